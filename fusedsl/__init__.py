@@ -1,0 +1,1 @@
+"""fusedsl: array math as text, compiled to single fused kernels."""

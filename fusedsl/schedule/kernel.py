@@ -1,0 +1,148 @@
+"""One fused kernel as data: the axes it runs over, what it reads, computes, folds and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.types import DType
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One array that the kernel reads or writes.
+
+    `strides` has one letter per iteration axis (row axes, then column axes): "0" broadcast, "1" contiguous
+    (element stride 1; only ever the last axis), "s" a run-time stride in elements, of any sign.
+    `access` says what the innermost axis allows: "vector" (16-byte accesses: the pointer and every other
+    stride keep whole vectors aligned), "anchor" (not aligned, but off by the same number of elements as every
+    other "anchor" operand of the kernel in every row), or "element".
+    """
+
+    name: str
+    dtype: DType
+    strides: str
+    access: str = "element"
+
+
+@dataclass(frozen=True)
+class Value:
+    """A named scalar of a body: a minted identifier and the type that it is computed in."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Load:
+    """`value` is element (or, where all column strides are "0", row) of input `operand` (an index), widened."""
+
+    value: Value
+    operand: int
+
+
+@dataclass(frozen=True)
+class Position:
+    """`value` is the run-time index along iteration axis `axis` (row axes, then column axes)."""
+
+    value: Value
+    axis: int
+
+
+@dataclass(frozen=True)
+class Body:
+    """Straight-line scalar code: `lines` are three-address statements that define `results` from `args`."""
+
+    args: tuple[Value, ...]
+    results: tuple[Value, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FoldUse:
+    """One fold over all column axes: the state that each element is lifted to, and how two states merge.
+
+    `lifted` are results of the phase's element body; after the fold the names in `state` are row values.
+    `merge` takes the state a then the state b (same dtypes as `identity`) and results in the merged state.
+    `identity` are Python literals in the vocabulary of bodies, e.g. "float32(-inf)".
+    """
+
+    name: str
+    lifted: tuple[Value, ...]
+    state: tuple[Value, ...]
+    identity: tuple[str, ...]
+    merge: Body
+
+
+@dataclass(frozen=True)
+class Store:
+    """Write `value` (converted to the operand's dtype) to output `operand` (an index into Kernel.operands)."""
+
+    value: str
+    operand: int
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One pass over the columns of a row: map, fold, then a little work once a row.
+
+    `element.args` name loads, positions, scalars, row values, and results of earlier phases (held in registers;
+    never in a kernel that is not `resident`: there each phase recomputes from loads).
+    """
+
+    element: Body
+    stores: tuple[Store, ...] = ()
+    folds: tuple[FoldUse, ...] = ()
+    row: Body | None = None
+    row_stores: tuple[Store, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A map (no folds, row_axes = 0) or a row kernel (rows of columns; every fold is over all column axes).
+
+    Operands: inputs first, then outputs (`inputs` counts the former). Scalars are run-time values by name.
+    A row kernel is `resident` when a whole row is held on chip: each load happens once.
+    """
+
+    name: str
+    header: tuple[str, ...]
+    row_axes: int
+    column_axes: int
+    inputs: int
+    operands: tuple[Operand, ...]
+    loads: tuple[Load, ...]
+    positions: tuple[Position, ...]
+    scalars: tuple[Value, ...]
+    phases: tuple[Phase, ...]
+    resident: bool = True
+    wide: bool = False  # offsets need 64 bits
+
+    @property
+    def axes(self) -> int:
+        return self.row_axes + self.column_axes
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Eight bytes of the parameter block: what stands there."""
+
+    kind: str  # pointer | extent | stride | magic | scalar
+    index: int  # operand, axis, or scalar
+    axis: int = -1  # of a stride
+
+
+def slots(kernel: Kernel) -> tuple[Slot, ...]:
+    """The parameter block, in order: pointers, extents, run-time strides, division magics, scalars.
+
+    Every slot is 8 bytes, little-endian: pointers, extents (int64) and strides (int64, in elements); a magic is
+    the multiplier of `runtime division by extent` in the low and its shift in the high word (see schedule/division.py);
+    a scalar fills the low bytes with its own representation. The CUDA kernel takes the slots as int64 arguments, the CPU
+    kernel takes their address.
+    """
+    found = [Slot("pointer", k) for k in range(len(kernel.operands))]
+    found += [Slot("extent", a) for a in range(kernel.axes)]
+    for k, operand in enumerate(kernel.operands):
+        found += [Slot("stride", k, a) for a, letter in enumerate(operand.strides) if letter == "s"]
+    found += [Slot("magic", a) for a in range(1, kernel.axes)]
+    found += [Slot("scalar", k) for k in range(len(kernel.scalars))]
+    return tuple(found)
