@@ -1,0 +1,195 @@
+"""The error family: every fault of a text, a call or a compilation, drawn with a caret under the text it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+
+WINDOW = 100  # columns of the text that a drawing shows; longer lines are cropped around the caret
+
+
+class FusedslError(Exception):
+    """Base of every error that fusedsl raises.
+
+    `code` is a stable dotted name (`shape.broadcast`); `span` the offsets (start, end) in `text` of the expression
+    at fault, drawn `~`; `caret` the offset of the exact place, drawn `^`, and `column` its 1-based column;
+    `note` is drawn after the underline, `help` on a line of its own; `others` are further faults of the same text.
+    A fault of a call itself has no span, and `column` is then None.
+    """
+
+    default_code = "error"
+
+    def __init__(
+        self,
+        message: str,
+        code: str | None = None,
+        text: str | None = None,
+        span: tuple[int, int] | None = None,
+        caret: int | None = None,
+        note: str | None = None,
+        help: str | None = None,
+        others: Iterable[FusedslError] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.default_code
+        self.text = text
+        if span is None and caret is not None:
+            span = (caret, caret + 1)
+        self.span = span
+        self.caret = span[0] if caret is None and span is not None else caret
+        self.note = note
+        self.help = help
+        self.others = tuple(others)
+
+    @property
+    def column(self) -> int | None:
+        """The 1-based column of the caret in its line; None without a span."""
+        if self.caret is None:
+            return None
+        return self.caret - _line_start(self.text or "", self.caret) + 1
+
+    @property
+    def line(self) -> int | None:
+        """The 1-based line of the caret; None without a span."""
+        return None if self.caret is None else (self.text or "").count("\n", 0, self.caret) + 1
+
+    def __str__(self) -> str:
+        lines = [f"fusedsl.{type(self).__name__}[{self.code}]: {self.message}"]
+        if self.text is not None and self.span is not None and self.caret is not None:
+            lines += _drawing(self.text, self.span, self.caret, self.note)
+        elif self.note:
+            lines.append(f"  note: {self.note}")
+        if self.help:
+            lines.append("  help: " + self.help.replace("\n", "\n        "))
+        for other in self.others:
+            place = f"line {other.line}, column {other.column}: " if other.column else ""
+            lines.append(f"  also: {place}{other.message}")
+        return "\n".join(lines)
+
+
+class ParseError(FusedslError, ValueError):
+    """The text is not a program of the language."""
+
+    default_code = "parse"
+
+
+class UnknownNameError(FusedslError, NameError):
+    """A function, value or keyword that nothing defines; the help line suggests the nearest known name."""
+
+    default_code = "name"
+
+
+class ArgumentError(FusedslError, TypeError):
+    """A missing, surplus or malformed argument, of a function in a text or of a call from Python."""
+
+    default_code = "argument"
+
+
+class DTypeError(FusedslError, TypeError):
+    """An operation that has no meaning for these element types, or a number that does not fit one."""
+
+    default_code = "dtype"
+
+
+class ShapeError(FusedslError, ValueError, IndexError):
+    """Shapes that do not broadcast, an axis or a static index out of range, a reshape that does not add up."""
+
+    default_code = "shape"
+
+
+class TraceError(FusedslError, TypeError):
+    """A traced Python function asked an array for something that only exists once the kernel has run."""
+
+    default_code = "trace"
+
+
+class LimitError(FusedslError, ValueError):
+    """A text, literal, nesting, graph or result larger than its limit (see the `limits` option)."""
+
+    default_code = "limit"
+
+
+class DeviceError(FusedslError, RuntimeError):
+    """Arrays of different libraries or devices in one call, or a device that is not there."""
+
+    default_code = "device"
+
+
+class FusionError(FusedslError, RuntimeError):
+    """More kernels would be emitted than `max_kernels` allows; the message names the refused merges."""
+
+    default_code = "fusion"
+
+
+class CompileError(FusedslError, RuntimeError):
+    """A generated kernel did not compile or load; the message names the generated file."""
+
+    default_code = "compile"
+
+
+class Unsupported(FusedslError, NotImplementedError):
+    """Known, named, and not there yet."""
+
+    default_code = "unsupported"
+
+
+def suggest(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that `name` was probably meant to be, or None.
+
+    >>> suggest("tahn", ["tan", "tanh", "sin"])
+    'tanh'
+    >>> suggest("epsilon", ["axis", "eps", "weight"])
+    'eps'
+    >>> suggest("banana", ["axis", "eps"]) is None
+    True
+    """
+    best, best_score = None, 0.6
+    for candidate in sorted(set(candidates)):
+        score = _similarity(name.lower(), candidate.lower())
+        if score >= best_score and (best is None or score > best_score):
+            best, best_score = candidate, score
+    return best
+
+
+def _similarity(name: str, candidate: str) -> float:
+    if name == candidate:
+        return 1.0
+    if sorted(name) == sorted(candidate):  # swapped letters: difflib alone counts a swap as two edits
+        return 0.95
+    return SequenceMatcher(None, name, candidate).ratio()
+
+
+def _line_start(text: str, offset: int) -> int:
+    return text.rfind("\n", 0, offset) + 1
+
+
+def _drawing(text: str, span: tuple[int, int], caret: int, note: str | None) -> list[str]:
+    """The line that holds the caret, and the underline: `~` over the span's part of that line, `^` at the caret."""
+    start = _line_start(text, caret)
+    end = text.find("\n", caret)
+    end = len(text) if end < 0 else end
+    left, right = _window(end - start, caret - start)
+    ellipsis = "..." if left else ""
+    shown = ellipsis + _printable(text[start + left : start + right].rstrip("\r")) + ("..." if right < end - start else "")
+    mark = caret - start - left
+    first = min(max(span[0] - start - left, 0), mark)
+    last = max(min(span[1] - start, right) - left, mark + 1)
+    underline = " " * (len(ellipsis) + first) + "~" * (mark - first) + "^" + "~" * (last - mark - 1)
+    number = str(text.count("\n", 0, caret) + 1)
+    return [
+        f"  {number} | {shown}".rstrip(),
+        f"  {' ' * len(number)} | {underline}" + (f"  {note}" if note else ""),
+    ]
+
+
+def _window(length: int, mark: int) -> tuple[int, int]:
+    if length <= WINDOW:
+        return 0, length
+    left = min(max(mark - WINDOW // 2, 0), max(length - WINDOW, 0))
+    return left, min(left + WINDOW, length)
+
+
+def _printable(text: str) -> str:
+    """One column a character: tabs become blanks, anything unprintable a question mark."""
+    return "".join(c if c.isprintable() else " " if c == "\t" else "?" for c in text)
