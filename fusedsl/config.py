@@ -1,0 +1,199 @@
+"""The options of a kernel, as one frozen value, and the few environment knobs (read here and nowhere else)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from .errors import ArgumentError, suggest
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large a text and its graph may be (language.md §4); exceeding one is a LimitError."""
+
+    text: int = 65536  # bytes of UTF-8
+    nesting: int = 256
+    literal: int = 32  # characters
+    operations: int = 4096
+    arrays: int = 64
+    dimensions: int = 32
+    exponent: int = 1024  # of a power that is folded at compile time
+    bits: int = 64  # of a folded integer
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if type(value) is not int or value < 1:
+                raise ArgumentError(f"limit {one.name} is {value!r}", "argument.option", help="use a positive integer")
+
+
+LIMIT_NAMES = tuple(one.name for one in fields(Limits))
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a kernel may do and must hold to; frozen, hashable, and kept by each kernel as it was when made.
+
+    fastmath: approximate functions and reassociation. max_kernels: FusionError when more would be emitted.
+    rounding: "store" rounds narrow floats once, "op" after each operation. matmul: "exact" or "tf32" products.
+    autotune: measure alternatives on first use. device: where NumPy arrays are computed. deterministic: True, or
+    "batch" for bits that do not depend on other rows. verify: compare with the reference interpreter.
+    fallback: interpret what no kernel can do yet. limits: a Limits, or a mapping of the ones to change.
+    """
+
+    fastmath: bool = False
+    max_kernels: int | None = None
+    rounding: str = "store"
+    matmul: str = "exact"
+    autotune: bool = False
+    device: str | None = None
+    deterministic: bool | str = True
+    verify: bool = False
+    fallback: bool = True
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if self.limits is None:
+            object.__setattr__(self, "limits", Limits())
+        elif isinstance(self.limits, Mapping):
+            _check_names(self.limits, LIMIT_NAMES, "limit")
+            object.__setattr__(self, "limits", Limits(**self.limits))
+        for name, (accepts, form) in _ACCEPTED.items():
+            value = getattr(self, name)
+            if not accepts(value):
+                raise ArgumentError(f"option {name} is {value!r}", "argument.option", help=f"{name} is {form}")
+
+    def changed(self, changes: Mapping[str, Any]) -> Options:
+        """These options with `changes`; ArgumentError for an unknown name or a value that has no meaning."""
+        if not changes:
+            return self
+        _check_names(changes, OPTION_NAMES, "option")
+        limits = changes.get("limits")
+        if isinstance(limits, Mapping):
+            _check_names(limits, LIMIT_NAMES, "limit")
+            changes = {**changes, "limits": replace(self.limits, **limits)}
+        return replace(self, **changes)
+
+
+_DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
+
+
+def _flag(value: object) -> bool:
+    return value is True or value is False
+
+
+def _one_of(*choices: object):
+    return lambda value: any(value is choice or (type(value) is str and value == choice) for choice in choices)
+
+
+_FLAG = (_flag, "True or False")
+_ACCEPTED = {
+    "fastmath": _FLAG,
+    "max_kernels": (lambda v: v is None or (type(v) is int and v >= 1), "None or an integer of at least 1"),
+    "rounding": (_one_of("store", "op"), '"store" or "op"'),
+    "matmul": (_one_of("exact", "tf32"), '"exact" or "tf32"'),
+    "autotune": _FLAG,
+    "device": (
+        lambda v: v is None or (isinstance(v, str) and bool(_DEVICE.fullmatch(v))),
+        'None, "cpu", "cuda" or "cuda:1"',
+    ),
+    "deterministic": (_one_of(True, "batch"), 'True or "batch"'),
+    "verify": _FLAG,
+    "fallback": _FLAG,
+    "limits": (lambda v: isinstance(v, Limits), f"a mapping of {', '.join(LIMIT_NAMES)}"),
+}
+
+OPTION_NAMES = tuple(one.name for one in fields(Options))
+
+
+def _check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
+    known = tuple(known)
+    for name in given:
+        if name not in known:
+            near = suggest(str(name), known)
+            hint = f"did you mean {near}?" if near else f"the {what}s are {', '.join(known)}"
+            raise ArgumentError(f"there is no {what} {name!r}", "argument.option", help=hint)
+
+
+DEFAULT = Options()
+_current: ContextVar[Options] = ContextVar("fusedsl_options", default=DEFAULT)
+
+
+def current() -> Options:
+    """The options in force in this thread or task."""
+    return _current.get()
+
+
+class options:
+    """`with options(fastmath=True): ...`: options for every kernel made inside, in this thread or task only.
+
+    Blocks nest, and inner blocks keep what they do not mention.
+
+    >>> with options(fastmath=True), options(max_kernels=1):
+    ...     current().fastmath, current().max_kernels
+    (True, 1)
+    """
+
+    def __init__(self, **changes: Any) -> None:
+        DEFAULT.changed(changes)  # refuse a bad value here, not at the `with`
+        self.changes = changes
+        self.tokens: list[Token[Options]] = []
+
+    def __enter__(self) -> Options:
+        chosen = current().changed(self.changes)
+        self.tokens.append(_current.set(chosen))
+        return chosen
+
+    def __exit__(self, *fault: object) -> None:
+        _current.reset(self.tokens.pop())
+
+
+def split_options(keywords: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
+    """The options in force changed by those among `keywords`, and the keywords that are not options.
+
+    A keyword spelled like an option is the option (language.md §1).
+    """
+    changes = {name: keywords[name] for name in OPTION_NAMES if name in keywords}
+    return current().changed(changes), {name: value for name, value in keywords.items() if name not in changes}
+
+
+# ---- the environment
+
+
+def cache_dir() -> Path:
+    """FUSEDSL_CACHE_DIR, else the platform's folder for caches of this user."""
+    named = os.environ.get("FUSEDSL_CACHE_DIR")
+    if named:
+        return Path(named).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("fusedsl", appauthor=False))
+
+
+def debug_level() -> int:
+    """FUSEDSL_DEBUG: 0 silent, then kernels, decisions, the graph after each pass, source, rewrites."""
+    return _environment_number("FUSEDSL_DEBUG", 0, 0, 5)
+
+
+def num_threads() -> int:
+    """FUSEDSL_NUM_THREADS, else the processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        present = len(os.sched_getaffinity(0))
+    else:
+        present = os.cpu_count() or 1
+    return _environment_number("FUSEDSL_NUM_THREADS", present, 1, 4096)
+
+
+def _environment_number(name: str, default: int, low: int, high: int) -> int:
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return default
+    if not re.fullmatch(r"\d{1,6}", text, re.ASCII) or not low <= int(text) <= high:
+        raise ArgumentError(f"{name} is {text!r}", "argument.environment", help=f"set it to {low}..{high}")
+    return int(text)
