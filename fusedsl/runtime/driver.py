@@ -1,0 +1,351 @@
+"""The CUDA driver through ctypes: contexts, modules, functions and the facts of a device; nothing happens at import."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import byref, c_int, c_size_t, c_uint, c_void_p
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import CompileError, DeviceError, FusedslError
+
+LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+
+# cuLaunchKernelEx(config, function, kernelParams, extra); called with plain integers it costs ctypes 0.3 µs
+_LAUNCH = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_void_p)
+
+# CUresult codes that call for other words than the driver's own: (class, help). CUDA driver API, "enum CUresult".
+_MEANING: dict[int, tuple[type[FusedslError], str]] = {
+    2: (DeviceError, "free arrays, or what CuPy's or torch's pool holds (torch.cuda.empty_cache())"),
+    3: (DeviceError, 'CUDA cannot be used in a forked child: start it with multiprocessing.get_context("spawn")'),
+    35: (DeviceError, "update the NVIDIA driver"),
+    100: (DeviceError, "no device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES"),
+    101: (DeviceError, "no device has this number: check CUDA_VISIBLE_DEVICES"),
+    200: (CompileError, "the binary is damaged or for another architecture: clear the cache and compile again"),
+    209: (CompileError, "the binary is for another architecture: compile for this device"),
+    218: (CompileError, "the driver refused the binary: clear the cache and compile again"),
+    222: (CompileError, "the binary was made by a toolkit newer than the driver: update the driver"),
+    500: (CompileError, "the binary holds no kernel of this name: clear the cache and compile again"),
+    700: (DeviceError, "an earlier kernel read or wrote out of bounds; the process must be restarted to use CUDA"),
+    701: (CompileError, "the kernel needs more registers or shared memory than the device has"),
+    719: (DeviceError, "an earlier kernel failed; the process must be restarted to use CUDA"),
+    803: (DeviceError, "the NVIDIA kernel module and libcuda differ in version: restart the machine"),
+}
+_NO_CONTEXT, _WRONG_HANDLE, _INVALID_VALUE = 201, 400, 1
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What the driver says about one device; sizes in bytes."""
+
+    index: int
+    name: str
+    cc: tuple[int, int]
+    sms: int
+    shared_per_block: int  # with opt-in
+    shared_per_sm: int
+    registers_per_sm: int
+    threads_per_sm: int
+    l2: int
+    memory: int
+
+
+# Field of DeviceFacts: number in "enum CUdevice_attribute".
+_FACTS = {
+    "sms": 16,
+    "shared_per_block": 97,
+    "shared_per_sm": 81,
+    "registers_per_sm": 82,
+    "threads_per_sm": 39,
+    "l2": 38,
+}
+
+
+@dataclass(frozen=True)
+class Function:
+    """A loaded kernel, and what the driver says of it. Its module stays loaded as long as the process lives.
+
+    `registers` and `local` (bytes of spills and stack) are per thread; `shared` is static bytes a block.
+    """
+
+    handle: int
+    name: str
+    device: int
+    registers: int
+    local: int
+    shared: int
+    max_threads: int
+
+
+# Field of Function: number in "enum CUfunction_attribute".
+_ATTRIBUTES = {"max_threads": 0, "shared": 1, "local": 3, "registers": 4}
+_MAX_DYNAMIC_SHARED = 8
+
+
+class Driver:
+    """One process's view of libcuda; `library` stands in for it in tests.
+
+    Methods raise DeviceError where there is no driver or device, and after a fork of a process that used CUDA.
+    """
+
+    def __init__(self, library: Any = None) -> None:
+        self._library = library
+        self._lock = threading.RLock()
+        self._contexts: dict[int, int] = {}
+        self._facts: dict[int, DeviceFacts] = {}
+        self._count: int | None = None
+        self.forked = False
+        self.launch: Any = None  # cuLaunchKernelEx once initialised
+
+    # ---- calls
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a driver function; raises what its CUresult means."""
+        code = self.attempt(name, *arguments)
+        if code:
+            raise self.fault(code, name)
+
+    def attempt(self, name: str, *arguments: Any) -> int:
+        """Call a driver function and return its CUresult."""
+        if self.forked:
+            raise self.fault(3, name)
+        if self.launch is None:
+            self._initialise()
+        return getattr(self._library, name)(*arguments)
+
+    def fault(self, code: int, name: str) -> FusedslError:
+        """The error that a CUresult other than 0 stands for."""
+        if self.forked:
+            code = 3
+        kind, help = _MEANING.get(code, (DeviceError, None))
+        word = "compile" if kind is CompileError else "device"
+        return kind(f"{name} failed: {self._describe(code)}", f"{word}.cuda", help=help)
+
+    def _describe(self, code: int) -> str:
+        name, text = ctypes.c_char_p(), ctypes.c_char_p()
+        if self.forked or self._library is None:
+            return f"CUresult {code}"
+        self._library.cuGetErrorName(code, byref(name))
+        self._library.cuGetErrorString(code, byref(text))
+        words = [part.value.decode("ascii", "replace") for part in (name, text) if part.value]
+        return f"{' ('.join(words)})" if len(words) == 2 else f"CUresult {code}"
+
+    def _initialise(self) -> None:
+        with self._lock:
+            if self.launch is not None:
+                return
+            if self._library is None:
+                self._library = _load_library()
+            code = self._library.cuInit(0)
+            if code:
+                raise self.fault(code, "cuInit")
+            real = isinstance(self._library, ctypes.CDLL)
+            launch = _LAUNCH(("cuLaunchKernelEx", self._library)) if real else self._library.cuLaunchKernelEx
+            _mark_after_fork(self)
+            self.launch = launch
+
+    # ---- devices and contexts
+
+    def device_count(self) -> int:
+        """How many devices this process sees."""
+        if self._count is None:
+            found = c_int()
+            self.call("cuDeviceGetCount", byref(found))
+            self._count = found.value
+        return self._count
+
+    def facts(self, device: int = 0) -> DeviceFacts:
+        """Name, compute capability and sizes of a device (remembered)."""
+        known = self._facts.get(device)
+        if known is not None:
+            return known
+        name, memory = ctypes.create_string_buffer(256), c_size_t()
+        self.call("cuDeviceGetName", name, 256, self._handle(device))
+        self.call("cuDeviceTotalMem_v2", byref(memory), self._handle(device))
+        cc = (self._attribute(75, device), self._attribute(76, device))
+        numbers = {key: self._attribute(number, device) for key, number in _FACTS.items()}
+        facts = DeviceFacts(device, name.value.decode("utf-8", "replace"), cc, memory=memory.value, **numbers)
+        self._facts[device] = facts
+        return facts
+
+    def _handle(self, device: int) -> int:
+        handle = c_int()
+        self.call("cuDeviceGet", byref(handle), device)
+        return handle.value
+
+    def _attribute(self, number: int, device: int) -> int:
+        value = c_int()
+        self.call("cuDeviceGetAttribute", byref(value), number, self._handle(device))
+        return value.value
+
+    def primary_context(self, device: int) -> int:
+        """The context that CuPy and torch share on `device`, retained for the life of the process."""
+        known = self._contexts.get(device)
+        if known is not None:
+            return known
+        with self._lock:
+            if device not in self._contexts:
+                context = c_void_p()
+                self.call("cuDevicePrimaryCtxRetain", byref(context), self._handle(device))
+                self._contexts[device] = context.value or 0
+            return self._contexts[device]
+
+    def current_context(self) -> int:
+        """This thread's context; 0 where there is none."""
+        context = c_void_p()
+        self.call("cuCtxGetCurrent", byref(context))
+        return context.value or 0
+
+    def current_device(self) -> int:
+        """The device of this thread's context; 0 where there is none, as in the CUDA run time."""
+        if not self.current_context():
+            return 0
+        device = c_int()
+        self.call("cuCtxGetDevice", byref(device))
+        return device.value
+
+    @contextmanager
+    def on(self, device: int) -> Iterator[None]:
+        """Make the primary context of `device` current, and put back what was."""
+        context = self.primary_context(device)
+        if self.current_context() == context:
+            yield
+            return
+        self.call("cuCtxPushCurrent_v2", c_void_p(context))
+        try:
+            yield
+        finally:
+            self.call("cuCtxPopCurrent_v2", byref(c_void_p()))
+
+    # ---- kernels
+
+    def load(self, image: bytes, name: str, device: int = 0) -> Function:
+        """Load a cubin into the device's primary context and find its kernel; legal while a stream is captured."""
+        with self.on(device), self._relaxed_capture():
+            module, function = c_void_p(), c_void_p()
+            self.call("cuModuleLoadData", byref(module), ctypes.c_char_p(image))
+            self.call("cuModuleGetFunction", byref(function), module, name.encode("ascii"))
+            if hasattr(self._library, "cuFuncLoad"):  # CUDA 12.4: now, rather than at the first launch
+                self.call("cuFuncLoad", function)
+            numbers = {key: self._function_attribute(number, function) for key, number in _ATTRIBUTES.items()}
+        return Function(function.value or 0, name, device, **numbers)
+
+    def _function_attribute(self, number: int, function: c_void_p) -> int:
+        value = c_int()
+        self.call("cuFuncGetAttribute", byref(value), number, function)
+        return value.value
+
+    @contextmanager
+    def _relaxed_capture(self) -> Iterator[None]:
+        mode = c_int(2)  # CU_STREAM_CAPTURE_MODE_RELAXED
+        self.call("cuThreadExchangeStreamCaptureMode", byref(mode))
+        try:
+            yield
+        finally:
+            self.call("cuThreadExchangeStreamCaptureMode", byref(mode))
+
+    def allow_shared(self, function: Function, size: int) -> None:
+        """Let `function` be launched with up to `size` bytes of dynamic shared memory."""
+        with self.on(function.device):
+            self.call("cuFuncSetAttribute", c_void_p(function.handle), _MAX_DYNAMIC_SHARED, size)
+
+    def occupancy(self, function: Function, threads: int, shared: int = 0) -> int:
+        """Blocks of `threads` threads and `shared` dynamic bytes that one multiprocessor holds."""
+        blocks = c_int()
+        with self.on(function.device):
+            arguments = (byref(blocks), c_void_p(function.handle), threads, c_size_t(shared))
+            self.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", *arguments)
+        return blocks.value
+
+    def launch_elsewhere(self, code: int, device: int, config: int, handle: int, extra: int) -> int:
+        """Launch again with the right context where `code` says that this thread has none, or another device's."""
+        if self.forked or code not in (_NO_CONTEXT, _WRONG_HANDLE):
+            return code
+        if code == _NO_CONTEXT:  # as the CUDA run time would: the thread keeps it
+            self.call("cuCtxSetCurrent", c_void_p(self.primary_context(device)))
+            return self.launch(config, handle, None, extra)
+        with self.on(device):
+            return self.launch(config, handle, None, extra)
+
+    # ---- memory and streams
+
+    def pointer_device(self, pointer: int) -> int | None:
+        """The device that owns an address; None where CUDA knows no such allocation."""
+        device = c_int()
+        code = self.attempt("cuPointerGetAttribute", byref(device), 9, c_void_p(pointer))
+        if code == _INVALID_VALUE:
+            return None
+        if code:
+            raise self.fault(code, "cuPointerGetAttribute")
+        return device.value
+
+    def free_memory(self, device: int = 0) -> int:
+        """Bytes that are free on a device."""
+        free, total = c_size_t(), c_size_t()
+        with self.on(device):
+            self.call("cuMemGetInfo_v2", byref(free), byref(total))
+        return free.value
+
+    def order(self, producer: int, consumer: int) -> None:
+        """Make what comes next on stream `consumer` wait for what is queued on stream `producer`."""
+        if producer == consumer:
+            return
+        event = c_void_p()
+        self.call("cuEventCreate", byref(event), c_uint(2))  # CU_EVENT_DISABLE_TIMING
+        try:
+            self.call("cuEventRecord", event, c_void_p(producer))
+            self.call("cuStreamWaitEvent", c_void_p(consumer), event, c_uint(0))
+        finally:
+            self.call("cuEventDestroy_v2", event)
+
+    def synchronize(self, stream: int = 0) -> None:
+        """Wait for everything on `stream`."""
+        self.call("cuStreamSynchronize", c_void_p(stream))
+
+
+def _load_library() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(LIBRARY)
+    except OSError as fault:
+        help = 'install the NVIDIA driver, or compute on the CPU: device="cpu"'
+        raise DeviceError(f"there is no CUDA driver ({fault})", "device.none", help=help) from None
+
+
+def _mark_after_fork(driver: Driver) -> None:
+    if not hasattr(os, "register_at_fork"):
+        return
+    found = weakref.ref(driver)
+
+    def mark() -> None:
+        driver = found()
+        if driver is not None:
+            driver.forked = True
+            driver.launch = _refuse_launch
+
+    os.register_at_fork(after_in_child=mark)
+
+
+def _refuse_launch(config: int, function: int, params: None, extra: int) -> int:
+    return 3  # CUDA_ERROR_NOT_INITIALIZED
+
+
+_driver = Driver()
+
+
+def driver() -> Driver:
+    """The driver of this process; loaded by the first call that needs it."""
+    return _driver
+
+
+def cuda_available() -> bool:
+    """Whether there is a CUDA driver with a device; never raises."""
+    try:
+        return _driver.device_count() > 0 and not _driver.forked
+    except DeviceError:
+        return False
