@@ -1,0 +1,324 @@
+"""Builds typed nodes: promotion, weak values, broadcasting and the checks that only a call can decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import contextmanager
+
+from ..errors import DTypeError, FusedslError
+from . import fold_constants
+from .checks import describe, explain
+from .dims import Dim, Expression, Symbol, evaluate
+from .graph import Check, Graph, Node, Parameter, Site, Type, constant, node, resolve_dims, value_of
+from .ops import OPS, VIEWS, Op, RuleError, infer
+from .types import BOOL, FLOAT64, INT32, INT64, UINT64, DType
+
+# Operations on weak integers that mean the same in any dtype; the others are computed in int64, then converted.
+EXACT_IN_FLOAT = ("add", "subtract", "multiply", "negative", "absolute", "maximum", "minimum", "where", *VIEWS)
+
+
+def fail(error: FusedslError, operand: int | None = None) -> FusedslError:
+    """Note which operand of the call is at fault, so that the language can put the caret there."""
+    error.operand = operand  # type: ignore[attr-defined]
+    return error
+
+
+def fits(value: int, d: DType) -> bool:
+    """Whether an integer can be held in dtype `d` (floats hold any)."""
+    if d.kind == "f":
+        return True
+    if d is BOOL:
+        return value in (0, 1)
+    low = -(1 << d.bits - 1) if d.kind == "i" else 0
+    return low <= value < (1 << (d.bits - (d.kind == "i")))
+
+
+class Builder:
+    """One program under construction: a factory of nodes that gathers checks, unified extents and guards.
+
+    `extents` are those of the call that caused the build. They decide only whether a computed extent is 1 (each such
+    decision becomes a guard of the plan) and the shapes that error messages show.
+    """
+
+    def __init__(self, parameters: tuple[Parameter, ...], extents: Mapping[Symbol, int], rounding: str = "store"):
+        self.parameters = parameters
+        self.extents = extents
+        self.rounding = rounding
+        self.checks: list[Check] = []
+        self.guards: dict[Dim, bool] = {}
+        self.unified: dict[Dim, Dim] = {}
+        self.site = Site()
+        self._coerced: dict[tuple[Node, DType], Node] = {}
+
+    # -- leaves
+
+    def parameter(self, index: int) -> Node:
+        """The argument `index`: an array, or a weak number."""
+        declared = self.parameters[index]
+        return node("scalar" if declared.scalar else "param", (), index, declared.type)
+
+    def literal(self, value: bool | int | float) -> Node:
+        """A weak constant (a bool is strong)."""
+        if isinstance(value, bool):
+            return constant(value, BOOL)
+        return constant(value, INT64 if isinstance(value, int) else FLOAT64, weak=True)
+
+    def extent(self, dim: Dim) -> Node:
+        """An extent as a weak integer."""
+        if isinstance(dim, int):
+            return self.literal(dim)
+        return node("size", (), dim, Type(INT64, (), weak=True))
+
+    def iota(self, dim: Dim) -> Node:
+        """0, 1, ... along one axis of this extent: a weak integer vector that no memory holds."""
+        return node("iota", (), None, Type(INT64, (dim,), weak=True))
+
+    # -- extents
+
+    def is_unit(self, dim: Dim) -> bool:
+        """Whether this extent is 1. An argument's own extents are settled by its signature, others by a guard."""
+        dim = self.canonical(dim)
+        if isinstance(dim, int):
+            return dim == 1
+        if isinstance(dim, Symbol):
+            return False
+        if dim not in self.guards:
+            self.guards[dim] = evaluate(dim, self.extents) == 1
+        return self.guards[dim]
+
+    def canonical(self, dim: Dim) -> Dim:
+        """The extent that this one was unified with."""
+        while dim in self.unified:
+            dim = self.unified[dim]
+        return dim
+
+    def unify(self, a: Dim, b: Dim) -> None:
+        """From here on the two extents are one."""
+        a, b = self.canonical(a), self.canonical(b)
+        if a == b or (isinstance(a, int) and isinstance(b, int)):
+            return
+        if isinstance(a, Expression) or isinstance(b, int):
+            a, b = b, a  # a symbol or a number is the simpler name
+        if isinstance(a, Expression) and isinstance(b, Expression) and _mentions(a, b):
+            a, b = b, a
+        self.unified[b] = a
+
+    def broadcast(self, shapes: list[tuple[Dim, ...]], check: Check) -> tuple[Dim, ...]:
+        """NumPy's broadcasting of shapes; where two extents must agree, `check` is added for them."""
+        rank = max((len(s) for s in shapes), default=0)
+        result: list[Dim] = []
+        for position in range(-rank, 0):
+            dims = [s[position] for s in shapes if len(s) >= -position]
+            wide = [d for d in dims if not self.is_unit(d)]
+            for other in wide[1:]:
+                self._require_equal(wide[0], other, check, position)
+            result.append(self.canonical(wide[0]) if wide else 1)
+        return tuple(result)
+
+    def _require_equal(self, a: Dim, b: Dim, check: Check, axis: int) -> None:
+        if self.canonical(a) == self.canonical(b):
+            return
+        self.checks.append(Check("equal", (a, b, axis), check.what, check.operands, check.names, self.site))
+        if isinstance(a, int) and isinstance(b, int):
+            raise explain(self.checks[-1], self.extents)
+        self.unify(a, b)
+
+    # -- dtypes
+
+    def convert(self, x: Node, to: DType) -> Node:
+        """`x` in dtype `to`, as promotion does: nothing is rounded to a narrow float."""
+        if x.type.weak:
+            return self.coerce(x, to)
+        if x.type.dtype is to:
+            return x
+        if x.op == "const":
+            return constant(fold_constants.convert(value_of(x), to), to)
+        return node("convert", (x,), None, Type(to, x.type.shape))
+
+    def cast(self, x: Node, to: DType) -> Node:
+        """`x` in dtype `to`, as `astype` does: a narrow float is rounded here."""
+        if x.type.weak:
+            return self.cast(self.coerce(x, x.type.dtype), to)
+        if x.type.dtype is to and (to.compute is to or x.op in ("param", "cast")):
+            return x
+        return node("cast", (x,), None, Type(to, x.type.shape))
+
+    def strong(self, x: Node) -> Node:
+        """A weak value alone: int64, float64 or bool."""
+        return self.coerce(x, x.type.dtype) if x.type.weak else x
+
+    def coerce(self, x: Node, to: DType) -> Node:
+        """A weak value computed in the dtype of the strong value that it meets."""
+        if to is BOOL:
+            return self.truth(x)
+        order: list[Node] = []
+        stack = [x]
+        while stack:  # weak nodes below x that are rebuilt in dtype `to`, users first
+            current = stack.pop()
+            if (current, to) in self._coerced or current in order:
+                continue
+            order.append(current)
+            if self._rebuilt(current, to):
+                stack.extend(a for a in current.args if a.type.weak)
+        for current in reversed(order):
+            if (current, to) not in self._coerced:
+                self._coerced[current, to] = self._coerce_one(current, to)
+        return self._coerced[x, to]
+
+    def _rebuilt(self, x: Node, to: DType) -> bool:
+        """Whether the arguments of weak `x` are computed in `to` too (else `x` is computed wide, then converted)."""
+        if x.op in EXACT_IN_FLOAT:
+            return True
+        return x.op in OPS and (x.type.dtype.kind == "f" or to.kind != "f")
+
+    def _coerce_one(self, x: Node, to: DType) -> Node:
+        strong = Type(to, x.type.shape)
+        if x.op == "const":
+            value = value_of(x)
+            if isinstance(value, int) and not fits(value, to):
+                raise fail(DTypeError(f"{value} does not fit {to}", code="dtype.literal", help=_wider(value)), _LITERAL)
+            return constant(fold_constants.convert(value, to), to)
+        if x.op in ("scalar", "size"):
+            return node(x.op, (), x.attr, strong)
+        if not self._rebuilt(x, to):
+            wide = self._typed(x, x.type.dtype)
+            return wide if wide.type.dtype is to else node("convert", (wide,), None, strong)
+        return self._typed(x, to)
+
+    def _typed(self, x: Node, to: DType) -> Node:
+        """Weak `x` with its weak arguments computed in dtype `to` (conditions stay as they are)."""
+        args = tuple(self.coerce(a, to) if a.type.weak else a for a in x.args)
+        return node(x.op, args, x.attr, Type(to, x.type.shape))
+
+    def truth(self, x: Node) -> Node:
+        """`x != 0`, as a bool."""
+        return x if x.type.dtype is BOOL else self.elementwise("not_equal", x, self.literal(0))
+
+    # -- elementwise
+
+    def elementwise(self, name: str, *args: Node) -> Node:
+        """One operation of the table on operands of any dtypes and shapes."""
+        op = OPS[name]
+        if op.rule == "logical":
+            args = tuple(self.truth(a) for a in args)
+        if all(a.op == "const" and (a.type.weak or a.type.dtype is BOOL) for a in args):
+            folded = fold_constants.fold(op, args)
+            if folded is not None:
+                return self.literal(folded)
+        check = Check("equal", (), op.symbol or name, tuple(a.type for a in args))
+        shape = self.broadcast([a.type.shape for a in args], check)
+        exact = self._exact_comparison(op, args)
+        if exact is not None:
+            return exact
+        values, compute, result = self._operands(op, args)
+        weak = bool(values) and all(a.type.weak for a in self._values(op, args)) and result is not BOOL
+        if weak:
+            operands = args
+        else:
+            operands = self._condition(op, args) + tuple(self.convert(a, compute) for a in values)
+            operands += self._exponent(op, args)
+        made = node(name, operands, None, Type(result, shape, weak))
+        return self.cast(made, result) if self.rounding == "op" and result.compute is not result and not weak else made
+
+    def _values(self, op: Op, args: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The operands that promotion looks at: not a condition, not an exponent."""
+        if op.rule == "where":
+            return args[1:]
+        return args[:1] if op.rule == "ldexp" else args
+
+    def _condition(self, op: Op, args: tuple[Node, ...]) -> tuple[Node, ...]:
+        return (self.truth(args[0]),) if op.rule == "where" else ()
+
+    def _exponent(self, op: Op, args: tuple[Node, ...]) -> tuple[Node, ...]:
+        if op.rule != "ldexp":
+            return ()
+        exponent = args[1]
+        if exponent.type.dtype.kind == "f":
+            raise fail(DTypeError("ldexp takes an integer exponent", code="dtype.ldexp", help="cast it: int32(e)"), 1)
+        if exponent.type.dtype.bits > 32 and not exponent.type.weak:
+            low, high = self.literal(-(1 << 20)), self.literal(1 << 20)
+            exponent = self.elementwise("minimum", self.elementwise("maximum", exponent, low), high)
+        return (self.convert(exponent, INT32),)
+
+    def _operands(self, op: Op, args: tuple[Node, ...]) -> tuple[tuple[Node, ...], DType, DType]:
+        """The operands that promotion looks at, the dtype to compute in, and the result's dtype."""
+        values = self._values(op, args)
+        strong = [a.type.dtype for a in values if not a.type.weak]
+        dtypes = tuple(self._met(a, strong, op) for a in values)
+        try:
+            compute, result = infer(op, dtypes)
+        except RuleError as error:
+            shown = " and ".join(self.describe(a.type) for a in values)
+            raise fail(DTypeError(f"cannot {_verb(op)} {shown}", code=f"dtype.{op.name}", help=error.help)) from None
+        return values, compute, result
+
+    def _met(self, x: Node, strong: list[DType], op: Op) -> DType:
+        """The dtype that a weak operand takes beside these strong ones."""
+        if not x.type.weak or not strong:
+            return x.type.dtype
+        common = strong[0]
+        for other in strong[1:]:
+            common = infer(OPS["maximum"], (common, other))[0]
+        if x.type.dtype.kind == "f":
+            return common if common.kind == "f" else FLOAT64
+        if common is BOOL:
+            return INT64
+        if op.rule == "compare" and x.op == "const" and not fits(int(value_of(x)), common):
+            value = int(value_of(x))
+            return INT64 if common is not UINT64 and fits(value, INT64) else FLOAT64
+        return common
+
+    def _exact_comparison(self, op: Op, args: tuple[Node, ...]) -> Node | None:
+        """int64 against uint64 compares the numbers, not their float64 roundings."""
+        if op.rule != "compare" or any(a.type.weak for a in args):
+            return None
+        dtypes = [a.type.dtype for a in args]
+        if UINT64 not in dtypes or not any(d.kind == "i" for d in dtypes):
+            return None
+        signed = 0 if dtypes[0].kind == "i" else 1
+        negative = self.elementwise("less", args[signed], self.literal(0))
+        both = [self.convert(a, UINT64) for a in args]
+        inside = self.elementwise(op.name, *both)
+        low, high = (0, 1) if signed == 0 else (1, 0)
+        when_negative = bool(OPS[op.name].meaning(low, high))
+        return self.elementwise("where", negative, self.literal(when_negative), inside)
+
+    def describe(self, t: Type) -> str:
+        """A type with the extents of this call: float32[4096, 1024]."""
+        return describe(t, self.extents)
+
+    # -- results
+
+    def finish(self, results: list[Node]) -> Graph:
+        """The graph of these results, with unified extents written alike."""
+        graph = Graph(self.parameters, tuple(self.strong(r) for r in results), tuple(self.checks))
+        return resolve_dims(graph, {k: self.canonical(k) for k in self.unified})
+
+    @contextmanager
+    def at(self, site: Site):
+        """Nodes made inside belong to this place of the text."""
+        before, self.site = self.site, site
+        try:
+            yield
+        finally:
+            self.site = before
+
+
+_LITERAL = -1  # `operand` of a fault that lies in a literal below the operands
+
+
+def _wider(value: int) -> str:
+    return "cast the array to a wider integer, e.g. int64(x)" if fits(value, INT64) else "write a float, e.g. 1e20"
+
+
+def _mentions(outer: Dim, inner: Dim) -> bool:
+    if outer == inner:
+        return True
+    return isinstance(outer, Expression) and any(a is not None and _mentions(a, inner) for a in outer.args)
+
+
+def _verb(op: Op) -> str:
+    words = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "@": "multiply"}
+    if op.rule == "compare":
+        return "compare"
+    return words.get(op.symbol or "", op.name)

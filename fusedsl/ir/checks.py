@@ -1,0 +1,98 @@
+"""Tests a call's extents against a program's checks, and words the error of one that fails."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from ..errors import ShapeError
+from .dims import Symbol, evaluate
+from .graph import Check, Type
+
+VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "**": "raise", "//": "divide", "%": "divide"}
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+
+
+def describe(t: Type, extents: Mapping[Symbol, int]) -> str:
+    """A type with concrete extents; a weak number prints as Python's type."""
+    if t.weak and not t.shape:
+        return {"i": "a Python int", "f": "a Python float", "b": "a bool"}[t.dtype.kind]
+    shape = ", ".join(str(evaluate(d, extents)) for d in t.shape)
+    return f"{t.dtype}[{shape}]" if t.shape else str(t.dtype)
+
+
+def holds(check: Check, extents: Mapping[Symbol, int]) -> bool:
+    """Whether these extents pass the check."""
+    values = [evaluate(d, extents) for d in check.dims]
+    match check.kind:
+        case "equal":
+            return values[0] == values[1]
+        case "index":
+            return -values[1] <= values[0] < values[1]  # type: ignore[operator]
+        case "nonempty":
+            return all(values) or values[-1] == 0  # the last is the size of the result: nothing to reduce for
+        case "same_size":
+            return values[0] == values[1]
+    raise AssertionError(check.kind)
+
+
+def explain(check: Check, extents: Mapping[Symbol, int]) -> ShapeError:
+    """The error for a check that these extents break, pointing at the operation that asked for it."""
+    message, note, help, code = _words(check, extents)
+    site = check.site
+    return ShapeError(
+        message, code=f"shape.{code}", text=site.text, span=site.span, caret=site.caret, note=note, help=help
+    )
+
+
+def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None, str | None, str]:
+    shown = [describe(t, extents) for t in check.operands]
+    values = [evaluate(d, extents) for d in check.dims]
+    if check.kind == "equal":
+        return _broadcast_words(check, shown, values, extents)
+    if check.kind == "index":
+        n = values[1]
+        return (
+            f"index {values[0]} is out of range for an axis of {n}",
+            None,
+            f"indices run from {-n} to {n - 1}",
+            "index",
+        )  # type: ignore[operator]
+    if check.kind == "nonempty":
+        return (
+            f"{check.what} of an empty array {shown[0]} has no value",
+            None,
+            "guard the call, or use sum, any or all, which have one",
+            "empty",
+        )
+    return (
+        f"cannot reshape {shown[0]} of {values[0]} elements into {values[1]}",
+        None,
+        "use -1 for one extent to let it follow",
+        "reshape",
+    )
+
+
+def _broadcast_words(check, shown, values, extents):
+    a, b, axis = values
+    verb = VERBS.get(
+        check.what, "compare" if check.what in ("<", "<=", ">", ">=", "==", "!=") else f"apply {check.what} to"
+    )
+    rank = max(t.rank for t in check.operands)
+    place = "last axis" if axis == -1 else f"{ORDINALS[rank + axis] if rank + axis < 8 else rank + axis} axis"
+    short = min(
+        range(len(check.operands)),
+        key=lambda k: math.prod(evaluate(d, extents) or 0 for d in check.operands[k].shape) or 1,
+    )
+    other = a if _extent(check.operands[short], axis, extents) == b else b
+    name = check.names[short] if short < len(check.names) and check.names[short] else shown[short]
+    return (
+        f"cannot {verb} {' and '.join(shown)}",
+        f"{a} and {b} differ in the {place}",
+        f"{name} needs {other} elements there, or 1",
+        "broadcast",
+    )
+
+
+def _extent(t: Type, axis: int, extents) -> int | None:
+    return evaluate(t.shape[axis], extents) if t.rank >= -axis else None

@@ -1,0 +1,123 @@
+"""Arithmetic on literals, done at build time in Python's integers and in float64, within the language's limits."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from ..errors import LimitError
+from .graph import Node, value_of
+from .ops import Op
+from .types import BOOL, DType, numpy_dtype
+
+EXPONENT_LIMIT = 1024
+
+
+def _floor_divide(a, b):
+    return a // b if b else (0 if isinstance(a, int) and isinstance(b, int) else float(np.floor_divide(a, float(b))))
+
+
+def _remainder(a, b):
+    return a % b if b else (0 if isinstance(a, int) and isinstance(b, int) else float("nan"))
+
+
+def _divide(a, b):
+    with np.errstate(all="ignore"):
+        return float(np.divide(float(a), float(b)))
+
+
+def _limited(a, b):
+    if isinstance(b, int) and abs(b) > EXPONENT_LIMIT:
+        raise LimitError(
+            f"exponent {b} of a literal is beyond {EXPONENT_LIMIT}",
+            code="limit.exponent",
+            help="write the result as a float",
+        )
+
+
+def _power(a, b):
+    if isinstance(a, int) and isinstance(b, int) and not isinstance(a, bool):
+        _limited(a, b)
+        return a**b if a or b >= 0 else float("inf")
+    with np.errstate(all="ignore"):
+        return float(np.power(float(a), float(b)))
+
+
+def _left_shift(a, b):
+    _limited(a, b)
+    return a << b if b >= 0 else 0
+
+
+def _right_shift(a, b):
+    return a >> b if b >= 0 else (-1 if a < 0 else 0)
+
+
+PYTHON = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": _divide,
+    "floor_divide": _floor_divide,
+    "remainder": _remainder,
+    "power": _power,
+    "negative": operator.neg,
+    "absolute": abs,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "bitwise_and": operator.and_,
+    "bitwise_or": operator.or_,
+    "bitwise_xor": operator.xor,
+    "bitwise_invert": operator.invert,
+    "left_shift": _left_shift,
+    "right_shift": _right_shift,
+    "logical_and": lambda a, b: bool(a) and bool(b),
+    "logical_or": lambda a, b: bool(a) or bool(b),
+    "logical_not": lambda a: not a,
+    "where": lambda c, a, b: a if c else b,
+    "maximum": lambda a, b: a if a != a or a > b else b,
+    "minimum": lambda a, b: a if a != a or a < b else b,
+}
+
+
+def fold(op: Op, args: tuple[Node, ...]) -> bool | int | float | None:
+    """The value of an operation on literals, or None where it is left to run time."""
+    values = [value_of(a) for a in args]
+    if op.name in PYTHON:
+        if any(isinstance(v, bool) for v in values[op.rule == "where" :]) and op.rule not in (
+            "logical",
+            "compare",
+            "bits",
+        ):
+            return None
+        if op.rule == "bits" and any(isinstance(v, float) for v in values):
+            return None
+        if op.rule == "where" and isinstance(values[1], int) != isinstance(values[2], int):
+            values[1:] = [float(values[1]), float(values[2])]
+        return _checked(PYTHON[op.name](*values))
+    if op.rule == "float":
+        with np.errstate(all="ignore"):
+            return float(op.meaning(*(np.float64(v) for v in values)))
+    return None
+
+
+def _checked(value):
+    if isinstance(value, int) and not -(1 << 63) <= value < (1 << 64):
+        raise LimitError(
+            "this arithmetic on integer literals leaves 64 bits", code="limit.constant", help="write a float, e.g. 1e20"
+        )
+    return value
+
+
+def convert(value: bool | int | float, to: DType) -> bool | int | float:
+    """A literal as a number of dtype `to` (rounded to it for float32; narrow floats are computed in float32)."""
+    if to is BOOL:
+        return bool(value)
+    if to.kind == "f":
+        with np.errstate(all="ignore"):
+            return float(np.asarray(value, np.float64).astype(numpy_dtype(to.compute)))
+    return int(value)

@@ -1,0 +1,106 @@
+"""Every reduction as a fold: identity, lift, merge and finish, each a few scalar nodes (design: one definition for
+lanes, warps, blocks and split kernels)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .graph import Node, Type, constant, node
+from .types import BOOL, INT64, DType
+
+State = tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """How a reduction is cut in parts.
+
+    `identity(d)` is the state of no elements, `lift(x, position)` the state of one, `merge(a, b)` the state of
+    both parts (associative, commutative up to rounding, total on the identity); the result is `state[finish]`.
+    """
+
+    name: str
+    identity: Callable[[DType], State]
+    lift: Callable[[Node, Node | None], State]
+    merge: Callable[[State, State], State]
+    finish: int = 0
+    positional: bool = False  # lift needs the position along the folded axes
+
+
+def scalar(op: str, *args: Node, dtype: DType | None = None) -> Node:
+    """An elementwise operation on scalars of one dtype."""
+    return node(op, args, None, Type(dtype or args[-1].type.dtype))
+
+
+def lowest(d: DType) -> Node:
+    """The identity of max."""
+    return constant(_bound(d, -1), d)
+
+
+def highest(d: DType) -> Node:
+    """The identity of min."""
+    return constant(_bound(d, 1), d)
+
+
+def _bound(d: DType, sign: int) -> bool | int | float:
+    if d is BOOL:
+        return sign > 0
+    if d.kind == "f":
+        return sign * float("inf")
+    if d.kind == "u":
+        return (1 << d.bits) - 1 if sign > 0 else 0
+    return (1 << d.bits - 1) - 1 if sign > 0 else -(1 << d.bits - 1)
+
+
+def _single(name: str, identity: Callable[[DType], Node], op: str) -> Fold:
+    """A fold whose state is one value, merged by an operation of the table."""
+    return Fold(name, lambda d: (identity(d),), lambda x, p: (x,), lambda a, b: (scalar(op, a[0], b[0]),))
+
+
+def _arg(name: str, worst: Callable[[DType], Node], better: str) -> Fold:
+    """The position of the best element; the first among equals, and of the first NaN if there is one."""
+
+    def merge(a: State, b: State) -> State:
+        (x, i), (y, j) = a, b
+        first = scalar("less", j, i, dtype=BOOL)
+        same = scalar("bitwise_and", scalar("equal", x, y, dtype=BOOL), first)
+        take = scalar("bitwise_or", scalar(better, y, x, dtype=BOOL), same)
+        if x.type.dtype.kind == "f":
+            take = _nan_first(x, y, first, take)
+        return (_pick(take, y, x), _pick(take, j, i))
+
+    return Fold(
+        name, lambda d: (worst(d), constant((1 << 63) - 1, INT64)), lambda x, p: (x, _position(p)), merge, 1, True
+    )
+
+
+def _position(p: Node | None) -> Node:
+    assert p is not None
+    return p
+
+
+def _pick(condition: Node, yes: Node, no: Node) -> Node:
+    return node("where", (condition, yes, no), None, Type(yes.type.dtype))
+
+
+def _nan_first(x: Node, y: Node, first: Node, take: Node) -> Node:
+    """`take`, but a NaN beats any number, and the earlier of two NaNs the later."""
+    x_nan, y_nan = scalar("isnan", x, dtype=BOOL), scalar("isnan", y, dtype=BOOL)
+    when_y_nan = _pick(x_nan, first, constant(True, BOOL))
+    return _pick(y_nan, when_y_nan, scalar("bitwise_and", scalar("logical_not", x_nan, dtype=BOOL), take))
+
+
+FOLDS: dict[str, Fold] = {
+    f.name: f
+    for f in (
+        _single("sum", lambda d: constant(0, d), "add"),
+        _single("prod", lambda d: constant(1, d), "multiply"),
+        _single("max", lowest, "maximum"),
+        _single("min", highest, "minimum"),
+        _single("any", lambda d: constant(False, BOOL), "logical_or"),
+        _single("all", lambda d: constant(True, BOOL), "logical_and"),
+        _arg("argmax", lowest, "greater"),
+        _arg("argmin", highest, "less"),
+    )
+}

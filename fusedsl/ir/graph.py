@@ -1,0 +1,175 @@
+"""The graph: frozen, interned nodes with a type, and the graph that names its parameters, results and checks."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
+
+from .dims import Dim, substitute
+from .types import BOOL, DType
+
+
+@dataclass(frozen=True)
+class Type:
+    """What a node is: element type, shape (integers and symbolic extents), and whether its dtype is weak."""
+
+    dtype: DType
+    shape: tuple[Dim, ...] = ()
+    weak: bool = False
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{'*' if self.weak else ''}[{', '.join(map(str, self.shape))}]"
+
+
+class Node:
+    """One operation. Interned: two nodes with equal parts are the same object, so identity is equality."""
+
+    __slots__ = ("__weakref__", "args", "attr", "op", "type")
+
+    op: str
+    args: tuple[Node, ...]
+    attr: Any
+    type: Type
+
+    def __setattr__(self, name, value):
+        raise AttributeError("nodes are frozen")
+
+    def __reduce__(self):
+        return (node, (self.op, self.args, self.attr, self.type))
+
+    def __repr__(self) -> str:
+        return f"<{self.op} {self.attr if self.attr is not None else ''}: {self.type}>"
+
+
+_interned: WeakValueDictionary[tuple, Node] = WeakValueDictionary()
+
+
+def node(op: str, args: tuple[Node, ...], attr: Any, type: Type) -> Node:
+    """The one node of these parts. The only way to make a node."""
+    key = (op, args, attr, type)
+    found = _interned.get(key)
+    if found is None:
+        found = Node.__new__(Node)
+        for name, value in zip(("op", "args", "attr", "type"), key):
+            object.__setattr__(found, name, value)
+        found = _interned.setdefault(key, found)
+    return found
+
+
+def constant(value: bool | int | float, dtype: DType, weak: bool = False) -> Node:
+    """A literal. Its key holds the value's kind and bits, so that 1, 1.0, True and -0.0 stay apart."""
+    if dtype is BOOL:
+        key = ("bool", bool(value))
+    elif dtype.kind == "f":
+        key = ("float", struct.pack("<d", float(value)))
+    else:
+        key = ("int", int(value))
+    return node("const", (), key, Type(dtype, (), weak))
+
+
+def value_of(n: Node) -> bool | int | float:
+    """The number that a `const` node stands for."""
+    kind, value = n.attr
+    return struct.unpack("<d", value)[0] if kind == "float" else value
+
+
+def walk(roots: Iterable[Node]) -> Iterator[Node]:
+    """Every node that the roots need, arguments before users, each once; no recursion."""
+    seen: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
+    while stack:
+        current, expanded = stack.pop()
+        if expanded:
+            yield current
+        elif current not in seen:
+            seen.add(current)
+            stack.append((current, True))
+            stack.extend((arg, False) for arg in reversed(current.args) if arg not in seen)
+
+
+def rebuild(roots: Iterable[Node], change: Callable[[Node, tuple[Node, ...]], Node]) -> dict[Node, Node]:
+    """Map every node under the roots: `change(old, new arguments)` gives the node that replaces `old`."""
+    new: dict[Node, Node] = {}
+    for old in walk(roots):
+        new[old] = change(old, tuple(new[arg] for arg in old.args))
+    return new
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a node came from: offsets in the text, for errors that only a call can find."""
+
+    text: str | None = None
+    span: tuple[int, int] | None = None
+    caret: int | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """A condition on extents that every call tests: `kind` says which, `dims` the extents that it compares.
+
+    equal: dims[0] == dims[1] (broadcasting; `shapes` are both operands' types, for the message).
+    index: -dims[1] <= dims[0] < dims[1].   nonempty: every dim is positive.   same_size: the products agree.
+    multiple: dims[0] is a multiple of dims[1].
+    """
+
+    kind: str
+    dims: tuple[Dim, ...]
+    what: str
+    operands: tuple[Type, ...] = ()
+    names: tuple[str, ...] = ()
+    site: Site = Site()
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An argument of the program: its name and what its signature fixes. A scalar is weak and has rank 0."""
+
+    name: str
+    type: Type
+    scalar: bool = False
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A typed program: parameters, result nodes, and the checks that a call's extents must pass."""
+
+    parameters: tuple[Parameter, ...]
+    results: tuple[Node, ...]
+    checks: tuple[Check, ...] = ()
+
+    def nodes(self) -> list[Node]:
+        """Every node, arguments first."""
+        return list(walk(self.results))
+
+
+def resolve_dims(graph: Graph, table: dict[Dim, Dim]) -> Graph:
+    """The graph with unified extents written alike everywhere (types, attributes and checks)."""
+    if not table:
+        return graph
+
+    def change(old: Node, args: tuple[Node, ...]) -> Node:
+        return node(old.op, args, _resolve(old.attr, table), _resolve_type(old.type, table))
+
+    new = rebuild(graph.results, change)
+    return Graph(graph.parameters, tuple(new[r] for r in graph.results), graph.checks)
+
+
+def _resolve_type(type: Type, table: dict[Dim, Dim]) -> Type:
+    return Type(type.dtype, tuple(substitute(d, table) for d in type.shape), type.weak)  # type: ignore[misc]
+
+
+def _resolve(attr: Any, table: dict[Dim, Dim]) -> Any:
+    """An attribute with its extents substituted; tuples are searched."""
+    if isinstance(attr, tuple):
+        return tuple(_resolve(part, table) for part in attr)
+    if attr is None or isinstance(attr, (int, float, str, bytes, DType)):
+        return attr
+    return substitute(attr, table)

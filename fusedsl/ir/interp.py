@@ -1,0 +1,154 @@
+"""The reference interpreter: a graph evaluated node by node in NumPy. It is the meaning, the oracle and the fallback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from .checks import explain, holds
+from .dims import Symbol, evaluate
+from .graph import Graph, Node, value_of
+from .ops import OPS
+from .types import BOOL, DType, numpy_dtype
+
+
+def extents_of(arrays: Sequence) -> dict[Symbol, int]:
+    """Every symbol's value, from the arguments' shapes."""
+    return {Symbol(k, a): n for k, x in enumerate(arrays) for a, n in enumerate(np.shape(x))}
+
+
+def interpret(graph: Graph, arguments: Sequence) -> list[np.ndarray]:
+    """The results of the program for these arguments (arrays and Python numbers), in new arrays.
+
+    Narrow floats are computed in float32 and rounded at casts and at the results, as on every target.
+    Raises the ShapeError of the first check that the shapes break.
+    """
+    extents = extents_of(arguments)
+    for check in graph.checks:
+        if not holds(check, extents):
+            raise explain(check, extents)
+    values: dict[Node, np.ndarray] = {}
+    with np.errstate(all="ignore"):
+        for n in graph.nodes():
+            values[n] = evaluate_node(n, [values[a] for a in n.args], arguments, extents)
+        return [store(values[r], r.type.dtype) for r in graph.results]
+
+
+def store(value: np.ndarray, d: DType) -> np.ndarray:
+    """A computed value as an array of dtype `d`, in memory of its own."""
+    return np.array(value, dtype=numpy_dtype(d))
+
+
+def evaluate_node(n: Node, args: list[np.ndarray], arguments: Sequence, extents: Mapping[Symbol, int]) -> np.ndarray:
+    """One node, given its arguments' values in their compute dtypes."""
+    if n.op in OPS:
+        result = np.asarray(OPS[n.op].meaning(*args))
+    else:
+        result = RULES[n.op](n, args, arguments, extents)
+    return result.astype(numpy_dtype(n.type.dtype.compute), copy=False)
+
+
+def _parameter(n, args, arguments, extents):
+    return np.asarray(arguments[n.attr])
+
+
+def _constant(n, args, arguments, extents):
+    return np.asarray(value_of(n))
+
+
+def _size(n, args, arguments, extents):
+    return np.asarray(evaluate(n.attr, extents))
+
+
+def _iota(n, args, arguments, extents):
+    return np.arange(evaluate(n.type.shape[0], extents), dtype=np.int64)
+
+
+def _convert(n, args, arguments, extents):
+    return args[0]
+
+
+def _cast(n, args, arguments, extents):
+    return cast(args[0], n.type.dtype)
+
+
+def cast(x: np.ndarray, to: DType) -> np.ndarray:
+    """astype: float to integer truncates, saturates and takes NaN to 0; integers wrap; narrow floats are rounded."""
+    target = numpy_dtype(to)
+    if x.dtype.kind != "f" or to.kind == "f" or to is BOOL:
+        return x.astype(target)
+    info = np.iinfo(target)
+    whole = np.trunc(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf))
+    low, high = whole < info.min, whole >= float(info.max) + (0 if info.bits == 64 else 1)
+    inside = np.where(low | high, 0, whole).astype(target)
+    return np.where(low, info.min, np.where(high, info.max, inside)).astype(target)
+
+
+def _index(n, args, arguments, extents):
+    key: list = []
+    axis = 0
+    for entry in n.attr:
+        if entry[0] == "new":
+            key.append(None)
+            continue
+        if entry[0] == "int":
+            key.append(evaluate(entry[1], extents))
+        else:
+            key.append(_positions(*(evaluate(part, extents) for part in entry[1:])))
+        axis += 1
+    return args[0][tuple(key)]
+
+
+def _positions(start, step, extent):
+    """The slice that visits `extent` positions from `start`."""
+    stop = start + step * extent
+    return slice(start, None if stop < 0 else stop, step) if extent else slice(0, 0)
+
+
+def _transpose(n, args, arguments, extents):
+    return np.transpose(args[0], n.attr)
+
+
+def _broadcast(n, args, arguments, extents):
+    return np.broadcast_to(args[0], _shape(n, extents))
+
+
+def _reshape(n, args, arguments, extents):
+    return np.reshape(args[0], _shape(n, extents))
+
+
+def _shape(n, extents):
+    return tuple(evaluate(d, extents) for d in n.type.shape)
+
+
+def _reduce(n, args, arguments, extents):
+    fold, axes = n.attr
+    (x,) = args
+    if fold in ("argmax", "argmin"):
+        return (
+            np.expand_dims(getattr(np, fold)(x, axis=axes[0]), axes[0])
+            if x.size
+            else np.zeros(_shape(n, extents), np.int64)
+        )
+    if not x.size and fold in ("max", "min"):  # an empty result: the check let it through
+        return np.zeros(_shape(n, extents), x.dtype)
+    if fold in ("sum", "prod"):
+        return getattr(np, fold)(x, axis=axes, keepdims=True, dtype=numpy_dtype(n.type.dtype.compute))
+    return getattr(np, fold)(x, axis=axes, keepdims=True)
+
+
+RULES: dict[str, Callable] = {
+    "param": _parameter,
+    "scalar": _parameter,
+    "const": _constant,
+    "size": _size,
+    "iota": _iota,
+    "convert": _convert,
+    "cast": _cast,
+    "index": _index,
+    "transpose": _transpose,
+    "broadcast": _broadcast,
+    "reshape": _reshape,
+    "reduce": _reduce,
+}

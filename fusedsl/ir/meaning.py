@@ -1,0 +1,167 @@
+"""What each operation means, as NumPy on arrays of one dtype: the definitions that every target is tested against."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+# Where NumPy already says it, it is NumPy's own function.
+subtract = np.subtract
+divide = np.divide
+negative = np.negative
+absolute = np.absolute
+sign = np.sign
+less = np.less
+less_equal = np.less_equal
+greater = np.greater
+greater_equal = np.greater_equal
+equal = np.equal
+not_equal = np.not_equal
+bitwise_and = np.bitwise_and
+bitwise_or = np.bitwise_or
+bitwise_xor = np.bitwise_xor
+logical_not = np.logical_not
+maximum = np.maximum
+minimum = np.minimum
+fmax = np.fmax
+fmin = np.fmin
+isnan = np.isnan
+isinf = np.isinf
+isfinite = np.isfinite
+signbit = np.signbit
+floor = np.floor
+ceil = np.ceil
+trunc = np.trunc
+rint = np.rint
+sqrt = np.sqrt
+cbrt = np.cbrt
+exp = np.exp
+exp2 = np.exp2
+expm1 = np.expm1
+log = np.log
+log2 = np.log2
+log10 = np.log10
+log1p = np.log1p
+sin = np.sin
+cos = np.cos
+tan = np.tan
+arcsin = np.arcsin
+arccos = np.arccos
+arctan = np.arctan
+arctan2 = np.arctan2
+sinh = np.sinh
+cosh = np.cosh
+tanh = np.tanh
+arcsinh = np.arcsinh
+arccosh = np.arccosh
+arctanh = np.arctanh
+hypot = np.hypot
+copysign = np.copysign
+nextafter = np.nextafter
+where = np.where
+ldexp = np.ldexp
+bitwise_invert = np.invert
+
+
+def _whole(x) -> bool:
+    return np.asarray(x).dtype.kind in "iu"
+
+
+def _is_bool(x) -> bool:
+    return np.asarray(x).dtype.kind == "b"
+
+
+def add(a, b):
+    return np.logical_or(a, b) if _is_bool(a) else np.add(a, b)
+
+
+def multiply(a, b):
+    return np.logical_and(a, b) if _is_bool(a) else np.multiply(a, b)
+
+
+def fma(a, b, c):
+    return add(multiply(a, b), c)
+
+
+def _nonzero(b):
+    return np.where(b == 0, np.ones_like(b), b)
+
+
+def floor_divide(a, b):
+    """Floored quotient; an integer divided by zero is 0."""
+    if not _whole(a):
+        return np.floor_divide(a, b)
+    return np.where(b == 0, np.zeros_like(a), np.floor_divide(a, _nonzero(b)))
+
+
+def remainder(a, b):
+    """The sign follows the divisor; an integer modulo zero is 0."""
+    if not _whole(a):
+        return np.remainder(a, b)
+    return np.where(b == 0, np.zeros_like(a), np.remainder(a, _nonzero(b)))
+
+
+def fmod(a, b):
+    """The sign follows the dividend; an integer modulo zero is 0."""
+    if not _whole(a):
+        return np.fmod(a, b)
+    return np.where(b == 0, np.zeros_like(a), np.fmod(a, _nonzero(b)))
+
+
+def power(a, b):
+    """Integers wrap; a negative exponent gives 0, or ±1 for a base of ±1."""
+    if not _whole(a):
+        return np.power(a, b)
+    if a.dtype.kind == "u":
+        return np.power(a, b)
+    negative = b < 0
+    result = np.power(a, np.where(negative, np.zeros_like(b), b))
+    odd = (b & 1).astype(bool)
+    inverse = np.where(a == 1, 1, np.where(a == -1, np.where(odd, -1, 1), 0)).astype(a.dtype)
+    return np.where(negative, inverse, result)
+
+
+def _out_of_range(b, width):
+    return (b < 0) | (b >= width) if b.dtype.kind == "i" else b >= width
+
+
+def left_shift(a, b):
+    """A shift by the width or more, or by a negative count, gives 0."""
+    beyond = _out_of_range(b, a.dtype.itemsize * 8)
+    return np.where(beyond, np.zeros_like(a), np.left_shift(a, np.where(beyond, np.zeros_like(b), b)))
+
+
+def right_shift(a, b):
+    """A shift by the width or more, or by a negative count, gives 0, or -1 for a negative number."""
+    beyond = _out_of_range(b, a.dtype.itemsize * 8)
+    all_sign = np.where(a < 0, np.full_like(a, -1), np.zeros_like(a)) if a.dtype.kind == "i" else np.zeros_like(a)
+    return np.where(beyond, all_sign, np.right_shift(a, np.where(beyond, np.zeros_like(b), b)))
+
+
+def rsqrt(a):
+    return np.asarray(1, a.dtype) / np.sqrt(a)
+
+
+def _each(function, a):
+    """A function of the standard library on every element, in float64."""
+    wide = np.asarray(a, np.float64)
+    return np.array([function(v) for v in wide.ravel().tolist()], np.float64).reshape(wide.shape).astype(a.dtype)
+
+
+def _lgamma(v: float) -> float:
+    if math.isinf(v) or (v <= 0 and v == math.floor(v)):
+        return math.inf
+    return math.lgamma(v)
+
+
+def erf(a):
+    return _each(math.erf, a)
+
+
+def erfc(a):
+    return _each(math.erfc, a)
+
+
+def lgamma(a):
+    return _each(_lgamma, a)

@@ -1,0 +1,226 @@
+"""The table of operations: one row each, with its type rule, its meaning in NumPy, and what it costs.
+
+Elementwise operands reach an operation in one common dtype (the builder inserts `convert`), so a row's rule maps the
+operands' dtypes to (dtype computed in, dtype of the result), and its meaning is a function of arrays of that dtype.
+Composite functions (gelu, softmax, layer_norm ...) are no rows: they are written in lang/prelude.fd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+
+from . import meaning as m
+from .types import BOOL, DTYPES, FLOAT64, INT8, INT64, DType, promote
+
+
+@dataclass(frozen=True)
+class Op:
+    """One elementwise operation. `cost` counts instructions for one float32 element on a GPU; a `special` operation
+    is worth keeping rather than computing twice."""
+
+    name: str
+    arity: int
+    rule: str
+    meaning: Callable
+    cost: int = 1
+    symbol: str | None = None  # how people write it, for messages and comments
+
+    @property
+    def special(self) -> bool:
+        return self.cost >= 8
+
+
+def _table(*rows: Op) -> dict[str, Op]:
+    return {row.name: row for row in rows}
+
+
+OPS: dict[str, Op] = _table(
+    Op("add", 2, "arithmetic", m.add, symbol="+"),
+    Op("subtract", 2, "numeric", m.subtract, symbol="-"),
+    Op("multiply", 2, "arithmetic", m.multiply, symbol="*"),
+    Op("divide", 2, "divide", m.divide, cost=10, symbol="/"),
+    Op("floor_divide", 2, "integral", m.floor_divide, cost=20, symbol="//"),
+    Op("remainder", 2, "integral", m.remainder, cost=20, symbol="%"),
+    Op("fmod", 2, "integral", m.fmod, cost=20),
+    Op("power", 2, "integral", m.power, cost=40, symbol="**"),
+    Op("negative", 1, "numeric", m.negative, symbol="-"),
+    Op("absolute", 1, "same", m.absolute),
+    Op("sign", 1, "numeric", m.sign, cost=3),
+    Op("fma", 3, "arithmetic", m.fma),
+    # comparisons and logic
+    Op("less", 2, "compare", m.less, symbol="<"),
+    Op("less_equal", 2, "compare", m.less_equal, symbol="<="),
+    Op("greater", 2, "compare", m.greater, symbol=">"),
+    Op("greater_equal", 2, "compare", m.greater_equal, symbol=">="),
+    Op("equal", 2, "compare", m.equal, symbol="=="),
+    Op("not_equal", 2, "compare", m.not_equal, symbol="!="),
+    Op("logical_and", 2, "logical", m.bitwise_and, symbol="and"),
+    Op("logical_or", 2, "logical", m.bitwise_or, symbol="or"),
+    Op("logical_xor", 2, "logical", m.bitwise_xor),
+    Op("logical_not", 1, "logical", m.logical_not, symbol="not"),
+    Op("bitwise_and", 2, "bits", m.bitwise_and, symbol="&"),
+    Op("bitwise_or", 2, "bits", m.bitwise_or, symbol="|"),
+    Op("bitwise_xor", 2, "bits", m.bitwise_xor, symbol="^"),
+    Op("bitwise_invert", 1, "bits", m.bitwise_invert, symbol="~"),
+    Op("left_shift", 2, "shift", m.left_shift, cost=3, symbol="<<"),
+    Op("right_shift", 2, "shift", m.right_shift, cost=3, symbol=">>"),
+    Op("maximum", 2, "same", m.maximum, cost=2),
+    Op("minimum", 2, "same", m.minimum, cost=2),
+    Op("fmax", 2, "same", m.fmax),
+    Op("fmin", 2, "same", m.fmin),
+    Op("where", 3, "where", m.where),
+    Op("isnan", 1, "test", m.isnan),
+    Op("isinf", 1, "test", m.isinf),
+    Op("isfinite", 1, "test", m.isfinite),
+    Op("signbit", 1, "float_test", m.signbit),
+    # rounding
+    Op("floor", 1, "whole", m.floor),
+    Op("ceil", 1, "whole", m.ceil),
+    Op("trunc", 1, "whole", m.trunc),
+    Op("rint", 1, "float", m.rint),
+    # functions of floats
+    Op("sqrt", 1, "float", m.sqrt, cost=9),
+    Op("rsqrt", 1, "float", m.rsqrt, cost=3),
+    Op("cbrt", 1, "float", m.cbrt, cost=20),
+    Op("exp", 1, "float", m.exp, cost=8),
+    Op("exp2", 1, "float", m.exp2, cost=4),
+    Op("expm1", 1, "float", m.expm1, cost=18),
+    Op("log", 1, "float", m.log, cost=18),
+    Op("log2", 1, "float", m.log2, cost=20),
+    Op("log10", 1, "float", m.log10, cost=20),
+    Op("log1p", 1, "float", m.log1p, cost=22),
+    Op("sin", 1, "float", m.sin, cost=30),
+    Op("cos", 1, "float", m.cos, cost=30),
+    Op("tan", 1, "float", m.tan, cost=40),
+    Op("arcsin", 1, "float", m.arcsin, cost=20),
+    Op("arccos", 1, "float", m.arccos, cost=20),
+    Op("arctan", 1, "float", m.arctan, cost=20),
+    Op("arctan2", 2, "float", m.arctan2, cost=30),
+    Op("sinh", 1, "float", m.sinh, cost=25),
+    Op("cosh", 1, "float", m.cosh, cost=15),
+    Op("tanh", 1, "float", m.tanh, cost=18),
+    Op("arcsinh", 1, "float", m.arcsinh, cost=30),
+    Op("arccosh", 1, "float", m.arccosh, cost=30),
+    Op("arctanh", 1, "float", m.arctanh, cost=30),
+    Op("erf", 1, "float", m.erf, cost=22),
+    Op("erfc", 1, "float", m.erfc, cost=35),
+    Op("lgamma", 1, "float", m.lgamma, cost=80),
+    Op("hypot", 2, "float", m.hypot, cost=15),
+    Op("copysign", 2, "float", m.copysign),
+    Op("nextafter", 2, "float", m.nextafter, cost=8),
+    Op("ldexp", 2, "ldexp", m.ldexp, cost=8),
+)
+
+# Operations that are not elementwise: their types are inferred in builder.py, their meaning is in interp.py.
+LEAVES = ("param", "scalar", "const", "size", "iota")
+VIEWS = ("index", "transpose", "broadcast", "reshape")
+OTHERS = ("convert", "cast", "reduce")
+
+
+class RuleError(Exception):
+    """The dtypes have no meaning for this operation: `operand` is the index at fault, or None."""
+
+    def __init__(self, operand: int | None, help: str) -> None:
+        super().__init__(help)
+        self.operand, self.help = operand, help
+
+
+def float_of(d: DType) -> DType:
+    """The float type that NumPy computes a function of floats in, for an operand of this dtype."""
+    if d.kind == "f":
+        return d
+    return DTYPES["float16" if d.bits <= 8 else "float32" if d.bits == 16 else "float64"]
+
+
+def _common(dtypes: tuple[DType, ...]) -> DType:
+    return reduce(promote, dtypes)
+
+
+def _numeric(dtypes: tuple[DType, ...], symbol: str) -> tuple[DType, DType]:
+    common = _common(dtypes)
+    if common is BOOL:
+        instead = {"-": "use ^ or logical_xor, or ~ to negate", "sign": "a bool has no sign"}.get(
+            symbol, "use ~ or not"
+        )
+        raise RuleError(None, instead)
+    return common, common
+
+
+def _integral(dtypes: tuple[DType, ...]) -> tuple[DType, DType]:
+    common = _common(dtypes)
+    return (INT8, INT8) if common is BOOL else (common, common)
+
+
+def _whole_only(dtypes: tuple[DType, ...]) -> None:
+    for k, d in enumerate(dtypes):
+        if d.kind == "f":
+            raise RuleError(k, f"{d} has no bits to work on; cast with astype(x, int32), or use logical_and/or/not")
+
+
+def _divide(dtypes: tuple[DType, ...]) -> tuple[DType, DType]:
+    if all(d.kind != "f" for d in dtypes):
+        return FLOAT64, FLOAT64
+    return _float(dtypes)
+
+
+def _float(dtypes: tuple[DType, ...]) -> tuple[DType, DType]:
+    if any(d.name == "bfloat16" for d in dtypes):  # as in JAX: integers do not widen it
+        common = _common(dtypes)
+    else:
+        common = _common(tuple(float_of(d) for d in dtypes))
+    return common, common
+
+
+def infer(op: Op, dtypes: tuple[DType, ...]) -> tuple[DType, DType]:
+    """(dtype to compute in, dtype of the result) for strong operands; raises RuleError.
+
+    `where` and `ldexp` have one operand of another kind; the builder treats those operands itself.
+    """
+    match op.rule:
+        case "arithmetic" | "same" | "where":
+            common = _common(dtypes)
+            return common, common
+        case "numeric":
+            return _numeric(dtypes, op.symbol or op.name)
+        case "integral":
+            return _integral(dtypes)
+        case "divide":
+            return _divide(dtypes)
+        case "float" | "ldexp":
+            return _float(dtypes)
+        case "whole":
+            return (dtypes[0], dtypes[0]) if dtypes[0].kind != "b" else (BOOL, BOOL)
+        case "compare":
+            return _common(dtypes), BOOL
+        case "logical":
+            return BOOL, BOOL
+        case "test":
+            return dtypes[0], BOOL
+        case "float_test":
+            return float_of(dtypes[0]), BOOL
+        case "bits":
+            _whole_only(dtypes)
+            common = _common(dtypes)
+            if common.kind == "f":  # int64 with uint64
+                raise RuleError(None, "int64 and uint64 have no common integer; cast one of them")
+            return common, common
+        case "shift":
+            _whole_only(dtypes)
+            common = _integral(dtypes)[0]
+            if common.kind == "f":
+                raise RuleError(None, "int64 and uint64 have no common integer; cast one of them")
+            return common, common
+    raise AssertionError(op.rule)
+
+
+def reduced_dtype(fold: str, d: DType) -> DType:
+    """The dtype of a reduction's result, as in NumPy."""
+    if fold in ("any", "all"):
+        return BOOL
+    if fold in ("argmax", "argmin"):
+        return INT64
+    if fold in ("sum", "prod") and d.kind != "f":
+        return d.accumulate
+    return d

@@ -1,0 +1,54 @@
+"""Prints a graph so that a person reads it: one node a line, with its type and what it is."""
+
+from __future__ import annotations
+
+from .graph import Graph, Node, value_of
+
+SHORT = {"float": "f", "int": "i", "uint": "u", "bfloat": "bf"}
+
+
+def show_type(n: Node) -> str:
+    """f32[n0_0, n0_1]; a star marks a weak dtype."""
+    name = n.type.dtype.name
+    letters = name.rstrip("0123456789")
+    short = SHORT.get(letters, letters) + name[len(letters) :]
+    return f"{short}{'*' if n.type.weak else ''}[{', '.join(map(str, n.type.shape))}]"
+
+
+def show(graph: Graph) -> str:
+    """The whole graph, arguments before users, results last.
+
+    >>> from fusedsl.ir.builder import Builder
+    >>> from fusedsl.ir.graph import Parameter, Type
+    >>> from fusedsl.ir.types import FLOAT32
+    >>> b = Builder((Parameter("x", Type(FLOAT32)),), {})
+    >>> print(show(b.finish([b.elementwise("exp", b.parameter(0))])))
+    %0: f32[] = param x
+    %1: f32[] = exp %0
+    return %1
+    """
+    names: dict[Node, str] = {}
+    lines = []
+    for k, n in enumerate(graph.nodes()):
+        names[n] = f"%{k}"
+        parts = [names[a] for a in n.args] + _attributes(graph, n)
+        lines.append(f"%{k}: {show_type(n)} = {n.op} {', '.join(parts)}".rstrip())
+    lines += [f"require {c.kind} {', '.join(map(str, c.dims))}" for c in graph.checks]
+    lines.append("return " + ", ".join(names[r] for r in graph.results))
+    return "\n".join(lines)
+
+
+def _attributes(graph: Graph, n: Node) -> list[str]:
+    if n.op in ("param", "scalar"):
+        return [graph.parameters[n.attr].name]
+    if n.op == "const":
+        return [repr(value_of(n))]
+    if n.attr is None:
+        return []
+    return [_show_attribute(n.attr)]
+
+
+def _show_attribute(attr) -> str:
+    if isinstance(attr, tuple):
+        return f"({', '.join(map(_show_attribute, attr))})"
+    return str(attr)

@@ -1,0 +1,253 @@
+"""Builds views and reductions: what they do to shapes, and the checks that a call must pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import ArgumentError, ShapeError
+from .builder import Builder, fail
+from .checks import explain
+from .dims import Dim, expression, product
+from .graph import Check, Node, Type, node
+from .ops import reduced_dtype
+from .types import DType
+
+FOLDS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+
+
+def normalize_axis(b: Builder, x: Node, axis: int) -> int:
+    """A non-negative axis of `x`; ShapeError if it has none."""
+    rank = x.type.rank
+    if not -rank <= axis < rank:
+        have = f"axes {-rank} to {rank - 1}" if rank else "no axes"
+        raise ShapeError(
+            f"axis {axis} is out of range for {b.describe(x.type)}", code="shape.axis", help=f"it has {have}"
+        )
+    return axis % rank
+
+
+def normalize_axes(b: Builder, x: Node, axis: int | Sequence[int] | None) -> tuple[int, ...]:
+    """Sorted non-negative axes; all of them for None."""
+    if axis is None:
+        return tuple(range(x.type.rank))
+    axes = [normalize_axis(b, x, a) for a in ([axis] if isinstance(axis, int) else axis)]
+    if len(set(axes)) < len(axes):
+        raise ArgumentError(f"an axis appears twice in {tuple(axis)}", code="argument.axis", help="name each axis once")  # type: ignore[arg-type]
+    return tuple(sorted(axes))
+
+
+def reduce(b: Builder, fold: str, x: Node, axis=None, keepdims: bool = False) -> Node:
+    """A fold of `x` over axes, as NumPy's function of that name. argmax and argmin take one axis or None (flattened)."""
+    axes = normalize_axes(b, x, axis)
+    if fold in ("any", "all"):
+        x = b.truth(x)
+    if fold in ("argmax", "argmin") and axis is None and x.type.rank != 1:
+        x, axes = reshape(b, x, (product(x.type.shape),)), (0,)
+        keepdims = False
+    result = reduced_dtype(fold, x.type.dtype)
+    kept = tuple(1 if a in axes else d for a, d in enumerate(x.type.shape))
+    if fold in ("max", "min", "argmax", "argmin"):
+        _require_elements(b, fold, x, axes, kept)
+    if fold in ("sum", "prod") and not x.type.weak:
+        x = b.convert(x, result)
+    folded = node(
+        "reduce", (x,), (fold, axes), Type(result, kept, x.type.weak and fold in ("sum", "prod", "max", "min"))
+    )
+    if b.rounding == "op" and result.compute is not result:
+        folded = b.cast(folded, result)
+    return folded if keepdims or not axes else squeeze(b, folded, axes)
+
+
+def _require_elements(b: Builder, fold: str, x: Node, axes, kept) -> None:
+    dims = tuple(x.type.shape[a] for a in axes if x.type.shape[a] != 1)
+    if not axes and fold.startswith("arg"):
+        raise ArgumentError(f"{fold} of a number has no position", code="argument.axis", help="give it an array")
+    if dims:
+        check = Check("nonempty", (*dims, product(kept)), fold, (x.type,), site=b.site)
+        if 0 in dims:
+            raise explain(check, b.extents)
+        b.checks.append(check)
+
+
+def squeeze(b: Builder, x: Node, axes: Sequence[int]) -> Node:
+    """Drop axes of extent 1."""
+    for a in axes:
+        if not b.is_unit(x.type.shape[a]):
+            raise ShapeError(
+                f"cannot squeeze axis {a} of {b.describe(x.type)}",
+                code="shape.squeeze",
+                help="only axes of extent 1 can go",
+            )
+    key = tuple(("int", 0) if a in axes else _whole(d) for a, d in enumerate(x.type.shape))
+    return _index(x, key)
+
+
+def expand_dims(b: Builder, x: Node, axis: int | Sequence[int]) -> Node:
+    """Insert axes of extent 1 at these positions of the result."""
+    places = [axis] if isinstance(axis, int) else list(axis)
+    rank = x.type.rank + len(places)
+    if any(not -rank <= p < rank for p in places) or len({p % rank for p in places}) < len(places):
+        raise ShapeError(
+            f"cannot insert axes {tuple(places)} into {b.describe(x.type)}",
+            code="shape.axis",
+            help=f"places run from {-rank} to {rank - 1}",
+        )
+    wanted = {p % rank for p in places}
+    old = iter(x.type.shape)
+    return _index(x, tuple(("new",) if k in wanted else _whole(next(old)) for k in range(rank)))
+
+
+def _whole(d: Dim) -> tuple:
+    return ("slice", 0, 1, d)
+
+
+def _index(x: Node, key: tuple) -> Node:
+    """A basic index in normal form: ("int", i), ("slice", start, step, extent) per axis of x, ("new",) between."""
+    plain = [k for k in key if k[0] != "new"]
+    if len(key) == len(plain) and all(k == _whole(d) for k, d in zip(plain, x.type.shape)):
+        return x
+    shape = tuple(1 if k[0] == "new" else k[3] for k in key if k[0] != "int")
+    return node("index", (x,), key, Type(x.type.dtype, shape, x.type.weak))
+
+
+def index(b: Builder, x: Node, key: tuple) -> Node:
+    """`x[key]` for integers (or extents), slices, None and one Ellipsis: a view."""
+    used = sum(k is not None and k is not Ellipsis for k in key)
+    if used > x.type.rank:
+        raise fail(
+            ShapeError(
+                f"{used} indices for {b.describe(x.type)}", code="shape.index", help=f"it has {x.type.rank} axes"
+            ),
+            _nth(key, x.type.rank),
+        )
+    full: list = []
+    for k in key:
+        full.extend([slice(None)] * (x.type.rank - used) if k is Ellipsis else [k])
+    if Ellipsis not in key:
+        full.extend([slice(None)] * (x.type.rank - used))
+    entries, axis = [], 0
+    for place, k in enumerate(full):
+        if k is None:
+            entries.append(("new",))
+            continue
+        entries.append(_entry(b, x, axis, k, place))
+        axis += 1
+    return _index(x, tuple(entries))
+
+
+def _nth(key, n: int) -> int:
+    """The place of the (n+1)-th index that takes an axis."""
+    places = [k for k, part in enumerate(key) if part is not None and part is not Ellipsis]
+    return places[n]
+
+
+def _entry(b: Builder, x: Node, axis: int, k, place: int) -> tuple:
+    n = x.type.shape[axis]
+    if isinstance(k, slice):
+        if k.step == 0:
+            raise fail(
+                ShapeError("a slice step cannot be 0", code="shape.slice", help="use 1 to keep all, -1 to reverse"),
+                place,
+            )
+        if k.start is None and k.stop is None and k.step in (None, 1):
+            return _whole(n)
+        bounds = (n, k.start, k.stop, k.step)
+        return ("slice", expression("start", *bounds), 1 if k.step is None else k.step, expression("slice", *bounds))
+    check = Check("index", (k, n), "index", (x.type,), site=b.site)
+    if isinstance(k, int) and isinstance(n, int):
+        if not -n <= k < n:
+            raise fail(explain(check, b.extents), place)
+    else:
+        b.checks.append(check)
+    return (
+        "int",
+        k
+        if isinstance(k, int) and k >= 0
+        else expression("wrap", k, n)
+        if not isinstance(k, int) or isinstance(n, int)
+        else expression("+", n, k),
+    )
+
+
+def transpose(b: Builder, x: Node, axes: Sequence[int] | None = None) -> Node:
+    """The axes in another order; reversed for None."""
+    order = tuple(reversed(range(x.type.rank))) if axes is None else tuple(normalize_axis(b, x, a) for a in axes)
+    if sorted(order) != list(range(x.type.rank)):
+        raise ShapeError(
+            f"transpose needs each axis of {b.describe(x.type)} once, not {tuple(axes or ())}",
+            code="shape.transpose",
+            help=f"give {x.type.rank} different axes",
+        )
+    if order == tuple(range(x.type.rank)):
+        return x
+    return node("transpose", (x,), order, Type(x.type.dtype, tuple(x.type.shape[a] for a in order), x.type.weak))
+
+
+def broadcast_to(b: Builder, x: Node, shape: Sequence[Dim]) -> Node:
+    """`x` repeated along axes of extent 1 and new leading axes to this shape: a view."""
+    shape = tuple(shape)
+    if x.type.rank > len(shape):
+        raise ShapeError(
+            f"cannot broadcast {b.describe(x.type)} to {len(shape)} axes",
+            code="shape.broadcast",
+            help="index or squeeze it first",
+        )
+    for d, want in zip(x.type.shape, shape[len(shape) - x.type.rank :]):
+        if not b.is_unit(d):
+            b._require_equal(want, d, Check("equal", (), "broadcast_to", (Type(x.type.dtype, shape), x.type)), -1)
+    if shape == x.type.shape:
+        return x
+    return node("broadcast", (x,), None, Type(x.type.dtype, shape, x.type.weak))
+
+
+def reshape(b: Builder, x: Node, shape: Sequence[Dim]) -> Node:
+    """The elements of `x` in C order under another shape; one extent may be -1."""
+    total = product(x.type.shape)
+    known = product(d for d in shape if d != -1)
+    if list(shape).count(-1) > 1:
+        raise ShapeError("only one extent of a reshape can be -1", code="shape.reshape", help="give the others")
+    final = tuple(expression("//", total, known) if d == -1 else d for d in shape)
+    if any(isinstance(d, int) and d < 0 for d in final):
+        raise ShapeError(
+            f"a shape cannot hold {min(d for d in final if isinstance(d, int))}",
+            code="shape.reshape",
+            help="extents are 0 or more; -1 once",
+        )
+    check = Check("same_size", (total, product(final)), "reshape", (x.type,), site=b.site)
+    if check.dims[0] != check.dims[1]:
+        b.checks.append(check)
+        if all(isinstance(d, int) for d in check.dims):
+            raise explain(check, b.extents)
+    if final == x.type.shape:
+        return x
+    kept = [d for d in x.type.shape if d != 1]
+    if kept == [d for d in final if d != 1] and x.type.rank:
+        return _relabel(b, x, final)
+    return node("reshape", (x,), None, Type(x.type.dtype, final, x.type.weak))
+
+
+def _relabel(b: Builder, x: Node, final: tuple[Dim, ...]) -> Node:
+    """A reshape that only drops and inserts axes of extent 1."""
+    dropped = squeeze(b, x, [a for a, d in enumerate(x.type.shape) if d == 1])
+    old = iter(dropped.type.shape)
+    return _index(dropped, tuple(("new",) if d == 1 else _whole(next(old)) for d in final))
+
+
+def swapaxes(b: Builder, x: Node, first: int, second: int) -> Node:
+    """Two axes exchanged."""
+    order = list(range(x.type.rank))
+    i, j = normalize_axis(b, x, first), normalize_axis(b, x, second)
+    order[i], order[j] = order[j], order[i]
+    return transpose(b, x, order)
+
+
+def iota_along(b: Builder, x: Node, axis: int) -> Node:
+    """The position along an axis, with x's shape: a weak integer that no memory holds."""
+    a = normalize_axis(b, x, axis)
+    line = b.iota(x.type.shape[a])
+    return broadcast_to(b, _index(line, (_whole(x.type.shape[a]),) + (("new",),) * (x.type.rank - a - 1)), x.type.shape)
+
+
+def sum_dtype(b: Builder, x: Node, dtype: DType | None) -> Node:
+    """The operand of sum, prod or mean in the `dtype=` that the user asked for."""
+    return x if dtype is None else b.convert(x, dtype)

@@ -1,0 +1,47 @@
+"""Checks a graph's own rules: what every pass may rely on, and must leave true."""
+
+from __future__ import annotations
+
+from .dims import Expression, Symbol
+from .graph import Graph, Node
+from .ops import LEAVES, OPS, OTHERS, VIEWS
+from .types import BOOL, INT32
+
+
+def verify(graph: Graph) -> None:
+    """AssertionError, naming the node, where a node breaks a rule."""
+    for n in graph.nodes():
+        assert n.op in OPS or n.op in LEAVES + VIEWS + OTHERS, f"unknown operation: {n!r}"
+        assert not (n.op in LEAVES and n.args), f"a leaf has no arguments: {n!r}"
+        assert all(isinstance(d, (int, Symbol, Expression)) for d in n.type.shape), f"not an extent: {n!r}"
+        if n.op in OPS:
+            _verify_elementwise(n)
+        elif n.op == "reduce":
+            _verify_reduce(n)
+    for r in graph.results:
+        assert not r.type.weak, f"a weak result: {r!r}"
+
+
+def _verify_elementwise(n: Node) -> None:
+    op = OPS[n.op]
+    assert len(n.args) == op.arity, f"{op.name} takes {op.arity} operands: {n!r}"
+    operands = n.args
+    if op.rule == "where":
+        assert n.args[0].type.dtype is BOOL, f"a condition is a bool: {n!r}"
+        operands = n.args[1:]
+    elif op.rule == "ldexp":
+        assert n.args[1].type.dtype is INT32, f"an exponent is an int32: {n!r}"
+        operands = n.args[:1]
+    if not n.type.weak:
+        assert not any(a.type.weak for a in n.args), f"a weak operand of a strong operation: {n!r}"
+        assert len({a.type.dtype for a in operands}) == 1, f"operands of several dtypes: {n!r}"
+    for a in n.args:
+        for d, whole in zip(reversed(a.type.shape), reversed(n.type.shape)):
+            assert d in (1, whole), f"an operand does not broadcast: {n!r}"
+
+
+def _verify_reduce(n: Node) -> None:
+    fold, axes = n.attr
+    (x,) = n.args
+    expected = tuple(1 if a in axes else d for a, d in enumerate(x.type.shape))
+    assert n.type.shape == expected, f"{fold} keeps its axes as 1: {n!r}"
