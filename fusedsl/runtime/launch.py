@@ -38,16 +38,21 @@ class ScalarSlot(NamedTuple):
     format: str
 
 
-class _Scratch:
+class _Scratch(NamedTuple):
     """Where one launch is assembled: CUlaunchConfig, block size, block, and the `extra` array that names them."""
 
-    def __init__(self) -> None:
-        self.buffer = (ctypes.c_uint64 * ((_BLOCK + BLOCK_BYTES) // 8 + 1))()
-        self.config = ctypes.addressof(self.buffer)
-        self.block = self.config + _BLOCK
-        # CU_LAUNCH_PARAM_BUFFER_POINTER, address, CU_LAUNCH_PARAM_BUFFER_SIZE, address of the size, CU_LAUNCH_PARAM_END
-        self.names = (ctypes.c_uint64 * 5)(1, self.block, 2, self.config + _SIZE, 0)
-        self.extra = ctypes.addressof(self.names)
+    buffer: ctypes.Array
+    config: int  # address of the buffer
+    extra: int  # address of `named`
+    named: ctypes.Array
+
+    @classmethod
+    def new(cls) -> _Scratch:
+        buffer = (ctypes.c_uint64 * ((_BLOCK + BLOCK_BYTES) // 8 + 1))()
+        address = ctypes.addressof(buffer)
+        # CU_LAUNCH_PARAM_BUFFER_POINTER, address, CU_LAUNCH_PARAM_BUFFER_SIZE, address of size, CU_LAUNCH_PARAM_END
+        named = (ctypes.c_uint64 * 5)(1, address + _BLOCK, 2, address + _SIZE, 0)
+        return cls(buffer, address, ctypes.addressof(named), named)
 
 
 _free: list[_Scratch] = []
@@ -56,20 +61,55 @@ _free: list[_Scratch] = []
 class _Layout:
     """How payloads become a block: pointers first, scalars last, what the template holds between them."""
 
-    def __init__(self, template: bytes, pointers: Sequence[PointerSlot], scalars: Sequence[ScalarSlot]) -> None:
+    def __init__(
+        self,
+        template: bytes,
+        pointers: Sequence[PointerSlot],
+        scalars: Sequence[ScalarSlot],
+        names: Sequence[str],
+    ) -> None:
         first_scalar = len(template) - 8 * len(scalars)
         if [p.offset for p in pointers] != list(range(0, 8 * len(pointers), 8)):
             raise ValueError("pointer slots must lead the block, in order")
         if [s.offset for s in scalars] != list(range(first_scalar, len(template), 8)):
             raise ValueError("scalar slots must end the block, in order")
         if len(template) > BLOCK_BYTES:
-            raise CompileError(f"the kernel takes {len(template)} bytes of parameters", "compile.parameters",
-                               help=f"CUDA allows {BLOCK_BYTES}: split the expression")  # fmt: skip
+            message = f"the kernel takes {len(template)} bytes of parameters"
+            help = f"{BLOCK_BYTES} is what CUDA allows: split the expression"
+            raise CompileError(message, "compile.parameters", help=help)
         self.fixed = bytes(template[8 * len(pointers) : first_scalar])
-        tails = "".join(s.format + f"{8 - struct.calcsize('<' + s.format)}x" for s in scalars)
+        tails = "".join(f"{s.format}{8 - struct.calcsize('<' + s.format)}x" for s in scalars)
         self.format = f"{len(pointers)}Q{len(self.fixed)}s{tails}"
         self.pointers = _pointer_reader(pointers)
         self.scalars = _reader([s.argument for s in scalars]) if scalars else None
+        self.slots, self.names = tuple(scalars), tuple(names)
+
+    def fit(self, payloads: Sequence[Any]) -> list[Any]:
+        """The numbers as their slots can hold them: a float beyond float32 rounds to infinity, as in NumPy.
+
+        An integer that does not fit is a DTypeError.
+        """
+        fitted = []
+        for slot in self.slots:
+            number = payloads[slot.argument]
+            try:
+                struct.pack("<" + slot.format, number)
+            except (struct.error, OverflowError):
+                if not isinstance(number, float) or slot.format != "f":
+                    raise self._misfit(number, slot) from None
+                number = math.copysign(math.inf, number)
+            fitted.append(number)
+        return fitted
+
+    def _misfit(self, number: Any, slot: ScalarSlot) -> DTypeError:
+        name = f"{self.names[slot.argument]} = " if slot.argument < len(self.names) else ""
+        help = "pass a NumPy scalar of the type that is meant, such as numpy.int64(...)"
+        return DTypeError(f"{name}{number!r} does not fit {_DTYPE_OF[slot.format]}", "dtype.overflow", help=help)
+
+
+_NAMES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()
+FORMAT_OF = dict(zip(_NAMES, "?bhiqBHIQfd"))  # struct format by the name of a compute type
+_DTYPE_OF = {format: name for name, format in FORMAT_OF.items()}
 
 
 def _reader(indices: Sequence[int]) -> Callable[[Sequence[Any]], tuple]:
@@ -91,6 +131,7 @@ class Launch:
 
     `template` is the parameter block (schedule/kernel.py `slots`) with extents, strides and magics filled in.
     `names` are the arguments' names, for the message about a number that does not fit.
+    `fire(payloads, stream)` launches and does not wait: payloads are, by argument, an address or a Python number.
     """
 
     def __init__(
@@ -106,51 +147,58 @@ class Launch:
         names: Sequence[str] = (),
         cluster: tuple[int, int, int] | None = None,
     ) -> None:
-        layout = _Layout(template, pointers, scalars)
+        layout = _Layout(template, pointers, scalars, names)
         if shared > 48 * 1024:
             driver.allow_shared(function, shared)
-        self.driver, self.handle, self.device = driver, function.handle, function.device
-        self.slots, self.names = tuple(scalars), tuple(names)
-        self.pointers, self.scalars, self.fixed = layout.pointers, layout.scalars, layout.fixed
-        self.empty = 0 in grid
-        self.context = driver.primary_context(function.device) if driver.device_count() > 1 else 0
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
-        self.pack = struct.Struct(f"<32sQ24s{layout.format}").pack_into
-        self.head = struct.pack("<7I4x", *grid, *block, shared)
         self.attributes = _cluster_attribute(cluster) if cluster else None
         address = ctypes.addressof(self.attributes) if self.attributes else 0
-        self.tail = struct.pack("<QI4xQ", address, 1 if cluster else 0, len(template))
+        head = struct.pack("<7I4x", *grid, *block, shared)
+        tail = struct.pack("<QI4xQ", address, 1 if cluster else 0, len(template))
+        self.fire: Callable[[Sequence[Any], int], None] = _nothing
+        if 0 not in grid:
+            self.fire = _launcher(driver, function, layout, head, tail)
 
-    def fire(self, payloads: Sequence[Any], stream: int) -> None:
-        """Launch on `stream`: payloads are, by argument, an address or a Python number. Does not wait."""
-        if self.empty:
-            return
+
+def _launcher(driver: Driver, function: Function, layout: _Layout, head: bytes, tail: bytes) -> Callable:
+    """Launch.fire, as a closure: local variables instead of attributes, for a microsecond matters here."""
+    pack = struct.Struct(f"<32sQ24s{layout.format}").pack_into
+    read, numbers, fixed, fit = layout.pointers, layout.scalars, layout.fixed, layout.fit
+    take, put = _free.pop, _free.append
+    handle, device = function.handle, function.device
+    context = driver.primary_context(device) if driver.device_count() > 1 else 0
+
+    def fire(payloads: Sequence[Any], stream: int) -> None:
         try:
-            scratch = _free.pop()
+            scratch = take()
         except IndexError:
-            scratch = _Scratch()
-        pointers, scalars = self.pointers(payloads), self.scalars
+            scratch = _Scratch.new()
+        buffer, config, extra, _ = scratch
         try:
-            if scalars is None:
-                self.pack(scratch.buffer, 0, self.head, stream, self.tail, *pointers, self.fixed)
+            if numbers is None:
+                pack(buffer, 0, head, stream, tail, *read(payloads), fixed)
             else:
-                head, tail, fixed, numbers = self.head, self.tail, self.fixed, scalars(payloads)
                 try:
-                    self.pack(scratch.buffer, 0, head, stream, tail, *pointers, fixed, *numbers)
+                    pack(buffer, 0, head, stream, tail, *read(payloads), fixed, *numbers(payloads))
                 except (struct.error, OverflowError):
-                    numbers = _fitted(numbers, self.slots, self.names)
-                    self.pack(scratch.buffer, 0, head, stream, tail, *pointers, fixed, *numbers)
-            if self.context and self.driver.current_context() != self.context:
-                with self.driver.on(self.device):
-                    code = self.driver.launch(scratch.config, self.handle, None, scratch.extra)
+                    pack(buffer, 0, head, stream, tail, *read(payloads), fixed, *fit(payloads))
+            if context and driver.current_context() != context:
+                with driver.on(device):
+                    code = driver.launch(config, handle, None, extra)
             else:
-                code = self.driver.launch(scratch.config, self.handle, None, scratch.extra)
+                code = driver.launch(config, handle, None, extra)
             if code:
-                code = self.driver.launch_elsewhere(code, self.device, scratch.config, self.handle, scratch.extra)
+                code = driver.launch_elsewhere(code, device, config, handle, extra)
         finally:
-            _free.append(scratch)
+            put(scratch)
         if code:
-            raise self.driver.fault(code, "cuLaunchKernelEx")
+            raise driver.fault(code, "cuLaunchKernelEx")
+
+    return fire
+
+
+def _nothing(payloads: Sequence[Any], stream: int) -> None:
+    """Launch nothing: the grid is empty."""
 
 
 def _cluster_attribute(cluster: tuple[int, int, int]) -> ctypes.Array:
@@ -161,7 +209,8 @@ def _cluster_attribute(cluster: tuple[int, int, int]) -> ctypes.Array:
 class HostLaunch:
     """One compiled CPU function with its work divided: `units` of work, handed out `grain` at a time by the pool.
 
-    `run(function, slots_address, units, grain)` returns when all units are done (runtime/pool.py).
+    `run(function, slots_address, units, grain)` returns when all units are done (runtime/pool.py), and so does
+    `fire(payloads, stream=0)`.
     """
 
     def __init__(
@@ -175,11 +224,9 @@ class HostLaunch:
         scalars: Sequence[ScalarSlot] = (),
         names: Sequence[str] = (),
     ) -> None:
-        layout = _Layout(template, pointers, scalars)
         self.run, self.function, self.units, self.grain = run, function, units, grain
-        self.slots, self.names = tuple(scalars), tuple(names)
-        self.pointers, self.scalars, self.fixed = layout.pointers, layout.scalars, layout.fixed
-        self.pack = struct.Struct(f"<{layout.format}").pack_into
+        self.layout = _Layout(template, pointers, scalars, names)
+        self.pack = struct.Struct("<" + self.layout.format).pack_into
 
     def fire(self, payloads: Sequence[Any], stream: int = 0) -> None:
         """Run to completion: payloads are, by argument, an address or a Python number."""
@@ -188,43 +235,15 @@ class HostLaunch:
         try:
             scratch = _free.pop()
         except IndexError:
-            scratch = _Scratch()
-        pointers = self.pointers(payloads)
-        numbers = self.scalars(payloads) if self.scalars else ()
+            scratch = _Scratch.new()
+        layout = self.layout
+        pointers = layout.pointers(payloads)
+        numbers = layout.scalars(payloads) if layout.scalars else ()
         try:
             try:
-                self.pack(scratch.buffer, _BLOCK, *pointers, self.fixed, *numbers)
+                self.pack(scratch.buffer, _BLOCK, *pointers, layout.fixed, *numbers)
             except (struct.error, OverflowError):
-                self.pack(scratch.buffer, _BLOCK, *pointers, self.fixed, *_fitted(numbers, self.slots, self.names))
-            self.run(self.function, scratch.block, self.units, self.grain)
+                self.pack(scratch.buffer, _BLOCK, *pointers, layout.fixed, *layout.fit(payloads))
+            self.run(self.function, scratch.config + _BLOCK, self.units, self.grain)
         finally:
             _free.append(scratch)
-
-
-_FORMATS = {
-    "?": "bool", "b": "int8", "h": "int16", "i": "int32", "q": "int64", "B": "uint8", "H": "uint16", "I": "uint32",
-    "Q": "uint64", "f": "float32", "d": "float64",
-}  # fmt: skip
-FORMAT_OF = {name: format for format, name in _FORMATS.items()}  # by the name of a compute type
-
-
-def _fitted(numbers: Sequence[Any], slots: Sequence[ScalarSlot], names: Sequence[str]) -> list[Any]:
-    """The numbers as their slots can hold them: a float beyond float32 rounds to infinity, as in NumPy.
-
-    An integer that does not fit is a DTypeError.
-    """
-    fitted = []
-    for number, slot in zip(numbers, slots):
-        try:
-            struct.pack("<" + slot.format, number)
-        except (struct.error, OverflowError):
-            if not isinstance(number, float) or slot.format != "f":
-                name = f"{names[slot.argument]} = " if slot.argument < len(names) else ""
-                raise DTypeError(
-                    f"{name}{number!r} does not fit {_FORMATS[slot.format]}",
-                    "dtype.overflow",
-                    help="pass a NumPy scalar of the type that is meant, such as numpy.int64(...)",
-                ) from None
-            number = math.copysign(math.inf, number)
-        fitted.append(number)
-    return fitted
