@@ -170,8 +170,8 @@ def _drawing(text: str, span: tuple[int, int], caret: int, note: str | None) -> 
     end = text.find("\n", caret)
     end = len(text) if end < 0 else end
     left, right = _window(end - start, caret - start)
-    ellipsis = "..." if left else ""
-    shown = ellipsis + _printable(text[start + left : start + right].rstrip("\r")) + ("..." if right < end - start else "")
+    ellipsis, more = "..." if left else "", "..." if right < end - start else ""
+    shown = ellipsis + _printable(text[start + left : start + right].rstrip("\r")) + more
     mark = caret - start - left
     first = min(max(span[0] - start - left, 0), mark)
     last = max(min(span[1] - start, right) - left, mark + 1)

@@ -1,0 +1,312 @@
+"""What went wrong with a text, in words: the message, the column and the form to use instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ..errors import FusedslError, ParseError, UnknownNameError
+from .syntax import Argument, Expr, Name, Span, show
+
+if TYPE_CHECKING:
+    from .scan import Token
+
+CHARACTERS = {
+    "\\": "a line continues inside brackets, with no backslash",
+    "!": "write `not x` or `a != b`",
+    "?": "write `a if c else b`",
+    "`": "remove it",
+    "$": "names are letters, digits and _",
+    "{": "tuples are (a, b), lists [a, b]",
+    "}": "tuples are (a, b), lists [a, b]",
+    "\ufeff": "remove the byte-order mark",
+    "\xa0": "this is a no-break space; write a blank",
+    "\t": "write a blank",
+    "\r": "end lines with \\n",
+    "\x0b": "end lines with \\n",
+    "\x0c": "end lines with \\n",
+    "\u00d7": "write *",  # multiplication sign
+    "\u00b7": "write *",  # middle dot
+    "\u22c5": "write *",  # dot operator
+    "\u2217": "write *",  # asterisk operator
+    "\u00f7": "write /",  # division sign
+    "\u2212": "write -",  # minus sign
+    "\u2013": "write -",  # en dash
+    "\u2014": "write -",  # em dash
+    "\u2264": "write <=",  # less-than or equal to
+    "\u2265": "write >=",  # greater-than or equal to
+    "\u2260": "write !=",  # not equal to
+    "\u00b2": "write **2",  # superscript two
+    "\u00b3": "write **3",  # superscript three
+    "\u221a": "write sqrt(x)",  # square root
+    "\u03c0": "write pi",  # greek small letter pi
+    "\u221e": "write inf",  # infinity
+    "\u2211": "write sum(x)",  # n-ary summation
+    "\u03a3": "write sum(x)",  # greek capital letter sigma
+    "\u201c": 'write "',  # left double quotation mark
+    "\u201d": 'write "',  # right double quotation mark
+    "\u2018": "write '",  # left single quotation mark
+    "\u2019": "write '",  # right single quotation mark
+}
+
+OPERATORS = {
+    "=>": "write >=",
+    ":=": "assign on a line of its own: name = value",
+    "->": "write `name = value`",
+    "<>": "write !=",
+    "||": "write | (elementwise), or `or` between bools",
+    "&&": "write & (elementwise), or `and` between bools",
+    "===": "write ==",
+    "!==": "write !=",
+    "!": "write `not x`, or `a != b`",
+}
+
+WORDS = {
+    "import": "every function is already there; nothing is imported",
+    "from": "every function is already there; nothing is imported",
+    "lambda": "define a function on a line of its own: f(x) = x * x",
+    "def": "write f(x) = expression",
+    "is": "write ==",
+    "in": "compare with ==, and combine with | or any(...)",
+    "for": "write array operations; there are no loops",
+    "while": "write array operations; there are no loops",
+    "elif": "write `a if c else b if d else e`",
+    "del": "nothing needs deleting",
+}
+
+# The form to use for an attribute or method of an array, where its name is not also a function's.
+FORMS = {
+    "shape": "shape({x}), or size({x}, axis)",
+    "size": "size({x})",
+    "ndim": "size({x}, axis) for each axis you know",
+    "dot": "{x} @ other",
+    "mm": "{x} @ other",
+    "bmm": "{x} @ other",
+    "matmul": "{x} @ other",
+    "t": "{x}.T",
+    "H": "{x}.mT",
+    "view": "reshape({x}, shape), or astype({x}, dtype)",
+    "permute": "transpose({x}, axes)",
+    "unsqueeze": "expand_dims({x}, axis)",
+    "expand": "broadcast_to({x}, shape)",
+    "flatten": "reshape({x}, -1)",
+    "ravel": "reshape({x}, -1)",
+    "clamp": "clip({x}, low, high)",
+    "pow": "{x} ** exponent",
+    "to": "astype({x}, dtype)",
+    "type": "astype({x}, dtype)",
+    "float": "float32({x})",
+    "double": "float64({x})",
+    "half": "float16({x})",
+    "long": "int64({x})",
+    "int": "int32({x})",
+    "amax": "max({x}, axis)",
+    "amin": "min({x}, axis)",
+    "masked_fill": "where(mask, value, {x})",
+}
+
+MODULES = {"np", "numpy", "cp", "cupy", "torch", "jnp", "jax", "math", "scipy", "special", "F", "xp", "nn", "tf"}
+
+
+def foreign_character(text: str, at: int) -> ParseError:
+    """The error for a character that no token starts with."""
+    character = text[at]
+    if character in "'\"":
+        return _string(text, at)
+    if character.isalpha() and character.isascii():  # a name that a quote follows at once
+        help = "strings are plain, with no prefix"
+        return ParseError("a string with a prefix", "parse.string", text, (at, at + 1), help=help)
+    shown = character if character.isprintable() and not character.isspace() else f"U+{ord(character):04X}"
+    if not character.isascii() and character.isprintable():
+        shown += f" (U+{ord(character):04X})"
+    help = CHARACTERS.get(character) or _spelled(character)
+    return ParseError(f"the character {shown} has no meaning here", "parse.character", text, (at, at + 1), help=help)
+
+
+def _spelled(character: str) -> str:
+    import unicodedata
+
+    if character.isascii():
+        return "remove it"
+    if (digit := unicodedata.digit(character, None)) is not None:
+        return f"write {digit}"
+    name = unicodedata.name(character, "")
+    if name.startswith("GREEK "):
+        return f"names are ASCII; write {name.split()[-1].lower()}"
+    return "texts are ASCII, comments too"
+
+
+def _string(text: str, at: int) -> ParseError:
+    end = text.find("\n", at)
+    line = text[at : end if end >= 0 else len(text)]
+    if line.startswith(line[0] * 2):
+        return ParseError("a string of several lines", "parse.string", text, (at, at + 2), help="write one quote")
+    if "\\" in line:
+        message, help = "a backslash in a string", "strings are plain, with no escapes"
+        caret = at + line.index("\\")
+    elif line[0] in line[1:]:
+        message, help = "a string with a character that is not ASCII", "strings are printable ASCII"
+        caret = at
+    else:
+        message, help = "a string that does not end", f"close it with {line[0]}"
+        caret = at
+    return ParseError(message, "parse.string", text, (at, max(caret, at) + 1), caret, help=help)
+
+
+def foreign_operator(text: str, word: str, at: int) -> ParseError:
+    """The error for an operator of other languages, or an augmented assignment."""
+    help = OPERATORS.get(word) or f"write `name = name {word[:-1]} value`"
+    return ParseError(f"{word} is not an operator", "parse.operator", text, (at, at + len(word)), help=help)
+
+
+def foreign_word(text: str, word: str, at: int) -> ParseError:
+    """The error for a word of Python that the language does not have."""
+    help = WORDS.get(word, "it is a word of Python's; use another name")
+    return ParseError(f"{word} is not part of the language", "parse.word", text, (at, at + len(word)), help=help)
+
+
+def malformed_number(text: str, word: str, at: int) -> ParseError:
+    """The error for characters that start like a number and are none."""
+    lower = word.lower()
+    if lower.startswith(("0x", "0o", "0b")):
+        digits = {"x": "hexadecimal", "o": "octal", "b": "binary"}[lower[1]]
+        help = f"after {word[:2]} come {digits} digits"
+    elif lower[-1] in "jl" or lower.endswith("f"):
+        help = "there are no complex numbers" if lower[-1] == "j" else "write the number with no suffix"
+    elif word.isdigit():
+        help = f"write {word.lstrip('0') or '0'}, or 0o{word.lstrip('0')} for octal"
+    elif word.count(".") > 1:
+        help = "a number has one point"
+    else:
+        help = "put an operator between a number and a name"
+    return ParseError(f"{word} is not a number", "parse.number", text, (at, at + len(word)), help=help)
+
+
+def attribute(base: Expr, name: str, span: Span) -> FusedslError:
+    """The error for `base.name`; only .T and .mT exist."""
+    if (error := _module(base, name)) is not None:
+        return error
+    help = f"write {_form(base, name, ())}" if name in FORMS else "only .T and .mT exist; everything else is a function"
+    return ParseError(f"arrays have no .{name}", "parse.attribute", None, span, help=help)
+
+
+def method(base: Expr, name: str, span: Span, arguments: tuple[Argument, ...]) -> FusedslError:
+    """The error for `base.name(arguments)`."""
+    if (error := _module(base, name)) is not None:
+        return error
+    if name in ("T", "mT"):
+        return ParseError(f".{name} takes no arguments", "parse.attribute", None, span, help=f"write .{name}")
+    help = f"write {_form(base, name, arguments)}"
+    return ParseError(f"arrays have no method .{name}", "parse.attribute", None, span, help=help)
+
+
+def _module(base: Expr, name: str) -> UnknownNameError | None:
+    if not (isinstance(base, Name) and base.name in MODULES):
+        return None
+    message = f"{base.name} is no value; functions have no module"
+    return UnknownNameError(message, "name.module", None, base.span, help=f"write {name}(...)")
+
+
+def _form(base: Expr, name: str, arguments: tuple[Argument, ...]) -> str:
+    operand = show(base)
+    operand = operand if len(operand) <= 40 else "x"
+    if name in FORMS:
+        return FORMS[name].format(x=operand)
+    return f"{name}({', '.join([operand, *(show(argument) for argument in arguments)])})"
+
+
+def unexpected(text: str, tokens: list[Token], expected: Iterable[str]) -> ParseError:
+    """The error for the last of `tokens`, where the grammar allows only `expected`."""
+    token = tokens[-1]
+    before = tokens[-2] if len(tokens) > 1 else None
+    if before is None and token.type == "$END":
+        return ParseError("the text is empty", "parse.empty", text, token.span, help="write an expression")
+    if token.type == "$END" and all(t.type not in ("NAME", "LITERAL") for t in tokens):
+        token = tokens[0]
+        return ParseError(f"{token.value} has nothing to work on", "parse.operand", text, token.span)
+    if token.type in ("$END", "SEP"):
+        return _stopped(text, tokens, set(expected))
+    message, help = _surprise(tokens, set(expected))
+    return ParseError(message, "parse.syntax", text, token.span, help=help)
+
+
+def _stopped(text: str, tokens: list[Token], expected: set[str]) -> ParseError:
+    """The text, or its line, ends too early."""
+    token, before = tokens[-1], tokens[-2]
+    place = (token.start, token.start + 1)
+    opened = _opened(tokens[:-1])
+    if opened is not None and token.type == "SEP":
+        return ParseError("a ; inside brackets", "parse.bracket", text, place, help=f"close the {opened.value} first")
+    if opened is not None:
+        closer = ")" if opened.value == "(" else "]"
+        help = f"close it with {closer}"
+        return ParseError(f"the {opened.value} is never closed", "parse.bracket", text, place, help=help)
+    if before.type == "COMMA":
+        message, help = "a result is missing after the comma", "remove the comma"
+        return ParseError(message, "parse.syntax", text, before.span, help=help)
+    what = "the text" if token.type == "$END" else "the line"
+    if "ELSE" in expected and "LPAR" not in expected:
+        return ParseError(f"{what} ends without else", "parse.syntax", text, place, help="write `a if c else b`")
+    help = f"{before.value} needs a value on its right"
+    if token.type == "SEP":
+        help += "; put an expression of several lines in brackets"
+    return ParseError(f"{what} ends too early", "parse.end", text, place, help=help)
+
+
+def _opened(tokens: list[Token]) -> Token | None:
+    stack: list[Token] = []
+    for token in tokens:
+        if token.type in ("LPAR", "LSQB"):
+            stack.append(token)
+        elif token.type in ("RPAR", "RSQB"):
+            stack.pop()
+    return stack[-1] if stack else None
+
+
+def _surprise(tokens: list[Token], expected: set[str]) -> tuple[str, str | None]:
+    """The message and the help line for a token that cannot stand after the one before it."""
+    token, before = tokens[-1], tokens[-2] if len(tokens) > 1 else None
+    value_needed = "NAME" in expected
+    opened = _opened(tokens[:-1])
+    if token.type == "ASSIGN":
+        if opened is not None:
+            return "an = here names no argument", "write == to compare, name=value for an argument"
+        return "a second = in one statement", "assign one name a line; write == to compare"
+    if token.type == "RETURN":
+        return "return starts a line of its own", None
+    if token.type == "COLON":
+        return "a : outside of a subscript", "slices stand in x[start:stop:step]"
+    if token.type == "ELLIPSIS":
+        return "an ... outside of a subscript", None
+    if token.type == "DOT":
+        return "a . with nothing before it", None
+    if before is not None and before.type == "DOT":
+        return f"{token.value} is no attribute", "only .T and .mT exist"
+    if value_needed and before is not None:
+        if before.type == "ASSIGN" and token.type in ("RPAR", "COMMA"):
+            return "the argument has no value", f"write {tokens[-3].value}=value"
+        if before.type == "LSQB" and token.type == "RSQB":
+            return "an index is missing", "write x[i], x[:] or x[..., 0]"
+        if token.value in ("*", "**") and before.type in ("LPAR", "COMMA"):
+            return "arguments cannot be unpacked", "write each one"
+        return f"a value is missing between {before.value} and {token.value}", None
+    if value_needed:
+        return f"{token.value} has nothing to work on", None
+    if before is not None and token.type in ("NAME", "LITERAL", "LPAR", "NOT"):
+        return _side_by_side(before, token)
+    if token.type == "ELSE":
+        return "else without if", "write `a if c else b`"
+    if opened is not None and token.type in ("RPAR", "RSQB", "COMMA") and "ELSE" in expected:
+        return "if without else", "write `a if c else b`"
+    return f"{token.value} cannot stand here", None
+
+
+def _side_by_side(before: Token, token: Token) -> tuple[str, str | None]:
+    if token.type == "LPAR":
+        if before.type == "LITERAL":
+            return f"{before.value} is no function", f"write {before.value} * (...)"
+        return "only a name can be called", "write * to multiply"
+    if before.type == "NAME" and token.type in ("NAME", "LITERAL"):
+        shown = f"{before.value} {token.value}"
+        return f"two values side by side: {shown}", f"write {before.value}({token.value}), or an operator between"
+    return f"an operator is missing between {before.value} and {token.value}", None

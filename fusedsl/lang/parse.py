@@ -1,0 +1,315 @@
+"""Text to syntax tree: the actions of grammar.lark, and the loop that feeds it tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ..errors import FusedslError, ParseError
+from .diagnose import attribute, method, unexpected
+from .scan import CONSTANTS, Token, scan
+from .syntax import (
+    Argument,
+    Assign,
+    Attribute,
+    Binary,
+    Call,
+    Compare,
+    Conditional,
+    Definition,
+    Expr,
+    Literal,
+    Name,
+    Parameter,
+    Program,
+    Sequence,
+    Slice,
+    Span,
+    Subscript,
+    Unary,
+)
+
+
+def parse(text: str, limits: Mapping[str, int] | None = None) -> Program:
+    """The syntax tree of a text, or ParseError, UnknownNameError (a module's name) or LimitError with the place.
+
+    `limits` overrides the sizes in `scan.LIMITS`: text, nesting, literal, operations.
+
+    >>> parse("y = 2*a; y + b").results[0].op
+    '+'
+    """
+    return _program(text, _statements(text, limits))
+
+
+def parse_definitions(text: str) -> tuple[Definition, ...]:
+    """The functions that a text defines; unlike `parse`, it wants nothing else and no result."""
+    statements = _statements(text, None)
+    for statement in statements:
+        if not isinstance(statement, Definition):
+            raise ParseError("only function definitions belong here", "parse.definition", text, statement.span)
+    return tuple(statements)
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """`return a, b` or a bare `a, b`; a Program keeps its expressions only."""
+
+    span: Span
+    items: tuple[Expr, ...]
+    returned: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """An expression in brackets, while its surroundings still need to know where the brackets stand."""
+
+    span: Span
+    inner: Expr
+
+
+@cache
+def _parser():
+    """Lark's LALR parser; imported and built (about 80 ms) when the first text arrives."""
+    from lark import Lark
+    from lark.lexer import Lexer
+
+    class NoLexer(Lexer):
+        """Tokens come from `scan`, so Lark needs no lexer of its own."""
+
+        def __init__(self, _): ...
+        def lex(self, *_): ...
+
+    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="ascii")
+    return Lark(grammar, start="program", parser="lalr", lexer=NoLexer, transformer=Actions(), keep_all_tokens=True)
+
+
+def _statements(text: str, limits: Mapping[str, int] | None) -> list[Assign | Definition | Results]:
+    state = _parser().parse_interactive().parser_state
+    tokens: list[Token] = []
+    from lark.exceptions import UnexpectedToken
+
+    try:
+        for token in scan(text, limits):
+            tokens.append(token)
+            state.feed_token(token)
+        tokens.append(Token("$END", "", len(text), len(text)))
+        return state.feed_token(tokens[-1], True)
+    except UnexpectedToken as error:
+        raise unexpected(text, tokens, error.expected) from None
+    except FusedslError as error:
+        error.text = text
+        raise
+
+
+def _program(text: str, statements: list[Assign | Definition | Results]) -> Program:
+    last = statements[-1]
+    if not isinstance(last, Results):
+        message = "nothing is returned"
+        help = "end with an expression, or with `return ...`"
+        raise ParseError(message, "parse.result", text, last.span, last.at, help=help)
+    for statement in statements[:-1]:
+        if isinstance(statement, Results) and statement.returned:
+            message = "nothing may follow the line that returns"
+            raise ParseError(message, "parse.result", text, statement.span, help="make `return` the last line")
+        if isinstance(statement, Results):
+            message = "nothing uses this expression; only the last line is the result"
+            help = "assign it to a name, or put an expression of several lines in brackets"
+            raise ParseError(message, "parse.result", text, statement.span, help=help)
+    return Program(text, tuple(statements[:-1]), last.items)
+
+
+def _fault(message: str, code: str, span: Span, caret: int | None = None, help: str | None = None) -> ParseError:
+    return ParseError(message, f"parse.{code}", None, span, caret, help=help)
+
+
+def _inner(part):
+    return part.inner if type(part) is Group else part
+
+
+def _value(part) -> Expr:
+    """The expression in `part`, which must be one that has a value: no tuple, list or string."""
+    if type(part) is Group:
+        part = part.inner
+    if type(part) is Sequence:
+        help = "write bare results as `return a, b`" if part.kind == "tuple" else None
+        raise _fault(f"a {part.kind} may only be an argument or an index", "sequence", part.span, help=help)
+    if type(part) is Literal and type(part.value) is str:
+        help = "strings name dtypes, einsum subscripts and choices"
+        raise _fault("a string may only be an argument", "string", part.span, help=help)
+    return part
+
+
+class Actions:
+    """One method for each rule or alias of the grammar: the children that Lark found → a node."""
+
+    def program(self, parts):
+        return [part for part in parts if type(part) is not Token]
+
+    def items(self, parts):
+        return parts[::2]
+
+    # statements
+
+    def bare(self, parts):
+        return self._results(parts[0], None)
+
+    def result(self, parts):
+        return self._results(parts[1], parts[0])
+
+    def _results(self, items, word: Token | None) -> Results:
+        span = (word.start if word else items[0].span[0], items[-1].span[1])
+        if len(items) == 1 and type(items[0]) is Sequence and items[0].kind == "tuple" and items[0].items:
+            items = items[0].items
+        return Results(span, tuple(_value(item) for item in items), word is not None)
+
+    def assign(self, parts):
+        left, equals, right = parts
+        span = (left[0].span[0], right[-1].span[1])
+        if len(right) > 1:
+            span_of_pair = (right[0].span[0], right[-1].span[1])
+            raise _fault("one value for each assignment", "assign", span_of_pair, help="assign each on its own line")
+        value = _value(right[0])
+        if len(left) == 1 and type(left[0]) is Call:
+            call = left[0]
+            return Definition(span, call.function, call.function_span, _parameters(call), value, equals.start)
+        if len(left) == 1 and type(left[0]) is Sequence:
+            left = left[0].items
+        targets = [_target(part) for part in left]
+        for place, target in enumerate(targets):
+            if target.name in {other.name for other in targets[:place]}:
+                raise _fault(f"{target.name} is assigned twice at once", "assign", target.span)
+        return Assign(span, tuple(targets), value, equals.start)
+
+    # operators
+
+    def binary(self, parts):
+        left, token, right = parts
+        span = (left.span[0], right.span[1])
+        return Binary(span, token.value, token.start, _value(left), _value(right))
+
+    def unary(self, parts):
+        token, operand = parts
+        return Unary((token.start, operand.span[1]), token.value, token.start, _value(operand))
+
+    def compare(self, parts):
+        tokens, operands = parts[1::2], parts[::2]
+        span = (operands[0].span[0], operands[-1].span[1])
+        ops = tuple(token.value for token in tokens)
+        equal = len(ops) == 1 and ops[0] in ("==", "!=")  # the one operator that strings have
+        values = tuple(map(_inner if equal else _value, operands))
+        return Compare(span, ops, tuple(token.start for token in tokens), values)
+
+    def conditional(self, parts):
+        then, word, condition, _, otherwise = parts
+        span = (then.span[0], otherwise.span[1])
+        return Conditional(span, word.start, _value(condition), _value(then), _value(otherwise))
+
+    # atoms and what follows them
+
+    def name(self, parts):
+        return Name((parts[0].start, parts[0].end), parts[0].value)
+
+    def literal(self, parts):
+        token = parts[0]
+        return Literal((token.start, token.end), _literal(token.value), token.value)
+
+    def group(self, parts):
+        return Group((parts[0].start, parts[2].end), _inner(parts[1]))
+
+    def sequence(self, parts):
+        kind = "tuple" if parts[0].value == "(" else "list"
+        items = tuple(_inner(part) for part in parts[1:-1] if type(part) is not Token)
+        return Sequence((parts[0].start, parts[-1].end), kind, items)
+
+    def subscript(self, parts):
+        base, opened, indices, closed = parts
+        return Subscript((base.span[0], closed.end), _value(base), indices, opened.start)
+
+    def indices(self, parts):
+        found = [_inner(part) for part in parts if type(part) is not Token]
+        if len(parts) == 1 and type(found[0]) is Sequence and found[0].kind == "tuple":
+            return found[0].items
+        return tuple(found)
+
+    def slice(self, parts):
+        bounds = parts[::2] + [None] * (5 - len(parts[::2]))
+        start = bounds[0].span[0] if bounds[0] else parts[1].start
+        end = next(p.end if type(p) is Token else p.span[1] for p in reversed(parts) if p is not None)
+        return Slice((start, end), *(part and _value(part) for part in bounds[:3]))
+
+    def bound(self, parts):
+        return parts[0] if parts else None
+
+    def attribute(self, parts):
+        base, _, name = parts
+        if name.value not in ("T", "mT"):
+            raise attribute(_inner(base), name.value, name.span)
+        return Attribute((base.span[0], name.end), _value(base), name.value, name.start)
+
+    def method(self, parts):
+        base, _, name, _, arguments, _ = parts
+        raise method(_inner(base), name.value, name.span, arguments)
+
+    def call(self, parts):
+        name, _, arguments, closed = parts
+        seen: set[str] = set()
+        for argument in arguments:
+            if argument.keyword is None and seen:
+                message = "a positional argument may not follow a keyword"
+                raise _fault(message, "argument", argument.span, help="put it first, or name it too")
+            if argument.keyword in seen:
+                raise _fault(f"{argument.keyword} is given twice", "argument", argument.keyword_span, help="keep one")
+            if argument.keyword is not None:
+                seen.add(argument.keyword)
+        return Call((name.start, closed.end), name.value, name.span, arguments, closed.start)
+
+    def arguments(self, parts):
+        return tuple(part for part in parts if type(part) is not Token)
+
+    def positional(self, parts):
+        return Argument(parts[0].span, None, None, _inner(parts[0]))
+
+    def keyword(self, parts):
+        name, _, value = parts
+        return Argument((name.start, value.span[1]), name.value, name.span, _inner(value))
+
+
+def _literal(source: str):
+    if source in CONSTANTS:
+        return CONSTANTS[source]
+    if source == "...":
+        return ...
+    if source[0] in "'\"":
+        return source[1:-1]
+    if source[:2].lower() in ("0x", "0o", "0b") or source.replace("_", "").isdigit():
+        return int(source, 0)
+    return float(source)
+
+
+def _target(part) -> Name:
+    if type(part) is Name:
+        return part
+    if type(part) is Subscript:
+        help = "a text writes nothing; build the result with where(condition, new, old)"
+        raise _fault("cannot assign to part of an array", "assign", part.span, help=help)
+    if type(part) is Literal and part.source in CONSTANTS:
+        raise _fault(f"{part.source} is a constant", "assign", part.span, help="use another name")
+    raise _fault("only names can be assigned", "assign", part.span, help="write == to compare")
+
+
+def _parameters(call: Call) -> tuple[Parameter, ...]:
+    """The parameters of a definition, which the grammar reads as a call."""
+    found: list[Parameter] = []
+    for argument in call.arguments:
+        if argument.keyword is not None:
+            found.append(Parameter(argument.span, argument.keyword, argument.value))
+        elif type(argument.value) is Name:
+            found.append(Parameter(argument.span, argument.value.name, None))
+        else:
+            help = "write f(x, y=1) = ... with names and defaults"
+            raise _fault("a parameter must be a name", "definition", argument.span, help=help)
+        if found[-1].name in {parameter.name for parameter in found[:-1]}:
+            raise _fault(f"the parameter {found[-1].name} occurs twice", "definition", argument.span)
+    return tuple(found)

@@ -1,0 +1,192 @@
+"""Text to tokens: what a character means, where a line ends, and the limits that guard the parser."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator, Mapping
+
+from ..errors import LimitError, ParseError
+from .diagnose import foreign_character, foreign_operator, foreign_word, malformed_number
+
+LIMITS = {"text": 65536, "nesting": 256, "literal": 32, "operations": 4096}
+NAME_LENGTH = 64
+
+WORDS = {"return": "RETURN", "if": "IF", "else": "ELSE", "or": "OR", "and": "AND", "not": "NOT"}
+CONSTANTS = {"True": True, "False": False, "None": None, "inf": float("inf"), "nan": float("nan")}
+CONSTANTS["pi"] = 3.141592653589793
+REFUSED = frozenset(keyword.kwlist) - WORDS.keys() - CONSTANTS.keys()
+
+TERMINALS = {
+    "COMPARE": "< <= > >= == !=",
+    "BITOR": "|",
+    "BITXOR": "^",
+    "BITAND": "&",
+    "SHIFT": "<< >>",
+    "ADD": "+ -",
+    "MUL": "* / // % @",
+    "POW": "**",
+    "INVERT": "~",
+    "ASSIGN": "=",
+    "DOT": ".",
+    "COMMA": ",",
+    "COLON": ":",
+    "SEP": ";",
+    "ELLIPSIS": "...",
+    "LPAR": "(",
+    "RPAR": ")",
+    "LSQB": "[",
+    "RSQB": "]",
+}
+SYMBOLS = {symbol: terminal for terminal, symbols in TERMINALS.items() for symbol in symbols.split()}
+CLOSES = {")": "(", "]": "["}
+OPERATORS = frozenset(list(TERMINALS)[:9]) | {"OR", "AND", "NOT", "IF", "LSQB"}  # each is one operation
+
+TOKEN = re.compile(
+    r"""
+    (?P<blank> [ \t]+ | \#[\t -~]* )
+  | (?P<name> [A-Za-z_][A-Za-z0-9_]* (?!['"]) )
+  | (?P<number>
+      (?: 0[xX](?:_?[0-9A-Fa-f])+ | 0[oO](?:_?[0-7])+ | 0[bB](?:_?[01])+
+        | (?: [0-9](?:_?[0-9])*\.(?:[0-9](?:_?[0-9])*)? | \.[0-9](?:_?[0-9])* ) (?:[eE][+-]?[0-9](?:_?[0-9])*)?
+        | [0-9](?:_?[0-9])*[eE][+-]?[0-9](?:_?[0-9])*
+        | 0(?:_?0)* | [1-9](?:_?[0-9])* )
+      (?![\w.]) )
+  | (?P<malformed> \.?[0-9](?:[eE][+-]?[0-9]|[\w.])* )
+  | (?P<foreign> (?:\*\*|//|<<|>>|[-+*/%@&|^])=(?!=) | => | := | -> | <> | \|\| | && | ===|!== | !(?!=) )
+  | (?P<symbol> \*\* | // | << | >> | <= | >= | == | != | \.\.\. | [-+*/%@&|^~<>=.,:;()\[\]] )
+  | (?P<newline> \r?\n )
+  | (?P<string> "[ !\#-\[\]-~]*"(?!") | '[ -&(-\[\]-~]*'(?!') )
+    """,
+    re.VERBOSE | re.ASCII,
+)
+
+
+class Token:
+    """A terminal of the grammar, its characters and where they stand."""
+
+    __slots__ = ("end", "start", "type", "value")
+
+    def __init__(self, type: str, value: str, start: int, end: int) -> None:
+        self.type, self.value, self.start, self.end = type, value, start, end
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.start, self.end
+
+
+def scan(text: str, limits: Mapping[str, int] | None = None) -> Iterator[Token]:
+    """Yield the tokens of `text`; newlines inside brackets join, and empty statements vanish.
+
+    Raises ParseError at the first character that cannot be part of a program, LimitError at the first excess.
+    """
+    most = {**LIMITS, **(limits or {})}
+    if len(text) > most["text"]:
+        raise LimitError(
+            f"the text has {len(text):,} characters; the limit is {most['text']:,}",
+            "limit.text",
+            help="pass data as arrays, or raise limits={'text': ...}",
+        )
+    return _tokens(text, most)
+
+
+def _tokens(text: str, most: Mapping[str, int]) -> Iterator[Token]:
+    match, length = TOKEN.match, len(text)
+    brackets: list[Token] = []
+    position = operations = signs = 0
+    separated: Token | None = None  # a separator that waits for the next statement
+    previous = ""  # the type of the last token; empty at the start of a statement
+    while position < length:
+        found = match(text, position)
+        kind = found.lastgroup if found else "character"
+        if kind == "blank":
+            position = found.end()
+            continue
+        if kind == "newline":
+            if not brackets and previous:
+                separated = separated or Token("SEP", "\n", position, found.end())
+            position = found.end()
+            continue
+        token = _token(text, position, kind, found, most)
+        position = token.end
+        type = token.type
+        if type == "SEP" and not brackets:
+            if previous:
+                separated = separated or token
+            continue
+        if separated:
+            yield separated
+            separated, previous = None, ""
+        signs = signs + 1 if type in ("ADD", "INVERT", "NOT") else 0
+        if type in OPERATORS or (type == "LPAR" and previous == "NAME"):
+            operations += 1
+            if operations > most["operations"]:
+                _excess(text, token, "operations", most)
+        if type in ("LPAR", "LSQB"):
+            brackets.append(token)
+        elif type in ("RPAR", "RSQB"):
+            _close(text, token, brackets)
+        if len(brackets) + signs > most["nesting"]:
+            _excess(text, token, "nesting", most)
+        previous = type
+        yield token
+
+
+def _token(text: str, start: int, kind: str, found: re.Match | None, most: Mapping[str, int]) -> Token:
+    """The token at `start`, or the error that says why there is none."""
+    if found is None:
+        raise foreign_character(text, start)
+    word, end = found.group(), found.end()
+    if kind == "symbol":
+        return Token(SYMBOLS[word], word, start, end)
+    if kind == "name":
+        if word in WORDS:
+            return Token(WORDS[word], word, start, end)
+        if word in CONSTANTS:
+            return Token("LITERAL", word, start, end)
+        if word in REFUSED:
+            raise foreign_word(text, word, start)
+        if len(word) > NAME_LENGTH:
+            message = f"a name of {len(word)} characters; the limit is {NAME_LENGTH}"
+            raise ParseError(message, "parse.name", text, (start, end), help="use a shorter name")
+        return Token("NAME", word, start, end)
+    if kind in ("number", "malformed"):
+        if len(word) > most["literal"]:
+            message = f"a number of {len(word):,} characters; the limit is {most['literal']}"
+            help = "write fewer digits, or pass it as an argument"
+            raise LimitError(message, "limit.literal", text, (start, end), help=help)
+        if kind == "malformed":
+            raise malformed_number(text, word, start)
+        return Token("LITERAL", word, start, end)
+    if kind == "string":
+        return Token("LITERAL", word, start, end)
+    raise foreign_operator(text, word, start)
+
+
+def _close(text: str, token: Token, brackets: list[Token]) -> None:
+    if not brackets:
+        message = f"this {token.value} closes nothing"
+        raise ParseError(message, "parse.bracket", text, token.span, help=f"remove it, or open a {CLOSES[token.value]}")
+    opened = brackets.pop()
+    if opened.value != CLOSES[token.value]:
+        wanted = ")" if opened.value == "(" else "]"
+        message = f"this {token.value} does not close the {opened.value} of column {_column(text, opened.start)}"
+        raise ParseError(message, "parse.bracket", text, token.span, help=f"close it with {wanted}")
+
+
+def _column(text: str, offset: int) -> int:
+    return offset - text.rfind("\n", 0, offset)
+
+
+def _excess(text: str, token: Token, what: str, most: Mapping[str, int]) -> None:
+    message = {
+        "nesting": f"more than {most['nesting']} brackets or signs inside each other",
+        "operations": f"more than {most['operations']:,} operations",
+    }[what]
+    raise LimitError(
+        message,
+        f"limit.{what}",
+        text,
+        token.span,
+        help=f"assign parts to names, or raise limits={{'{what}': ...}}",
+    )

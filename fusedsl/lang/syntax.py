@@ -1,0 +1,332 @@
+"""The syntax tree of a text: frozen nodes that know where they stand in it, a walk, and a printer.
+
+Nodes compare by identity. Trees may be thousands of nodes deep (`a + a + …`), so walk them with `postorder`,
+never by recursion. Every offset counts characters of the text; a span is (start, end).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import EllipsisType
+
+Span = tuple[int, int]
+node = dataclass(frozen=True, eq=False)
+
+
+@node
+class Literal:
+    """A number, True, False, None, inf, nan, pi, `...` (an index only) or a string; `source` is its text."""
+
+    span: Span
+    value: int | float | str | EllipsisType | None
+    source: str
+
+
+@node
+class Name:
+    span: Span
+    name: str
+
+
+@node
+class Unary:
+    """`op` is one of + - ~ not; `at` is the operator's offset, here and below."""
+
+    span: Span
+    op: str
+    at: int
+    operand: Expr
+
+
+@node
+class Binary:
+    """`op` is one of + - * / // % @ ** & | ^ << >> and or."""
+
+    span: Span
+    op: str
+    at: int
+    left: Expr
+    right: Expr
+
+
+@node
+class Compare:
+    """A chain: `a < b <= c` has two ops (with their offsets) and three operands."""
+
+    span: Span
+    ops: tuple[str, ...]
+    ats: tuple[int, ...]
+    operands: tuple[Expr, ...]
+
+
+@node
+class Conditional:
+    """`then if condition else otherwise`; `at` is the offset of `if`."""
+
+    span: Span
+    at: int
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+
+@node
+class Slice:
+    """`start:stop:step` inside a subscript; a part left out is None."""
+
+    span: Span
+    start: Expr | None
+    stop: Expr | None
+    step: Expr | None
+
+
+@node
+class Sequence:
+    """A tuple or list; only an argument, a default value or an index array."""
+
+    span: Span
+    kind: str  # "tuple" or "list"
+    items: tuple[Expr, ...]
+
+
+@node
+class Subscript:
+    """`value[indices]`; a literal None is a new axis, a literal `...` the axes in between."""
+
+    span: Span
+    value: Expr
+    indices: tuple[Expr | Slice, ...]
+    at: int  # the offset of [
+
+
+@node
+class Attribute:
+    """`value.T` or `value.mT`; `at` is the offset of the name."""
+
+    span: Span
+    value: Expr
+    name: str
+    at: int
+
+
+@node
+class Argument:
+    """One argument of a call; `span` covers the keyword too, `value.span` the value alone."""
+
+    span: Span
+    keyword: str | None
+    keyword_span: Span | None
+    value: Expr
+
+
+@node
+class Call:
+    """`function(arguments)`; `close` is the offset of the closing bracket."""
+
+    span: Span
+    function: str
+    function_span: Span
+    arguments: tuple[Argument, ...]
+    close: int
+
+
+@node
+class Parameter:
+    span: Span
+    name: str
+    default: Expr | None
+
+
+@node
+class Definition:
+    """`name(parameters) = body`; `at` is the offset of `=`."""
+
+    span: Span
+    name: str
+    name_span: Span
+    parameters: tuple[Parameter, ...]
+    body: Expr
+    at: int
+
+
+@node
+class Assign:
+    """`target = value`, or several targets of a value with as many results; `at` is the offset of `=`."""
+
+    span: Span
+    targets: tuple[Name, ...]
+    value: Expr
+    at: int
+
+
+@node
+class Program:
+    """A whole text: its statements in order, then the expressions that are its results."""
+
+    text: str
+    statements: tuple[Assign | Definition, ...]
+    results: tuple[Expr, ...]
+
+    @property
+    def functions(self) -> tuple[Definition, ...]:
+        return tuple(s for s in self.statements if isinstance(s, Definition))
+
+
+Expr = Literal | Name | Unary | Binary | Compare | Conditional | Sequence | Subscript | Attribute | Call
+Node = Expr | Slice | Argument
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The node's parts in the order of the text."""
+    match node:
+        case Binary():
+            return (node.left, node.right)
+        case Call():
+            return node.arguments
+        case Argument() | Attribute():
+            return (node.value,)
+        case Unary():
+            return (node.operand,)
+        case Compare():
+            return node.operands
+        case Subscript():
+            return (node.value, *node.indices)
+        case Sequence():
+            return node.items
+        case Conditional():
+            return (node.then, node.condition, node.otherwise)
+        case Slice():
+            return tuple(part for part in (node.start, node.stop, node.step) if part is not None)
+    return ()
+
+
+def postorder(root: Node) -> Iterator[Node]:
+    """Every node below and including `root`, parts before the whole, left to right, without recursion.
+
+    A caller that keeps a stack of results pops `len(children(node))` of them at each node.
+    """
+    found, stack = [], [root]
+    while stack:
+        top = stack.pop()
+        found.append(top)
+        stack.extend(children(top))
+    return reversed(found)
+
+
+def free_names(program: Program) -> tuple[tuple[str, Span], ...]:
+    """The values that are read before they are assigned, each with the span of its first reading, in that order.
+
+    A function's parameters are its own; its other names are bound where it is defined.
+    """
+    free: dict[str, Span] = {}
+    assigned: set[str] = set()
+
+    def read(root: Expr, bound: frozenset[str] = frozenset()) -> None:
+        for part in postorder(root):
+            if isinstance(part, Name) and part.name not in assigned and part.name not in bound:
+                free.setdefault(part.name, part.span)
+
+    for statement in program.statements:
+        if isinstance(statement, Definition):
+            for parameter in statement.parameters:
+                if parameter.default is not None:
+                    read(parameter.default)
+            read(statement.body, frozenset(parameter.name for parameter in statement.parameters))
+        else:
+            read(statement.value)
+            assigned.update(target.name for target in statement.targets)
+    for result in program.results:
+        read(result)
+    return tuple(free.items())
+
+
+# How tightly each form binds, loosest first. A part that binds less than its place asks for is printed in brackets.
+CONDITIONAL, OR, AND, NOT, COMPARE, BITOR, BITXOR, BITAND, SHIFT, SUM, PRODUCT, SIGN, POWER, POSTFIX, ATOM = range(15)
+LEVELS = {OR: "or", AND: "and", BITOR: "|", BITXOR: "^", BITAND: "&", SHIFT: "<< >>", SUM: "+ -", PRODUCT: "* / // % @"}
+BINDING = {op: level for level, ops in LEVELS.items() for op in ops.split()} | {"**": POWER}
+
+
+def binding(node: Node) -> int:
+    match node:
+        case Binary():
+            return BINDING[node.op]
+        case Compare():
+            return COMPARE
+        case Unary():
+            return NOT if node.op == "not" else SIGN
+        case Conditional():
+            return CONDITIONAL
+        case Subscript() | Attribute():
+            return POSTFIX
+        case Literal(value=int() | float()):
+            return POWER  # so that 1 is not printed as 1.T
+    return ATOM
+
+
+def show(node: Node | Assign | Definition) -> str:
+    """The node as text again, with no bracket that its meaning does not need; ASCII only.
+
+    >>> from fusedsl.lang.parse import parse
+    >>> show(parse("((a)+(b*c))*-(d**2)").results[0])
+    '(a + b * c) * -d**2'
+    """
+    if isinstance(node, Assign):
+        return f"{', '.join(target.name for target in node.targets)} = {show(node.value)}"
+    if isinstance(node, Definition):
+        parameters = (p.name if p.default is None else f"{p.name}={show(p.default)}" for p in node.parameters)
+        return f"{node.name}({', '.join(parameters)}) = {show(node.body)}"
+    printed: list[str] = []
+    stack: list[str | tuple[Node, int]] = [(node, CONDITIONAL)]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, str):
+            printed.append(top)
+            continue
+        part, place = top
+        pieces = _pieces(part)
+        if binding(part) < place:
+            pieces = ["(", *pieces, ")"]
+        stack.extend(reversed(pieces))
+    return "".join(printed)
+
+
+def _pieces(node: Node) -> list[str | tuple[Node, int]]:
+    """The node's print as strings and parts, each part with the binding that its place asks for."""
+    match node:
+        case Literal():
+            return [node.source]
+        case Name():
+            return [node.name]
+        case Unary():
+            return ["not ", (node.operand, NOT)] if node.op == "not" else [node.op, (node.operand, SIGN)]
+        case Binary(op="**"):
+            return [(node.left, POWER if isinstance(node.left, Literal) else POSTFIX), "**", (node.right, SIGN)]
+        case Binary():
+            return [(node.left, BINDING[node.op]), f" {node.op} ", (node.right, BINDING[node.op] + 1)]
+        case Compare():
+            rest = (piece for op, part in zip(node.ops, node.operands[1:]) for piece in (f" {op} ", (part, BITOR)))
+            return [(node.operands[0], BITOR), *rest]
+        case Conditional():
+            return [(node.then, OR), " if ", (node.condition, OR), " else ", (node.otherwise, CONDITIONAL)]
+        case Subscript():
+            return [(node.value, POSTFIX), "[", *_listed(node.indices), "]"]
+        case Attribute():
+            return [(node.value, POSTFIX), f".{node.name}"]
+        case Call():
+            return [f"{node.function}(", *_listed(node.arguments), ")"]
+        case Argument():
+            return [f"{node.keyword}=" if node.keyword else "", (node.value, CONDITIONAL)]
+        case Sequence(kind="list"):
+            return ["[", *_listed(node.items), "]"]
+        case Sequence():
+            return ["(", *_listed(node.items), ",)" if len(node.items) == 1 else ")"]
+        case Slice():
+            start, stop, step = ([] if p is None else [(p, CONDITIONAL)] for p in (node.start, node.stop, node.step))
+            return [*start, ":", *stop, *([":", *step] if step else [])]
+    raise TypeError(f"not a syntax node: {node!r}")
+
+
+def _listed(parts: tuple[Node, ...]) -> list[str | tuple[Node, int]]:
+    separated = [piece for part in parts for piece in (", ", (part, CONDITIONAL))]
+    return separated[1:]
