@@ -107,7 +107,7 @@ class _Layout:
         return DTypeError(f"{name}{number!r} does not fit {_DTYPE_OF[slot.format]}", "dtype.overflow", help=help)
 
 
-_NAMES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()
+_NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 FORMAT_OF = dict(zip(_NAMES, "?bhiqBHIQfd"))  # struct format by the name of a compute type
 _DTYPE_OF = {format: name for name, format in FORMAT_OF.items()}
 
