@@ -223,6 +223,8 @@ def reshape(b: Builder, x: Node, shape: Sequence[Dim]) -> Node:
     kept = [d for d in x.type.shape if d != 1]
     if kept == [d for d in final if d != 1] and x.type.rank:
         return _relabel(b, x, final)
+    if x.op == "reshape":
+        x = x.args[0]
     return node("reshape", (x,), None, Type(x.type.dtype, final, x.type.weak))
 
 

@@ -1,0 +1,246 @@
+"""Cuts a scalar program into the fewest kernels, in an order that runs; every choice is a record with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..ir.dims import Dim
+from ..ir.graph import Node, Type, node, walk
+from .lower import Axis, Coordinate, Lowered, Root, Source
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether something joined a kernel, and why."""
+
+    joined: bool
+    members: tuple[str, ...]
+    reason: str
+
+
+@dataclass(eq=False)
+class Group:
+    """One kernel to be: its row and column axes, the folds it computes, and what it stores.
+
+    A map has column axes only. `imports` are folds of other groups, read from their temporaries.
+    """
+
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    folds: list[Node] = field(default_factory=list)
+    stores: list[Root] = field(default_factory=list)
+    row_stores: list[Root] = field(default_factory=list)
+    imports: dict[Node, Node] = field(default_factory=dict)  # fold -> the load that stands for it
+    after: set[int] = field(default_factory=set)  # indices of groups that must run before
+
+    @property
+    def is_map(self) -> bool:
+        return not self.folds
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The kernels in launch order, the temporaries between them, and the decisions that led here."""
+
+    groups: tuple[Group, ...]
+    temporaries: tuple[tuple[Type, tuple[Dim, ...]], ...]
+    decisions: tuple[Decision, ...]
+
+
+def free_axes(roots: Iterable[Node]) -> dict[Node, frozenset[Axis]]:
+    """The axes that each scalar depends on."""
+    free: dict[Node, frozenset[Axis]] = {}
+    for n in walk(roots):
+        if n.op == "load":
+            free[n] = frozenset(c.axis for c in n.attr[1] if c.axis is not None)
+        elif n.op == "position":
+            free[n] = frozenset((n.attr,))
+        else:
+            below = frozenset().union(*(free[a] for a in n.args)) if n.args else frozenset()
+            free[n] = below - set(n.attr[1]) if n.op == "fold" else below
+    return free
+
+
+def partition(program: Lowered) -> Partition:
+    """The groups of a lowered program."""
+    return _Partitioner(program).run()
+
+
+class _Partitioner:
+    def __init__(self, program: Lowered):
+        self.program = program
+        self.order = list(walk(r.value for r in program.roots))
+        self.free = free_axes(r.value for r in program.roots)
+        self.uses = self._nearest(lambda n: n.op == "fold")
+        self.reads = self._nearest(lambda n: n.op == "load" and n.attr[0].kind == "temporary")
+        self.groups: list[Group] = []
+        self.home: dict[Node, int] = {}
+        self.writer: dict[int, int] = {}  # temporary -> group
+        self.temporaries: list[tuple[Type, tuple[Dim, ...]]] = [(t, t.shape) for t in program.temporaries]
+        self.decisions: list[Decision] = []
+
+    def run(self) -> Partition:
+        pending = list(self.program.roots)
+        folds = [n for n in self.order if n.op == "fold"]
+        while pending or folds:
+            folds = [f for f in folds if not self._place_fold(f)]
+            placed = [r for r in pending if self._ready(r.value) and self._place_root(r)]
+            if not placed and pending:
+                raise AssertionError("a temporary is needed before it can be computed")
+            pending = [r for r in pending if r not in placed]
+        for k, g in enumerate(self.groups):
+            self._import_folds(k, g)
+        return self._ordered()
+
+    # -- dependencies
+
+    def _nearest(self, wanted) -> dict[Node, frozenset[Node]]:
+        """For each node the wanted nodes below it that no fold hides (a fold counts as itself and hides nothing of its
+        own kind: what it needs is looked up at the fold)."""
+        below: dict[Node, frozenset[Node]] = {}
+        for n in self.order:
+            parts = [below[a] if a.op != "fold" or not wanted(a) else frozenset((a,)) for a in n.args]
+            here = frozenset().union(*parts) if parts else frozenset()
+            below[n] = here | {n} if wanted(n) and n.op != "fold" else here
+        return below
+
+    def _ready(self, value: Node) -> bool:
+        folds = ({value} if value.op == "fold" else set()) | self.uses[value]
+        return all(f in self.home for f in folds) and all(n.attr[0].index in self.writer for n in self.reads[value])
+
+    def _dependencies(self, value: Node) -> set[int]:
+        """The groups whose results `value` needs directly."""
+        folds = self.uses[value] | ({value} if value.op == "fold" and value in self.home else frozenset())
+        return {self.home[f] for f in folds} | {self.writer[n.attr[0].index] for n in self.reads[value]}
+
+    def _reaches(self, start: int, goal: int) -> bool:
+        """Whether group `start` needs group `goal`, directly or not."""
+        stack, seen = [start], set()
+        while stack:
+            k = stack.pop()
+            if k == goal:
+                return True
+            if k not in seen:
+                seen.add(k)
+                stack.extend(self.groups[k].after)
+        return False
+
+    def _can_join(self, k: int, needs: set[int]) -> bool:
+        return not any(d != k and self._reaches(d, k) for d in needs)
+
+    # -- placing
+
+    def _place_fold(self, f: Node) -> bool:
+        if not self._ready(f.args[0]):
+            return False
+        rows, columns = self.free[f], frozenset(f.attr[1])
+        needs = self._dependencies(f.args[0])
+        for k, g in enumerate(self.groups):
+            if not g.folds or frozenset(g.rows) != rows or frozenset(g.columns) != columns:
+                continue
+            if self._can_join(k, needs):
+                self._join(k, needs, f"{_name(f)} runs over the same rows and columns")
+                g.folds.append(f)
+                self.home[f] = k
+                return True
+            self._refuse(_name(f), "it needs a result that is computed after the kernel has run")
+        self.groups.append(Group(self._sorted(f, rows), self._sorted(f, columns), [f], after=set(needs)))
+        self.home[f] = len(self.groups) - 1
+        return True
+
+    def _place_root(self, r: Root) -> bool:
+        axes = frozenset(a for a in r.axes if a is not None)
+        needs = self._dependencies(r.value)
+        k = self._find_group(r, axes, needs)
+        if k is None:
+            order = tuple(a for a in r.axes if a is not None)
+            self.groups.append(Group((), order))
+            k = len(self.groups) - 1
+        g = self.groups[k]
+        g.after |= needs - {k}
+        (g.row_stores if g.folds and axes == frozenset(g.rows) and g.columns else g.stores).append(r)
+        if r.kind == "temporary":
+            self.writer[r.index] = k
+        return True
+
+    def _find_group(self, r: Root, axes: frozenset[Axis], needs: set[int]) -> int | None:
+        for k, g in enumerate(self.groups):
+            fits = self._accepts(g, axes, needs, k)
+            if fits and self._can_join(k, needs):
+                self._join(k, needs, f"{_where(r)} is stored by the kernel that computes it")
+                return k
+            if fits:
+                self._refuse(_where(r), "it needs a result that is computed after the kernel has run")
+            elif k in needs and g.folds:
+                self._refuse(_where(r), _mismatch(g, axes))
+        return None
+
+    def _accepts(self, g: Group, axes: frozenset[Axis], needs: set[int], k: int) -> bool:
+        if g.is_map:
+            return frozenset(g.columns) == axes
+        if axes == frozenset(g.rows) and k in needs:
+            return True
+        return bool(g.rows) and axes == frozenset(g.rows) | frozenset(g.columns)
+
+    def _join(self, k: int, needs: set[int], reason: str) -> None:
+        self.groups[k].after |= needs - {k}
+        self.decisions.append(Decision(True, (f"kernel {k}",), reason))
+
+    def _refuse(self, what: str, reason: str) -> None:
+        self.decisions.append(Decision(False, (what,), reason))
+
+    def _sorted(self, f: Node, axes: frozenset[Axis]) -> tuple[Axis, ...]:
+        """Axes in the order in which the first of the largest operands stores them."""
+        loads = [n for n in walk([f]) if n.op == "load"]
+        found: list[Axis] = []
+        for n in sorted(loads, key=lambda n: -len(n.attr[1])):
+            found += [c.axis for c in n.attr[1] if c.axis in axes and c.axis not in found]
+        return tuple(found + [a for a in sorted(axes, key=str) if a not in found])
+
+    # -- temporaries between groups
+
+    def _import_folds(self, k: int, g: Group) -> None:
+        values = [f.args[0] for f in g.folds] + [r.value for r in g.stores + g.row_stores]
+        for value in values:
+            for f in self.uses[value] | ({value} if value.op == "fold" else frozenset()):
+                if self.home[f] != k and f not in g.imports:
+                    g.imports[f] = self._temporary(f)
+
+    def _temporary(self, f: Node) -> Node:
+        """The load of a fold's value from the temporary that its group stores it to."""
+        home = self.groups[self.home[f]]
+        stored = next((r for r in home.row_stores if r.value is f and r.kind == "temporary"), None)
+        if stored is None:
+            shape = tuple(a.extent for a in home.rows)
+            stored = Root("temporary", len(self.temporaries), shape, shape, home.rows, f, Type(f.type.dtype, shape))
+            self.temporaries.append((stored.type, shape))
+            home.row_stores.append(stored)
+        at = tuple(Coordinate(0, 1, a) for a in stored.axes)
+        return node("load", (), (Source("temporary", stored.index), at), Type(f.type.dtype))
+
+    def _ordered(self) -> Partition:
+        order: list[int] = []
+        remaining = set(range(len(self.groups)))
+        while remaining:
+            k = min(k for k in remaining if self.groups[k].after <= set(order))
+            order.append(k)
+            remaining.discard(k)
+        place = {k: i for i, k in enumerate(order)}
+        for g in self.groups:
+            g.after = {place[k] for k in g.after}
+        return Partition(tuple(self.groups[k] for k in order), tuple(self.temporaries), tuple(self.decisions))
+
+
+def _name(f: Node) -> str:
+    return f"{f.attr[0]} over {', '.join(map(str, f.attr[1]))}"
+
+
+def _where(r: Root) -> str:
+    return f"{r.kind} {r.index}"
+
+
+def _mismatch(g: Group, axes: frozenset[Axis]) -> str:
+    if not g.rows:
+        return "a full reduction ends before its value can be used elsewhere"
+    return "it runs over other axes than the reduction that it needs"
