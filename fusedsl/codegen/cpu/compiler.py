@@ -1,0 +1,211 @@
+"""Generated Python → relocatable object code: Numba types and lowers it, LLVM optimises it for the host's CPU."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import codegen, cpu, types, typing
+from numba.core.compiler import CompilerBase, Flags
+from numba.core.errors import CompilerError
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import PassManager
+from numba.core.typed_passes import (
+    AnnotateTypes,
+    IRLegalization,
+    NativeLowering,
+    NopythonTypeInference,
+)
+from numba.core.typing.templates import AbstractTemplate, signature
+from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
+
+from ...ir.types import DTYPES, DType
+from .number import Number
+from .words import OPERATORS, POINTER, Word
+
+NUMBA: dict[DType | str | None, types.Type] = {d: getattr(types, d.name) for d in DTYPES.values() if d.name in dir(types)}
+NUMBA[DTYPES["bool"]] = types.boolean
+NUMBA[POINTER] = types.voidptr
+NUMBA[None] = types.none
+DTYPE = {numba_type: d for d, numba_type in NUMBA.items()}
+C_SIGNATURE = (types.voidptr, types.int64, types.int64)
+
+
+def call_signature(word: Word, args):
+    """The Numba signature of a word for these argument types; None if it does not take them."""
+    kinds = [DTYPE.get(types.unliteral(a)) for a in args]
+    if None in kinds or (result := word.result(*kinds)) is NotImplemented:
+        return None
+    return signature(NUMBA[result], *(types.unliteral(a) for a in args))
+
+
+def callable_type(word: Word) -> types.Function:
+    """The Numba type of a word in the namespace of generated code."""
+
+    class Template(AbstractTemplate):
+        key = word
+
+        def generic(self, args, kws):
+            return call_signature(word, args)
+
+    return types.Function(Template)
+
+
+class ScalarTyping(typing.Context):
+    """Operators on scalars have exact types: int8 + int8 is int8."""
+
+    def load_additional_registries(self):
+        pass
+
+    def resolve_function_type(self, func, args, kws):
+        if (word := OPERATORS.get(func)) and (found := call_signature(word, args)):
+            return found
+        return super().resolve_function_type(func, args, kws)
+
+    def resolve_value_type(self, value):
+        if isinstance(value, Word):
+            return word_types(value)
+        return super().resolve_value_type(value)
+
+
+word_types = cache(callable_type)
+
+
+class ScalarTarget(cpu.CPUContext):
+    """Lowers words and operators by their own `emit`; nothing else of Numba's library but ranges and branches."""
+
+    def init(self):
+        self.is32bit = False
+        self._internal_codegen = ScalarCodegen("fusedsl", "host")
+
+    def load_additional_registries(self):
+        from numba.cpython import builtins, numbers, rangeobj, tupleobj  # noqa: F401
+
+    def get_function(self, fn, sig, _firstcall=True):
+        word = OPERATORS.get(fn)
+        if word is None and isinstance(fn, types.Function) and isinstance(fn.templates[0].key, Word):
+            word = fn.templates[0].key
+        if word is None or call_signature(word, sig.args) is None:
+            return super().get_function(fn, sig, _firstcall)
+        kinds = [DTYPE[types.unliteral(a)] for a in sig.args]
+
+        def emit(builder, values, loc=None):
+            found = word.emit(builder, *(v if k is POINTER else Number(builder, k, v) for k, v in zip(kinds, values)))
+            if found is None:
+                return self.get_dummy_value()
+            return found.value if isinstance(found, Number) else found
+
+        return emit
+
+
+class CapturedLibrary(codegen.CPUCodeLibrary):
+    """Keeps the module that Numba has lowered, as it is."""
+
+    lowered: ir.Module | None = None
+
+    def add_ir_module(self, ir_module):
+        self.lowered = ir_module
+
+
+class ScalarCodegen(codegen.AOTCPUCodegen):
+    _library_class = CapturedLibrary
+
+
+class ScalarPipeline(CompilerBase):
+    """Numba's passes that straight loops over scalars need."""
+
+    def define_pipelines(self):
+        passes = PassManager("fusedsl")
+        for each in (TranslateByteCode, FixupArgs, IRProcessing, NopythonTypeInference):
+            passes.add_pass(each, each.__name__)
+        for each in (IRLegalization, AnnotateTypes, NativeLowering):
+            passes.add_pass(each, each.__name__)
+        passes.finalize()
+        return [passes]
+
+
+@cache
+def contexts() -> tuple[ScalarTyping, ScalarTarget]:
+    scalar_typing = ScalarTyping()
+    target = ScalarTarget(scalar_typing)
+    target.refresh()
+    return scalar_typing, target
+
+
+@cache
+def host() -> tuple[str, str]:
+    """The CPU's name and feature string, as LLVM spells them: part of every key of cached object code."""
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+@cache
+def machine() -> llvm.TargetMachine:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    name, features = host()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(cpu=name, features=features, opt=3, reloc="pic", codemodel="default")
+
+
+def lower(function, symbol: str) -> ir.Module:
+    """The LLVM module of one generated function, exported as C `void symbol(int64 *slots, int64 begin, int64 end)`."""
+    scalar_typing, target = contexts()
+    flags = Flags()
+    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_rewrites = True
+    library = target.codegen().create_library(symbol)
+    pipeline = ScalarPipeline(scalar_typing, target, library, C_SIGNATURE, types.none, flags, {})
+    try:
+        pipeline.compile_extra(function)
+    except CompilerError:  # the pipeline stops once the module is lowered, without a result
+        if library.lowered is None:
+            raise
+    module = library.lowered
+    module.name = symbol
+    export(module, next(f for f in module.functions if not f.is_declaration), symbol)
+    return module
+
+
+def export(module: ir.Module, inner: ir.Function, symbol: str) -> None:
+    """Add the C function: Numba's own convention has a result pointer, an exception pointer and a status."""
+    inner.linkage = "internal"
+    inner.attributes.add("alwaysinline")
+    pointer, word = ir.IntType(8).as_pointer(), ir.IntType(64)
+    outer = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer, word, word]), symbol)
+    outer.args[0].add_attribute("noalias")
+    builder = ir.IRBuilder(outer.append_basic_block())
+    spare = [builder.alloca(kind.pointee) for kind in inner.function_type.args[:2]]
+    builder.call(inner, [*spare, *outer.args])
+    builder.ret_void()
+
+
+def optimise(modules: list[ir.Module]) -> llvm.ModuleRef:
+    """One module of all the functions, vectorised for the host."""
+    linked = None
+    for module in modules:
+        parsed = llvm.parse_assembly(str(module))
+        if linked is None:
+            linked = parsed
+        else:
+            linked.link_in(parsed)
+    linked.data_layout = str(machine().target_data)
+    name, features = host()
+    tuning = llvm.create_pipeline_tuning_options(speed_level=3)
+    tuning.loop_vectorization = tuning.loop_interleaving = True
+    tuning.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine(), tuning)
+    first = llvm.create_new_module_pass_manager()
+    first.add_always_inliner_pass()
+    first.add_sroa_pass()
+    first.add_simplify_cfg_pass()
+    first.add_instruction_combine_pass()
+    first.add_loop_rotate_pass()
+    first.run(linked, builder)
+    builder.getModulePassManager().run(linked, builder)
+    return linked
+
+
+def object_code(functions: dict[str, object]) -> bytes:
+    """Relocatable object code that exports each function under its symbol."""
+    with global_compiler_lock:
+        return machine().emit_object(optimise([lower(function, symbol) for symbol, function in functions.items()]))

@@ -1,0 +1,87 @@
+"""The table of float functions by their name in bodies."""
+
+from __future__ import annotations
+
+from ....ir.types import FLOAT32, FLOAT64
+from .. import number
+from ..number import Number, call, intrinsic, select
+from . import elementary, integers, special, trigonometric
+from .elementary import INF, ldexp
+
+__all__ = ["BOTH", "FUNCTIONS", "PREDICATES", "ldexp"]
+
+
+def maximum(x: Number, y: Number) -> Number:
+    """The larger; NaN if either is."""
+    return intrinsic("maximum", x, y)
+
+
+def minimum(x: Number, y: Number) -> Number:
+    return intrinsic("minimum", x, y)
+
+
+def fmax(x: Number, y: Number) -> Number:
+    """The larger; the other one where one is NaN."""
+    return select(y != y, x, select(x > y, x, y))
+
+
+def fmin(x: Number, y: Number) -> Number:
+    return select(y != y, x, select(x < y, x, y))
+
+
+def fmod(x: Number, y: Number) -> Number:
+    return call("fmodf" if x.dtype is FLOAT32 else "fmod", x, y)
+
+
+def hypot(x: Number, y: Number) -> Number:
+    if x.dtype is FLOAT64:
+        return call("hypot", x, y)
+    wide_x, wide_y = x.to(FLOAT64), y.to(FLOAT64)
+    value = number.sqrt(wide_x * wide_x + wide_y * wide_y).to(FLOAT32)
+    return select((number.absolute(x) == INF) | (number.absolute(y) == INF), INF, value)
+
+
+def nextafter(x: Number, y: Number) -> Number:
+    """The neighbour of x towards y: the next representation as an integer, outwards or inwards."""
+    bits = x.bits()
+    outwards = (x < y) ^ (bits < 0)
+    step = select(outwards, bits + 1, bits - 1).reinterpret(x.dtype)
+    tiny = number.copysign(x.like(1).bits().like(1).reinterpret(x.dtype), y)
+    moved = select(x == 0, tiny, step)
+    return select((x != x) | (y != y), x + y, select(x == y, y, moved))
+
+
+FUNCTIONS = {
+    name: getattr(module, name)
+    for module, names in (
+        (number, "sqrt rint copysign fma"),
+        (elementary, "cbrt exp exp2 expm1 log log2 log10 log1p sinh cosh tanh arcsinh arccosh arctanh"),
+        (trigonometric, "sin cos tan arcsin arccos arctan arctan2"),
+        (special, "erf erfc lgamma"),
+    )
+    for name in names.split()
+}
+FUNCTIONS |= {
+    "rsqrt": lambda x: 1 / number.sqrt(x),
+    "floor": lambda x: intrinsic("floor", x),
+    "ceil": lambda x: intrinsic("ceil", x),
+    "trunc": lambda x: intrinsic("trunc", x),
+    "nextafter": nextafter,
+    "hypot": hypot,
+}
+PREDICATES = {
+    "isnan": lambda x: x != x,
+    "isinf": lambda x: number.absolute(x) == INF,
+    "isfinite": lambda x: number.absolute(x) < INF,
+    "signbit": lambda x: x.bits() < 0,
+}
+# words of floats and of integers: (meaning for floats, meaning for integers)
+BOTH = {
+    "maximum": (maximum, integers.maximum),
+    "minimum": (minimum, integers.minimum),
+    "fmax": (fmax, integers.maximum),
+    "fmin": (fmin, integers.minimum),
+    "absolute": (number.absolute, integers.absolute),
+    "fmod": (fmod, integers.fmod),
+    "power": (elementary.power, integers.power),
+}

@@ -1,0 +1,98 @@
+"""Words that touch memory: the parameter block, operands (widened and narrowed as they pass), scratch."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from ...ir.types import BOOL, INT64, UINT8, UINT16, DType
+from .math import convert
+from .number import Number, llvm_type
+
+BYTE = ir.IntType(8)
+POINTER_TYPE = BYTE.as_pointer()
+
+
+def stored_type(d: DType) -> ir.Type:
+    """What an element of `d` is in memory: bools are bytes, narrow floats are 16-bit words."""
+    return BYTE if d is BOOL else ir.IntType(16) if d.bits == 16 else llvm_type(d)
+
+
+def at(builder: ir.IRBuilder, base, index: Number, kind: ir.Type):
+    """The address of element `index` of an array of `kind`."""
+    typed = builder.bitcast(base, kind.as_pointer())
+    return builder.gep(typed, [index.value], inbounds=True, source_etype=kind)
+
+
+def element_address(builder: ir.IRBuilder, base, index: Number, d: DType):
+    """The address of element `index` of an array of `d`, as a plain pointer."""
+    return builder.bitcast(at(builder, base, index, stored_type(d)), POINTER_TYPE)
+
+
+def read(builder: ir.IRBuilder, slots, index: Number, kind: ir.Type):
+    """Slot `index` of the parameter block, as `kind`."""
+    address = builder.bitcast(at(builder, slots, index, ir.IntType(64)), kind.as_pointer())
+    return builder.load(address, typ=kind)
+
+
+def scalar(builder: ir.IRBuilder, slots, index: Number, d: DType) -> Number:
+    """A run-time scalar, in the low bytes of its slot."""
+    return widen(Number(builder, UINT8 if d is BOOL else d, read(builder, slots, index, stored_type(d))), d)
+
+
+def widen(x: Number, d: DType) -> Number:
+    """A stored element of `d` as the value that bodies compute with."""
+    if d is BOOL:
+        return x != 0
+    return convert.unpack(x, d) if d.kind == "f" and d.bits == 16 else x
+
+
+def load(builder: ir.IRBuilder, d: DType, base, index: Number, scopes=None) -> Number:
+    """Element `index` of an array of `d`."""
+    held = UINT8 if d is BOOL else UINT16 if d.kind == "f" and d.bits == 16 else d
+    instruction = builder.load(at(builder, base, index, stored_type(d)), typ=stored_type(d), align=d.itemsize)
+    mark(instruction, scopes)
+    return widen(Number(builder, held, instruction), d)
+
+
+def store(builder: ir.IRBuilder, d: DType, base, index: Number, x: Number, scopes=None) -> None:
+    """Write x, narrowed to `d`, to element `index`."""
+    if d is BOOL:
+        x = x.to(UINT8)
+    elif d.kind == "f" and d.bits == 16:
+        x = convert.pack(x, d)
+    instruction = builder.store(x.value, at(builder, base, index, stored_type(d)), align=d.itemsize)
+    mark(instruction, scopes)
+
+
+def mark(instruction, scopes: tuple[int, int] | None) -> None:
+    """Say that arrays do not overlap (what the language guarantees): `scopes` is (this array's number, their count)."""
+    if scopes is None:
+        return
+    own, count = scopes
+    module = instruction.parent.parent.parent if hasattr(instruction.parent, "parent") else instruction.module
+    domain = module.add_metadata(["arrays"])
+    names = [module.add_metadata([f"array {k}", domain]) for k in range(count)]
+    instruction.set_metadata("alias.scope", module.add_metadata([names[own]]))
+    instruction.set_metadata("noalias", module.add_metadata([n for k, n in enumerate(names) if k != own]))
+
+
+def c_function(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir.Function:
+    return module.globals.get(name) or ir.Function(module, ir.FunctionType(result, args), name)
+
+
+def allocate(builder: ir.IRBuilder, size: Number):
+    """Scratch memory of `size` bytes from the C library."""
+    function = c_function(builder.module, "malloc", POINTER_TYPE, llvm_type(INT64))
+    function.return_value.add_attribute("noalias")
+    return builder.call(function, [size.value])
+
+
+def release(builder: ir.IRBuilder, pointer) -> None:
+    builder.call(c_function(builder.module, "free", ir.VoidType(), POINTER_TYPE), [pointer])
+
+
+def accumulate(builder: ir.IRBuilder, real: str, whole: str, x: Number, y: Number) -> Number:
+    """x + y or x * y where the order of the terms is free, so that a loop over them becomes vector lanes."""
+    if x.dtype.kind == "f":
+        return Number(builder, x.dtype, getattr(builder, real)(x.value, y.value, flags=("reassoc", "contract")))
+    return Number(builder, x.dtype, getattr(builder, whole)(x.value, y.value))

@@ -1,0 +1,230 @@
+"""LLVM scalars with Python operators: the notation that the CPU target's functions are written in."""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+
+from llvmlite import ir
+
+from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT32, INT64, DType
+
+CONTRACT = ("contract",)
+
+
+@cache
+def llvm_type(d: DType) -> ir.Type:
+    """The LLVM type of a value of `d` in a register."""
+    if d.kind == "f":
+        return {32: ir.FloatType(), 64: ir.DoubleType()}[d.bits]
+    return ir.IntType(d.bits)
+
+
+def literal(d: DType, value) -> ir.Constant:
+    """`value` as an LLVM constant; floats are printed by their bits, so that they are exact."""
+    if d.kind == "f":
+        if d is FLOAT32:
+            value = struct.unpack("f", struct.pack("f", value))[0]
+        return ir.Constant(llvm_type(d), float(value))
+    return ir.Constant(llvm_type(d), int(value) & ((1 << d.bits) - 1))
+
+
+class Number:
+    """A scalar of type `dtype` in the function that `builder` writes. Plain Python numbers take the other's type."""
+
+    __slots__ = ("builder", "dtype", "value")
+
+    def __init__(self, builder: ir.IRBuilder, dtype: DType, value):
+        self.builder, self.dtype, self.value = builder, dtype, value
+
+    def like(self, other) -> Number:
+        """`other`, a Number or a Python number, in this type."""
+        if isinstance(other, Number):
+            assert other.dtype is self.dtype, (self.dtype, other.dtype)
+            return other
+        return Number(self.builder, self.dtype, literal(self.dtype, other))
+
+    def constant(self, d: DType, value) -> Number:
+        return Number(self.builder, d, literal(d, value))
+
+    def _binary(self, other, real: str, whole: str, swap: bool = False) -> Number:
+        a, b = self, self.like(other)
+        if swap:
+            a, b = b, a
+        if self.dtype.kind == "f":
+            value = getattr(self.builder, real)(a.value, b.value, flags=CONTRACT)
+        else:
+            value = getattr(self.builder, whole)(a.value, b.value)
+        return Number(self.builder, self.dtype, value)
+
+    def _compare(self, other, operator: str) -> Number:
+        b = self.like(other)
+        if self.dtype.kind == "f":
+            compare = self.builder.fcmp_unordered if operator == "!=" else self.builder.fcmp_ordered
+        else:
+            compare = self.builder.icmp_signed if self.dtype.kind == "i" else self.builder.icmp_unsigned
+        return Number(self.builder, BOOL, compare(operator, self.value, b.value))
+
+    def __add__(self, other):
+        return self._binary(other, "fadd", "add")
+
+    def __radd__(self, other):
+        return self._binary(other, "fadd", "add", swap=True)
+
+    def __sub__(self, other):
+        return self._binary(other, "fsub", "sub")
+
+    def __rsub__(self, other):
+        return self._binary(other, "fsub", "sub", swap=True)
+
+    def __mul__(self, other):
+        return self._binary(other, "fmul", "mul")
+
+    def __rmul__(self, other):
+        return self._binary(other, "fmul", "mul", swap=True)
+
+    def __truediv__(self, other):
+        return self._binary(other, "fdiv", "none")
+
+    def __rtruediv__(self, other):
+        return self._binary(other, "fdiv", "none", swap=True)
+
+    def __floordiv__(self, other):
+        """The truncated quotient of integers; undefined for a divisor of 0."""
+        return self._binary(other, "none", "sdiv" if self.dtype.kind == "i" else "udiv")
+
+    def __mod__(self, other):
+        """The remainder of the truncated quotient of integers; undefined for a divisor of 0."""
+        return self._binary(other, "none", "srem" if self.dtype.kind == "i" else "urem")
+
+    def __and__(self, other):
+        return self._binary(other, "none", "and_")
+
+    def __or__(self, other):
+        return self._binary(other, "none", "or_")
+
+    def __xor__(self, other):
+        return self._binary(other, "none", "xor")
+
+    def __lshift__(self, other):
+        return self._binary(other, "none", "shl")
+
+    def __rshift__(self, other):
+        return self._binary(other, "none", "ashr" if self.dtype.kind == "i" else "lshr")
+
+    def __neg__(self):
+        if self.dtype.kind == "f":
+            return Number(self.builder, self.dtype, self.builder.fneg(self.value))
+        return self.like(0) - self
+
+    def __invert__(self):
+        return self ^ (1 if self.dtype is BOOL else -1)
+
+    def __lt__(self, other):
+        return self._compare(other, "<")
+
+    def __le__(self, other):
+        return self._compare(other, "<=")
+
+    def __gt__(self, other):
+        return self._compare(other, ">")
+
+    def __ge__(self, other):
+        return self._compare(other, ">=")
+
+    def __eq__(self, other):
+        return self._compare(other, "==")
+
+    def __ne__(self, other):
+        return self._compare(other, "!=")
+
+    __hash__ = None
+
+    def bits(self) -> Number:
+        """The representation of a float as a signed integer."""
+        return self.reinterpret(INT32 if self.dtype is FLOAT32 else INT64)
+
+    def reinterpret(self, d: DType) -> Number:
+        """The same bits as another type of the same width."""
+        if llvm_type(d) == self.value.type:
+            return Number(self.builder, d, self.value)
+        return Number(self.builder, d, self.builder.bitcast(self.value, llvm_type(d)))
+
+    def to(self, d: DType) -> Number:
+        """Converted: integers wrap, floats round; never float to integer (see `convert.saturate`)."""
+        b, source, target = self.builder, self.dtype, llvm_type(d)
+        if source is d:
+            return self
+        if d is BOOL:
+            return self != 0
+        if source.kind == "f":
+            assert d.kind == "f"
+            return Number(b, d, b.fpext(self.value, target) if d is FLOAT64 else b.fptrunc(self.value, target))
+        if d.kind == "f":
+            return Number(b, d, (b.sitofp if source.kind == "i" else b.uitofp)(self.value, target))
+        if d.bits == source.bits:
+            return Number(b, d, self.value)
+        if d.bits < source.bits:
+            return Number(b, d, b.trunc(self.value, target))
+        return Number(b, d, (b.sext if source.kind == "i" else b.zext)(self.value, target))
+
+
+def select(condition: Number, a, b) -> Number:
+    """a where `condition`, else b; one of them may be a Python number."""
+    if not isinstance(a, Number):
+        a = b.like(a)
+    b = a.like(b)
+    return Number(a.builder, a.dtype, a.builder.select(condition.value, a.value, b.value))
+
+
+def intrinsic(name: str, *args: Number, result: DType | None = None, suffixes: tuple[DType, ...] | None = None) -> Number:
+    """A call of `llvm.name`, overloaded on the type of the first argument unless `suffixes` say otherwise."""
+    result = result or args[0].dtype
+    overloads = suffixes if suffixes is not None else (args[0].dtype,)
+    mangled = ".".join(["llvm", name, *((("f" if d.kind == "f" else "i") + str(d.bits)) for d in overloads)])
+    return call(mangled, *args, result=result)
+
+
+def call(symbol: str, *args: Number, result: DType | None = None) -> Number:
+    """A call of an external function without side effects."""
+    builder, result = args[0].builder, result or args[0].dtype
+    module = builder.module
+    function = module.globals.get(symbol)
+    if function is None:
+        kind = ir.FunctionType(llvm_type(result), [llvm_type(a.dtype) for a in args])
+        function = ir.Function(module, kind, symbol)
+    return Number(builder, result, builder.call(function, [a.value for a in args]))
+
+
+def fma(a: Number, b, c) -> Number:
+    """a * b + c, rounded once."""
+    return intrinsic("fma", a, a.like(b), a.like(c))
+
+
+def polynomial(x: Number, coefficients) -> Number:
+    """Σ coefficients[i] · x^i, in Horner's form."""
+    total = x.like(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        total = fma(total, x, c)
+    return total
+
+
+def rint(x: Number) -> Number:
+    return intrinsic("rint", x)
+
+
+def sqrt(x: Number) -> Number:
+    return intrinsic("sqrt", x)
+
+
+def absolute(x: Number) -> Number:
+    return intrinsic("fabs", x)
+
+
+def copysign(x: Number, sign: Number) -> Number:
+    return intrinsic("copysign", x, sign)
+
+
+def integer_of(d: DType) -> DType:
+    """The signed integer as wide as a float."""
+    return DTYPES[f"int{d.bits}"]

@@ -1,0 +1,66 @@
+"""How a kernel runs on the CPU: which loops, how many units of work, how much workspace. Imports no Numba."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ...schedule.kernel import Kernel, slots
+
+CHUNK = 16384  # elements of a map's innermost axis that one unit computes
+WORK = 65536  # elements that are worth a thread
+SEGMENT = 1024  # columns that are folded in vector lanes before their sum joins the pairwise tree
+STRIP = 128  # rows that are folded side by side where neighbours in memory are rows
+EXTRA_SLOTS = 2  # after slots(kernel): the workspace's address, and parts per row
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One call of a C function over units of work: `grain` of them are worth a thread."""
+
+    symbol: str
+    count: int
+    grain: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a call of a kernel runs, in order, and the workspace bytes and parts that its last two slots tell."""
+
+    stages: tuple[Stage, ...]
+    workspace: int = 0
+    parts: int = 1
+
+
+def slot_count(kernel: Kernel) -> int:
+    """The length of the parameter block of a CPU kernel, in int64."""
+    return len(slots(kernel)) + EXTRA_SLOTS
+
+
+def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
+    """The loops for these extents and strides (in elements, per operand and axis): part of the kernel's key.
+
+    "map"; "rows"; "split", few rows cut into parts that threads share; or "strips:" and a letter per operand,
+    rows side by side, where the last row axis is contiguous and the columns are not.
+    """
+    if kernel.row_axes == 0 and not any(phase.folds for phase in kernel.phases):
+        return "map"
+    rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
+    if kernel.row_axes:
+        along_rows = "".join("0" if s[kernel.row_axes - 1] == 0 else "1" if s[kernel.row_axes - 1] == 1 else "s" for s in strides)
+        across = [s[-1] for k, s in enumerate(strides) if any(s[kernel.row_axes :])]
+        if extents[kernel.row_axes - 1] >= 8 and across and all(abs(s) > 1 for s in across) and "s" not in along_rows:
+            return "strips:" + along_rows
+    if rows < 16 and columns >= 4 * WORK:
+        return "split"
+    return "rows"
+
+
+def launch(kernel: Kernel, variant: str, extents: tuple[int, ...]) -> Launch:
+    """The stages for these extents. Their results do not depend on the number of threads."""
+    if variant == "map":
+        inner = extents[-1] if extents else 1
+        chunks = -(-inner // CHUNK)
+        count = prod(extents[:-1]) * chunks
+        return Launch((Stage("kernel", count, max(1, WORK // max(1, min(inner, CHUNK)))),))
+    raise NotImplementedError(variant)

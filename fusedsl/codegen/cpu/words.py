@@ -1,0 +1,130 @@
+"""The vocabulary of generated code on the CPU: each name, what it is typed as and the LLVM code that it becomes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from llvmlite import ir
+
+from ...ir.types import BOOL, DTYPES, FLOAT32, INT64, DType
+from ...schedule.kernel import Kernel
+from .math import convert, integers, table
+from .memory import POINTER_TYPE, accumulate, allocate, element_address, load, read, release, scalar, store
+from .number import Number, intrinsic, llvm_type, select
+
+POINTER = "pointer"
+
+
+@dataclass(frozen=True, eq=False)
+class Word:
+    """A name of generated code: `result` types a call (or is NotImplemented), `emit` writes it."""
+
+    name: str
+    result: Callable
+    emit: Callable
+
+
+def same(*kinds):
+    """All arguments and the result have one type."""
+    return kinds[0] if all(k is kinds[0] for k in kinds) and isinstance(kinds[0], DType) else NotImplemented
+
+
+def same_float(*kinds):
+    return same(*kinds) if isinstance(kinds[0], DType) and kinds[0].kind == "f" else NotImplemented
+
+
+def predicate(*kinds):
+    return NotImplemented if same(*kinds) is NotImplemented else BOOL
+
+
+def always(d):
+    return lambda *kinds: d
+
+
+def plain(name: str, result: Callable, meaning: Callable) -> Word:
+    return Word(name, result, lambda builder, *args: meaning(*args))
+
+
+OPERATORS = {
+    getattr(operator, name): plain(name, result, getattr(operator, name))
+    for names, result in (
+        ("add sub mul truediv floordiv mod and_ or_ xor lshift rshift neg invert", same),
+        ("lt le gt ge eq ne", predicate),
+    )
+    for name in names.split()
+}
+OPERATORS[operator.not_] = plain("not", lambda k: BOOL if k is BOOL else NotImplemented, operator.invert)
+for _name in "add sub mul rshift".split():
+    OPERATORS[getattr(operator, "i" + _name)] = OPERATORS[getattr(operator, _name)]
+
+
+def words_of_arithmetic() -> dict[str, Word]:
+    """The words of bodies: casts, selection, float functions and integer functions."""
+    found = {}
+
+    def add(name: str, result: Callable, meaning: Callable) -> None:
+        found[name] = plain(name, result, meaning)
+
+    for d in DTYPES.values():
+        if d.name not in ("float16", "bfloat16", "bool"):
+            add(d.name, always(d), lambda x, d=d: x.to(d))
+        if d.kind in "iu":
+            add(f"saturate_{d.name}", always(d), lambda x, d=d: convert.saturate(x, d))
+    add("bool_", always(BOOL), lambda x: x.to(BOOL))
+    for name in ("float16", "bfloat16"):
+        add(f"{name}_round", always(FLOAT32), lambda x, d=DTYPES[name]: convert.unpack(convert.pack(x, d), d))
+    add("select", lambda c, a, b: same(a, b) if c is BOOL else NotImplemented, select)
+    for name, meaning in table.FUNCTIONS.items():
+        add(name, same_float, meaning)
+    for name, meaning in table.PREDICATES.items():
+        add(name, lambda k: NotImplemented if same_float(k) is NotImplemented else BOOL, meaning)
+    for name, (real, whole) in table.BOTH.items():
+        add(name, same, lambda *args, real=real, whole=whole: (real if args[0].dtype.kind == "f" else whole)(*args))
+    for name in ("floor_divide", "remainder", "shift_left", "shift_right"):
+        add(name, same, getattr(integers, name))
+    add("ldexp", lambda x, n: x, table.ldexp)
+    return found
+
+
+def words_of_loops() -> dict[str, Word]:
+    """The words of skeletons: the parameter block, index arithmetic, scratch memory, reductions in registers."""
+    found = {
+        "pointer": Word("pointer", always(POINTER), lambda b, slots, k: read(b, slots, k, POINTER_TYPE)),
+        "slot": Word("slot", always(INT64), lambda b, slots, k: Number(b, INT64, read(b, slots, k, llvm_type(INT64)))),
+        "smaller": plain("smaller", same, lambda a, b: intrinsic("smin", a, b)),
+        "accumulate_add": Word("accumulate_add", same, lambda b, x, y: accumulate(b, "fadd", "add", x, y)),
+        "accumulate_mul": Word("accumulate_mul", same, lambda b, x, y: accumulate(b, "fmul", "mul", x, y)),
+        "allocate": Word("allocate", always(POINTER), allocate),
+        "release": Word("release", always(None), release),
+        "offset": Word("offset", always(POINTER), lambda b, p, n: b.gep(p, [n.value], source_etype=ir.IntType(8))),
+    }
+    for d in DTYPES.values():
+        if d.name not in ("float16", "bfloat16"):
+            name = f"scalar_{d.name}"
+            found[name] = Word(name, always(d), lambda b, slots, k, d=d: scalar(b, slots, k, d))
+    return found
+
+
+def words_of_operands(kernel: Kernel) -> dict[str, Word]:
+    """load_k, store_k and at_k of each operand: its element type and its alias scope are theirs."""
+    found, count = {}, len(kernel.operands)
+    for k, operand in enumerate(kernel.operands):
+        d, scopes = operand.dtype, (k, count)
+        found[f"load_{k}"] = Word("load", always(d.compute), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
+        found[f"store_{k}"] = Word("store", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s))
+        found[f"at_{k}"] = Word("at", always(POINTER), lambda b, p, i, d=d: element_address(b, p, i, d))
+    return found
+
+
+def vocabulary(kernel: Kernel) -> dict[str, object]:
+    """The namespace of a generated file, without builtins."""
+    constants = {"inf": float("inf"), "nan": float("nan")}
+    return {**shared_words(), **constants, **words_of_operands(kernel)}
+
+
+@cache
+def shared_words() -> dict[str, Word]:
+    return words_of_arithmetic() | words_of_loops()

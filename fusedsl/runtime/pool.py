@@ -1,0 +1,101 @@
+"""One pool of threads that runs ranges of a kernel's work units; small work runs in the calling thread."""
+
+from __future__ import annotations
+
+import os
+import threading
+from queue import SimpleQueue
+
+_lock = threading.Lock()
+_pool: Pool | None = None
+
+
+class Pool:
+    """Daemon threads that wait for jobs. The caller works too, so there is one thread less than `threads`."""
+
+    def __init__(self, threads: int):
+        self.threads = threads
+        self.queue: SimpleQueue = SimpleQueue()
+        for _ in range(threads - 1):
+            threading.Thread(target=self._work, daemon=True, name="fusedsl").start()
+
+    def _work(self) -> None:
+        while True:
+            job = self.queue.get()
+            job.run()
+            job = None
+
+    def run(self, function, slots: int, count: int, grain: int) -> None:
+        """function(slots, begin, end) over [0, count), in pieces of `grain` units, on all threads; returns when done."""
+        pieces = -(-count // grain)
+        job = Job(function, slots, count, grain)
+        helpers = min(self.threads, pieces) - 1
+        for _ in range(helpers):
+            self.queue.put(job)
+        job.run()
+        job.wait(pieces)
+
+
+class Job:
+    """Pieces of one launch, claimed by whichever thread is free."""
+
+    __slots__ = ("claims", "count", "done", "finished", "function", "grain", "slots")
+
+    def __init__(self, function, slots: int, count: int, grain: int):
+        self.function, self.slots, self.count, self.grain = function, slots, count, grain
+        self.claims = iter(range(0, count, grain))  # next() is atomic under the GIL
+        self.done: list = []
+        self.finished = threading.Lock()
+        self.finished.acquire()
+
+    def run(self) -> None:
+        pieces = -(-self.count // self.grain)
+        for begin in self.claims:
+            self.function(self.slots, begin, min(begin + self.grain, self.count))
+            self.done.append(None)
+            if len(self.done) == pieces:
+                _release_once(self.finished)
+
+    def wait(self, pieces: int) -> None:
+        if len(self.done) < pieces:
+            self.finished.acquire()
+
+
+def _release_once(lock) -> None:
+    """Two threads may both see the last piece done."""
+    try:
+        lock.release()
+    except RuntimeError:
+        pass
+
+
+def threads() -> int:
+    """FUSEDSL_NUM_THREADS, or the number of CPUs."""
+    return max(1, int(os.environ.get("FUSEDSL_NUM_THREADS") or os.cpu_count() or 1))
+
+
+def run(function, slots: int, count: int, grain: int) -> None:
+    """Run a C kernel over `count` units, split at multiples of `grain`; inline where that is a single piece."""
+    global _pool
+    if count <= grain:
+        if count > 0:
+            function(slots, 0, count)
+        return
+    pool = _pool
+    if pool is None:
+        with _lock:
+            pool = _pool = _pool or Pool(threads())
+    if pool.threads == 1:
+        function(slots, 0, count)
+    else:
+        pool.run(function, slots, count, grain)
+
+
+def _forget() -> None:
+    """In a forked child the threads are gone: start anew at the first launch."""
+    global _pool, _lock
+    _pool, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
