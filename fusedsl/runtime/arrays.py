@@ -1,0 +1,278 @@
+"""Any library's array as plain facts: type, shape, strides, address and device, or an error that says what to pass.
+
+Libraries are looked up by type among the modules that are already imported; none is ever imported here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ArgumentError, DeviceError, DTypeError, FusedslError
+from ..ir.types import BOOL, DTYPES, FLOAT64, INT64, DType, numpy_dtype
+from . import foreign
+
+CPU = ("cpu", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """One argument as the schedules and launches see it.
+
+    `library` is numpy, torch or cupy, or dlpack or interface for arrays known through those protocols only.
+    `strides` count elements. `owner` keeps the memory alive; it is the argument itself, or where `copied` a plain
+    copy of it (of byte-swapped, misaligned or lazily negated memory) that is to be used in its place.
+    """
+
+    library: str
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    pointer: int
+    device: tuple[str, int]
+    readonly: bool
+    owner: Any
+    copied: bool = False
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def by_value(self) -> bool:
+        """Whether this is a rank-0 host value: strong in type, passed as a number, at home on any device."""
+        return not self.shape and self.device == CPU
+
+    @property
+    def value(self) -> bool | int | float:
+        """The number of a rank-0 host array."""
+        return self.owner.item()
+
+    @property
+    def where(self) -> str:
+        """Library and device in words, for messages."""
+        kind, index = self.device
+        return f"{_SPELLED[self.library]} on {'the CPU' if kind == 'cpu' else f'{kind}:{index}'}"
+
+
+_SPELLED = {
+    "numpy": "a NumPy array",
+    "torch": "a torch tensor",
+    "cupy": "a CuPy array",
+    "dlpack": "a DLPack array",
+    "interface": "an array with __cuda_array_interface__",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Weak:
+    """A Python number: it takes the type of the array that it meets (language.md §3.1)."""
+
+    kind: str  # "b" bool, "i" int, "f" float
+    value: bool | int | float
+
+    @property
+    def dtype(self) -> DType:
+        """The type of an output that only weak values enter."""
+        return {"b": BOOL, "i": INT64, "f": FLOAT64}[self.kind]
+
+
+def describe(argument: Any, name: str = "argument") -> Array | Weak:
+    """The facts of one argument; an ArgumentError, DTypeError or DeviceError names it and the form to use."""
+    library = library_of(argument)
+    if library is None:
+        return _describe_number(argument, name)
+    if library == "numpy":
+        return _describe_numpy(argument, name)
+    if library == "torch":
+        return _describe_torch(argument, name)
+    if library == "cupy":
+        return _describe_cupy(argument, name)
+    facts = foreign.read_dlpack if library == "dlpack" else foreign.read_interface
+    dtype_name, shape, strides, pointer, device, readonly, owner = facts(argument, name)
+    dtype = DTYPES.get(dtype_name)
+    if dtype is None:
+        raise dtype_fault(name, dtype_name)
+    plain = Array(library, dtype, shape, strides, pointer, device, readonly, owner)
+    return _on_host(plain) if device == CPU and not shape else plain
+
+
+def _on_host(array: Array) -> Array:
+    """A rank-0 CPU array of another library as NumPy's, whose number can be read."""
+    import numpy as np
+
+    data = ctypes.string_at(array.pointer, array.dtype.itemsize)
+    copy = np.frombuffer(data, numpy_dtype(array.dtype)).reshape(())
+    return Array("numpy", array.dtype, (), (), copy.ctypes.data, CPU, True, copy)
+
+
+_BASES = (("numpy", "ndarray"), ("torch", "Tensor"), ("cupy", "ndarray"), ("numpy", "generic"))
+
+
+def library_of(argument: Any) -> str | None:
+    """numpy, torch, cupy, dlpack or interface; None for anything that is no array."""
+    kind = type(argument)
+    if kind in (float, int, bool):
+        return None
+    for name, base in _BASES:
+        module = sys.modules.get(name)
+        if module is not None and issubclass(kind, getattr(module, base, ())):
+            return name
+    if _foreign_form(kind):
+        return None
+    if hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
+        return "dlpack"
+    return "interface" if hasattr(argument, "__cuda_array_interface__") else None
+
+
+# ---- what is no array
+
+_FORMS = {
+    "pandas": "{x}.to_numpy()",
+    "polars": "{x}.to_numpy()",
+    "xarray": "{x}.to_numpy()",
+    "scipy": "{x}.toarray()",
+    "cupyx": "{x}.toarray()",
+    "sparse": "{x}.todense()",
+}
+
+
+def _foreign_form(kind: type) -> str | None:
+    return _FORMS.get(kind.__module__.partition(".")[0])
+
+
+def _describe_number(argument: Any, name: str) -> Weak:
+    if isinstance(argument, bool):
+        return Weak("b", argument)
+    if isinstance(argument, int):
+        return Weak("i", int(argument))
+    if isinstance(argument, float):
+        return Weak("f", float(argument))
+    if isinstance(argument, complex):
+        raise dtype_fault(name, "complex")
+    kind = type(argument)
+    help = f"pass {_form(argument, name) or 'a NumPy, CuPy or torch array, or a number'}"
+    raise ArgumentError(f"{name} is a {_type_name(kind)}", "argument.type", help=help)
+
+
+def _form(argument: Any, name: str) -> str | None:
+    kind = type(argument)
+    form = _foreign_form(kind)
+    if form is not None:
+        return form.format(x=name)
+    if isinstance(argument, list | tuple | range | memoryview | bytearray) or hasattr(kind, "__array__"):
+        return f"numpy.asarray({name})"
+    return f"float({name})" if hasattr(kind, "__float__") else None
+
+
+def _type_name(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def dtype_fault(name: str, dtype: str) -> FusedslError:
+    """The DTypeError for an element type that no kernel computes with."""
+    forms = {
+        "complex": f"pass {name}.real and {name}.imag",
+        "longdouble": f"pass {name}.astype(numpy.float64)",
+        "float128": f"pass {name}.astype(numpy.float64)",
+        "float96": f"pass {name}.astype(numpy.float64)",
+        "datetime": f"pass {name}.astype(numpy.int64)",
+        "timedelta": f"pass {name}.astype(numpy.int64)",
+        "void": f'pass one field: {name}["field"]',
+    }
+    form = next((form for start, form in forms.items() if dtype.startswith(start)), None)
+    help = form or f"pass {name} cast to one of {', '.join(DTYPES)}"
+    return DTypeError(f"{name} has elements of type {dtype}", "dtype.unknown", help=help)
+
+
+# ---- NumPy
+
+
+def _describe_numpy(argument: Any, name: str) -> Array:
+    np = sys.modules["numpy"]
+    if isinstance(argument, np.generic):
+        argument = np.asarray(argument)
+    elif type(argument) not in (np.ndarray, np.memmap):
+        _refuse_numpy_subclass(argument, name)
+    dtype = DTYPES.get(argument.dtype.name)
+    if dtype is None:
+        raise dtype_fault(name, argument.dtype.name)
+    plain = argument if _is_plain(argument) else np.array(argument, argument.dtype.newbyteorder("="), order="K")
+    strides = tuple(s // dtype.itemsize for s in plain.strides)
+    pointer = plain.ctypes.data
+    readonly = not argument.flags.writeable
+    return Array("numpy", dtype, plain.shape, strides, pointer, CPU, readonly, plain, plain is not argument)
+
+
+def _is_plain(x: Any) -> bool:
+    """Whether kernels can read the memory as it is: native byte order, whole elements apart, aligned."""
+    size = x.dtype.itemsize
+    steps = all(s % size == 0 for s, n in zip(x.strides, x.shape) if n > 1)
+    return x.dtype.isnative and x.flags.aligned and steps
+
+
+def _refuse_numpy_subclass(argument: Any, name: str) -> None:
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())
+    form = f"{name}.filled(0), or its parts {name}.data and {name}.mask" if isinstance(argument, masked) else None
+    kind = _type_name(type(argument))
+    help = f"pass {form or f'numpy.asarray({name})'}"
+    raise ArgumentError(f"{name} is a {kind}, whose own rules a kernel would drop", "argument.type", help=help)
+
+
+# ---- torch
+
+
+def _describe_torch(x: Any, name: str) -> Array:
+    torch = sys.modules["torch"]
+    _check_tensor(torch, x, name)
+    dtype = DTYPES.get(str(x.dtype).removeprefix("torch."))
+    if dtype is None:
+        raise dtype_fault(name, str(x.dtype).removeprefix("torch."))
+    kind, index = x.device.type, x.device.index
+    if kind not in ("cpu", "cuda"):
+        help = f"pass {name}.cpu() or {name}.cuda()"
+        raise DeviceError(f"{name} is a torch tensor on {x.device}", "device.unknown", help=help)
+    plain = x.resolve_neg() if x.is_neg() else x
+    try:
+        pointer = plain.data_ptr()
+    except RuntimeError as fault:  # fake, functional and batched tensors
+        help = f"{name} has no memory of its own (vmap, fake or functional tensors): call outside of the transform"
+        raise ArgumentError(f"the memory of {name} cannot be read: {fault}", "argument.memory", help=help) from None
+    device = (kind, index or 0)
+    return Array("torch", dtype, tuple(x.shape), plain.stride(), pointer, device, False, plain, plain is not x)
+
+
+def _check_tensor(torch: Any, x: Any, name: str) -> None:
+    if type(x) is not torch.Tensor and type(x) is not torch.nn.Parameter:
+        help = f"pass {name}.as_subclass(torch.Tensor)"
+        raise ArgumentError(
+            f"{name} is a {_type_name(type(x))}, whose own rules a kernel would drop", "argument.type", help=help
+        )
+    if x.layout is not torch.strided:
+        help = f"pass {name}.to_dense()"
+        raise ArgumentError(f"{name} is a sparse tensor ({x.layout})", "argument.sparse", help=help)
+    if x.requires_grad and torch.is_grad_enabled():
+        help = f"pass {name}.detach(), or call under torch.no_grad()"
+        raise ArgumentError(f"{name} requires grad, and a kernel records no gradient", "argument.grad", help=help)
+
+
+# ---- CuPy
+
+
+def _describe_cupy(x: Any, name: str) -> Array:
+    cupy = sys.modules["cupy"]
+    if type(x) is not cupy.ndarray:
+        kind = _type_name(type(x))
+        help = f"pass cupy.asarray({name})"
+        raise ArgumentError(f"{name} is a {kind}, whose own rules a kernel would drop", "argument.type", help=help)
+    dtype = DTYPES.get(x.dtype.name)
+    if dtype is None:
+        raise dtype_fault(name, x.dtype.name)
+    size = dtype.itemsize
+    steps = all(s % size == 0 for s, n in zip(x.strides, x.shape) if n > 1)
+    plain = x if steps and x.data.ptr % size == 0 else x.copy()
+    strides = tuple(s // size for s in plain.strides)
+    device = ("cuda", plain.data.device_id)
+    return Array("cupy", dtype, plain.shape, strides, plain.data.ptr, device, False, plain, plain is not x)

@@ -1,0 +1,141 @@
+"""The hot path's view of arguments: a key that says whether a remembered launch fits, and what to launch it with.
+
+Costs on one core at about 3 GHz, CPython 3.11, in µs an argument: NumPy array 0.4, torch tensor 0.8, Python number
+0.1, NumPy scalar 0.2.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from .arrays import Array, Weak, describe
+
+SLOW: Hashable = ("slow",)
+"""The key of what `look` cannot take: never remember a launch under it; `describe` refuses or copies it."""
+
+Look = Callable[[Any], tuple[Hashable, Any]]
+
+
+class Address(int):
+    """An address that keeps what it points into alive."""
+
+    owner: Any
+
+
+def look(argument: Any) -> tuple[Hashable, Any]:
+    """(key, payload) of one argument. Never raises.
+
+    Two arguments with equal keys are interchangeable for a compiled and scheduled launch: same library, type, shape,
+    strides, device, and address modulo 16 bytes. The payload is the address, or for rank-0 host values and Python
+    numbers the number itself.
+    """
+    return _looks[type(argument)](argument)
+
+
+def look_all(arguments: Iterable[Any]) -> tuple[tuple[Hashable, ...], list[Any]]:
+    """The keys of all arguments, as one key, and their payloads."""
+    keys, payloads = [], []
+    for argument in arguments:
+        key, payload = _looks[type(argument)](argument)
+        keys.append(key)
+        payloads.append(payload)
+    return tuple(keys), payloads
+
+
+class _Looks(dict[type, Look]):
+    """The look of each exact type, found when the type is first seen; types of no known library are not remembered."""
+
+    def __missing__(self, kind: type) -> Look:
+        found = _find(kind)
+        if found is not _look_foreign:
+            self[kind] = found
+        return found
+
+
+def _find(kind: type) -> Look:
+    numpy, torch, cupy = (sys.modules.get(name) for name in ("numpy", "torch", "cupy"))
+    if numpy is not None and kind in (numpy.ndarray, numpy.memmap):
+        return _numpy_look()
+    if numpy is not None and issubclass(kind, numpy.generic):
+        return _look_numpy_scalar
+    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
+        return _look_torch
+    if cupy is not None and kind is cupy.ndarray:
+        return _look_cupy
+    return _look_foreign
+
+
+def _look_number(x: Any) -> tuple[Hashable, Any]:
+    return type(x), x
+
+
+_looks = _Looks(dict.fromkeys((bool, int, float), _look_number))
+
+
+def _look_numpy_scalar(x: Any) -> tuple[Hashable, Any]:
+    return type(x), x.item()
+
+
+def _numpy_look() -> Look:
+    """NumPy's look, with the address read from where `PyArray_DATA` reads it: right behind the object's head.
+
+    `x.ctypes.data` costs 0.8 µs, this 0.15. The place is part of NumPy's C interface; it is checked on two arrays.
+    """
+    import numpy as np
+
+    read = ctypes.c_size_t.from_address
+    head = object.__basicsize__
+    trusted = sys.implementation.name == "cpython" and all(
+        read(id(x) + head).value == x.ctypes.data for x in (np.zeros(3), np.zeros((4, 5), np.int8)[1:])
+    )
+
+    def look_numpy(x: Any) -> tuple[Hashable, Any]:
+        shape = x.shape
+        if not shape:
+            return (x.dtype, shape), x.item()
+        address = read(id(x) + head).value if trusted else x.ctypes.data
+        return (x.dtype, shape, x.strides, address & 15), address
+
+    return look_numpy
+
+
+def _look_torch(x: Any) -> tuple[Hashable, Any]:
+    try:
+        if x.is_neg() or (x.requires_grad and sys.modules["torch"].is_grad_enabled()):
+            return SLOW, 0
+        shape, device = x.shape, x.device
+        if not shape and device.type == "cpu":
+            return (x.dtype, shape), x.item()
+        address = x.data_ptr()
+        return (x.dtype, shape, x.stride(), address & 15, device), address
+    except RuntimeError:  # sparse, fake, functional: no strides or no memory
+        return SLOW, 0
+
+
+def _look_cupy(x: Any) -> tuple[Hashable, Any]:
+    data = x.data
+    address = data.ptr
+    return (x.dtype, x.shape, x.strides, address & 15, data.device_id), address
+
+
+def _look_foreign(x: Any) -> tuple[Hashable, Any]:
+    try:
+        facts = describe(x)
+    except Exception:
+        return SLOW, 0
+    return key_of(facts)
+
+
+def key_of(facts: Array | Weak) -> tuple[Hashable, Any]:
+    """The key and payload of a described argument that has no look of its own."""
+    if isinstance(facts, Weak):
+        return type(facts.value), facts.value
+    if facts.by_value:
+        return (facts.library, facts.dtype), facts.value
+    address = Address(facts.pointer)
+    address.owner = facts.owner
+    key = (facts.library, facts.dtype, facts.shape, facts.strides, facts.pointer & 15, facts.device)
+    return key, address
