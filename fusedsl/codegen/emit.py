@@ -1,0 +1,268 @@
+"""Turns a group of the partition into a kernel plan: names, loads, and the bodies of its phases."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+
+from ..fusion.lower import Axis, Root
+from ..fusion.partition import Group, free_axes
+from ..ir.folds import FOLDS, State
+from ..ir.graph import Node, Parameter, Type, node, rebuild, walk
+from ..ir.ops import OPS
+from ..ir.types import INT64
+from ..schedule.kernel import Body, FoldUse, Load, Phase, Position, Store, Value
+from ..schedule.plan import ArrayUse, Coordinate, KernelPlan, ScalarUse, plan_to_json
+from .body import Scribe, literal
+
+WORTH_HOLDING = 8  # instructions: computing less than this again is cheaper than a register
+
+
+def emit(group: Group, name: str, header: Sequence[str], parameters: Sequence[Parameter]) -> KernelPlan:
+    """The kernel plan of a group."""
+    return _Emitter(group, parameters).plan(name, tuple(header))
+
+
+class _Emitter:
+    def __init__(self, group: Group, parameters: Sequence[Parameter]):
+        self.group = group
+        self.parameters = parameters
+        self.axes = (*group.rows, *group.columns)
+        self.scribe = Scribe()
+        self._import()
+        self.free = free_axes(self._roots())
+        self.nodes = list(walk(self._roots()))
+        self.depth = self._depths()
+        self._name_leaves()
+
+    def _import(self) -> None:
+        """Replace the folds of other groups by loads of their temporaries."""
+        g = self.group
+        roots = [*g.folds, *(r.value for r in g.stores + g.row_stores)]
+        new = rebuild(
+            roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
+        )
+        self.folds = [new[f] for f in g.folds]
+        self.stores = [(r, new[r.value]) for r in g.stores]
+        self.row_stores = [(r, new[r.value]) for r in g.row_stores]
+
+    def _roots(self) -> list[Node]:
+        return [*self.folds, *(v for _, v in self.stores + self.row_stores)]
+
+    def _depths(self) -> dict[Node, int]:
+        """For each node, the number of phases that must be over before it can be computed."""
+        depth: dict[Node, int] = {}
+        for n in self.nodes:
+            below = max((depth[a] for a in n.args), default=0)
+            depth[n] = below + 1 if n.op == "fold" else below
+        return depth
+
+    # -- leaves
+
+    def _name_leaves(self) -> None:
+        self.loads: list[Node] = []
+        self.positions: list[Node] = []
+        self.numbers: list[Node] = []
+        for n in self.nodes:
+            if n.op == "load":
+                self.scribe.name(n, *self._load_name(n))
+                self.loads.append(n)
+            elif n.op in ("scalar", "size"):
+                stem = self.parameters[n.attr].name if n.op == "scalar" else "size"
+                self.scribe.name(n, stem, stem if n.op == "scalar" else f"size {n.attr}")
+                self.numbers.append(n)
+            elif n.op == "fold":
+                self.scribe.name(n, n.attr[0], n.attr[0])
+        for n in self.nodes:
+            if n.op == "position" or (n.op == "fold" and FOLDS[n.attr[0]].positional):
+                p = n if n.op == "position" else _position(n.attr[1][0])
+                if p not in self.positions:
+                    self.scribe.name(p, "i", "position")
+                    self.positions.append(p)
+
+    def _load_name(self, n: Node) -> tuple[str, str]:
+        source = n.attr[0]
+        name = self.parameters[source.index].name if source.kind == "argument" else "part"
+        return name, name
+
+    def _is_element(self, n: Node) -> bool:
+        return (not self.group.rows and not self.folds) or bool(self.free.get(n, frozenset()) & set(self.group.columns))
+
+    def _known(self) -> list[Node]:
+        return [*self.loads, *self.positions, *self.numbers]
+
+    # -- the plan
+
+    def plan(self, name: str, header: tuple[str, ...]) -> KernelPlan:
+        arrays = [self._input(n) for n in self.loads]
+        places = {}
+        for root, _ in self.stores + self.row_stores:
+            places[root] = len(arrays)
+            arrays.append(self._output(root))
+        self.places = places
+        made = KernelPlan(
+            name,
+            header,
+            tuple(a.extent for a in self.group.rows),
+            tuple(a.extent for a in self.group.columns),
+            len(self.loads),
+            tuple(arrays),
+            tuple(Load(self.scribe.value(n), k) for k, n in enumerate(self.loads)),
+            tuple(Position(self.scribe.value(n), self.axes.index(n.attr)) for n in self.positions),
+            tuple(self._scalar(n) for n in self.numbers),
+            self._phases(resident=True),
+            self._phases(resident=False) if self.folds else (),
+        )
+        return dataclasses.replace(made, digest=_digest(made))
+
+    def _input(self, n: Node) -> ArrayUse:
+        source, at = n.attr
+        where = tuple(self._coordinate(c.start, c.step, c.axis) for c in at)
+        return ArrayUse(self.scribe.names[n], n.type.dtype, source.kind, source.index, source.views, where)
+
+    def _output(self, root: Root) -> ArrayUse:
+        where = tuple(self._coordinate(0, 1, a) for a in root.axes)
+        views = (("reshape", root.viewed),) if root.viewed != root.shape else ()
+        stem = "out" if root.kind == "result" else "part"
+        return ArrayUse(self.scribe.mint(stem), root.type.dtype, root.kind, root.index, views, where)
+
+    def _coordinate(self, start, step: int, axis: Axis | None) -> Coordinate:
+        return Coordinate(start, step, None if axis is None else self.axes.index(axis))
+
+    def _scalar(self, n: Node) -> ScalarUse:
+        return ScalarUse(self.scribe.value(n), "argument" if n.op == "scalar" else "extent", n.attr)
+
+    # -- phases
+
+    def _phases(self, resident: bool) -> tuple[Phase, ...]:
+        last = max((self.depth[v] for _, v in self.stores), default=0)
+        count = max([last + 1 if self.stores else 0, *(self.depth[f] for f in self.folds), 1])
+        known = dict.fromkeys(self._known())
+        rows: dict[Node, None] = {}
+        phases = []
+        for p in range(count):
+            folds = [f for f in self.folds if self.depth[f] == p + 1]
+            stores = [s for s in self.stores if (self.depth[s[1]] if resident else last) == p]
+            phase, held, made = self._phase(p, count, folds, stores, known, rows, resident)
+            phases.append(phase)
+            known.update(dict.fromkeys(held))
+            rows.update(made)
+        return tuple(phases)
+
+    def _phase(self, p: int, count: int, folds, stores, known, rows, resident: bool):
+        """(the phase, element values that later phases may read, row values that they may read)."""
+        available = [*known, *rows]
+        lifted = {f: FOLDS[f.attr[0]].lift(f.args[0], self._fold_position(f)) for f in folds}
+        wanted = [*dict.fromkeys(x for state in lifted.values() for x in state), *(v for _, v in stores)]
+        held = self._held(p, wanted, available) if resident else []
+        results = list(dict.fromkeys([*wanted, *held]))
+        element, names = self._body(results, available)
+        uses = tuple(self._fold_use(f, [names[x] for x in lifted[f]]) for f in folds)
+        element_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
+        row, made, row_stores = self._row(p, count, folds, rows)
+        return Phase(element, element_stores, uses, row, row_stores), held, made
+
+    def _body(self, results: list[Node], available: list[Node]) -> tuple[Body, dict[Node, str]]:
+        body = self.scribe.body((), results, available)
+        return body, {n: value.name for n, value in zip(results, body.results)}
+
+    def _fold_position(self, f: Node) -> Node | None:
+        return _position(f.attr[1][0]) if FOLDS[f.attr[0]].positional else None
+
+    def _held(self, p: int, wanted: Iterable[Node], available: Iterable[Node]) -> list[Node]:
+        """The element values of this phase that later phases read and that are dear to compute again."""
+        stop = set(available)
+        here = _closure(wanted, stop)
+        later_roots = [f.args[0] for f in self.folds if self.depth[f] > p + 1]
+        later_roots += [v for _, v in self.stores if self.depth[v] > p]
+        later = _closure(later_roots, stop)
+        both = [n for n in self.nodes if n in here and n in later and self._is_element(n)]
+        dear = [n for n in both if _cost(n, stop) >= WORTH_HOLDING]
+        needed = {a for n in later if n not in dear for a in n.args} | set(later_roots)
+        return [n for n in dear if n in needed]
+
+    def _fold_use(self, f: Node, lifted: list[str]) -> FoldUse:
+        fold = FOLDS[f.attr[0]]
+        d = f.args[0].type.dtype.compute
+        identity = fold.identity(d)
+        value = self.scribe.value
+        state = [value(f) if k == fold.finish else value(self._side_state(f, k, x)) for k, x in enumerate(identity)]
+        types = [x.type for x in identity]
+        lifts = tuple(Value(name, t.dtype) for name, t in zip(lifted, types))
+        return FoldUse(fold.name, lifts, tuple(state), tuple(map(literal, identity)), _merge(fold.merge, types))
+
+    def _side_state(self, f: Node, k: int, x: Node) -> Node:
+        """A name for a part of a fold's state that nobody reads by itself."""
+        side = node("side", (f,), k, x.type)
+        self.scribe.name(side, f"{f.attr[0]}_state", f.attr[0])
+        return side
+
+    def _row(self, p: int, count: int, folds: list[Node], rows: dict[Node, None]):
+        """(row body, row values that it makes, row stores) after the folds of phase p."""
+        made = self._row_values(p, folds)
+        due = [(r, v) for r, v in self.row_stores if max(self.depth[v] - 1, 0) == p]
+        available = [*self._known(), *rows, *folds]
+        results = list(dict.fromkeys([*made, *(v for _, v in due)]))
+        kept = dict.fromkeys([*folds, *made])
+        if not results:
+            return None, kept, ()
+        body, names = self._body(results, available)
+        return body, kept, tuple(Store(names[v], self.places[r]) for r, v in due)
+
+    def _row_values(self, p: int, folds: list[Node]) -> list[Node]:
+        """The once-a-row values that become computable after phase p and that elements of later phases read."""
+        frontier: dict[Node, None] = {}
+        later = [f.args[0] for f in self.folds if self.depth[f] > p + 1]
+        later += [v for _, v in self.stores]
+        for n in _closure(later, set()):
+            if self._is_element(n) and n.op != "fold":
+                for a in n.args:
+                    if not self._is_element(a) and self.depth[a] == p + 1 and a.op != "fold":
+                        frontier[a] = None
+        for v in later:
+            if not self._is_element(v) and self.depth[v] == p + 1 and v.op != "fold":
+                frontier[v] = None
+        return list(frontier)
+
+
+def _position(axis: Axis) -> Node:
+    return node("position", (), axis, Type(INT64))
+
+
+def _closure(roots: Iterable[Node], stop: set[Node]) -> set[Node]:
+    """The nodes below the roots that are computed, not read: those in `stop` and folds are read."""
+    found: set[Node] = set()
+    stack = list(roots)
+    while stack:
+        n = stack.pop()
+        if n in found or n in stop or n.op in ("fold", "const"):
+            continue
+        found.add(n)
+        stack.extend(n.args)
+    return found
+
+
+def _cost(n: Node, stop: set[Node]) -> int:
+    return sum(OPS[m.op].cost for m in _closure([n], stop) if m.op in OPS)
+
+
+def _merge(merge, types: Sequence[Type]) -> Body:
+    """The body that merges state a with state b."""
+    scribe = Scribe()
+    sides: list[State] = []
+    for side in "ab":
+        state = tuple(node("state", (), (side, k), t) for k, t in enumerate(types))
+        for x in state:
+            scribe.name(x, side, side)
+        sides.append(state)
+    merged = merge(*sides)
+    return scribe.body([*sides[0], *sides[1]], merged, [*sides[0], *sides[1]])
+
+
+def _digest(plan: KernelPlan) -> str:
+    """A name for the computation, whatever the program's name and text."""
+    parts = (len(plan.rows), len(plan.columns), plan.inputs, plan.loads, plan.positions, plan.resident, plan.streamed)
+    parts += (tuple(s.value for s in plan.scalars), tuple((a.name, a.dtype) for a in plan.arrays))
+    return hashlib.sha256(json.dumps(plan_to_json(parts)).encode()).hexdigest()[:16]

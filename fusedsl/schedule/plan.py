@@ -1,0 +1,117 @@
+"""The plan: what a program launches, as data that a call evaluates and the cache stores; nothing of it is a graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
+from ..ir.graph import Check, Parameter, Site, Type
+from ..ir.types import DType, dtype
+from .kernel import Body, FoldUse, Load, Phase, Position, Store, Value
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """Position along one axis of an array: start + step * (iteration axis `axis`, or none)."""
+
+    start: Dim
+    step: int
+    axis: int | None
+
+
+@dataclass(frozen=True)
+class ArrayUse:
+    """An array that a kernel reads or writes: argument, temporary or result `index`, through host-side `views`."""
+
+    name: str
+    dtype: DType
+    kind: str
+    index: int
+    views: tuple
+    at: tuple[Coordinate, ...]
+
+
+@dataclass(frozen=True)
+class ScalarUse:
+    """A run-time number that a kernel takes by value: argument `source`, or the extent `source`."""
+
+    value: Value
+    kind: str  # "argument" | "extent"
+    source: Dim
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """One kernel before it meets shapes: iteration extents, arrays, and its phases for a resident and a streamed row.
+
+    `digest` names the computation: equal digests with equal operand letters and schedules are the same binary.
+    """
+
+    name: str
+    header: tuple[str, ...]
+    rows: tuple[Dim, ...]
+    columns: tuple[Dim, ...]
+    inputs: int
+    arrays: tuple[ArrayUse, ...]
+    loads: tuple[Load, ...]
+    positions: tuple[Position, ...]
+    scalars: tuple[ScalarUse, ...]
+    resident: tuple[Phase, ...]
+    streamed: tuple[Phase, ...]
+    digest: str = ""
+
+    @property
+    def is_map(self) -> bool:
+        return not any(p.folds for p in self.resident)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A program for one signature: its arrays' types, the checks and guards of a call, and the kernels in order."""
+
+    text: str
+    parameters: tuple[Parameter, ...]
+    results: tuple[Type, ...]
+    temporaries: tuple[Type, ...]
+    checks: tuple[Check, ...]
+    guards: tuple[tuple[Dim, bool], ...]
+    kernels: tuple[KernelPlan, ...]
+    reasons: tuple[tuple[bool, str], ...] = ()
+
+
+CLASSES = {
+    c.__name__: c
+    for c in (
+        *(Plan, KernelPlan, ScalarUse, ArrayUse, Coordinate, Parameter, Type, Check, Site),
+        *(Phase, FoldUse, Body, Value, Load, Position, Store),
+    )
+}
+
+
+def plan_to_json(x: Any) -> Any:
+    """JSON form of a plan or a part: {"is": class, field: ...}, lists, {"dtype": name}, {"dim": extent}."""
+    if isinstance(x, DType):
+        return {"dtype": x.name}
+    if isinstance(x, (Symbol, Expression)):
+        return {"dim": to_json(x)}
+    if isinstance(x, tuple):
+        return [plan_to_json(part) for part in x]
+    if dataclasses.is_dataclass(x):
+        named = {f.name: plan_to_json(getattr(x, f.name)) for f in dataclasses.fields(x)}
+        return {"is": type(x).__name__} | named
+    return x
+
+
+def plan_from_json(data: Any) -> Any:
+    """The inverse of `plan_to_json`; KeyError or TypeError where the data is no plan."""
+    if isinstance(data, list):
+        return tuple(plan_from_json(part) for part in data)
+    if not isinstance(data, dict):
+        return data
+    if "dtype" in data and len(data) == 1:
+        return dtype(data["dtype"])
+    if "dim" in data and len(data) == 1:
+        return from_json(data["dim"])
+    return CLASSES[data["is"]](**{k: plan_from_json(v) for k, v in data.items() if k != "is"})
