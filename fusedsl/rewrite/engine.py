@@ -1,0 +1,57 @@
+"""Drives the rules: one iterative pass from arguments to results, each node rewritten until no rule fires."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..ir.graph import Graph, Node, node, rebuild
+
+Law = Callable[[Node], "Node | None"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A law for one operation: `apply(node)` gives an equal node, or None where the law does not speak."""
+
+    op: str
+    law: str
+    apply: Law
+
+
+RULES: dict[str, list[Rule]] = {}
+
+
+def rule(*ops: str, law: str) -> Callable[[Law], Law]:
+    """Register a law for these operations."""
+
+    def register(apply: Law) -> Law:
+        for op in ops:
+            RULES.setdefault(op, []).append(Rule(op, law, apply))
+        return apply
+
+    return register
+
+
+def rewrite(graph: Graph, observe: Callable[[Rule, Node, Node], None] | None = None) -> Graph:
+    """The graph after every law has been applied as often as it holds; `observe` sees each step."""
+
+    def change(old: Node, args: tuple[Node, ...]) -> Node:
+        current = node(old.op, args, old.attr, old.type)
+        while (step := _first(current)) is not None:
+            law, new = step
+            if observe is not None:
+                observe(law, current, new)
+            current = new
+        return current
+
+    new = rebuild(graph.results, change)
+    return Graph(graph.parameters, tuple(new[r] for r in graph.results), graph.checks)
+
+
+def _first(n: Node) -> tuple[Rule, Node] | None:
+    for law in RULES.get(n.op, ()):
+        new = law.apply(n)
+        if new is not None and new is not n:
+            return law, new
+    return None

@@ -1,0 +1,178 @@
+"""Meets a kernel plan with concrete arrays: evaluates views, merges axes, gives the kernel that the shapes call for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..ir.dims import Symbol, evaluate
+from ..schedule.access import collapse, collapse_rows, letters, map_access, row_access
+from ..schedule.kernel import Kernel, Operand, Position
+from ..schedule.plan import ArrayUse, KernelPlan
+
+
+class NeedsCopy(Exception):
+    """A view that these strides cannot give without moving data: the array must be made contiguous first."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where an array's elements are: shape, strides and first element (in elements), and the pointer's last digits."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+    address: int = 0  # of element 0, modulo ALIGNMENT
+
+
+ALIGNMENT = 16
+
+
+def contiguous(shape: tuple[int, ...]) -> Layout:
+    """A C-contiguous array at an aligned address."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return Layout(shape, tuple(reversed(strides)))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A kernel with the numbers of one call: extents of its axes, strides and offsets (in elements) per operand."""
+
+    kernel: Kernel
+    extents: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+    offsets: tuple[int, ...]
+    streamed: Kernel | None = None  # the same computation for a row that does not stay on the chip
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is stored: no launch."""
+        outputs = self.kernel.row_axes if self.kernel.phases[-1].folds or self.streamed else len(self.extents)
+        return any(n == 0 for n in self.extents[:outputs])
+
+
+def view(layout: Layout, views: tuple, extents: Mapping[Symbol, int]) -> Layout:
+    """The layout after host-side views; NeedsCopy where a reshape cannot be a view."""
+    for kind, attr in views:
+        if kind == "index":
+            layout = _index(layout, attr, extents)
+        elif kind == "transpose":
+            shape, strides = (tuple(line[a] for a in attr) for line in (layout.shape, layout.strides))
+            layout = Layout(shape, strides, layout.offset, layout.address)
+        else:
+            shape = tuple(evaluate(d, extents) for d in attr)
+            layout = (_broadcast if kind == "broadcast" else _reshape)(layout, shape)
+    return layout
+
+
+def _index(layout: Layout, entries, extents) -> Layout:
+    shape, strides, offset, axis = [], [], layout.offset, 0
+    for entry in entries:
+        if entry[0] == "new":
+            shape.append(1)
+            strides.append(0)
+            continue
+        stride = layout.strides[axis]
+        offset += evaluate(entry[1], extents) * stride
+        if entry[0] == "slice":
+            shape.append(evaluate(entry[3], extents))
+            strides.append(entry[2] * stride)
+        axis += 1
+    return Layout(tuple(shape), tuple(strides), offset, layout.address)
+
+
+def _broadcast(layout: Layout, shape) -> Layout:
+    missing = len(shape) - len(layout.shape)
+    strides = [0] * missing + [s if n == m else 0 for n, m, s in zip(layout.shape, shape[missing:], layout.strides)]
+    return Layout(tuple(shape), tuple(strides), layout.offset, layout.address)
+
+
+def _reshape(layout: Layout, shape: tuple[int, ...]) -> Layout:
+    """The same elements under another shape, by matching runs of axes that multiply to the same extent."""
+    if 0 in shape:
+        return Layout(shape, contiguous(shape).strides, layout.offset, layout.address)
+    old = [(n, s) for n, s in zip(layout.shape, layout.strides) if n != 1]
+    strides = [0] * len(shape)
+    i, place = 0, 0
+    while place < len(shape):
+        if shape[place] == 1:
+            place += 1
+            continue
+        begin, wanted = place, shape[place]
+        first, have = i, old[i][0] if i < len(old) else 1
+        i += 1
+        while have != wanted:
+            if have < wanted:
+                if old[i - 1][1] != old[i][1] * old[i][0]:
+                    raise NeedsCopy
+                have *= old[i][0]
+                i += 1
+            else:
+                place += 1
+                wanted *= shape[place]
+        assert first < i
+        step = old[i - 1][1]
+        for a in range(place, begin - 1, -1):
+            strides[a] = step
+            step *= shape[a]
+        place += 1
+    return Layout(shape, tuple(strides), layout.offset, layout.address)
+
+
+def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: Mapping[Symbol, int]) -> Bound:
+    """The kernel for arrays of these layouts (by kind and index), with its numbers."""
+    rows = tuple(evaluate(d, extents) for d in plan.rows)
+    columns = tuple(evaluate(d, extents) for d in plan.columns)
+    placed = [_place(use, layouts, extents, len(rows) + len(columns)) for use in plan.arrays]
+    strides, offsets = [p[0] for p in placed], tuple(p[1] for p in placed)
+    addresses = [
+        (layouts[use.kind, use.index].address + offset * use.dtype.itemsize) % ALIGNMENT
+        for use, offset in zip(plan.arrays, offsets)
+    ]
+    outputs = range(plan.inputs, len(plan.arrays))
+    keep = [p.axis for p in plan.positions]
+    dtypes = [use.dtype for use in plan.arrays]
+    if plan.is_map:
+        merged, row_axes = collapse(columns, strides, outputs, keep), 0  # type: ignore[arg-type]
+        access = map_access(merged, dtypes, addresses)
+    else:
+        merged, row_axes = collapse_rows(rows, columns, strides, outputs, keep)  # type: ignore[arg-type]
+        access = row_access(merged, row_axes, dtypes, addresses)
+    operands = tuple(
+        Operand(use.name, use.dtype, letters(merged.extents, line), a)
+        for use, line, a in zip(plan.arrays, merged.strides, access)
+    )
+    positions = tuple(Position(p.value, merged.axes.index((p.axis,))) for p in plan.positions)
+
+    def kernel(resident: bool) -> Kernel:
+        return Kernel(
+            plan.name,
+            plan.header,
+            row_axes,
+            len(merged.extents) - row_axes,
+            plan.inputs,
+            operands,
+            plan.loads,
+            positions,
+            tuple(s.value for s in plan.scalars),
+            plan.resident if resident else plan.streamed,
+            resident,
+            merged.wide,
+        )
+
+    streamed = None if plan.is_map else kernel(False)
+    return Bound(kernel(True), merged.extents, merged.strides, offsets, streamed)
+
+
+def _place(use: ArrayUse, layouts, extents, axes: int) -> tuple[tuple[int, ...], int]:
+    """(stride along each iteration axis, offset of the first element) of one array."""
+    layout = view(layouts[use.kind, use.index], use.views, extents)
+    strides, offset = [0] * axes, layout.offset
+    for c, stride in zip(use.at, layout.strides):
+        offset += (evaluate(c.start, extents) or 0) * stride
+        if c.axis is not None:
+            strides[c.axis] += c.step * stride
+    return tuple(strides), offset
