@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .arrays import Array, Weak, describe
 
-SLOW: Hashable = ("slow",)
+Key = Any  # hashable
+SLOW: Key = ("slow",)
 """The key of what `look` cannot take: never remember a launch under it; `describe` refuses or copies it."""
 
-Look = Callable[[Any], tuple[Hashable, Any]]
+Look = Callable[[Any], tuple[Key, Any]]
 
 
 class Address(int):
@@ -25,7 +26,7 @@ class Address(int):
     owner: Any
 
 
-def look(argument: Any) -> tuple[Hashable, Any]:
+def look(argument: Any) -> tuple[Key, Any]:
     """(key, payload) of one argument. Never raises.
 
     Two arguments with equal keys are interchangeable for a compiled and scheduled launch: same library, type, shape,
@@ -35,7 +36,7 @@ def look(argument: Any) -> tuple[Hashable, Any]:
     return _looks[type(argument)](argument)
 
 
-def look_all(arguments: Iterable[Any]) -> tuple[tuple[Hashable, ...], list[Any]]:
+def look_all(arguments: Iterable[Any]) -> tuple[tuple[Key, ...], list[Any]]:
     """The keys of all arguments, as one key, and their payloads."""
     keys, payloads = [], []
     for argument in arguments:
@@ -68,14 +69,14 @@ def _find(kind: type) -> Look:
     return _look_foreign
 
 
-def _look_number(x: Any) -> tuple[Hashable, Any]:
+def _look_number(x: Any) -> tuple[Key, Any]:
     return type(x), x
 
 
 _looks = _Looks(dict.fromkeys((bool, int, float), _look_number))
 
 
-def _look_numpy_scalar(x: Any) -> tuple[Hashable, Any]:
+def _look_numpy_scalar(x: Any) -> tuple[Key, Any]:
     return type(x), x.item()
 
 
@@ -92,7 +93,7 @@ def _numpy_look() -> Look:
         read(id(x) + head).value == x.ctypes.data for x in (np.zeros(3), np.zeros((4, 5), np.int8)[1:])
     )
 
-    def look_numpy(x: Any) -> tuple[Hashable, Any]:
+    def look_numpy(x: Any) -> tuple[Key, Any]:
         shape = x.shape
         if not shape:
             return (x.dtype, shape), x.item()
@@ -102,7 +103,7 @@ def _numpy_look() -> Look:
     return look_numpy
 
 
-def _look_torch(x: Any) -> tuple[Hashable, Any]:
+def _look_torch(x: Any) -> tuple[Key, Any]:
     try:
         if x.is_neg() or (x.requires_grad and sys.modules["torch"].is_grad_enabled()):
             return SLOW, 0
@@ -115,13 +116,13 @@ def _look_torch(x: Any) -> tuple[Hashable, Any]:
         return SLOW, 0
 
 
-def _look_cupy(x: Any) -> tuple[Hashable, Any]:
+def _look_cupy(x: Any) -> tuple[Key, Any]:
     data = x.data
     address = data.ptr
     return (x.dtype, x.shape, x.strides, address & 15, data.device_id), address
 
 
-def _look_foreign(x: Any) -> tuple[Hashable, Any]:
+def _look_foreign(x: Any) -> tuple[Key, Any]:
     try:
         facts = describe(x)
     except Exception:
@@ -129,7 +130,7 @@ def _look_foreign(x: Any) -> tuple[Hashable, Any]:
     return key_of(facts)
 
 
-def key_of(facts: Array | Weak) -> tuple[Hashable, Any]:
+def key_of(facts: Array | Weak) -> tuple[Key, Any]:
     """The key and payload of a described argument that has no look of its own."""
     if isinstance(facts, Weak):
         return type(facts.value), facts.value

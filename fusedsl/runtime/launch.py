@@ -209,14 +209,14 @@ def _cluster_attribute(cluster: tuple[int, int, int]) -> ctypes.Array:
 class HostLaunch:
     """One compiled CPU function with its work divided: `units` of work, handed out `grain` at a time by the pool.
 
-    `run(function, slots_address, units, grain)` returns when all units are done (runtime/pool.py), and so does
-    `fire(payloads, stream=0)`.
+    `function` is a loaded C function (runtime/native.py); `run(function, slots_address, units, grain)` returns when
+    all units are done (runtime/pool.py), and so does `fire(payloads, stream=0)`.
     """
 
     def __init__(
         self,
-        run: Callable[[int, int, int, int], Any],
-        function: int,
+        run: Callable[[Any, int, int, int], Any],
+        function: Any,
         units: int,
         grain: int,
         template: bytes,

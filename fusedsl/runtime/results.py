@@ -1,0 +1,308 @@
+"""Where a call runs, and the arrays that it writes: their library, memory order and allocation, and checks of `out`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..errors import ArgumentError, DeviceError, LimitError
+from ..ir.types import DType, numpy_dtype
+from .arrays import CPU, Array, Weak, describe
+from .streams import stand_in
+
+# ---- where
+
+
+def place(arguments: Mapping[str, Array | Weak]) -> tuple[str, tuple[str, int]]:
+    """(library, device) that a call belongs to; DeviceError where two arguments disagree.
+
+    Rank-0 host values go with anything, arrays known through a protocol with any library on their device.
+    """
+    arrays = {name: a for name, a in arguments.items() if isinstance(a, Array)}
+    settled = {name: a for name, a in arrays.items() if not a.by_value} or arrays
+    native = {name: a for name, a in settled.items() if not _is_foreign(a)}
+    if not settled:
+        return "numpy", CPU
+    lead, first = next(iter((native or settled).items()))
+    for name, array in settled.items():
+        mixed = array.library != first.library and not _is_foreign(array)
+        if array.device != first.device or (mixed and not array.by_value):
+            raise _mixed(lead, first, name, array)
+    return home(first.library, first.device), first.device
+
+
+def _is_foreign(array: Array) -> bool:
+    return array.library in ("dlpack", "interface")
+
+
+def home(library: str, device: tuple[str, int]) -> str:
+    """The library whose arrays stand for results of `library`: itself, or a stand-in for a protocol."""
+    if library not in ("dlpack", "interface"):
+        return library
+    return "numpy" if device == CPU else stand_in()
+
+
+def _mixed(lead: str, first: Array, name: str, array: Array) -> DeviceError:
+    message = f"{lead} is {first.where} and {name} is {array.where}"
+    (target, goal), other = ((lead, first), name) if first.device != CPU else ((name, array), lead)
+    kind, index = goal.device
+    forms = {
+        "torch": f'torch.asarray({other}, device="{kind if kind == "cpu" else f"{kind}:{index}"}")',
+        "cupy": f"cupy.asarray({other})",
+        "numpy": f"numpy.asarray({other})",
+    }
+    form = forms.get(goal.library, f"{other} in the library of {target}")
+    return DeviceError(message, "device.mixed", help=f"a call runs in one place: pass {form}")
+
+
+# ---- memory order
+
+
+def common_order(operands: Iterable[tuple[Sequence[int], Sequence[int]]], rank: int) -> tuple[int, ...] | None:
+    """The axes from outermost to innermost, as all (shape, strides) agree to lay them out; None for C order.
+
+    Shapes align at their last axis, as in broadcasting. Axes of extent 1 or stride 0 have no say.
+
+    >>> common_order([((2, 3), (1, 2)), ((3,), (1,))], 2)
+    (1, 0)
+    >>> common_order([((2, 3), (1, 2)), ((2, 3), (3, 1))], 2) is None
+    True
+    """
+    aligned = [_aligned(shape, strides, rank) for shape, strides in operands]
+    order: list[int] = []
+    for axis in range(rank):
+        place = len(order)
+        for k in reversed(range(len(order))):
+            says = {_outer(steps, order[k], axis) for steps in aligned} - {0}
+            if len(says) == 2:
+                return None
+            if says == {-1}:
+                place = k
+            elif says:
+                break
+        order.insert(place, axis)
+    return None if order == list(range(rank)) else tuple(order)
+
+
+def _aligned(shape: Sequence[int], strides: Sequence[int], rank: int) -> list[int]:
+    return [0] * (rank - len(shape)) + [abs(s) if n > 1 else 0 for n, s in zip(shape, strides)]
+
+
+def _outer(steps: Sequence[int], a: int, b: int) -> int:
+    """1 where axis a lies outside b in memory, -1 where inside, 0 where one of them does not matter."""
+    if not steps[a] or not steps[b] or steps[a] == steps[b]:
+        return 0
+    return 1 if steps[a] > steps[b] else -1
+
+
+def strides_in(shape: Sequence[int], order: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Strides, in elements, of a packed array laid out in `order`.
+
+    >>> strides_in((2, 3), (1, 0))
+    (1, 2)
+    """
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order if order is not None else range(len(shape))):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(strides)
+
+
+# ---- allocation
+
+
+def empty(
+    library: str, device: tuple[str, int], shape: Sequence[int], dtype: DType, order: Sequence[int] | None = None
+) -> Any:
+    """A new packed array of `library`, aligned to 16 bytes or more; LimitError where memory does not suffice."""
+    return allocator(library, device, shape, dtype, order)()
+
+
+def allocator(
+    library: str, device: tuple[str, int], shape: Sequence[int], dtype: DType, order: Sequence[int] | None = None
+) -> Callable[[], Any]:
+    """A function that makes `empty(...)`: what a remembered launch calls for its results."""
+    shape = tuple(shape)
+    maker = {"numpy": _numpy_maker, "torch": _torch_maker, "cupy": _cupy_maker}[home(library, device)]
+    make, exhausted = maker(device, shape, dtype, order)
+
+    def allocate() -> Any:
+        try:
+            return make()
+        except exhausted as fault:
+            size = dtype.itemsize
+            for extent in shape:
+                size *= extent
+            help = "compute in parts, or reduce inside the expression"
+            message = f"no memory for {size} bytes of {dtype}{list(shape)}"
+            raise LimitError(message, "limit.memory", help=help) from fault
+
+    return allocate
+
+
+Maker = tuple[Callable[[], Any], tuple[type[Exception], ...]]
+"""What makes the array, and the exceptions by which the library says that memory is exhausted."""
+
+
+def _numpy_maker(device: Any, shape: tuple[int, ...], dtype: DType, order: Sequence[int] | None) -> Maker:
+    import numpy as np
+
+    kind = numpy_dtype(dtype)
+    if order is None:
+        return (lambda: np.empty(shape, kind)), (MemoryError, ValueError)
+    packed, back = _permuted(shape, order)
+    return (lambda: np.empty(packed, kind).transpose(back)), (MemoryError, ValueError)
+
+
+def _torch_maker(device: tuple[str, int], shape: tuple[int, ...], dtype: DType, order: Sequence[int] | None) -> Maker:
+    import torch
+
+    kind = getattr(torch, dtype.name)
+    place = torch.device("cpu") if device == CPU else torch.device(*device)
+    if order is None:
+        return (lambda: torch.empty(shape, dtype=kind, device=place)), (RuntimeError,)
+    strides = strides_in(shape, order)
+    return (lambda: torch.empty_strided(shape, strides, dtype=kind, device=place)), (RuntimeError,)
+
+
+def _cupy_maker(device: tuple[str, int], shape: tuple[int, ...], dtype: DType, order: Sequence[int] | None) -> Maker:
+    import cupy
+
+    kind = numpy_dtype(dtype)
+    packed, back = _permuted(shape, order) if order is not None else (shape, None)
+
+    def make() -> Any:
+        new = cupy.ndarray(packed, kind)
+        return new if back is None else new.transpose(back)
+
+    def make_there() -> Any:
+        with cupy.cuda.Device(device[1]):
+            return make()
+
+    return (make if cupy.cuda.runtime.getDeviceCount() == 1 else make_there), (MemoryError,)
+
+
+def _permuted(shape: tuple[int, ...], order: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape in memory order, and the permutation that leads back."""
+    return tuple(shape[axis] for axis in order), tuple(order.index(axis) for axis in range(len(shape)))
+
+
+# ---- out=
+
+
+def check_out(
+    out: Any,
+    shape: Sequence[int],
+    dtype: DType,
+    device: tuple[str, int],
+    inputs: Mapping[str, Array | Weak],
+    others: Sequence[Array] = (),
+    name: str = "out",
+) -> Array:
+    """The facts of an `out` array that a call may write; ArgumentError or DeviceError where it may not.
+
+    It has exactly the result's shape, dtype and device, is writeable, overlaps neither itself nor `others` (further
+    outputs), and an input only if that is the very same memory.
+    """
+    facts = describe(out, name)
+    if isinstance(facts, Weak) or facts.copied or (not facts.shape and facts.owner is not out):
+        raise ArgumentError(f"{name} is not an array that can be written in place", "argument.out")
+    if facts.shape != tuple(shape):
+        raise _unfit(name, f"has shape {facts.shape}", f"has shape {tuple(shape)}")
+    if facts.dtype is not dtype:
+        raise _unfit(name, f"holds {facts.dtype}", f"is {dtype}")
+    if facts.device != device:
+        raise DeviceError(f"{name} is {facts.where}, and the result is on {device[0]}:{device[1]}", "device.out",
+                          help="pass an array on the device of the inputs")  # fmt: skip
+    if facts.readonly:
+        raise ArgumentError(f"{name} is read-only", "argument.out", help=f"pass {name}.copy() and keep it")
+    if overlaps_itself(facts):
+        help = "pass an array whose elements all have their own memory"
+        raise ArgumentError(f"elements of {name} share memory (strides {facts.strides})", "argument.overlap", help=help)
+    _check_overlaps(facts, inputs, others, name)
+    return facts
+
+
+def _unfit(name: str, has: str, needs: str) -> ArgumentError:
+    help = "out is neither cast nor broadcast: pass an array of exactly the result's shape and dtype"
+    return ArgumentError(f"{name} {has}, and the result {needs}", "argument.out", help=help)
+
+
+def _check_overlaps(facts: Array, inputs: Mapping[str, Array | Weak], others: Sequence[Array], name: str) -> None:
+    for other in others:
+        if overlap(facts, other):
+            raise ArgumentError(f"{name} overlaps another output", "argument.overlap", help="pass separate arrays")
+    for label, array in inputs.items():
+        if isinstance(array, Array) and not array.by_value and overlap(facts, array) == "partial":
+            help = f"pass {label} itself, or an array that shares no memory with it"
+            raise ArgumentError(f"{name} overlaps {label}", "argument.overlap", help=help)
+
+
+def span(array: Array) -> tuple[int, int]:
+    """Bytes from the array's address to its first byte, and to one past its last: the hot path's test of overlap."""
+    if 0 in array.shape:
+        return 0, 0
+    reach = [step * (extent - 1) for extent, step in zip(array.shape, array.strides)]
+    size = array.dtype.itemsize
+    return size * sum(r for r in reach if r < 0), size * (sum(r for r in reach if r > 0) + 1)
+
+
+def overlap(a: Array, b: Array) -> str | None:
+    """None where no byte is shared, "same" for the very same elements in the same places, else "partial"."""
+    if a.device != b.device or 0 in a.shape or 0 in b.shape:
+        return None
+    (a_low, a_high), (b_low, b_high) = span(a), span(b)
+    if a.pointer + a_high <= b.pointer + b_low or b.pointer + b_high <= a.pointer + a_low:
+        return None
+    if (a.pointer, a.dtype, a.shape, _steps(a)) == (b.pointer, b.dtype, b.shape, _steps(b)):
+        return "same"
+    return "partial" if _share(a, b) else None
+
+
+def _steps(array: Array) -> list[tuple[int, int]]:
+    """(extent, stride) of the axes that have more than one element."""
+    return [(n, s) for n, s in zip(array.shape, array.strides) if n > 1]
+
+
+class _Bounds:
+    """An address range in NumPy's terms, for its exact overlap test, which computes with addresses and reads none."""
+
+    def __init__(self, array: Array) -> None:
+        size = array.dtype.itemsize
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": array.shape,
+            "typestr": f"|V{size}",
+            "data": (array.pointer, True),
+            "strides": tuple(step * size for step in array.strides),
+        }
+
+
+def _share(a: Array, b: Array) -> bool:
+    import numpy as np
+
+    work: Any = 100_000  # candidates; 0.1 ms or so
+    try:
+        return np.shares_memory(np.asarray(_Bounds(a)), np.asarray(_Bounds(b)), max_work=work)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def overlaps_itself(array: Array) -> bool:
+    """Whether two elements may share memory: some axis steps no further than the axes inside it reach."""
+    if 0 in array.shape:
+        return False
+    reach = 0
+    for extent, step in sorted(_steps(array), key=lambda axis: abs(axis[1])):
+        if abs(step) <= reach:
+            return True
+        reach += abs(step) * (extent - 1)
+    return False
+
+
+def mark_written(out: Any, library: str) -> None:
+    """Tell torch's autograd that `out` changed, so that a backward pass that saved it complains instead of erring."""
+    if library == "torch":
+        import torch
+
+        torch.autograd.graph.increment_version(out)
