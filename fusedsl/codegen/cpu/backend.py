@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...schedule.kernel import Kernel
+from . import map, row
+from .roles import Array
 
 
 @dataclass(frozen=True)
@@ -17,11 +19,14 @@ class CompiledCpu:
     source: str
 
 
-def generate(kernel: Kernel, variant: str) -> str:
-    """The source of a kernel in a variant of `variant.choose`."""
-    from . import map
-
-    return map.emit(kernel)
+def generate(kernel: Kernel, variant: str) -> tuple[str, list[Array]]:
+    """The source of a kernel in a variant of `variant.choose`, and the working memory that it names."""
+    match variant.partition(":")[0]:
+        case "map":
+            return map.emit(kernel), []
+        case "rows":
+            return row.emit(kernel)
+    raise ValueError(f"unknown variant {variant!r}")
 
 
 def compile_kernel(kernel: Kernel, source_path: str | Path, variant: str = "map") -> CompiledCpu:
@@ -29,9 +34,9 @@ def compile_kernel(kernel: Kernel, source_path: str | Path, variant: str = "map"
     from .compiler import object_code
     from .words import vocabulary
 
-    source = generate(kernel, variant)
+    source, arrays = generate(kernel, variant)
     Path(source_path).write_text(source)
-    namespace = {"__builtins__": {}, "range": range, **vocabulary(kernel)}
+    namespace = {"__builtins__": {}, "range": range, **vocabulary(kernel, arrays)}
     names = set(namespace)
     exec(compile(source, str(source_path), "exec"), namespace)
     functions = {name: value for name, value in namespace.items() if name not in names}

@@ -173,6 +173,7 @@ def export(module: ir.Module, inner: ir.Function, symbol: str) -> None:
     pointer, word = ir.IntType(8).as_pointer(), ir.IntType(64)
     outer = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer, word, word]), symbol)
     outer.args[0].add_attribute("noalias")
+    set.add(outer.attributes, '"prefer-vector-width"="512"')  # a string attribute: llvmlite lists only enumerated ones
     builder = ir.IRBuilder(outer.append_basic_block())
     spare = [builder.alloca(kind.pointee) for kind in inner.function_type.args[:2]]
     builder.call(inner, [*spare, *outer.args])

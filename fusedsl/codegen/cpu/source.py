@@ -1,4 +1,7 @@
-"""Text shared by the CPU skeletons: the parameter block, addresses, bodies with their comments."""
+"""Text shared by the CPU skeletons: the parameter block, addresses, bodies with their comments.
+
+Names of values end in an underscore and a number, so the skeletons' own names never do.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +21,20 @@ def header(kernel: Kernel, variant: str) -> list[str]:
     lines = [*kernel.header, f"CPU kernel {kernel.name}, variant {variant}"]
     for k, operand in enumerate(kernel.operands):
         role = "input" if k < kernel.inputs else "output"
-        lines.append(f"load_{k} store_{k}: {role} {operand.name}, {operand.dtype}, strides {operand.strides or 'none'}")
+        lines.append(f"load{k} store{k}: {role} {operand.name}, {operand.dtype}, strides {operand.strides or 'none'}")
     return [f"# {line}" for line in lines]
 
 
 def parameters(kernel: Kernel) -> list[str]:
-    """Read the parameter block: p_k pointers, n_a extents, s_k_a strides, scalars by their names."""
+    """Read the parameter block: p<k> pointers, n<a> extents, s<k>at<a> strides, scalars by their names."""
     lines = []
     for at, slot in enumerate(slots(kernel)):
         if slot.kind == "pointer":
-            lines.append(f"p_{slot.index} = pointer(slots, {at})")
+            lines.append(f"p{slot.index} = pointer(slots, {at})")
         elif slot.kind == "extent":
-            lines.append(f"n_{slot.index} = slot(slots, {at})")
+            lines.append(f"n{slot.index} = slot(slots, {at})")
         elif slot.kind == "stride":
-            lines.append(f"s_{slot.index}_{slot.axis} = slot(slots, {at})")
+            lines.append(f"s{slot.index}at{slot.axis} = slot(slots, {at})")
         elif slot.kind == "scalar":
             value = kernel.scalars[slot.index]
             lines.append(f"{value.name} = scalar_{value.dtype}(slots, {at})")
@@ -41,7 +44,7 @@ def parameters(kernel: Kernel) -> list[str]:
 def step(kernel: Kernel, operand: int, axis: int) -> str:
     """The stride of an operand along an axis, as text: "0", "1" or the name of a run-time value."""
     letter = kernel.operands[operand].strides[axis]
-    return f"s_{operand}_{axis}" if letter == "s" else letter
+    return f"s{operand}at{axis}" if letter == "s" else letter
 
 
 def times(index: str, stride: str) -> str:
@@ -58,22 +61,22 @@ def decode(flat: str, axes: range, names: dict[int, str]) -> list[str]:
         if axis == axes[0]:
             lines.append(f"{names[axis]} = {flat}")
         else:
-            lines += [f"{names[axis]} = {flat} % n_{axis}", f"{flat} = {flat} // n_{axis}"]
+            lines += [f"{names[axis]} = {flat} % n{axis}", f"{flat} = {flat} // n{axis}"]
     return lines
 
 
 def address(kernel: Kernel, operand: int, name: str, base: str, indices: dict[int, str]) -> str:
     """The statement `name = …`: the element of `operand` at these indices, from the pointer `base`."""
     terms = [text for axis, index in indices.items() if (text := times(index, step(kernel, operand, axis)))]
-    return f"{name} = at_{operand}({base}, {' + '.join(terms)})" if terms else f"{name} = {base}"
+    return f"{name} = at{operand}({base}, {' + '.join(terms)})" if terms else f"{name} = {base}"
 
 
 def load_line(load: Load, pointer: str, index: str) -> str:
-    return f"{load.value.name} = load_{load.operand}({pointer}, {index or '0'})"
+    return f"{load.value.name} = load{load.operand}({pointer}, {index or '0'})"
 
 
 def store_line(store: Store, pointer: str, index: str) -> str:
-    return f"store_{store.operand}({pointer}, {index or '0'}, {store.value})"
+    return f"store{store.operand}({pointer}, {index or '0'}, {store.value})"
 
 
 def names_of(body: Body | None) -> set[str]:

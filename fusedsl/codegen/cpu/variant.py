@@ -9,7 +9,7 @@ from ...schedule.kernel import Kernel, slots
 
 CHUNK = 16384  # elements of a map's innermost axis that one unit computes
 WORK = 65536  # elements that are worth a thread
-SEGMENT = 1024  # columns that are folded in vector lanes before their sum joins the pairwise tree
+SEGMENT = 2048  # columns that are folded in vector lanes before their sum joins the pairwise tree
 STRIP = 128  # rows that are folded side by side where neighbours in memory are rows
 EXTRA_SLOTS = 2  # after slots(kernel): the workspace's address, and parts per row
 
@@ -63,4 +63,7 @@ def launch(kernel: Kernel, variant: str, extents: tuple[int, ...]) -> Launch:
         chunks = -(-inner // CHUNK)
         count = prod(extents[:-1]) * chunks
         return Launch((Stage("kernel", count, max(1, WORK // max(1, min(inner, CHUNK)))),))
+    rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
+    if variant == "rows":
+        return Launch((Stage("kernel", rows, max(1, WORK // max(1, columns))),))
     raise NotImplementedError(variant)

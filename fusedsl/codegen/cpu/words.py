@@ -14,6 +14,7 @@ from ...schedule.kernel import Kernel
 from .math import convert, integers, table
 from .memory import POINTER_TYPE, accumulate, allocate, element_address, load, read, release, scalar, store
 from .number import Number, intrinsic, llvm_type, select
+from .roles import Array
 
 POINTER = "pointer"
 
@@ -108,21 +109,25 @@ def words_of_loops() -> dict[str, Word]:
     return found
 
 
-def words_of_operands(kernel: Kernel) -> dict[str, Word]:
-    """load_k, store_k and at_k of each operand: its element type and its alias scope are theirs."""
-    found, count = {}, len(kernel.operands)
+def words_of_memory(kernel: Kernel, arrays: list[Array]) -> dict[str, Word]:
+    """load<k>, store<k>, at<k> of each operand and <label>_get, <label>_put of working memory; each has its alias scope."""
+    found, count = {}, len(kernel.operands) + len(arrays)
+    for k, array in enumerate(arrays, len(kernel.operands)):
+        d, scopes = array.dtype, (k, count)
+        found[f"{array.label}_get"] = Word("get", always(d), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
+        found[f"{array.label}_put"] = Word("put", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s))
     for k, operand in enumerate(kernel.operands):
         d, scopes = operand.dtype, (k, count)
-        found[f"load_{k}"] = Word("load", always(d.compute), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
-        found[f"store_{k}"] = Word("store", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s))
-        found[f"at_{k}"] = Word("at", always(POINTER), lambda b, p, i, d=d: element_address(b, p, i, d))
+        found[f"load{k}"] = Word("load", always(d.compute), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
+        found[f"store{k}"] = Word("store", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s))
+        found[f"at{k}"] = Word("at", always(POINTER), lambda b, p, i, d=d: element_address(b, p, i, d))
     return found
 
 
-def vocabulary(kernel: Kernel) -> dict[str, object]:
+def vocabulary(kernel: Kernel, arrays: list[Array]) -> dict[str, object]:
     """The namespace of a generated file, without builtins."""
     constants = {"inf": float("inf"), "nan": float("nan")}
-    return {**shared_words(), **constants, **words_of_operands(kernel)}
+    return {**shared_words(), **constants, **words_of_memory(kernel, arrays)}
 
 
 @cache

@@ -1,0 +1,133 @@
+"""Row kernels, one row after another: each phase is a loop over the columns, in segments that are folded in lanes."""
+
+from __future__ import annotations
+
+from ...schedule.kernel import Kernel
+from . import fold
+from .fold import LANES, LEVELS
+from .roles import Array, Roles, in_registers
+from .source import address, decode, header, indented, load_line, parameters, step, store_line, times
+from .variant import SEGMENT
+
+
+def emit(kernel: Kernel) -> tuple[str, list[Array]]:
+    """The source of a row kernel, and the working memory that it names."""
+    roles = Roles(kernel)
+    arrays = [Array(value.name, value.dtype, "columns") for _, value in roles.held] + fold_arrays(kernel, range(len(kernel.phases)))
+    body = [*row_start(roles, "row")]
+    for p in range(len(kernel.phases)):
+        body += ["", f"# phase {p}", *columns(roles, p, "0", "segments"), *row_part(roles, p)]
+    lines = [*parameters(kernel), *extents(kernel), *claim(arrays), "for row in range(begin, end):", *indented(body), *unclaim(arrays)]
+    return "\n".join([*header(kernel, "rows"), "", "def kernel(slots, begin, end):", *indented(lines), ""]), arrays
+
+
+def fold_arrays(kernel: Kernel, phases) -> list[Array]:
+    """Lanes and trees of the folds."""
+    found = []
+    for p in phases:
+        folds = kernel.phases[p].folds
+        found += fold.state_arrays(folds, "tree", str(LEVELS))
+        if not all(in_registers(f) for f in folds):
+            found += fold.state_arrays(folds, "lane", str(LANES))
+    return found
+
+
+def extents(kernel: Kernel) -> list[str]:
+    """columns, chunks of the last axis, and segments: (index of the outer column axes, chunk)."""
+    last = kernel.axes - 1
+    names = [f"n{axis}" for axis in range(kernel.row_axes, last)]
+    outer = " * ".join(names)
+    return [
+        f"columns = {' * '.join([*names, f'n{last}'])}",
+        f"chunks = (n{last} + {SEGMENT - 1}) // {SEGMENT}",
+        f"segments = {outer} * chunks" if outer else "segments = chunks",
+    ]
+
+
+def claim(arrays: list[Array]) -> list[str]:
+    """Allocate the working memory in one piece."""
+    if not arrays:
+        return []
+    lines = ["size = 0"]
+    for array in arrays:
+        lines += [f"{array.label}_from = size", f"size = size + {array.bytes}"]
+    return [*lines, "memory = allocate(size)", *(f"{a.label}_at = offset(memory, {a.label}_from)" for a in arrays)]
+
+
+def unclaim(arrays: list[Array]) -> list[str]:
+    return ["release(memory)"] if arrays else []
+
+
+def row_start(roles: Roles, row: str) -> list[str]:
+    """Where a row starts in each operand, and what is loaded once a row."""
+    kernel = roles.kernel
+    names = {axis: f"i{axis}" for axis in range(kernel.row_axes)}
+    lines = [f"left = {row}", *decode("left", range(kernel.row_axes), names)] if names else []
+    lines += [address(kernel, k, f"r{k}", f"p{k}", names) for k in range(len(kernel.operands))]
+    lines += [load_line(load, f"r{load.operand}", "0") for load in roles.row_loads]
+    return lines + [f"{p.value.name} = {p.value.dtype}(i{p.axis})" for p in roles.row_positions]
+
+
+def columns(roles: Roles, p: int, low: str, high: str) -> list[str]:
+    """The element part of a phase over segments [low, high), folded into its states."""
+    kernel, phase = roles.kernel, roles.kernel.phases[p]
+    if not (phase.stores or phase.folds or roles.held_by(p)):
+        return []
+    lines = segment_start(roles, p)
+    number = "segment" if low == "0" else f"segment - {low}"
+    if all(in_registers(f) for f in phase.folds):
+        lines += [line for f in phase.folds for line in fold.identity(f)]
+        folding = [line for f in phase.folds for line in fold.in_register(f)]
+        lines += ["for j in range(count):", *indented(element(roles, p, "j") + folding)]
+    else:
+        folding = [line for f in phase.folds for line in fold.in_lane(f, "lane")]
+        inner = ["j = base + lane", *element(roles, p, "j"), *folding]
+        lines += fold.reset_lanes(phase.folds, str(LANES))
+        block = [f"base = block * {LANES}", f"for lane in range(smaller({LANES}, count - base)):", *indented(inner)]
+        lines += [f"for block in range((count + {LANES - 1}) // {LANES}):", *indented(block), *fold.join_lanes(phase.folds)]
+    if phase.folds:
+        lines += fold.push(phase.folds, number)
+    total = "segments" if low == "0" else f"{high} - {low}"
+    joined = fold.join_tree(phase.folds, total) if phase.folds else []
+    return [f"for segment in range({low}, {high}):", *indented(lines), *joined]
+
+
+def segment_start(roles: Roles, p: int) -> list[str]:
+    """Where a segment starts: its first column, how many, the operands' addresses, loads that do not vary in it."""
+    kernel, last = roles.kernel, roles.kernel.axes - 1
+    names = {axis: f"i{axis}" for axis in range(kernel.row_axes, last)}
+    lines = ["outer = segment // chunks", f"first = (segment - outer * chunks) * {SEGMENT}"] if names else [f"first = segment * {SEGMENT}"]
+    lines.append(f"count = smaller({SEGMENT}, n{last} - first)")
+    lines.append(f"flat = outer * n{last} + first" if names else "flat = first")
+    lines += decode("outer", range(kernel.row_axes, last), names) if names else []
+    touched = [load.operand for load in roles.loads_of(p)] + [store.operand for store in kernel.phases[p].stores]
+    lines += [address(kernel, k, f"c{k}", f"r{k}", {**names, last: "first"}) for k in dict.fromkeys(touched)]
+    lines += [load_line(x, f"c{x.operand}", "0") for x in roles.loads_of(p) if step(kernel, x.operand, last) == "0"]
+    used = roles.used(kernel.phases[p])
+    return lines + [
+        f"{q.value.name} = {q.value.dtype}(i{q.axis})" for q in roles.column_positions if q.axis != last and q.value.name in used
+    ]
+
+
+def element(roles: Roles, p: int, index: str) -> list[str]:
+    """Loads, body, stores and held values of one element."""
+    kernel, last = roles.kernel, roles.kernel.axes - 1
+    phase, used = kernel.phases[p], roles.used(kernel.phases[p])
+    lines = []
+    for load in roles.loads_of(p):
+        if (stride := step(kernel, load.operand, last)) != "0":
+            lines.append(load_line(load, f"c{load.operand}", times(index, stride)))
+    lines += [f"{name} = {fold.get(name, f'flat + {index}')}" for name in roles.held_before(p) if name in used]
+    for q in roles.column_positions:
+        if q.axis == last and q.value.name in used:
+            lines.append(f"{q.value.name} = {q.value.dtype}(first + {index})")
+    lines += phase.element.lines
+    lines += [store_line(x, f"c{x.operand}", times(index, step(kernel, x.operand, last))) for x in phase.stores]
+    return lines + [fold.put(value.name, f"flat + {index}", value.name) for value in roles.held_by(p)]
+
+
+def row_part(roles: Roles, p: int) -> list[str]:
+    """The row body of a phase and its stores."""
+    phase = roles.kernel.phases[p]
+    lines = list(phase.row.lines) if phase.row else []
+    return lines + [store_line(store, f"r{store.operand}", "0") for store in phase.row_stores]
