@@ -1,0 +1,22 @@
+"""What a generated CUDA file is written in: tiles, folds, and where a thread stands."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+
+@cache
+def namespace() -> dict[str, Any]:
+    """Every name that a generated file may use."""
+    from ..math import vocabulary
+    from . import fold, launch, tile
+
+    names = dict(vocabulary())
+    for source, listed in (
+        (launch, "thread block divide scalar"),
+        (tile, "Tile once load_value store_value"),
+        (fold, "Team fold fold_tile merge_states empty_state"),
+    ):
+        names |= {name: getattr(source, name) for name in listed.split()}
+    return names

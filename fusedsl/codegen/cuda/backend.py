@@ -1,0 +1,219 @@
+"""The one door to Numba CUDA and nvJitLink: intrinsics, scalar functions inlined in kernels, and linked binaries."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import numba_cuda  # noqa: F401  (redirects numba.cuda)
+from cuda.bindings import nvjitlink
+from llvmlite import ir
+from numba import cuda
+from numba.core import types
+from numba.cuda.extending import intrinsic as numba_intrinsic
+from numba.cuda.compiler import CUDAFlags
+
+__all__ = ["Binary", "Emitter", "ScalarFunction", "UnlinkableError", "intrinsic", "ir", "link", "lower", "types"]
+
+I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+F32, F64, VOID = ir.FloatType(), ir.DoubleType(), ir.VoidType()
+GLOBAL, SHARED = 1, 3  # NVVM address spaces
+_TARGET: ContextVar[tuple[int, int]] = ContextVar("compute capability that is being lowered for")
+
+
+class UnlinkableError(RuntimeError):
+    """nvJitLink refused; the message is its log."""
+
+
+class Emitter:
+    """What an intrinsic writes its code with: LLVM's builder and Numba's representation of tuples and calls."""
+
+    def __init__(self, context: Any, builder: ir.IRBuilder):
+        self.context = context
+        self.builder = builder
+
+    @property
+    def cc(self) -> tuple[int, int]:
+        return _TARGET.get()
+
+    def unpack(self, value: ir.Value, count: int) -> list[ir.Value]:
+        return [self.builder.extract_value(value, k) for k in range(count)]
+
+    def pack(self, kind: types.Type, values: Sequence[ir.Value]) -> ir.Value:
+        """Values as a tuple of this type; as itself where the type is not a tuple."""
+        if not isinstance(kind, types.BaseTuple):
+            return values[0]
+        return self.context.make_tuple(self.builder, kind, list(values))
+
+    def cast(self, value: ir.Value, source: types.Type, target: types.Type) -> ir.Value:
+        return value if source == target else self.context.cast(self.builder, value, source, target)
+
+    def asm(self, result: ir.Type, text: str, constraints: str, values: Sequence[ir.Value], effect: bool = False):
+        """One piece of PTX; `effect` keeps it where it stands."""
+        kind = ir.FunctionType(result, [v.type for v in values])
+        return self.builder.call(ir.InlineAsm(kind, text, constraints, side_effect=effect), list(values))
+
+    def call(self, result: ir.Type, name: str, values: Sequence[ir.Value]) -> ir.Value:
+        """A call of an NVVM intrinsic or a libdevice function."""
+        module, kind = self.builder.module, ir.FunctionType(result, [v.type for v in values])
+        function = module.globals.get(name) or ir.Function(module, kind, name)
+        return self.builder.call(function, list(values))
+
+    def special_register(self, name: str) -> ir.Value:
+        return self.call(I32, f"llvm.nvvm.read.ptx.sreg.{name}", [])
+
+    def shared_array(self, element: ir.Type, count: int) -> ir.Value:
+        """A fresh static array in shared memory; its first element's address."""
+        module, kind = self.builder.module, ir.ArrayType(element, count)
+        array = ir.GlobalVariable(module, kind, module.get_unique_name("shared"), addrspace=SHARED)
+        array.linkage, array.align = "internal", 16
+        array.initializer = ir.Constant(kind, ir.Undefined)
+        return self.builder.gep(array, [I32(0), I32(0)])
+
+    def barrier(self) -> None:
+        self.call(VOID, "llvm.nvvm.barrier0", [])
+
+
+def intrinsic(arity: int) -> Callable:
+    """Make `rule(*types) -> (result type, emit(emitter, *values)) or None` callable from kernel code."""
+
+    def wrap(rule: Callable) -> Callable:
+        def typer(context, *arguments):
+            found = rule(*arguments)
+            if found is None:
+                return None
+            result, emit = found
+
+            def codegen(context, builder, signature, values):
+                value = emit(Emitter(context, builder), *values)
+                return context.get_dummy_value() if signature.return_type == types.void else value
+
+            return result(*arguments), codegen
+
+        names = ["context", *(f"a{k}" for k in range(arity))]
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        typer.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+        typer.__name__ = rule.__name__
+        return numba_intrinsic(typer)
+
+    return wrap
+
+
+class ScalarFunction:
+    """A generated scalar function: typed and lowered once in a kernel, however often it is called there."""
+
+    def __init__(self, function: Callable, arguments: Sequence[types.Type], results: Sequence[types.Type]):
+        self.function = function
+        self.arguments = tuple(arguments)
+        self.results = tuple(results)
+        one = len(self.results) == 1
+        self.result = self.results[0] if one else types.Tuple.from_types(self.results)
+        self._descriptor: Any = None
+
+    def emit(self, emitter: Emitter, values: Sequence[ir.Value]) -> list[ir.Value]:
+        """Call it; its results."""
+        signature = self.result(*self.arguments)
+        context = emitter.context
+        if self._descriptor is None:
+            flags = CUDAFlags()
+            flags.error_model, flags.forceinline = "numpy", True
+            flags.compute_capability = emitter.cc
+            # compile_internal would be wrong here: its cache compares bytecode and ignores globals.
+            compiled = context.compile_subroutine(emitter.builder, self.function, signature, flags=flags, caching=False)
+            self._descriptor = compiled.fndesc
+        _, value = context.call_internal_no_propagate(emitter.builder, self._descriptor, signature, list(values))
+        return [value] if len(self.results) == 1 else emitter.unpack(value, len(self.results))
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Machine code of one kernel, and what the linker says of it."""
+
+    code: bytes
+    function: str
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+    log: str
+
+
+def numba_type(name: str) -> types.Type:
+    """Numba's type of a body's dtype."""
+    return types.boolean if name == "bool" else getattr(types, name)
+
+
+def architecture(cc: tuple[int, int]) -> str:
+    """The target of this compute capability: with its own instructions (sm_90a) where it has a family of them."""
+    return f"sm_{cc[0]}{cc[1]}{'a' if cc[0] >= 9 else ''}"
+
+
+def lower(kernel: Callable, arguments: int, cc: tuple[int, int], launch_bounds: tuple[int, int]) -> bytes:
+    """A kernel over int64 arguments, as LTO-IR."""
+    target = (*cc, "a") if cc[0] >= 9 else cc
+    token = _TARGET.set(cc)
+    try:
+        code, _ = cuda.compile(
+            kernel,
+            (types.int64,) * arguments,
+            cc=target,
+            device=False,
+            abi="numba",
+            output="ltoir",
+            launch_bounds=launch_bounds,
+        )
+    finally:
+        _TARGET.reset(token)
+    return bytes(code)
+
+
+def link(ltoir: bytes, cc: tuple[int, int]) -> Binary:
+    """LTO-IR to machine code. (Never by way of PTX, which links as relocatable code.)"""
+    options = [f"-arch={architecture(cc)}", "-lto", "-verbose", "-Xptxas=-v"]
+    code, log = _link(ltoir, options, "cubin")
+    log = log.replace("\0", "").strip()
+    function = re.search(r"Function properties for '?([\w$.]+)'?", log)
+    registers = re.search(r"Used (\d+) registers", log)
+    spills = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    shared = re.search(r"(\d+) bytes smem", log)
+    if function is None or registers is None:
+        raise UnlinkableError(f"the linker's log names no kernel:\n{log}")
+    return Binary(
+        code,
+        function.group(1),
+        int(registers.group(1)),
+        sum(map(int, spills.groups())) if spills else 0,
+        int(shared.group(1)) if shared else 0,
+        log,
+    )
+
+
+def ptx(ltoir: bytes, cc: tuple[int, int]) -> str:
+    """The PTX of LTO-IR, to look at."""
+    code, _ = _link(ltoir, [f"-arch={architecture(cc)}", "-lto", "-ptx"], "ptx")
+    return code.decode().rstrip("\0")
+
+
+def _link(ltoir: bytes, options: list[str], kind: str) -> tuple[bytes, str]:
+    linker = nvjitlink.create(len(options), options)
+    try:
+        nvjitlink.add_data(linker, nvjitlink.InputType.LTOIR, ltoir, len(ltoir), "kernel")
+        nvjitlink.complete(linker)
+        size = getattr(nvjitlink, f"get_linked_{kind}_size")(linker)
+        code = bytearray(size)
+        getattr(nvjitlink, f"get_linked_{kind}")(linker, code)
+        return bytes(code), _log(linker, "info")
+    except nvjitlink.nvJitLinkError as error:
+        raise UnlinkableError(_log(linker, "error") or str(error)) from error
+    finally:
+        nvjitlink.destroy(linker)
+
+
+def _log(linker: int, kind: str) -> str:
+    text = bytearray(getattr(nvjitlink, f"get_{kind}_log_size")(linker))
+    if text:
+        getattr(nvjitlink, f"get_{kind}_log")(linker, text)
+    return text.decode(errors="replace").rstrip("\0")

@@ -1,0 +1,185 @@
+"""Folding: the elements of a thread in a balanced tree, then the threads of a row, always in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..backend import I1, I8, I32, I64, Emitter, ScalarFunction, intrinsic, ir, types
+from .tile import Tile, scalar_function, scalar_types
+
+WARP = 32
+State = list[ir.Value]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """How two states merge, and the state of no elements."""
+
+    merge: ScalarFunction
+    empty: ScalarFunction
+
+    @property
+    def state(self) -> tuple[types.Type, ...]:
+        return self.empty.results
+
+    def tree(self, e: Emitter, states: list[State]) -> State:
+        """Neighbours merged pairwise until one is left."""
+        while len(states) > 1:
+            merged = [self.merge.emit(e, a + b) for a, b in zip(states[::2], states[1::2])]
+            states = merged + ([states[-1]] if len(states) % 2 else [])
+        return states[0]
+
+
+def fold(state: str, merge: Callable, empty: Callable) -> Fold:
+    """A fold over states of these types, e.g. "float32, int64"; merge(a…, b…) and empty() return one."""
+    names = ", ".join(d.name for d in scalar_types(f"{state} -> {state}")[0])
+    merging = scalar_function(f"{names}, {names} -> {names}", merge)
+    return Fold(merging, scalar_function(f"-> {names}", empty))
+
+
+def fold_tile(tile: Tile, rule_of: Fold) -> Callable:
+    """`fold(lifted…, start, limit)`: the state of the elements of a thread's tile that are there."""
+    parts = len(rule_of.state)
+
+    def rule(*kinds):
+        def emit(e, *values):
+            columns = [_column(e, tile, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
+            rooms = tile.room_of(e, kinds[-2], *values[-2:])
+            empty = rule_of.empty.emit(e, []) if any(rooms) else []
+            states = []
+            for number in range(tile.count):
+                state, room = [column[number] for column in columns], rooms[number // tile.width]
+                if room is not None:
+                    there = room.holds(e.builder, number % tile.width)
+                    state = [e.builder.select(there, one, none) for one, none in zip(state, empty)]
+                states.append(state)
+            return e.pack(rule_of.merge.result, rule_of.tree(e, states))
+
+        return rule_of.merge.result, emit
+
+    return intrinsic(parts + 2)(rule)
+
+
+def _column(e: Emitter, tile: Tile, value: ir.Value, kind: types.Type, want: types.Type) -> State:
+    if isinstance(kind, types.BaseTuple):
+        return [e.cast(part, kind.dtype, want) for part in e.unpack(value, tile.count)]
+    return [e.cast(value, kind, want)] * tile.count
+
+
+def empty_state(rule_of: Fold) -> Callable:
+    """`empty()`: the state of no elements."""
+
+    def rule():
+        return rule_of.merge.result, lambda e: e.pack(rule_of.merge.result, rule_of.empty.emit(e, []))
+
+    return intrinsic(0)(rule)
+
+
+def merge_states(rule_of: Fold) -> Callable:
+    """`merge(a, b)`: two states as one."""
+    result = rule_of.merge.result
+
+    def rule(a, b):
+        def emit(e, x, y):
+            return e.pack(result, rule_of.merge.emit(e, _state(e, rule_of, x) + _state(e, rule_of, y)))
+
+        return result, emit
+
+    return intrinsic(2)(rule)
+
+
+def _state(e: Emitter, rule_of: Fold, value: ir.Value) -> State:
+    return [value] if len(rule_of.state) == 1 else e.unpack(value, len(rule_of.state))
+
+
+@dataclass(frozen=True)
+class Team:
+    """The threads of a row: `threads` neighbours (up to a warp share it with other rows; more are a block).
+
+    Where `across`, neighbours belong to different rows instead, `across` to a block: thread t works on row t % across.
+    """
+
+    threads: int
+    across: int = 0
+
+    def join(self, rule_of: Fold) -> Callable:
+        """`join(state)`: the states of all threads of the row merged, the same bits in each of them."""
+        result = rule_of.merge.result
+
+        def rule(kind):
+            def emit(e, value):
+                state = _state(e, rule_of, value)
+                if self.across:
+                    return e.pack(result, self._through_shared(e, rule_of, state, self.across))
+                state = self._through_shuffles(e, rule_of, state)
+                if self.threads > WARP:
+                    state = self._through_shared(e, rule_of, state, 0)
+                return e.pack(result, state)
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def _through_shuffles(self, e: Emitter, rule_of: Fold, state: State) -> State:
+        """Lane 0 of each segment merges all, in order; then its segment gets a copy."""
+        lanes = min(self.threads, WARP)
+        distance = lanes // 2
+        while distance:
+            state = rule_of.merge.emit(e, state + [_shuffle(e, "down", part, distance, lanes) for part in state])
+            distance //= 2
+        if lanes == 1 or self.threads > WARP:  # a block takes lane 0's state from shared memory
+            return state
+        return [_shuffle(e, "idx", part, 0, lanes) for part in state]
+
+    def _through_shared(self, e: Emitter, rule_of: Fold, state: State, across: int) -> State:
+        """Groups of threads leave a state each in shared memory; then every thread merges them all, in order."""
+        b, groups = e.builder, self.threads if across else self.threads // WARP
+        if groups == 1:
+            return state
+        thread = e.special_register("tid.x")
+        spread = across or 1
+        arrays = [e.shared_array(_shared_type(part), groups * spread) for part in state]
+        if across:
+            self._leave(e, arrays, state, thread)
+        else:
+            with b.if_then(b.icmp_unsigned("==", b.and_(thread, I32(WARP - 1)), I32(0))):
+                self._leave(e, arrays, state, b.lshr(thread, I32(5)))
+        e.barrier()
+        lane = b.urem(thread, I32(across)) if across else I32(0)
+        found = []
+        for group in range(groups):
+            place = b.add(lane, I32(group * spread))
+            values = [b.load(b.gep(array, [place])) for array in arrays]
+            found.append([b.trunc(v, I1) if s.type == I1 else v for v, s in zip(values, state)])
+        return rule_of.tree(e, found)
+
+    def _leave(self, e: Emitter, arrays: list[ir.Value], state: State, place: ir.Value) -> None:
+        for array, part in zip(arrays, state):
+            value = e.builder.zext(part, I8) if part.type == I1 else part
+            e.builder.store(value, e.builder.gep(array, [place]))
+
+
+def _shared_type(part: ir.Value) -> ir.Type:
+    return I8 if part.type == I1 else part.type
+
+
+def _shuffle(e: Emitter, mode: str, value: ir.Value, distance: int, lanes: int) -> ir.Value:
+    """Another lane's value, within segments of `lanes`."""
+    b, kind = e.builder, value.type
+    bits = 64 if kind in (I64, ir.DoubleType()) else 32
+    if isinstance(kind, ir.IntType) and kind.width < 32:
+        word = b.zext(value, I32)
+    else:
+        word = b.bitcast(value, ir.IntType(bits))
+    clamp = ((WARP - lanes) << 8) | (WARP - 1)
+    pieces = [word] if bits == 32 else [b.trunc(word, I32), b.trunc(b.lshr(word, I64(32)), I32)]
+    text = f"shfl.sync.{mode}.b32 $0, $1, {distance}, {clamp}, 0xffffffff;"
+    moved = [e.asm(I32, text, "=r,r", [piece], effect=True) for piece in pieces]
+    if bits == 64:
+        return b.bitcast(b.or_(b.zext(moved[0], I64), b.shl(b.zext(moved[1], I64), I64(32))), kind)
+    if isinstance(kind, ir.IntType) and kind.width < 32:
+        return b.trunc(moved[0], kind)
+    return b.bitcast(moved[0], kind)
+
+

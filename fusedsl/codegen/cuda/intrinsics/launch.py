@@ -1,0 +1,70 @@
+"""Where a thread stands, how it reads its parameters, and division by a number known only to the host."""
+
+from __future__ import annotations
+
+from ....ir.types import dtype
+from ..backend import I32, I64, intrinsic, ir, numba_type, types
+from .memory import element_type
+
+
+@intrinsic(0)
+def thread():
+    """The thread's number in its block, int32."""
+    return types.int32, lambda e: e.special_register("tid.x")
+
+
+@intrinsic(0)
+def block():
+    """The block's number in the grid, int32."""
+    return types.int32, lambda e: e.special_register("ctaid.x")
+
+
+@intrinsic(3)
+def divide(number, divisor, magic):
+    """number // divisor for number >= 0: umulhi(2 * number, multiplier) >> shift while number < 2**31.
+
+    `magic` is `schedule.division.magic(divisor)`. Larger numbers (int64 only) take a real division.
+    """
+    if number not in (types.int32, types.int64):
+        return None
+
+    def quick(b, n, word):
+        multiplier, shift = b.trunc(word, I32), b.trunc(b.lshr(word, I64(32)), I32)
+        product = b.mul(b.zext(b.shl(n, I32(1)), I64), b.zext(multiplier, I64))
+        return b.lshr(b.trunc(b.lshr(product, I64(32)), I32), shift)
+
+    def emit(e, n, d, word):
+        b = e.builder
+        if number == types.int32:
+            return quick(b, n, word)
+        small = b.icmp_unsigned("<", n, I64(1 << 31))
+        with b.if_else(small) as (then, otherwise):
+            with then:
+                fast, fast_block = b.zext(quick(b, b.trunc(n, I32), word), I64), b.block
+            with otherwise:
+                slow, slow_block = b.udiv(n, d), b.block
+        found = b.phi(I64)
+        found.add_incoming(fast, fast_block)
+        found.add_incoming(slow, slow_block)
+        return found
+
+    return number, emit
+
+
+def scalar(name: str):
+    """A run-time scalar out of its 8-byte parameter."""
+    result, kind = numba_type(name), element_type(dtype(name))
+
+    def decode(word):
+        def emit(e, value):
+            if name == "bool":
+                return e.builder.icmp_unsigned("!=", e.builder.and_(value, I64(255)), I64(0))
+            width = dtype(name).bits
+            bits = e.builder.trunc(value, ir.IntType(width)) if width < 64 else value
+            return e.builder.bitcast(bits, kind)
+
+        return result, emit
+
+    return intrinsic(1)(decode)
+
+

@@ -1,0 +1,318 @@
+"""The elements that a thread holds: loading and storing them, and mapping a scalar function over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....ir.types import DType, dtype
+from .. import math
+from ..backend import I8, I32, I64, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
+from .memory import Room, is_packed, read, stored_type, write
+
+INDEX = (types.int32, types.int64)
+
+
+def scalar_types(signature: str) -> tuple[list[DType], list[DType]]:
+    """`"float32, bool -> float32"` as argument and result types."""
+    sides = [[dtype(name.strip()) for name in side.split(",") if name.strip()] for side in signature.split("->")]
+    return sides[0], sides[1]
+
+
+def scalar_function(signature: str, function: Callable) -> ScalarFunction:
+    """A generated function with its types; narrow floats arrive widened."""
+    arguments, results = scalar_types(signature)
+    return ScalarFunction(
+        function, [numba_type(d.compute.name) for d in arguments], [numba_type(d.compute.name) for d in results]
+    )
+
+
+def once(signature: str) -> Callable[[Callable], Callable]:
+    """Decorator: a scalar function that is called once for a row, or by every thread alike."""
+
+    def wrap(function: Callable) -> Callable:
+        body = scalar_function(signature, function)
+
+        def rule(*kinds):
+            def emit(e, *values):
+                cast = [e.cast(v, kind, want) for v, kind, want in zip(values, kinds, body.arguments)]
+                return e.pack(body.result, body.emit(e, cast))
+
+            return body.result, emit
+
+        return intrinsic(len(body.arguments))(rule)
+
+    return wrap
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`vectors` vectors of `width` neighbouring elements a thread; each starts `step` elements after the one before.
+
+    `checks` has a letter per vector: "." it is there; "v" it is there or not, as one; "t" its tail may be
+    missing; "b" elements at both ends may be missing.
+    """
+
+    width: int
+    vectors: int
+    step: int
+    checks: str
+
+    @property
+    def count(self) -> int:
+        return self.width * self.vectors
+
+    def load(self, name: str, letter: str = "1") -> Callable:
+        """`load(address, start, limit[, stride])`: elements start … of a line, whose element 0 is at `address`.
+
+        `start` may also be a tuple with the offset of each vector, in elements; then nothing is checked.
+        `letter` is the stride of neighbouring elements: "1", "0" (one element for a whole vector) or "s".
+        """
+        kind = dtype(name)
+        result = stored_type(kind, self.count, self.width)
+
+        def rule(*kinds):
+            def emit(e, address, start, limit, stride=None):
+                found = []
+                for number, begin in enumerate(self._begins(e, kinds[1], start)):
+                    room = self._room(e, kinds[1], start, limit, number)
+                    places = self._places(e, kind, letter, kinds[1], address, begin, stride)
+                    found += self._load_vector(e, kind, letter, places, room)
+                return e.pack(result, found)
+
+            return result, emit
+
+        return intrinsic(4 if letter == "s" else 3)(rule)
+
+    def store(self, name: str, letter: str = "1") -> Callable:
+        """`store(address, begins, values, start, limit[, stride])`: the inverse of load.
+
+        `begins` is `start`, or a tuple with the offset of each vector.
+        """
+        kind = dtype(name)
+
+        def rule(address, begins, values, start, limit, *stride):
+            def emit(e, at, offsets, tile, first, last, step=None):
+                elements = self._narrowed(e, kind, tile, values)
+                per_vector = len(elements) // self.vectors
+                for number, begin in enumerate(self._begins(e, begins, offsets)):
+                    room = self._room(e, start, first, last, number)
+                    part = elements[number * per_vector : (number + 1) * per_vector]
+                    places = self._places(e, kind, letter, begins, at, begin, step)
+                    self._store_vector(e, kind, letter, places, part, room)
+
+            return types.void, emit
+
+        return intrinsic(6 if letter == "s" else 5)(rule)
+
+    def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: a scalar function over tiles and, alike for all elements, scalars.
+
+        The function is typed and lowered once; a result is a tile, or a tuple of them.
+        """
+
+        def wrap(function: Callable) -> Callable:
+            body = scalar_function(signature, function)
+            arguments, _ = scalar_types(signature)
+            tiles = [types.UniTuple(kind, self.count) for kind in body.results]
+            result = tiles[0] if len(tiles) == 1 else types.Tuple.from_types(tiles)
+
+            def rule(*kinds):
+                def emit(e, *values):
+                    columns = [
+                        self._widened(e, d, value, kind, want)
+                        for d, value, kind, want in zip(arguments, values, kinds, body.arguments)
+                    ]
+                    rows = [body.emit(e, [column[k] for column in columns]) for k in range(self.count)]
+                    made = [e.pack(tile, [row[n] for row in rows]) for n, tile in enumerate(tiles)]
+                    return made[0] if len(made) == 1 else e.context.make_tuple(e.builder, result, made)
+
+                return result, emit
+
+            return intrinsic(len(arguments))(rule)
+
+        return wrap
+
+    def positions(self, name: str, along: bool = True) -> Callable:
+        """`positions(start)`: where each element of a tile stands on an axis, as values of this type.
+
+        `start` may be a tuple with the position of each vector; its elements follow `along` the axis or share it.
+        """
+        kind = numba_type(name)
+        result = types.UniTuple(kind, self.count)
+
+        def rule(form):
+            whole = form.dtype if isinstance(form, types.UniTuple) else form
+
+            def emit(e, start):
+                begins = self._begins(e, form, start)
+                found = [e.builder.add(b, b.type(k * along)) for b in begins for k in range(self.width)]
+                return e.pack(result, [e.cast(one, whole, kind) for one in found])
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def vectors_from(self) -> Callable:
+        """`numbers(first, limit)`: the numbers of a thread's vectors, `step` apart, clamped below `limit`."""
+
+        def rule(kind, _):
+            result = types.UniTuple(kind, self.vectors)
+
+            def emit(e, first, limit):
+                b, last = e.builder, e.builder.sub(limit, limit.type(1))
+                numbers = [b.add(first, first.type(k * self.step)) for k in range(self.vectors)]
+                return e.pack(result, [b.select(b.icmp_signed("<", n, last), n, last) for n in numbers])
+
+            return result, emit
+
+        return intrinsic(2)(rule)
+
+    def room_of(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value) -> list[Room | None]:
+        """What is there of each vector."""
+        return [self._room(e, kind, start, limit, number) for number in range(self.vectors)]
+
+    def _begins(self, e: Emitter, kind: types.Type, start: ir.Value) -> list[ir.Value]:
+        if isinstance(kind, types.UniTuple):
+            return e.unpack(start, self.vectors)
+        return [e.builder.add(start, start.type(k * self.step)) for k in range(self.vectors)]
+
+    def _room(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value, number: int) -> Room | None:
+        check, b = self.checks[number], e.builder
+        if check == "." or kind not in INDEX:
+            return None
+        begin = b.add(start, start.type(number * self.step))
+        room = _int32(b, b.sub(limit, begin))
+        if check == "b":
+            return Room(room, _int32(b, b.neg(begin)), split=True)
+        return Room(room, split=check == "t")
+
+    def _places(self, e, kind, letter, form, address, begin, stride) -> list[ir.Value]:
+        """The address of a vector, or where its elements are not neighbours, of each element."""
+        b, begin = e.builder, e.builder.sext(begin, I64) if begin.type != I64 else begin
+        offsets = [begin]
+        if letter == "s":
+            steps = [b.mul(I64(k), stride) for k in range(self.width)]
+            origin = begin if isinstance(form, types.UniTuple) else b.mul(begin, stride)
+            offsets = [b.add(origin, step) for step in steps]
+        return [b.add(address, b.mul(offset, I64(kind.itemsize))) for offset in offsets]
+
+    def _load_vector(self, e, kind, letter, places, room) -> list[ir.Value]:
+        if letter == "1":
+            return read(e, kind, self.width, places[0], room)
+        if letter == "0":
+            return _paired(e, kind, read(e, kind, 1, places[0], None) * self.width)
+        found = []
+        for k, place in enumerate(places):
+            one = room and Room(e.builder.zext(room.holds(e.builder, k), I32))
+            found += read(e, kind, 1, place, one)
+        return _paired(e, kind, found)
+
+    def _store_vector(self, e, kind, letter, places, values, room) -> None:
+        if letter == "1":
+            write(e, kind, self.width, places[0], values, room)
+            return
+        for k, (place, value) in enumerate(zip(places, _unpaired(e, kind, values, self.width))):
+            one = room and Room(e.builder.zext(room.holds(e.builder, k), I32))
+            write(e, kind, 1, place, [value], one)
+
+    def _widened(self, e: Emitter, kind: DType, value, source: types.Type, target: types.Type) -> list[ir.Value]:
+        """One value per element, as a body computes with them."""
+        if not isinstance(source, types.BaseTuple):
+            return [e.cast(value, source, target)] * self.count
+        elements = e.unpack(value, len(source))
+        if kind.kind == "b" and source.dtype != types.boolean:
+            return [e.builder.icmp_unsigned("!=", element, I8(0)) for element in elements]
+        if kind is kind.compute:
+            return elements
+        return [math.widen(e, half, kind.name) for half in _unpaired(e, kind, elements, self.width)]
+
+    def _narrowed(self, e: Emitter, kind: DType, value, source: types.Type) -> list[ir.Value]:
+        """Elements as `stored_type` holds them."""
+        if isinstance(source, types.BaseTuple):
+            elements, source = e.unpack(value, len(source)), source.dtype
+        else:
+            elements = [value] * self.count
+        elements = [narrowed_value(e, kind, element, source) for element in elements]
+        if is_packed(kind, self.width):
+            return [_pair(e, kind, *elements[k : k + 2]) for k in range(0, len(elements), 2)]
+        return [_half(e, kind, element) for element in elements]
+
+
+def narrowed_value(e: Emitter, kind: DType, element: ir.Value, source: types.Type) -> ir.Value:
+    """A body's value in the compute type of an array's elements; bool as a byte."""
+    element = e.cast(element, source, numba_type(kind.compute.name))
+    return e.builder.zext(element, I8) if kind.kind == "b" else element
+
+
+def _half(e: Emitter, kind: DType, element: ir.Value) -> ir.Value:
+    return element if kind is kind.compute else math.narrow(e, element, kind.name)
+
+
+def _pair(e: Emitter, kind: DType, low: ir.Value, high: ir.Value) -> ir.Value:
+    """Two float32 rounded into the halves of a word, in one instruction where there is one."""
+    if e.cc >= (8, 0):
+        name = "bf16x2" if kind.name == "bfloat16" else "f16x2"
+        return e.asm(I32, f"cvt.rn.{name}.f32 $0, $2, $1;", "=r,f,f", [low, high])
+    b = e.builder
+    low, high = (b.zext(math.narrow(e, half, kind.name), I32) for half in (low, high))
+    return b.or_(low, b.shl(high, I32(16)))
+
+
+def _paired(e: Emitter, kind: DType, elements: list[ir.Value]) -> list[ir.Value]:
+    """Single 16-bit floats in pairs, where a vector of their number is held so."""
+    if not is_packed(kind, len(elements)):
+        return elements
+    b, wide = e.builder, [e.builder.zext(element, I32) for element in elements]
+    return [b.or_(low, b.shl(high, I32(16))) for low, high in zip(wide[::2], wide[1::2])]
+
+
+def _unpaired(e: Emitter, kind: DType, elements: list[ir.Value], width: int) -> list[ir.Value]:
+    if not is_packed(kind, width):
+        return elements
+    b = e.builder
+    halves = [(word, b.lshr(word, I32(16))) for word in elements]
+    return [b.trunc(half, ir.IntType(16)) for pair in halves for half in pair]
+
+
+def _int32(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """A count that is compared with at most a vector's width: clamped, where it is wider."""
+    if value.type == I32:
+        return value
+    low, high = I64(-64), I64(64)
+    value = b.select(b.icmp_signed("<", value, low), low, value)
+    return b.trunc(b.select(b.icmp_signed(">", value, high), high, value), I32)
+
+
+def load_value(name: str) -> Callable:
+    """`load(address)`: one element, widened."""
+    kind = dtype(name)
+    result = numba_type(kind.compute.name)
+
+    def rule(address):
+        def emit(e, at):
+            bits = read(e, kind, 1, at, None)[0]
+            if kind.kind == "b":
+                return e.builder.icmp_unsigned("!=", bits, I8(0))
+            return bits if kind is kind.compute else math.widen(e, bits, kind.name)
+
+        return result, emit
+
+    return intrinsic(1)(rule)
+
+
+def store_value(name: str) -> Callable:
+    """`store(address, value, wanted)`: one element, if it is wanted."""
+    kind = dtype(name)
+
+    def rule(address, value, wanted):
+        def emit(e, at, element, when):
+            stored = _half(e, kind, narrowed_value(e, kind, element, value))
+            with e.builder.if_then(e.cast(when, wanted, types.boolean)):
+                write(e, kind, 1, at, [stored], None)
+
+        return types.void, emit
+
+    return intrinsic(3)(rule)
+
+

@@ -1,0 +1,315 @@
+"""The vocabulary of generated bodies on CUDA: libdevice's documented ulp, NVVM operations, a little PTX."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import inf, nan
+from typing import Any
+
+from .backend import F32, I1, I16, I32, Emitter, intrinsic, ir, numba_type, types
+
+CASTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
+# libdevice names, where they differ from ours; float32 functions end in f.
+LIBDEVICE_1 = {name: name for name in "sqrt rsqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan".split()}
+LIBDEVICE_1 |= {name: name for name in "sinh cosh tanh erf erfc lgamma floor ceil rint trunc".split()}
+LIBDEVICE_1 |= {f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
+LIBDEVICE_2 = {"arctan2": "atan2", "copysign": "copysign", "nextafter": "nextafter", "hypot": "hypot"}
+
+
+@cache
+def vocabulary() -> dict[str, Any]:
+    """Every name that a generated body may use."""
+    names: dict[str, Any] = {name: getattr(types, name) for name in CASTS}
+    names |= {name: _libdevice(name, target, 1) for name, target in LIBDEVICE_1.items()}
+    names |= {name: _libdevice(name, target, 2) for name, target in LIBDEVICE_2.items()}
+    names |= {f"saturate_{name}": _saturate(name) for name in CASTS if "int" in name}
+    names |= {f"{name}_round": _round_through(name) for name in ("float16", "bfloat16")}
+    names |= {"inf": inf, "nan": nan, "fma": _fma(), "ldexp": _ldexp()}
+    for rule, arity in _RULES.items():
+        names[rule.__name__] = intrinsic(arity)(rule)
+    return names
+
+
+def narrowest(*kinds: types.Type) -> types.Type | None:
+    """The type of an operation on operands of one type. Numba widens `a & b` of narrow integers: the narrowest counts."""
+    if all(kind == kinds[0] for kind in kinds):
+        return kinds[0]
+    if all(isinstance(kind, types.Integer) for kind in kinds):
+        return min(kinds, key=lambda kind: kind.bitwidth)
+    return None
+
+
+def _is_float(kind: types.Type) -> bool:
+    return isinstance(kind, types.Float)
+
+
+def _libdevice(name: str, target: str, arity: int):
+    def rule(*kinds):
+        if not all(_is_float(kind) and kind == kinds[0] for kind in kinds):
+            return None
+        return kinds[0], lambda e, *values: _libdevice_call(e, target, kinds[0], values)
+
+    rule.__name__ = name
+    return intrinsic(arity)(rule)
+
+
+def _libdevice_call(emitter: Emitter, target: str, kind: types.Type, values) -> ir.Value:
+    return emitter.call(values[0].type, f"__nv_{target}{'f' if kind.bitwidth == 32 else ''}", values)
+
+
+def _fma():
+    def fma(*kinds):
+        same = _is_float(kinds[0]) and len(set(kinds)) == 1
+        return (kinds[0], lambda e, *values: _libdevice_call(e, "fma", kinds[0], values)) if same else None
+
+    return intrinsic(3)(fma)
+
+
+def _ldexp():
+    def ldexp(kind, exponent):
+        def emit(e, x, n):
+            return _libdevice_call(e, "ldexp", kind, [x, e.cast(n, exponent, types.int32)])
+
+        return (kind, emit) if _is_float(kind) and isinstance(exponent, types.Integer) else None
+
+    return intrinsic(2)(ldexp)
+
+
+def _saturate(name: str):
+    target = numba_type(name)
+
+    def rule(kind):
+        return (target, lambda e, x: _float_to_integer(e, x, kind, target)) if _is_float(kind) else None
+
+    rule.__name__ = f"saturate_{name}"
+    return intrinsic(1)(rule)
+
+
+def _float_to_integer(e: Emitter, x: ir.Value, kind: types.Type, target: types.Type) -> ir.Value:
+    """Truncate, saturate, NaN to 0. (PTX's cvt saturates; of NaN it makes 0 only where neither side has 64 bits.)"""
+    b, wide = e.builder, 64 if target.bitwidth == 64 else 32
+    word, sign = ir.IntType(wide), "s" if target.signed else "u"
+    register = "l" if wide == 64 else "r"
+    text = f"cvt.rzi.{sign}{wide}.f{kind.bitwidth} $0, $1;"
+    found = e.asm(word, text, f"={register},{'f' if kind.bitwidth == 32 else 'd'}", [x])
+    found = b.select(b.fcmp_unordered("uno", x, x), word(0), found)
+    if target.bitwidth >= 32:
+        return found
+    low = -(1 << (target.bitwidth - 1)) if target.signed else 0
+    high = (1 << (target.bitwidth - bool(target.signed))) - 1
+    less = b.icmp_signed if target.signed else b.icmp_unsigned
+    found = b.select(less("<", found, word(low)), word(low), found)
+    found = b.select(less(">", found, word(high)), word(high), found)
+    return b.trunc(found, ir.IntType(target.bitwidth))
+
+
+def _round_through(name: str):
+    def rule(kind):
+        return (kind, lambda e, x: widen(e, narrow(e, x, name), name)) if kind == types.float32 else None
+
+    rule.__name__ = f"{name}_round"
+    return intrinsic(1)(rule)
+
+
+def widen(e: Emitter, half: ir.Value, name: str) -> ir.Value:
+    """16 stored bits as float32."""
+    if name == "bfloat16":
+        return e.builder.bitcast(e.builder.shl(e.builder.zext(half, I32), I32(16)), F32)
+    return e.asm(F32, "cvt.f32.f16 $0, $1;", "=f,h", [half])
+
+
+def narrow(e: Emitter, x: ir.Value, name: str) -> ir.Value:
+    """float32 rounded to nearest even into 16 bits."""
+    if name == "float16":
+        return e.asm(I16, "cvt.rn.f16.f32 $0, $1;", "=h,f", [x])
+    if e.cc >= (8, 0):
+        return e.asm(I16, "cvt.rn.bf16.f32 $0, $1;", "=h,f", [x])
+    b = e.builder  # before sm_80 there is no conversion: round the bits, keep NaN quiet
+    bits = b.bitcast(x, I32)
+    odd = b.and_(b.lshr(bits, I32(16)), I32(1))
+    rounded = b.lshr(b.add(bits, b.add(odd, I32(0x7FFF))), I32(16))
+    return b.trunc(b.select(b.fcmp_unordered("uno", x, x), I32(0x7FFF), rounded), I16)
+
+
+def bool_(kind):
+    """bool_(x) = x != 0"""
+    if kind == types.boolean:
+        return kind, lambda e, x: x
+    if _is_float(kind):
+        return types.boolean, lambda e, x: e.builder.fcmp_unordered("!=", x, ir.Constant(x.type, 0.0))
+    return types.boolean, lambda e, x: e.builder.icmp_unsigned("!=", x, x.type(0))
+
+
+def select(condition, a, b):
+    kind = narrowest(a, b)
+    if kind is None or condition != types.boolean:
+        return None
+    return kind, lambda e, c, x, y: e.builder.select(c, e.cast(x, a, kind), e.cast(y, b, kind))
+
+
+def _larger(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value, order: str) -> ir.Value:
+    """The larger (order ">") or smaller of two, NaN where one is NaN."""
+    b = e.builder
+    if isinstance(kind, types.Boolean):
+        return b.or_(x, y) if order == ">" else b.and_(x, y)
+    if not _is_float(kind):
+        return b.select((b.icmp_signed if kind.signed else b.icmp_unsigned)(order, x, y), x, y)
+    if kind.bitwidth == 32 and e.cc >= (8, 0):
+        name = "max" if order == ">" else "min"
+        return e.asm(F32, f"{name}.NaN.f32 $0, $1, $2;", "=f,f,f", [x, y])
+    first = b.or_(b.fcmp_ordered(order, x, y), b.fcmp_unordered("uno", x, x))
+    return b.select(first, x, y)
+
+
+def _pairwise(emit):
+    """A rule for two operands of one type."""
+
+    def rule(a, b):
+        kind = narrowest(a, b)
+        if kind is None:
+            return None
+        return kind, lambda e, x, y: emit(e, kind, e.cast(x, a, kind), e.cast(y, b, kind))
+
+    rule.__name__ = emit.__name__
+    return rule
+
+
+@_pairwise
+def maximum(e, kind, x, y):
+    return _larger(e, kind, x, y, ">")
+
+
+@_pairwise
+def minimum(e, kind, x, y):
+    return _larger(e, kind, x, y, "<")
+
+
+@_pairwise
+def fmax(e, kind, x, y):
+    return _libdevice_call(e, "fmax", kind, [x, y]) if _is_float(kind) else _larger(e, kind, x, y, ">")
+
+
+@_pairwise
+def fmin(e, kind, x, y):
+    return _libdevice_call(e, "fmin", kind, [x, y]) if _is_float(kind) else _larger(e, kind, x, y, "<")
+
+
+def _divided(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """x / y truncated, its remainder, and the divisor used; total: by 0 and by -1 it divides by 1 instead."""
+    b = e.builder
+    special = b.icmp_unsigned("==", y, y.type(0))
+    if kind.signed:
+        special = b.or_(special, b.icmp_signed("==", y, y.type(-1)))
+    divisor = b.select(special, y.type(1), y)
+    quotient = (b.sdiv if kind.signed else b.udiv)(x, divisor)
+    return quotient, b.sub(x, b.mul(quotient, divisor)), divisor
+
+
+def _off_floor(b: ir.IRBuilder, kind: types.Type, rest: ir.Value, divisor: ir.Value) -> ir.Value:
+    """Is a truncated quotient one more than the floored one?"""
+    if not kind.signed:
+        return I1(0)
+    unlike = b.icmp_signed("<", b.xor(rest, divisor), rest.type(0))
+    return b.and_(unlike, b.icmp_signed("!=", rest, rest.type(0)))
+
+
+@_pairwise
+def floor_divide(e, kind, x, y):
+    b = e.builder
+    quotient, rest, divisor = _divided(e, kind, x, y)
+    quotient = b.select(_off_floor(b, kind, rest, divisor), b.sub(quotient, quotient.type(1)), quotient)
+    if kind.signed:
+        quotient = b.select(b.icmp_signed("==", y, y.type(-1)), b.neg(x), quotient)
+    return b.select(b.icmp_unsigned("==", y, y.type(0)), x.type(0), quotient)
+
+
+@_pairwise
+def remainder(e, kind, x, y):
+    b = e.builder  # a divisor of 0 or -1 was replaced by 1, whose remainder is the 0 that is wanted
+    _, rest, divisor = _divided(e, kind, x, y)
+    return b.select(_off_floor(b, kind, rest, divisor), b.add(rest, divisor), rest)
+
+
+@_pairwise
+def fmod(e, kind, x, y):
+    return _libdevice_call(e, "fmod", kind, [x, y]) if _is_float(kind) else _divided(e, kind, x, y)[1]
+
+
+@_pairwise
+def power(e, kind, x, y):
+    if _is_float(kind):
+        return _libdevice_call(e, "pow", kind, [x, y])
+    b = e.builder
+    result, square = x.type(1), x
+    for bit in range(kind.bitwidth - bool(kind.signed)):
+        chosen = b.trunc(b.lshr(y, y.type(bit)), I1)
+        result = b.select(chosen, b.mul(result, square), result)
+        square = b.mul(square, square)
+    if not kind.signed:
+        return result
+    odd = b.trunc(y, I1)
+    of_minus_one = b.select(odd, x.type(-1), x.type(1))
+    inverse = b.select(b.icmp_signed("==", x, x.type(-1)), of_minus_one, x.type(0))
+    inverse = b.select(b.icmp_signed("==", x, x.type(1)), x.type(1), inverse)
+    return b.select(b.icmp_signed("<", y, y.type(0)), inverse, result)
+
+
+@_pairwise
+def shift_left(e, kind, x, y):
+    b = e.builder
+    inside = b.icmp_unsigned("<", y, y.type(kind.bitwidth))
+    return b.select(inside, b.shl(x, b.select(inside, y, y.type(0))), x.type(0))
+
+
+@_pairwise
+def shift_right(e, kind, x, y):
+    b = e.builder
+    inside = b.icmp_unsigned("<", y, y.type(kind.bitwidth))
+    if kind.signed:
+        return b.ashr(x, b.select(inside, y, y.type(kind.bitwidth - 1)))
+    return b.select(inside, b.lshr(x, b.select(inside, y, y.type(0))), x.type(0))
+
+
+def absolute(kind):
+    if _is_float(kind):
+        return kind, lambda e, x: _libdevice_call(e, "fabs", kind, [x])
+    if not kind.signed:
+        return kind, lambda e, x: x
+    return kind, lambda e, x: e.builder.select(e.builder.icmp_signed("<", x, x.type(0)), e.builder.neg(x), x)
+
+
+def _question(test):
+    """A rule from a float to bool."""
+
+    def rule(kind):
+        return (types.boolean, lambda e, x: test(e, kind, x)) if _is_float(kind) else None
+
+    rule.__name__ = test.__name__
+    return rule
+
+
+@_question
+def isnan(e, kind, x):
+    return e.builder.fcmp_unordered("uno", x, x)
+
+
+@_question
+def isinf(e, kind, x):
+    return e.builder.fcmp_ordered("==", _libdevice_call(e, "fabs", kind, [x]), ir.Constant(x.type, inf))
+
+
+@_question
+def isfinite(e, kind, x):
+    return e.builder.fcmp_ordered("<", _libdevice_call(e, "fabs", kind, [x]), ir.Constant(x.type, inf))
+
+
+@_question
+def signbit(e, kind, x):
+    word = ir.IntType(kind.bitwidth)
+    return e.builder.icmp_signed("<", e.builder.bitcast(x, word), word(0))
+
+
+_RULES = dict.fromkeys((bool_, absolute, isnan, isinf, isfinite, signbit), 1)
+_RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, floor_divide, remainder, fmod, power), 2)
+_RULES |= dict.fromkeys((shift_left, shift_right), 2)
+_RULES |= {select: 3}

@@ -1,0 +1,3 @@
+"""stub"""
+def row_source(kernel, schedule):
+    raise NotImplementedError

@@ -1,0 +1,153 @@
+"""Pieces of generated CUDA files: parameters, bodies as functions, index arithmetic, and the values in scope."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ...ir.types import DType
+from ...schedule.kernel import Body, Kernel, Operand, slots
+
+INDENT = "    "
+
+
+def indented(lines: Iterable[str], depth: int = 1) -> list[str]:
+    return [f"{INDENT * depth}{line}" if line else "" for line in lines]
+
+
+def header(kernel: Kernel, skeleton: str, reason: str) -> list[str]:
+    """The comment that opens a file: the text that it computes, and how."""
+    lines = [*kernel.header, "", f"{kernel.name}: {skeleton}", *([reason] if reason else [])]
+    return [f"# {line}".rstrip() for line in lines]
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of a kernel's parameters, in the order of its slots."""
+
+    kernel: Kernel
+
+    def operand(self, k: int) -> str:
+        name = self.kernel.operands[k].name
+        return name if sum(o.name == name for o in self.kernel.operands) == 1 else f"{name}_{k}"
+
+    def pointer(self, k: int) -> str:
+        return f"{self.operand(k)}_at"
+
+    def extent(self, axis: int) -> str:
+        return f"n{axis}"
+
+    def magic(self, axis: int) -> str:
+        return f"m{axis}"
+
+    def stride(self, k: int, axis: int) -> str:
+        return f"{self.operand(k)}_stride{axis}"
+
+    def word(self, k: int) -> str:
+        return f"{self.kernel.scalars[k].name}_word"
+
+    def parameters(self) -> list[str]:
+        """One name per slot."""
+        found = []
+        for slot in slots(self.kernel):
+            match slot.kind:
+                case "pointer":
+                    found.append(self.pointer(slot.index))
+                case "extent":
+                    found.append(self.extent(slot.index))
+                case "stride":
+                    found.append(self.stride(slot.index, slot.axis))
+                case "magic":
+                    found.append(self.magic(slot.index))
+                case _:
+                    found.append(self.word(slot.index))
+        return found
+
+    def signature(self) -> list[str]:
+        """`def kernel(…):`, broken into lines of parameters of one kind."""
+        groups: list[list[str]] = []
+        kinds: list[str] = []
+        for slot, name in zip(slots(self.kernel), self.parameters()):
+            if not kinds or kinds[-1] != slot.kind:
+                kinds.append(slot.kind)
+                groups.append([])
+            groups[-1].append(name)
+        return ["def kernel(", *indented(", ".join(group) + "," for group in groups), "):"]
+
+
+def function(decorator: str, name: str, body: Body, results: Sequence[str]) -> list[str]:
+    """A body as a decorated scalar function."""
+    arguments = ", ".join(value.name for value in body.args)
+    return ["", "", decorator, f"def {name}({arguments}):", *indented([*body.lines, f"return {', '.join(results)}"])]
+
+
+def signature(arguments: Iterable[DType], results: Iterable[DType]) -> str:
+    """ "float32, bool -> float32" """
+    return f"{', '.join(d.name for d in arguments)} -> {', '.join(d.name for d in results)}".strip()
+
+
+def total(index: str, terms: Sequence[str]) -> str:
+    """A sum in the index type: 0 terms, or each addition cast back."""
+    found = terms[0] if terms else f"{index}(0)"
+    for term in terms[1:]:
+        found = f"{index}({found} + {term})"
+    return found
+
+
+def letter_of(operand: Operand, width: int) -> str:
+    """How a tile of this operand is accessed along the last axis; "u" is contiguous but element by element."""
+    last = operand.strides[-1]
+    return "u" if last == "1" and operand.access == "element" and width > 1 else last
+
+
+@dataclass
+class Scope:
+    """The file being written: top-level lines, kernel lines, and what each name of a body stands for."""
+
+    kernel: Kernel
+    names: Names
+    top: list[str] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    code: list[str] = field(default_factory=list)
+    stored: dict[str, DType] = field(default_factory=dict)  # loaded tiles, as they are stored
+    wide: dict[str, str] = field(default_factory=dict)  # the variable that holds such a tile's elements
+    ready: set[str] = field(default_factory=set)  # names that have a value
+
+    def argument(self, name: str, declared: DType) -> DType:
+        """The type that a body's argument arrives in."""
+        return self.stored.get(name, declared)
+
+    def element(self, name: str) -> str:
+        """A variable with the elements of `name` as a body computes with them."""
+        stored = self.stored.get(name)
+        if stored is None or (stored is stored.compute and stored.kind != "b"):
+            return name
+        if name not in self.wide:
+            self.wide[name] = f"{name}_wide"
+            signed = signature([stored], [stored.compute])
+            self.functions += ["", "", f'@tile.elementwise("{signed}")', f"def widen_{name}({name}):"]
+            self.functions += indented([f"return {name}"])
+            self.code.append(f"{name}_wide = widen_{name}({name})")
+        return self.wide[name]
+
+    def read_scalars(self) -> None:
+        """Run-time scalars out of their parameters."""
+        for k, value in enumerate(self.kernel.scalars):
+            self.top.append(f'read_{value.name} = scalar("{value.dtype.name}")')
+            self.code.append(f"{value.name} = read_{value.name}({self.names.word(k)})")
+            self.ready.add(value.name)
+
+    def map_body(self, name: str, body: Body) -> None:
+        """An element body as a function over tiles, and its call; results that are arguments need neither."""
+        given = {value.name for value in body.args}
+        made = [value for value in body.results if value.name not in given]
+        if made:
+            kinds = signature((self.argument(v.name, v.dtype) for v in body.args), (v.dtype for v in made))
+            self.functions += function(f'@tile.elementwise("{kinds}")', name, body, [v.name for v in made])
+            arguments = ", ".join(v.name for v in body.args)
+            self.code.append(f"{', '.join(v.name for v in made)} = {name}({arguments})")
+        self.ready |= {value.name for value in made}
+
+    def text(self, opening: Sequence[str], comment: str) -> str:
+        lines = [*opening, "", *self.top, *self.functions, "", "", *self.names.signature(), *indented([f'"""{comment}"""', *self.code])]
+        return "\n".join(lines) + "\n"

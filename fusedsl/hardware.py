@@ -1,0 +1,102 @@
+"""Facts per GPU architecture, with their sources, and the occupancy that follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """One architecture. Per-SM limits: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+
+    `multiprocessors`, `bandwidth` (bytes/s) and `clock` (Hz, boost) are those of the card named in `card`, from its
+    data sheet or whitepaper; a program that knows its own card replaces them.
+    """
+
+    cc: tuple[int, int]
+    card: str
+    multiprocessors: int
+    bandwidth: float
+    clock: float
+    threads: int  # resident, per SM
+    blocks: int  # resident, per SM
+    shared: int  # bytes per SM
+    block_shared: int  # bytes per block, at most (opt-in)
+    registers: int = 65536  # 32-bit, per SM
+    block_threads: int = 1024
+    thread_registers: int = 255
+    warp_issue: int = 4  # warp instructions an SM issues a clock: one per scheduler, on every architecture here
+
+    @property
+    def warps(self) -> int:
+        return self.threads // 32
+
+    @property
+    def issue_rate(self) -> float:
+        """Thread instructions per second."""
+        return self.multiprocessors * self.warp_issue * 32 * self.clock
+
+
+KIB = 1024
+_KNOWN = (
+    # Turing whitepaper (T4: 40 SMs, 1.59 GHz, 320 GB/s)
+    Hardware((7, 5), "T4", 40, 320e9, 1.59e9, 1024, 16, 64 * KIB, 64 * KIB),
+    # A100 whitepaper (108 SMs, 1.41 GHz; 80 GB: 2039 GB/s)
+    Hardware((8, 0), "A100 80GB", 108, 2039e9, 1.41e9, 2048, 32, 164 * KIB, 163 * KIB),
+    # GA102 whitepaper (RTX 3090: 82 SMs, 1.695 GHz, 936 GB/s)
+    Hardware((8, 6), "RTX 3090", 82, 936e9, 1.695e9, 1536, 16, 100 * KIB, 99 * KIB),
+    # Ada whitepaper (L40S: 142 SMs, 2.52 GHz, 864 GB/s)
+    Hardware((8, 9), "L40S", 142, 864e9, 2.52e9, 1536, 24, 100 * KIB, 99 * KIB),
+    # H200 data sheet (4.8 TB/s); H100 SXM5 whitepaper (132 SMs, 1.98 GHz boost)
+    Hardware((9, 0), "H200", 132, 4.8e12, 1.98e9, 2048, 32, 228 * KIB, 227 * KIB),
+    # Blackwell B200 data sheet (148 SMs, 8 TB/s)
+    Hardware((10, 0), "B200", 148, 8e12, 1.965e9, 2048, 32, 228 * KIB, 227 * KIB),
+    # RTX Blackwell whitepaper (RTX 5090: 170 SMs, 2.407 GHz, 1792 GB/s)
+    Hardware((12, 0), "RTX 5090", 170, 1792e9, 2.407e9, 1536, 24, 100 * KIB, 99 * KIB),
+)
+
+
+def facts(cc: tuple[int, int]) -> Hardware:
+    """The facts of this compute capability, or of the newest known one that is not newer."""
+    older = [known for known in _KNOWN if known.cc <= cc]
+    if not older:
+        raise ValueError(f"compute capability {cc[0]}.{cc[1]} is older than {_KNOWN[0].cc[0]}.{_KNOWN[0].cc[1]}")
+    return older[-1]
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """Blocks that fit on an SM, and what runs out first."""
+
+    blocks: int
+    limiter: str
+    share: float  # of the SM's threads
+
+
+def occupancy(hardware: Hardware, registers: int, threads: int, shared: int) -> Occupancy:
+    """How many blocks of `threads` with so many registers a thread and shared bytes a block an SM holds.
+
+    Registers are allocated to a warp in units of 256 (CUDA occupancy calculator), shared memory in 128 bytes plus
+    1 KiB that the system takes of every block from sm_80 on.
+    """
+    warps = -(-threads // 32)
+    per_warp = -(-registers * 32 // 256) * 256
+    taken = -(-shared // 128) * 128 + (KIB if hardware.cc >= (8, 0) else 0)
+    limits = {
+        "registers": (hardware.registers // 4 // max(per_warp, 1)) * 4 // warps,
+        "shared memory": hardware.shared // taken if taken else hardware.blocks,
+        "threads": hardware.warps // warps,
+        "blocks": hardware.blocks,
+    }
+    blocks = min(limits.values())
+    limiter = next(name for name in ("threads", "registers", "shared memory", "blocks") if limits[name] == blocks)
+    return Occupancy(blocks, limiter, blocks * warps / hardware.warps)
+
+
+def blocks_for(hardware: Hardware, registers: int, threads: int) -> int:
+    """The largest launch bound (blocks an SM) that leaves each thread at least so many registers."""
+    for blocks in range(min(hardware.blocks, hardware.threads // threads), 1, -1):
+        allowed = hardware.registers // (blocks * -(-threads // 32) * 32) // 8 * 8
+        if allowed >= registers:
+            return blocks
+    return 1

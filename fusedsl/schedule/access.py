@@ -1,0 +1,149 @@
+"""Iteration axes merged as far as every operand allows, and the widest access that each operand stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ir.types import DType
+
+ACCESS_BYTES = 16
+WIDE = (1 << 31) - (1 << 20)  # offsets and counts from here on need 64 bits; below, a last tile may reach past the end
+
+
+@dataclass(frozen=True)
+class Collapsed:
+    """Merged axes: extents, strides (in elements) per operand, and which original axes each axis is made of."""
+
+    extents: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+    axes: tuple[tuple[int, ...], ...]
+
+    @property
+    def wide(self) -> bool:
+        """Do counts or offsets need 64 bits?"""
+        total = 1
+        for extent in self.extents:
+            total *= extent
+        reach = (sum(abs(s) * (n - 1) for s, n in zip(line, self.extents)) for line in self.strides)
+        return total >= WIDE or max(reach, default=0) >= WIDE
+
+
+def collapse(
+    extents: Sequence[int], strides: Sequence[Sequence[int]], outputs: Sequence[int] = (), keep: Sequence[int] = ()
+) -> Collapsed:
+    """Order axes from far to near strides, drop unit axes, merge neighbours where all operands allow it.
+
+    `outputs` are the operands whose order counts first; axes in `keep` (whose position is read) stay by themselves.
+    At least one axis is left.
+    """
+    order = [*outputs, *(k for k in range(len(strides)) if k not in outputs)]
+    live = [a for a in range(len(extents)) if extents[a] != 1 or a in keep]
+    live.sort(key=lambda a: tuple(-abs(strides[k][a]) for k in order))
+    groups: list[list[int]] = []
+    for axis in live:
+        if groups and _merges(groups[-1][-1], axis, extents, strides, keep):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    groups = groups or [[]]
+    merged = []
+    for group in groups:
+        count = 1
+        for axis in group:
+            count *= extents[axis]
+        merged.append(count)
+    lines = tuple(tuple(line[g[-1]] if g else 0 for g in groups) for line in strides)
+    return Collapsed(tuple(merged), lines, tuple(map(tuple, groups)))
+
+
+def _merges(outer: int, inner: int, extents, strides, keep) -> bool:
+    if outer in keep or inner in keep:
+        return False
+    return all(line[outer] == line[inner] * extents[inner] for line in strides)
+
+
+def collapse_rows(
+    row_extents: Sequence[int],
+    column_extents: Sequence[int],
+    strides: Sequence[Sequence[int]],
+    outputs: Sequence[int] = (),
+    keep: Sequence[int] = (),
+) -> tuple[Collapsed, int]:
+    """The same for a row kernel: row axes among themselves, column axes among themselves; and the row axes left."""
+    split = len(row_extents)
+    rows = collapse(row_extents, [line[:split] for line in strides], outputs, [a for a in keep if a < split])
+    columns = collapse(column_extents, [line[split:] for line in strides], (), [a - split for a in keep if a >= split])
+    lines = tuple(a + b for a, b in zip(rows.strides, columns.strides))
+    axes = rows.axes + tuple(tuple(a + split for a in group) for group in columns.axes)
+    return Collapsed(rows.extents + columns.extents, lines, axes), len(rows.extents)
+
+
+def letters(extents: Sequence[int], strides: Sequence[int]) -> str:
+    """A stride letter per axis: "0" broadcast, "1" contiguous (the last axis only), "s" a run-time stride."""
+    last = len(extents) - 1
+    return "".join(
+        "0" if s == 0 else "1" if a == last and (s == 1 or extents[a] == 1) else "s" for a, s in enumerate(strides)
+    )
+
+
+def vector_width(dtypes: Sequence[DType], strides: Sequence[str]) -> int:
+    """Elements of a vector: 16 bytes of the widest array that is contiguous along the last axis.
+
+    Arrays that are read again and again (some stride is 0) count only where there is no other.
+    """
+    near = [(d, s) for d, s in zip(dtypes, strides) if s.endswith("1")]
+    sizes = [d.itemsize for d, s in near if "0" not in s] or [d.itemsize for d, s in near]
+    return ACCESS_BYTES // max(sizes) if sizes else 1
+
+
+def map_access(collapsed: Collapsed, dtypes: Sequence[DType], addresses: Sequence[int]) -> tuple[str, ...]:
+    """An access letter per operand of a map: "vector" or "element"."""
+    lines = [letters(collapsed.extents, line) for line in collapsed.strides]
+    width = vector_width(dtypes, lines)
+    whole = len(collapsed.extents) == 1 or collapsed.extents[-1] % width == 0
+    return tuple(
+        "vector" if whole and width > 1 and _aligned(d, line, strides, address, width) else "element"
+        for d, line, strides, address in zip(dtypes, lines, collapsed.strides, addresses)
+    )
+
+
+def row_access(
+    collapsed: Collapsed, row_axes: int, dtypes: Sequence[DType], addresses: Sequence[int]
+) -> tuple[str, ...]:
+    """An access letter per operand of a row kernel; "vector" only where a row is a whole number of vectors."""
+    extents = collapsed.extents
+    lines = [letters(extents, line) for line in collapsed.strides]
+    width = vector_width(dtypes, lines)
+    everyone = range(len(dtypes))
+    near = [k for k in everyone if lines[k].endswith("1")]
+    if width == 1 or not near:
+        return ("element",) * len(dtypes)
+    whole = extents[-1] % width == 0
+    vector = [k for k in near if whole and _aligned(dtypes[k], lines[k], collapsed.strides[k], addresses[k], width)]
+    anchor = _congruent(near, collapsed, row_axes, dtypes, addresses, width) if len(extents) == row_axes + 1 else []
+    if _bytes(vector, lines, dtypes) >= _bytes(anchor, lines, dtypes):
+        return tuple("vector" if k in vector else "element" for k in everyone)
+    return tuple("anchor" if k in anchor else "element" for k in everyone)
+
+
+def _aligned(dtype: DType, line: str, strides: Sequence[int], address: int, width: int) -> bool:
+    """Do vectors of this operand begin at multiples of their size (16 bytes at most)?"""
+    size = min(ACCESS_BYTES, width * dtype.itemsize)
+    others = zip(line[:-1], strides[:-1])
+    return line[-1] == "1" and address % size == 0 and all(s * dtype.itemsize % size == 0 for _, s in others)
+
+
+def _congruent(near, collapsed: Collapsed, row_axes: int, dtypes, addresses, width: int) -> list[int]:
+    """The largest set of operands that are off alignment by the same number of elements in every row."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for k in near:
+        offsets = [addresses[k] // dtypes[k].itemsize, *collapsed.strides[k][:row_axes]]
+        groups.setdefault(tuple(o % width for o in offsets), []).append(k)
+    lines = [letters(collapsed.extents, line) for line in collapsed.strides]
+    return max(groups.values(), key=lambda group: _bytes(group, lines, dtypes))
+
+
+def _bytes(group: Sequence[int], lines: Sequence[str], dtypes: Sequence[DType]) -> int:
+    """Bytes an element of the arrays that are read or written in full."""
+    return sum(dtypes[k].itemsize for k in group if "0" not in lines[k])

@@ -1,0 +1,29 @@
+"""Division by a number that only the host knows, as a multiplication (Granlund and Montgomery, PLDI 1994)."""
+
+from __future__ import annotations
+
+LIMIT = 1 << 31
+
+
+def magic(divisor: int) -> int:
+    """The packed multiplier (low word) and shift (high word) of n // divisor for 0 <= n < 2**31.
+
+    n // divisor = umulhi(2 n, multiplier) >> shift, with shift = ceil(log2 divisor) and
+    multiplier = ceil(2**(31 + shift) / divisor), which is below 2**32.
+    """
+    if divisor >= LIMIT:
+        return 0  # every quotient is 0
+    shift = (max(divisor, 1) - 1).bit_length()
+    multiplier = -(-(1 << (31 + shift)) // max(divisor, 1))
+    return shift << 32 | multiplier
+
+
+def divide(n: int, packed: int) -> int:
+    """What a kernel computes from `magic`: for tests, and for whoever wants to see it."""
+    return ((2 * n * (packed & 0xFFFFFFFF)) >> 32) >> (packed >> 32)
+
+
+def divisors(axes: int, width: int, extents: tuple[int, ...]) -> tuple[int, ...]:
+    """What the magics of axes 1 … divide by: extents, and on the last axis its number of vectors."""
+    last = -(-extents[-1] // width)
+    return tuple(last if axis == axes - 1 else extents[axis] for axis in range(1, axes))

@@ -1,0 +1,76 @@
+"""How many registers a kernel's bodies need: live values in the order in which their lines stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ..ir.types import DType
+from .kernel import Body, Kernel, Phase
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+
+
+def words(kinds: Iterable[DType], packed: bool = False) -> float:
+    """32-bit registers of one value of each type; 16-bit floats may stay packed in pairs."""
+    return sum(0.5 if packed and d.kind == "f" and d.bits == 16 else max(1, d.bits // 32) for d in kinds)
+
+
+def live(body: Body) -> int:
+    """The most names alive at once in a body, its arguments included; double where a type has 64 bits."""
+    defined = {value.name for value in body.args}
+    last_use = {}
+    parsed = []
+    for number, line in enumerate(body.lines):
+        code = line.split("#", 1)[0]
+        target, _, expression = code.partition("=")
+        used = NAME.findall(expression)
+        parsed.append((target.strip(), used))
+        for name in used:
+            last_use[name] = number
+    for value in body.results:
+        last_use[value.name] = len(body.lines)
+    alive, most = {name for name in defined if name in last_use}, len(defined)
+    for number, (target, used) in enumerate(parsed):
+        alive.add(target)
+        most = max(most, len(alive))
+        alive -= {name for name in (target, *used) if last_use.get(name, number) <= number}
+    wide = any(value.dtype.bits == 64 for value in (*body.args, *body.results))
+    return most * (2 if wide else 1)
+
+
+def held(kernel: Kernel) -> tuple[DType, ...]:
+    """Types of the element values that stay in registers from one phase to a later one: loads as they are stored."""
+    made: dict[str, DType] = {}
+    rows = row_loads(kernel)
+    for load in kernel.loads:
+        if load.operand not in rows:
+            made[load.value.name] = kernel.operands[load.operand].dtype
+    first_use: dict[str, int] = {}
+    found: dict[str, DType] = {}
+    for number, phase in enumerate(kernel.phases):
+        for name in sorted(_element_names(phase)):
+            if name in made and first_use.setdefault(name, number) < number:
+                found[name] = made[name]
+        for value in phase.element.results:
+            if value.name not in made:
+                made[value.name] = value.dtype
+                first_use[value.name] = number
+    return tuple(found.values())
+
+
+def row_loads(kernel: Kernel) -> set[int]:
+    """Operands that have one value a row: stride 0 along every column axis."""
+    split = kernel.row_axes
+    if not split:
+        return set()
+    return {k for k, operand in enumerate(kernel.operands) if set(operand.strides[split:]) == {"0"}}
+
+
+def _element_names(phase: Phase) -> set[str]:
+    return {value.name for value in phase.element.args}
+
+
+def body_registers(phases: Sequence[Phase]) -> int:
+    """The most that any element body needs."""
+    return max((live(phase.element) for phase in phases), default=0)

@@ -1,0 +1,138 @@
+"""Rows on threads: a row in the registers of 1 to 1024 threads, or a loop over rows that are longer or scattered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from ..hardware import Hardware, blocks_for
+from .access import vector_width
+from .kernel import Kernel
+from .registers import body_registers, held, row_loads, words
+
+WARP = 32
+ADDRESSING = 20
+HELD_WORDS = 64  # registers a thread that may hold a row
+BLOCK = 128  # threads of a block that serves several rows
+VECTOR_CLASSES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
+LOOP_ELEMENTS = 8  # a thread's tile in a loop
+FEW_ROWS = 1 << 14
+
+
+@dataclass(frozen=True)
+class RowSchedule:
+    """`threads` work on a row, `rows` rows share a block; a thread holds `vectors` vectors of `width` elements.
+
+    `whole` of the vectors are always there, the others are checked. Where `across`, neighbouring threads belong to
+    neighbouring rows. Not `resident`: every phase loops over the row.
+    """
+
+    resident: bool
+    width: int
+    vectors: int
+    whole: int
+    threads: int
+    rows: int
+    blocks: int
+    across: bool = False
+    reason: str = field(default="", compare=False)
+
+    @property
+    def step(self) -> int:
+        """Elements between one vector of a thread and its next."""
+        return self.width * self.threads
+
+    @property
+    def block(self) -> int:
+        return self.threads * self.rows
+
+
+def schedule_row(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+    """How a row kernel runs. If a `resident` kernel does not fit, the schedule is not `resident`: build it anew."""
+    found = _resident(kernel, extents, hardware) if kernel.resident and _contiguous(kernel) else None
+    return found or _looped(kernel, extents, hardware)
+
+
+def _contiguous(kernel: Kernel) -> bool:
+    """One column axis, along which an array that is read or written in full is contiguous."""
+    whole = _full(kernel)
+    return kernel.column_axes == 1 and (not whole or any(kernel.operands[k].strides[-1] == "1" for k in whole))
+
+
+def _full(kernel: Kernel) -> list[int]:
+    rows = row_loads(kernel)
+    return [k for k in range(len(kernel.operands)) if k not in rows]
+
+
+def _width(kernel: Kernel) -> int:
+    if all(operand.access == "element" for operand in kernel.operands):
+        return 1
+    return vector_width([o.dtype for o in kernel.operands], [o.strides for o in kernel.operands])
+
+
+def _reach(kernel: Kernel, columns: int, width: int) -> int:
+    """Columns that a row may cover once it is aligned down."""
+    return columns + (width - 1 if any(o.access == "anchor" for o in kernel.operands) else 0)
+
+
+def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+    width, columns = _width(kernel), extents[-1]
+    reach = _reach(kernel, columns, width)
+    per_element = max(words(held(kernel), packed=width > 1), words([kernel.operands[0].dtype], packed=width > 1))
+    threads = _threads(reach, width, per_element)
+    if threads is None:
+        return None
+    needed = -(-reach // (width * threads))
+    vectors = next(v for v in VECTOR_CLASSES if v >= needed)
+    below = max((v for v in VECTOR_CLASSES if v < vectors), default=0)
+    rows = max(1, BLOCK // threads) if threads <= WARP else 1
+    registers = round(ADDRESSING + per_element * width * vectors + 2 * body_registers(kernel.phases) + width)
+    blocks = blocks_for(hardware, min(registers, hardware.registers // (threads * rows)), threads * rows)
+    reason = (
+        f"a row of {columns} fits {threads} threads: {vectors} vectors of {width} each, "
+        f"about {registers} registers; rows of {below * width * threads + 1} to {vectors * width * threads} share it"
+    )
+    return RowSchedule(True, width, vectors, below, threads, rows, blocks, reason=reason)
+
+
+def _threads(reach: int, width: int, per_element: float) -> int | None:
+    """Threads a row: few while a row is short (no idle lanes, few shuffles), more as it fills their registers."""
+    most = HELD_WORDS / max(per_element, 0.5)  # elements a thread
+    threads = 1
+    while threads < WARP and reach > 4 * width * threads:
+        threads *= 2
+    while threads < 1024 and reach > min(most, 64, 32 if threads < 256 else 64) * threads:
+        threads *= 2
+    limit = min(most, 64) if threads < 1024 else min(most, 64) / 2  # 64 registers a thread are left
+    return threads if -(-reach // (width * threads)) * width <= limit else None
+
+
+def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+    columns, rows = prod(extents[kernel.row_axes :]), prod(extents[: kernel.row_axes])
+    full = _full(kernel)
+    inner = full and all(kernel.operands[k].strides[-1] != "1" for k in full)
+    if inner and rows >= WARP:
+        width, threads, across = 1, _loop_threads(columns, 32), True
+    else:
+        width, across = _width(kernel), False
+        threads = _loop_threads(-(-columns // width), 1024 if rows < FEW_ROWS else 256)
+    vectors = max(1, LOOP_ELEMENTS // width)
+    shared_rows = WARP if across else max(1, BLOCK // threads) if threads <= WARP else 1
+    registers = round(ADDRESSING + 8 * kernel.axes + words([kernel.operands[0].dtype]) * width * vectors)
+    registers += 2 * body_registers(kernel.phases)
+    blocks = blocks_for(hardware, min(registers, 64), threads * shared_rows)
+    how = "neighbouring rows on neighbouring threads" if across else f"{threads} threads a row"
+    reason = f"{columns} columns do not stay in registers or are scattered: each phase loops over them, {how}"
+    return RowSchedule(False, width, vectors, 0, threads, shared_rows, blocks, across, reason)
+
+
+def _loop_threads(pieces: int, most: int) -> int:
+    threads = 1
+    while threads < most and pieces >= 4 * threads:
+        threads *= 2
+    return threads
+
+
+def row_grid(schedule: RowSchedule, rows: int) -> int:
+    """Blocks of the launch."""
+    return max(1, -(-rows // schedule.rows))
