@@ -1,3 +1,298 @@
-"""stub"""
-def row_source(kernel, schedule):
-    raise NotImplementedError
+"""The row skeleton: a team of threads holds a row (or loops over it) and works phase by phase: map, fold, row body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...schedule.kernel import Body, FoldUse, Kernel, Phase, Value
+from ...schedule.registers import row_loads
+from ...schedule.row import WARP, RowSchedule
+from .text import Names, Scope, header, indented, letter_of, signature
+from .walk import Walk
+
+
+def row_source(kernel: Kernel, schedule: RowSchedule) -> str:
+    """The generated file of a row kernel."""
+    where = "in registers" if schedule.resident else "that they loop over"
+    team = f"{schedule.threads} thread{'s' if schedule.threads > 1 else ''}"
+    opening = header(kernel, f"a row kernel; {team} to a row {where}, {schedule.rows} rows a block", "")
+    writer = RowWriter(Scope(kernel, Names(kernel)), schedule)
+    writer.write()
+    return writer.scope.text(opening, "A row for each team of threads.")
+
+
+@dataclass
+class RowWriter:
+    """Writes one row kernel: where the row is, then its phases."""
+
+    scope: Scope
+    schedule: RowSchedule
+    walk: Walk | None = None
+    begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its row begins
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.scope.kernel
+
+    @property
+    def code(self) -> list[str]:
+        return self.scope.code
+
+    def write(self) -> None:
+        self._define_tile()
+        self.scope.read_scalars()
+        self._find_row()
+        self._find_columns()
+        for number, phase in enumerate(self.kernel.phases):
+            if self.schedule.resident:
+                self._element_work(number, phase)
+                for use in phase.folds:
+                    self._fold(use)
+            else:
+                self._loop(number, phase)
+            self._row_work(number, phase)
+
+    # Where a thread stands.
+
+    def _define_tile(self) -> None:
+        plan = self.schedule
+        split = any(operand.access == "anchor" for operand in self.kernel.operands)
+        if not plan.resident:
+            checks = ("b" if split else "v") * plan.vectors
+        else:
+            checks = "." * plan.whole + ("t" if split else "v") * (plan.vectors - plan.whole)
+            if split:
+                checks = "b" + checks[1:]
+        step = plan.threads if self.kernel.column_axes > 1 else plan.step
+        top = self.scope.top
+        top.append(f'tile = Tile(width={plan.width}, vectors={plan.vectors}, step={step}, checks="{checks}")')
+        top.append(f"team = Team(threads={plan.threads}{f', across={WARP}' if plan.across else ''})")
+
+    def _find_row(self) -> None:
+        """The row of this thread; teams beyond the last row work on that one, and store nothing."""
+        plan, names, axes = self.schedule, self.scope.names, self.kernel.row_axes
+        rows = " * ".join(names.extent(axis) for axis in range(axes))
+        self.code.append(f"rows = {rows}")
+        index = "int64" if self.kernel.wide else "int32"
+        team = f"(thread() >> {plan.threads.bit_length() - 1})"
+        if plan.across:
+            self.code.append(f"number = block() * {plan.rows} + (thread() & {WARP - 1})")
+        elif plan.rows > 1:
+            self.code.append(f"number = block() * {plan.rows} + {team}")
+        else:
+            self.code.append("row0 = block()" if axes == 1 else f"row = {index}(block())")
+        if plan.rows > 1:
+            self.code.append("there = number < rows")
+            self.code.append(f"{'row0' if axes == 1 else 'row'} = {index}(select(there, number, rows - 1))")
+        rest = "row"
+        for axis in range(axes - 1, 0, -1):
+            size = f"{index}({names.extent(axis)})"
+            quotient = "row0" if axis == 1 else f"quotient{axis}"
+            self.code.append(f"{quotient} = divide({rest}, {size}, {names.magic(axis)})")
+            self.code.append(f"row{axis} = {rest} - {quotient} * {names.extent(axis)}")
+            rest = quotient
+        for k, operand in enumerate(self.kernel.operands):
+            terms = [
+                f"row{axis} * {names.stride(k, axis)}" for axis in range(axes) if operand.strides[axis] == "s"
+            ]
+            self.begins[k] = f"{names.operand(k)}_row" if terms else names.pointer(k)
+            if terms:
+                offset = " + ".join(terms)
+                offset = f"({offset})" if len(terms) > 1 and operand.dtype.itemsize > 1 else offset
+                size = f" * {operand.dtype.itemsize}" if operand.dtype.itemsize > 1 else ""
+                self.code.append(f"{self.begins[k]} = {names.pointer(k)} + {offset}{size}")
+
+    def _find_columns(self) -> None:
+        plan, kernel, names = self.schedule, self.kernel, self.scope.names
+        if plan.across:
+            lane = f"(thread() >> {WARP.bit_length() - 1})"
+        elif plan.rows > 1:
+            lane = f"(thread() & {plan.threads - 1})"
+        else:
+            lane = "thread()"
+        self.code.append(f"lane = int32{lane}" if lane.startswith("(") else f"lane = {lane}")
+        if kernel.column_axes > 1:
+            self._find_scattered_columns()
+            return
+        index = "int64" if kernel.wide else "int32"
+        self.code.append(f"columns = {index}({names.extent(kernel.axes - 1)})")
+        anchor = next((k for k, o in enumerate(kernel.operands) if o.access == "anchor"), None)
+        begin = f"lane * {plan.width}" if plan.width > 1 else "lane"
+        if anchor is None:
+            self.code.append(f"start = {index}({begin})")
+            return
+        size = kernel.operands[anchor].dtype.itemsize
+        position = f"({self.begins[anchor]} >> {size.bit_length() - 1})" if size > 1 else self.begins[anchor]
+        self.code.append(f"skew = {position} & {plan.width - 1}  # elements between the row's start and a vector's")
+        self.code.append(f"start = {index}({begin} - skew)")
+
+    def _find_scattered_columns(self) -> None:
+        """Several column axes: vectors are numbered, and placed as the loop meets them."""
+        kernel, rows = self.kernel, row_loads(self.kernel)
+        axes = tuple(range(kernel.row_axes, kernel.axes))
+        self.walk = Walk(self.scope, axes, self.schedule.width, "column", "columns", self.begins)
+        used = [k for k in range(len(kernel.operands)) if k not in rows]
+        self.walk.define(used, self.schedule.vectors, self.schedule.threads)
+        self.code.append(f"start = {self.walk.index}(lane)")
+
+    # Phases.
+
+    def _loop(self, number: int, phase: Phase) -> None:
+        """One pass over the columns; folds collect in the loop and are joined after it."""
+        if not (phase.stores or phase.folds):
+            return
+        outside = self.scope.code
+        for value in phase.element.args:  # row values are read once
+            self._ready(value, tiles=False)
+        for use in phase.folds:
+            self._define_fold(use)
+            self.code.append(f"{_parts(use)} = empty_{use.name}()")
+        self.scope.code = []
+        if self.walk:
+            self.walk.place()
+        self._element_work(number, phase)
+        for use in phase.folds:
+            state = f"fold_{use.name}({self._lifted(use)}, column, columns)"
+            self.code.append(f"{_parts(use)} = merge_{use.name}({_parts(use)}, {state})")
+        step = self.schedule.vectors * (self.schedule.threads if self.walk else self.schedule.step)
+        index = "int64" if self.kernel.wide else "int32"
+        self.code.append(f"column = {index}(column + {step})")
+        inside, self.scope.code = self.scope.code, outside
+        self.code.extend(["column = start", "while column < columns:", *indented(inside)])
+        for use in phase.folds:
+            self._unpack(use, f"join_{use.name}({_parts(use)})")
+        self._forget()
+
+    def _forget(self) -> None:
+        """What a loop loaded is gone after it."""
+        rows = row_loads(self.kernel)
+        self.scope.ready -= {load.value.name for load in self.kernel.loads if load.operand not in rows}
+        self.scope.ready -= {p.value.name for p in self.kernel.positions if p.axis >= self.kernel.row_axes}
+        self.scope.wide.clear()
+
+    def _element_work(self, number: int, phase: Phase) -> None:
+        for value in phase.element.args:
+            self._ready(value)
+        self.scope.map_body(f"phase_{number}", phase.element)
+        stores = []
+        for place, store in enumerate(phase.stores):
+            stores.append(self._store(f"store_{number}_{place}", store.operand, self.scope.element(store.value)))
+        if stores and self.schedule.rows > 1:
+            stores = ["if there:", *indented(stores)]
+        self.code.extend(stores)
+
+    def _store(self, name: str, k: int, value: str) -> str:
+        operand, column = self.kernel.operands[k], "start" if self.schedule.resident else "column"
+        letter = letter_of(operand, self.schedule.width)
+        self.scope.top.append(f'{name} = tile.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
+        stride = self._stride(k, letter)
+        place = f"{self.walk.offset(k)}" if self.walk else column
+        return f"{name}({self.begins[k]}, {place}, {value}, {column}, columns{stride})"
+
+    def _stride(self, k: int, letter: str) -> str:
+        if letter == "u":
+            return ", 1"
+        return f", {self.scope.names.stride(k, self.kernel.axes - 1)}" if letter == "s" else ""
+
+    def _ready(self, value: Value, tiles: bool = True) -> None:
+        """See that an argument of a body has its value."""
+        if value.name in self.scope.ready:
+            return
+        for load in self.kernel.loads:
+            if load.value.name == value.name:
+                if load.operand in row_loads(self.kernel):
+                    self._load_row_value(load.value.name, load.operand)
+                elif tiles:
+                    self._load(load)
+        for position in self.kernel.positions:
+            if position.value.name == value.name:
+                if position.axis < self.kernel.row_axes:
+                    self.scope.ready.add(value.name)
+                    self.code.append(f"{value.name} = {value.dtype.name}(row{position.axis})")
+                elif tiles:
+                    self._position(position)
+
+    def _load_row_value(self, name: str, k: int) -> None:
+        self.scope.ready.add(name)
+        self.scope.top.append(f'load_{name} = load_value("{self.kernel.operands[k].dtype.name}")')
+        self.code.append(f"{name} = load_{name}({self.begins[k]})")
+
+    def _load(self, load) -> None:
+        name, k = load.value.name, load.operand
+        operand, column = self.kernel.operands[k], "start" if self.schedule.resident else "column"
+        self.scope.ready.add(name)
+        if self.walk:
+            self.walk.load(load)
+            return
+        self.scope.stored[name] = operand.dtype
+        letter = letter_of(operand, self.schedule.width)
+        define = f'load_{name} = tile.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")'
+        if define not in self.scope.top:
+            self.scope.top.append(define)
+        self.code.append(f"{name} = load_{name}({self.begins[k]}, {column}, columns{self._stride(k, letter)})")
+
+    def _position(self, position) -> None:
+        name = position.value.name
+        self.scope.ready.add(name)
+        if self.walk:
+            self.walk.position(position)
+            return
+        define = f'at_{name} = tile.positions("{position.value.dtype.name}")'
+        if define not in self.scope.top:
+            self.scope.top.append(define)
+        self.code.append(f"{name} = at_{name}({'start' if self.schedule.resident else 'column'})")
+
+    # Folds and the work of a row.
+
+    def _define_fold(self, use: FoldUse) -> None:
+        """The merge and the identity as scalar functions, and the intrinsics made of them."""
+        kinds = ", ".join(value.dtype.name for value in use.state)
+        merge, name = use.merge, use.name
+        lines = [*merge.lines, f"return {', '.join(v.name for v in merge.results)}"]
+        self.scope.functions += ["", "", f"def merging_{name}({', '.join(v.name for v in merge.args)}):"]
+        self.scope.functions += indented(lines)
+        self.scope.functions += ["", "", f"def nothing_{name}():", *indented([f"return {', '.join(use.identity)}"])]
+        rule = f'fold("{kinds}", merging_{name}, nothing_{name})'
+        self.scope.functions += ["", "", f"rule_{name} = {rule}", f"fold_{name} = fold_tile(tile, rule_{name})"]
+        self.scope.functions.append(f"join_{name} = team.join(rule_{name})")
+        if not self.schedule.resident:
+            self.scope.functions.append(f"empty_{name} = empty_state(rule_{name})")
+            self.scope.functions.append(f"merge_{name} = merge_states(rule_{name})")
+
+    def _fold(self, use: FoldUse) -> None:
+        self._define_fold(use)
+        self._unpack(use, f"join_{use.name}(fold_{use.name}({self._lifted(use)}, start, columns))")
+
+    def _lifted(self, use: FoldUse) -> str:
+        return ", ".join(self.scope.element(value.name) for value in use.lifted)
+
+    def _unpack(self, use: FoldUse, expression: str) -> None:
+        self.code.append(f"{', '.join(value.name for value in use.state)} = {expression}")
+        self.scope.ready |= {value.name for value in use.state}
+
+    def _row_work(self, number: int, phase: Phase) -> None:
+        if phase.row is not None:
+            self._row_body(f"row_{number}", phase.row)
+        for place, store in enumerate(phase.row_stores):
+            operand, name = self.kernel.operands[store.operand], f"store_row_{number}_{place}"
+            self.scope.top.append(f'{name} = store_value("{operand.dtype.name}")')
+            wanted = "(lane == 0) & there" if self.schedule.rows > 1 else "lane == 0"
+            self.code.append(f"{name}({self.begins[store.operand]}, {store.value}, {wanted})")
+
+    def _row_body(self, name: str, body: Body) -> None:
+        for value in body.args:
+            self._ready(value)
+        given = {value.name for value in body.args}
+        made = [value for value in body.results if value.name not in given]
+        if not made:
+            return
+        kinds = signature((v.dtype for v in body.args), (v.dtype for v in made))
+        self.scope.functions += ["", "", f'@once("{kinds}")', f"def {name}({', '.join(v.name for v in body.args)}):"]
+        self.scope.functions += indented([*body.lines, f"return {', '.join(v.name for v in made)}"])
+        self.code.append(f"{', '.join(v.name for v in made)} = {name}({', '.join(v.name for v in body.args)})")
+        self.scope.ready |= {value.name for value in made}
+
+
+def _parts(use: FoldUse) -> str:
+    """The variable that collects a fold's state in a loop."""
+    return f"{use.name}_so_far"
