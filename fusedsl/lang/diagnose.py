@@ -215,6 +215,12 @@ def _form(base: Expr, name: str, arguments: tuple[Argument, ...]) -> str:
     return f"{name}({', '.join([operand, *(show(argument) for argument in arguments)])})"
 
 
+def named_by_literal(span: Span) -> ParseError:
+    """The error for a = after something in an argument list that is no keyword."""
+    help = "write == to compare, name=value for an argument"
+    return ParseError("an = here names no argument", "parse.argument", None, span, help=help)
+
+
 def unexpected(text: str, tokens: list[Token], expected: Iterable[str]) -> ParseError:
     """The error for the last of `tokens`, where the grammar allows only `expected`."""
     token = tokens[-1]
@@ -223,9 +229,11 @@ def unexpected(text: str, tokens: list[Token], expected: Iterable[str]) -> Parse
         return ParseError("the text is empty", "parse.empty", text, token.span, help="write an expression")
     if token.type == "$END" and all(t.type not in ("NAME", "LITERAL") for t in tokens):
         token = tokens[0]
-        return ParseError(f"{token.value} has nothing to work on", "parse.operand", text, token.span)
+        return ParseError(f"{token.value} has nothing to work on", "parse.syntax", text, token.span)
     if token.type in ("$END", "SEP"):
         return _stopped(text, tokens, set(expected))
+    if token.type == "ASSIGN" and _opened(tokens[:-1]) is not None:
+        return named_by_literal(token.span)
     message, help = _surprise(tokens, set(expected))
     return ParseError(message, "parse.syntax", text, token.span, help=help)
 
@@ -268,9 +276,7 @@ def _surprise(tokens: list[Token], expected: set[str]) -> tuple[str, str | None]
     token, before = tokens[-1], tokens[-2] if len(tokens) > 1 else None
     value_needed = "NAME" in expected
     opened = _opened(tokens[:-1])
-    if token.type == "ASSIGN":
-        if opened is not None:
-            return "an = here names no argument", "write == to compare, name=value for an argument"
+    if token.type == "ASSIGN" and opened is None and not value_needed:
         return "a second = in one statement", "assign one name a line; write == to compare"
     if token.type == "RETURN":
         return "return starts a line of its own", None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ..errors import FusedslError, ParseError
-from .diagnose import attribute, method, unexpected
+from ..errors import FusedslError, LimitError, ParseError
+from .diagnose import attribute, method, named_by_literal, unexpected
 from .scan import CONSTANTS, Token, scan
 from .syntax import (
     Argument,
@@ -45,11 +45,12 @@ def parse(text: str, limits: Mapping[str, int] | None = None) -> Program:
 
 def parse_definitions(text: str) -> tuple[Definition, ...]:
     """The functions that a text defines; unlike `parse`, it wants nothing else and no result."""
-    statements = _statements(text, None)
-    for statement in statements:
+    found = []
+    for statement in _statements(text, None):
         if not isinstance(statement, Definition):
             raise ParseError("only function definitions belong here", "parse.definition", text, statement.span)
-    return tuple(statements)
+        found.append(statement)
+    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +87,18 @@ def _parser():
 
 
 def _statements(text: str, limits: Mapping[str, int] | None) -> list[Assign | Definition | Results]:
+    try:
+        return _parsed(text, limits)
+    except FusedslError as error:
+        error.text = text
+        raise
+
+
+def _parsed(text: str, limits: Mapping[str, int] | None) -> list[Assign | Definition | Results]:
     state = _parser().parse_interactive().parser_state
-    tokens: list[Token] = []
     from lark.exceptions import UnexpectedToken
 
+    tokens: list[Token] = []
     try:
         for token in scan(text, limits):
             tokens.append(token)
@@ -98,9 +107,6 @@ def _statements(text: str, limits: Mapping[str, int] | None) -> list[Assign | De
         return state.feed_token(tokens[-1], True)
     except UnexpectedToken as error:
         raise unexpected(text, tokens, error.expected) from None
-    except FusedslError as error:
-        error.text = text
-        raise
 
 
 def _program(text: str, statements: list[Assign | Definition | Results]) -> Program:
@@ -109,15 +115,18 @@ def _program(text: str, statements: list[Assign | Definition | Results]) -> Prog
         message = "nothing is returned"
         help = "end with an expression, or with `return ...`"
         raise ParseError(message, "parse.result", text, last.span, last.at, help=help)
+    kept = []
     for statement in statements[:-1]:
-        if isinstance(statement, Results) and statement.returned:
-            message = "nothing may follow the line that returns"
-            raise ParseError(message, "parse.result", text, statement.span, help="make `return` the last line")
-        if isinstance(statement, Results):
+        if not isinstance(statement, Results):
+            kept.append(statement)
+            continue
+        if statement.returned:
+            message, help = "nothing may follow the line that returns", "make `return` the last line"
+        else:
             message = "nothing uses this expression; only the last line is the result"
             help = "assign it to a name, or put an expression of several lines in brackets"
-            raise ParseError(message, "parse.result", text, statement.span, help=help)
-    return Program(text, tuple(statements[:-1]), last.items)
+        raise ParseError(message, "parse.result", text, statement.span, help=help)
+    return Program(text, tuple(kept), last.items)
 
 
 def _fault(message: str, code: str, span: Span, caret: int | None = None, help: str | None = None) -> ParseError:
@@ -213,7 +222,7 @@ class Actions:
 
     def literal(self, parts):
         token = parts[0]
-        return Literal((token.start, token.end), _literal(token.value), token.value)
+        return Literal((token.start, token.end), _literal(token.value, token.start), token.value)
 
     def group(self, parts):
         return Group((parts[0].start, parts[2].end), _inner(parts[1]))
@@ -230,7 +239,7 @@ class Actions:
     def indices(self, parts):
         found = [_inner(part) for part in parts if type(part) is not Token]
         if len(parts) == 1 and type(found[0]) is Sequence and found[0].kind == "tuple":
-            return found[0].items
+            return found[0].items or (Literal(found[0].span, ..., "..."),)
         return tuple(found)
 
     def slice(self, parts):
@@ -272,20 +281,29 @@ class Actions:
         return Argument(parts[0].span, None, None, _inner(parts[0]))
 
     def keyword(self, parts):
-        name, _, value = parts
+        name, equals, value = parts
+        if name.type == "LITERAL" and name.value != "nan":  # nan_to_num(x, nan=0) is NumPy's
+            raise named_by_literal(equals.span)
         return Argument((name.start, value.span[1]), name.value, name.span, _inner(value))
 
 
-def _literal(source: str):
+def _literal(source: str, start: int):
     if source in CONSTANTS:
         return CONSTANTS[source]
     if source == "...":
         return ...
     if source[0] in "'\"":
         return source[1:-1]
-    if source[:2].lower() in ("0x", "0o", "0b") or source.replace("_", "").isdigit():
+    if source[:2].lower() in ("0x", "0o", "0b"):
         return int(source, 0)
-    return float(source)
+    if not source.replace("_", "").isdigit():
+        return float(source)
+    try:
+        return int(source)
+    except ValueError as error:  # more digits than sys.set_int_max_str_digits allows
+        raise LimitError(
+            "a number with too many digits", "limit.literal", None, (start, start + len(source))
+        ) from error
 
 
 def _target(part) -> Name:

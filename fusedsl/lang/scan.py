@@ -96,9 +96,13 @@ def _tokens(text: str, most: Mapping[str, int]) -> Iterator[Token]:
     position = operations = signs = 0
     separated: Token | None = None  # a separator that waits for the next statement
     previous = ""  # the type of the last token; empty at the start of a statement
+    margin: str | None = None  # the lines' common indentation, once known
+    above: str | None = None  # the indentation of the last line that started a statement
     while position < length:
         found = match(text, position)
-        kind = found.lastgroup if found else "character"
+        if found is None:
+            raise foreign_character(text, position)
+        kind = found.lastgroup
         if kind == "blank":
             position = found.end()
             continue
@@ -107,7 +111,7 @@ def _tokens(text: str, most: Mapping[str, int]) -> Iterator[Token]:
                 separated = separated or Token("SEP", "\n", position, found.end())
             position = found.end()
             continue
-        token = _token(text, position, kind, found, most)
+        token = _token(text, found, most)
         position = token.end
         type = token.type
         if type == "SEP" and not brackets:
@@ -117,6 +121,8 @@ def _tokens(text: str, most: Mapping[str, int]) -> Iterator[Token]:
         if separated:
             yield separated
             separated, previous = None, ""
+        if not previous and (blank := _indentation(text, token.start)) is not None:
+            margin, above = _margin(text, token, blank, margin, above), blank
         signs = signs + 1 if type in ("ADD", "INVERT", "NOT") else 0
         if type in OPERATORS or (type == "LPAR" and previous == "NAME"):
             operations += 1
@@ -132,11 +138,9 @@ def _tokens(text: str, most: Mapping[str, int]) -> Iterator[Token]:
         yield token
 
 
-def _token(text: str, start: int, kind: str, found: re.Match | None, most: Mapping[str, int]) -> Token:
-    """The token at `start`, or the error that says why there is none."""
-    if found is None:
-        raise foreign_character(text, start)
-    word, end = found.group(), found.end()
+def _token(text: str, found: re.Match[str], most: Mapping[str, int]) -> Token:
+    """The token that was found, or the error that says why it is none."""
+    kind, word, (start, end) = found.lastgroup, found.group(), found.span()
     if kind == "symbol":
         return Token(SYMBOLS[word], word, start, end)
     if kind == "name":
@@ -161,6 +165,28 @@ def _token(text: str, start: int, kind: str, found: re.Match | None, most: Mappi
     if kind == "string":
         return Token("LITERAL", word, start, end)
     raise foreign_operator(text, word, start)
+
+
+def _indentation(text: str, at: int) -> str | None:
+    """The blanks before the first token of a line; None for a later token."""
+    blank = text[text.rfind("\n", 0, at) + 1 : at]
+    return blank if not blank.strip(" \t") else None
+
+
+def _margin(text: str, token: Token, blank: str, margin: str | None, above: str | None) -> str | None:
+    """The common indentation, now that `token` starts a line that `blank` indents. The text's first line does not
+    count, as in a docstring. A line that means to continue the one above must not pass for a statement of its own.
+    """
+    if above is not None and (token.value == "+" or (token.value == "-" and len(blank) > len(above))):
+        message, help = "a line starts with an operator", "put an expression of several lines in brackets"
+        raise ParseError(message, "parse.line", text, token.span, help=help)
+    if margin is not None and blank != margin:
+        message, help = (
+            "this line is indented differently",
+            "align it, or put an expression of several lines in brackets",
+        )
+        raise ParseError(message, "parse.indent", text, token.span, help=help)
+    return blank if "\n" in text[: token.start] else None
 
 
 def _close(text: str, token: Token, brackets: list[Token]) -> None:

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from types import EllipsisType
 
 Span = tuple[int, int]
-node = dataclass(frozen=True, eq=False)
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Literal:
     """A number, True, False, None, inf, nan, pi, `...` (an index only) or a string; `source` is its text."""
 
@@ -23,13 +22,13 @@ class Literal:
     source: str
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Name:
     span: Span
     name: str
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Unary:
     """`op` is one of + - ~ not; `at` is the operator's offset, here and below."""
 
@@ -39,7 +38,7 @@ class Unary:
     operand: Expr
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Binary:
     """`op` is one of + - * / // % @ ** & | ^ << >> and or."""
 
@@ -50,7 +49,7 @@ class Binary:
     right: Expr
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Compare:
     """A chain: `a < b <= c` has two ops (with their offsets) and three operands."""
 
@@ -60,7 +59,7 @@ class Compare:
     operands: tuple[Expr, ...]
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Conditional:
     """`then if condition else otherwise`; `at` is the offset of `if`."""
 
@@ -71,7 +70,7 @@ class Conditional:
     otherwise: Expr
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Slice:
     """`start:stop:step` inside a subscript; a part left out is None."""
 
@@ -81,7 +80,7 @@ class Slice:
     step: Expr | None
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Sequence:
     """A tuple or list; only an argument, a default value or an index array."""
 
@@ -90,7 +89,7 @@ class Sequence:
     items: tuple[Expr, ...]
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Subscript:
     """`value[indices]`; a literal None is a new axis, a literal `...` the axes in between."""
 
@@ -100,7 +99,7 @@ class Subscript:
     at: int  # the offset of [
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Attribute:
     """`value.T` or `value.mT`; `at` is the offset of the name."""
 
@@ -110,7 +109,7 @@ class Attribute:
     at: int
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Argument:
     """One argument of a call; `span` covers the keyword too, `value.span` the value alone."""
 
@@ -120,7 +119,7 @@ class Argument:
     value: Expr
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Call:
     """`function(arguments)`; `close` is the offset of the closing bracket."""
 
@@ -131,14 +130,14 @@ class Call:
     close: int
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Parameter:
     span: Span
     name: str
     default: Expr | None
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Definition:
     """`name(parameters) = body`; `at` is the offset of `=`."""
 
@@ -150,7 +149,7 @@ class Definition:
     at: int
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Assign:
     """`target = value`, or several targets of a value with as many results; `at` is the offset of `=`."""
 
@@ -160,7 +159,7 @@ class Assign:
     at: int
 
 
-@node
+@dataclass(frozen=True, eq=False)
 class Program:
     """A whole text: its statements in order, then the expressions that are its results."""
 
@@ -206,7 +205,8 @@ def postorder(root: Node) -> Iterator[Node]:
 
     A caller that keeps a stack of results pops `len(children(node))` of them at each node.
     """
-    found, stack = [], [root]
+    found: list[Node] = []
+    stack = [root]
     while stack:
         top = stack.pop()
         found.append(top)
@@ -264,6 +264,9 @@ def binding(node: Node) -> int:
     return ATOM
 
 
+Piece = str | tuple[Node, int]
+
+
 def show(node: Node | Assign | Definition) -> str:
     """The node as text again, with no bracket that its meaning does not need; ASCII only.
 
@@ -277,7 +280,7 @@ def show(node: Node | Assign | Definition) -> str:
         parameters = (p.name if p.default is None else f"{p.name}={show(p.default)}" for p in node.parameters)
         return f"{node.name}({', '.join(parameters)}) = {show(node.body)}"
     printed: list[str] = []
-    stack: list[str | tuple[Node, int]] = [(node, CONDITIONAL)]
+    stack: list[Piece] = [(node, CONDITIONAL)]
     while stack:
         top = stack.pop()
         if isinstance(top, str):
@@ -291,7 +294,7 @@ def show(node: Node | Assign | Definition) -> str:
     return "".join(printed)
 
 
-def _pieces(node: Node) -> list[str | tuple[Node, int]]:
+def _pieces(node: Node) -> list[Piece]:
     """The node's print as strings and parts, each part with the binding that its place asks for."""
     match node:
         case Literal():
@@ -305,7 +308,8 @@ def _pieces(node: Node) -> list[str | tuple[Node, int]]:
         case Binary():
             return [(node.left, BINDING[node.op]), f" {node.op} ", (node.right, BINDING[node.op] + 1)]
         case Compare():
-            rest = (piece for op, part in zip(node.ops, node.operands[1:]) for piece in (f" {op} ", (part, BITOR)))
+            rest: list[Piece]
+            rest = [piece for op, part in zip(node.ops, node.operands[1:]) for piece in (f" {op} ", (part, BITOR))]
             return [(node.operands[0], BITOR), *rest]
         case Conditional():
             return [(node.then, OR), " if ", (node.condition, OR), " else ", (node.otherwise, CONDITIONAL)]
@@ -322,11 +326,15 @@ def _pieces(node: Node) -> list[str | tuple[Node, int]]:
         case Sequence():
             return ["(", *_listed(node.items), ",)" if len(node.items) == 1 else ")"]
         case Slice():
-            start, stop, step = ([] if p is None else [(p, CONDITIONAL)] for p in (node.start, node.stop, node.step))
-            return [*start, ":", *stop, *([":", *step] if step else [])]
+            pieces: list[Piece] = [":"]
+            if node.start is not None:
+                pieces.insert(0, (node.start, CONDITIONAL))
+            if node.stop is not None:
+                pieces.append((node.stop, CONDITIONAL))
+            return pieces if node.step is None else [*pieces, ":", (node.step, CONDITIONAL)]
     raise TypeError(f"not a syntax node: {node!r}")
 
 
-def _listed(parts: tuple[Node, ...]) -> list[str | tuple[Node, int]]:
-    separated = [piece for part in parts for piece in (", ", (part, CONDITIONAL))]
+def _listed(parts: tuple[Node, ...]) -> list[Piece]:
+    separated: list[Piece] = [piece for part in parts for piece in (", ", (part, CONDITIONAL))]
     return separated[1:]

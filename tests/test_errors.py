@@ -1,0 +1,101 @@
+"""Every error draws the text it is about, with the caret where the fault is."""
+
+import pickle
+
+import pytest
+
+from fusedsl import errors
+from fusedsl.errors import FusedslError, LimitError, ParseError, ShapeError, suggest
+
+FAMILY = {
+    "ParseError": (ValueError,),
+    "UnknownNameError": (NameError,),
+    "ArgumentError": (TypeError,),
+    "DTypeError": (TypeError,),
+    "ShapeError": (ValueError, IndexError),
+    "TraceError": (TypeError,),
+    "LimitError": (ValueError,),
+    "DeviceError": (RuntimeError,),
+    "FusionError": (RuntimeError,),
+    "CompileError": (RuntimeError,),
+    "Unsupported": (NotImplementedError,),
+}
+
+
+def drawn(text, span, caret=None, **more):
+    """The lines below the header."""
+    return str(ParseError("m", "c", text, span, caret, **more)).split("\n")[1:]
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_the_family_extends_pythons_own_classes_and_says_what_it_is_for(name):
+    found = getattr(errors, name)
+    assert issubclass(found, FusedslError)
+    assert all(issubclass(found, base) for base in FAMILY[name])
+    assert found.__doc__
+
+
+def test_an_error_prints_as_the_language_page_shows():
+    error = ShapeError(
+        "cannot add float32[4096, 1024] and float32[1000]",
+        "shape.broadcast",
+        "(x + w) * b",
+        (1, 6),
+        3,
+        "1000 and 1024 differ in the last axis",
+        "w needs 1024 elements, or 1",
+    )
+    assert str(error) == (
+        "fusedsl.ShapeError[shape.broadcast]: cannot add float32[4096, 1024] and float32[1000]\n"
+        "  1 | (x + w) * b\n"
+        "    |  ~~^~~  1000 and 1024 differ in the last axis\n"
+        "  help: w needs 1024 elements, or 1"
+    )
+    assert (error.column, error.line, error.code) == (4, 1, "shape.broadcast")
+
+
+def test_a_fault_of_the_call_itself_has_no_drawing():
+    error = LimitError("too much")
+    assert str(error) == "fusedsl.LimitError[limit]: too much"
+    assert error.column is error.span is error.line is None
+
+
+def test_the_line_of_the_caret_is_shown_with_its_number():
+    assert drawn("y = a\ny +\n  b )", (14, 15)) == ["  3 |   b )", "    |     ^"]
+    assert drawn("\n" * 11 + "ab", (12, 13)) == ["  12 | ab", "     |  ^"]
+
+
+def test_a_caret_may_stand_one_past_the_end():
+    assert drawn("a +", (3, 4)) == ["  1 | a +", "    |    ^"]
+    assert drawn("", (0, 1)) == ["  1 |", "    | ^"]
+
+
+def test_a_span_over_lines_is_drawn_in_the_carets_line_only():
+    assert drawn("(a\n+ b)", (1, 6), 3) == ["  2 | + b)", "    | ^~~"]
+
+
+def test_tabs_and_control_characters_take_one_column():
+    assert drawn("a\tb\x1b[31mc", (2, 3)) == ["  1 | a b?[31mc", "    |   ^"]
+
+
+def test_a_long_line_is_cropped_around_the_caret():
+    text = "a + " * 200 + "!" + " + a" * 200
+    line, marks = drawn(text, (800, 801))
+    assert len(line) < 120 and line.startswith("  1 | ...") and line.endswith("...")
+    assert line[marks.index("^")] == "!"
+    assert ParseError("m", "c", text, (800, 801)).column == 801
+
+
+def test_an_error_survives_pickling():
+    error = ShapeError("m", "shape.x", "a + b", (0, 5), 2, "n", "h", [ParseError("other", "p", "a + b", (0, 1))])
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is ShapeError and str(again) == str(error) and again.column == 3
+    assert "also: line 1, column 1: other" in str(again)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("tahn", "tanh"), ("expp", "exp"), ("epsilon", "eps"), ("sofmax", "softmax"), ("X", "x"), ("banana", None)],
+)
+def test_a_misspelt_name_is_guessed(typed, meant):
+    assert suggest(typed, ["x", "exp", "expm1", "tan", "tanh", "eps", "axis", "softmax"]) == meant
