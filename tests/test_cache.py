@@ -1,0 +1,231 @@
+"""The disk cache: what is put comes back exactly, and whatever goes wrong is a miss."""
+
+import errno
+import multiprocessing
+import os
+import stat
+import threading
+import time
+import traceback
+import warnings
+
+import pytest
+
+from fusedsl.runtime import cache as module
+from fusedsl.runtime.cache import Cache, cache_key, versions
+
+KEY = cache_key(text="a + b", arch="sm_90a")
+FACTS = {"name": "k_1", "registers": 32, "widths": [1, 2.5, None, True], "text": "x ≤ y"}
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return Cache(tmp_path / "kernels")
+
+
+def test_an_entry_comes_back_exactly(cache):
+    assert cache.get(KEY) is None
+    cache.put(KEY, FACTS, b"\0\n{}\xff" * 100)
+    assert cache.get(KEY) == (FACTS, b"\0\n{}\xff" * 100)
+    assert Cache(cache.folder).get(KEY) == (FACTS, b"\0\n{}\xff" * 100)
+    cache.put(KEY, {}, b"")
+    assert cache.get(KEY) == ({}, b"")
+
+
+def test_only_the_owner_can_read_folder_and_files(cache):
+    cache.put(KEY, FACTS, b"x")
+    cache.write_source("k_1", "pass\n")
+    assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in cache.folder.iterdir()} == {0o600}
+
+
+def test_every_bit_flip_and_every_truncation_is_a_miss(cache):
+    cache.put(KEY, {"a": 1}, b"binary")
+    path = cache.folder / f"{KEY}.fused"
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        assert cache.get(KEY) in (None, ({"a": 1}, b"binary"))  # a flip in the head's white space changes nothing
+        path.write_bytes(whole[:place])
+        assert cache.get(KEY) is None
+        assert not path.exists()  # and the damaged file is gone
+    for junk in (b"", b"\n", b"[" * 100_000, b"null\n", b'{"facts": "x"}\n', b"\xff\xfe"):
+        path.write_bytes(junk)
+        assert cache.get(KEY) is None
+
+
+def test_an_entry_under_the_name_of_another_is_a_miss(cache):
+    other = cache_key(text="a - b")
+    cache.put(KEY, FACTS, b"x")
+    os.rename(cache.folder / f"{KEY}.fused", cache.folder / f"{other}.fused")
+    assert cache.get(other) is None
+
+
+def test_an_entry_of_another_format_is_a_miss(cache, monkeypatch):
+    monkeypatch.setattr(module, "FORMAT", module.FORMAT + 1)
+    cache.put(KEY, FACTS, b"x")
+    monkeypatch.undo()
+    assert cache.get(KEY) is None
+
+
+def test_keys_depend_on_everything_and_on_no_order():
+    assert cache_key(a=1, b=[2]) == cache_key(b=[2], a=1)
+    values = [1, 1.0, True, "1", 0.0, -0.0, None, [1], float("nan"), {"a": 1}]
+    assert len({cache_key(a=value) for value in values} | {cache_key(b=1)}) == len(values) + 1
+    assert versions()["numba"] and len(versions()["source"]) == 64
+
+
+@pytest.mark.parametrize("key", ["", "../../etc/passwd", "A" * 64, KEY + "\n", KEY[:-1]])
+def test_a_key_cannot_name_another_file(cache, key):
+    with pytest.raises(ValueError):
+        cache.get(key)
+    with pytest.raises(ValueError):
+        cache.put(key, {})
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "x" * 200, ".hidden", "a\n"])
+def test_a_source_cannot_be_written_elsewhere(cache, name):
+    with pytest.raises(ValueError):
+        cache.write_source(name, "pass")
+
+
+def in_memory_only(cache, message):
+    with pytest.warns(RuntimeWarning, match=message):
+        cache.put(KEY, FACTS, b"x")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # warned once
+        assert cache.get(KEY) == (FACTS, b"x")
+        assert cache.list() == []
+        assert cache.clear() == 1
+        assert cache.get(KEY) is None
+
+
+def test_a_symbolic_link_is_not_followed(tmp_path):
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    in_memory_only(Cache(tmp_path / "link"), "symbolic link")
+    assert not list((tmp_path / "real").iterdir())
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+def test_a_folder_that_others_can_write_is_not_used(tmp_path, mode):
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(mode)
+    in_memory_only(Cache(folder), "written by others")
+
+
+def test_a_folder_of_another_user_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    in_memory_only(Cache(tmp_path / "theirs"), "another user")
+
+
+def test_a_file_in_the_way_is_not_used(tmp_path):
+    (tmp_path / "file").write_text("")
+    in_memory_only(Cache(tmp_path / "file"), "not a folder")
+    in_memory_only(Cache(tmp_path / "file" / "below"), "cannot be made")
+
+
+def test_an_entry_that_is_a_link_or_a_pipe_is_a_miss(cache, tmp_path):
+    cache.put(KEY, FACTS, b"x")
+    path = cache.folder / f"{KEY}.fused"
+    os.rename(path, tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert cache.get(KEY) is None
+    path.unlink()
+    os.mkfifo(path)
+    assert cache.get(KEY) is None
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
+@pytest.mark.parametrize("call", ["open", "replace"])
+def test_a_full_or_read_only_disk_is_survived(cache, monkeypatch, number, call):
+    cache.put(cache_key(other=1), {}, b"")
+
+    def fails(*arguments, **keywords):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, call, fails)
+    cache.put(KEY, FACTS, b"x")
+    name = cache.write_source("k_2", "raise ValueError\n")
+    assert cache.get(KEY) == (FACTS, b"x")
+    assert name == "<fusedsl k_2>"
+    monkeypatch.undo()
+    assert not list(cache.folder.glob("*.part"))
+
+
+def test_memory_holds_a_bounded_number_of_entries(cache, monkeypatch):
+    monkeypatch.setattr(cache, "_usable", False)
+    keys = [cache_key(n=n) for n in range(module.REMEMBERED + 10)]
+    for key in keys:
+        cache.put(key, {})
+    assert cache.get(keys[0]) is None and cache.get(keys[-1]) == ({}, b"")
+
+
+@pytest.mark.parametrize("disk", [True, False])
+def test_sources_show_in_tracebacks_with_and_without_a_disk(cache, monkeypatch, disk):
+    if not disk:
+        monkeypatch.setattr(cache, "_usable", False)
+    text = "def f(x):\n    return x / 0  # the division\n"
+    name = cache.write_source("k_3", text)
+    scope = {}
+    exec(compile(text, name, "exec"), scope)
+    with pytest.raises(ZeroDivisionError) as fault:
+        scope["f"](1)
+    assert "# the division" in "".join(traceback.format_exception(fault.value))
+    assert (name == str(cache.source_path("k_3"))) is disk
+
+
+def test_listing_and_clearing(cache):
+    keys = [cache_key(n=n) for n in range(3)]
+    for key in keys:
+        cache.put(key, FACTS, b"x" * 100)
+        time.sleep(0.01)
+    cache.write_source("k_1", "pass\n")
+    (cache.folder / "notes.txt").write_text("not ours")
+    (cache.folder / f"{KEY}.fused.1.ab.part").write_text("left behind")
+    assert [entry.key for entry in cache.list()] == keys[::-1]
+    assert all(entry.size > 100 for entry in cache.list())
+    assert cache.clear() == 3
+    assert [path.name for path in cache.folder.iterdir()] == ["notes.txt"]
+
+
+def write_and_read(folder, seed, rounds):
+    cache = Cache(folder)
+    for n in range(rounds):
+        key = cache_key(n=n % 5)
+        cache.put(key, {"seed": seed, "n": n}, bytes([seed]) * (1000 + n))
+        facts, binary = cache.get(key)  # someone's, whole
+        assert binary == bytes([facts["seed"]]) * (1000 + facts["n"])
+
+
+def test_threads_and_processes_share_a_folder(tmp_path):
+    folder = tmp_path / "shared"
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=write_and_read, args=(folder, 100 + k, 50)) for k in range(2)]
+    failures = []
+
+    def in_thread(seed):
+        try:
+            write_and_read(folder, seed, 50)
+        except BaseException as fault:
+            failures.append(fault)
+
+    workers += [threading.Thread(target=in_thread, args=(k,)) for k in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures
+    assert [w.exitcode for w in workers[:2]] == [0, 0]
+    assert len(Cache(folder).list()) == 5
+    assert not list(folder.glob("*.part"))
+
+
+def test_the_folder_comes_from_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("FUSEDSL_CACHE_DIR", str(tmp_path / "here"))
+    assert Cache().folder == tmp_path / "here"
+    monkeypatch.delenv("FUSEDSL_CACHE_DIR")
+    assert Cache().folder.name == "fusedsl"
