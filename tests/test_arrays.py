@@ -1,0 +1,480 @@
+"""Arguments of any library as facts, the hot path's keys, and the arrays that a call writes."""
+
+import enum
+import sys
+import types
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from fusedsl.errors import ArgumentError, DeviceError, DTypeError, LimitError
+from fusedsl.ir.types import BFLOAT16, DTYPES, FLOAT32, INT32, numpy_dtype
+from fusedsl.runtime import arrays, foreign, keys, results, streams
+from fusedsl.runtime.arrays import CPU, Array, Weak, describe
+from fusedsl.runtime.keys import SLOW, look, look_all
+from fusedsl.runtime.results import check_out, common_order, empty, overlap, overlaps_itself, place, span
+
+torch = pytest.importorskip("torch")
+
+
+def as_described(facts):
+    """The NumPy array that the facts of a CPU array describe, read through its address."""
+    size = facts.dtype.itemsize
+    bounds = results._Bounds(facts)
+    bounds.__array_interface__["typestr"] = f"|V{size}"
+    return np.asarray(bounds)
+
+
+class Exporter:
+    """An array that is known through DLPack alone."""
+
+    def __init__(self, array, old=False):
+        self.array, self.old = array, old
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **keywords):
+        if self.old and "max_version" in keywords:
+            raise TypeError("unexpected keyword")
+        return self.array.__dlpack__(**keywords)
+
+
+# ---- describing
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+def test_numpy_arrays_and_scalars_of_every_type(dtype):
+    x = np.zeros((4, 6), numpy_dtype(dtype))[::-2, 1:]
+    facts = describe(x)
+    assert (facts.library, facts.dtype, facts.shape, facts.device) == ("numpy", dtype, (2, 5), CPU)
+    assert facts.strides == (-12, 1) and facts.pointer == x.ctypes.data and facts.owner is x
+    scalar = describe(x[0, 0])
+    assert scalar.dtype is dtype and scalar.by_value and scalar.value == 0
+    assert look(x[0, 0])[1] == 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+def test_torch_tensors_of_every_type(dtype):
+    x = torch.zeros((4, 6), dtype=getattr(torch, dtype.name))[:, 1:].T
+    facts = describe(x)
+    assert (facts.library, facts.dtype, facts.shape, facts.device) == ("torch", dtype, (5, 4), CPU)
+    assert facts.strides == (1, 6) and facts.pointer == x.data_ptr()
+    assert describe(x[0, 0]).value == 0 and look(x[0, 0])[1] == 0
+
+
+def test_python_numbers_are_weak():
+    class Colour(enum.IntEnum):
+        RED = 3
+
+    assert describe(True) == Weak("b", True)
+    assert describe(3) == Weak("i", 3) == describe(Colour.RED)
+    assert describe(2.5) == Weak("f", 2.5)
+    assert look(Colour.RED) == look(3) == (int, 3)
+    assert [describe(x).dtype.name for x in (True, 1, 1.0)] == ["bool", "int64", "float64"]
+    assert isinstance(describe(np.float64(1)), Array)  # a Python float by inheritance, and strong all the same
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float16", "bfloat16", "float32", "float64"])
+def test_dlpack_arrays(dtype, old):
+    x = torch.arange(12).reshape(3, 4).to(getattr(torch, dtype))[:, ::2]
+    facts = describe(Exporter(x, old))
+    assert (facts.library, facts.dtype.name, facts.shape, facts.strides) == ("dlpack", dtype, (3, 2), (4, 2))
+    assert facts.pointer == x.data_ptr() and facts.device == CPU
+    key, address = look(Exporter(x))
+    assert address == x.data_ptr() and key == look(Exporter(x))[0]
+
+
+def test_dlpack_keeps_an_exported_copy_alive():
+    class Copies(Exporter):
+        def __dlpack__(self, **keywords):
+            return torch.full((1000,), 7.0).__dlpack__(**keywords)
+
+    described, (_, address) = describe(Copies(torch.zeros(1000))), look(Copies(torch.zeros(1000)))
+    churn = [torch.zeros(1000) for _ in range(100)]
+    assert (as_described(described).view(np.float32) == 7).all()
+    assert (as_described(Array("dlpack", FLOAT32, (1000,), (1,), address, CPU, False, None)).view("f4") == 7).all()
+    assert len(churn) == 100
+
+
+def test_dlpack_scalars_and_read_only_arrays():
+    assert describe(Exporter(torch.tensor(2.5))).value == 2.5
+    x = np.arange(3.0)
+    x.flags.writeable = False
+    assert describe(Exporter(x)).readonly and not describe(Exporter(np.arange(3.0))).readonly
+
+
+def test_dlpack_devices_that_are_not_ours():
+    class Metal(Exporter):
+        def __dlpack_device__(self):
+            return (8, 0)
+
+    with pytest.raises(DeviceError, match="neither"):
+        describe(Metal(np.zeros(3)))
+
+
+def refused(argument, error, *words):
+    assert look(argument)[0] == SLOW or isinstance(argument, np.generic | np.ndarray | torch.Tensor)
+    with pytest.raises(error) as fault:
+        describe(argument, "x")
+    for word in ("x", *words):
+        assert word in str(fault.value)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::PendingDeprecationWarning")
+def test_what_is_no_array_is_refused_with_the_form_to_use():
+    refused([1, 2], ArgumentError, "list", "numpy.asarray(x)")
+    refused((1, 2), ArgumentError, "tuple", "numpy.asarray(x)")
+    refused("text", ArgumentError, "str")
+    refused(None, ArgumentError, "NoneType")
+    refused(np.ma.masked_array([1.0, 2.0], [0, 1]), ArgumentError, "MaskedArray", "x.filled(0)", "x.mask")
+    refused(np.matrix([[1.0]]), ArgumentError, "matrix", "numpy.asarray(x)")
+    refused(torch.zeros(3).to_sparse(), ArgumentError, "sparse", "x.to_dense()")
+    refused(torch.eye(3).to_sparse_csr(), ArgumentError, "sparse", "x.to_dense()")
+    refused(torch.zeros(3, requires_grad=True), ArgumentError, "requires grad", "x.detach()")
+    refused(torch.nn.Parameter(torch.zeros(3)), ArgumentError, "x.detach()")
+    refused(torch.zeros(3, device="meta"), DeviceError, "meta")
+    refused(__import__("fractions").Fraction(1, 3), ArgumentError, "float(x)")
+
+
+def test_other_libraries_containers_are_refused_with_the_form_to_use():
+    for module, form in (("pandas.core.series", "x.to_numpy()"), ("scipy.sparse._csr", "x.toarray()")):
+        kind = type("Box", (), {"__module__": module, "__array__": lambda self: np.zeros(3)})
+        refused(kind(), ArgumentError, f"{module}.Box", form)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_element_types_that_no_kernel_knows():
+    refused(np.zeros(3, complex), DTypeError, "complex128", "x.real")
+    refused(np.complex64(1), DTypeError, "complex64")
+    refused(2j, DTypeError, "complex")
+    refused(np.zeros(3, np.longdouble), DTypeError, "numpy.float64")
+    refused(np.longdouble(3), DTypeError, "numpy.float64")
+    refused(np.zeros(3, "U3"), DTypeError, "str")
+    refused(np.zeros(3, "S3"), DTypeError, "bytes")
+    refused(np.zeros(3, np.dtypes.StringDType()), DTypeError, "String")
+    refused(np.zeros(3, "M8[s]"), DTypeError, "datetime64", "numpy.int64")
+    refused(np.zeros(3, object), DTypeError, "object")
+    refused(np.zeros(3, [("a", "f4")]), DTypeError, 'x["field"]')
+    refused(torch.zeros(3, dtype=torch.complex64), DTypeError, "complex64")
+    refused(torch.quantize_per_tensor(torch.zeros(3), 1.0, 0, torch.qint8), DTypeError, "qint8")
+
+
+def test_a_tensor_that_requires_grad_is_an_argument_where_grad_is_off():
+    x = torch.zeros(3, requires_grad=True)
+    with torch.no_grad():
+        assert describe(x).pointer == x.data_ptr() == look(x)[1]
+    with torch.inference_mode():
+        assert look(torch.zeros(3))[0] != SLOW
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.arange(6, dtype=">f4").reshape(2, 3),
+        np.frombuffer(bytes(range(25)), np.uint8)[1:].view("f4").reshape(2, 3),
+        np.array([(1, 2.0), (3, 4.0)], [("a", "i1"), ("b", "f8")])["b"],
+        np.asfortranarray(np.arange(6, dtype=">i8").reshape(2, 3)),
+        np.arange(3, dtype=">i2").reshape(3, 1)[:, 0],
+    ],
+    ids=["swapped", "misaligned", "odd strides", "swapped columns", "swapped view"],
+)
+def test_memory_that_kernels_cannot_read_is_copied(x):
+    facts = describe(x)
+    assert facts.copied and facts.owner is not x and np.array_equal(facts.owner, x)
+    assert look(x)[0] != look(facts.owner)[0]
+    assert not describe(facts.owner).copied
+    assert facts.pointer % facts.dtype.itemsize == 0
+    with pytest.raises(ArgumentError):
+        check_out(x, x.shape, facts.dtype, CPU, {})
+
+
+def test_a_lazily_negated_tensor_is_resolved():
+    x = torch.tensor([1 + 2j, 3 - 4j]).conj().imag
+    assert x.is_neg() and look(x)[0] == SLOW
+    assert describe(x).owner.tolist() == [-2.0, 4.0] and describe(x).copied
+
+
+def test_tensors_inside_a_transform_have_no_memory():
+    seen = []
+
+    def inside(x):
+        seen.append(look(x)[0])
+        with pytest.raises(ArgumentError):
+            describe(x, "x")
+        return x
+
+    torch.func.vmap(inside)(torch.zeros(2, 3))
+    assert seen == [SLOW]
+
+
+def test_describing_imports_no_library():
+    import subprocess
+
+    code = (
+        "import sys, numpy\n"
+        "from fusedsl.runtime.arrays import describe\n"
+        "from fusedsl.runtime.keys import look\n"
+        "describe(numpy.zeros(3)), describe(2.5), look(numpy.zeros(3)), look(object())\n"
+        "print([m for m in ('torch', 'cupy', 'numba', 'cuda', 'pandas') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# ---- CuPy and __cuda_array_interface__, with stand-ins
+
+
+class FakeCudaArray:
+    """What describe and look use of cupy.ndarray."""
+
+    def __init__(self, shape, strides, dtype="float32", pointer=0x7F0000000000, device=0):
+        self.shape, self.strides, self.dtype = shape, strides, np.dtype(dtype)
+        self.data = types.SimpleNamespace(ptr=pointer, device_id=device)
+
+    def copy(self):
+        return FakeCudaArray(self.shape, foreign.c_strides(self.shape)[:0] + (4,), "float32", 0x7F0000001000)
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    stream = types.SimpleNamespace(ptr=77)
+    cuda = types.SimpleNamespace(is_available=lambda: True, get_current_stream=lambda device=None: stream)
+    module = types.SimpleNamespace(ndarray=FakeCudaArray, cuda=cuda)
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    yield module
+    keys._looks.pop(FakeCudaArray, None)
+
+
+def test_cupy_arrays(cupy):
+    x = FakeCudaArray((2, 3), (4, 8), pointer=0x7F0000000004, device=1)
+    facts = describe(x)
+    assert (facts.library, facts.dtype, facts.strides, facts.device) == ("cupy", FLOAT32, (1, 2), ("cuda", 1))
+    assert look(x) == ((np.dtype("f4"), (2, 3), (4, 8), 4, 1), 0x7F0000000004)
+    assert describe(FakeCudaArray((3,), (6,))).copied
+    with pytest.raises(ArgumentError, match="asarray"):
+        describe(type("Odd", (FakeCudaArray,), {})((2,), (4,)))
+    assert streams.current_stream("cupy", ("cuda", 1)) == 77
+    assert streams.current_stream("numpy", CPU) == 0
+
+
+class Interface:
+    """An array known through __cuda_array_interface__ alone."""
+
+    def __init__(self, **changes):
+        facts = {"shape": (2, 3), "typestr": "<f4", "data": (0x7F0000000000, False), "version": 3}
+        self.__cuda_array_interface__ = {**facts, **changes}
+
+
+@pytest.fixture
+def fake_driver(monkeypatch):
+    ordered = []
+    driver = types.SimpleNamespace(
+        pointer_device=lambda pointer: 0 if pointer == 0x7F0000000000 else None,
+        current_device=lambda: 0,
+        order=lambda producer, consumer: ordered.append((producer, consumer)),
+        ordered=ordered,
+    )
+    monkeypatch.setattr(foreign, "driver", lambda: driver)
+    return driver
+
+
+def test_the_cuda_array_interface(fake_driver, cupy):
+    facts = describe(Interface(strides=(4, 8), stream=5))
+    assert (facts.library, facts.dtype, facts.strides, facts.device) == ("interface", FLOAT32, (1, 2), ("cuda", 0))
+    assert fake_driver.ordered == [(5, 77)]
+    assert describe(Interface()).strides == (3, 1)
+    assert describe(Interface(data=(0x7F0000000000, True))).readonly
+    assert describe(Interface(shape=(0, 3), data=(0, False))).shape == (0, 3)
+    assert describe(Interface(typestr="|b1")).dtype.name == "bool"
+    assert place({"x": facts, "y": describe(FakeCudaArray((3,), (4,)))}) == ("cupy", ("cuda", 0))
+    assert place({"x": facts}) == ("cupy", ("cuda", 0))
+
+
+def test_faults_of_the_cuda_array_interface(fake_driver):
+    refused(Interface(data=(0, False)), ArgumentError, "no device memory")
+    refused(Interface(data=None), ArgumentError, "no device memory")
+    refused(Interface(data=(0x1234, False)), ArgumentError, "freed")
+    refused(Interface(mask=Interface()), ArgumentError, "mask")
+    refused(Interface(typestr=">f4"), DTypeError, "byte-swapped")
+    refused(Interface(typestr="<c8"), DTypeError, "complex64")
+    refused(Interface(strides=(6, 2)), ArgumentError, "strides")
+
+
+# ---- keys
+
+
+def test_keys_tell_apart_what_a_launch_depends_on():
+    base = np.zeros((8, 8), np.float32)
+    different = [
+        base, base[:4], base[::2], base.T[1:], base.astype("f8"), base.astype(">f4"), base.reshape(-1),
+        base[:, 1:7], base[:, 2:8], torch.zeros(8, 8), np.float32(1), np.float64(1), 1, 1.0, True, np.zeros(()),
+    ]  # fmt: skip
+    assert len({look(x)[0] for x in different}) == len(different)
+    for same in (lambda: np.ones((8, 8), np.float32), lambda: torch.ones(8, 8), lambda: np.float32(7), lambda: 5):
+        assert look(same())[0] == look(same())[0]
+
+
+def test_payloads_are_addresses_or_numbers():
+    x, t = np.zeros((3, 4)), torch.zeros(3, 4)
+    values = [x, t, x[1:, 2:], 3, 2.5, True, np.float32(0.1), np.asarray(7), torch.tensor(9), ml_dtypes.bfloat16(1.5)]
+    key, payloads = look_all(values)
+    assert payloads[:3] == [x.ctypes.data, t.data_ptr(), x.ctypes.data + 48]
+    assert payloads[3:] == [3, 2.5, True, float(np.float32(0.1)), 7, 9, 1.5]
+    assert hash(key) == hash(look_all(values)[0])
+
+
+# ---- where a call runs
+
+
+def facts_of(library, device, shape=(3,)):
+    return Array(library, FLOAT32, shape, (1,) * len(shape), 64, device, False, None)
+
+
+def test_rank_0_host_values_and_numbers_go_with_anything():
+    gpu = facts_of("torch", ("cuda", 1))
+    assert place({"a": describe(np.float32(1)), "x": gpu, "b": Weak("i", 1)}) == ("torch", ("cuda", 1))
+    assert place({"a": describe(torch.tensor(1.0)), "x": describe(np.zeros(3))}) == ("numpy", CPU)
+    assert place({"a": describe(torch.tensor(1.0)), "b": describe(np.float32(1))}) == ("torch", CPU)
+    assert place({"a": Weak("i", 1)}) == ("numpy", CPU)
+    assert place({"x": describe(Exporter(np.zeros(3)))}) == ("numpy", CPU)
+    assert place({"x": describe(Exporter(np.zeros(3))), "y": describe(torch.zeros(3))}) == ("torch", CPU)
+
+
+@pytest.mark.parametrize(
+    "x, y, words",
+    [
+        (("numpy", CPU), ("torch", CPU), ["x is a NumPy array on the CPU", "y is a torch tensor on the CPU"]),
+        (("numpy", CPU), ("torch", ("cuda", 0)), ["cuda:0", 'torch.asarray(x, device="cuda:0")']),
+        (("cupy", ("cuda", 0)), ("numpy", CPU), ["a CuPy array on cuda:0", "cupy.asarray(y)"]),
+        (("torch", ("cuda", 0)), ("torch", ("cuda", 1)), ["cuda:0", "cuda:1"]),
+        (("cupy", ("cuda", 0)), ("torch", ("cuda", 0)), ["a CuPy array", "a torch tensor"]),
+    ],
+)
+def test_mixed_libraries_and_devices_are_named(x, y, words):
+    with pytest.raises(DeviceError) as fault:
+        place({"x": facts_of(*x), "y": facts_of(*y)})
+    assert all(word in str(fault.value) for word in words), str(fault.value)
+
+
+# ---- results
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("order", [None, (0, 1, 2), (2, 0, 1), (1, 2, 0)])
+def test_new_arrays_have_the_order_that_was_asked_for(library, order):
+    for dtype in (FLOAT32, BFLOAT16):
+        new = describe(empty(library, CPU, (2, 3, 4), dtype, order))
+        assert (new.library, new.shape, new.dtype) == (library, (2, 3, 4), dtype)
+        assert new.strides == results.strides_in((2, 3, 4), order)
+        assert new.pointer % 16 == 0 and not new.readonly
+    assert type(empty("numpy", CPU, (), FLOAT32)) is np.ndarray
+    assert describe(empty(library, CPU, (0, 3), INT32)).shape == (0, 3)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "dlpack"])
+def test_an_output_beyond_memory_is_a_limit(library):
+    with pytest.raises(LimitError, match="bytes"):
+        empty(library, CPU, (1 << 50,), FLOAT32)
+
+
+def test_the_common_order_is_numpys_wherever_the_inputs_agree():
+    a = np.zeros((3, 4, 5))
+    views = [a, a.copy("F"), a.transpose(1, 0, 2).copy().transpose(1, 0, 2), np.zeros((3, 4, 10))[:, ::-1, ::2]]
+    small = [np.zeros(5), np.zeros((4, 1)), np.zeros((3, 1, 1), order="F"), np.zeros((1, 4, 1)), np.float64(1)]
+    for x in views:
+        for y in [x] + small:
+            expected = x + y
+            found = common_order([(v.shape, v.strides) for v in (x, y)], 3)
+            assert results.strides_in((3, 4, 5), found) == tuple(s // 8 for s in expected.strides)
+    for x, y in ((views[0], views[1]), (views[1], np.zeros((1, 4, 5)))):  # no common order, so C
+        assert common_order([(v.shape, v.strides) for v in (x, y)], 3) is None
+    assert common_order([], 2) is None
+
+
+# ---- out=
+
+
+def test_out_is_exactly_the_result():
+    x = np.zeros((3, 4), np.float32)
+    assert check_out(x, (3, 4), FLOAT32, CPU, {"x": describe(x)}).owner is x  # in place
+    assert check_out(np.zeros((), np.float32), (), FLOAT32, CPU, {}).shape == ()
+    check_out(np.asfortranarray(x), (3, 4), FLOAT32, CPU, {"x": describe(x)})
+    read_only = np.zeros((3, 4), np.float32)
+    read_only.flags.writeable = False
+    wrong = {
+        "has shape": np.zeros((4,), np.float32),
+        "has shape (3, 1)": np.zeros((3, 1), np.float32),
+        "holds float64": np.zeros((3, 4)),
+        "read-only": read_only,
+        "share memory": np.lib.stride_tricks.as_strided(x, (3, 4), (4, 4)),
+        "is not an array": 3.0,
+    }
+    for words, out in wrong.items():
+        with pytest.raises(ArgumentError) as fault:
+            check_out(out, (3, 4), FLOAT32, CPU, {})
+        assert words in str(fault.value)
+    with pytest.raises(ArgumentError, match=r"share memory|read-only"):
+        check_out(np.broadcast_to(np.float32(1), (3, 4)), (3, 4), FLOAT32, CPU, {})
+    with pytest.raises(ArgumentError):
+        check_out(np.float32(1), (), FLOAT32, CPU, {})
+    with pytest.raises(DeviceError, match="out is a NumPy array on the CPU"):
+        check_out(x, (3, 4), FLOAT32, ("cuda", 0), {})
+
+
+def test_out_may_be_an_input_exactly_and_overlap_nothing():
+    base = np.zeros(100, np.float32)
+    x = describe(base[10:20])
+    check_out(base[10:20], (10,), FLOAT32, CPU, {"x": x})
+    check_out(base[20:30], (10,), FLOAT32, CPU, {"x": x})
+    check_out(base[0:20:2], (10,), FLOAT32, CPU, {"x": describe(base[1:21:2])})  # interleaved, nothing shared
+    for out in (base[11:21], base[9:19], base[19:9:-1], base[10:30:2]):
+        with pytest.raises(ArgumentError, match="out overlaps x"):
+            check_out(out, (10,), FLOAT32, CPU, {"x": x})
+    with pytest.raises(ArgumentError, match="another output"):
+        check_out(base[10:20], (10,), FLOAT32, CPU, {}, others=[x])
+
+
+def test_overlap_and_span_agree_with_numpy():
+    base = np.zeros((12, 12), np.int32)
+    rows, columns = (slice(0, 6), slice(1, 12, 2), slice(10, 2, -3)), (slice(0, 12, 3), slice(5, None, -1))
+    views = [base[r, c] for r in rows for c in columns]
+    views += [base.T[2:5], base[3:3], base[:, 4], base.diagonal()]
+    for u in views:
+        facts = describe(u)
+        low, high = np.lib.array_utils.byte_bounds(u) if u.size else (facts.pointer, facts.pointer)
+        assert span(facts) == (low - facts.pointer, high - facts.pointer)
+        for v in views:
+            assert (overlap(facts, describe(v)) is not None) == np.shares_memory(u, v)
+        assert overlap(facts, describe(u)) in ("same", None)
+
+
+def test_overlap_never_reads_the_addresses():
+    a = Array("cupy", FLOAT32, (10, 10), (20, 2), 0x10, ("cuda", 0), False, None)
+    b = Array("cupy", FLOAT32, (10, 10), (20, 2), 0x14, ("cuda", 0), False, None)
+    c = Array("cupy", FLOAT32, (10, 10), (20, 2), 0x14, ("cuda", 1), False, None)
+    assert overlap(a, b) is None and overlap(b, c) is None and overlap(a, a) == "same"
+
+
+def test_self_overlap():
+    def strided(shape, strides):
+        return Array("numpy", FLOAT32, shape, strides, 64, CPU, False, None)
+
+    assert overlaps_itself(strided((3, 4), (1, 1))) and overlaps_itself(strided((3,), (0,)))
+    assert overlaps_itself(strided((3, 4), (3, 1)))
+    assert not overlaps_itself(strided((3, 4), (4, 1))) and not overlaps_itself(strided((3, 4), (-1, 3)))
+    assert not overlaps_itself(strided((1, 4), (0, 1))) and not overlaps_itself(strided((0, 4), (0, 0)))
+
+
+def test_writing_a_tensor_is_seen_by_autograd():
+    x = torch.zeros(3)
+    before = x._version
+    results.mark_written(x, "torch")
+    assert x._version == before + 1
+
+
+def test_array_is_what_the_module_documents():
+    assert arrays.describe(np.zeros(3)).where == "a NumPy array on the CPU"
+    assert foreign.c_strides((2, 0, 3)) == (3, 3, 1)
