@@ -48,6 +48,7 @@ class Builder:
         self.guards: dict[Dim, bool] = {}
         self.unified: dict[Dim, Dim] = {}
         self.site = Site()
+        self.names: tuple[str, ...] = ()  # what the text calls the operands of the operation being built
         self._coerced: dict[tuple[Node, DType], Node] = {}
 
     # -- leaves
@@ -176,7 +177,9 @@ class Builder:
         if x.op == "const":
             value = value_of(x)
             if isinstance(value, int) and not fits(value, to):
-                raise fail(DTypeError(f"{value} does not fit {to}", code="dtype.literal", help=_wider(value)), _LITERAL)
+                error = DTypeError(f"{value} does not fit {to}", code="dtype.literal", help=_wider(value))
+                error.value = value  # type: ignore[attr-defined]
+                raise fail(error, _LITERAL)
             return constant(fold_constants.convert(value, to), to)
         if x.op in ("scalar", "size"):
             return node(x.op, (), x.attr, strong)
@@ -205,7 +208,7 @@ class Builder:
             folded = fold_constants.fold(op, args)
             if folded is not None:
                 return self.literal(folded)
-        check = Check("equal", (), op.symbol or name, tuple(a.type for a in args))
+        check = Check("equal", (), op.symbol or name, tuple(a.type for a in args), self.names)
         shape = self.broadcast([a.type.shape for a in args], check)
         exact = self._exact_comparison(op, args)
         if exact is not None:
@@ -249,7 +252,8 @@ class Builder:
             compute, result = infer(op, dtypes)
         except RuleError as error:
             shown = " and ".join(self.describe(a.type) for a in values)
-            raise fail(DTypeError(f"cannot {_verb(op)} {shown}", code=f"dtype.{op.name}", help=error.help)) from None
+            fault = DTypeError(f"cannot {_verb(op)} {shown}", code=f"dtype.{op.name}", help=error.help)
+            raise fail(fault, error.operand) from None
         return values, compute, result
 
     def _met(self, x: Node, strong: list[DType], op: Op) -> DType:

@@ -8,7 +8,7 @@ from ..errors import ArgumentError, ShapeError
 from .builder import Builder, fail
 from .checks import explain
 from .dims import Dim, expression, product
-from .graph import Check, Node, Type, node
+from .graph import Check, Node, Site, Type, node
 from .ops import reduced_dtype
 from .types import DType
 
@@ -110,8 +110,8 @@ def _index(x: Node, key: tuple) -> Node:
     return node("index", (x,), key, Type(x.type.dtype, shape, x.type.weak))
 
 
-def index(b: Builder, x: Node, key: tuple) -> Node:
-    """`x[key]` for integers (or extents), slices, None and one Ellipsis: a view."""
+def index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
+    """`x[key]` for integers (or extents), slices, None and one Ellipsis: a view. `sites` are the places of the parts."""
     used = sum(k is not None and k is not Ellipsis for k in key)
     if used > x.type.rank:
         raise fail(
@@ -121,16 +121,14 @@ def index(b: Builder, x: Node, key: tuple) -> Node:
             _nth(key, x.type.rank),
         )
     full: list = []
-    for k in key:
-        full.extend([slice(None)] * (x.type.rank - used) if k is Ellipsis else [k])
-    if Ellipsis not in key:
-        full.extend([slice(None)] * (x.type.rank - used))
+    for place, k in enumerate(key if Ellipsis in key else (*key, Ellipsis)):
+        full.extend([(place, slice(None))] * (x.type.rank - used) if k is Ellipsis else [(place, k)])
     entries, axis = [], 0
-    for place, k in enumerate(full):
+    for place, k in full:
         if k is None:
             entries.append(("new",))
             continue
-        entries.append(_entry(b, x, axis, k, place))
+        entries.append(_entry(b, x, axis, k, place, sites[place] if sites and place < len(sites) else b.site))
         axis += 1
     return _index(x, tuple(entries))
 
@@ -141,7 +139,7 @@ def _nth(key, n: int) -> int:
     return places[n]
 
 
-def _entry(b: Builder, x: Node, axis: int, k, place: int) -> tuple:
+def _entry(b: Builder, x: Node, axis: int, k, place: int, site: Site) -> tuple:
     n = x.type.shape[axis]
     if isinstance(k, slice):
         if k.step == 0:
@@ -153,7 +151,7 @@ def _entry(b: Builder, x: Node, axis: int, k, place: int) -> tuple:
             return _whole(n)
         bounds = (n, k.start, k.stop, k.step)
         return ("slice", expression("start", *bounds), 1 if k.step is None else k.step, expression("slice", *bounds))
-    check = Check("index", (k, n), "index", (x.type,), site=b.site)
+    check = Check("index", (k, n), "index", (x.type,), site=site)
     if isinstance(k, int) and isinstance(n, int):
         if not -n <= k < n:
             raise fail(explain(check, b.extents), place)

@@ -1,0 +1,259 @@
+"""Calls and subscripts of a text: which function a name means, how its arguments bind, and how a body is inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError, UnknownNameError, Unsupported, suggest
+from ..ir.builder import Builder
+from ..ir.dims import Dim, evaluate
+from ..ir.graph import Node
+from ..ir.types import BOOL
+from . import functions, prelude
+from .frames import BROKEN, Broken, Frame, UserFunction
+from .functions import REQUIRED, Parameter, dim_of, show_value
+from .syntax import Call, Definition, Expr, Literal, Subscript
+
+if TYPE_CHECKING:
+    from .build import Evaluator
+
+# Of the prelude's functions, the parameters that are neither an array nor an axis.
+NAMED_ONLY = frozenset("dtype keepdims where ddof eps rtol atol equal_nan".split())
+SPELLINGS = {"correction": "ddof", "keepdim": "keepdims"}  # the array API's name, and torch's
+POINTLESS = {"max": "maximum", "min": "minimum"}
+
+
+def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame], Any, Any]:
+    """The value of a call."""
+    name = node.function
+    if name == "given" and frame.parent is not None:
+        return (yield node.arguments[0].value, frame) is not None
+    found = frame.functions.get(name)
+    if found is BROKEN:
+        raise Broken
+    if found is not None:
+        parameters = tuple(
+            Parameter(p.name, "any", found.defaults.get(p.name, REQUIRED)) for p in found.definition.parameters
+        )
+        values, expressions = yield from _bind(ev, node, frame, parameters)
+        return (yield from _inline(ev, node, frame, found, values, expressions))
+    table = functions.lookup(name)
+    if table is not None:
+        values, expressions = yield from _bind(ev, node, frame, table.parameters)
+        blamed = None if table.blame is None else expressions[table.blame]
+        at = (node, node.function_span[0]) if blamed is None else (blamed, blamed.span[0])
+        with ev.at(frame, *at, tuple(expressions)):
+            return ev._ranked(functions.call(ev.builder, table, values))
+    composite = prelude_function(ev, name) if frame.parent is not None or not name.startswith("_") else None
+    if composite is None:
+        raise ev.fault(_unknown(name, frame), frame, node, node.function_span[0])
+    values, expressions = yield from _bind(ev, node, frame, signature(composite.definition, composite.defaults))
+    _check_choices(ev, name, node, frame, composite, values, expressions)
+    return (yield from _inline(ev, node, frame, composite, values, expressions))
+
+
+def prelude_function(ev: Evaluator, name: str) -> UserFunction | None:
+    """A function of the prelude, which sees the prelude alone."""
+    definition = prelude.definition(name)
+    if definition is None:
+        return None
+    alone = Frame({})
+    defaults = {p.name: ev.evaluate(p.default, alone) for p in definition.parameters if p.default is not None}
+    return UserFunction(definition, {}, {}, defaults)
+
+
+def signature(definition: Definition, defaults) -> tuple[Parameter, ...]:
+    """The parameters of a function of the prelude; its private functions take everything by position."""
+    private = definition.name.startswith("_")
+    return tuple(
+        Parameter(p.name, "any", defaults.get(p.name, REQUIRED), not private and p.name in NAMED_ONLY)
+        for p in definition.parameters
+    )
+
+
+def _check_choices(ev, name: str, node: Call, frame: Frame, found: UserFunction, values, expressions) -> None:
+    """A string parameter takes the strings that the function compares it with."""
+    choices = prelude.choices(name)
+    for p, value, expression in zip(found.definition.parameters, values, expressions):
+        if p.name in choices and value not in choices[p.name]:
+            near = suggest(value, choices[p.name]) if isinstance(value, str) else None
+            allowed = " or ".join(repr(c) for c in choices[p.name])
+            error = ArgumentError(
+                f"{p.name} of {name} is {allowed}, not {show_value(value)}",
+                code="argument.choice",
+                help=f"did you mean {near!r}?" if near else None,
+            )
+            raise ev.fault(error, frame, expression if expression is not None else node)
+
+
+def _inline(ev: Evaluator, node: Call, frame: Frame, found: UserFunction, values, expressions):
+    """The body of a function, evaluated with its parameters bound; faults in it belong to the call."""
+    names = [p.name for p in found.definition.parameters]
+    inner = Frame(
+        {**found.values, **dict(zip(names, values))},
+        found.functions,
+        frame,
+        node,
+        {n: e for n, e in zip(names, expressions) if e is not None},
+    )
+    return (yield found.definition.body, inner)
+
+
+# -- arguments
+
+
+def _bind(ev: Evaluator, node: Call, frame: Frame, parameters: tuple[Parameter, ...]):
+    """The value and the expression (None for a default) of every parameter."""
+    places = {p.name: k for k, p in enumerate(parameters)}
+    slots: list[Expr | None] = [None] * len(parameters)
+    for k, argument in enumerate(node.arguments):
+        if argument.keyword is None:
+            place = k
+            if k >= len(parameters) or parameters[k].named:
+                raise ev.fault(_surplus(node, parameters, k), frame, argument.value)
+        else:
+            keyword = argument.keyword if argument.keyword in places else SPELLINGS.get(argument.keyword, "")
+            place = places.get(keyword, -1)
+            if place < 0:
+                raise ev.fault(_unknown_keyword(node.function, argument.keyword, parameters), frame, argument)
+            if slots[place] is not None:
+                error = ArgumentError(f"{keyword} is given twice", code="argument.twice", help="keep one of them")
+                raise ev.fault(error, frame, argument, argument.span[0])
+        slots[place] = argument.value
+    missing = [p.name for p, s in zip(parameters, slots) if s is None and p.default is REQUIRED]
+    if missing:
+        error = ArgumentError(
+            f"{node.function} misses {' and '.join(missing)}",
+            code="argument.missing",
+            help=f"call it as {show_signature(node.function, parameters)}",
+        )
+        raise ev.fault(error, frame, node, node.close)
+    values = []
+    for p, s in zip(parameters, slots):
+        values.append(p.default if s is None else (yield s, frame))
+    return values, slots
+
+
+def show_signature(name: str, parameters: tuple[Parameter, ...]) -> str:
+    """name(x, axis=..., *, keepdims=...)"""
+    shown: list[str] = []
+    for p in parameters:
+        if p.named and "*" not in shown:
+            shown.append("*")
+        shown.append(p.name if p.default is REQUIRED else f"{p.name}=...")
+    return f"{name}({', '.join(shown)})"
+
+
+def _surplus(node: Call, parameters: tuple[Parameter, ...], k: int) -> ArgumentError:
+    name = node.function
+    positional = sum(not p.named for p in parameters)
+    if name in POINTLESS:
+        value = node.arguments[k].value
+        second = value.source if isinstance(value, Literal) else "y"
+        axis = value.source if isinstance(value, Literal) and isinstance(value.value, int) else "..."
+        help = f"{POINTLESS[name]}(x, {second}), or axis={axis}?"
+    elif positional < len(parameters):
+        keywords = ", ".join(f"{p.name}=" for p in parameters if p.named)
+        help = f"arrays and axis go by position, the rest by keyword: {keywords}"
+    else:
+        help = f"call it as {show_signature(name, parameters)}"
+    few = f"{positional} positional argument{'s' * (positional != 1)}"
+    return ArgumentError(f"{name} takes {few}", code="argument.surplus", help=help)
+
+
+def _unknown_keyword(name: str, keyword: str, parameters: tuple[Parameter, ...]) -> UnknownNameError:
+    names = [p.name for p in parameters]
+    near = suggest(keyword, names)
+    hint = f"did you mean {near}?" if near else f"call it as {show_signature(name, parameters)}"
+    return UnknownNameError(f"{name} has no parameter {keyword}", code="name.keyword", help=hint)
+
+
+def _unknown(name: str, frame: Frame) -> FusedslError:
+    """Why there is no function of this name."""
+    if name in functions.UNSUPPORTED:
+        family = functions.UNSUPPORTED[name]
+        return Unsupported(f"{name} is not there yet ({family})", code="unsupported.function")
+    if name in frame.values:
+        return UnknownNameError(
+            f"{name} is a value, not a function", code="name.function", help=f"write {name}*(...) to multiply"
+        )
+    known = {*frame.functions, *functions.known_names(), *prelude.names(), *functions.UNSUPPORTED}
+    near = suggest(name, known)
+    return UnknownNameError(
+        f"there is no function {name}", code="name.function", help=f"did you mean {near}?" if near else None
+    )
+
+
+# -- subscripts
+
+
+def bound(ev: Evaluator, value: Any, expression: Expr, frame: Frame) -> Dim | None:
+    """A slice's bound: an integer known at the call, from literals and sizes."""
+    if value is None:
+        return None
+    found = dim_of(value)
+    if found is None:
+        error = ArgumentError(
+            f"a slice bound is an integer, not {show_value(value)}",
+            code="argument.slice",
+            help="use literals, or arithmetic on size(x, axis)",
+        )
+        raise ev.fault(error, frame, expression)
+    return found
+
+
+def position(ev: Evaluator, value: Any, expression: Expr, frame: Frame) -> Dim | None:
+    """An index that is an integer known at the call, or None for a new axis."""
+    if value is None:
+        return None
+    found = dim_of(value)
+    if found is not None:
+        return found
+    raise ev.fault(_not_a_position(value), frame, expression)
+
+
+def _not_a_position(value: Any) -> FusedslError:
+    if isinstance(value, Node) and value.type.dtype is BOOL:
+        return ArgumentError(
+            "a mask cannot index: its result has no known shape",
+            code="argument.mask",
+            help="where(mask, x, 0), or a reduction with where=mask",
+        )
+    if isinstance(value, Node) and value.type.dtype.kind == "f":
+        return DTypeError("an index is an integer, not a float", code="dtype.index", help="divide with //")
+    if isinstance(value, (Node, tuple)):
+        return Unsupported("indexing with arrays or run-time numbers is not there yet", code="unsupported.gather")
+    return ArgumentError(f"an index is an integer or a slice, not {show_value(value)}", code="argument.index")
+
+
+def tuple_item(ev: Evaluator, value: tuple, key: list, node: Subscript, frame: Frame) -> Any:
+    """`shape(x)[0]`: an item of a tuple."""
+    try:
+        if len(key) == 1 and isinstance(key[0], (int, slice)):
+            return value[key[0]]
+    except (IndexError, TypeError):
+        pass
+    error = ShapeError(
+        f"a tuple of {len(value)} has no such item", code="shape.index", help=f"give an integer below {len(value)}"
+    )
+    raise ev.fault(error, frame, node.indices[0])
+
+
+# -- products
+
+
+def matmul(b: Builder, x: Node, y: Node) -> Node:
+    """`x @ y`: its shapes are checked, its kernels are not there yet."""
+    if not x.type.shape or not y.type.shape:
+        raise ShapeError("@ needs arrays, not numbers", code="shape.matmul", help="use * to scale")
+    inner, outer = x.type.shape[-1], y.type.shape[max(y.type.rank - 2, 0)]
+    n, m = evaluate(inner, b.extents), evaluate(outer, b.extents)
+    if n != m:
+        raise ShapeError(
+            f"cannot multiply {b.describe(x.type)} by {b.describe(y.type)}",
+            code="shape.matmul",
+            note=f"{n} and {m} differ",
+            help="the last axis of the left operand meets the last but one of the right: transpose with .mT?",
+        )
+    raise Unsupported("@ is not there yet (contraction)", code="unsupported.matmul")

@@ -1,0 +1,321 @@
+"""The functions that a text may call: their signatures, their other names, and what each builds."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError, Unsupported, suggest
+from ..ir.builder import Builder, fail
+from ..ir.dims import Dim, expression
+from ..ir.graph import Node, value_of
+from ..ir.ops import OPS
+from ..ir.types import BOOL, DTYPES, DType
+
+REQUIRED = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a function. `kind` says what it takes (see KINDS); a `named` one is given by keyword only."""
+
+    name: str
+    kind: str
+    default: Any = REQUIRED
+    named: bool = False
+
+
+@dataclass(frozen=True)
+class Function:
+    """A callable name. `build(builder, *values)` takes one value for each parameter.
+
+    `blame` is the parameter that the checks of a call point at; None points at the function's name.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    build: Callable[..., Any]
+    blame: int | None = None
+
+
+def _from_python(build: Callable, blame: str | None, kinds: Mapping[str, str]) -> Function:
+    """The function whose signature is that of `build`, without the builder."""
+    signature = list(inspect.signature(build).parameters.values())[1:]
+    found = []
+    for p in signature:
+        name = p.name.rstrip("_")
+        kind = kinds.get(name, KIND_OF.get(name, "array"))
+        found.append(Parameter(name, kind, p.default, p.kind is p.KEYWORD_ONLY))
+    places = [p.name for p in found]
+
+    def call(b: Builder, *values):
+        positional = [v for v, p in zip(values, signature) if p.kind is not p.KEYWORD_ONLY]
+        named = {p.name: v for v, p in zip(values, signature) if p.kind is p.KEYWORD_ONLY}
+        return build(b, *positional, **named)
+
+    return Function(build.__name__.rstrip("_"), tuple(found), call, places.index(blame) if blame else None)
+
+
+# What a parameter takes, where its function does not say otherwise.
+KIND_OF = {
+    "axis": "axes",
+    "axes": "axes",
+    "dtype": "dtype | None",
+    "keepdims": "flag",
+    "where": "array | None",
+    "shape": "shape",
+}
+
+
+def _elementwise(name: str) -> Function:
+    op = OPS[name]
+    names = ("condition", "x", "y") if op.rule == "where" else ("x", "y", "z")
+    parameters = tuple(Parameter(names[k], "array") for k in range(op.arity))
+    return Function(name, parameters, lambda b, *values: b.elementwise(name, *values))
+
+
+TABLE: dict[str, Function] = {name: _elementwise(name) for name in OPS}
+
+
+def function(blame: str | None = None, **kinds: str):
+    """Put a function of array_functions.py into the table, under its own name less a trailing `_`."""
+
+    def put(build: Callable) -> Callable:
+        made = _from_python(build, blame, kinds)
+        TABLE[made.name] = made
+        return build
+
+    return put
+
+
+ALIASES = {
+    "abs": "absolute", "fabs": "absolute", "true_divide": "divide", "mod": "remainder", "pow": "power",
+    "invert": "bitwise_invert", "bitwise_not": "bitwise_invert", "bitwise_left_shift": "left_shift",
+    "bitwise_right_shift": "right_shift", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
+    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "amax": "max", "amin": "min",
+    "permute_dims": "transpose", "gammaln": "lgamma", "around": "round", "degrees": "rad2deg", "radians": "deg2rad",
+}  # fmt: skip
+
+# Known, named, and not there yet.
+LATER = {
+    "contraction": "matmul dot vdot vecdot tensordot einsum outer inner",
+    "scans": "cumsum cumprod cummax cummin cumulative_sum cumulative_prod diff",
+    "sorting": "sort argsort topk median percentile quantile unique nonzero searchsorted",
+    "joining and repeating": "concat concatenate stack flip roll repeat tile pad",
+    "gather and scatter": "take take_along_axis scatter",
+    "random numbers": "uniform normal",
+    "quantisation": "quantize dequantize unpack float8_e4m3fn float8_e5m2",
+    "attention": "attention",
+}
+UNSUPPORTED = {name: family for family, names in LATER.items() for name in names.split()}
+
+
+def lookup(name: str) -> Function | None:
+    """The function of this name or alias, if the table has it."""
+    from . import array_functions  # noqa: F401  fills the table
+
+    return TABLE.get(ALIASES.get(name, name))
+
+
+def known_names() -> set[str]:
+    """Every name that a text may call, for suggestions."""
+    lookup("")
+    return {*TABLE, *ALIASES}
+
+
+# -- what each kind of parameter takes. A value is a Node, None, a bool of Python, a string, a DType, or a tuple.
+
+
+def dim_of(x: Any) -> Dim | None:
+    """The extent that a value stands for: a literal integer, or arithmetic on sizes; else None."""
+    if isinstance(x, int) and not isinstance(x, bool):
+        return x
+    if not isinstance(x, Node) or x.type.shape or x.type.dtype.kind != "i" or not x.type.weak:
+        return None
+    if x.op == "const":
+        return int(value_of(x))
+    if x.op == "size":
+        return x.attr
+    if x.op == "negative":
+        inner = dim_of(x.args[0])
+        return None if inner is None else expression("-", 0, inner)
+    symbol = DIM_OPERATIONS.get(x.op)
+    parts = [dim_of(a) for a in x.args]
+    if symbol is None or any(p is None for p in parts):
+        return None
+    return expression(symbol, *parts)
+
+
+DIM_OPERATIONS = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "floor_divide": "//",
+    "remainder": "%",
+    "maximum": "max",
+    "minimum": "min",
+}
+
+
+def _malformed(what: str, wanted: str, value: Any, help: str | None = None) -> ArgumentError:
+    return ArgumentError(f"{what} takes {wanted}, not {show_value(value)}", code="argument.kind", help=help)
+
+
+def show_value(value: Any) -> str:
+    """A value as an error names it."""
+    if isinstance(value, Node):
+        if value.op == "const":
+            return str(value_of(value))
+        return "an array" if value.type.shape or not value.type.weak else "a number known only at run time"
+    if isinstance(value, tuple):
+        return "a tuple"
+    return repr(value)
+
+
+def array(b: Builder, name: str, value: Any) -> Node:
+    if not isinstance(value, Node):
+        help = "cast with astype(x, dtype)" if isinstance(value, DType) else None
+        raise _malformed(name, "an array or a number", value, help)
+    return value
+
+
+def optional(b: Builder, name: str, value: Any) -> Node | None:
+    return None if value is None else array(b, name, value)
+
+
+def flag(b: Builder, name: str, value: Any) -> bool:
+    if isinstance(value, Node) and value.op == "const" and value.type.dtype is BOOL:
+        return bool(value_of(value))
+    if isinstance(value, bool):
+        return value
+    raise _malformed(name, "True or False", value)
+
+
+def integer(b: Builder, name: str, value: Any) -> int:
+    found = dim_of(value)
+    if not isinstance(found, int):
+        raise _malformed(name, "an integer", value, "write a literal: it shapes the kernel")
+    return found
+
+
+def extent(b: Builder, name: str, value: Any) -> Dim:
+    found = dim_of(value)
+    if found is None:
+        raise _malformed(name, "an integer", value, "use a literal, or arithmetic on size(x, axis)")
+    return found
+
+
+def axes(b: Builder, name: str, value: Any) -> int | tuple[int, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, tuple):
+        return tuple(_item(k, integer, b, name, v) for k, v in enumerate(value))
+    return integer(b, name, value)
+
+
+def axis(b: Builder, name: str, value: Any) -> int | None:
+    return None if value is None else integer(b, name, value)
+
+
+def shape(b: Builder, name: str, value: Any) -> tuple[Dim, ...]:
+    if isinstance(value, tuple):
+        return tuple(_item(k, extent, b, name, v) for k, v in enumerate(value))
+    return (extent(b, name, value),)
+
+
+def _item(k: int, convert: Callable, b: Builder, name: str, value: Any):
+    """A part of a tuple; a fault in it remembers which."""
+    try:
+        return convert(b, name, value)
+    except FusedslError as error:
+        error.item = k  # type: ignore[attr-defined]
+        raise
+
+
+def dtype(b: Builder, name: str, value: Any) -> DType:
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str):
+        if value in DTYPES:
+            return DTYPES[value]
+        if value in UNSUPPORTED:
+            raise Unsupported(f"{value} is not there yet", code="unsupported.dtype")
+        near = suggest(value, DTYPES)
+        raise ArgumentError(
+            f"{value!r} is not a dtype",
+            code="argument.dtype",
+            help=f"did you mean {near}?" if near else f"the dtypes are {', '.join(DTYPES)}",
+        )
+    raise _malformed(name, "a dtype, e.g. float32", value)
+
+
+def optional_dtype(b: Builder, name: str, value: Any) -> DType | None:
+    return None if value is None else dtype(b, name, value)
+
+
+def anything(b: Builder, name: str, value: Any) -> Any:
+    return value
+
+
+KINDS: dict[str, Callable[[Builder, str, Any], Any]] = {
+    "array": array,
+    "array | None": optional,
+    "flag": flag,
+    "int": integer,
+    "extent": extent,
+    "axis": axis,
+    "axes": axes,
+    "shape": shape,
+    "dtype": dtype,
+    "dtype | None": optional_dtype,
+    "places": axes,
+    "any": anything,
+}
+
+
+def call(b: Builder, f: Function, values: list[Any]) -> Any:
+    """Build a call. A fault knows the parameter it lies in (`operand`) and the part of a tuple (`item`)."""
+    ready = []
+    for k, (parameter, value) in enumerate(zip(f.parameters, values)):
+        try:
+            ready.append(value if value is parameter.default else KINDS[parameter.kind](b, parameter.name, value))
+        except FusedslError as error:
+            raise fail(error, k) from None
+    _check_axes(b, f, ready)
+    return f.build(b, *ready)
+
+
+def _check_axes(b: Builder, f: Function, values: list[Any]) -> None:
+    """An axis that the first array does not have, or has twice, is a fault of that axis."""
+    for k, parameter in enumerate(f.parameters):
+        if parameter.kind not in ("axis", "axes") or values[k] is None or not isinstance(values[0], Node):
+            continue
+        rank = values[0].type.rank
+        given = values[k] if isinstance(values[k], tuple) else (values[k],)
+        for item, a in enumerate(given):
+            error = _axis_fault(b, values[0], a, rank, given[:item])
+            if error is not None:
+                error.item = item if isinstance(values[k], tuple) else None  # type: ignore[attr-defined]
+                raise fail(error, k)
+
+
+def _axis_fault(b: Builder, x: Node, a: int, rank: int, before: tuple[int, ...]) -> FusedslError | None:
+    if not -rank <= a < rank:
+        have = f"axes {-rank} to {rank - 1}" if rank else "no axes"
+        message = f"axis {a} is out of range for {b.describe(x.type)}"
+        return ShapeError(message, code="shape.axis", help=f"it has {have}")
+    if a % rank in [other % rank for other in before]:
+        return ArgumentError(f"axis {a} is given twice", code="argument.axis", help="name each axis once")
+    return None
+
+
+def bool_hint(symbol: str, b: Builder, x: Node) -> DTypeError:
+    """`and`, `or` and `not` on numbers."""
+    instead = {"and": "& or logical_and", "or": "| or logical_or", "not": "~ or logical_not"}[symbol]
+    return DTypeError(
+        f"{symbol} needs bools, not {b.describe(x.type)}",
+        code="dtype.logic",
+        help=f"compare first, e.g. x != 0; for integers and truth values use {instead}",
+    )
