@@ -76,6 +76,7 @@ def expression(op: str, *args: Dim | None) -> Dim:
 
 def product(dims) -> Dim:
     """The number of elements of a shape."""
+    dims = tuple(dims)
     known = math.prod(d for d in dims if isinstance(d, int))
     result: Dim = known
     for d in dims:

@@ -111,7 +111,7 @@ def _index(x: Node, key: tuple) -> Node:
 
 
 def index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
-    """`x[key]` for integers (or extents), slices, None and one Ellipsis: a view. `sites` are the places of the parts."""
+    """`x[key]` for integers (or extents), slices, None and one Ellipsis: a view. `sites`: where each part stands."""
     used = sum(k is not None and k is not Ellipsis for k in key)
     if used > x.type.rank:
         raise fail(

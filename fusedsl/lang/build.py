@@ -15,7 +15,6 @@ from ..ir.dims import Dim, Symbol
 from ..ir.types import BOOL, DTYPES
 from . import calls, functions
 from .frames import BROKEN, Broken, Frame, UserFunction, place
-from .functions import dim_of
 from .syntax import (
     Argument,
     Assign,
@@ -425,12 +424,11 @@ def _find_literal(operands: tuple, value: Any) -> Expr | None:
         if operand is None:
             continue
         for part in postorder(operand):
-            if isinstance(part, Unary) and part.op == "-" and isinstance(part.operand, Literal):
-                if part.operand.value is not None and not isinstance(part.operand.value, (str, type(...))):
-                    if -part.operand.value == value:
-                        return part
-            elif isinstance(part, Literal) and part.value == value and not isinstance(part.value, bool):
-                return part
+            negated = isinstance(part, Unary) and part.op == "-"
+            number = part.operand if negated else part
+            if isinstance(number, Literal) and type(number.value) is int:
+                if value == (-number.value if negated else number.value):
+                    return part
     return None
 
 

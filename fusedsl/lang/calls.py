@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .build import Evaluator
 
 # Of the prelude's functions, the parameters that are neither an array nor an axis.
-NAMED_ONLY = frozenset("dtype keepdims where ddof eps rtol atol equal_nan".split())
+NAMED_ONLY = frozenset(["dtype", "keepdims", "where", "ddof", "eps", "rtol", "atol", "equal_nan"])
 SPELLINGS = {"correction": "ddof", "keepdim": "keepdims"}  # the array API's name, and torch's
 POINTLESS = {"max": "maximum", "min": "minimum"}
 
