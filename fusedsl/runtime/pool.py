@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
+from collections.abc import Callable, Mapping
 from queue import SimpleQueue
+
+import numpy as np
+
+from .. import config
+from ..codegen.cpu.variant import Launch
 
 _lock = threading.Lock()
 _pool: Pool | None = None
@@ -69,11 +76,6 @@ def _release_once(lock) -> None:
         pass
 
 
-def threads() -> int:
-    """FUSEDSL_NUM_THREADS, or the number of CPUs."""
-    return max(1, int(os.environ.get("FUSEDSL_NUM_THREADS") or os.cpu_count() or 1))
-
-
 def run(function, slots: int, count: int, grain: int) -> None:
     """Run a C kernel over `count` units, split at multiples of `grain`; inline where that is a single piece."""
     global _pool
@@ -84,11 +86,33 @@ def run(function, slots: int, count: int, grain: int) -> None:
     pool = _pool
     if pool is None:
         with _lock:
-            pool = _pool = _pool or Pool(threads())
+            pool = _pool = _pool or Pool(config.num_threads())
     if pool.threads == 1:
         function(slots, 0, count)
     else:
         pool.run(function, slots, count, grain)
+
+
+def runner(functions: Mapping[str, Callable], launch: Launch, slots: int) -> Callable[[int], None]:
+    """f(address of a parameter block of `slots` slots): runs all stages of a launch and returns when they are done.
+
+    `functions` are the loaded C functions by symbol. Threads may call f at once.
+    """
+    stages = [(functions[stage.symbol], stage.count, stage.grain) for stage in launch.stages]
+    if len(stages) == 1 and not launch.workspace:
+        function, count, grain = stages[0]
+        return lambda block: run(function, block, count, grain)
+
+    def run_stages(block: int) -> None:
+        workspace = np.empty(launch.workspace + 64, np.uint8)
+        own = (ctypes.c_int64 * (slots + 2))()
+        ctypes.memmove(own, block, 8 * slots)
+        own[slots] = -(-workspace.ctypes.data // 64) * 64
+        own[slots + 1] = launch.parts
+        for function, count, grain in stages:
+            run(function, ctypes.addressof(own), count, grain)
+
+    return run_stages
 
 
 def _forget() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...schedule.kernel import Kernel
-from . import map, row
+from . import map, row, split, strip
 from .roles import Array
 
 
@@ -21,11 +21,16 @@ class CompiledCpu:
 
 def generate(kernel: Kernel, variant: str) -> tuple[str, list[Array]]:
     """The source of a kernel in a variant of `variant.choose`, and the working memory that it names."""
-    match variant.partition(":")[0]:
+    kind, _, letters = variant.partition(":")
+    match kind:
         case "map":
             return map.emit(kernel), []
         case "rows":
             return row.emit(kernel)
+        case "split":
+            return split.emit(kernel)
+        case "strips":
+            return strip.emit(kernel, letters)
     raise ValueError(f"unknown variant {variant!r}")
 
 
@@ -37,16 +42,13 @@ def compile_kernel(kernel: Kernel, source_path: str | Path, variant: str = "map"
     source, arrays = generate(kernel, variant)
     Path(source_path).write_text(source)
     namespace = {"__builtins__": {}, "range": range, **vocabulary(kernel, arrays)}
-    names = set(namespace)
     exec(compile(source, str(source_path), "exec"), namespace)
-    functions = {name: value for name, value in namespace.items() if name not in names}
-    return CompiledCpu(object_code(functions), tuple(functions), source)
+    names = symbols(kernel, variant)
+    return CompiledCpu(object_code({name: namespace[name] for name in names}), names, source)
 
 
-def cache_tag() -> str:
-    """What object code depends on besides the kernel and its variant: the CPU's name and features, and LLVM."""
-    import llvmlite
-
-    from .compiler import host
-
-    return "|".join((*host(), llvmlite.__version__))
+def symbols(kernel: Kernel, variant: str) -> tuple[str, ...]:
+    """The C functions that the object code exports, in the order of their calls."""
+    if variant != "split":
+        return ("kernel",)
+    return tuple(f"{stage}{p}" for p in range(len(kernel.phases)) for stage in ("phase", "merge"))

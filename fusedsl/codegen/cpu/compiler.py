@@ -8,9 +8,9 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import codegen, cpu, types, typing
 from numba.core.compiler import CompilerBase, Flags
-from numba.core.errors import CompilerError
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
+from numba.core.errors import CompilerError
 from numba.core.typed_passes import (
     AnnotateTypes,
     IRLegalization,
@@ -21,10 +21,13 @@ from numba.core.typing.templates import AbstractTemplate, signature
 from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
 
 from ...ir.types import DTYPES, DType
+from . import host
 from .number import Number
 from .words import OPERATORS, POINTER, Word
 
-NUMBA: dict[DType | str | None, types.Type] = {d: getattr(types, d.name) for d in DTYPES.values() if d.name in dir(types)}
+NUMBA: dict[DType | str | None, types.Type] = {
+    d: getattr(types, d.name) for d in DTYPES.values() if d.name in dir(types)
+}
 NUMBA[DTYPES["bool"]] = types.boolean
 NUMBA[POINTER] = types.voidptr
 NUMBA[None] = types.none
@@ -134,16 +137,10 @@ def contexts() -> tuple[ScalarTyping, ScalarTarget]:
 
 
 @cache
-def host() -> tuple[str, str]:
-    """The CPU's name and feature string, as LLVM spells them: part of every key of cached object code."""
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-
-
-@cache
 def machine() -> llvm.TargetMachine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    name, features = host()
+    name, features = host.cpu()
     target = llvm.Target.from_triple(llvm.get_process_triple())
     return target.create_target_machine(cpu=name, features=features, opt=3, reloc="pic", codemodel="default")
 
@@ -190,7 +187,6 @@ def optimise(modules: list[ir.Module]) -> llvm.ModuleRef:
         else:
             linked.link_in(parsed)
     linked.data_layout = str(machine().target_data)
-    name, features = host()
     tuning = llvm.create_pipeline_tuning_options(speed_level=3)
     tuning.loop_vectorization = tuning.loop_interleaving = True
     tuning.slp_vectorization = False

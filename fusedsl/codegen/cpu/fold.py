@@ -6,10 +6,13 @@ may be folded in lanes. The order is fixed: it depends on the number of columns 
 
 from __future__ import annotations
 
+import re
+
 from ...schedule.kernel import FoldUse
 from .roles import Array, accumulation
 from .source import indented
 
+WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 LANES = 64
 LEVELS = 48  # of the pairwise tree: enough for any number of segments
 
@@ -21,10 +24,16 @@ def state_arrays(folds: tuple[FoldUse, ...], kind: str, count: str) -> list[Arra
 
 def merged(fold: FoldUse, first: list[str], second: list[str], into: list[str]) -> list[str]:
     """into = merge(first, second), with the merge's lines in place."""
-    half = len(fold.state)
-    names = [value.name for value in fold.merge.args]
-    lines = [f"{name} = {text}" for name, text in zip(names[:half] + names[half:], first + second)]
-    return [*lines, *fold.merge.lines, *(f"{name} = {value.name}" for name, value in zip(into, fold.merge.results))]
+    own = own_names(fold)
+    lines = [f"{own[value.name]} = {text}" for value, text in zip(fold.merge.args, first + second)]
+    lines += [WORD.sub(lambda found: own.get(found.group(), found.group()), line) for line in fold.merge.lines]
+    return [*lines, *(f"{name} = {own[value.name]}" for name, value in zip(into, fold.merge.results))]
+
+
+def own_names(fold: FoldUse) -> dict[str, str]:
+    """New names for the values of a merge: merges of other folds use the same ones, perhaps of other types."""
+    made = [line.partition(" = ")[0] for line in fold.merge.lines]
+    return {name: f"{name}_{fold.state[0].name}m" for name in [*(v.name for v in fold.merge.args), *made]}
 
 
 def states(fold: FoldUse) -> list[str]:

@@ -22,7 +22,11 @@ def emit(kernel: Kernel) -> str:
 def unit(kernel: Kernel, inner: int) -> list[str]:
     """One unit: where it starts, what does not vary along it, and the loop."""
     indices = {axis: f"i{axis}" for axis in range(inner)}
-    lines = ["outer = unit // chunks", f"first = (unit - outer * chunks) * {CHUNK}", f"count = smaller({CHUNK}, n{inner} - first)"]
+    lines = [
+        "outer = unit // chunks",
+        f"first = (unit - outer * chunks) * {CHUNK}",
+        f"count = smaller({CHUNK}, n{inner} - first)",
+    ]
     lines += decode("outer", range(inner), indices) if inner else []
     lines += [address(kernel, k, f"a{k}", f"p{k}", {**indices, inner: "first"}) for k in range(len(kernel.operands))]
     for position in kernel.positions:

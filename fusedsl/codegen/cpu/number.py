@@ -177,7 +177,9 @@ def select(condition: Number, a, b) -> Number:
     return Number(a.builder, a.dtype, a.builder.select(condition.value, a.value, b.value))
 
 
-def intrinsic(name: str, *args: Number, result: DType | None = None, suffixes: tuple[DType, ...] | None = None) -> Number:
+def intrinsic(
+    name: str, *args: Number, result: DType | None = None, suffixes: tuple[DType, ...] | None = None
+) -> Number:
     """A call of `llvm.name`, overloaded on the type of the first argument unless `suffixes` say otherwise."""
     result = result or args[0].dtype
     overloads = suffixes if suffixes is not None else (args[0].dtype,)

@@ -9,7 +9,9 @@ from functools import cached_property
 from ...ir.types import DType
 from ...schedule.kernel import FoldUse, Kernel, Load, Phase, Position, Value
 
-SIMPLE = re.compile(r"(\w+) = (?:(?:u?int\d+)\((\w+) ([+*]) (\w+)\)|(\w+) ([+*&|]) (\w+)|(maximum|minimum)\((\w+), (\w+)\))\s*(?:#.*)?$")
+SIMPLE = re.compile(
+    r"(\w+) = (?:(?:u?int\d+)\((\w+) ([+*]) (\w+)\)|(\w+) ([+*&|]) (\w+)|(maximum|minimum)\((\w+), (\w+)\))\s*(?:#.*)?$"
+)
 
 
 @dataclass(frozen=True)

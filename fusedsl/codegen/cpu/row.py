@@ -13,11 +13,20 @@ from .variant import SEGMENT
 def emit(kernel: Kernel) -> tuple[str, list[Array]]:
     """The source of a row kernel, and the working memory that it names."""
     roles = Roles(kernel)
-    arrays = [Array(value.name, value.dtype, "columns") for _, value in roles.held] + fold_arrays(kernel, range(len(kernel.phases)))
+    arrays = [Array(value.name, value.dtype, "columns") for _, value in roles.held] + fold_arrays(
+        kernel, range(len(kernel.phases))
+    )
     body = [*row_start(roles, "row")]
     for p in range(len(kernel.phases)):
         body += ["", f"# phase {p}", *columns(roles, p, "0", "segments"), *row_part(roles, p)]
-    lines = [*parameters(kernel), *extents(kernel), *claim(arrays), "for row in range(begin, end):", *indented(body), *unclaim(arrays)]
+    lines = [
+        *parameters(kernel),
+        *extents(kernel),
+        *claim(arrays),
+        "for row in range(begin, end):",
+        *indented(body),
+        *unclaim(arrays),
+    ]
     return "\n".join([*header(kernel, "rows"), "", "def kernel(slots, begin, end):", *indented(lines), ""]), arrays
 
 
@@ -68,12 +77,12 @@ def row_start(roles: Roles, row: str) -> list[str]:
     return lines + [f"{p.value.name} = {p.value.dtype}(i{p.axis})" for p in roles.row_positions]
 
 
-def columns(roles: Roles, p: int, low: str, high: str) -> list[str]:
-    """The element part of a phase over segments [low, high), folded into its states."""
+def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[str]:
+    """The element part of a phase over segments [low, high), folded into its states; held values start at `base`."""
     kernel, phase = roles.kernel, roles.kernel.phases[p]
     if not (phase.stores or phase.folds or roles.held_by(p)):
         return []
-    lines = segment_start(roles, p)
+    lines = segment_start(roles, p, base)
     number = "segment" if low == "0" else f"segment - {low}"
     if all(in_registers(f) for f in phase.folds):
         lines += [line for f in phase.folds for line in fold.identity(f)]
@@ -81,10 +90,14 @@ def columns(roles: Roles, p: int, low: str, high: str) -> list[str]:
         lines += ["for j in range(count):", *indented(element(roles, p, "j") + folding)]
     else:
         folding = [line for f in phase.folds for line in fold.in_lane(f, "lane")]
-        inner = ["j = base + lane", *element(roles, p, "j"), *folding]
+        inner = ["j = start + lane", *element(roles, p, "j"), *folding]
         lines += fold.reset_lanes(phase.folds, str(LANES))
-        block = [f"base = block * {LANES}", f"for lane in range(smaller({LANES}, count - base)):", *indented(inner)]
-        lines += [f"for block in range((count + {LANES - 1}) // {LANES}):", *indented(block), *fold.join_lanes(phase.folds)]
+        block = [f"start = block * {LANES}", f"for lane in range(smaller({LANES}, count - start)):", *indented(inner)]
+        lines += [
+            f"for block in range((count + {LANES - 1}) // {LANES}):",
+            *indented(block),
+            *fold.join_lanes(phase.folds),
+        ]
     if phase.folds:
         lines += fold.push(phase.folds, number)
     total = "segments" if low == "0" else f"{high} - {low}"
@@ -92,20 +105,26 @@ def columns(roles: Roles, p: int, low: str, high: str) -> list[str]:
     return [f"for segment in range({low}, {high}):", *indented(lines), *joined]
 
 
-def segment_start(roles: Roles, p: int) -> list[str]:
+def segment_start(roles: Roles, p: int, base: str) -> list[str]:
     """Where a segment starts: its first column, how many, the operands' addresses, loads that do not vary in it."""
     kernel, last = roles.kernel, roles.kernel.axes - 1
     names = {axis: f"i{axis}" for axis in range(kernel.row_axes, last)}
-    lines = ["outer = segment // chunks", f"first = (segment - outer * chunks) * {SEGMENT}"] if names else [f"first = segment * {SEGMENT}"]
+    lines = (
+        ["outer = segment // chunks", f"first = (segment - outer * chunks) * {SEGMENT}"]
+        if names
+        else [f"first = segment * {SEGMENT}"]
+    )
     lines.append(f"count = smaller({SEGMENT}, n{last} - first)")
-    lines.append(f"flat = outer * n{last} + first" if names else "flat = first")
+    lines.append(f"flat = {base}outer * n{last} + first" if names else f"flat = {base}first")
     lines += decode("outer", range(kernel.row_axes, last), names) if names else []
     touched = [load.operand for load in roles.loads_of(p)] + [store.operand for store in kernel.phases[p].stores]
     lines += [address(kernel, k, f"c{k}", f"r{k}", {**names, last: "first"}) for k in dict.fromkeys(touched)]
     lines += [load_line(x, f"c{x.operand}", "0") for x in roles.loads_of(p) if step(kernel, x.operand, last) == "0"]
     used = roles.used(kernel.phases[p])
     return lines + [
-        f"{q.value.name} = {q.value.dtype}(i{q.axis})" for q in roles.column_positions if q.axis != last and q.value.name in used
+        f"{q.value.name} = {q.value.dtype}(i{q.axis})"
+        for q in roles.column_positions
+        if q.axis != last and q.value.name in used
     ]
 
 

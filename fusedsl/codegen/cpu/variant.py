@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from ...schedule.kernel import Kernel, slots
+from ...schedule.kernel import Kernel
 
 CHUNK = 16384  # elements of a map's innermost axis that one unit computes
 WORK = 65536  # elements that are worth a thread
 SEGMENT = 2048  # columns that are folded in vector lanes before their sum joins the pairwise tree
-STRIP = 128  # rows that are folded side by side where neighbours in memory are rows
-EXTRA_SLOTS = 2  # after slots(kernel): the workspace's address, and parts per row
+STRIP = 256  # rows that are folded side by side where neighbours in memory are rows
 
 
 @dataclass(frozen=True)
@@ -25,16 +24,15 @@ class Stage:
 
 @dataclass(frozen=True)
 class Launch:
-    """What a call of a kernel runs, in order, and the workspace bytes and parts that its last two slots tell."""
+    """What a call of a kernel runs, in order.
+
+    A split kernel has two slots behind slots(kernel), which `pool.runner` fills: the address of a workspace of
+    `workspace` bytes, and `parts`, into which every row is cut.
+    """
 
     stages: tuple[Stage, ...]
     workspace: int = 0
     parts: int = 1
-
-
-def slot_count(kernel: Kernel) -> int:
-    """The length of the parameter block of a CPU kernel, in int64."""
-    return len(slots(kernel)) + EXTRA_SLOTS
 
 
 def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
@@ -47,7 +45,9 @@ def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, .
         return "map"
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
     if kernel.row_axes:
-        along_rows = "".join("0" if s[kernel.row_axes - 1] == 0 else "1" if s[kernel.row_axes - 1] == 1 else "s" for s in strides)
+        along_rows = "".join(
+            "0" if s[kernel.row_axes - 1] == 0 else "1" if s[kernel.row_axes - 1] == 1 else "s" for s in strides
+        )
         across = [s[-1] for k, s in enumerate(strides) if any(s[kernel.row_axes :])]
         if extents[kernel.row_axes - 1] >= 8 and across and all(abs(s) > 1 for s in across) and "s" not in along_rows:
             return "strips:" + along_rows
@@ -58,12 +58,26 @@ def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, .
 
 def launch(kernel: Kernel, variant: str, extents: tuple[int, ...]) -> Launch:
     """The stages for these extents. Their results do not depend on the number of threads."""
+    rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
     if variant == "map":
         inner = extents[-1] if extents else 1
-        chunks = -(-inner // CHUNK)
-        count = prod(extents[:-1]) * chunks
+        count = prod(extents[:-1]) * -(-inner // CHUNK)
         return Launch((Stage("kernel", count, max(1, WORK // max(1, min(inner, CHUNK)))),))
-    rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
     if variant == "rows":
         return Launch((Stage("kernel", rows, max(1, WORK // max(1, columns))),))
-    raise NotImplementedError(variant)
+    if variant == "split":
+        return _split(kernel, rows, columns, extents)
+    strips = prod(extents[: kernel.row_axes - 1]) * -(-extents[kernel.row_axes - 1] // STRIP)
+    return Launch((Stage("kernel", strips, max(1, WORK // max(1, columns * STRIP))),))
+
+
+def _split(kernel: Kernel, rows: int, columns: int, extents: tuple[int, ...]) -> Launch:
+    """Parts of about WORK elements; two stages a phase."""
+    from .split import workspace_bytes
+
+    segments = prod(extents[kernel.row_axes : -1]) * -(-extents[-1] // SEGMENT)
+    parts = max(1, min(segments, columns // WORK))
+    stages = []
+    for p in range(len(kernel.phases)):
+        stages += [Stage(f"phase{p}", rows * parts, 1), Stage(f"merge{p}", rows, rows)]
+    return Launch(tuple(stages), workspace_bytes(kernel, rows, columns, parts), parts)

@@ -58,7 +58,7 @@ OPERATORS = {
     for name in names.split()
 }
 OPERATORS[operator.not_] = plain("not", lambda k: BOOL if k is BOOL else NotImplemented, operator.invert)
-for _name in "add sub mul rshift".split():
+for _name in ["add", "sub", "mul", "rshift"]:
     OPERATORS[getattr(operator, "i" + _name)] = OPERATORS[getattr(operator, _name)]
 
 
@@ -74,6 +74,7 @@ def words_of_arithmetic() -> dict[str, Word]:
             add(d.name, always(d), lambda x, d=d: x.to(d))
         if d.kind in "iu":
             add(f"saturate_{d.name}", always(d), lambda x, d=d: convert.saturate(x, d))
+    add("not_", lambda k: BOOL if k is BOOL else NotImplemented, operator.invert)
     add("bool_", always(BOOL), lambda x: x.to(BOOL))
     for name in ("float16", "bfloat16"):
         add(f"{name}_round", always(FLOAT32), lambda x, d=DTYPES[name]: convert.unpack(convert.pack(x, d), d))
@@ -115,7 +116,9 @@ def words_of_memory(kernel: Kernel, arrays: list[Array]) -> dict[str, Word]:
     for k, array in enumerate(arrays, len(kernel.operands)):
         d, scopes = array.dtype, (k, count)
         found[f"{array.label}_get"] = Word("get", always(d), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
-        found[f"{array.label}_put"] = Word("put", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s))
+        found[f"{array.label}_put"] = Word(
+            "put", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s)
+        )
     for k, operand in enumerate(kernel.operands):
         d, scopes = operand.dtype, (k, count)
         found[f"load{k}"] = Word("load", always(d.compute), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))

@@ -42,4 +42,3 @@ def pack(x: Number, d: DType) -> Number:
 
 def is_negative(x: Number) -> Number:
     return x.bits() < 0
-

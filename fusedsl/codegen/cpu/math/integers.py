@@ -70,6 +70,12 @@ def absolute(x: Number) -> Number:
     return select(x < 0, -x, x) if x.dtype.kind == "i" else x
 
 
+def sign(x: Number) -> Number:
+    """-1, 0 or 1."""
+    positive = select(x > 0, 1, x.like(0))
+    return select(x < 0, -1, positive) if x.dtype.kind == "i" else positive
+
+
 def maximum(x: Number, y: Number) -> Number:
     if x.dtype.bits == 1:
         return x | y

@@ -69,6 +69,13 @@ FUNCTIONS |= {
     "nextafter": nextafter,
     "hypot": hypot,
 }
+
+
+def sign(x: Number) -> Number:
+    """-1, 0 or 1; NaN and zeros stay as they are."""
+    return select(x > 0, 1, select(x < 0, -1, x))
+
+
 PREDICATES = {
     "isnan": lambda x: x != x,
     "isinf": lambda x: number.absolute(x) == INF,
@@ -81,6 +88,7 @@ BOTH = {
     "minimum": (minimum, integers.minimum),
     "fmax": (fmax, integers.maximum),
     "fmin": (fmin, integers.minimum),
+    "sign": (sign, integers.sign),
     "absolute": (number.absolute, integers.absolute),
     "fmod": (fmod, integers.fmod),
     "power": (elementary.power, integers.power),

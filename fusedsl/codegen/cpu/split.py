@@ -1,0 +1,95 @@
+"""Row kernels of few long rows: each phase folds fixed parts of the rows, on all threads, then merges the parts.
+
+Every phase is two C functions: `phase<p>` over (row, part) and `merge<p>` over rows. Row values, the parts' states
+and held elements stand in a workspace that the caller gives, addressed by the two slots behind the kernel's own.
+"""
+
+from __future__ import annotations
+
+from ...schedule.kernel import Kernel, slots
+from . import fold
+from .roles import Array, Roles
+from .row import claim, columns, extents, fold_arrays, row_part, row_start, unclaim
+from .source import header, indented, parameters
+
+
+def workspace_arrays(kernel: Kernel) -> list[Array]:
+    """The arrays of the workspace, in order."""
+    roles, last = Roles(kernel), len(kernel.phases)
+    values = [v for p in range(last) for v in roles.made_by_row(p)]
+    rows = [Array(f"{v.name}_row", v.dtype, "rows") for v in dict.fromkeys(values)]
+    parts = [array for phase in kernel.phases for array in fold.state_arrays(phase.folds, "part", "rows * parts")]
+    return rows + parts + [Array(v.name, v.dtype, "rows * columns") for _, v in roles.held]
+
+
+def workspace_bytes(kernel: Kernel, rows: int, columns: int, parts: int) -> int:
+    """The size of the workspace."""
+    counts = {"rows": rows, "rows * parts": rows * parts, "rows * columns": rows * columns}
+    return sum(-(-counts[array.count] // 64) * 64 * array.dtype.itemsize for array in workspace_arrays(kernel))
+
+
+def emit(kernel: Kernel) -> tuple[str, list[Array]]:
+    """The source of a split kernel, and the working memory that it names."""
+    shared = workspace_arrays(kernel)
+    lines, arrays = header(kernel, "split"), list(shared)
+    for p in range(len(kernel.phases)):
+        own = fold_arrays(kernel, [p])
+        arrays += own
+        lines += ["", "", f"def phase{p}(slots, begin, end):", *indented(part_function(kernel, p, shared, own))]
+        lines += ["", "", f"def merge{p}(slots, begin, end):", *indented(merge_function(kernel, p, shared, own))]
+    return "\n".join([*lines, ""]), arrays
+
+
+def places(kernel: Kernel, shared: list[Array]) -> list[str]:
+    """Where the workspace's arrays are."""
+    count = len(slots(kernel))
+    rows = " * ".join(f"n{axis}" for axis in range(kernel.row_axes)) or "1"
+    lines = [f"workspace = pointer(slots, {count})", f"parts = slot(slots, {count + 1})", f"rows = {rows}", "place = 0"]
+    for array in shared:
+        lines += [f"{array.label}_at = offset(workspace, place)", f"place = place + {array.bytes}"]
+    return lines
+
+
+def begin(kernel: Kernel, shared: list[Array], own: list[Array]) -> list[str]:
+    return [*parameters(kernel), *extents(kernel), *places(kernel, shared), *claim(own)]
+
+
+def row_values(roles: Roles, p: int) -> list[str]:
+    """Read the row values that earlier phases left in the workspace."""
+    made = dict.fromkeys(v for q in range(p) for v in roles.made_by_row(q))
+    return [f"{v.name} = {fold.get(f'{v.name}_row', 'row')}" for v in made]
+
+
+def part_function(kernel: Kernel, p: int, shared: list[Array], own: list[Array]) -> list[str]:
+    """Fold the segments of one part of one row."""
+    roles, phase = Roles(kernel), kernel.phases[p]
+    body = ["row = unit // parts", "part = unit - row * parts", *row_start(roles, "row"), *row_values(roles, p)]
+    body += [
+        "each = (segments + parts - 1) // parts",
+        "low = smaller(part * each, segments)",
+        "high = smaller(low + each, segments)",
+    ]
+    body += columns(roles, p, "low", "high", "row * columns + ")
+    for f in phase.folds:
+        body += fold.kept(f, "part", "unit", fold.states(f))
+    return [*begin(kernel, shared, own), "for unit in range(begin, end):", *indented(body), *unclaim(own)]
+
+
+def merge_function(kernel: Kernel, p: int, shared: list[Array], own: list[Array]) -> list[str]:
+    """Merge the parts of a row, and do the row part of the phase."""
+    roles, phase = Roles(kernel), kernel.phases[p]
+    body = [*row_start(roles, "row"), *row_values(roles, p)]
+    if phase.folds:
+        read = [
+            f"{n} = {t}" for f in phase.folds for n, t in zip(fold.states(f), fold.got(f, "part", "row * parts + part"))
+        ]
+        body += ["for part in range(parts):", *indented([*read, *fold.push(phase.folds, "part")])]
+        body += fold.join_tree(phase.folds, "parts")
+    body += row_part(roles, p)
+    body += [fold.put(f"{v.name}_row", "row", v.name) for v in roles.made_by_row(p)]
+    return [
+        *begin(kernel, shared, own),
+        "for row in range(begin, end):",
+        *indented(body or ["row = row"]),
+        *unclaim(own),
+    ]
