@@ -11,6 +11,7 @@ import ctypes
 import math
 import struct
 from collections.abc import Callable, Sequence
+from functools import cache
 from operator import add, itemgetter
 from typing import Any, NamedTuple
 
@@ -151,8 +152,7 @@ class Launch:
         if shared > 48 * 1024:
             driver.allow_shared(function, shared)
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
-        self.attributes = _cluster_attribute(cluster) if cluster else None
-        address = ctypes.addressof(self.attributes) if self.attributes else 0
+        address = ctypes.addressof(_cluster_attribute(cluster)) if cluster else 0
         head = struct.pack("<7I4x", *grid, *block, shared)
         tail = struct.pack("<QI4xQ", address, 1 if cluster else 0, len(template))
         self.fire: Callable[[Sequence[Any], int], None] = _nothing
@@ -201,8 +201,9 @@ def _nothing(payloads: Sequence[Any], stream: int) -> None:
     """Launch nothing: the grid is empty."""
 
 
+@cache
 def _cluster_attribute(cluster: tuple[int, int, int]) -> ctypes.Array:
-    """struct CUlaunchAttribute: number, padding to 8, 64 bytes of value."""
+    """struct CUlaunchAttribute: number, padding to 8, 64 bytes of value. There are few clusters, and each is kept."""
     return ctypes.create_string_buffer(struct.pack("<I4x3I52x", _CLUSTER, *cluster), 72)
 
 
