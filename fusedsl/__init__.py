@@ -1,1 +1,78 @@
-"""fusedsl: array math as text, compiled to single fused kernels."""
+"""fusedsl: array math as text or NumPy-style functions, compiled to single fused kernels for NVIDIA GPUs and CPUs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api import Kernel, evaluate, kernel, options, spec
+    from .decorator import fuse
+    from .errors import (
+        ArgumentError,
+        CompileError,
+        DeviceError,
+        DTypeError,
+        FusedslError,
+        FusionError,
+        LimitError,
+        ParseError,
+        ShapeError,
+        TraceError,
+        UnknownNameError,
+        Unsupported,
+    )
+
+__version__ = "0.1.0"
+
+_API = ("Kernel", "evaluate", "kernel", "options", "spec")
+_ERRORS = (
+    "ArgumentError",
+    "CompileError",
+    "DTypeError",
+    "DeviceError",
+    "FusedslError",
+    "FusionError",
+    "LimitError",
+    "ParseError",
+    "ShapeError",
+    "TraceError",
+    "UnknownNameError",
+    "Unsupported",
+)
+
+__all__ = [
+    "ArgumentError",
+    "CompileError",
+    "DTypeError",
+    "DeviceError",
+    "FusedslError",
+    "FusionError",
+    "Kernel",
+    "LimitError",
+    "ParseError",
+    "ShapeError",
+    "TraceError",
+    "UnknownNameError",
+    "Unsupported",
+    "evaluate",
+    "fuse",
+    "kernel",
+    "options",
+    "spec",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when first used (PEP 562), so that `import fusedsl` costs next to nothing."""
+    from importlib import import_module
+
+    if name not in __all__:
+        raise AttributeError(f"module 'fusedsl' has no attribute {name!r}")
+    module = ".api" if name in _API else ".errors" if name in _ERRORS else ".decorator"
+    value = getattr(import_module(module, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

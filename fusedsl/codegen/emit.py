@@ -120,13 +120,15 @@ class _Emitter:
     def _input(self, n: Node) -> ArrayUse:
         source, at = n.attr
         where = tuple(self._coordinate(c.start, c.step, c.axis) for c in at)
-        return ArrayUse(self.scribe.names[n], n.type.dtype, source.kind, source.index, source.views, where)
+        d = n.type.dtype.compute if source.kind == "temporary" else n.type.dtype
+        return ArrayUse(self.scribe.names[n], d, source.kind, source.index, source.views, where)
 
     def _output(self, root: Root) -> ArrayUse:
         where = tuple(self._coordinate(0, 1, a) for a in root.axes)
         views = (("reshape", root.viewed),) if root.viewed != root.shape else ()
         stem = "out" if root.kind == "result" else "part"
-        return ArrayUse(self.scribe.mint(stem), root.type.dtype, root.kind, root.index, views, where)
+        d = root.type.dtype.compute if root.kind == "temporary" else root.type.dtype
+        return ArrayUse(self.scribe.mint(stem), d, root.kind, root.index, views, where)
 
     def _coordinate(self, start, step: int, axis: Axis | None) -> Coordinate:
         return Coordinate(start, step, None if axis is None else self.axes.index(axis))

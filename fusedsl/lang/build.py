@@ -82,16 +82,21 @@ def _operands(part) -> tuple:
 
 
 def build(
-    program: Program, parameters: tuple[ir.Parameter, ...], extents: Mapping[Symbol, int], options: Options
+    program: Program,
+    parameters: tuple[ir.Parameter, ...],
+    extents: Mapping[Symbol, int],
+    options: Options,
+    constants: Mapping[str, bool | int | float] | None = None,
 ) -> tuple[ir.Graph, dict[Dim, bool]]:
     """The graph of a program for arguments of these types, and the guards that its plan holds under.
 
     `extents` are those of the call at hand: they settle which computed extents are 1 (the guards) and the shapes
-    that messages show. Raises the first fault of the text, with the faults of other statements in `.others`.
+    that messages show. `constants` are names that stand for literals. Raises the first fault of the text, with the
+    faults of other statements in `.others`.
     """
     builder = Builder(parameters, extents, options.rounding)
     evaluator = Evaluator(builder, program.text, options.limits)
-    results = evaluator.program(program)
+    results = evaluator.program(program, constants or {})
     return builder.finish(results), builder.guards
 
 
@@ -111,9 +116,10 @@ class Evaluator:
 
     # -- statements
 
-    def program(self, program: Program) -> list[ir.Node]:
+    def program(self, program: Program, constants: Mapping[str, bool | int | float]) -> list[ir.Node]:
         """The results of a whole text."""
         frame = Frame({p.name: self.builder.parameter(k) for k, p in enumerate(self.builder.parameters)})
+        frame.values.update((name, self.builder.literal(value)) for name, value in constants.items())
         faults: list[FusedslError] = []
         for statement in program.statements:
             with self._gathering(faults, frame, statement):

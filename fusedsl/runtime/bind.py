@@ -126,7 +126,7 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
     """The kernel for arrays of these layouts (by kind and index), with its numbers."""
     rows = tuple(evaluate(d, extents) for d in plan.rows)
     columns = tuple(evaluate(d, extents) for d in plan.columns)
-    placed = [_place(use, layouts, extents, len(rows) + len(columns)) for use in plan.arrays]
+    placed = [place_array(use, layouts, extents, len(rows) + len(columns)) for use in plan.arrays]
     strides, offsets = [p[0] for p in placed], tuple(p[1] for p in placed)
     addresses = [
         (layouts[use.kind, use.index].address + offset * use.dtype.itemsize) % ALIGNMENT
@@ -167,7 +167,7 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
     return Bound(kernel(True), merged.extents, merged.strides, offsets, streamed)
 
 
-def _place(use: ArrayUse, layouts, extents, axes: int) -> tuple[tuple[int, ...], int]:
+def place_array(use: ArrayUse, layouts, extents, axes: int) -> tuple[tuple[int, ...], int]:
     """(stride along each iteration axis, offset of the first element) of one array."""
     layout = view(layouts[use.kind, use.index], use.views, extents)
     strides, offset = [0] * axes, layout.offset

@@ -1,0 +1,193 @@
+"""The public names: evaluate, kernel, Kernel, spec, options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from .config import Options, current, options, split_options
+from .errors import ArgumentError, UnknownNameError, suggest
+from .program import Program
+from .spec import Spec, spec
+from .text import TextSource
+
+__all__ = ["Kernel", "Spec", "evaluate", "kernel", "options", "spec"]
+
+
+class Kernel:
+    """A program ready to be called. Made by `kernel`; reusable, picklable, thread-safe.
+
+    Compiled once per signature (dtypes, ranks, which extents are 1); a new shape does not recompile. Arrays are given
+    by position, in the order of `params`, or by name; `out=` is written in place and returned (a tuple for several
+    results, None for those to allocate).
+    """
+
+    def __init__(
+        self,
+        text: str,
+        params: Sequence[str] | str | None = None,
+        constants: Mapping[str, bool | int | float] | None = None,
+        chosen: Options | None = None,
+    ):
+        self.options = chosen if chosen is not None else current()
+        self._source = TextSource(text, self.options, params, constants)
+        self._made_from = (text, params, constants)
+        self.params = self._source.names
+        self._program = Program(self._source, self.params, self.options)
+        self._positions = {name: k for k, name in enumerate(self.params)}
+
+    @property
+    def text(self) -> str:
+        """The program as it was given."""
+        return self._source.text
+
+    def __call__(self, *args: Any, out: Any = None, **named: Any) -> Any:
+        """The result (a tuple of several) for these arguments.
+
+        Raises ArgumentError for missing, surplus or unusable arguments, ShapeError, DTypeError and DeviceError for
+        those that do not go together; an error leaves `out` untouched.
+        """
+        values = args if not named and len(args) == len(self.params) else self._bind(args, named)
+        outs = None if out is None else self._outs(out)
+        results = self._program.run(values, outs)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _outs(self, out: Any) -> Sequence[Any]:
+        return out if isinstance(out, (tuple, list)) else (out,)
+
+    def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """The arguments in order; ArgumentError for what is missing, surplus or unknown."""
+        signature = f"the kernel takes {', '.join(self.params) or 'no arguments'}"
+        if len(args) > len(self.params):
+            raise ArgumentError(
+                f"{len(args)} arguments for {len(self.params)} parameters", "argument.count", help=signature
+            )
+        values = dict(zip(self.params, args))
+        for name, value in named.items():
+            if name not in self._positions:
+                near = suggest(name, self.params)
+                hint = f"did you mean {near}?" if near else signature
+                raise ArgumentError(f"the text does not read {name!r}", "argument.unused", help=hint)
+            if name in values:
+                raise ArgumentError(f"{name} is given twice", "argument.twice", help="give it by position or by name")
+            values[name] = value
+        missing = [name for name in self.params if name not in values]
+        if missing:
+            raise ArgumentError(f"missing {', '.join(missing)}", "argument.missing", help=signature)
+        return [values[name] for name in self.params]
+
+    # -- looking inside
+
+    def explain(self, *args: Any, **named: Any):
+        """What a call with these arguments (arrays or specs) launches, and why: an Explanation, printed as text."""
+        from .report.explain import explain
+
+        return explain(self._program, self._bind(args, named))
+
+    def source(self, *args: Any, device: str | None = None, **named: Any) -> str:
+        """The generated Python of every kernel, for "cuda" or "cpu" (default: where the arguments live)."""
+        return self.explain(*args, **named).on(device).source
+
+    def resources(self, *args: Any, cc: int | None = None, **named: Any):
+        """Registers, spills, shared memory and occupancy of each kernel, from the real compiler; needs no GPU.
+
+        `cc` is the compute capability (80, 90, 100; default 90).
+        """
+        from .report.explain import resources
+
+        return resources(self._program, self._bind(args, named), cc or 90)
+
+    def compile(self, *args: Any, **named: Any) -> Kernel:
+        """Compile for these arguments (arrays or specs) now instead of at the first call."""
+        self.explain(*args, **named).on(None).build()
+        return self
+
+    def __repr__(self) -> str:
+        return f"<fusedsl.Kernel({', '.join(self.params)}): {' '.join(self.text.split())[:60]}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre><b>Kernel</b>({escape(', '.join(self.params))})\n{escape(self.text.strip())}</pre>"
+
+    def __reduce__(self):
+        return (Kernel, (*self._made_from, self.options))
+
+
+def kernel(
+    text: str,
+    params: Sequence[str] | str | None = None,
+    constants: Mapping[str, bool | int | float] | None = None,
+    **changes: Any,
+) -> Kernel:
+    """A reusable kernel from a text; keywords are options.
+
+    >>> import numpy as np
+    >>> silu_mul = kernel("g * sigmoid(g) * u")
+    >>> silu_mul.params
+    ('g', 'u')
+    >>> silu_mul(np.float32([0, 1]), np.float32([1, 2]))
+    array([0.       , 1.4621172], dtype=float32)
+
+    Raises ParseError, LimitError for the text, ArgumentError for params, constants and options.
+    """
+    return Kernel(text, params, constants, current().changed(changes))
+
+
+@lru_cache(maxsize=1024)
+def _remembered(text: str, chosen: Options) -> Kernel:
+    return Kernel(text, None, None, chosen)
+
+
+def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any = None, **named: Any) -> Any:
+    """The value of a text for arrays given by name or in a mapping; compiled once and remembered.
+
+    With no array given at all, names are looked up in the caller's locals, then globals (arrays and numbers only). A
+    mapping may hold more than the text uses; an unused keyword is an ArgumentError; a missing name UnknownNameError.
+
+    >>> import numpy as np
+    >>> evaluate("2*a + 3*b", a=np.float32([1, 2]), b=np.float32([3, 4]))
+    array([11., 16.], dtype=float32)
+    """
+    chosen, given = split_options(named)
+    made = _remembered(text, chosen) if isinstance(text, str) else Kernel(text, None, None, chosen)
+    if arrays is None and not given and made.params:
+        found: Mapping[str, Any] = _caller_values(made.params, sys._getframe(1))
+    else:
+        unused = [name for name in given if name not in made.params]
+        if unused:
+            near = suggest(unused[0], made.params)
+            hint = f"did you mean {near}?" if near else f"the text reads {', '.join(made.params) or 'no names'}"
+            raise ArgumentError(f"the text does not read {unused[0]!r}", "argument.unused", help=hint)
+        found = {**(arrays or {}), **given}
+    for name in made.params:
+        if name not in found:
+            raise _missing(made, name, found)
+    return made(*(found[name] for name in made.params), out=out)
+
+
+def _caller_values(names: Sequence[str], frame: Any) -> dict[str, Any]:
+    """Arrays and numbers of these names in a frame's locals, then globals."""
+    found = {}
+    for name in names:
+        for scope in (frame.f_locals, frame.f_globals):
+            if name in scope and _is_value(scope[name]):
+                found[name] = scope[name]
+                break
+    return found
+
+
+def _is_value(x: Any) -> bool:
+    return isinstance(x, (bool, int, float)) or (hasattr(x, "dtype") and hasattr(x, "shape"))
+
+
+def _missing(made: Kernel, name: str, found: Mapping[str, Any]) -> UnknownNameError:
+    """The error for a name that nothing was given for, drawn where the text first reads it."""
+    from .lang.syntax import free_names
+
+    span = dict(free_names(made._source.program))[name]
+    near = suggest(name, [k for k in found if isinstance(k, str)])
+    hint = f"did you mean {near}?" if near else f"pass {name}=..."
+    return UnknownNameError(f"nothing is called {name}", "name.value", text=made.text, span=span, help=hint)

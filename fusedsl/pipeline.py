@@ -1,0 +1,162 @@
+"""The path of a program: arguments → signature → plan → prepared call, each remembered under what decides it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from .codegen.emit import emit
+from .config import Options
+from .errors import FusionError, LimitError
+from .fusion.lower import lower
+from .fusion.partition import Group, Partition, partition
+from .hardware import Hardware, facts
+from .ir.checks import explain, holds
+from .ir.dims import Dim, Symbol, evaluate
+from .ir.graph import Graph, Parameter, Type, walk
+from .ir.ops import OPS
+from .ir.types import BOOL
+from .ir.verify import verify
+from .rewrite import rules as _rules  # noqa: F401  (registers the laws)
+from .rewrite.engine import rewrite
+from .runtime import compile as compiler
+from .runtime.arrays import Array, Weak
+from .runtime.bind import Bound, Layout, bind
+from .schedule.plan import KernelPlan, Plan
+
+Arguments = Mapping[str, "Array | Weak"]
+
+
+class Source(Protocol):
+    """Where a program comes from: a text, or a traced function."""
+
+    def build(
+        self, parameters: tuple[Parameter, ...], extents: Mapping[Symbol, int], options: Options
+    ) -> tuple[Graph, Mapping[Dim, bool]]:
+        """The typed graph for these parameters, and the guards under which it holds."""
+
+    def header(self) -> tuple[str, ...]:
+        """The program re-printed, a line each, for the head of generated files."""
+
+    @property
+    def text(self) -> str:
+        """The program as the user wrote it."""
+
+
+def signature(name: str, index: int, argument: Array | Weak) -> Parameter:
+    """What a plan fixes of an argument: dtype, rank, and which extents are 1."""
+    if isinstance(argument, Weak):
+        weak = argument.dtype is not BOOL
+        return Parameter(name, Type(argument.dtype, (), weak), scalar=True)
+    if argument.by_value:
+        return Parameter(name, Type(argument.dtype), scalar=True)
+    dims = tuple(1 if n == 1 else Symbol(index, axis) for axis, n in enumerate(argument.shape))
+    return Parameter(name, Type(argument.dtype, dims))
+
+
+def extents_of(arguments: Sequence[Array | Weak]) -> dict[Symbol, int]:
+    """Every symbol's value at this call."""
+    return {
+        Symbol(k, axis): n for k, a in enumerate(arguments) if isinstance(a, Array) for axis, n in enumerate(a.shape)
+    }
+
+
+def make_graph(source: Source, parameters: tuple[Parameter, ...], extents, options: Options):
+    """(graph, guards) after the rewrite rules."""
+    graph, guards = source.build(parameters, extents, options)
+    graph = rewrite(graph)
+    verify(graph)
+    return graph, guards
+
+
+def make_plan(source: Source, parameters: tuple[Parameter, ...], extents, options: Options) -> Plan:
+    """Text or trace to kernels: what depends on the signature alone."""
+    graph, guards = make_graph(source, parameters, extents, options)
+    cut = partition(lower(graph))
+    _check_kernels(cut, options)
+    header = source.header()
+    names = [_kernel_name(g, k) for k, g in enumerate(cut.groups)]
+    kernels = tuple(emit(g, name, header, parameters) for g, name in zip(cut.groups, names))
+    return Plan(
+        source.text,
+        parameters,
+        tuple(r.type for r in graph.results),
+        tuple(Type(t.dtype, shape) for t, shape in cut.temporaries),
+        graph.checks,
+        tuple(guards.items()),
+        kernels,
+        tuple((d.joined, f"{', '.join(d.members)}: {d.reason}") for d in cut.decisions),
+    )
+
+
+def _check_kernels(cut: Partition, options: Options) -> None:
+    if options.max_kernels is None or len(cut.groups) <= options.max_kernels:
+        return
+    refused = [d for d in cut.decisions if not d.joined]
+    reasons = "; ".join(f"{', '.join(d.members)}: {d.reason}" for d in refused) or "the results have different shapes"
+    error = FusionError(
+        f"this needs {len(cut.groups)} kernels, and max_kernels is {options.max_kernels}",
+        "fusion.kernels",
+        note=reasons,
+        help="raise max_kernels, or call explain() to see what keeps the kernels apart",
+    )
+    error.decisions = cut.decisions  # type: ignore[attr-defined]
+    raise error
+
+
+def _kernel_name(group: Group, k: int) -> str:
+    """A name that tells in a profiler what the kernel does: its folds, or its first operations."""
+    roots = [f.args[0] for f in group.folds] + [r.value for r in group.stores + group.row_stores]
+    folds = list(dict.fromkeys(f.attr[0] for f in group.folds))
+    special = [n.op for n in walk(roots) if n.op in OPS and OPS[n.op].special and n.op != "divide"]
+    plain = [n.op for n in walk(roots) if n.op in OPS]
+    words = folds + list(dict.fromkeys(special or plain))
+    return "_".join(["row" if folds else "map", *words[:4], str(k)])[:48]
+
+
+# -- calls
+
+
+def check_call(plan: Plan, extents: Mapping[Symbol, int]) -> None:
+    """Raise the ShapeError of the first check that these extents break; the others ride along."""
+    failed = [explain(c, extents) for c in plan.checks if not holds(c, extents)]
+    if failed:
+        failed[0].others = tuple(failed[1:])
+        raise failed[0]
+
+
+def guards_hold(plan: Plan, extents: Mapping[Symbol, int]) -> bool:
+    """Whether the plan is for these extents: the computed extents that it takes for 1 are 1, and the others not."""
+    return all((evaluate(d, extents) == 1) is unit for d, unit in plan.guards)
+
+
+def result_shapes(plan: Plan, extents: Mapping[Symbol, int], limit: int = 1 << 62) -> list[tuple[int, ...]]:
+    """The shapes of the results at this call; LimitError where one is beyond any memory."""
+    shapes = [tuple(evaluate(d, extents) or 0 for d in t.shape) for t in plan.results]
+    for shape, t in zip(shapes, plan.results):
+        size = t.dtype.itemsize
+        for n in shape:
+            size *= n
+        if size >= limit:
+            message = f"the result {t.dtype}{list(shape)} takes {size} bytes"
+            raise LimitError(message, "limit.memory", help="reduce inside the expression, or compute in parts")
+    return shapes
+
+
+def bind_kernels(plan: Plan, layouts: dict[tuple[str, int], Layout], extents) -> list[Bound]:
+    """Every kernel of a plan with the numbers of one call."""
+    return [bind(k, layouts, extents) for k in plan.kernels]
+
+
+def build_kernel(plan: KernelPlan, bound: Bound, cc: tuple[int, int] | None, hardware: Hardware | None = None) -> Any:
+    """The compiled kernel, for a CUDA architecture or (None) this CPU."""
+    if cc is None:
+        return compiler.build_cpu(bound, plan.digest)
+    return compiler.build_cuda(bound, plan.digest, cc, hardware or facts(cc))
+
+
+def hardware_of(device: Any) -> Hardware:
+    """The facts of a device that is there: the architecture's table with this card's own numbers."""
+    known = facts(device.cc)
+    return dataclasses.replace(known, multiprocessors=device.sms)

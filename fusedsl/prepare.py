@@ -1,0 +1,206 @@
+"""The first call with new shapes: checks, memory, layouts, kernels; ends in a prepared call that later calls repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import pipeline
+from .errors import ArgumentError
+from .ir.dims import evaluate
+from .runtime import copies
+from .runtime.arrays import CPU, Array, describe
+from .runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, place_array
+from .runtime.call import Call, Payloads, cpu_launch, cuda_launch, workspace_maker, workspace_size
+from .runtime.keys import look_all
+from .runtime.results import allocator, check_out, common_order, mark_written, overlap, place, strides_in
+from .runtime.streams import stream_reader
+from .schedule.plan import Plan
+
+if TYPE_CHECKING:
+    from .program import Program
+
+
+@dataclass
+class Prepared:
+    """A prepared call with the arguments of this first run."""
+
+    call: Call
+    payloads: list
+    outs: list[Any] | None
+    late: list[tuple[Any, int]]  # (out, result) that are filled from a new array after the launches
+    library: str
+    reusable: bool
+
+    def run(self) -> list:
+        """Run it for the arguments that it was prepared with."""
+        results = self.call(self.payloads, self.outs)
+        for out, k in self.late:
+            copies.assign(out, results[k], self.library)
+            results[k] = out
+        for out in self.outs or ():
+            if out is not None:
+                mark_written(out, self.library)
+        return results
+
+
+def prepare(program: Program, values: Sequence[Any], outs: Sequence[Any] | None) -> Prepared:
+    """Everything that a call with these arguments needs; raises before anything is written."""
+    facts = {name: describe(v, name) for name, v in zip(program.names, values)}
+    library, device = place(facts)
+    arguments = list(facts.values())
+    extents = pipeline.extents_of(arguments)
+    plan = program.plan(arguments, extents)
+    pipeline.check_call(plan, extents)
+    values = [a.owner if isinstance(a, Array) and a.copied else v for a, v in zip(arguments, values)]
+    shapes = pipeline.result_shapes(plan, extents)
+    layouts = {("argument", k): _layout(a) for k, a in enumerate(arguments) if isinstance(a, Array)}
+    values, packed = _pack(plan, values, layouts, extents, library)
+    given, late = _outs(plan, outs, shapes, device, facts)
+    makers = []
+    for k, (shape, t) in enumerate(zip(shapes, plan.results)):
+        order = None if given[k] is not None else result_order(plan, k, layouts, extents)
+        makers.append(allocator(library, device, shape, t.dtype, order))
+        layouts["result", k] = _layout(given[k]) if given[k] is not None else Layout(shape, strides_in(shape, order))
+    for k, t in enumerate(plan.temporaries):
+        layouts["temporary", k] = contiguous(tuple(evaluate(d, extents) or 0 for d in t.shape))
+    call = _launches(program, plan, layouts, extents, library, device, makers)
+    copied = packed or any(isinstance(a, Array) and a.copied for a in arguments)
+    chosen = [g.owner if g is not None else None for g in given] if outs is not None else None
+    return Prepared(call, look_all(values)[1], chosen, late, library, not copied)
+
+
+def _layout(a: Array) -> Layout:
+    return Layout(a.shape, a.strides, 0, a.pointer % ALIGNMENT)
+
+
+def _pack(plan: Plan, values: Sequence[Any], layouts, extents, library: str) -> tuple[list, bool]:
+    """Arguments with those made contiguous that some view of the plan cannot see otherwise."""
+    values, packed = list(values), False
+    for use in (u for k in plan.kernels for u in k.arrays if u.kind == "argument" and u.views):
+        try:
+            place_array(use, layouts, extents, 0)
+        except NeedsCopy:
+            values[use.index] = copies.packed(values[use.index], library)
+            layouts["argument", use.index] = _layout(describe(values[use.index]))  # type: ignore[arg-type]
+            packed = True
+    return values, packed
+
+
+# -- out
+
+
+def _outs(plan: Plan, outs, shapes, device, facts) -> tuple[list[Array | None], list[tuple[Any, int]]]:
+    """(the array that each result is written to, or None for a new one; those to be filled afterwards)."""
+    given: list[Array | None] = [None] * len(shapes)
+    late: list[tuple[Any, int]] = []
+    if outs is None:
+        return given, late
+    if len(outs) != len(shapes):
+        raise ArgumentError(
+            f"{len(outs)} outputs for {len(shapes)} results",
+            "argument.out",
+            help="out= takes an array, or a tuple with an array or None per result",
+        )
+    others: list[Array] = []
+    for k, out in enumerate(outs):
+        if out is None:
+            continue
+        name = "out" if len(outs) == 1 else f"out[{k}]"
+        checked = check_out(out, shapes[k], plan.results[k].dtype, device, facts, others, name)
+        others.append(checked)
+        same = [i for i, a in enumerate(facts.values()) if isinstance(a, Array) and _same_memory(checked, a)]
+        if all(in_place(plan, i, k) for i in same) and _storable(plan, k):
+            given[k] = checked
+        else:
+            late.append((out, k))
+    return given, late
+
+
+def _same_memory(out: Array, a: Array) -> bool:
+    return not a.by_value and overlap(out, a) is not None
+
+
+def _storable(plan: Plan, k: int) -> bool:
+    """Whether a kernel can write any layout of this result (a reshaped result is written through a view)."""
+    return not any(u.views for kernel in plan.kernels for u in kernel.arrays if u.kind == "result" and u.index == k)
+
+
+def in_place(plan: Plan, argument: int, result: int) -> bool:
+    """Whether a result may be written over an argument: it is read at the same positions only, and never later."""
+    writer, store = next(
+        (k, u)
+        for k, kernel in enumerate(plan.kernels)
+        for u in kernel.arrays
+        if (u.kind, u.index) == ("result", result)
+    )
+    for k, kernel in enumerate(plan.kernels):
+        for use in kernel.arrays:
+            if k < writer or (use.kind, use.index) != ("argument", argument):
+                continue
+            if k > writer or use.views != store.views or use.at != store.at:
+                return False
+    return True
+
+
+def result_order(plan: Plan, result: int, layouts, extents) -> tuple[int, ...] | None:
+    """The memory order (axes from far to near) that a new result shares with what it is computed from; None is C."""
+    for kernel in plan.kernels:
+        store = next((u for u in kernel.arrays if (u.kind, u.index) == ("result", result)), None)
+        if store is None:
+            continue
+        if store.views or len(store.at) < 2:
+            return None
+        axes = (*kernel.rows, *kernel.columns)
+        shape = tuple(1 if c.axis is None else evaluate(axes[c.axis], extents) for c in store.at)
+        operands = []
+        for use in kernel.arrays[: kernel.inputs]:
+            strides, _ = place_array(use, layouts, extents, len(axes)) if use.kind == "argument" else (None, 0)
+            if strides is not None:
+                operands.append((shape, tuple(0 if c.axis is None else strides[c.axis] for c in store.at)))
+        return common_order(operands, len(shape)) if operands else None
+    return None
+
+
+# -- kernels
+
+
+def _launches(program: Program, plan: Plan, layouts, extents, library: str, device, makers) -> Call:
+    where = Payloads(len(plan.parameters), len(plan.results))
+    size, temporaries = workspace_size(plan, extents)
+    launch: Callable = _cpu if device == CPU else _cuda
+    numbers: list[int] = []
+    launches, scratch = [], 0
+    for kernel, bound in zip(plan.kernels, pipeline.bind_kernels(plan, layouts, extents)):
+        if bound.empty:
+            continue
+        record, needs = launch(kernel, bound, where, temporaries, numbers, extents, program.names, device)
+        launches.append(record)
+        scratch = max(scratch, needs)
+    workspace = workspace_maker(library, device, size + scratch)
+    return Call(launches, makers, workspace, size, numbers, stream_reader(library, device))
+
+
+def _cpu(kernel, bound: Bound, where, temporaries, numbers, extents, names, device):
+    from .runtime import native
+
+    built = pipeline.build_kernel(kernel, bound, None)
+    functions = dict(zip(built.symbols, native.load(built.code, built.symbols)))
+    return cpu_launch(kernel, bound, built, functions, where, temporaries, numbers, extents, names)
+
+
+_functions: dict[tuple, Any] = {}
+
+
+def _cuda(kernel, bound: Bound, where, temporaries, numbers, extents, names, device):
+    from .runtime.driver import driver
+
+    index = device[1]
+    told = driver().facts(index)
+    built = pipeline.build_kernel(kernel, bound, told.cc, pipeline.hardware_of(told))
+    key = (built.code, built.symbols, index)
+    if key not in _functions:
+        _functions[key] = driver().load(built.code, built.symbols[0], index)
+    record = cuda_launch(kernel, bound, built, _functions[key], where, temporaries, numbers, extents, names)
+    return record, 0

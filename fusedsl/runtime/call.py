@@ -1,0 +1,184 @@
+"""One program at one set of shapes: what every further call with these shapes does, with nothing left to decide."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.dims import Symbol, evaluate
+from ..ir.types import UINT8
+from ..schedule.division import divisors, magic
+from ..schedule.kernel import Kernel, slots
+from ..schedule.plan import KernelPlan, Plan
+from .bind import Bound
+from .compile import Built, grid
+from .keys import look
+from .launch import FORMAT_OF, HostLaunch, Launch, PointerSlot, ScalarSlot
+from .results import allocator
+
+TEMPORARY_ALIGNMENT = 256  # bytes
+
+
+@dataclass(frozen=True)
+class Payloads:
+    """Where each thing stands in the list of addresses and numbers that launches read.
+
+    Arguments, then results, then the workspace (one allocation: temporaries, each at its shift) and the scratch memory
+    at its end, then extents that kernels take as numbers.
+    """
+
+    arguments: int
+    results: int
+
+    @property
+    def workspace(self) -> int:
+        return self.arguments + self.results
+
+    @property
+    def scratch(self) -> int:
+        return self.workspace + 1
+
+    def number(self, k: int) -> int:
+        return self.workspace + 2 + k
+
+
+class Call:
+    """A prepared call: allocate, fill in addresses, launch each kernel in order."""
+
+    def __init__(
+        self,
+        launches: Sequence[Any],
+        makers: Sequence[Callable[[], Any]],
+        workspace: Callable[[], Any] | None,
+        temporaries: int,
+        numbers: Sequence[int],
+        stream: Callable[[], int],
+    ):
+        self.launches = tuple(launch.fire for launch in launches)
+        self.makers = tuple(makers)
+        self.workspace = workspace
+        self.temporaries = temporaries
+        self.numbers = tuple(numbers)
+        self.stream = stream
+
+    def __call__(self, payloads: list, outs: Sequence[Any] | None = None) -> list:
+        """Run for these arguments' payloads. `outs` are arrays to write, or None for new ones. Returns the results."""
+        if outs is None:
+            results = [make() for make in self.makers]
+        else:
+            results = [make() if given is None else given for make, given in zip(self.makers, outs)]
+        payloads = payloads + [look(r)[1] for r in results]
+        if self.workspace is None:
+            payloads += (0, 0)
+        else:
+            memory = self.workspace()
+            address = look(memory)[1]
+            payloads += (address, address + self.temporaries)
+        payloads += self.numbers
+        stream = self.stream()
+        for fire in self.launches:
+            fire(payloads, stream)
+        return results
+
+
+def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list[int]]:
+    """(bytes, offset of each temporary) of a call's one allocation."""
+    offsets, total = [], 0
+    for t in plan.temporaries:
+        offsets.append(total)
+        count = math.prod(evaluate(d, extents) or 0 for d in t.shape)
+        size = count * t.dtype.compute.itemsize
+        total += -(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT
+    return total, offsets
+
+
+def workspace_maker(library: str, device: tuple[str, int], size: int) -> Callable[[], Any] | None:
+    """What allocates the workspace, or None where there is none."""
+    return allocator(library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
+
+
+def pointer_slots(plan: KernelPlan, bound: Bound, where: Payloads, temporaries: Sequence[int]) -> list[PointerSlot]:
+    """The pointer slots of one kernel: which payload, and how many bytes further."""
+    found = []
+    for k, (use, offset) in enumerate(zip(plan.arrays, bound.offsets)):
+        shift = offset * bound.kernel.operands[k].dtype.itemsize
+        if use.kind == "argument":
+            index = use.index
+        elif use.kind == "result":
+            index = where.arguments + use.index
+        else:
+            index, shift = where.workspace, shift + temporaries[use.index]
+        found.append(PointerSlot(8 * k, index, shift))
+    return found
+
+
+def template(kernel: Kernel, bound: Bound, width: int, extra: int = 0) -> bytes:
+    """The parameter block with extents, strides and magics filled in, and `extra` slots at the end."""
+    magics = [magic(d) for d in divisors(kernel.axes, width, bound.extents)] if kernel.axes > 1 else []
+    values = []
+    for slot in slots(kernel):
+        if slot.kind == "extent":
+            values.append(bound.extents[slot.index])
+        elif slot.kind == "stride":
+            values.append(bound.strides[slot.index][slot.axis])
+        elif slot.kind == "magic":
+            values.append(magics[slot.index - 1])
+        else:
+            values.append(0)
+    return b"".join(struct.pack("<q" if v < 1 << 63 else "<Q", v) for v in values) + bytes(8 * extra)
+
+
+def scalar_slots(plan: KernelPlan, kernel: Kernel, where: Payloads, numbers: list[int], extents, extra: int = 0):
+    """The scalar slots of one kernel; extents that it takes as numbers are appended to `numbers`."""
+    first = 8 * (len(slots(kernel)) - len(plan.scalars))
+    found = []
+    for k, use in enumerate(plan.scalars):
+        if use.kind == "argument":
+            index = use.source
+        else:
+            index = where.number(len(numbers))
+            numbers.append(evaluate(use.source, extents))  # type: ignore[arg-type]
+        found.append(ScalarSlot(first + 8 * k, index, FORMAT_OF[use.value.dtype.name]))  # type: ignore[arg-type]
+    return found
+
+
+def cuda_launch(
+    plan: KernelPlan, bound: Bound, built: Built, function: Any, where: Payloads, temporaries, numbers, extents, names
+) -> Launch:
+    """The launch record of one kernel on one CUDA device."""
+    from .driver import driver
+
+    blocks, threads, shared = grid(built, bound.extents)
+    width = getattr(built.schedule, "width", 1)
+    block = template(built.kernel, bound, width)
+    pointers = pointer_slots(plan, bound, where, temporaries)
+    scalars = scalar_slots(plan, built.kernel, where, numbers, extents)
+    return Launch(driver(), function, (blocks, 1, 1), (threads, 1, 1), shared, block, pointers, scalars, names)
+
+
+def cpu_launch(
+    plan: KernelPlan, bound: Bound, built: Built, functions: dict[str, Any], where, temporaries, numbers, extents, names
+) -> tuple[HostLaunch, int]:
+    """(launch record, bytes of workspace that it needs): the stages of one kernel on the pool."""
+    from ..codegen.cpu import variant
+    from . import pool
+
+    run = variant.launch(built.kernel, built.schedule, bound.extents)
+    stages = [(functions[s.symbol], s.count, s.grain) for s in run.stages]
+
+    def run_stages(_function, address: int, _units: int, _grain: int) -> None:
+        for function, count, grain in stages:
+            pool.run(function, address, count, grain)
+
+    block = template(built.kernel, bound, 1, variant.EXTRA_SLOTS)
+    pointers = pointer_slots(plan, bound, where, temporaries)
+    scalars = scalar_slots(plan, built.kernel, where, numbers, extents)
+    end = len(block)
+    parts = where.number(len(numbers))
+    numbers.append(run.parts)
+    scratch = [ScalarSlot(end - 16, where.scratch, "Q"), ScalarSlot(end - 8, parts, "q")]
+    units = 1 if stages else 0
+    return HostLaunch(run_stages, 0, units, 1, block, pointers, scalars + scratch, names), run.workspace

@@ -1,0 +1,176 @@
+"""Kernels to machine code: schedule, generated file, the compiler's real figures; kept in memory and in the cache."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ..errors import CompileError, FusedslError
+from ..hardware import Hardware, facts, occupancy
+from ..schedule import Schedule, choose, geometry
+from ..schedule.kernel import Kernel
+from .bind import Bound
+from .cache import Cache, cache_key
+
+
+@dataclass(frozen=True)
+class Built:
+    """A compiled kernel: what was chosen, what came out, and where its source stands."""
+
+    kernel: Kernel
+    schedule: Any  # a Schedule on CUDA, the name of the loops on the CPU
+    code: bytes
+    symbols: tuple[str, ...]
+    source: str
+    path: str
+    registers: int = 0
+    spill_bytes: int = 0
+    shared_bytes: int = 0
+    cached: bool = False
+    estimate: int = 0  # registers that the schedule expected
+
+    @property
+    def reason(self) -> str:
+        """Why it runs as it does."""
+        return getattr(self.schedule, "reason", "") or str(self.schedule)
+
+
+@cache
+def disk() -> Cache:
+    """The process's cache."""
+    return Cache()
+
+
+_built: dict[tuple, Built] = {}
+_locks: dict[tuple, threading.Lock] = {}
+_guard = threading.Lock()
+
+
+def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardware | None = None) -> Built:
+    """The kernel of these extents for one compute capability; compiles where neither memory nor disk has it."""
+    hardware = hardware or facts(cc)
+    kernel = bound.kernel
+    schedule = choose(kernel, bound.extents, hardware)
+    if not getattr(schedule, "resident", True) and bound.streamed is not None and kernel.resident:
+        kernel = bound.streamed
+        schedule = choose(kernel, bound.extents, hardware)
+    key = ("cuda", cc, digest, kernel.name, _shape_of(kernel), _fields(schedule))
+    return _once(key, lambda: _load(key) or _compile_cuda(kernel, schedule, cc, key), kernel, schedule)
+
+
+def build_cpu(bound: Bound, digest: str) -> Built:
+    """The kernel of these extents and strides for this CPU."""
+    from ..codegen.cpu import variant
+
+    kernel = bound.kernel
+    chosen = variant.choose(kernel, bound.extents, bound.strides)
+    if bound.streamed is not None and not variant.resident(kernel, chosen, bound.extents):
+        kernel = bound.streamed
+        chosen = variant.choose(kernel, bound.extents, bound.strides)
+    from ..codegen.cpu.backend import cache_tag
+
+    key = ("cpu", cache_tag(), digest, kernel.name, _shape_of(kernel), chosen)
+    return _once(key, lambda: _load(key) or _compile_cpu(kernel, chosen, key), kernel, chosen)
+
+
+def grid(built: Built, extents: tuple[int, ...]) -> tuple[int, int, int]:
+    """Blocks, threads a block and dynamic shared bytes of a CUDA launch."""
+    return geometry(built.schedule, built.kernel.row_axes, extents)
+
+
+def occupancy_of(built: Built, hardware: Hardware, extents: tuple[int, ...]):
+    """Blocks an SM and their limiter, from the real figures."""
+    _, threads, dynamic = grid(built, extents)
+    return occupancy(hardware, built.registers, threads, built.shared_bytes + dynamic)
+
+
+def _shape_of(kernel: Kernel) -> tuple:
+    """What of a kernel its digest does not say: axes, stride letters, accesses, and its phases' kind."""
+    operands = tuple((o.dtype.name, o.strides, o.access) for o in kernel.operands)
+    positions = tuple(p.axis for p in kernel.positions)
+    return (kernel.row_axes, kernel.column_axes, operands, positions, kernel.resident, kernel.wide)
+
+
+def _fields(schedule: Schedule) -> tuple:
+    """A schedule as it enters a key: everything but its reason."""
+    return (type(schedule).__name__,) + tuple(
+        getattr(schedule, f.name) for f in dataclasses.fields(schedule) if f.name != "reason"
+    )
+
+
+def _once(key: tuple, make, kernel: Kernel, schedule: Any) -> Built:
+    """The built kernel of this key; threads that ask at once wait for one compilation."""
+    found = _built.get(key)
+    if found is None:
+        with _guard:
+            lock = _locks.setdefault(key, threading.Lock())
+        with lock:
+            found = _built.get(key)
+            if found is None:
+                found = _built[key] = make()
+    return dataclasses.replace(found, kernel=kernel, schedule=schedule)
+
+
+# -- disk
+
+
+def _load(key: tuple) -> Built | None:
+    entry = disk().get(cache_key(kernel=repr(key)))
+    if entry is None:
+        return None
+    told, code = entry
+    try:
+        return Built(None, None, code, tuple(told["symbols"]), told["source"], told["path"], *told["figures"], True)  # type: ignore[arg-type]
+    except (KeyError, TypeError):
+        return None
+
+
+def _keep(key: tuple, built: Built) -> Built:
+    figures = [built.registers, built.spill_bytes, built.shared_bytes]
+    told = {"symbols": built.symbols, "source": built.source, "path": built.path, "figures": figures}
+    disk().put(cache_key(kernel=repr(key)), told, built.code)
+    return built
+
+
+def _file_name(key: tuple) -> str:
+    return f"{key[3]}_{key[0]}_{cache_key(kernel=repr(key))[:12]}"
+
+
+# -- compilers
+
+
+def _compile_cuda(kernel: Kernel, schedule: Any, cc: tuple[int, int], key: tuple) -> Built:
+    from ..codegen.cuda import generate as cuda
+
+    source = cuda.generate(kernel, schedule)
+    path = disk().write_source(_file_name(key), source)
+    while True:
+        compiled = _attempt(lambda chosen: cuda.compile_source(source, path, kernel, chosen, cc), schedule, path)
+        if not compiled.spill_bytes or schedule.blocks <= 1:
+            break
+        schedule = dataclasses.replace(schedule, blocks=schedule.blocks // 2)  # more registers a thread
+    figures = (compiled.registers, compiled.spill_bytes, compiled.shared_bytes)
+    return _keep(key, Built(kernel, schedule, compiled.code, (compiled.function,), source, path, *figures))
+
+
+def _compile_cpu(kernel: Kernel, chosen: str, key: tuple) -> Built:
+    from ..codegen.cpu import backend
+
+    source = backend.generate(kernel, chosen)
+    path = disk().write_source(_file_name(key), source)
+    compiled = _attempt(lambda c: backend.compile_source(source, path, kernel, c), chosen, path)
+    return _keep(key, Built(kernel, chosen, compiled.object_bytes, compiled.symbols, source, path))
+
+
+def _attempt(compiler, chosen: Any, path: str):
+    """Run a compiler; whatever it raises becomes a CompileError that names the generated file."""
+    try:
+        return compiler(chosen)
+    except FusedslError:
+        raise
+    except Exception as fault:
+        help = f"the generated source is {path}; please report it with the text of the kernel"
+        raise CompileError(f"the generated kernel does not compile: {fault}", "compile.kernel", help=help) from fault

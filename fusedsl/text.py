@@ -1,0 +1,83 @@
+"""A program given as text: parsed once, built for each signature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from .config import Options
+from .errors import ArgumentError, suggest
+
+RESERVED = ("out", "True", "False", "None", "inf", "nan", "pi")
+
+
+class TextSource:
+    """The text of a program, its parameters in order, and the literals that stand for some of its names.
+
+    Parsing is left until something asks for the tree: a call that the cache can answer never does.
+    """
+
+    def __init__(self, text: str, options: Options, params: Sequence[str] | str | None, constants: Mapping | None):
+        if not isinstance(text, str):
+            raise ArgumentError(
+                f"a program is a string, not {type(text).__name__}", "argument.text", help='e.g. kernel("a * b + c")'
+            )
+        self.text = text
+        self.constants = dict(constants or {})
+        self._options = options
+        self._params = params.replace(",", " ").split() if isinstance(params, str) else params
+        for name, value in self.constants.items():
+            if not isinstance(value, (bool, int, float)):
+                raise ArgumentError(
+                    f"constant {name} is {type(value).__name__}",
+                    "argument.constant",
+                    help="constants are Python numbers; pass arrays as arguments",
+                )
+
+    @cached_property
+    def program(self):
+        """The syntax tree; ParseError or LimitError where the text is none."""
+        from dataclasses import asdict
+
+        from .lang.parse import parse
+
+        return parse(self.text, asdict(self._options.limits))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The parameters, in the order of the text or the one that `params` fixed."""
+        from .lang.build import parameter_names
+
+        found = tuple(n for n in parameter_names(self.program) if n not in self.constants)
+        for name in found:
+            if name in RESERVED:
+                raise ArgumentError(f"{name} cannot be a parameter", "argument.name", help=f"rename it, e.g. {name}_")
+        if self._params is None:
+            return found
+        self._check_params(found)
+        return tuple(self._params)
+
+    def _check_params(self, found: tuple[str, ...]) -> None:
+        assert self._params is not None
+        for name in self._params:
+            if name not in found:
+                near = suggest(name, found)
+                hint = f"did you mean {near}?" if near else f"the text reads {', '.join(found) or 'no names'}"
+                raise ArgumentError(f"params names {name}, which the text does not read", "argument.params", help=hint)
+        missing = [n for n in found if n not in self._params]
+        if missing or len(set(self._params)) < len(self._params):
+            wrong = f"leaves out {', '.join(missing)}" if missing else "names a parameter twice"
+            raise ArgumentError(f"params {wrong}", "argument.params", help=f"the text reads {', '.join(found)}")
+
+    def build(self, parameters, extents, options):
+        """The graph for these parameters, and its guards."""
+        from .lang.build import build
+
+        return build(self.program, parameters, extents, options, self.constants)
+
+    def header(self) -> tuple[str, ...]:
+        """The program re-printed from its tree."""
+        from .lang.syntax import show
+
+        lines = [show(s) for s in self.program.statements]
+        return (*lines, "return " + ", ".join(show(r) for r in self.program.results))
