@@ -16,7 +16,8 @@ from fusedsl.errors import CompileError, DeviceError, DTypeError
 from fusedsl.ir.types import DTYPES
 from fusedsl.runtime import driver as driver_module
 from fusedsl.runtime import launch as launch_module
-from fusedsl.runtime import pool
+from fusedsl.runtime import pool, transfer
+from fusedsl.runtime.arrays import describe
 from fusedsl.runtime.driver import Driver, Function, cuda_available, driver
 from fusedsl.runtime.launch import BLOCK_BYTES, FORMAT_OF, HostLaunch, Launch, PointerSlot, ScalarSlot
 
@@ -553,3 +554,51 @@ def test_importing_the_run_time_touches_no_driver():
     started = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]" and time.monotonic() - started < 20
+
+
+# ---- NumPy arrays on a device
+
+
+def there_and_back(x):
+    facts = transfer.upload(describe(x), 0)
+    assert facts.device == ("cuda", 0) and facts.shape == x.shape
+    back = transfer.download(facts)
+    assert np.array_equal(back, x) and back.dtype == x.dtype
+    into = np.zeros_like(x)
+    assert transfer.download(facts, into) is into and np.array_equal(into, x)
+    return back
+
+
+SHAPES = [
+    np.arange(24.0).reshape(2, 3, 4),
+    np.arange(12, dtype="i2").reshape(3, 4).T,
+    np.zeros((0, 3)),
+    np.arange(9)[::-2],
+]
+
+
+@pytest.mark.parametrize("x", SHAPES, ids=["C", "F", "empty", "reversed"])
+def test_numpy_arrays_travel_there_and_back(cuda, library, monkeypatch, x):
+    monkeypatch.setattr(driver_module, "_driver", cuda)
+    memory = []  # the stand-in's device memory is the host's
+
+    def allocate(self, out, size):
+        memory.append(ctypes.create_string_buffer(size.value))
+        out._obj.value = ctypes.addressof(memory[-1])
+        return 0
+
+    def copy(self, target, source, size):
+        ctypes.memmove(target.value, source.value, size.value)
+        return 0
+
+    for name, action in (("_cuMemAlloc_v2", allocate), ("_cuMemcpyHtoD_v2", copy), ("_cuMemcpyDtoH_v2", copy)):
+        monkeypatch.setattr(Libcuda, name, action, raising=False)
+    assert there_and_back(x).flags.c_contiguous == (x.flags.c_contiguous or x.ndim == 1)
+    assert library.called.count("cuMemFree_v2") == len(memory) == bool(x.size)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not cuda_available(), reason="no CUDA device: cuInit or libcuda failed")
+@pytest.mark.parametrize("x", SHAPES, ids=["C", "F", "empty", "reversed"])
+def test_numpy_arrays_travel_to_a_card_and_back(x):
+    there_and_back(x)

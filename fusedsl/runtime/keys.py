@@ -1,7 +1,7 @@
 """The hot path's view of arguments: a key that says whether a remembered launch fits, and what to launch it with.
 
-Costs on one core at about 3 GHz, CPython 3.11, in µs an argument: NumPy array 0.4, torch tensor 0.8, Python number
-0.1, NumPy scalar 0.2.
+Measured on CPython 3.11, two cloud cores, in µs an argument: NumPy array 0.35, torch tensor 0.6, Python number 0.08,
+NumPy scalar 0.4; an array known through DLPack alone 13.
 """
 
 from __future__ import annotations
@@ -140,3 +140,12 @@ def key_of(facts: Array | Weak) -> tuple[Key, Any]:
     address.owner = facts.owner
     key = (facts.library, facts.dtype, facts.shape, facts.strides, facts.pointer & 15, facts.device)
     return key, address
+
+
+def address_of(x: Any) -> int:
+    """The address of an array that a library just made (a new rank-0 host array too: it will be written)."""
+    if hasattr(x, "data_ptr"):
+        return x.data_ptr()
+    if hasattr(x, "ctypes"):
+        return x.ctypes.data
+    return x.data.ptr
