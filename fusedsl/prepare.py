@@ -171,15 +171,13 @@ def _launches(program: Program, plan: Plan, layouts, extents, library: str, devi
     size, temporaries = workspace_size(plan, extents)
     launch: Callable = _cpu if device == CPU else _cuda
     numbers: list[int] = []
-    launches, scratch = [], 0
+    launches = []
     for kernel, bound in zip(plan.kernels, pipeline.bind_kernels(plan, layouts, extents)):
         if bound.empty:
             continue
-        record, needs = launch(kernel, bound, where, temporaries, numbers, extents, program.names, device)
-        launches.append(record)
-        scratch = max(scratch, needs)
-    workspace = workspace_maker(library, device, size + scratch)
-    return Call(launches, makers, workspace, size, numbers, stream_reader(library, device))
+        launches.append(launch(kernel, bound, where, temporaries, numbers, extents, program.names, device))
+    workspace = workspace_maker(library, device, size)
+    return Call(launches, makers, workspace, numbers, stream_reader(library, device))
 
 
 def _cpu(kernel, bound: Bound, where, temporaries, numbers, extents, names, device):
@@ -202,5 +200,4 @@ def _cuda(kernel, bound: Bound, where, temporaries, numbers, extents, names, dev
     key = (built.code, built.symbols, index)
     if key not in _functions:
         _functions[key] = driver().load(built.code, built.symbols[0], index)
-    record = cuda_launch(kernel, bound, built, _functions[key], where, temporaries, numbers, extents, names)
-    return record, 0
+    return cuda_launch(kernel, bound, built, _functions[key], where, temporaries, numbers, extents, names)

@@ -206,12 +206,10 @@ class _Emitter:
         made = self._row_values(p, folds)
         due = [(r, v) for r, v in self.row_stores if max(self.depth[v] - 1, 0) == p]
         available = [*self._known(), *rows, *folds]
-        results = list(dict.fromkeys([*made, *(v for _, v in due)]))
-        kept = dict.fromkeys([*folds, *made])
-        if not results:
-            return None, kept, ()
-        body, names = self._body(results, available)
-        return body, kept, tuple(Store(names[v], self.places[r]) for r, v in due)
+        results = [n for n in dict.fromkeys([*made, *(v for _, v in due)]) if n not in available]
+        body, names = self._body(results, available) if results else (None, {})
+        stores = tuple(Store(names.get(v) or self.scribe.names[v], self.places[r]) for r, v in due)
+        return body, dict.fromkeys([*folds, *made]), stores
 
     def _row_values(self, p: int, folds: list[Node]) -> list[Node]:
         """The once-a-row values that become computable after phase p and that elements of later phases read."""

@@ -15,7 +15,7 @@ from ..schedule.kernel import Kernel, slots
 from ..schedule.plan import KernelPlan, Plan
 from .bind import Bound
 from .compile import Built, grid
-from .keys import look
+from .keys import address_of
 from .launch import FORMAT_OF, HostLaunch, Launch, PointerSlot, ScalarSlot
 from .results import allocator
 
@@ -26,8 +26,8 @@ TEMPORARY_ALIGNMENT = 256  # bytes
 class Payloads:
     """Where each thing stands in the list of addresses and numbers that launches read.
 
-    Arguments, then results, then the workspace (one allocation: temporaries, each at its shift) and the scratch memory
-    at its end, then extents that kernels take as numbers.
+    Arguments, then results, then the workspace (one allocation that holds the temporaries, each at its shift), then
+    extents that kernels take as numbers.
     """
 
     arguments: int
@@ -37,12 +37,8 @@ class Payloads:
     def workspace(self) -> int:
         return self.arguments + self.results
 
-    @property
-    def scratch(self) -> int:
-        return self.workspace + 1
-
     def number(self, k: int) -> int:
-        return self.workspace + 2 + k
+        return self.workspace + 1 + k
 
 
 class Call:
@@ -53,14 +49,12 @@ class Call:
         launches: Sequence[Any],
         makers: Sequence[Callable[[], Any]],
         workspace: Callable[[], Any] | None,
-        temporaries: int,
         numbers: Sequence[int],
         stream: Callable[[], int],
     ):
         self.launches = tuple(launch.fire for launch in launches)
         self.makers = tuple(makers)
         self.workspace = workspace
-        self.temporaries = temporaries
         self.numbers = tuple(numbers)
         self.stream = stream
 
@@ -70,13 +64,9 @@ class Call:
             results = [make() for make in self.makers]
         else:
             results = [make() if given is None else given for make, given in zip(self.makers, outs)]
-        payloads = payloads + [look(r)[1] for r in results]
-        if self.workspace is None:
-            payloads += (0, 0)
-        else:
-            memory = self.workspace()
-            address = look(memory)[1]
-            payloads += (address, address + self.temporaries)
+        payloads = payloads + [address_of(r) for r in results]
+        memory = None if self.workspace is None else self.workspace()
+        payloads.append(0 if memory is None else address_of(memory))
         payloads += self.numbers
         stream = self.stream()
         for fire in self.launches:
@@ -115,8 +105,8 @@ def pointer_slots(plan: KernelPlan, bound: Bound, where: Payloads, temporaries: 
     return found
 
 
-def template(kernel: Kernel, bound: Bound, width: int, extra: int = 0) -> bytes:
-    """The parameter block with extents, strides and magics filled in, and `extra` slots at the end."""
+def template(kernel: Kernel, bound: Bound, width: int) -> bytes:
+    """The parameter block with extents, strides and magics filled in."""
     magics = [magic(d) for d in divisors(kernel.axes, width, bound.extents)] if kernel.axes > 1 else []
     values = []
     for slot in slots(kernel):
@@ -128,10 +118,10 @@ def template(kernel: Kernel, bound: Bound, width: int, extra: int = 0) -> bytes:
             values.append(magics[slot.index - 1])
         else:
             values.append(0)
-    return b"".join(struct.pack("<q" if v < 1 << 63 else "<Q", v) for v in values) + bytes(8 * extra)
+    return b"".join(struct.pack("<q" if v < 1 << 63 else "<Q", v) for v in values)
 
 
-def scalar_slots(plan: KernelPlan, kernel: Kernel, where: Payloads, numbers: list[int], extents, extra: int = 0):
+def scalar_slots(plan: KernelPlan, kernel: Kernel, where: Payloads, numbers: list[int], extents):
     """The scalar slots of one kernel; extents that it takes as numbers are appended to `numbers`."""
     first = 8 * (len(slots(kernel)) - len(plan.scalars))
     found = []
@@ -161,24 +151,13 @@ def cuda_launch(
 
 def cpu_launch(
     plan: KernelPlan, bound: Bound, built: Built, functions: dict[str, Any], where, temporaries, numbers, extents, names
-) -> tuple[HostLaunch, int]:
-    """(launch record, bytes of workspace that it needs): the stages of one kernel on the pool."""
+) -> HostLaunch:
+    """The launch record of one kernel on the pool."""
     from ..codegen.cpu import variant
     from . import pool
 
-    run = variant.launch(built.kernel, built.schedule, bound.extents)
-    stages = [(functions[s.symbol], s.count, s.grain) for s in run.stages]
-
-    def run_stages(_function, address: int, _units: int, _grain: int) -> None:
-        for function, count, grain in stages:
-            pool.run(function, address, count, grain)
-
-    block = template(built.kernel, bound, 1, variant.EXTRA_SLOTS)
+    run = pool.runner(functions, variant.launch(built.kernel, built.schedule, bound.extents), len(slots(built.kernel)))
+    block = template(built.kernel, bound, 1)
     pointers = pointer_slots(plan, bound, where, temporaries)
     scalars = scalar_slots(plan, built.kernel, where, numbers, extents)
-    end = len(block)
-    parts = where.number(len(numbers))
-    numbers.append(run.parts)
-    scratch = [ScalarSlot(end - 16, where.scratch, "Q"), ScalarSlot(end - 8, parts, "q")]
-    units = 1 if stages else 0
-    return HostLaunch(run_stages, 0, units, 1, block, pointers, scalars + scratch, names), run.workspace
+    return HostLaunch(lambda _function, address, _units, _grain: run(address), 0, 1, 1, block, pointers, scalars, names)

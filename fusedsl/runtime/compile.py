@@ -53,6 +53,8 @@ def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardwar
     """The kernel of these extents for one compute capability; compiles where neither memory nor disk has it."""
     hardware = hardware or facts(cc)
     kernel = bound.kernel
+    if bound.streamed is not None and 0 in bound.extents:  # a row of nothing has no register to hold it
+        kernel = bound.streamed
     schedule = choose(kernel, bound.extents, hardware)
     if not getattr(schedule, "resident", True) and bound.streamed is not None and kernel.resident:
         kernel = bound.streamed
@@ -63,16 +65,11 @@ def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardwar
 
 def build_cpu(bound: Bound, digest: str) -> Built:
     """The kernel of these extents and strides for this CPU."""
-    from ..codegen.cpu import variant
+    from ..codegen.cpu import host, variant
 
     kernel = bound.kernel
     chosen = variant.choose(kernel, bound.extents, bound.strides)
-    if bound.streamed is not None and not variant.resident(kernel, chosen, bound.extents):
-        kernel = bound.streamed
-        chosen = variant.choose(kernel, bound.extents, bound.strides)
-    from ..codegen.cpu.backend import cache_tag
-
-    key = ("cpu", cache_tag(), digest, kernel.name, _shape_of(kernel), chosen)
+    key = ("cpu", host.tag(), digest, kernel.name, _shape_of(kernel), chosen)
     return _once(key, lambda: _load(key) or _compile_cpu(kernel, chosen, key), kernel, chosen)
 
 
@@ -159,7 +156,7 @@ def _compile_cuda(kernel: Kernel, schedule: Any, cc: tuple[int, int], key: tuple
 def _compile_cpu(kernel: Kernel, chosen: str, key: tuple) -> Built:
     from ..codegen.cpu import backend
 
-    source = backend.generate(kernel, chosen)
+    source, _ = backend.generate(kernel, chosen)
     path = disk().write_source(_file_name(key), source)
     compiled = _attempt(lambda c: backend.compile_source(source, path, kernel, c), chosen, path)
     return _keep(key, Built(kernel, chosen, compiled.object_bytes, compiled.symbols, source, path))

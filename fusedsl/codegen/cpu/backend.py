@@ -36,13 +36,19 @@ def generate(kernel: Kernel, variant: str) -> tuple[str, list[Array]]:
 
 def compile_kernel(kernel: Kernel, source_path: str | Path, variant: str = "map") -> CompiledCpu:
     """Write the source to `source_path` and compile it. A map needs no variant; others are given by `variant.choose`."""
+    source, _ = generate(kernel, variant)
+    Path(source_path).write_text(source)
+    return compile_source(source, str(source_path), kernel, variant)
+
+
+def compile_source(source: str, source_path: str, kernel: Kernel, variant: str) -> CompiledCpu:
+    """Compile a source that `generate` gave; tracebacks will look for it at `source_path`."""
     from .compiler import object_code
     from .words import vocabulary
 
-    source, arrays = generate(kernel, variant)
-    Path(source_path).write_text(source)
+    _, arrays = generate(kernel, variant)
     namespace = {"__builtins__": {}, "range": range, **vocabulary(kernel, arrays)}
-    exec(compile(source, str(source_path), "exec"), namespace)
+    exec(compile(source, source_path, "exec"), namespace)
     names = symbols(kernel, variant)
     return CompiledCpu(object_code({name: namespace[name] for name in names}), names, source)
 
