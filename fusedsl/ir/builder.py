@@ -322,7 +322,9 @@ def _mentions(outer: Dim, inner: Dim) -> bool:
 
 
 def _verb(op: Op) -> str:
-    words = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "@": "multiply"}
+    words = {"power": "raise", "negative": "negate", "sign": "take the sign of"}
     if op.rule == "compare":
         return "compare"
-    return words.get(op.symbol or "", op.name)
+    if op.rule in ("bits", "shift"):
+        return f"apply {op.symbol} to"
+    return words.get(op.name, op.name)

@@ -11,6 +11,7 @@ from ..ir.builder import Builder, fail
 from ..ir.dims import Dim, expression, product
 from ..ir.folds import highest, lowest
 from ..ir.graph import Node, constant
+from ..ir.ops import OPS, infer
 from ..ir.types import BOOL, DTYPES, INT8, DType
 from .functions import TABLE, Function, Parameter, function
 
@@ -66,6 +67,25 @@ def _exact(x: Node, to: DType) -> bool:
 @function()
 def positive(b: Builder, x: Node):
     return x
+
+
+@function()
+def square(b: Builder, x: Node):
+    x = b.convert(x, INT8) if x.type.dtype is BOOL else x
+    return b.elementwise("multiply", x, x)
+
+
+@function(other="array | None")
+def as_float(b: Builder, x: Node, other: Node | None = None):
+    if x.type.weak or x.type.dtype.kind == "f":
+        return x if x.type.dtype.kind == "f" else b.elementwise("multiply", x, b.literal(1.0))
+    beside = (other.type.dtype,) if other is not None and not other.type.weak else ()
+    return b.convert(x, infer(OPS["hypot"], (x.type.dtype, *beside))[0])
+
+
+@function(x="any")
+def given(b: Builder, x):
+    return b.literal(x is not None)
 
 
 @function()

@@ -432,9 +432,9 @@ def _find_literal(operands: tuple, value: Any) -> Expr | None:
         for part in postorder(operand):
             negated = isinstance(part, Unary) and part.op == "-"
             number = part.operand if negated else part
-            if isinstance(number, Literal) and type(number.value) is int:
-                if value == (-number.value if negated else number.value):
-                    return part
+            literal = isinstance(number, Literal) and type(number.value) is int
+            if literal and value == (-number.value if negated else number.value):
+                return part
     return None
 
 

@@ -27,8 +27,6 @@ POINTLESS = {"max": "maximum", "min": "minimum"}
 def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame], Any, Any]:
     """The value of a call."""
     name = node.function
-    if name == "given" and frame.parent is not None:
-        return (yield node.arguments[0].value, frame) is not None
     found = frame.functions.get(name)
     if found is BROKEN:
         raise Broken
@@ -38,14 +36,15 @@ def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame]
         )
         values, expressions = yield from _bind(ev, node, frame, parameters)
         return (yield from _inline(ev, node, frame, found, values, expressions))
-    table = functions.lookup(name)
+    hidden = name.startswith("_") and frame.parent is None
+    table = None if hidden else functions.lookup(name)
     if table is not None:
         values, expressions = yield from _bind(ev, node, frame, table.parameters)
         blamed = None if table.blame is None else expressions[table.blame]
         at = (node, node.function_span[0]) if blamed is None else (blamed, blamed.span[0])
         with ev.at(frame, *at, tuple(expressions)):
             return ev._ranked(functions.call(ev.builder, table, values))
-    composite = prelude_function(ev, name) if frame.parent is not None or not name.startswith("_") else None
+    composite = None if hidden else prelude_function(ev, name)
     if composite is None:
         raise ev.fault(_unknown(name, frame), frame, node, node.function_span[0])
     values, expressions = yield from _bind(ev, node, frame, signature(composite.definition, composite.defaults))

@@ -122,7 +122,7 @@ def lookup(name: str) -> Function | None:
 def known_names() -> set[str]:
     """Every name that a text may call, for suggestions."""
     lookup("")
-    return {*TABLE, *ALIASES}
+    return {name for name in (*TABLE, *ALIASES) if not name.startswith("_")}
 
 
 # -- what each kind of parameter takes. A value is a Node, None, a bool of Python, a string, a DType, or a tuple.
