@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from types import BuiltinFunctionType
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -43,6 +44,7 @@ def call_signature(word: Word, args):
     return signature(NUMBA[result], *(types.unliteral(a) for a in args))
 
 
+@cache
 def callable_type(word: Word) -> types.Function:
     """The Numba type of a word in the namespace of generated code."""
 
@@ -61,18 +63,10 @@ class ScalarTyping(typing.Context):
     def load_additional_registries(self):
         pass
 
-    def resolve_function_type(self, func, args, kws):
-        if (word := OPERATORS.get(func)) and (found := call_signature(word, args)):
-            return found
-        return super().resolve_function_type(func, args, kws)
-
     def resolve_value_type(self, value):
-        if isinstance(value, Word):
-            return word_types(value)
-        return super().resolve_value_type(value)
-
-
-word_types = cache(callable_type)
+        if isinstance(value, BuiltinFunctionType):
+            value = OPERATORS.get(value, value)
+        return callable_type(value) if isinstance(value, Word) else super().resolve_value_type(value)
 
 
 class ScalarTarget(cpu.CPUContext):
@@ -86,10 +80,8 @@ class ScalarTarget(cpu.CPUContext):
         from numba.cpython import builtins, numbers, rangeobj, tupleobj  # noqa: F401
 
     def get_function(self, fn, sig, _firstcall=True):
-        word = OPERATORS.get(fn)
-        if word is None and isinstance(fn, types.Function) and isinstance(fn.templates[0].key, Word):
-            word = fn.templates[0].key
-        if word is None or call_signature(word, sig.args) is None:
+        word = fn.templates[0].key if isinstance(fn, types.Function) else None
+        if not isinstance(word, Word):
             return super().get_function(fn, sig, _firstcall)
         kinds = [DTYPE[types.unliteral(a)] for a in sig.args]
 

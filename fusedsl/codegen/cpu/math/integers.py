@@ -53,12 +53,10 @@ def unsigned_below_width(n: Number) -> Number:
 def power(x: Number, y: Number) -> Number:
     """x ** y by squaring, wrapping; a negative exponent gives 0, and ±1 where x is ±1."""
     result, base = x.like(1), x
-    for bit in range(x.dtype.bits if x.dtype.bits < 64 else 64):
+    for bit in range(x.dtype.bits):
         chosen = ((y >> bit) & 1) != 0
         result = select(chosen, result * base, result)
         base = base * base
-        if bit >= 6 and x.dtype.bits <= 8:
-            break
     if x.dtype.kind == "u":
         return result
     negative = select(x == 1, 1, select(x == -1, select((y & 1) != 0, -1, x.like(1)), 0))

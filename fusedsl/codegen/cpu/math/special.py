@@ -82,7 +82,8 @@ def erfc(x: Number) -> Number:
     if x.dtype is FLOAT32:
         return through_float64(erfc)(x)
     tail = erfc_of_size(absolute(x))
-    return select(x < 0, 2 - tail, tail)
+    inner = 1 - x * polynomial(x * x, ERF_INNER)
+    return select(absolute(x) < 0.5, inner, select(x < 0, 2 - tail, tail))
 
 
 def erfc_of_size(t: Number) -> Number:
