@@ -215,8 +215,8 @@ def _form(base: Expr, name: str, arguments: tuple[Argument, ...]) -> str:
     return f"{name}({', '.join([operand, *(show(argument) for argument in arguments)])})"
 
 
-def named_by_literal(span: Span) -> ParseError:
-    """The error for a = after something in an argument list that is no keyword."""
+def stray_equals(span: Span) -> ParseError:
+    """The error for a = in brackets that gives no argument a name."""
     help = "write == to compare, name=value for an argument"
     return ParseError("an = here names no argument", "parse.argument", None, span, help=help)
 
@@ -233,7 +233,7 @@ def unexpected(text: str, tokens: list[Token], expected: Iterable[str]) -> Parse
     if token.type in ("$END", "SEP"):
         return _stopped(text, tokens, set(expected))
     if token.type == "ASSIGN" and _opened(tokens[:-1]) is not None:
-        return named_by_literal(token.span)
+        return stray_equals(token.span)
     message, help = _surprise(tokens, set(expected))
     return ParseError(message, "parse.syntax", text, token.span, help=help)
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from ..errors import FusedslError, LimitError, ParseError
-from .diagnose import attribute, method, named_by_literal, unexpected
+from .diagnose import attribute, method, stray_equals, unexpected
 from .scan import CONSTANTS, Token, scan
 from .syntax import (
     Argument,
@@ -68,6 +68,16 @@ class Group:
 
     span: Span
     inner: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Keyword:
+    """`name=value`, until it is known to stand in a call."""
+
+    span: Span
+    name: Token
+    equals: Token
+    value: Expr
 
 
 @cache
@@ -153,11 +163,13 @@ def _value(part) -> Expr:
 class Actions:
     """One method for each rule or alias of the grammar: the children that Lark found → a node."""
 
-    def program(self, parts):
-        return [part for part in parts if type(part) is not Token]
+    def first(self, parts):
+        return [parts[0]]
 
-    def items(self, parts):
-        return parts[::2]
+    def more(self, parts):
+        found, _, part = parts
+        found.append(part)
+        return found
 
     # statements
 
@@ -224,23 +236,29 @@ class Actions:
         token = parts[0]
         return Literal((token.start, token.end), _literal(token.value, token.start), token.value)
 
-    def group(self, parts):
-        return Group((parts[0].start, parts[2].end), _inner(parts[1]))
+    def brackets(self, parts):
+        opened, (elements, comma), closed = parts
+        span = (opened.start, closed.end)
+        items = tuple(map(_inner, elements))
+        for item in items:
+            if type(item) is Keyword:
+                raise stray_equals(item.equals.span)
+        if opened.value == "(" and len(items) == 1 and not comma:
+            return Group(span, items[0])
+        return Sequence(span, "tuple" if opened.value == "(" else "list", items)
 
-    def sequence(self, parts):
-        kind = "tuple" if parts[0].value == "(" else "list"
-        items = tuple(_inner(part) for part in parts[1:-1] if type(part) is not Token)
-        return Sequence((parts[0].start, parts[-1].end), kind, items)
+    def elements(self, parts):
+        return (parts[0] if parts else [], len(parts) == 2)
 
     def subscript(self, parts):
         base, opened, indices, closed = parts
         return Subscript((base.span[0], closed.end), _value(base), indices, opened.start)
 
     def indices(self, parts):
-        found = [_inner(part) for part in parts if type(part) is not Token]
-        if len(parts) == 1 and type(found[0]) is Sequence and found[0].kind == "tuple":
+        found = tuple(map(_inner, parts[0]))
+        if len(parts) == 1 and len(found) == 1 and type(found[0]) is Sequence and found[0].kind == "tuple":
             return found[0].items or (Literal(found[0].span, ..., "..."),)
-        return tuple(found)
+        return found
 
     def slice(self, parts):
         bounds = parts[::2] + [None] * (5 - len(parts[::2]))
@@ -258,33 +276,36 @@ class Actions:
         return Attribute((base.span[0], name.end), _value(base), name.value, name.start)
 
     def method(self, parts):
-        base, _, name, _, arguments, _ = parts
-        raise method(_inner(base), name.value, name.span, arguments)
+        base, _, name, _, (elements, _), _ = parts
+        raise method(_inner(base), name.value, name.span, _arguments(elements))
 
     def call(self, parts):
-        name, _, arguments, closed = parts
-        seen: set[str] = set()
-        for argument in arguments:
-            if argument.keyword is None and seen:
-                message = "a positional argument may not follow a keyword"
-                raise _fault(message, "argument", argument.span, help="put it first, or name it too")
-            if argument.keyword in seen:
-                raise _fault(f"{argument.keyword} is given twice", "argument", argument.keyword_span, help="keep one")
-            if argument.keyword is not None:
-                seen.add(argument.keyword)
-        return Call((name.start, closed.end), name.value, name.span, arguments, closed.start)
-
-    def arguments(self, parts):
-        return tuple(part for part in parts if type(part) is not Token)
-
-    def positional(self, parts):
-        return Argument(parts[0].span, None, None, _inner(parts[0]))
+        name, _, (elements, _), closed = parts
+        return Call((name.start, closed.end), name.value, name.span, _arguments(elements), closed.start)
 
     def keyword(self, parts):
         name, equals, value = parts
+        return Keyword((name.start, value.span[1]), name, equals, _inner(value))
+
+
+def _arguments(elements) -> tuple[Argument, ...]:
+    found: list[Argument] = []
+    seen: set[str] = set()
+    for part in elements:
+        if type(part) is not Keyword:
+            if seen:
+                message = "a positional argument may not follow a keyword"
+                raise _fault(message, "argument", part.span, help="put it first, or name it too")
+            found.append(Argument(part.span, None, None, _inner(part)))
+            continue
+        name = part.name
         if name.type == "LITERAL" and name.value != "nan":  # nan_to_num(x, nan=0) is NumPy's
-            raise named_by_literal(equals.span)
-        return Argument((name.start, value.span[1]), name.value, name.span, _inner(value))
+            raise stray_equals(part.equals.span)
+        if name.value in seen:
+            raise _fault(f"{name.value} is given twice", "argument", name.span, help="keep one")
+        seen.add(name.value)
+        found.append(Argument(part.span, name.value, name.span, part.value))
+    return tuple(found)
 
 
 def _literal(source: str, start: int):
