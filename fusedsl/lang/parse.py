@@ -82,7 +82,7 @@ class Keyword:
 
 @cache
 def _parser():
-    """Lark's LALR parser; imported and built (about 80 ms) when the first text arrives."""
+    """Lark's LALR parser; imported and built (about 55 ms) when the first text arrives."""
     from lark import Lark
     from lark.lexer import Lexer
 
