@@ -10,7 +10,7 @@ from .kernel import Kernel
 from .registers import body_registers, words
 
 THREADS = 256
-ADDRESSING = 16  # registers for pointers, indices and the like
+ADDRESSING = 12  # registers for pointers, indices and the like
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ def schedule_map(kernel: Kernel, hardware: Hardware) -> MapSchedule:
     width = vector_width(dtypes, lines) if wide else 1
     read = sum(d.itemsize for d, line in zip(dtypes[: kernel.inputs], lines) if "0" not in line) * width
     vectors = _vectors(read, width, hardware)
-    held = words(dtypes, packed=width > 1) * width * vectors
-    registers = round(ADDRESSING + 4 * (kernel.axes - 1) + held + 2 * body_registers(kernel.phases))
+    held = words(dtypes[: kernel.inputs], packed=width > 1) * width * vectors
+    registers = round(ADDRESSING + held + body_registers(kernel.phases))
     blocks = blocks_for(hardware, registers, THREADS)
     return MapSchedule(
         width,

@@ -40,23 +40,24 @@ def live(body: Body) -> int:
 
 
 def held(kernel: Kernel) -> tuple[DType, ...]:
-    """Types of the element values that stay in registers from one phase to a later one: loads as they are stored."""
-    made: dict[str, DType] = {}
+    """Types of the element values in registers between two phases, where they take most: loads as they are stored."""
     rows = row_loads(kernel)
-    for load in kernel.loads:
-        if load.operand not in rows:
-            made[load.value.name] = kernel.operands[load.operand].dtype
-    first_use: dict[str, int] = {}
-    found: dict[str, DType] = {}
+    kinds = {x.value.name: kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows}
+    made: dict[str, int] = {}
+    used: dict[str, int] = {}
     for number, phase in enumerate(kernel.phases):
-        for name in sorted(_element_names(phase)):
-            if name in made and first_use.setdefault(name, number) < number:
-                found[name] = made[name]
+        for value in phase.element.args:
+            used[value.name] = number
+            if value.name in kinds:
+                made.setdefault(value.name, number)
         for value in phase.element.results:
             if value.name not in made:
-                made[value.name] = value.dtype
-                first_use[value.name] = number
-    return tuple(found.values())
+                made[value.name], kinds[value.name] = number, value.dtype
+    between = [
+        tuple(kinds[name] for name in made if made[name] < number <= used.get(name, -1))
+        for number in range(1, len(kernel.phases))
+    ]
+    return max(between, key=lambda found: words(found, packed=True), default=())
 
 
 def row_loads(kernel: Kernel) -> set[int]:
@@ -65,10 +66,6 @@ def row_loads(kernel: Kernel) -> set[int]:
     if not split:
         return set()
     return {k for k, operand in enumerate(kernel.operands) if set(operand.strides[split:]) == {"0"}}
-
-
-def _element_names(phase: Phase) -> set[str]:
-    return {value.name for value in phase.element.args}
 
 
 def body_registers(phases: Sequence[Phase]) -> int:

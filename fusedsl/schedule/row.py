@@ -11,7 +11,7 @@ from .kernel import Kernel
 from .registers import body_registers, held, row_loads, words
 
 WARP = 32
-ADDRESSING = 20
+ADDRESSING = 16  # registers beside those that hold the row
 HELD_WORDS = 64  # registers a thread that may hold a row
 BLOCK = 128  # threads of a block that serves several rows
 VECTOR_CLASSES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
@@ -84,9 +84,9 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
         return None
     needed = -(-reach // (width * threads))
     vectors = next(v for v in VECTOR_CLASSES if v >= needed)
-    below = max((v for v in VECTOR_CLASSES if v < vectors), default=0)
+    below = max((v for v in VECTOR_CLASSES if v < vectors and v * width * threads <= columns), default=0)
     rows = max(1, BLOCK // threads) if threads <= WARP else 1
-    registers = round(ADDRESSING + per_element * width * vectors + 2 * body_registers(kernel.phases) + width)
+    registers = round(ADDRESSING + per_element * width * vectors)
     blocks = blocks_for(hardware, min(registers, hardware.registers // (threads * rows)), threads * rows)
     reason = (
         f"a row of {columns} fits {threads} threads: {vectors} vectors of {width} each, "
@@ -119,8 +119,8 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
     vectors = max(1, LOOP_ELEMENTS // width)
     shared_rows = WARP if across else max(1, BLOCK // threads) if threads <= WARP else 1
     registers = round(ADDRESSING + 8 * kernel.axes + words([kernel.operands[0].dtype]) * width * vectors)
-    registers += 2 * body_registers(kernel.phases)
-    blocks = blocks_for(hardware, min(registers, 64), threads * shared_rows)
+    registers += body_registers(kernel.phases)
+    blocks = blocks_for(hardware, registers * (2 if kernel.wide else 1), threads * shared_rows)
     how = "neighbouring rows on neighbouring threads" if across else f"{threads} threads a row"
     reason = f"{columns} columns do not stay in registers or are scattered: each phase loops over them, {how}"
     return RowSchedule(False, width, vectors, 0, threads, shared_rows, blocks, across, reason)

@@ -21,6 +21,7 @@ class Compiled:
     spill_bytes: int
     shared_bytes: int
     log: str
+    blocks: int  # that were asked to fit on an SM
 
 
 def generate(kernel: Kernel, schedule: Schedule) -> str:
@@ -28,26 +29,30 @@ def generate(kernel: Kernel, schedule: Schedule) -> str:
     return map_source(kernel, schedule) if isinstance(schedule, MapSchedule) else row_source(kernel, schedule)
 
 
-def launch_bounds(schedule: Schedule) -> tuple[int, int]:
-    """Threads a block, and blocks that must fit on an SM."""
-    return (schedule.threads if isinstance(schedule, MapSchedule) else schedule.block), schedule.blocks
-
-
-def lowered(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tuple[int, int]) -> bytes:
+def lowered(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tuple[int, int], blocks: int = 0) -> bytes:
     """LTO-IR of a generated file; `path` is where the source was written, for tracebacks."""
     from . import backend, intrinsics
 
     names: dict[str, Any] = {"__builtins__": {}, "__name__": "fusedsl.generated", **intrinsics.namespace()}
     exec(compile(source, path, "exec"), names)
-    return backend.lower(names["kernel"], len(slots(kernel)), cc, launch_bounds(schedule))
+    threads = schedule.threads if isinstance(schedule, MapSchedule) else schedule.block
+    return backend.lower(names["kernel"], len(slots(kernel)), cc, (threads, blocks or schedule.blocks))
 
 
 def compile_source(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tuple[int, int]) -> Compiled:
-    """Machine code of a generated file, for this compute capability; needs no GPU."""
+    """Machine code of a generated file, for this compute capability; needs no GPU.
+
+    Where the schedule asks for so many blocks on an SM that values would spill, fewer are asked for.
+    """
     from . import backend
 
-    found = backend.link(lowered(source, path, kernel, schedule, cc), cc)
-    return Compiled(**{name: getattr(found, name) for name in Compiled.__dataclass_fields__})
+    blocks = schedule.blocks
+    while True:
+        found = backend.link(lowered(source, path, kernel, schedule, cc, blocks), cc)
+        if not found.spill_bytes or blocks == 1:
+            taken = {name: getattr(found, name) for name in Compiled.__dataclass_fields__ if name != "blocks"}
+            return Compiled(blocks=blocks, **taken)
+        blocks = max(1, blocks * 2 // 3)
 
 
 def ptx(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tuple[int, int]) -> str:

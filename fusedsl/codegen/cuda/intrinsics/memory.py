@@ -8,6 +8,7 @@ from ....ir.types import DType
 from ..backend import F32, F64, GLOBAL, I8, I16, I32, I64, VOID, Emitter, ir, types
 
 ACCESS_BYTES = 16
+SKIP = "PARTS_DONE_${:uid}"
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ def _write_whole(e: Emitter, address: ir.Value, units: list[ir.Value]) -> None:
     b.store(value, b.inttoptr(address, value.type.as_pointer(GLOBAL)), align=count * unit.width // 8)
 
 
-def _predicates(width: int, room: Room, first: int) -> tuple[list[str], list[str], list[ir.Value]]:
-    """PTX that sets `whole` and, for a vector that may be there in part, p0, p1 … for the elements one by one.
+def _predicates(width: int, room: Room, first: int, whole: list[str]) -> tuple[list[str], list[str], list[ir.Value]]:
+    """PTX that does `whole` where a vector is all there and, where a part is, sets p0, p1 … for its elements.
 
     `first` is the number of the first input operand; also the names of the predicates and the inputs.
     """
@@ -128,12 +129,16 @@ def _predicates(width: int, room: Room, first: int) -> tuple[list[str], list[str
         lines = [".reg .pred whole;", f"setp.gt.s32 whole, ${first}, 0;"]
         if len(inputs) > 1:
             lines.append(f"setp.le.and.s32 whole, ${first + 1}, 0, whole;")
-        return lines, [], inputs
+        return lines + whole, [], inputs
     names = [f"p{k}" for k in range(width)]
     lines = [f".reg .pred whole, part, {', '.join(names)};", f"setp.ge.s32 whole, ${first}, {width};"]
     if len(inputs) > 1:
         lines.append(f"setp.le.and.s32 whole, ${first + 1}, 0, whole;")
-    lines.append("not.pred part, whole;")
+    lines += whole
+    lines.append(f"setp.gt.and.s32 part, ${first}, 0, !whole;")
+    if len(inputs) > 1:
+        lines.append(f"setp.lt.and.s32 part, ${first + 1}, {width}, part;")
+    lines.append(f"@!part bra {SKIP};")  # most warps have no vector that is there in part
     for k, name in enumerate(names):
         if len(inputs) > 1:
             lines.append(f"setp.le.and.s32 {name}, ${first + 1}, {k}, part;")
@@ -146,10 +151,10 @@ def _read_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, room:
     count = width * dtype.itemsize * 8 // bits
     outs = [f"${k}" for k in range(count)]
     at = f"${count}"
-    lines, names, inputs = _predicates(width, room, count + 1)
-    lines += [f"mov.b{max(bits, 16)} {out}, 0;" for out in outs]
-    lines.append(f"@whole ld.global{_suffix(count, bits)} {_braced(outs)}, [{at}];")
-    lines += _read_parts(dtype, width, bits, outs, at, names) if names else []
+    whole = [f"mov.b{max(bits, 16)} {out}, 0;" for out in outs]
+    whole.append(f"@whole ld.global{_suffix(count, bits)} {_braced(outs)}, [{at}];")
+    lines, names, inputs = _predicates(width, room, count + 1, whole)
+    lines += [*_read_parts(dtype, width, bits, outs, at, names), f"{SKIP}:"] if names else []
     unit = ir.IntType(max(bits, 16))
     result = unit if count == 1 else ir.LiteralStructType([unit] * count)
     constraints = ",".join([f"=&{_register(bits)}"] * count + ["l"] + ["r"] * len(inputs) + ["~{memory}"])
@@ -169,13 +174,13 @@ def _read_parts(dtype: DType, width: int, bits: int, outs: list[str], at: str, n
     lines += [f"mov.b16 h{k}, 0;" for k in range(width)]
     lines += [f"@{p} ld.global.b{size * 8} h{k}, {place};" for k, (p, place) in enumerate(zip(names, places))]
     if size == 2:
-        return lines + [f"@part mov.b32 {out}, {{h{2 * k}, h{2 * k + 1}}};" for k, out in enumerate(outs)]
+        return lines + [f"mov.b32 {out}, {{h{2 * k}, h{2 * k + 1}}};" for k, out in enumerate(outs)]
     for number, out in enumerate(outs):  # bytes: shift them together
         lines.append("mov.b32 w0, 0;")
         for k in range(min(4, width)):
             source = 4 * number + k
             lines += [f"cvt.u32.u16 w1, h{source};", f"shl.b32 w2, w1, {8 * k};", "or.b32 w0, w0, w2;"]
-        lines.append(f"@part mov.b32 {out}, w0;" if bits == 32 else f"@part cvt.u16.u32 {out}, w0;")
+        lines.append(f"mov.b32 {out}, w0;" if bits == 32 else f"cvt.u16.u32 {out}, w0;")
     return lines
 
 
@@ -185,8 +190,8 @@ def _write_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, unit
         units = [b.zext(units[0], I16)]
     ins = [f"${k}" for k in range(len(units))]
     at = f"${len(units)}"
-    lines, names, inputs = _predicates(width, room, len(units) + 1)
-    lines.append(f"@whole st.global{_suffix(len(units), bits)} [{at}], {_braced(ins)};")
+    whole = [f"@whole st.global{_suffix(len(units), bits)} [{at}], {_braced(ins)};"]
+    lines, names, inputs = _predicates(width, room, len(units) + 1, whole)
     if names and size * 8 == bits:
         lines += [f"@{p} st.global.b{bits} [{at}+{k * size}], {ins[k]};" for k, p in enumerate(names)]
     elif names:
@@ -196,6 +201,8 @@ def _write_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, unit
             lines += [f"{'shr.b32' if bits == 32 else 'shr.b16'} {'w' if bits == 32 else 'h'}, {source}, {shift};"]
             lines += ["cvt.u16.u32 h, w;"] if bits == 32 else []
             lines.append(f"@{p} st.global.b{size * 8} [{at}+{k * size}], h;")
+    if names:
+        lines.append(f"{SKIP}:")
     constraints = ",".join([_register(bits)] * len(units) + ["l"] + ["r"] * len(inputs) + ["~{memory}"])
     text = "{\n" + "\n".join(lines) + "\n}"
     e.asm(VOID, text, constraints, [*units, address, *inputs], effect=True)
