@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.graph import Node, constant, node, value_of
+from ..ir.graph import Node, Type, constant, node, value_of
+from ..ir.types import BOOL
 from .engine import rule
 
 POWERS = range(2, 9)  # x ** n by multiplication stays within pow's documented error up to here
@@ -86,3 +87,33 @@ def plain_power(n: Node) -> Node | None:
     if _literal(exponent, -1):
         return node("divide", (constant(1.0, n.type.dtype), x), None, n.type)
     return None
+
+
+@rule("floor_divide", "remainder", law="x // y and x % y of floats, from fmod (NumPy's npy_divmod)")
+def float_division(n: Node) -> Node | None:
+    if n.type.dtype.kind != "f":
+        return None
+    x, y = n.args
+    zero, one, half = (constant(v, n.type.dtype) for v in (0.0, 1.0, 0.5))
+    rest = _same("fmod", n, x, y)
+    crossed = _truth("logical_xor", n, _truth("less", n, y, zero), _truth("less", n, rest, zero))
+    adjust = _truth("logical_and", n, _truth("not_equal", n, rest, zero), crossed)
+    if n.op == "remainder":
+        whole = _same("where", n, _truth("equal", n, rest, zero), _same("copysign", n, zero, y), rest)
+        return _same("where", n, adjust, _same("add", n, rest, y), whole)
+    quotient = _same("divide", n, _same("subtract", n, x, rest), y)
+    quotient = _same("where", n, adjust, _same("subtract", n, quotient, one), quotient)
+    floored = _same("floor", n, quotient)
+    high = _truth("greater", n, _same("subtract", n, quotient, floored), half)
+    floored = _same("where", n, high, _same("add", n, floored, one), floored)
+    plain = _same("divide", n, x, y)
+    signed = _same("where", n, _truth("equal", n, quotient, zero), _same("copysign", n, zero, plain), floored)
+    return _same("where", n, _truth("equal", n, y, zero), plain, signed)
+
+
+def _same(op: str, n: Node, *args: Node) -> Node:
+    return node(op, args, None, n.type)
+
+
+def _truth(op: str, n: Node, *args: Node) -> Node:
+    return node(op, args, None, Type(BOOL, n.type.shape))

@@ -309,7 +309,28 @@ def signbit(e, kind, x):
     return e.builder.icmp_signed("<", e.builder.bitcast(x, word), word(0))
 
 
-_RULES = dict.fromkeys((bool_, absolute, isnan, isinf, isfinite, signbit), 1)
+def not_(kind):
+    return (types.boolean, lambda e, x: e.builder.not_(x)) if kind == types.boolean else None
+
+
+def sign(kind):
+    """-1, 0 or 1; NaN stays, and a zero of either sign gives 0."""
+
+    def emit(e, x):
+        b, zero, one = e.builder, ir.Constant(x.type, 0), ir.Constant(x.type, 1)
+        if _is_float(kind):
+            below = b.select(b.fcmp_ordered("<", x, zero), ir.Constant(x.type, -1), zero)
+            known = b.select(b.fcmp_ordered(">", x, zero), one, below)
+            return b.select(b.fcmp_unordered("uno", x, x), x, known)
+        if not kind.signed:
+            return b.select(b.icmp_unsigned("!=", x, zero), one, zero)
+        below = b.select(b.icmp_signed("<", x, zero), ir.Constant(x.type, -1), zero)
+        return b.select(b.icmp_signed(">", x, zero), one, below)
+
+    return (kind, emit) if _is_float(kind) or isinstance(kind, types.Integer) else None
+
+
+_RULES = dict.fromkeys((bool_, not_, sign, absolute, isnan, isinf, isfinite, signbit), 1)
 _RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, floor_divide, remainder, fmod, power), 2)
 _RULES |= dict.fromkeys((shift_left, shift_right), 2)
 _RULES |= {select: 3}
