@@ -10,7 +10,7 @@ from typing import Any
 from .config import Options, current, options, split_options
 from .errors import ArgumentError, UnknownNameError, suggest
 from .program import Program
-from .spec import Spec, spec
+from .specs import Spec, spec
 from .text import TextSource
 
 __all__ = ["Kernel", "Spec", "evaluate", "kernel", "options", "spec"]
