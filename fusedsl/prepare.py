@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import pipeline
-from .errors import ArgumentError
+from .errors import ArgumentError, DeviceError
 from .ir.dims import evaluate
+from .ir.types import UINT8
 from .runtime import copies
 from .runtime.arrays import CPU, Array, describe
-from .runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, place_array
-from .runtime.call import Call, Payloads, cpu_launch, cuda_launch, workspace_maker, workspace_size
-from .runtime.keys import look_all
+from .runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, place_array, view
+from .runtime.call import TEMPORARY_ALIGNMENT, Call, Payloads, cpu_launch, cuda_launch, workspace_size
 from .runtime.results import allocator, check_out, common_order, mark_written, overlap, place, strides_in
 from .runtime.streams import stream_reader
+from .runtime.transfer import device_empty
 from .schedule.plan import Plan
 
 if TYPE_CHECKING:
     from .program import Program
 
 
+Facts = Mapping[str, "Array | Weak"]
+
+
 @dataclass
 class Prepared:
     """A prepared call with the arguments of this first run."""
 
+    plan: Plan
     call: Call
     payloads: list
     outs: list[Any] | None
     late: list[tuple[Any, int]]  # (out, result) that are filled from a new array after the launches
     library: str
     reusable: bool
+    arguments: list  # copies that must live until the call is over
 
     def run(self) -> list:
         """Run it for the arguments that it was prepared with."""
@@ -45,47 +51,69 @@ class Prepared:
         return results
 
 
-def prepare(program: Program, values: Sequence[Any], outs: Sequence[Any] | None) -> Prepared:
+def describe_all(names: Sequence[str], values: Sequence[Any]) -> dict[str, Array | Weak]:
+    """The facts of the arguments, by name."""
+    return {name: describe(v, name) for name, v in zip(names, values)}
+
+
+def prepare(program: Program, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
     """Everything that a call with these arguments needs; raises before anything is written."""
-    facts = {name: describe(v, name) for name, v in zip(program.names, values)}
     library, device = place(facts)
+    _check_device(program, device)
     arguments = list(facts.values())
     extents = pipeline.extents_of(arguments)
     plan = program.plan(arguments, extents)
     pipeline.check_call(plan, extents)
-    values = [a.owner if isinstance(a, Array) and a.copied else v for a, v in zip(arguments, values)]
     shapes = pipeline.result_shapes(plan, extents)
+    arguments, packed = _pack(plan, arguments, extents, library)
     layouts = {("argument", k): _layout(a) for k, a in enumerate(arguments) if isinstance(a, Array)}
-    values, packed = _pack(plan, values, layouts, extents, library)
     given, late = _outs(plan, outs, shapes, device, facts)
     makers = []
     for k, (shape, t) in enumerate(zip(shapes, plan.results)):
         order = None if given[k] is not None else result_order(plan, k, layouts, extents)
-        makers.append(allocator(library, device, shape, t.dtype, order))
+        makers.append(_allocator(library, device, shape, t.dtype, order))
         layouts["result", k] = _layout(given[k]) if given[k] is not None else Layout(shape, strides_in(shape, order))
     for k, t in enumerate(plan.temporaries):
         layouts["temporary", k] = contiguous(tuple(evaluate(d, extents) or 0 for d in t.shape))
     call = _launches(program, plan, layouts, extents, library, device, makers)
-    copied = packed or any(isinstance(a, Array) and a.copied for a in arguments)
+    payloads = [a.pointer if isinstance(a, Array) and not a.by_value else a.value for a in arguments]
+    call_once = packed or any(isinstance(a, Array) and a.copied for a in arguments)
     chosen = [g.owner if g is not None else None for g in given] if outs is not None else None
-    return Prepared(call, look_all(values)[1], chosen, late, library, not copied)
+    return Prepared(plan, call, payloads, chosen, late, library, not call_once, arguments)
+
+
+def _check_device(program: Program, device: tuple[str, int]) -> None:
+    wanted = program.options.device
+    if wanted == "cpu" and device != CPU:
+        raise DeviceError(
+            f"the arrays are on {device[0]}:{device[1]}, and device is 'cpu'",
+            "device.option",
+            help="copy them to the CPU, or leave the option out",
+        )
+
+
+def _allocator(library: str, device: tuple[str, int], shape, dtype, order=None) -> Callable[[], Any]:
+    """What makes a result; for NumPy arrays computed on a device, memory there."""
+    if library == "numpy" and device != CPU:
+        return lambda: device_empty(shape, dtype, device[1], order)
+    return allocator(library, device, shape, dtype, order)
 
 
 def _layout(a: Array) -> Layout:
     return Layout(a.shape, a.strides, 0, a.pointer % ALIGNMENT)
 
 
-def _pack(plan: Plan, values: Sequence[Any], layouts, extents, library: str) -> tuple[list, bool]:
+def _pack(plan: Plan, arguments: list, extents, library: str) -> tuple[list, bool]:
     """Arguments with those made contiguous that some view of the plan cannot see otherwise."""
-    values, packed = list(values), False
+    packed = False
     for use in (u for k in plan.kernels for u in k.arrays if u.kind == "argument" and u.views):
+        a = arguments[use.index]
         try:
-            place_array(use, layouts, extents, 0)
+            view(_layout(a), use.views, extents)
         except NeedsCopy:
-            values[use.index] = copies.packed(values[use.index], library)
-            layouts["argument", use.index] = _layout(describe(values[use.index]))  # type: ignore[arg-type]
+            arguments[use.index] = describe(copies.packed(a.owner, library))
             packed = True
-    return values, packed
+    return arguments, packed
 
 
 # -- out
@@ -176,7 +204,7 @@ def _launches(program: Program, plan: Plan, layouts, extents, library: str, devi
         if bound.empty:
             continue
         launches.append(launch(kernel, bound, where, temporaries, numbers, extents, program.names, device))
-    workspace = workspace_maker(library, device, size)
+    workspace = _allocator(library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
     return Call(launches, makers, workspace, numbers, stream_reader(library, device))
 
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from . import pipeline
 from .config import Options
-from .prepare import prepare
-from .runtime.arrays import Array, Weak
+from .errors import CompileError
+from .ir.graph import Parameter
+from .ir.interp import interpret
+from .prepare import Facts, describe_all, prepare
+from .runtime.arrays import CPU, Array, Weak
 from .runtime.call import Call
+from .runtime.copies import from_host, to_host
 from .runtime.keys import SLOW, look_all
+from .runtime.results import check_out, empty, place
+from .runtime.transfer import download, upload
 from .schedule.plan import Plan
+from .verify import compare
 
 REMEMBERED_CALLS = 4096
 
@@ -40,18 +48,73 @@ class Program:
         return self._run_first(keys, values, outs)
 
     def _run_first(self, keys: tuple, values: Sequence[Any], outs: Sequence[Any] | None) -> list:
-        prepared = prepare(self, values, outs)
-        if prepared.reusable and SLOW not in keys and outs is None:
+        facts = describe_all(self.names, values)
+        try:
+            if (self.options.device or "").startswith("cuda") and place(facts) == ("numpy", CPU):
+                return self._run_there(facts, outs)
+            prepared = prepare(self, facts, outs)
+            results = prepared.run()
+        except CompileError as error:
+            if not self.options.fallback:
+                raise
+            return self._interpret(facts, outs, error)
+        if self.options.verify:
+            compare(prepared.plan, self._interpreted(facts), results)
+        elif prepared.reusable and SLOW not in keys and outs is None:
             if len(self._calls) >= REMEMBERED_CALLS:
                 self._calls.clear()
             self._calls[keys] = prepared.call
-        return prepared.run()
+        return results
+
+    def _run_there(self, facts: Facts, outs: Sequence[Any] | None) -> list:
+        """NumPy arrays to a CUDA device, and the results back."""
+        device = int((self.options.device or "").partition(":")[2] or 0)
+        plan, shapes = self._settled(facts)
+        for k, out in enumerate(outs or ()):
+            if out is not None:
+                check_out(out, shapes[k], plan.results[k].dtype, CPU, facts)
+        there = {n: upload(a, device) if isinstance(a, Array) and not a.by_value else a for n, a in facts.items()}
+        results = prepare(self, there, None).run()
+        return [download(r, into) for r, into in zip(results, outs or [None] * len(results))]
+
+    def _settled(self, facts: Facts) -> tuple[Plan, list[tuple[int, ...]]]:
+        """The plan for these arguments and the shapes of its results, all checks passed."""
+        arguments = list(facts.values())
+        extents = pipeline.extents_of(arguments)
+        plan = self.plan(arguments, extents)
+        pipeline.check_call(plan, extents)
+        return plan, pipeline.result_shapes(plan, extents)
+
+    # -- the interpreter
+
+    def _interpreted(self, facts: Facts) -> list:
+        """What the reference interpreter says, as NumPy arrays."""
+        arguments = list(facts.values())
+        parameters = self._parameters(arguments)
+        extents = pipeline.extents_of(arguments)
+        graph, _ = self.source.build(parameters, extents, self.options)
+        return interpret(graph, [a.value if isinstance(a, Weak) else to_host(a.owner) for a in arguments])
+
+    def _interpret(self, facts: Facts, outs: Sequence[Any] | None, error: CompileError) -> list:
+        """The results from the interpreter, after a kernel did not compile."""
+        warnings.warn(f"computed by the slow interpreter: {error}", RuntimeWarning, stacklevel=5)
+        library, device = place(facts)
+        plan, shapes = self._settled(facts)
+        values = self._interpreted(facts)
+        results = []
+        for k, (value, shape, t) in enumerate(zip(values, shapes, plan.results)):
+            given = outs[k] if outs is not None else None
+            if given is not None:
+                check_out(given, shape, t.dtype, device, facts)
+            results.append(empty(library, device, shape, t.dtype) if given is None else given)
+            from_host(value, results[-1], library)
+        return results
 
     # -- plans
 
     def plan(self, arguments: Sequence[Array | Weak], extents) -> Plan:
         """The plan for these arguments' signature (and the guards that their extents pass)."""
-        parameters = tuple(pipeline.signature(n, k, a) for k, (n, a) in enumerate(zip(self.names, arguments)))
+        parameters = self._parameters(arguments)
         plans = self._plans.get(parameters, ())
         for plan in plans:
             if pipeline.guards_hold(plan, extents):
@@ -60,3 +123,6 @@ class Program:
             plan = pipeline.make_plan(self.source, parameters, extents, self.options)
             self._plans.setdefault(parameters, []).append(plan)
         return plan
+
+    def _parameters(self, arguments: Sequence[Array | Weak]) -> tuple[Parameter, ...]:
+        return tuple(pipeline.signature(n, k, a) for k, (n, a) in enumerate(zip(self.names, arguments)))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir.dims import Symbol, evaluate
-from ..ir.types import UINT8
 from ..schedule.division import divisors, magic
 from ..schedule.kernel import Kernel, slots
 from ..schedule.plan import KernelPlan, Plan
@@ -17,7 +16,6 @@ from .bind import Bound
 from .compile import Built, grid
 from .keys import address_of
 from .launch import FORMAT_OF, HostLaunch, Launch, PointerSlot, ScalarSlot
-from .results import allocator
 
 TEMPORARY_ALIGNMENT = 256  # bytes
 
@@ -83,11 +81,6 @@ def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list
         size = count * t.dtype.compute.itemsize
         total += -(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT
     return total, offsets
-
-
-def workspace_maker(library: str, device: tuple[str, int], size: int) -> Callable[[], Any] | None:
-    """What allocates the workspace, or None where there is none."""
-    return allocator(library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
 
 
 def pointer_slots(plan: KernelPlan, bound: Bound, where: Payloads, temporaries: Sequence[int]) -> list[PointerSlot]:

@@ -144,6 +144,8 @@ def key_of(facts: Array | Weak) -> tuple[Key, Any]:
 
 def address_of(x: Any) -> int:
     """The address of an array that a library just made (a new rank-0 host array too: it will be written)."""
+    if isinstance(x, Array):
+        return x.pointer
     if hasattr(x, "data_ptr"):
         return x.data_ptr()
     if hasattr(x, "ctypes"):
