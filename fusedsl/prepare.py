@@ -11,7 +11,7 @@ from .errors import ArgumentError, DeviceError
 from .ir.dims import evaluate
 from .ir.types import UINT8
 from .runtime import copies
-from .runtime.arrays import CPU, Array, describe
+from .runtime.arrays import CPU, Array, Weak, describe
 from .runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, place_array, view
 from .runtime.call import TEMPORARY_ALIGNMENT, Call, Payloads, cpu_launch, cuda_launch, workspace_size
 from .runtime.results import allocator, check_out, common_order, mark_written, overlap, place, strides_in
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 
 Facts = Mapping[str, "Array | Weak"]
+
+
+class EmptyRows(Exception):
+    """A reduction of rows without elements on a device: no kernel runs over nothing, the interpreter knows the answer."""
 
 
 @dataclass
@@ -203,6 +207,8 @@ def _launches(program: Program, plan: Plan, layouts, extents, library: str, devi
     for kernel, bound in zip(plan.kernels, pipeline.bind_kernels(plan, layouts, extents)):
         if bound.empty:
             continue
+        if device != CPU and 0 in bound.extents:
+            raise EmptyRows
         launches.append(launch(kernel, bound, where, temporaries, numbers, extents, program.names, device))
     workspace = _allocator(library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
     return Call(launches, makers, workspace, numbers, stream_reader(library, device))

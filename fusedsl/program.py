@@ -12,7 +12,7 @@ from .config import Options
 from .errors import CompileError
 from .ir.graph import Parameter
 from .ir.interp import interpret
-from .prepare import Facts, describe_all, prepare
+from .prepare import EmptyRows, Facts, describe_all, prepare
 from .runtime.arrays import CPU, Array, Weak
 from .runtime.call import Call
 from .runtime.copies import from_host, to_host
@@ -57,7 +57,10 @@ class Program:
         except CompileError as error:
             if not self.options.fallback:
                 raise
-            return self._interpret(facts, outs, error)
+            warnings.warn(f"computed by the slow interpreter: {error}", RuntimeWarning, stacklevel=4)
+            return self._interpret(facts, outs)
+        except EmptyRows:
+            return self._interpret(facts, outs)
         if self.options.verify:
             compare(prepared.plan, self._interpreted(facts), results)
         elif prepared.reusable and SLOW not in keys and outs is None:
@@ -95,9 +98,8 @@ class Program:
         graph, _ = self.source.build(parameters, extents, self.options)
         return interpret(graph, [a.value if isinstance(a, Weak) else to_host(a.owner) for a in arguments])
 
-    def _interpret(self, facts: Facts, outs: Sequence[Any] | None, error: CompileError) -> list:
-        """The results from the interpreter, after a kernel did not compile."""
-        warnings.warn(f"computed by the slow interpreter: {error}", RuntimeWarning, stacklevel=5)
+    def _interpret(self, facts: Facts, outs: Sequence[Any] | None) -> list:
+        """The results from the interpreter, in arrays of the caller's library."""
         library, device = place(facts)
         plan, shapes = self._settled(facts)
         values = self._interpreted(facts)

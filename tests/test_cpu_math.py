@@ -110,7 +110,7 @@ def test_float64_functions_are_close_to_the_c_library(name, tmp_path):
     with np.errstate(all="ignore"):
         exact = FUNCTIONS[name](x if python else x.astype(np.longdouble))
     found = computed(tmp_path, f"{name}(x_0)", x)
-    assert ulps(found, exact) <= (0.5 if name in EXACT else 6 if name == "erfc" else 4)
+    assert ulps(found, exact) <= (0.5 if name in EXACT else {"erfc": 6, "lgamma": 32}.get(name, 4))
 
 
 @pytest.mark.parametrize("name", ["sin", "arctan", "tanh", "expm1", "log1p", "arcsinh", "sinh", "erf", "rint", "cbrt", "tan"])

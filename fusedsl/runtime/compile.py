@@ -144,11 +144,7 @@ def _compile_cuda(kernel: Kernel, schedule: Any, cc: tuple[int, int], key: tuple
 
     source = cuda.generate(kernel, schedule)
     path = disk().write_source(_file_name(key), source)
-    while True:
-        compiled = _attempt(lambda chosen: cuda.compile_source(source, path, kernel, chosen, cc), schedule, path)
-        if not compiled.spill_bytes or schedule.blocks <= 1:
-            break
-        schedule = dataclasses.replace(schedule, blocks=schedule.blocks // 2)  # more registers a thread
+    compiled = _attempt(lambda chosen: cuda.compile_source(source, path, kernel, chosen, cc), schedule, path)
     figures = (compiled.registers, compiled.spill_bytes, compiled.shared_bytes)
     return _keep(key, Built(kernel, schedule, compiled.code, (compiled.function,), source, path, *figures))
 

@@ -29,51 +29,57 @@ class Pool:
     def _work(self) -> None:
         while True:
             job = self.queue.get()
-            job.run()
-            job = None
+            job.help()
+            job = None  # while waiting, hold on to nothing
 
     def run(self, function, slots: int, count: int, grain: int) -> None:
-        """function(slots, begin, end) over [0, count), in pieces of `grain` units, on all threads; returns when done."""
-        pieces = -(-count // grain)
+        """function(slots, begin, end) over [0, count) in pieces of `grain` units, on all threads; back when all is done."""
         job = Job(function, slots, count, grain)
-        helpers = min(self.threads, pieces) - 1
-        for _ in range(helpers):
+        for _ in range(min(self.threads, -(-count // grain)) - 1):
             self.queue.put(job)
-        job.run()
-        job.wait(pieces)
+        try:
+            job.run()
+        finally:
+            job.settle()
 
 
 class Job:
     """Pieces of one launch, claimed by whichever thread is free."""
 
-    __slots__ = ("claims", "count", "done", "finished", "function", "grain", "slots")
+    __slots__ = ("claims", "count", "ended", "function", "grain", "slots", "started")
 
     def __init__(self, function, slots: int, count: int, grain: int):
         self.function, self.slots, self.count, self.grain = function, slots, count, grain
         self.claims = iter(range(0, count, grain))  # next() is atomic under the GIL
-        self.done: list = []
-        self.finished = threading.Lock()
-        self.finished.acquire()
+        self.started: list[None] = []
+        self.ended: SimpleQueue = SimpleQueue()
 
     def run(self) -> None:
-        pieces = -(-self.count // self.grain)
+        """Compute pieces until none is left."""
         for begin in self.claims:
             self.function(self.slots, begin, min(begin + self.grain, self.count))
-            self.done.append(None)
-            if len(self.done) == pieces:
-                _release_once(self.finished)
 
-    def wait(self, pieces: int) -> None:
-        if len(self.done) < pieces:
-            self.finished.acquire()
+    def help(self) -> None:
+        """The same on a thread of the pool; the caller waits for those that started before the pieces ran out."""
+        self.started.append(None)
+        try:
+            self.run()
+        finally:
+            self.ended.put(None)
 
-
-def _release_once(lock) -> None:
-    """Two threads may both see the last piece done."""
-    try:
-        lock.release()
-    except RuntimeError:
-        pass
+    def settle(self) -> None:
+        """Leave nothing running: after an interrupt, too, since the threads write to the caller's arrays."""
+        for _ in self.claims:
+            pass
+        waiting, interrupt = len(self.started), None
+        while waiting:
+            try:
+                self.ended.get()
+                waiting -= 1
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
 
 def run(function, slots: int, count: int, grain: int) -> None:

@@ -86,13 +86,21 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
     vectors = next(v for v in VECTOR_CLASSES if v >= needed)
     below = max((v for v in VECTOR_CLASSES if v < vectors and v * width * threads <= columns), default=0)
     rows = max(1, BLOCK // threads) if threads <= WARP else 1
-    registers = round(ADDRESSING + per_element * width * vectors)
+    registers = round(ADDRESSING + per_element * width * vectors + _streamed(kernel) * width)
     blocks = blocks_for(hardware, min(registers, hardware.registers // (threads * rows)), threads * rows)
     reason = (
         f"a row of {columns} fits {threads} threads: {vectors} vectors of {width} each, "
         f"about {registers} registers; rows of {below * width * threads + 1} to {vectors * width * threads} share it"
     )
     return RowSchedule(True, width, vectors, below, threads, rows, blocks, reason=reason)
+
+
+def _streamed(kernel: Kernel) -> float:
+    """Registers an element that the loads of a later phase take beside what is held: two vectors of each at a time."""
+    first = {value.name for value in kernel.phases[0].element.args}
+    rows = row_loads(kernel)
+    later = [x.operand for x in kernel.loads if x.value.name not in first and x.operand not in rows]
+    return 2 * words([kernel.operands[k].dtype for k in later], packed=True)
 
 
 def _threads(reach: int, width: int, per_element: float) -> int | None:

@@ -23,8 +23,8 @@ def generate(kernel: Kernel, variant: str) -> tuple[str, list[Array]]:
     """The source of a kernel in a variant of `variant.choose`, and the working memory that it names."""
     kind, _, letters = variant.partition(":")
     match kind:
-        case "map":
-            return map.emit(kernel), []
+        case "map" | "tiles":
+            return map.emit(kernel, tiled=kind == "tiles"), []
         case "rows":
             return row.emit(kernel)
         case "split":

@@ -1,44 +1,69 @@
-"""Elementwise kernels: a loop over the innermost axis inside a loop over units, (outer index, chunk of the axis)."""
+"""Elementwise kernels: a loop over the innermost axis inside a loop over units, (outer index, chunk of the axis).
+
+In the variant "tiles" a unit is a block of two axes: where an array runs across the others, its cache lines are
+still there for the next row of the block.
+"""
 
 from __future__ import annotations
 
 from ...schedule.kernel import Kernel
 from .source import address, decode, header, indented, load_line, parameters, step, store_line, times
-from .variant import CHUNK
+from .variant import CHUNK, TILE
 
 
-def emit(kernel: Kernel) -> str:
+def emit(kernel: Kernel, tiled: bool = False) -> str:
     """The source of a map kernel."""
     inner = kernel.axes - 1
-    lines = ["def kernel(slots, begin, end):", *indented(parameters(kernel))]
+    lines = [*parameters(kernel)]
     if inner < 0:
-        lines += indented(["for unit in range(begin, end):", *indented(element(kernel, {}, ""))])
-        return "\n".join([*header(kernel, "map"), "", *lines, ""])
-    lines += indented([f"chunks = (n{inner} + {CHUNK - 1}) // {CHUNK}", "for unit in range(begin, end):"])
-    lines += indented(unit(kernel, inner), 2)
-    return "\n".join([*header(kernel, "map"), "", *lines, ""])
+        lines += ["for unit in range(begin, end):", *indented(element(kernel, (), ""))]
+    elif tiled:
+        chunk, rows = TILE
+        lines += [f"chunks = (n{inner} + {chunk - 1}) // {chunk}", f"blocks = (n{inner - 1} + {rows - 1}) // {rows}"]
+        lines += ["for unit in range(begin, end):", *indented(tile(kernel, inner))]
+    else:
+        lines += [f"chunks = (n{inner} + {CHUNK - 1}) // {CHUNK}"]
+        lines += ["for unit in range(begin, end):", *indented(strip(kernel, inner))]
+    title = header(kernel, "tiles" if tiled else "map")
+    return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""])
 
 
-def unit(kernel: Kernel, inner: int) -> list[str]:
-    """One unit: where it starts, what does not vary along it, and the loop."""
+def strip(kernel: Kernel, inner: int) -> list[str]:
+    """One unit: a chunk of the innermost axis."""
+    lines = ["outer = unit // chunks", f"first = (unit - outer * chunks) * {CHUNK}"]
+    lines += [f"count = smaller({CHUNK}, n{inner} - first)", *decode_outer(inner)]
+    return [*lines, *line(kernel, inner)]
+
+
+def tile(kernel: Kernel, inner: int) -> list[str]:
+    """One unit: a block of the two innermost axes."""
+    chunk, rows = TILE
+    row = f"i{inner - 1}"
+    lines = ["outer = unit // chunks", f"first = (unit - outer * chunks) * {chunk}"]
+    lines += [f"count = smaller({chunk}, n{inner} - first)"]
+    lines += [f"top = outer % blocks * {rows}", "outer = outer // blocks", *decode_outer(inner - 1)]
+    return [*lines, f"for {row} in range(top, smaller(top + {rows}, n{inner - 1})):", *indented(line(kernel, inner))]
+
+
+def decode_outer(axes: int) -> list[str]:
+    """The indices of the first `axes` axes from the flat index `outer`."""
+    return decode("outer", range(axes), {axis: f"i{axis}" for axis in range(axes)}) if axes else []
+
+
+def line(kernel: Kernel, inner: int) -> list[str]:
+    """`count` elements of the innermost axis from `first`: addresses, what does not vary along it, and the loop."""
     indices = {axis: f"i{axis}" for axis in range(inner)}
-    lines = [
-        "outer = unit // chunks",
-        f"first = (unit - outer * chunks) * {CHUNK}",
-        f"count = smaller({CHUNK}, n{inner} - first)",
-    ]
-    lines += decode("outer", range(inner), indices) if inner else []
-    lines += [address(kernel, k, f"a{k}", f"p{k}", {**indices, inner: "first"}) for k in range(len(kernel.operands))]
+    lines = [address(kernel, k, f"a{k}", f"p{k}", {**indices, inner: "first"}) for k in range(len(kernel.operands))]
     for position in kernel.positions:
         if position.axis != inner:
             lines.append(f"{position.value.name} = {position.value.dtype}(i{position.axis})")
-    hoisted = [load for load in kernel.loads if kernel.operands[load.operand].strides[inner] == "0"]
+    hoisted = tuple(load for load in kernel.loads if kernel.operands[load.operand].strides[inner] == "0")
     lines += [load_line(load, f"a{load.operand}", "0") for load in hoisted]
-    return [*lines, "for i in range(count):", *indented(element(kernel, set(hoisted), "i"))]
+    return [*lines, "for i in range(count):", *indented(element(kernel, hoisted, "i"))]
 
 
-def element(kernel: Kernel, hoisted, index: str) -> list[str]:
-    """One element: loads, body, stores."""
+def element(kernel: Kernel, hoisted: tuple, index: str) -> list[str]:
+    """One element: loads, body, stores. Without an index the arrays have one element."""
     (phase,) = kernel.phases
     inner = kernel.axes - 1
     base = "a" if index else "p"

@@ -8,8 +8,10 @@ from math import prod
 from ...schedule.kernel import Kernel
 
 CHUNK = 16384  # elements of a map's innermost axis that one unit computes
+TILE = (64, 32)  # innermost columns, rows of a block of two axes
 WORK = 65536  # elements that are worth a thread
 SEGMENT = 2048  # columns that are folded in vector lanes before their sum joins the pairwise tree
+SHORT = 12  # columns of rows that are too short for loops of their own
 STRIP = 256  # rows that are folded side by side where neighbours in memory are rows
 
 
@@ -38,22 +40,28 @@ class Launch:
 def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
     """The loops for these extents and strides (in elements, per operand and axis): part of the kernel's key.
 
-    "map"; "rows"; "split", few rows cut into parts that threads share; or "strips:" and a letter per operand,
-    rows side by side, where the last row axis is contiguous and the columns are not.
+    "map"; "tiles", a map in blocks of two axes; "rows"; "split", few rows cut into parts that threads share; or "strips:" and a letter per operand,
+    rows side by side, where the last row axis is contiguous and the columns are not, or the rows are very short.
     """
     if kernel.row_axes == 0 and not any(phase.folds for phase in kernel.phases):
-        return "map"
+        return "tiles" if _crosses(extents, strides) else "map"
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
-    if kernel.row_axes:
-        along_rows = "".join(
-            "0" if s[kernel.row_axes - 1] == 0 else "1" if s[kernel.row_axes - 1] == 1 else "s" for s in strides
-        )
-        across = [s[-1] for k, s in enumerate(strides) if any(s[kernel.row_axes :])]
-        if extents[kernel.row_axes - 1] >= 8 and across and all(abs(s) > 1 for s in across) and "s" not in along_rows:
-            return "strips:" + along_rows
+    if kernel.row_axes and extents[kernel.row_axes - 1] >= 8:
+        steps = [line[kernel.row_axes - 1] for line in strides]
+        full = [(step, line[-1]) for step, line in zip(steps, strides) if any(line[kernel.row_axes :])]
+        beside = any(step == 1 and across != 1 for step, across in full) and all(step in (0, 1) for step, _ in full)
+        if beside or (columns <= SHORT and rows >= 256):
+            return "strips:" + "".join(str(step) if step in (0, 1) else "s" for step in steps)
     if rows < 16 and columns >= 4 * WORK:
         return "split"
     return "rows"
+
+
+def _crosses(extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> bool:
+    """Whether an operand of a map runs across the innermost axis, with neighbours along the one before it."""
+    if len(extents) < 2 or extents[-2] < 8 or extents[-1] < 8:
+        return False
+    return any(abs(line[-2]) == 1 and abs(line[-1]) > 1 for line in strides)
 
 
 def launch(kernel: Kernel, variant: str, extents: tuple[int, ...]) -> Launch:
@@ -63,6 +71,10 @@ def launch(kernel: Kernel, variant: str, extents: tuple[int, ...]) -> Launch:
         inner = extents[-1] if extents else 1
         count = prod(extents[:-1]) * -(-inner // CHUNK)
         return Launch((Stage("kernel", count, max(1, WORK // max(1, min(inner, CHUNK)))),))
+    if variant == "tiles":
+        chunk, height = TILE
+        count = prod(extents[:-2]) * -(-extents[-2] // height) * -(-extents[-1] // chunk)
+        return Launch((Stage("kernel", count, WORK // (chunk * height)),))
     if variant == "rows":
         return Launch((Stage("kernel", rows, max(1, WORK // max(1, columns))),))
     if variant == "split":

@@ -62,11 +62,12 @@ class Tile:
     def count(self) -> int:
         return self.width * self.vectors
 
-    def load(self, name: str, letter: str = "1") -> Callable:
+    def load(self, name: str, letter: str = "1", hint: str = "") -> Callable:
         """`load(address, start, limit[, stride])`: elements start … of a line, whose element 0 is at `address`.
 
         `start` may also be a tuple with the offset of each vector, in elements; then nothing is checked.
-        `letter` is the stride of neighbouring elements: "1", "0" (one element for a whole vector) or "s".
+        `letter` is the stride of neighbouring elements: "1", "0" (one element for a whole vector) or "s";
+        `hint` is a cache hint of PTX.
         """
         kind = dtype(name)
         result = stored_type(kind, self.count, self.width)
@@ -77,7 +78,7 @@ class Tile:
                 for number, begin in enumerate(self._begins(e, kinds[1], start)):
                     room = self._room(e, kinds[1], start, limit, number)
                     places = self._places(e, kind, letter, kinds[1], address, begin, stride)
-                    found += self._load_vector(e, kind, letter, places, room)
+                    found += self._load_vector(e, kind, letter, places, room, hint)
                 return e.pack(result, found)
 
             return result, emit
@@ -197,9 +198,9 @@ class Tile:
             offsets = [b.add(origin, step) for step in steps]
         return [b.add(address, b.mul(offset, I64(kind.itemsize))) for offset in offsets]
 
-    def _load_vector(self, e, kind, letter, places, room) -> list[ir.Value]:
+    def _load_vector(self, e, kind, letter, places, room, hint) -> list[ir.Value]:
         if letter == "1":
-            return read(e, kind, self.width, places[0], room)
+            return read(e, kind, self.width, places[0], room, hint)
         if letter == "0":
             return _paired(e, kind, read(e, kind, 1, places[0], None) * self.width)
         found = []
