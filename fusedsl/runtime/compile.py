@@ -49,9 +49,8 @@ _locks: dict[tuple, threading.Lock] = {}
 _guard = threading.Lock()
 
 
-def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardware | None = None) -> Built:
-    """The kernel of these extents for one compute capability; compiles where neither memory nor disk has it."""
-    hardware = hardware or facts(cc)
+def scheduled_cuda(bound: Bound, hardware: Hardware) -> tuple[Kernel, Schedule]:
+    """The kernel that these extents call for (a row that does not fit is streamed), and how it runs."""
     kernel = bound.kernel
     if bound.streamed is not None and 0 in bound.extents:  # a row of nothing has no register to hold it
         kernel = bound.streamed
@@ -59,18 +58,41 @@ def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardwar
     if not getattr(schedule, "resident", True) and bound.streamed is not None and kernel.resident:
         kernel = bound.streamed
         schedule = choose(kernel, bound.extents, hardware)
+    return kernel, schedule
+
+
+def scheduled_cpu(bound: Bound) -> tuple[Kernel, str]:
+    """The kernel of these extents and strides on a CPU, and the name of its loops."""
+    from ..codegen.cpu import variant
+
+    return bound.kernel, variant.choose(bound.kernel, bound.extents, bound.strides)
+
+
+def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardware | None = None) -> Built:
+    """The kernel of these extents for one compute capability; compiles where neither memory nor disk has it."""
+    kernel, schedule = scheduled_cuda(bound, hardware or facts(cc))
     key = ("cuda", cc, digest, kernel.name, _shape_of(kernel), _fields(schedule))
     return _once(key, lambda: _load(key) or _compile_cuda(kernel, schedule, cc, key), kernel, schedule)
 
 
 def build_cpu(bound: Bound, digest: str) -> Built:
     """The kernel of these extents and strides for this CPU."""
-    from ..codegen.cpu import host, variant
+    from ..codegen.cpu import host
 
-    kernel = bound.kernel
-    chosen = variant.choose(kernel, bound.extents, bound.strides)
+    kernel, chosen = scheduled_cpu(bound)
     key = ("cpu", host.tag(), digest, kernel.name, _shape_of(kernel), chosen)
     return _once(key, lambda: _load(key) or _compile_cpu(kernel, chosen, key), kernel, chosen)
+
+
+def source_of(kernel: Kernel, schedule: Any) -> str:
+    """The generated file of a scheduled kernel; needs no compiler and no GPU."""
+    if isinstance(schedule, str):
+        from ..codegen.cpu import backend
+
+        return backend.generate(kernel, schedule)[0]
+    from ..codegen.cuda import generate as cuda
+
+    return cuda.generate(kernel, schedule)
 
 
 def grid(built: Built, extents: tuple[int, ...]) -> tuple[int, int, int]:
