@@ -150,9 +150,13 @@ def log2(x: Number) -> Number:
 
 
 def log10(x: Number) -> Number:
-    if x.dtype is FLOAT32:
-        return through_float64(log10)(x)
-    return call("log10", x)
+    if x.dtype is FLOAT64:
+        return call("log10", x)
+    wide = x.to(FLOAT64)
+    whole, f = split_exponent(wide)
+    correction, square = log_of_one_plus(f)
+    value = fma(whole, LOG10_2, (f - (square - correction)) * INV_LN10)
+    return edges_of_log(wide, value).to(FLOAT32)
 
 
 def log1p(x: Number) -> Number:
