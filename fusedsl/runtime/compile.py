@@ -30,7 +30,6 @@ class Built:
     spill_bytes: int = 0
     shared_bytes: int = 0
     cached: bool = False
-    estimate: int = 0  # registers that the schedule expected
 
     @property
     def reason(self) -> str:
@@ -114,9 +113,9 @@ def _shape_of(kernel: Kernel) -> tuple:
 
 
 def _fields(schedule: Schedule) -> tuple:
-    """A schedule as it enters a key: everything but its reason."""
+    """A schedule as it enters a key: everything but its reason and its estimate."""
     return (type(schedule).__name__,) + tuple(
-        getattr(schedule, f.name) for f in dataclasses.fields(schedule) if f.name != "reason"
+        getattr(schedule, f.name) for f in dataclasses.fields(schedule) if f.compare
     )
 
 

@@ -22,6 +22,7 @@ class MapSchedule:
     threads: int
     blocks: int
     reason: str = field(default="", compare=False)
+    registers: int = field(default=0, compare=False)  # a thread, by estimate
 
     @property
     def tile(self) -> int:
@@ -47,6 +48,7 @@ def schedule_map(kernel: Kernel, hardware: Hardware) -> MapSchedule:
         blocks,
         f"{width * max(d.itemsize for d in dtypes)}-byte vectors, {vectors} a thread: {read * vectors} bytes of loads "
         f"in flight a thread; about {registers} registers let {blocks} blocks of {THREADS} on an SM",
+        registers,
     )
 
 

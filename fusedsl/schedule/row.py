@@ -36,6 +36,7 @@ class RowSchedule:
     blocks: int
     across: bool = False
     reason: str = field(default="", compare=False)
+    registers: int = field(default=0, compare=False)  # a thread, by estimate
 
     @property
     def step(self) -> int:
@@ -92,7 +93,7 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
         f"a row of {columns} fits {threads} threads: {vectors} vectors of {width} each, "
         f"about {registers} registers; rows of {below * width * threads + 1} to {vectors * width * threads} share it"
     )
-    return RowSchedule(True, width, vectors, below, threads, rows, blocks, reason=reason)
+    return RowSchedule(True, width, vectors, below, threads, rows, blocks, reason=reason, registers=registers)
 
 
 def _streamed(kernel: Kernel) -> float:
@@ -131,7 +132,7 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
     blocks = blocks_for(hardware, registers * (2 if kernel.wide else 1), threads * shared_rows)
     how = "neighbouring rows on neighbouring threads" if across else f"{threads} threads a row"
     reason = f"{columns} columns do not stay in registers or are scattered: each phase loops over them, {how}"
-    return RowSchedule(False, width, vectors, 0, threads, shared_rows, blocks, across, reason)
+    return RowSchedule(False, width, vectors, 0, threads, shared_rows, blocks, across, reason, registers)
 
 
 def _loop_threads(pieces: int, most: int) -> int:
