@@ -113,6 +113,7 @@ class Evaluator:
         self.text = text
         self.limits = limits
         self.operations = 0
+        self.outside = ir.Site()  # where a call from Python stands
 
     # -- statements
 
@@ -196,7 +197,7 @@ class Evaluator:
         Faults name an operand (and an item of it); with `own` they point at that operand, else at the caret.
         """
         span, caret = place(frame, node, caret)
-        self.builder.site = ir.Site(self.text, span, caret)
+        self.builder.site = self.outside if span is None else ir.Site(self.text, span, caret)
         self.builder.names = tuple(_plain_name(frame, o) for o in operands)
         try:
             yield

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import ArgumentError, DTypeError, TraceError, Unsupported
-from .ir import shapes
-from .ir.graph import Node
-from .ir.types import numpy_dtype
-from .lang import calls
-from .lang.array_functions import matrix_transpose
-from .lang.functions import dim_of
+from ..errors import ArgumentError, DTypeError, TraceError, Unsupported
+from ..ir import shapes
+from ..ir.graph import Node
+from ..ir.types import numpy_dtype
+from ..lang import calls
+from ..lang.array_functions import matrix_transpose
+from ..lang.functions import dim_of
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -114,7 +114,7 @@ class Tracer:
 
     def _decidable(self) -> bool:
         """Whether it is a comparison of numbers and extents."""
-        from .ir.graph import walk
+        from ..ir.graph import walk
 
         return not self.node.type.shape and all(n.op != "param" for n in walk([self.node]))
 
@@ -198,7 +198,13 @@ class Tracer:
                     code="unsupported.scatter",
                     help="build the whole: x[...] = np.where(condition, new, x)",
                 )
-            self._write(self.recorder.node(value), "unsafe")
+            self._write(self._assigned(self.recorder.node(value)), "unsafe")
+
+    def _assigned(self, value: Node) -> Node:
+        """A value to assign: NumPy drops leading axes of extent 1 that the target lacks."""
+        extra = max(0, value.type.rank - self.ndim)
+        droppable = [a for a in range(extra) if self.recorder.builder.is_unit(value.type.shape[a])]
+        return shapes.squeeze(self.recorder.builder, value, droppable) if len(droppable) == extra else value
 
     # -- writing in place
 
@@ -235,14 +241,20 @@ class Tracer:
     # -- NumPy's protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from .trace_numpy import call_ufunc
+        from .numpy_functions import call_ufunc
 
         return call_ufunc(self.recorder, ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: tuple, kwargs: dict) -> Any:
-        from .trace_numpy import call_function
+        from .numpy_functions import call_function
 
         return call_function(self.recorder, function.__name__, args, kwargs)
+
+    def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        from .numpy_functions import call_elementwise
+
+        name = kernel.name.removeprefix("cupy_").removeprefix("cupyx_scipy_special_").removeprefix("cupyx_")
+        return call_elementwise(self.recorder, name, args, kwargs)
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
@@ -251,7 +263,7 @@ class Tracer:
 
     def __getattr__(self, name: str) -> Any:
         """Methods: NumPy's function of that name, with this array first."""
-        from .trace_numpy import METHODS, call_function
+        from .numpy_functions import METHODS, call_function
 
         if name in METHODS:
             return lambda *args, **kwargs: call_function(self.recorder, name, (self, *args), kwargs)

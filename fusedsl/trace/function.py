@@ -1,0 +1,148 @@
+"""A Python function to a graph: calls the function once with tracers in place of its arrays and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..config import Options
+from ..errors import ArgumentError
+from ..ir.dims import Dim, Symbol
+from ..ir.graph import Graph, Node, Parameter
+from .rebind import Read, rebind
+from .recorder import Recorder, concrete
+from .tracer import Tracer
+
+
+@dataclass(frozen=True)
+class Array:
+    """A result of the function that is result `index` of the graph; a `number` is returned as Python's."""
+
+    index: int
+    number: bool = False
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A result of the function that is its own argument `index`, written or not."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What a function does to arguments of one signature, and what that holds under.
+
+    `template` has the structure of what the function returns (tuples, lists, dicts), with `Array` and `Argument` at
+    its leaves; anything else is returned as it is. `writes` are pairs (argument, result of the graph): arrays of the
+    caller that the function changes. `captures` are arrays that it reads from outside, as further arguments of the
+    graph after its own. A call may reuse the trace where `guards` (is this extent 1) and `conditions` (nodes on
+    extents with the value they had) hold, the numbers of `baked` (argument → value) are the same, and `reads` (names
+    outside the function) are unchanged.
+    """
+
+    graph: Graph
+    template: Any
+    writes: tuple[tuple[int, int], ...]
+    captures: tuple[Any, ...]
+    guards: Mapping[Dim, bool]
+    conditions: tuple[tuple[Node, bool | int | float], ...]
+    baked: Mapping[int, bool | int | float]
+    reads: tuple[Read, ...]
+
+    def unchanged(self) -> bool:
+        """Whether every name that the function reads from outside still has the value it had."""
+        return all(read.holds() for read in self.reads)
+
+    def applies(self, extents: Mapping[Symbol, int], numbers: Mapping[int, Any]) -> bool:
+        """Whether a call with these extents and numbers (argument → value) takes the same way through the function."""
+        if any(type(numbers.get(k)) is not type(v) or numbers[k] != v for k, v in self.baked.items()):
+            return False
+        return all(concrete(node, self.baked, extents) == value for node, value in self.conditions)
+
+    def rebuild(self, results: Sequence[Any], arguments: Sequence[Any]) -> Any:
+        """What the function returns, from the graph's results and the caller's arguments."""
+        return _filled(self.template, results, arguments)
+
+
+def leaves(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[Parameter]:
+    """The parameters of a call in their order: its positional arguments, then its keywords, depth first."""
+    found: list[Parameter] = []
+    _mapped((tuple(arguments), dict(keywords)), lambda p: found.append(p) or p, Parameter)  # type: ignore[func-returns-value]
+    return found
+
+
+def trace(
+    function: Callable,
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+    extents: Mapping[Symbol, int],
+    numbers: Mapping[int, Any],
+    options: Options,
+    immutable: frozenset[int] = frozenset(),
+) -> Traced:
+    """Trace `function(*arguments, **keywords)`, in which each array and run-time number is a `Parameter`.
+
+    Parameters may sit in tuples, lists and dicts, and are counted in the order of `leaves`; everything else is
+    passed as it is, so it must be part of the signature. `numbers` are the values of the scalars (argument → value),
+    used only where the function needs them to go on. `immutable` are arguments that `+=` does not write (NumPy
+    scalars; weak numbers never are). Raises TraceError where the function asks for the value of an array.
+    """
+    recorder = Recorder(tuple(leaves(arguments, keywords)), extents, numbers, options, immutable)
+    tracers = iter(recorder.arguments)
+    positional, named = _mapped((tuple(arguments), dict(keywords)), lambda _: next(tracers), Parameter)
+    rebound, reads = rebind(function, recorder)
+    with recorder.tracing(rebound):
+        result = rebound(*positional, **named)
+    nodes: list[Node] = []
+    template = _mapped(result, lambda t: _leaf(recorder, t, nodes), Tracer)
+    writes = []
+    for k, tracer in enumerate(recorder.arguments):
+        if tracer.writes:
+            writes.append((k, len(nodes)))
+            nodes.append(tracer.node)
+    builder = recorder.builder
+    return Traced(
+        builder.finish(nodes),
+        template,
+        tuple(writes),
+        tuple(recorder.captures),
+        dict(builder.guards),
+        tuple(recorder.conditions.items()),
+        dict(recorder.baked),
+        tuple(reads),
+    )
+
+
+def _leaf(recorder: Recorder, tracer: Tracer, nodes: list[Node]) -> Array | Argument:
+    if tracer.recorder is not recorder:
+        raise ArgumentError("this array belongs to another call", code="trace.leak", help="return it from its own call")
+    for k, argument in enumerate(recorder.arguments):
+        if argument is tracer:
+            return Argument(k)
+    node = tracer.node
+    nodes.append(recorder.builder.strong(node))
+    return Array(len(nodes) - 1, number=node.type.weak and not node.type.shape)
+
+
+def _mapped(value: Any, change: Callable[[Any], Any], leaf: type) -> Any:
+    """`value` with every `leaf` in its tuples, lists and dicts changed."""
+    if isinstance(value, leaf):
+        return change(value)
+    if type(value) in (tuple, list):
+        return type(value)(_mapped(part, change, leaf) for part in value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_mapped(part, change, leaf) for part in value))
+    if type(value) is dict:
+        return {key: _mapped(part, change, leaf) for key, part in value.items()}
+    return value
+
+
+def _filled(template: Any, results: Sequence[Any], arguments: Sequence[Any]) -> Any:
+    def fill(leaf: Array | Argument) -> Any:
+        if isinstance(leaf, Argument):
+            return arguments[leaf.index]
+        return results[leaf.index].item() if leaf.number else results[leaf.index]
+
+    return _mapped(template, fill, (Array, Argument))  # type: ignore[arg-type]

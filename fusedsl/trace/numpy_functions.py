@@ -1,0 +1,295 @@
+"""NumPy's functions on tracers: their signatures, and the language's functions that they mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError, TraceError, Unsupported
+from .tracer import Tracer
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+# NumPy's parameters in their order, where they are not the language's.
+SIGNATURES = {
+    "sum": "a axis dtype out keepdims initial where",
+    "prod": "a axis dtype out keepdims initial where",
+    "mean": "a axis dtype out keepdims where",
+    "var": "a axis dtype out ddof keepdims where mean correction",
+    "std": "a axis dtype out ddof keepdims where mean correction",
+    "max": "a axis out keepdims initial where",
+    "min": "a axis out keepdims initial where",
+    "any": "a axis out keepdims where",
+    "all": "a axis out keepdims where",
+    "argmax": "a axis out keepdims",
+    "argmin": "a axis out keepdims",
+    "nansum": "a axis dtype out keepdims initial where",
+    "nanmean": "a axis dtype out keepdims where",
+    "count_nonzero": "a axis keepdims",
+    "clip": "a a_min a_max out min max dtype",
+    "round": "a decimals out",
+    "fix": "x out",
+    "nan_to_num": "x copy nan posinf neginf",
+    "copy": "a order subok",
+    "astype": "x dtype order casting subok copy device",
+    "reshape": "a shape order newshape copy",
+    "ravel": "a order",
+    "flatten": "a order",
+    "transpose": "a axes",
+    "zeros_like": "a dtype order subok shape device",
+    "ones_like": "a dtype order subok shape device",
+    "full_like": "a fill_value dtype order subok shape device",
+    "empty_like": "a dtype order subok shape device",
+    "heaviside": "x value",
+}
+# Parameters that change nothing here, and the values at which others do.
+IGNORED = frozenset(["order", "subok", "device", "copy", "casting", "out"])
+NEUTRAL = {"initial": (), "where": (True,), "dtype": (None,), "axis": (None,), "keepdims": (False,), "correction": ()}
+RENAMED = {"a_min": "min", "a_max": "max", "newshape": "shape", "correction": "ddof"}
+SPELLED = {
+    "amax": "max", "amin": "min", "around": "round", "round_": "round", "empty_like": "zeros_like",
+    "permute_dims": "transpose",
+}  # fmt: skip
+METHODS = frozenset([
+    "sum", "prod", "mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin", "clip", "round",
+    "copy", "astype", "reshape", "transpose", "swapaxes", "squeeze", "ravel", "flatten", "dot", "cumsum",
+    "cumprod", "sort", "argsort", "take", "repeat", "nonzero",
+])  # fmt: skip
+VIEWS = frozenset(["reshape", "transpose", "swapaxes", "squeeze", "expand_dims", "ravel", "broadcast_to", "moveaxis"])
+REDUCTIONS = {
+    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
+}  # fmt: skip
+BY_INITIAL = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+
+
+def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
+    """A ufunc (or its reduce) that NumPy or CuPy hands over."""
+    name = ufunc.__name__
+    if method == "reduce" and name in REDUCTIONS:
+        kwargs.setdefault("axis", inputs[1] if len(inputs) > 1 else 0)
+        kwargs["out"] = _single(kwargs.get("out"))
+        return call_function(recorder, REDUCTIONS[name], inputs[:1], kwargs)
+    if method != "__call__":
+        raise Unsupported(f"{name}.{method} is not there yet", code="unsupported.function")
+    if name in SPECIAL and not kwargs:
+        return call_function(recorder, name, inputs, kwargs)
+    return call_elementwise(recorder, name, inputs, kwargs)
+
+
+def _single(out: Any) -> Any:
+    return out[0] if isinstance(out, tuple) else out
+
+
+def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
+    """A function of each element, with NumPy's out=, where= and dtype=."""
+    kwargs = dict(kwargs)
+    out, where, dtype = kwargs.pop("out", None), kwargs.pop("where", True), kwargs.pop("dtype", None)
+    casting = kwargs.pop("casting", "same_kind")
+    if kwargs.keys() - {"order", "subok"}:
+        raise ArgumentError(f"{name} takes no {next(iter(kwargs))}=", code="argument.surplus")
+    if where is not True and out is None:
+        raise Unsupported(f"{name}(where=) without out= has no value elsewhere", code="unsupported.where",
+                          help="np.where(condition, a, b)")  # fmt: skip
+    if dtype is not None:
+        inputs = tuple(recorder.apply("astype", x, recorder.dtype(dtype)) for x in inputs)
+    result = recorder.apply(name, *inputs)
+    if out is None:
+        return result
+    outs = out if isinstance(out, tuple) else (out,)
+    results = result if isinstance(result, tuple) else (result,)
+    for target, part in zip(outs, results):
+        _write(recorder, target, part if where is True else recorder.apply("where", where, part, target), casting)
+    return outs[0] if len(outs) == 1 else outs
+
+
+def _write(recorder: Recorder, target: Any, value: Tracer, casting: str) -> None:
+    if target is None:
+        return
+    if not isinstance(target, Tracer):
+        raise TraceError(
+            f"out= is a {type(target).__name__} that is no argument of the function",
+            code="trace.out",
+            help="pass it to the function, or leave out= away",
+        )
+    with recorder.here():
+        target._write(value.node, casting)
+
+
+def call_function(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """NumPy's function `name` with NumPy's signature."""
+    special = SPECIAL.get(name)
+    if special is not None:
+        return special(recorder, *args, **kwargs)
+    name = SPELLED.get(name, name)
+    if name not in SIGNATURES:
+        if "out" in kwargs or "where" in kwargs:
+            return call_elementwise(recorder, name, args, kwargs)
+        return _view_or_value(recorder, name, args, kwargs)
+    given, out = _given(name, args, kwargs)
+    initial = given.pop("initial", None)
+    result = _view_or_value(recorder, name, (given.pop("array"),), given)
+    if initial is not None:
+        result = recorder.apply(BY_INITIAL[name], result, initial)
+    if out is not None:
+        _write(recorder, _single(out), result, "same_kind")
+        return _single(out)
+    return result
+
+
+def _given(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The arguments that matter, by the language's names, and out=."""
+    names = SIGNATURES[name].split()
+    if len(args) > len(names):
+        raise ArgumentError(f"{name} takes at most {len(names)} arguments", code="argument.surplus")
+    bound = dict(zip(names, args))
+    for key, value in kwargs.items():
+        if key not in names or key in bound:
+            raise ArgumentError(f"{name} takes no {key}=" if key not in names else f"{key} is given twice",
+                                code="argument.keyword")  # fmt: skip
+        bound[key] = value
+    out = bound.get("out")
+    if bound.get("order") not in (None, "C", "K", "A"):
+        raise Unsupported(f"order={bound['order']!r} is not there yet", code="unsupported.order")
+    kept = {"array": bound.pop(names[0])} if names[0] in bound else {}
+    for key, value in bound.items():
+        neutral = value is np._NoValue or any(value is n for n in NEUTRAL.get(key, (None,)))
+        if key not in IGNORED and not neutral:
+            kept[RENAMED.get(key, key)] = value
+    if "array" not in kept:
+        raise ArgumentError(f"{name} misses its array", code="argument.missing")
+    return kept, out
+
+
+def _view_or_value(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A call of the language; a view of a tracer follows what is written to that."""
+    if "dtype" in kwargs:
+        kwargs = {**kwargs, "dtype": recorder.dtype(kwargs["dtype"])}
+    if name not in VIEWS or not isinstance(args[0], Tracer):
+        return recorder.apply(name, *args, **kwargs)
+    settled = [recorder.settled(a) for a in args[1:]]
+    named = {key: recorder.settled(value) for key, value in kwargs.items()}
+
+    def view(x):
+        return recorder._apply(name, (Tracer(recorder, x), *settled), named)
+
+    return args[0]._viewed(view)
+
+
+# -- functions that are written otherwise in NumPy
+
+
+def _reshape(recorder: Recorder, a: Any, *shape: Any, order: Any = "C", copy: Any = None, **named: Any) -> Any:
+    shape = named.pop("shape", named.pop("newshape", shape))
+    if isinstance(shape, tuple) and len(shape) == 2 and shape[1] in ("C", "A") and isinstance(shape[1], str):
+        shape = shape[:1]
+    if isinstance(shape, tuple) and len(shape) == 1:
+        shape = shape[0]
+    if order not in ("C", "A"):
+        raise Unsupported(f"order={order!r} is not there yet", code="unsupported.order")
+    return _view_or_value(recorder, "reshape", (a, tuple(shape) if isinstance(shape, list) else shape), {})
+
+
+def _ravel(recorder: Recorder, a: Any, order: str = "C") -> Any:
+    return _reshape(recorder, a, -1, order=order)
+
+
+def _transpose(recorder: Recorder, a: Any, *axes: Any, **named: Any) -> Any:
+    axes = named.get("axes", axes)
+    if isinstance(axes, tuple) and len(axes) == 1 and not isinstance(axes[0], int):
+        axes = axes[0]
+    return _view_or_value(recorder, "transpose", (a,), {"axes": tuple(axes)} if axes else {})
+
+
+def _moveaxis(recorder: Recorder, a: Any, source: Any, destination: Any) -> Any:
+    rank = a.ndim
+    pair = [[v] if isinstance(v, int) else list(v) for v in (source, destination)]
+    moved, places = ([k % rank for k in part] for part in pair)
+    order = [k for k in range(rank) if k not in moved]
+    for place, axis in sorted(zip(places, moved)):
+        order.insert(place, axis)
+    return _transpose(recorder, a, tuple(order))
+
+
+def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
+    if x is None or y is None:
+        raise Unsupported("where with one argument (nonzero) is not there yet", code="unsupported.function")
+    return recorder.apply("where", condition, x, y)
+
+
+def _copyto(recorder: Recorder, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    source = Tracer(recorder, dst._assigned(recorder.node(src)))
+    _write(recorder, dst, source if where is True else recorder.apply("where", where, source, dst), casting)
+
+
+def _astype(recorder: Recorder, x: Any, dtype: Any, *args: Any, copy: bool = True, **named: Any) -> Any:
+    return recorder.apply("astype", x, recorder.dtype(dtype))
+
+
+def _nanprod(recorder: Recorder, a: Any, axis: Any = None, **named: Any) -> Any:
+    return call_function(recorder, "prod", (recorder.apply("where", recorder.apply("isnan", a), 1, a), axis), named)
+
+
+def _iscomplexobj(recorder: Recorder, x: Any) -> bool:
+    return False
+
+
+def _shape(recorder: Recorder, a: Any) -> Any:
+    return a.shape
+
+
+def _size(recorder: Recorder, a: Any, axis: Any = None) -> Any:
+    return a.size if axis is None else a.shape[axis]
+
+
+def _imag(recorder: Recorder, x: Any) -> Any:
+    return recorder.apply("zeros_like", x)
+
+
+def _same(recorder: Recorder, x: Any) -> Any:
+    return recorder.apply("copy", x)
+
+
+SPECIAL = {
+    "reshape": _reshape,
+    "ravel": _ravel,
+    "flatten": lambda recorder, a, order="C": recorder.apply("reshape", a, -1),
+    "transpose": _transpose,
+    "moveaxis": _moveaxis,
+    "where": _where,
+    "copyto": _copyto,
+    "astype": _astype,
+    "nanprod": _nanprod,
+    "iscomplexobj": _iscomplexobj,
+    "shape": _shape,
+    "size": _size,
+    "ndim": lambda recorder, a: a.ndim,
+    "real": _same,
+    "conj": _same,
+    "conjugate": _same,
+    "angle": lambda recorder, x: recorder.apply("where", x < 0, np.pi, recorder.apply("as_float", x) * 0.0),
+    "imag": _imag,
+    "dot": lambda recorder, a, b: a @ b,
+    "matmul": lambda recorder, a, b: a @ b,
+    "result_type": lambda recorder, *parts: np.result_type(*(p.dtype if isinstance(p, Tracer) else p for p in parts)),
+}
+
+
+def call_creator(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """arange, zeros, ones, full, empty with an extent of a traced array."""
+    dtype = kwargs.pop("dtype", None)
+    if name == "arange":
+        made = recorder.apply("arange", *args)
+        return recorder.apply("astype", made, recorder.dtype(dtype or np.int64))
+    shape = kwargs.pop("shape", args[0] if args else None)
+    rest = args[1:]
+    value: Any = {"zeros": 0, "empty": 0, "ones": 1}.get(name)
+    if name == "full":
+        value, rest = kwargs.pop("fill_value", rest[0] if rest else None), rest[1:]
+    if rest:
+        dtype = rest[0]
+    if dtype is None and not (name == "full" and isinstance(value, Tracer)):
+        dtype = np.float64 if name != "full" else np.asarray(value).dtype
+    filled = value if dtype is None else recorder.apply("astype", value, recorder.dtype(dtype))
+    return recorder.apply("broadcast_to", filled, shape)

@@ -1,0 +1,234 @@
+"""What a trace gathers: the nodes, what the path through the function depended on, and where its lines are."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..config import Options
+from ..errors import ArgumentError, DTypeError, FusedslError, LimitError, TraceError, Unsupported
+from ..ir.builder import Builder
+from ..ir.dims import Symbol
+from ..ir.graph import Node, Parameter, Site, Type, constant, walk
+from ..ir.interp import evaluate_node
+from ..ir.types import DTYPES, DType
+from ..lang import calls, functions
+from ..lang.build import Evaluator
+from ..lang.frames import Frame
+from ..lang.functions import REQUIRED
+from .tracer import Tracer
+
+PACKAGE = str(Path(__file__).parent.parent)
+STATIC = ("int", "axis", "axes", "places", "shape", "extent", "flag")  # kinds that must be known when tracing
+STATIC_NAMES = ("axis", "keepdims", "groups")  # and such parameters of the prelude
+
+
+def concrete(node: Node, numbers: Mapping[int, Any], extents: Mapping[Symbol, int]) -> bool | int | float:
+    """The value of a node that depends on extents and numbers alone."""
+    values: dict[Node, Any] = {}
+    for n in walk([node]):
+        values[n] = evaluate_node(n, [values[a] for a in n.args], numbers, extents)  # type: ignore[arg-type]
+    return values[node].item()
+
+
+class Recorder:
+    """One trace: a builder, and tracers for the arguments."""
+
+    def __init__(
+        self,
+        parameters: tuple[Parameter, ...],
+        extents: Mapping[Symbol, int],
+        numbers: Mapping[int, Any],
+        options: Options,
+        immutable: frozenset[int],
+    ) -> None:
+        self.extents = dict(extents)
+        self.numbers = numbers
+        self.limits = options.limits
+        self.builder = Builder(parameters, self.extents, options.rounding)
+        self.evaluator = Evaluator(self.builder, None, options.limits)
+        self.captures: list[Any] = []
+        self.conditions: dict[Node, bool | int | float] = {}
+        self.baked: dict[int, bool | int | float] = {}
+        self.operations = 0
+        self._captured: dict[int, Node] = {}
+        self.arguments = tuple(
+            Tracer(self, self.builder.parameter(k), mutable=not p.scalar and k not in immutable)
+            for k, p in enumerate(parameters)
+        )
+
+    # -- values
+
+    def value(self, x: Any) -> Any:
+        """What a function of the language takes, for what Python passes: nodes, None, strings, dtypes, tuples."""
+        if isinstance(x, Tracer):
+            if x.recorder is not self:
+                raise ArgumentError("this array belongs to another call", code="trace.leak")
+            return x.node
+        if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
+            return self.builder.literal(x)
+        if isinstance(x, np.generic) and x.dtype.name in DTYPES:
+            return constant(x.item(), DTYPES[x.dtype.name])
+        if x is None or isinstance(x, (str, DType)):
+            return x
+        if isinstance(x, (tuple, list)):
+            return tuple(self.value(part) for part in x)
+        if isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, (np.generic, bool, int, float))):
+            return self.dtype(x)
+        if hasattr(x, "shape") and hasattr(x, "dtype"):
+            return self._capture(x)
+        raise TraceError(f"{type(x).__name__} is not an array or a number", code="trace.value")
+
+    def dtype(self, x: Any) -> DType:
+        """The element type for NumPy's (or its name, or Python's type)."""
+        if isinstance(x, DType):
+            return x
+        name = np.dtype(x).name
+        if name not in DTYPES:
+            raise DTypeError(f"{name} is not an element type of fusedsl", code="dtype.unknown")
+        return DTYPES[name]
+
+    def node(self, x: Any) -> Node:
+        """An operand."""
+        return functions.array(self.builder, "this operation", self.value(x))
+
+    def _capture(self, x: Any) -> Node:
+        """An array from outside becomes one more argument of the graph."""
+        if id(x) not in self._captured:
+            name = str(getattr(x.dtype, "name", x.dtype))
+            if name not in DTYPES:
+                raise DTypeError(f"{name} is not an element type of fusedsl", code="dtype.unknown")
+            index = len(self.builder.parameters)
+            shape = tuple(1 if n == 1 else Symbol(index, a) for a, n in enumerate(x.shape))
+            self.extents.update((Symbol(index, a), n) for a, n in enumerate(x.shape))
+            parameter = Parameter(f"captured_{len(self.captures)}", Type(DTYPES[name], shape))
+            self.builder.parameters += (parameter,)
+            self.captures.append(x)
+            self._captured[id(x)] = self.builder.parameter(index)
+        return self._captured[id(x)]
+
+    def wrap(self, value: Any) -> Any:
+        """A value of the language, as the traced function sees it."""
+        if isinstance(value, Node):
+            return Tracer(self, value)
+        return tuple(self.wrap(part) for part in value) if isinstance(value, tuple) else value
+
+    def static(self, x: Any) -> bool | int | float:
+        """The value of a number or extent that decides how the function goes on: the trace holds for it alone."""
+        node = self.node(x)
+        used = list(walk([node]))
+        if node.type.shape or any(n.op == "param" for n in used):
+            raise self.no_value("the value of an array")
+        for n in used:
+            if n.op == "scalar":
+                self.baked[n.attr] = self.numbers[n.attr]
+        value = concrete(node, self.numbers, self.extents)
+        if any(n.op == "size" for n in used):
+            self.conditions[node] = value
+        return value
+
+    def settled(self, x: Any) -> Any:
+        """An axis, index, shape or flag: its run-time numbers become part of the signature, its extents stay."""
+        if isinstance(x, (tuple, list)):
+            return tuple(self.settled(part) for part in x)
+        if isinstance(x, np.integer):
+            return int(x)
+        if isinstance(x, Tracer) and any(n.op == "scalar" for n in walk([x.node])):
+            return self.static(x)
+        return x
+
+    def no_value(self, what: str, help: str | None = None) -> TraceError:
+        return TraceError(
+            f"the function needs {what}, which is known only once the kernel has run",
+            code="trace.value",
+            help=help or "where(condition, a, b) chooses per element; sizes and Python numbers may decide a branch",
+        )
+
+    # -- operations
+
+    def apply(self, name: str, *values: Any, **named: Any) -> Any:
+        """Call a function of the language with Python's values."""
+        with self.here():
+            return self.wrap(self._apply(name, values, named))
+
+    def _apply(self, name: str, values: tuple, named: dict[str, Any]) -> Any:
+        table = functions.lookup(name)
+        if table is not None:
+            return functions.call(self.builder, table, self._bound(name, table.parameters, values, named))
+        composite = calls.prelude_function(self.evaluator, name)
+        if composite is None:
+            raise _unknown(name)
+        parameters = calls.signature(composite.definition, composite.defaults)
+        bound = self._bound(name, parameters, values, named)
+        frame = Frame(dict(zip((p.name for p in parameters), bound)), {}, Frame({}))
+        self.evaluator.operations = 0
+        return self.evaluator.evaluate(composite.definition.body, frame)
+
+    def _bound(self, name: str, parameters, values: tuple, named: dict[str, Any]) -> list[Any]:
+        given = dict(zip((p.name for p in parameters), values)) | named
+        surplus = [k for k in given if k not in {p.name for p in parameters}]
+        if surplus or len(values) > len(parameters):
+            what = f"{surplus[0]}=" if surplus else f"{len(values)} arguments"
+            raise ArgumentError(f"{name} takes no {what}", code="argument.surplus")
+        bound = []
+        for p in parameters:
+            if p.name not in given and p.default is REQUIRED:
+                raise ArgumentError(f"{name} misses {p.name}", code="argument.missing")
+            if p.name not in given:
+                bound.append(p.default)
+                continue
+            x = given[p.name]
+            bound.append(self.value(self.settled(x) if p.kind in STATIC or p.name in STATIC_NAMES else x))
+        return bound
+
+    @contextmanager
+    def here(self):
+        """What is built inside belongs to the user's line that is running."""
+        self.operations += 1
+        site, note = _line(sys._getframe(2))
+        self.builder.site = self.evaluator.outside = site
+        try:
+            if self.operations > self.limits.operations:
+                raise LimitError(f"more than {self.limits.operations} operations", code="limit.operations")
+            yield
+        except FusedslError as error:
+            if error.span is None:
+                error.text, error.span, error.caret = site.text, site.span, site.caret
+                error.note = error.note or note
+            raise
+
+    @contextmanager
+    def tracing(self, function: Callable):
+        """Name the function in faults that no line of it explains."""
+        try:
+            yield
+        except FusedslError:
+            raise
+        except RecursionError:
+            raise TraceError(f"{function.__name__} recurses without end", code="trace.recursion") from None
+
+
+def _line(frame) -> tuple[Site, str | None]:
+    """The innermost line outside this package."""
+    while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, "<__array_function__")):
+        frame = frame.f_back
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("numpy", "contextlib"):
+        frame = frame.f_back
+    if frame is None:
+        return Site(), None
+    source = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    if not source:
+        return Site(), None
+    return Site(source, (0, len(source)), 0), f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}"
+
+
+def _unknown(name: str) -> FusedslError:
+    if name in functions.UNSUPPORTED:
+        return Unsupported(f"{name} is not there yet ({functions.UNSUPPORTED[name]})", code="unsupported.function")
+    return Unsupported(f"{name} of an array cannot be traced", code="unsupported.trace")
