@@ -10,7 +10,7 @@ from typing import Any
 from . import pipeline
 from .config import Options
 from .errors import CompileError
-from .ir.graph import Parameter
+from .ir.graph import Graph, Parameter
 from .ir.interp import interpret
 from .prepare import EmptyRows, Facts, describe_all, prepare
 from .runtime.arrays import CPU, Array, Weak
@@ -90,13 +90,16 @@ class Program:
 
     # -- the interpreter
 
+    def graph(self, facts: Facts) -> Graph:
+        """The typed graph for these arguments, as written: before any rewriting."""
+        arguments = list(facts.values())
+        graph, _ = self.source.build(self._parameters(arguments), pipeline.extents_of(arguments), self.options)
+        return graph
+
     def _interpreted(self, facts: Facts) -> list:
         """What the reference interpreter says, as NumPy arrays."""
-        arguments = list(facts.values())
-        parameters = self._parameters(arguments)
-        extents = pipeline.extents_of(arguments)
-        graph, _ = self.source.build(parameters, extents, self.options)
-        return interpret(graph, [a.value if isinstance(a, Weak) else to_host(a.owner) for a in arguments])
+        arguments = facts.values()
+        return interpret(self.graph(facts), [a.value if isinstance(a, Weak) else to_host(a.owner) for a in arguments])
 
     def _interpret(self, facts: Facts, outs: Sequence[Any] | None) -> list:
         """The results from the interpreter, in arrays of the caller's library."""

@@ -85,6 +85,8 @@ class Builder:
             return False
         if dim not in self.guards:
             self.guards[dim] = evaluate(dim, self.extents) == 1
+            if self.guards[dim]:
+                self.unified[dim] = 1
         return self.guards[dim]
 
     def canonical(self, dim: Dim) -> Dim:
