@@ -88,7 +88,11 @@ def _total(function, v):
 
 FUNCTIONS = {
     name: getattr(np, name)
-    for name in ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "cbrt", "sqrt", "floor", "ceil", "rint", "trunc"]
+    for names in (
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan",
+        "sinh cosh tanh arcsinh arccosh arctanh cbrt sqrt floor ceil rint trunc",
+    )
+    for name in names.split()
 }
 FUNCTIONS |= {"rsqrt": lambda x: 1 / np.sqrt(x), "sign": np.sign, "absolute": np.abs}
 FUNCTIONS |= {name: elementwise(getattr(math, name)) for name in ("erf", "erfc", "lgamma")}

@@ -33,7 +33,7 @@ class Pool:
             job = None  # while waiting, hold on to nothing
 
     def run(self, function, slots: int, count: int, grain: int) -> None:
-        """function(slots, begin, end) over [0, count) in pieces of `grain` units, on all threads; back when all is done."""
+        """function(slots, begin, end) over [0, count) in pieces of `grain` units; returns when all is done."""
         job = Job(function, slots, count, grain)
         for _ in range(min(self.threads, -(-count // grain)) - 1):
             self.queue.put(job)

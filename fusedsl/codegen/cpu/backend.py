@@ -35,7 +35,7 @@ def generate(kernel: Kernel, variant: str) -> tuple[str, list[Array]]:
 
 
 def compile_kernel(kernel: Kernel, source_path: str | Path, variant: str = "map") -> CompiledCpu:
-    """Write the source to `source_path` and compile it. A map needs no variant; others are given by `variant.choose`."""
+    """Write the source to `source_path` and compile it; `variant` as given by `variant.choose`."""
     source, _ = generate(kernel, variant)
     Path(source_path).write_text(source)
     return compile_source(source, str(source_path), kernel, variant)

@@ -21,15 +21,15 @@ from numba.core.typed_passes import (
 from numba.core.typing.templates import AbstractTemplate, signature
 from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
 
-from ...ir.types import DTYPES, DType
+from ...ir.types import BOOL, DTYPES, DType
 from . import host
 from .number import Number
 from .words import OPERATORS, POINTER, Word
 
 NUMBA: dict[DType | str | None, types.Type] = {
-    d: getattr(types, d.name) for d in DTYPES.values() if d.name in dir(types)
+    d: getattr(types, d.name) for d in DTYPES.values() if d is not BOOL and d.compute is d
 }
-NUMBA[DTYPES["bool"]] = types.boolean
+NUMBA[BOOL] = types.boolean
 NUMBA[POINTER] = types.voidptr
 NUMBA[None] = types.none
 DTYPE = {numba_type: d for d, numba_type in NUMBA.items()}

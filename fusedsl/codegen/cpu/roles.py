@@ -9,6 +9,7 @@ from functools import cached_property
 from ...ir.types import DType
 from ...schedule.kernel import FoldUse, Kernel, Load, Phase, Position, Value
 
+# c = int64(a + b), c = a + b, c = maximum(a, b)
 SIMPLE = re.compile(
     r"(\w+) = (?:(?:u?int\d+)\((\w+) ([+*]) (\w+)\)|(\w+) ([+*&|]) (\w+)|(maximum|minimum)\((\w+), (\w+)\))\s*(?:#.*)?$"
 )
@@ -16,7 +17,7 @@ SIMPLE = re.compile(
 
 @dataclass(frozen=True)
 class Array:
-    """Working memory of a generated function: `count` elements (text) at <label>_at, through <label>_get, <label>_put."""
+    """Working memory of a generated function: `count` elements (text) at <label>_at."""
 
     label: str
     dtype: DType

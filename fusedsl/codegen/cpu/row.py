@@ -79,7 +79,7 @@ def row_start(roles: Roles, row: str) -> list[str]:
 
 def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[str]:
     """The element part of a phase over segments [low, high), folded into its states; held values start at `base`."""
-    kernel, phase = roles.kernel, roles.kernel.phases[p]
+    phase = roles.kernel.phases[p]
     if not (phase.stores or phase.folds or roles.held_by(p)):
         return []
     lines = segment_start(roles, p, base)

@@ -40,8 +40,9 @@ class Launch:
 def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
     """The loops for these extents and strides (in elements, per operand and axis): part of the kernel's key.
 
-    "map"; "tiles", a map in blocks of two axes; "rows"; "split", few rows cut into parts that threads share; or "strips:" and a letter per operand,
-    rows side by side, where the last row axis is contiguous and the columns are not, or the rows are very short.
+    "map"; "tiles", a map in blocks of two axes; "rows"; "split", few rows cut into parts that threads share; or
+    "strips:" and a letter per operand, rows side by side, where the last row axis is contiguous and the columns are
+    not, or the rows are very short.
     """
     if kernel.row_axes == 0 and not any(phase.folds for phase in kernel.phases):
         return "tiles" if _crosses(extents, strides) else "map"

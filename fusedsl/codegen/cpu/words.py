@@ -111,7 +111,7 @@ def words_of_loops() -> dict[str, Word]:
 
 
 def words_of_memory(kernel: Kernel, arrays: list[Array]) -> dict[str, Word]:
-    """load<k>, store<k>, at<k> of each operand and <label>_get, <label>_put of working memory; each has its alias scope."""
+    """load<k>, store<k>, at<k> of operands, <label>_get, <label>_put of working memory; each has its alias scope."""
     found, count = {}, len(kernel.operands) + len(arrays)
     for k, array in enumerate(arrays, len(kernel.operands)):
         d, scopes = array.dtype, (k, count)

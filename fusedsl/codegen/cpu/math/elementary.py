@@ -15,6 +15,8 @@ INF = float("inf")
 NAN = float("nan")
 LN2 = 0.6931471805599453
 INV_LN2 = 1.4426950408889634
+LOG10_2 = 0.30102999566398120
+INV_LN10 = 0.43429448190325182
 # ln 2 in two parts; the high part times any exponent is exact
 LN2_PARTS = {FLOAT32: (0.693145751953125, 1.428606765330187e-06), FLOAT64: (0.6931471803691238, 1.9082149292705877e-10)}
 # (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2
