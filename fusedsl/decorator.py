@@ -1,0 +1,213 @@
+"""`@fuse`: an ordinary NumPy or CuPy function, traced once per signature and run as fused kernels."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import pipeline
+from .config import Options, current
+from .errors import ArgumentError
+from .ir.graph import Parameter
+from .prepare import Facts
+from .program import Program
+from .runtime.arrays import Array, Weak, describe
+from .trace import Traced, trace
+
+
+class TracedSource:
+    """A traced function as the source of one signature's graph."""
+
+    def __init__(self, function: Callable, traced: Traced):
+        self.traced = traced
+        self.text = _source_of(function)
+
+    def build(self, parameters, extents, options):
+        """The graph that the trace gave."""
+        return self.traced.graph, dict(self.traced.guards)
+
+    def header(self) -> tuple[str, ...]:
+        """The function's own lines, kept to what a comment may hold."""
+        lines = [line.rstrip() for line in self.text.splitlines()]
+        return tuple("".join(c if 32 <= ord(c) < 127 else "?" for c in line) for line in lines[:20])
+
+
+@dataclass(frozen=True)
+class _Trace:
+    """One way through the function, with the program that runs it."""
+
+    traced: Traced
+    program: Program
+
+    def applies(self, extents, numbers) -> bool:
+        guards = self.traced.guards.items()
+        return (
+            self.traced.unchanged()
+            and self.traced.applies(extents, numbers)
+            and all((pipeline.evaluate(d, extents) == 1) is unit for d, unit in guards)
+        )
+
+
+class Fused:
+    """A function whose calls run as fused kernels; made by `fuse`. Thread-safe.
+
+    Arrays and Python numbers may sit in tuples, lists and dicts. Everything else is part of the signature by value.
+    """
+
+    def __init__(self, function: Callable, chosen: Options):
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.options = chosen
+        self._traces: dict[Any, list[_Trace]] = {}
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        call = _Call(args, keywords)
+        found = self._trace(call)
+        values = [*call.values, *found.traced.captures]
+        results = found.program.run(values, self._outs(found.traced, call.values))
+        results = [r[()] if type(r).__module__ == "numpy" and r.shape == () else r for r in results]
+        return found.traced.rebuild(results, call.values)
+
+    def _outs(self, traced: Traced, values: Sequence[Any]) -> list[Any] | None:
+        if not traced.writes:
+            return None
+        outs: list[Any] = [None] * len(traced.graph.results)
+        for argument, result in traced.writes:
+            outs[result] = values[argument]
+        return outs
+
+    def _trace(self, call: _Call) -> _Trace:
+        """The trace that fits this call, made now if there is none."""
+        known = self._traces.setdefault(call.signature, [])
+        extents, numbers = call.extents, call.numbers
+        for candidate in known:
+            if candidate.applies(extents, numbers):
+                return candidate
+        args, keywords = call.placeholders
+        traced = trace(self.function, args, keywords, extents, numbers, self.options, call.immutable)
+        names = [p.name for p in traced.graph.parameters]
+        found = _Trace(traced, Program(TracedSource(self.function, traced), names, self.options))
+        known.append(found)
+        return found
+
+    def program(self, *args: Any, **keywords: Any) -> tuple[Program, Facts]:
+        """The program that these arguments run, and their facts."""
+        call = _Call(args, keywords)
+        found = self._trace(call)
+        facts = [*call.facts, *map(describe, found.traced.captures)]
+        return found.program, dict(zip(found.program.names, facts))
+
+    def explain(self, *args: Any, **keywords: Any):
+        """What a call with these arguments launches, and why: an Explanation, printed as text."""
+        from .report.explain import explain
+
+        call = _Call(args, keywords)
+        found = self._trace(call)
+        return explain(found.program, [*call.values, *found.traced.captures])
+
+    def source(self, *args: Any, device: str | None = None, **keywords: Any) -> str:
+        """The generated Python of every kernel, for "cuda" or "cpu"."""
+        from .report.explain import source
+
+        call = _Call(args, keywords)
+        found = self._trace(call)
+        return source(found.program, [*call.values, *found.traced.captures], device)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """A decorated method binds like a function."""
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<fusedsl.fuse of {getattr(self.function, '__qualname__', self.function)}>"
+
+
+class _Call:
+    """The arguments of one call, taken apart: arrays and numbers by place, everything else as the signature."""
+
+    def __init__(self, args: tuple, keywords: Mapping[str, Any]):
+        self.values: list[Any] = []
+        self.facts: list[Array | Weak] = []
+        self.parameters: list[Parameter] = []
+        self.static: list[Any] = []
+        self.placeholders = (
+            tuple(self._placed(a, f"arg{k}") for k, a in enumerate(args)),
+            {name: self._placed(a, name) for name, a in keywords.items()},
+        )
+        try:
+            self.signature = (tuple(self.parameters), tuple(self.static))
+            hash(self.signature)
+        except TypeError:
+            raise ArgumentError(
+                "an argument that is no array or number must be hashable, for it is part of the signature",
+                "argument.static",
+                help="pass tuples, strings, bools, numbers, arrays, or lists and dicts of them",
+            ) from None
+
+    def _placed(self, x: Any, name: str) -> Any:
+        """`x` with a Parameter in place of every array and run-time number."""
+        if isinstance(x, (tuple, list)) and not hasattr(x, "_fields"):
+            self.static.append((type(x).__name__, len(x)))
+            return type(x)(self._placed(part, f"{name}_{k}") for k, part in enumerate(x))
+        if isinstance(x, dict):
+            self.static.append(("dict", tuple(x)))
+            return {key: self._placed(part, f"{name}_{key}") for key, part in x.items()}
+        if _is_run_time(x):
+            self.values.append(x)
+            self.facts.append(describe(x, name))
+            parameter = pipeline.signature(name, len(self.parameters), self.facts[-1])
+            self.parameters.append(parameter)
+            self.static.append("here")
+            return parameter
+        self.static.append((type(x), x))
+        return x
+
+    @property
+    def extents(self):
+        return pipeline.extents_of(self.facts)
+
+    @property
+    def numbers(self) -> dict[int, Any]:
+        """The values of the scalar parameters."""
+        return {k: f.value for k, f in enumerate(self.facts) if isinstance(f, Weak) or f.by_value}
+
+    @property
+    def immutable(self) -> frozenset[int]:
+        """NumPy scalars: += rebinds them."""
+        return frozenset(k for k, v in enumerate(self.values) if isinstance(v, np.generic))
+
+
+def _is_run_time(x: Any) -> bool:
+    if isinstance(x, bool) or x is None or isinstance(x, (str, type)):
+        return False
+    return isinstance(x, (int, float)) or (hasattr(x, "dtype") and hasattr(x, "shape"))
+
+
+def _source_of(function: Callable) -> str:
+    try:
+        return inspect.cleandoc(inspect.getsource(function))
+    except (OSError, TypeError):
+        return f"def {getattr(function, '__name__', 'function')}(...): ..."
+
+
+def fuse(function: Callable | None = None, /, **changes: Any) -> Any:
+    """Decorate an ordinary NumPy or CuPy function: calls run as fused kernels and return what the function returns.
+
+    >>> import numpy as np
+    >>> @fuse
+    ... def gelu(x):
+    ...     return 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))
+    >>> gelu(np.float32([0, 1]))
+    array([0.      , 0.841192], dtype=float32)
+
+    Keywords are options, as in `@fuse(max_kernels=1)`. `x += y`, `x[...] = y` and `out=` write the caller's array. A
+    branch on an array's values is a TraceError with the line and a hint.
+    """
+    chosen = current().changed(changes)
+    if function is None:
+        return lambda f: Fused(f, chosen)
+    return Fused(function, chosen)
