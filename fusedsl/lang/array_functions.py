@@ -83,6 +83,11 @@ def as_float(b: Builder, x: Node, other: Node | None = None):
     return b.convert(x, infer(OPS["hypot"], (x.type.dtype, *beside))[0])
 
 
+@function()
+def fabs(b: Builder, x: Node):
+    return b.elementwise("absolute", as_float(b, x))
+
+
 @function(x="any")
 def given(b: Builder, x):
     return b.literal(x is not None)

@@ -91,7 +91,7 @@ def function(blame: str | None = None, **kinds: str):
 
 
 ALIASES = {
-    "abs": "absolute", "fabs": "absolute", "true_divide": "divide", "mod": "remainder", "pow": "power",
+    "abs": "absolute", "true_divide": "divide", "mod": "remainder", "pow": "power",
     "invert": "bitwise_invert", "bitwise_not": "bitwise_invert", "bitwise_left_shift": "left_shift",
     "bitwise_right_shift": "right_shift", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
     "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "amax": "max", "amin": "min",

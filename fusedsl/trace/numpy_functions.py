@@ -42,7 +42,7 @@ SIGNATURES = {
     "ones_like": "a dtype order subok shape device",
     "full_like": "a fill_value dtype order subok shape device",
     "empty_like": "a dtype order subok shape device",
-    "heaviside": "x value",
+    "norm": "x ord axis keepdims",
 }
 # Parameters that change nothing here, and the values at which others do.
 IGNORED = frozenset(["order", "subok", "device", "copy", "casting", "out"])
@@ -50,7 +50,7 @@ NEUTRAL = {"initial": (), "where": (True,), "dtype": (None,), "axis": (None,), "
 RENAMED = {"a_min": "min", "a_max": "max", "newshape": "shape", "correction": "ddof"}
 SPELLED = {
     "amax": "max", "amin": "min", "around": "round", "round_": "round", "empty_like": "zeros_like",
-    "permute_dims": "transpose",
+    "permute_dims": "transpose", "expit": "sigmoid", "gammaln": "lgamma",
 }  # fmt: skip
 METHODS = frozenset([
     "sum", "prod", "mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin", "clip", "round",
@@ -61,6 +61,7 @@ VIEWS = frozenset(["reshape", "transpose", "swapaxes", "squeeze", "expand_dims",
 REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
 }  # fmt: skip
+CAST_FIRST = ("var", "std", "nansum", "nanmean", "clip")  # with dtype=, which the language does not give them
 BY_INITIAL = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
@@ -75,7 +76,7 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
         raise Unsupported(f"{name}.{method} is not there yet", code="unsupported.function")
     if name in SPECIAL and not kwargs:
         return call_function(recorder, name, inputs, kwargs)
-    return call_elementwise(recorder, name, inputs, kwargs)
+    return _strong(recorder, call_elementwise(recorder, SPELLED.get(name, name), inputs, kwargs))
 
 
 def _single(out: Any) -> Any:
@@ -119,6 +120,19 @@ def _write(recorder: Recorder, target: Any, value: Tracer, casting: str) -> None
 
 def call_function(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
     """NumPy's function `name` with NumPy's signature."""
+    return _strong(recorder, _call(recorder, name, args, kwargs))
+
+
+def _strong(recorder: Recorder, result: Any) -> Any:
+    """NumPy's functions of Python's numbers give NumPy's, whose dtypes are not weak."""
+    if isinstance(result, tuple):
+        return tuple(_strong(recorder, part) for part in result)
+    if isinstance(result, Tracer) and result.node.type.weak and not any(result is a for a in recorder.arguments):
+        return Tracer(recorder, recorder.builder.strong(result.node))
+    return result
+
+
+def _call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
     special = SPECIAL.get(name)
     if special is not None:
         return special(recorder, *args, **kwargs)
@@ -128,6 +142,8 @@ def call_function(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, 
             return call_elementwise(recorder, name, args, kwargs)
         return _view_or_value(recorder, name, args, kwargs)
     given, out = _given(name, args, kwargs)
+    if "dtype" in given and name in CAST_FIRST:
+        given["array"] = recorder.apply("astype", given["array"], recorder.dtype(given.pop("dtype")))
     initial = given.pop("initial", None)
     result = _view_or_value(recorder, name, (given.pop("array"),), given)
     if initial is not None:

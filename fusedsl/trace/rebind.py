@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ..ir.types import DTYPES
 from .tracer import Tracer
 
 if TYPE_CHECKING:
@@ -93,6 +96,8 @@ class _Rebinder:
             return bridge(value, name, self.recorder)
         if isinstance(value, types.FunctionType) and not library:
             return self.function(value) if _own(value) else value
+        if hasattr(value, "shape") and str(getattr(value, "dtype", "")) in DTYPES and not isinstance(value, np.generic):
+            return Tracer(self.recorder, self.recorder.capture(value), captured=True)
         return value
 
 

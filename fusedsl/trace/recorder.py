@@ -82,7 +82,7 @@ class Recorder:
         if isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, (np.generic, bool, int, float))):
             return self.dtype(x)
         if hasattr(x, "shape") and hasattr(x, "dtype"):
-            return self._capture(x)
+            return self.capture(x)
         raise TraceError(f"{type(x).__name__} is not an array or a number", code="trace.value")
 
     def dtype(self, x: Any) -> DType:
@@ -98,7 +98,7 @@ class Recorder:
         """An operand."""
         return functions.array(self.builder, "this operation", self.value(x))
 
-    def _capture(self, x: Any) -> Node:
+    def capture(self, x: Any) -> Node:
         """An array from outside becomes one more argument of the graph."""
         if id(x) not in self._captured:
             name = str(getattr(x.dtype, "name", x.dtype))
@@ -139,7 +139,10 @@ class Recorder:
             return tuple(self.settled(part) for part in x)
         if isinstance(x, np.integer):
             return int(x)
-        if isinstance(x, Tracer) and any(n.op == "scalar" for n in walk([x.node])):
+        if not isinstance(x, Tracer) or x.node.type.shape:
+            return x
+        leaves = {n.op for n in walk([x.node])}
+        if "scalar" in leaves or not (x.node.type.weak or "param" in leaves):
             return self.static(x)
         return x
 

@@ -32,9 +32,11 @@ class Tracer:
         mutable: bool = True,
         base: Tracer | None = None,
         view: Callable[[Node], Node] | None = None,
+        captured: bool = False,
     ) -> None:
         self.recorder = recorder
         self.mutable = mutable
+        self.captured = captured
         self.writes = 0
         self._node = node
         self._base, self._view, self._seen = base, view, -1
@@ -213,6 +215,12 @@ class Tracer:
         if self._base is not None:
             raise Unsupported(
                 "writing to a view is not there yet", code="unsupported.view", help="write to the array itself"
+            )
+        if self.captured:
+            raise Unsupported(
+                "writing to an array from outside is not there yet",
+                code="unsupported.write",
+                help="pass it as an argument",
             )
         if not self.mutable:
             raise ArgumentError("a number cannot be written to", code="trace.write", help="use a 0-d array")
