@@ -1,0 +1,73 @@
+"""Measure fusedsl beside its peers: python benchmarks/run.py SUITE --json FILE [--quick] [--only WORDS] [--dtype D]."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SUITES = ("map", "rows", "first_call", "cpu", "launch")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("suite", choices=(*SUITES, "all"))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows go; written after every row")
+    parser.add_argument("--quick", action="store_true", help="tiny shapes and few repetitions: does everything run?")
+    parser.add_argument("--only", default="", metavar="WORDS", help='words a case must hold, e.g. "softmax 4096x4096"')
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="map and rows: this dtype alone")
+    parser.add_argument("--repetitions", type=int, default=30, help="timed calls of each peer on the GPU (30)")
+    parser.add_argument("--instructions", action="store_true", help="count instructions with ncu first, for the floor")
+    parser.add_argument("--minutes", type=float, default=8.0, help="after so long torch.compile is left out (8)")
+    return parser.parse_args()
+
+
+def main() -> int:
+    begun = time.monotonic()
+    chosen = arguments()
+    if ROOT not in map(Path, sys.path):
+        sys.path.append(str(ROOT))
+    import fusedsl  # noqa: F401  (so that the report finds its version)
+    import suite_cpu
+    import suite_gpu
+    import suite_start
+    import summary
+    from record import Report
+
+    settings = suite_gpu.Settings(
+        chosen.quick,
+        chosen.only,
+        chosen.dtype,
+        5 if chosen.quick else chosen.repetitions,
+        chosen.instructions,
+        begun + 60 * chosen.minutes,
+    )
+    suites = {
+        "map": lambda: suite_gpu.run("map", report, settings),
+        "rows": lambda: suite_gpu.run("rows", report, settings),
+        "first_call": lambda: suite_start.run_first_call(report, settings),
+        "cpu": lambda: suite_cpu.run(report, settings),
+        "launch": lambda: suite_start.run_launch(report, settings),
+    }
+    report = Report(chosen.json)
+    left_out = 0
+    with tempfile.TemporaryDirectory(prefix="fusedsl-benchmark-") as cache:
+        os.environ["FUSEDSL_CACHE_DIR"] = cache  # nothing that an earlier run compiled, and nothing left behind
+        for suite in SUITES if chosen.suite == "all" else (chosen.suite,):
+            print(f"-- {suite}", flush=True)
+            try:
+                suites[suite]()
+            except RuntimeError as fault:
+                print(f"  left out: {fault}", flush=True)
+                left_out += 1
+    print("\n".join(summary.lines(report.rows, gated=not chosen.quick)), flush=True)
+    print(f"{len(report.rows)} rows in {time.monotonic() - begun:.0f} s, file {chosen.json}")
+    return 2 if left_out and not report.rows else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""The suites `map` and `rows`: every workload, shape and dtype, fusedsl beside its peers, in one run on one GPU."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from record import Report, failed_row, quantile, times_row
+from workloads import DTYPES, MAP_SHAPES, QUICK_SHAPES, ROW_SHAPES, WORKLOADS, Workload, selected, shape_name
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line chose."""
+
+    quick: bool = False
+    only: str = ""
+    dtype: str | None = None
+    repetitions: int = 30
+    instructions: bool = False
+    compile_until: float = float("inf")  # on time.monotonic's clock; later cases go without torch.compile
+
+
+Case = tuple[Workload, tuple[int, int], str]
+
+
+def cases(suite: str, settings: Settings) -> list[Case]:
+    """What to run: float32 first, and within a dtype shape by shape."""
+    shapes = QUICK_SHAPES if settings.quick else {"map": MAP_SHAPES, "rows": ROW_SHAPES}[suite]
+    return [
+        (w, shape, dtype)
+        for dtype in DTYPES
+        if settings.dtype in (None, dtype)
+        for shape in shapes
+        for w in WORKLOADS
+        if w.suite == suite and selected(settings.only, w.name, shape_name(shape), dtype)
+    ]
+
+
+def run(suite: str, report: Report, settings: Settings) -> None:
+    """Measure the suite. Raises RuntimeError where there is no GPU or no torch to time with."""
+    try:
+        import torch
+    except ImportError as fault:
+        raise RuntimeError(f"the suite {suite} times with torch: {fault}") from fault
+    if not torch.cuda.is_available():
+        raise RuntimeError(f"the suite {suite} needs an NVIDIA GPU")
+    from gpu import Card
+
+    card, chosen = Card(), cases(suite, settings)
+    counted: dict = {}
+    if settings.instructions:
+        import instructions
+
+        counted, reason = instructions.count([(w.name, shape_name(shape), dtype) for w, shape, dtype in chosen])
+        if reason:
+            print(f"  no instruction floor: {reason}", flush=True)
+    for w, shape, dtype in chosen:
+        begun = time.monotonic()
+        _case(card, report, settings, w, shape, dtype, counted.get((w.name, shape_name(shape), dtype), 0))
+        print(f"  {w.name} {shape_name(shape)} {dtype}: {time.monotonic() - begun:.1f} s", flush=True)
+
+
+def _case(card, report: Report, settings: Settings, w: Workload, shape, dtype: str, instructions: float) -> None:
+    from gpu import tensors
+    from peers import Peers
+
+    peers = Peers(w, shape, tensors(w, shape, dtype))
+    itemsize = next(iter(peers.tensors.values())).element_size()
+    case = (w.suite, w.name, shape_name(shape), dtype)
+    facts = (w.bytes(shape, itemsize), w.flops * shape[0] * shape[1])
+    copies = card.copy(facts[0], dtype, settings.repetitions)
+    floor = round(max(quantile(copies, 0.5), card.issue_time(instructions)), 3)
+    report.add(times_row(case, "copy", copies, facts, floor, 0.0))
+    references = peers.reference()
+    for name in ("fusedsl", *peers.names):
+        if name == "torch.compile" and time.monotonic() > settings.compile_until:
+            report.add(failed_row(case, name, facts, "left out: the time for this run was used up"))
+            continue
+        try:
+            row = _peer(card, peers, name, references, case, facts, floor, settings.repetitions)
+        except Exception as fault:  # a peer's failure is a result, whatever its type
+            row = failed_row(case, name, facts, fault)
+        report.add(row)
+
+
+def _peer(card, peers, name: str, references, case, facts, floor: float, repetitions: int):
+    """Check one peer's results against float64, then time it."""
+    from gpu import max_error
+    from peers import to_torch
+
+    call = peers.build(name)
+    error = max_error(to_torch(call()), references)
+    return times_row(case, name, card.times(call, repetitions), facts, floor, error)

@@ -1,0 +1,200 @@
+"""The suites `first_call` (a new text in a warm process, nothing cached) and `launch` (warm calls, a cached start)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from record import Report, failed_row, times_row
+from suite_gpu import Settings
+from workloads import BY_NAME
+
+CHAIN = "sqrt(abs(x*y + {c}*x - y))*(x - 1.5) + maximum(x, y)"
+SOFTMAX = "softmax(x*{c})"
+TEXTS = {"chain10": CHAIN, "softmax": SOFTMAX}
+SHAPE = (1024, 1024)
+
+CACHED_START = """
+import time, numpy as np, {library}
+x = {array}
+{wait}
+begun = time.perf_counter()
+import fusedsl
+y = fusedsl.evaluate({text!r}, {{"x": x, "y": x}})
+{wait}
+print("seconds", time.perf_counter() - begun)
+"""
+
+
+def devices() -> list[str]:
+    """cpu, and cuda where torch sees one."""
+    return ["cpu", "cuda"] if _cuda() else ["cpu"]
+
+
+def _cuda() -> bool:
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()
+
+
+def _array(device: str, shape: tuple[int, ...], seed: int) -> Any:
+    x = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+    if device == "cpu":
+        return x
+    import torch
+
+    return torch.from_numpy(x).cuda()
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        import torch
+
+        torch.cuda.synchronize()
+
+
+# ---- first calls
+
+
+def run_first_call(report: Report, settings: Settings) -> None:
+    """Seconds from a text that nobody has compiled to its result; the process has compiled another one before."""
+    repetitions = 2 if settings.quick else 5
+    for device in devices():
+        x, y = _array(device, SHAPE, 1), _array(device, SHAPE, 2)
+        for name, text in TEXTS.items():
+            arrays = {"x": x, "y": y} if name == "chain10" else {"x": x}
+            case = ("first_call", f"{name} on {device}", "x".join(map(str, SHAPE)), "float32")
+            elements = SHAPE[0] * SHAPE[1]
+            facts = (4 * elements * (len(arrays) + 1), BY_NAME[name].flops * elements)
+            makers = {"fusedsl": _fresh_fusedsl} | ({"torch.compile": _fresh_torch} if device == "cuda" else {})
+            for peer, make in makers.items():
+                try:
+                    fresh = [make(name, text, arrays, 0.3 + 0.01 * k) for k in range(repetitions + 1)]
+                    error = _error(fresh[0](), name, arrays, 0.3)
+                    row = times_row(case, peer, [_timed(call, device) for call in fresh[1:]], facts, None, error)
+                except Exception as fault:  # a peer's failure is a result, whatever its type
+                    row = failed_row(case, peer, facts, fault)
+                report.add(row)
+
+
+def _timed(call: Callable[[], Any], device: str) -> float:
+    _wait(device)
+    begun = time.perf_counter()
+    call()
+    _wait(device)
+    return 1e6 * (time.perf_counter() - begun)
+
+
+def _error(result: Any, name: str, arrays: dict[str, Any], c: float) -> float:
+    """The largest error over the largest value, in float64."""
+    on_host = {k: np.asarray(a.cpu() if hasattr(a, "cpu") else a, np.float64) for k, a in arrays.items()}
+    given = np.asarray(result.cpu() if hasattr(result, "cpu") else result, np.float64)
+    x = on_host["x"]
+    if name == "chain10":
+        y = on_host["y"]
+        right = np.sqrt(np.abs(x * y + c * x - y)) * (x - 1.5) + np.maximum(x, y)
+    else:
+        right = BY_NAME["softmax"].plain(np, None)(x * c)
+    return float(np.max(np.abs(given - right)) / np.max(np.abs(right)))
+
+
+def _fresh_fusedsl(name: str, text: str, arrays: dict[str, Any], c: float) -> Callable[[], Any]:
+    import fusedsl as fd
+
+    return lambda: fd.evaluate(text.format(c=round(c, 4)), arrays)
+
+
+def _fresh_torch(name: str, text: str, arrays: dict[str, Any], c: float) -> Callable[[], Any]:
+    import torch
+    import torch._inductor.config as inductor
+
+    inductor.force_disable_caches = True
+
+    def chain(x, y):
+        return torch.sqrt(torch.abs(x * y + c * x - y)) * (x - 1.5) + torch.maximum(x, y)
+
+    def softmax(x):
+        return torch.softmax(x * c, -1)
+
+    def call():
+        torch._dynamo.reset()
+        return torch.compile({"chain10": chain, "softmax": softmax}[name])(**arrays)
+
+    return call
+
+
+# ---- launches
+
+
+def run_launch(report: Report, settings: Settings) -> None:
+    """µs of host time of a warm call on 1,000 elements, and of the first result of a process with a filled cache."""
+    for device in devices():
+        x, y = _array(device, (1000,), 1), _array(device, (1000,), 2)
+        peers: dict[str, Callable[[], Callable[[], Any]]] = {
+            "fusedsl": lambda x=x, y=y: _warm(x, y, None),
+            "fusedsl, out=": lambda x=x, y=y, device=device: _warm(x, y, _array(device, (1000,), 3)),
+            "multiply alone": lambda x=x, y=y: lambda: x * y,
+            **({"cupy multiply alone": lambda x=x: _warm_cupy(x)} if device == "cuda" else {}),
+        }
+        case = ("launch", f"warm call on {device}", "1000", "float32")
+        for peer, make in peers.items():
+            try:
+                row = times_row(case, peer, _host_times(make(), device, settings.quick), (12000, 10000), None, None)
+            except Exception as fault:  # a peer's failure is a result, whatever its type
+                row = failed_row(case, peer, (12000, 10000), fault)
+            report.add(row)
+        _cached_start(report, settings, device)
+
+
+def _warm(x: Any, y: Any, out: Any) -> Callable[[], Any]:
+    import fusedsl as fd
+
+    kernel = fd.kernel(CHAIN.format(c=0.5))
+    return (lambda: kernel(x, y)) if out is None else (lambda: kernel(x, y, out=out))
+
+
+def _warm_cupy(x: Any) -> Callable[[], Any]:
+    import cupy
+
+    a = cupy.asarray(x)
+    return lambda: a * a
+
+
+def _host_times(call: Callable[[], Any], device: str, quick: bool) -> list[float]:
+    """µs a call, each the mean of a hundred, so that the clock's own cost is spread thin."""
+    batches, size = (3, 20) if quick else (30, 100)
+    call(), call()
+    found = []
+    for _ in range(batches):
+        _wait(device)
+        begun = time.perf_counter()
+        for _ in range(size):
+            call()
+        found.append(1e6 * (time.perf_counter() - begun) / size)
+    return found
+
+
+def _cached_start(report: Report, settings: Settings, device: str) -> None:
+    """Import and first result in new processes that find the kernel in the cache (the first one fills it)."""
+    array = "np.ones((64, 64), np.float32)" if device == "cpu" else "torch.ones((64, 64), device='cuda')"
+    library, wait = ("os", "") if device == "cpu" else ("torch", "torch.cuda.synchronize()")
+    code = CACHED_START.format(library=library, array=array, wait=wait, text=CHAIN.format(c=0.5))
+    case, facts = ("launch", f"cached start on {device}", "64x64", "float32"), (12 * 64 * 64, 10 * 64 * 64)
+    seconds = []
+    for _ in range(2 if settings.quick else 6):
+        environment, command = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, [sys.executable, "-c", code]
+        told = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+        lines = [line for line in told.stdout.splitlines() if line.startswith("seconds ")]
+        if told.returncode != 0 or not lines:
+            report.add(failed_row(case, "fusedsl", facts, told.stderr.strip()[-200:] or "no result"))
+            return
+        seconds.append(float(lines[-1].split()[1]))
+    report.add(times_row(case, "fusedsl", [1e6 * s for s in seconds[1:]], facts, None, None))

@@ -1,0 +1,101 @@
+"""The printed end of a run: times, share of the floor, ratio to each peer, and whether the project's gates hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from record import Row
+from workloads import UNALIGNED
+
+OURS, FLOOR = "fusedsl", "copy"
+ERRORS = {"float32": 1e-5, "bfloat16": 1e-2}  # the most of max_error; one rounding to bfloat16 is 2e-3
+
+
+def by_case(rows: Iterable[Row]) -> dict[tuple, dict[str, Row]]:
+    """Rows of one suite, workload, shape and dtype together, by peer."""
+    found: dict[tuple, dict[str, Row]] = {}
+    for row in rows:
+        found.setdefault(row.case, {})[row.peer] = row
+    return found
+
+
+def share(row: Row) -> float | None:
+    """Floor over time."""
+    return row.floor_us / row.median_us if row.floor_us and row.median_us else None
+
+
+def ratio(peers: dict[str, Row], peer: str) -> float | None:
+    """How many times faster than this peer."""
+    ours, other = peers[OURS].median_us, peers[peer].median_us if peer in peers else None
+    return other / ours if ours and other else None
+
+
+def misses(case: tuple, peers: dict[str, Row]) -> list[str]:
+    """The gates that this case misses, each in a few words."""
+    ours = peers.get(OURS)
+    if ours is None or ours.median_us is None:
+        return ["no result"]
+    suite, workload, shape, dtype = case
+    found = []
+    if ours.error or (ours.max_error or 0) > ERRORS[dtype]:
+        found.append(f"error {ours.max_error}")
+    part = share(ours)
+    wanted = {"map": 0.95, "rows": 0.88 if shape in UNALIGNED else 0.95}.get(suite)
+    if wanted and part is not None and part < wanted:
+        found.append(f"{part:.2f} of floor < {wanted}")
+    for peer, least in _ratios(suite, workload, dtype, peers).items():
+        reached = ratio(peers, peer)
+        if reached is not None and reached < least:
+            found.append(f"{reached:.2f} of {peer} < {least:g}")
+    longest = {"chain10": 0.5e6, "softmax": 0.8e6}.get(workload.split()[0]) if suite == "first_call" else None
+    if longest and ours.median_us > longest:
+        found.append(f"{ours.median_us / 1e6:.2f} s > {longest / 1e6} s")
+    return found
+
+
+def _ratios(suite: str, workload: str, dtype: str, peers: dict[str, Row]) -> dict[str, float]:
+    """The least ratio that is wanted to each peer."""
+    if suite == "map":
+        wanted = {peer: 0.98 for peer in peers if peer not in (OURS, FLOOR)}
+        return wanted | ({"cupy": 7.0} if workload == "chain10" else {})
+    if suite == "rows":
+        wanted = {"torch.compile": 1.0, "triton": 0.98}
+        return wanted | ({"cupy": 7.0} if (workload, dtype) == ("softmax", "float32") else {})
+    if suite == "cpu":
+        return {"gelu": {"numpy": 4.0, "numexpr": 10.0}, "softmax": {"numpy": 1.0}}.get(workload, {})
+    return {}
+
+
+GATED = ("map", "rows", "cpu", "first_call")
+
+
+def lines(rows: Sequence[Row], gated: bool = True) -> list[str]:
+    """The table, a suite at a time; gates mean nothing where the shapes are not theirs."""
+    cases = by_case(rows)
+    found: list[str] = []
+    for suite in dict.fromkeys(case[0] for case in cases):
+        chosen = {case: peers for case, peers in cases.items() if case[0] == suite}
+        names = list(dict.fromkeys(p for peers in chosen.values() for p in peers if p not in (OURS, FLOOR)))
+        head = ["workload", "shape", "dtype", "us", "floor", "of floor", *(f"x {n}" for n in names), "gates"]
+        body = [_line(case, peers, names, gated and suite in GATED) for case, peers in chosen.items()]
+        title = f"== {suite}: fusedsl's time, and how many times faster it is than each peer"
+        found += [title, *_columns([head, *body])]
+    return found
+
+
+def _line(case: tuple, peers: dict[str, Row], names: Sequence[str], gated: bool) -> list[str]:
+    _, workload, shape, dtype = case
+    ours = peers.get(OURS)
+    missed = misses(case, peers)
+    told = "-" if not gated else "MISS " + "; ".join(missed) if missed else "PASS"
+    if ours is None or ours.median_us is None:
+        return [workload, shape, dtype, "failed", "", "", *("" for _ in names), told]
+    part = share(ours)
+    floor = f"{ours.floor_us:.1f}" if ours.floor_us else ""
+    ratios = [f"{r:.2f}" if (r := ratio(peers, n)) else "failed" if n in peers else "" for n in names]
+    return [workload, shape, dtype, f"{ours.median_us:.1f}", floor, f"{part:.3f}" if part else "", *ratios, told]
+
+
+def _columns(table: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
+    return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in table]
