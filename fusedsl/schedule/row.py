@@ -12,9 +12,10 @@ from .registers import body_registers, held, row_loads, words
 
 WARP = 32
 ADDRESSING = 16  # registers beside those that hold the row
-HELD_WORDS = 64  # registers a thread that may hold a row
+HELD_WORDS = {256: 80, 512: 72, 1024: 36}  # registers a thread that may hold a row, for teams up to this size
+FULL_WORDS = 64  # … and so many before a larger team is tried
 BLOCK = 128  # threads of a block that serves several rows
-VECTOR_CLASSES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
+VECTOR_CLASSES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
 LOOP_ELEMENTS = 8  # a thread's tile in a loop
 FEW_ROWS = 1 << 14
 
@@ -80,14 +81,14 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
     width, columns = _width(kernel), extents[-1]
     reach = _reach(kernel, columns, width)
     per_element = max(words(held(kernel), packed=width > 1), words([kernel.operands[0].dtype], packed=width > 1))
-    threads = _threads(reach, width, per_element)
+    threads = _threads(reach, width, per_element, reach > columns)
     if threads is None:
         return None
     needed = -(-reach // (width * threads))
     vectors = next(v for v in VECTOR_CLASSES if v >= needed)
     below = max((v for v in VECTOR_CLASSES if v < vectors and v * width * threads <= columns), default=0)
     rows = max(1, BLOCK // threads) if threads <= WARP else 1
-    registers = round(ADDRESSING + per_element * width * vectors + _streamed(kernel) * width)
+    registers = round(ADDRESSING + (per_element * vectors + _streamed(kernel) + 2 * (reach > columns)) * width)
     blocks = blocks_for(hardware, min(registers, hardware.registers // (threads * rows)), threads * rows)
     reason = (
         f"a row of {columns} fits {threads} threads: {vectors} vectors of {width} each, "
@@ -104,16 +105,23 @@ def _streamed(kernel: Kernel) -> float:
     return 2 * words([kernel.operands[k].dtype for k in later], packed=True)
 
 
-def _threads(reach: int, width: int, per_element: float) -> int | None:
-    """Threads a row: few while a row is short (no idle lanes, few shuffles), more as it fills their registers."""
-    most = HELD_WORDS / max(per_element, 0.5)  # elements a thread
+def _threads(reach: int, width: int, per_element: float, split: bool) -> int | None:
+    """Threads a row; None if its registers do not hold it.
+
+    Measured on an H200: four vectors a thread (16 float32, 32 16-bit elements) keep enough loads in flight and enough
+    rows on an SM; teams beyond 256 (512 for 4-byte elements) wait for each other more than larger tiles cost. Rows
+    whose vectors are split at the ends want few, long threads: each checks its first and last vector.
+    """
+    aim = width * 8 if split else max(width * 4, 16)
+    most, slack = (512 if width < 8 else 256), (1.25 if split else 1)
     threads = 1
-    while threads < WARP and reach > 4 * width * threads:
+    while threads < most and reach > slack * aim * threads:
         threads *= 2
-    while threads < 1024 and reach > min(most, 64, 32 if threads < 256 else 64) * threads:
+    while threads < 1024 and reach * per_element > slack * FULL_WORDS * threads:
         threads *= 2
-    limit = min(most, 64) if threads < 1024 else min(most, 64) / 2  # 64 registers a thread are left
-    return threads if -(-reach // (width * threads)) * width <= limit else None
+    held_words = -(-reach // (width * threads)) * width * per_element
+    limit = next(words for size, words in HELD_WORDS.items() if threads <= size)
+    return threads if held_words <= limit else None
 
 
 def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
@@ -124,7 +132,7 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
         width, threads, across = 1, _loop_threads(columns, 32), True
     else:
         width, across = _width(kernel), False
-        threads = _loop_threads(-(-columns // width), 1024 if rows < FEW_ROWS else 256)
+        threads = _loop_threads(columns, 1024 if rows < FEW_ROWS else 256)
     vectors = max(1, LOOP_ELEMENTS // width)
     shared_rows = WARP if across else max(1, BLOCK // threads) if threads <= WARP else 1
     registers = round(ADDRESSING + 8 * kernel.axes + words([kernel.operands[0].dtype]) * width * vectors)
@@ -137,7 +145,7 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
 
 def _loop_threads(pieces: int, most: int) -> int:
     threads = 1
-    while threads < most and pieces >= 4 * threads:
+    while threads < most and pieces >= 2 * LOOP_ELEMENTS * threads:
         threads *= 2
     return threads
 

@@ -226,16 +226,10 @@ class RowWriter:
             return
         self.scope.stored[name] = operand.dtype
         letter = letter_of(operand, self.schedule.width)
-        hint = f', "{self._hint(k)}"' if self._hint(k) else ""
-        define = f'load_{name} = tile.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}"{hint})'
+        define = f'load_{name} = tile.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")'
         if define not in self.scope.top:
             self.scope.top.append(define)
         self.code.append(f"{name} = load_{name}({self.begins[k]}, {column}, columns{self._stride(k, letter)})")
-
-    def _hint(self, k: int) -> str:
-        """What every row reads again should stay in L1."""
-        moves = ["s" in operand.strides[: self.kernel.row_axes] for operand in self.kernel.operands]
-        return ".L1::evict_last" if any(moves) and not moves[k] else ""
 
     def _position(self, position) -> None:
         name = position.value.name

@@ -57,21 +57,16 @@ def is_packed(dtype: DType, width: int) -> bool:
     return dtype.kind == "f" and dtype.bits == 16 and width % 2 == 0
 
 
-def read(
-    e: Emitter, dtype: DType, width: int, address: ir.Value, room: Room | None, hint: str = ""
-) -> list[ir.Value]:
-    """`width` neighbouring elements, as `stored_type` holds them; those that do not exist are 0 and are not read.
-
-    `hint` is a cache hint of PTX, ".L1::evict_last" for what other rows read again.
-    """
+def read(e: Emitter, dtype: DType, width: int, address: ir.Value, room: Room | None) -> list[ir.Value]:
+    """`width` neighbouring elements, as `stored_type` holds them; those that do not exist are 0 and are not read."""
     chunk = min(width, ACCESS_BYTES // dtype.itemsize)
     found: list[ir.Value] = []
     for begin in range(0, width, chunk):
         at = e.builder.add(address, I64(begin * dtype.itemsize))
-        if room is None and not hint:
+        if room is None:
             units = _read_whole(e, dtype, chunk, at)
         else:
-            units = _read_checked(e, dtype, chunk, at, room and room.after(e.builder, begin), hint)
+            units = _read_checked(e, dtype, chunk, at, room.after(e.builder, begin))
         found += _elements(e, dtype, chunk, units)
     return found
 
@@ -151,19 +146,14 @@ def _predicates(width: int, room: Room, first: int, whole: list[str]) -> tuple[l
     return lines, names, inputs
 
 
-def _read_checked(
-    e: Emitter, dtype: DType, width: int, address: ir.Value, room: Room | None, hint: str
-) -> list[ir.Value]:
+def _read_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, room: Room) -> list[ir.Value]:
     bits = _unit_bits(dtype, width)
     count = width * dtype.itemsize * 8 // bits
     outs = [f"${k}" for k in range(count)]
     at = f"${count}"
-    access = f"ld.global{hint}{_suffix(count, bits)} {_braced(outs)}, [{at}];"
-    if room is None:
-        lines, names, inputs = [access], [], []
-    else:
-        whole = [*(f"mov.b{max(bits, 16)} {out}, 0;" for out in outs), f"@whole {access}"]
-        lines, names, inputs = _predicates(width, room, count + 1, whole)
+    whole = [f"mov.b{max(bits, 16)} {out}, 0;" for out in outs]
+    whole.append(f"@whole ld.global{_suffix(count, bits)} {_braced(outs)}, [{at}];")
+    lines, names, inputs = _predicates(width, room, count + 1, whole)
     lines += [*_read_parts(dtype, width, bits, outs, at, names), f"{SKIP}:"] if names else []
     unit = ir.IntType(max(bits, 16))
     result = unit if count == 1 else ir.LiteralStructType([unit] * count)

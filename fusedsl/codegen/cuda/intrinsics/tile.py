@@ -62,7 +62,7 @@ class Tile:
     def count(self) -> int:
         return self.width * self.vectors
 
-    def load(self, name: str, letter: str = "1", hint: str = "") -> Callable:
+    def load(self, name: str, letter: str = "1") -> Callable:
         """`load(address, start, limit[, stride])`: elements start … of a line, whose element 0 is at `address`.
 
         `start` may also be a tuple with the offset of each vector, in elements; then nothing is checked.
@@ -75,10 +75,10 @@ class Tile:
         def rule(*kinds):
             def emit(e, address, start, limit, stride=None):
                 found = []
-                for number, begin in enumerate(self._begins(e, kinds[1], start)):
+                for number in range(self.vectors):
                     room = self._room(e, kinds[1], start, limit, number)
-                    places = self._places(e, kind, letter, kinds[1], address, begin, stride)
-                    found += self._load_vector(e, kind, letter, places, room, hint)
+                    places = self._places(e, kind, letter, address, kinds[1], start, number, stride)
+                    found += self._load_vector(e, kind, letter, places, room)
                 return e.pack(result, found)
 
             return result, emit
@@ -96,10 +96,10 @@ class Tile:
             def emit(e, at, offsets, tile, first, last, step=None):
                 elements = self._narrowed(e, kind, tile, values)
                 per_vector = len(elements) // self.vectors
-                for number, begin in enumerate(self._begins(e, begins, offsets)):
+                for number in range(self.vectors):
                     room = self._room(e, start, first, last, number)
                     part = elements[number * per_vector : (number + 1) * per_vector]
-                    places = self._places(e, kind, letter, begins, at, begin, step)
+                    places = self._places(e, kind, letter, at, begins, offsets, number, step)
                     self._store_vector(e, kind, letter, places, part, room)
 
             return types.void, emit
@@ -188,19 +188,25 @@ class Tile:
             return Room(room, _int32(b, b.neg(begin)), split=True)
         return Room(room, split=check == "t")
 
-    def _places(self, e, kind, letter, form, address, begin, stride) -> list[ir.Value]:
-        """The address of a vector, or where its elements are not neighbours, of each element."""
-        b, begin = e.builder, e.builder.sext(begin, I64) if begin.type != I64 else begin
-        offsets = [begin]
-        if letter == "s":
-            steps = [b.mul(I64(k), stride) for k in range(self.width)]
-            origin = begin if isinstance(form, types.UniTuple) else b.mul(begin, stride)
-            offsets = [b.add(origin, step) for step in steps]
-        return [b.add(address, b.mul(offset, I64(kind.itemsize))) for offset in offsets]
+    def _places(self, e, kind, letter, address, form, start, number, stride) -> list[ir.Value]:
+        """The address of a vector, or where its elements are not neighbours, of each element.
 
-    def _load_vector(self, e, kind, letter, places, room, hint) -> list[ir.Value]:
+        All vectors count from one 64-bit base, so that the distances between them become immediate offsets.
+        """
+        b, scattered = e.builder, isinstance(form, types.UniTuple)
+        begin = b.extract_value(start, number) if scattered else start
+        begin = begin if begin.type == I64 else b.sext(begin, I64)
+        skipped = 0 if scattered else number * self.step
+        if letter != "s":
+            base = b.add(address, b.mul(begin, I64(kind.itemsize)))
+            return [b.add(base, I64(skipped * kind.itemsize))]
+        size = b.mul(stride, I64(kind.itemsize))
+        base = b.add(address, b.mul(begin, I64(kind.itemsize) if scattered else size))
+        return [b.add(base, b.mul(I64(skipped + k), size)) for k in range(self.width)]
+
+    def _load_vector(self, e, kind, letter, places, room) -> list[ir.Value]:
         if letter == "1":
-            return read(e, kind, self.width, places[0], room, hint)
+            return read(e, kind, self.width, places[0], room)
         if letter == "0":
             return _paired(e, kind, read(e, kind, 1, places[0], None) * self.width)
         found = []
