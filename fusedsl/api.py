@@ -78,30 +78,48 @@ class Kernel:
             raise ArgumentError(f"missing {', '.join(missing)}", "argument.missing", help=signature)
         return [values[name] for name in self.params]
 
-    # -- looking inside
+    # -- looking inside: arguments are arrays, or specs that stand for them
 
-    def explain(self, *args: Any, **named: Any):
-        """What a call with these arguments (arrays or specs) launches, and why: an Explanation, printed as text."""
+    def explain(self, *args: Any, device: str | None = None, cc: Any = None, compile: bool = True, **named: Any):
+        """What a call with these arguments launches, and why: an Explanation, whose `str()` is the text.
+
+        It is about the place where the arrays live (`device` option included); specs alone stand for arrays on CUDA
+        with compute capability 9.0. `device="cpu"` or `"cuda"`, or `cc=80`, asks about another place. For CUDA the
+        kernels are compiled, for real registers; `compile=False` leaves the predicted ones. Needs no GPU.
+
+        Raises what a call would raise for the text, shapes and dtypes; ArgumentError for an unknown device or cc.
+        """
         from .report.explain import explain
 
-        return explain(self._program, self._bind(args, named))
+        return explain(self._program, self._bind(args, named), device, cc, compile)
 
-    def source(self, *args: Any, device: str | None = None, **named: Any) -> str:
-        """The generated Python of every kernel, for "cuda" or "cpu" (default: where the arguments live)."""
-        return self.explain(*args, **named).on(device).source
+    def source(self, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> str:
+        """The generated Python of every kernel in launch order, for the place that `explain` would speak of.
 
-    def resources(self, *args: Any, cc: int | None = None, **named: Any):
-        """Registers, spills, shared memory and occupancy of each kernel, from the real compiler; needs no GPU.
+        Nothing is compiled, and neither a GPU nor Numba is needed.
+        """
+        from .report.explain import source
 
-        `cc` is the compute capability (80, 90, 100; default 90).
+        return source(self._program, self._bind(args, named), device, cc)
+
+    def resources(self, *args: Any, cc: Any = None, **named: Any):
+        """Registers, spills, shared memory and occupancy of each CUDA kernel, from the real compiler; needs no GPU.
+
+        `cc` is the compute capability (80, 90, 100); by default that of the arrays' GPU, else 90. The result is a
+        tuple of KernelResources that prints as a table. CompileError where numba-cuda is missing.
         """
         from .report.explain import resources
 
-        return resources(self._program, self._bind(args, named), cc or 90)
+        return resources(self._program, self._bind(args, named), cc)
 
-    def compile(self, *args: Any, **named: Any) -> Kernel:
-        """Compile for these arguments (arrays or specs) now instead of at the first call."""
-        self.explain(*args, **named).on(None).build()
+    def compile(self, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> Kernel:
+        """Compile now, into memory and the cache, what the first call with these arguments would compile.
+
+        Specs alone stand for arrays of this machine: on its first GPU, or its CPU where it has none.
+        """
+        from .report.explain import compile_ahead
+
+        compile_ahead(self._program, self._bind(args, named), device, cc)
         return self
 
     def __repr__(self) -> str:

@@ -1,0 +1,103 @@
+"""One program meets arguments, or specs of them, without running: plan, layouts, and kernels with their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from .. import pipeline
+from ..ir.dims import Symbol, evaluate
+from ..ir.graph import Graph
+from ..prepare import result_order
+from ..program import Program
+from ..runtime import compile as compiler
+from ..runtime.arrays import Array, Weak
+from ..runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, view
+from ..runtime.compile import Built
+from ..runtime.results import strides_in
+from ..schedule.plan import ArrayUse, KernelPlan, Plan
+from .target import Target
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a call would do: `copied` names the arguments that must be made contiguous first."""
+
+    program: Program
+    arguments: Mapping[str, Array | Weak]
+    extents: Mapping[Symbol, int]
+    plan: Plan
+    bounds: tuple[Bound, ...]
+    copied: tuple[str, ...]
+    target: Target
+
+    @property
+    def kernels(self) -> list[tuple[KernelPlan, Bound]]:
+        return list(zip(self.plan.kernels, self.bounds))
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The typed graph that the plan was made of."""
+        made, _ = pipeline.make_graph(self.program.source, self.plan.parameters, self.extents, self.program.options)
+        return made
+
+    def scheduled(self, bound: Bound) -> tuple[Any, Any]:
+        """(kernel, schedule) of one kernel on the target."""
+        if self.target.hardware is None:
+            return compiler.scheduled_cpu(bound)
+        return compiler.scheduled_cuda(bound, self.target.hardware)
+
+    def built(self, plan: KernelPlan, bound: Bound) -> Built:
+        """The compiled kernel; CompileError where the compiler is missing or refuses."""
+        hardware = self.target.hardware
+        return pipeline.build_kernel(plan, bound, hardware.cc if hardware else None, hardware)
+
+    def shape_of(self, use: ArrayUse) -> tuple[int, ...]:
+        """The shape of the array that a kernel reads or writes, before views."""
+        types = {
+            "argument": [p.type for p in self.plan.parameters],
+            "result": self.plan.results,
+            "temporary": self.plan.temporaries,
+        }[use.kind]
+        return tuple(evaluate(d, self.extents) or 0 for d in types[use.index].shape)
+
+
+def make_case(program: Program, arguments: Mapping[str, Array | Weak], target: Target) -> Case:
+    """The case of these arguments; raises what a call would raise for their shapes and dtypes."""
+    given = list(arguments.values())
+    extents = pipeline.extents_of(given)
+    plan = program.plan(given, extents)
+    pipeline.check_call(plan, extents)
+    layouts, copied = _layouts(plan, given, extents)
+    bounds = tuple(pipeline.bind_kernels(plan, layouts, extents))
+    names = tuple(program.names[k] for k in copied)
+    return Case(program, arguments, extents, plan, bounds, names, target)
+
+
+def _layouts(plan: Plan, given: Sequence[Array | Weak], extents) -> tuple[dict, list[int]]:
+    """Where every array of a call has its elements, and the arguments that must be packed for that."""
+    layouts = {
+        ("argument", k): Layout(a.shape, a.strides, 0, a.pointer % ALIGNMENT)
+        for k, a in enumerate(given)
+        if isinstance(a, Array)
+    }
+    copied = _pack(plan, layouts, extents)
+    for k, shape in enumerate(pipeline.result_shapes(plan, extents)):
+        layouts["result", k] = Layout(shape, strides_in(shape, result_order(plan, k, layouts, extents)))
+    for k, t in enumerate(plan.temporaries):
+        layouts["temporary", k] = contiguous(tuple(evaluate(d, extents) or 0 for d in t.shape))
+    return layouts, copied
+
+
+def _pack(plan: Plan, layouts: dict, extents) -> list[int]:
+    """Make contiguous what some view of the plan cannot see otherwise; the arguments' indices."""
+    copied: list[int] = []
+    for use in (u for k in plan.kernels for u in k.arrays if u.kind == "argument" and u.views):
+        try:
+            view(layouts["argument", use.index], use.views, extents)
+        except NeedsCopy:
+            layouts["argument", use.index] = contiguous(layouts["argument", use.index].shape)
+            copied.append(use.index)
+    return copied

@@ -1,0 +1,251 @@
+"""`explain()`, `resources()`, `source()`: what a call launches and why, without a call and without a GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from ..errors import CompileError
+from ..fusion.cost import seconds, unfused
+from ..ir.dims import evaluate
+from ..prepare import in_place
+from ..program import Program
+from ..runtime.arrays import Array, Weak
+from ..runtime.compile import source_of
+from .case import Case, make_case
+from .kernels import Figures, KernelReport, figures_of, report_kernel
+from .table import html_table, text_table
+from .target import Target, choose, describe_arguments, this_machine
+from .widened import Widened, widened
+
+
+@dataclass(frozen=True)
+class Unfused:
+    """What NumPy or CuPy would launch for the same graph: one kernel an operation, each through memory."""
+
+    kernels: int
+    bytes: int
+    operations: tuple[str, ...]
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Temporary:
+    """A value that stands in memory between two kernels."""
+
+    name: str
+    type: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a call launches, and why. `str()` is for people, `to_dict()` for programs (it is plain JSON).
+
+    `before` is the unfused run, `refused` why kernels could not be merged, `widened` the float64 operations that no
+    input asked for. Seconds are the time model's (fusion/cost.py) and None on the CPU.
+    """
+
+    program: tuple[str, ...]
+    arguments: tuple[str, ...]
+    target: str
+    kernels: tuple[KernelReport, ...]
+    before: Unfused
+    temporaries: tuple[Temporary, ...]
+    refused: tuple[str, ...]
+    widened: tuple[Widened, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the kernels move."""
+        return sum(k.bytes for k in self.kernels)
+
+    @property
+    def seconds(self) -> float | None:
+        """The predicted time of all kernels."""
+        times = [k.seconds for k in self.kernels]
+        return None if None in times else sum(t for t in times if t is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as mappings, lists, numbers and strings."""
+        return _plain(self) | {"bytes": self.bytes, "seconds": self.seconds}
+
+    def __str__(self) -> str:
+        from .render import render
+
+        return render(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def _plain(x: Any) -> Any:
+    if dataclasses.is_dataclass(x):
+        return {f.name: _plain(getattr(x, f.name)) for f in dataclasses.fields(x)}
+    return [_plain(part) for part in x] if isinstance(x, tuple) else x
+
+
+def case_of(program: Program, values: Sequence[Any], device: Any, cc: Any, specs: Target | None = None) -> Case:
+    """The case of arguments or specs on the target that they, `device` and `cc` name."""
+    arguments = describe_arguments(program.names, values)
+    wanted = device if device is not None or cc is not None else program.options.device
+    return make_case(program, arguments, choose(values, arguments, wanted, cc, specs))
+
+
+def explain(program: Program, values: Sequence[Any], device=None, cc=None, compile: bool = True) -> Explanation:
+    """The Explanation of a call with these arguments or specs (see Kernel.explain)."""
+    case = case_of(program, values, device, cc)
+    notes = [f"{name} is made contiguous first: no strides show it as the text reshapes it" for name in case.copied]
+    kernels = []
+    for plan, bound in case.kernels:
+        built = None
+        if compile and case.target.is_cuda:
+            try:
+                built = _built(case, plan, bound)
+            except CompileError as fault:
+                compile = False
+                notes.append(f"no real registers: {fault.message}" + (f"; {fault.help}" if fault.help else ""))
+        kernels.append(report_kernel(case, plan, bound, built))
+    return Explanation(
+        case.program.source.header(),
+        tuple(f"{name} {_type(a)}" for name, a in case.arguments.items()),
+        str(case.target),
+        tuple(kernels),
+        _before(case),
+        _temporaries(case),
+        _refused(case),
+        widened(case.graph),
+        tuple(notes + _aliasing(case)),
+    )
+
+
+def _built(case: Case, plan, bound):
+    """The compiled CUDA kernel; CompileError with what to install where the compiler is missing."""
+    if case.target.is_cuda and find_spec("numba_cuda") is None:
+        help = "pip install 'fusedsl[cu13]' (or cu12); no GPU is needed"
+        raise CompileError("CUDA kernels are compiled by numba-cuda, which is not there", "compile.missing", help=help)
+    return case.built(plan, bound)
+
+
+def _type(a: Array | Weak) -> str:
+    if isinstance(a, Weak):
+        return {"b": "a Python bool", "i": "a Python int", "f": "a Python float"}[a.kind]
+    return f"{a.dtype}{list(a.shape)}"
+
+
+def _before(case: Case) -> Unfused:
+    steps = unfused(case.graph, case.extents)
+    hardware = case.target.hardware
+    time = None if hardware is None else sum(seconds(s.bytes, s.instructions, hardware) for s in steps)
+    return Unfused(len(steps), sum(s.bytes for s in steps), tuple(s.operation for s in steps), time)
+
+
+def _refused(case: Case) -> tuple[str, ...]:
+    """Why there is more than one kernel, with axes by the names of their arrays."""
+
+    def named(symbol: re.Match) -> str:
+        return f"axis {symbol.group(2)} of {case.program.names[int(symbol.group(1))]}"
+
+    reasons = [reason for joined, reason in case.plan.reasons if not joined]
+    if not reasons and len(case.plan.kernels) > 1:
+        reasons = ["the kernels run over different rows and columns"]
+    return tuple(re.sub(r"\bn(\d+)_(\d+)'*", named, reason) for reason in dict.fromkeys(reasons))
+
+
+def _temporaries(case: Case) -> tuple[Temporary, ...]:
+    found = []
+    for k, t in enumerate(case.plan.temporaries):
+        shape = [evaluate(d, case.extents) or 0 for d in t.shape]
+        size = t.dtype.compute.itemsize
+        for n in shape:
+            size *= n
+        found.append(Temporary(f"temporary {k}", f"{t.dtype.compute}{shape}", size))
+    return tuple(found)
+
+
+def _aliasing(case: Case) -> list[str]:
+    """Which arguments a result may be written over, and which only through a temporary."""
+    notes = []
+    for k, t in enumerate(case.plan.results):
+        shape = tuple(evaluate(d, case.extents) for d in t.shape)
+        out = "out" if len(case.plan.results) == 1 else f"out[{k}]"
+        for index, (name, a) in enumerate(case.arguments.items()):
+            if not isinstance(a, Array) or a.by_value or a.dtype is not t.dtype or a.shape != shape:
+                continue
+            if in_place(case.plan, index, k):
+                notes.append(f"{out} may be {name}: it is written in place")
+            else:
+                notes.append(f"{out} may be {name} by way of a temporary: {name} is also read at other positions")
+    return notes
+
+
+# -- source, resources, compile
+
+
+def source(program: Program, values: Sequence[Any], device=None, cc=None) -> str:
+    """The generated files of all kernels, one after the other (see Kernel.source)."""
+    case = case_of(program, values, device, cc)
+    return "\n\n".join(source_of(*case.scheduled(bound)) for _, bound in case.kernels)
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """What one kernel takes, from the real compiler."""
+
+    name: str
+    threads: int
+    predicted_registers: int
+    figures: Figures
+
+
+class Resources(tuple[KernelResources, ...]):
+    """The kernels' resources in launch order; `str()` is a table."""
+
+    HEAD = ("kernel", "registers", "predicted", "spilled", "shared", "threads", "blocks/SM", "occupancy", "limit")
+
+    def _rows(self) -> list[list[str]]:
+        rows = []
+        for k in self:
+            f = k.figures
+            numbers = (f.registers, k.predicted_registers, f"{f.spill_bytes} B", f"{f.shared_bytes} B", k.threads)
+            rows.append([k.name, *map(str, numbers), str(f.blocks_per_sm), f"{f.occupancy:.0%}", f.limiter])
+        return rows
+
+    def __str__(self) -> str:
+        return text_table(self.HEAD, self._rows())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.HEAD, self._rows())
+
+
+def resources(program: Program, values: Sequence[Any], cc: Any = None) -> Resources:
+    """Registers, spills, shared memory and occupancy of each kernel (see Kernel.resources)."""
+    case = case_of(program, values, "cuda", cc)
+    found = []
+    for plan, bound in case.kernels:
+        built = _built(case, plan, bound)
+        report = report_kernel(case, plan, bound, built)
+        figures = figures_of(case, bound, built)
+        found.append(KernelResources(plan.name, report.threads or 0, report.predicted_registers or 0, figures))
+    return Resources(found)
+
+
+def compile_ahead(program: Program, values: Sequence[Any], device=None, cc=None) -> None:
+    """Compile every kernel into memory and the cache (see Kernel.compile)."""
+    case = case_of(program, values, device, cc, specs=this_machine())
+    for plan, bound in case.kernels:
+        if not bound.empty:
+            _built(case, plan, bound)

@@ -1,0 +1,42 @@
+"""A node of the graph as people write it, cut short where it gets long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.graph import Node, value_of
+from ..ir.ops import OPS
+
+DEEP = 3  # operations that a formula shows inside one another
+
+
+def formula(n: Node, names: Sequence[str], depth: int = DEEP) -> str:
+    """The expression of a node, in the parameters' names; `...` stands for what lies deeper."""
+    if n.op == "const":
+        value = value_of(n)
+        return str(value) if isinstance(value, bool) else f"{value:g}"
+    if n.op in ("param", "scalar"):
+        return names[n.attr]
+    if n.op in ("size", "iota"):
+        return n.op
+    if n.op in ("convert", "broadcast", "reshape", "transpose"):
+        return formula(n.args[0], names, depth)
+    if depth == 0:
+        return "..."
+    parts = [formula(a, names, depth - 1) for a in n.args]
+    if n.op == "index":
+        return f"{parts[0]}[...]"
+    if n.op == "cast":
+        return f"{n.type.dtype}({parts[0]})"
+    if n.op == "reduce":
+        return f"{n.attr[0]}({parts[0]})"
+    symbol = OPS[n.op].symbol
+    if symbol is None:
+        return f"{n.op}({', '.join(parts)})"
+    if len(parts) == 2:
+        return f" {symbol} ".join(map(_bracketed, parts))
+    return f"{symbol}{' ' * symbol.isalpha()}{_bracketed(parts[0])}"
+
+
+def _bracketed(text: str) -> str:
+    return f"({text})" if " " in text and not text.endswith(")") else text

@@ -1,0 +1,160 @@
+"""What one kernel of a plan reads, computes, writes and takes, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ..fusion.cost import instructions, seconds
+from ..hardware import occupancy
+from ..runtime.bind import Bound
+from ..runtime.compile import Built
+from ..schedule import geometry
+from ..schedule.kernel import Body, Kernel
+from ..schedule.plan import ArrayUse, KernelPlan
+from .case import Case
+
+CPU_LOOPS = {
+    "map": "one loop over elements, in chunks that threads share",
+    "tiles": "blocks of two axes, because an array runs across the others",
+    "rows": "row by row, every phase over a row that stays in the cache",
+    "split": "few long rows, cut into parts that threads share",
+    "strips": "neighbouring rows side by side in vector lanes",
+}
+
+
+@dataclass(frozen=True)
+class Access:
+    """An array that a kernel reads or writes, and the bytes that move: each element once a pass."""
+
+    array: str
+    type: str
+    bytes: int
+    passes: int = 1
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the compiler says that a CUDA kernel takes; `occupancy` is the share of an SM's threads."""
+
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+    blocks_per_sm: int
+    occupancy: float
+    limiter: str
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """One launch. `seconds` and registers are None on the CPU, `figures` also where nothing was compiled."""
+
+    name: str
+    members: tuple[str, ...]
+    iteration: str
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
+    bytes: int
+    instructions: int
+    schedule: str
+    blocks: int | None = None
+    threads: int | None = None
+    seconds: float | None = None
+    predicted_registers: int | None = None
+    figures: Figures | None = None
+
+
+def report_kernel(case: Case, plan: KernelPlan, bound: Bound, built: Built | None) -> KernelReport:
+    """The facts of one kernel; `built` adds the compiler's figures."""
+    kernel, schedule = case.scheduled(bound)
+    reads = tuple(_access(case, plan, bound, kernel, k) for k in range(plan.inputs))
+    writes = tuple(_access(case, plan, bound, kernel, k) for k in range(plan.inputs, len(plan.arrays)))
+    moved = sum(a.bytes for a in (*reads, *writes))
+    issued = _instructions(kernel, bound)
+    told = (plan.name, _members(case, plan), _iteration(bound, kernel), reads, writes, moved, issued)
+    hardware = case.target.hardware
+    if hardware is None:
+        return KernelReport(*told, CPU_LOOPS.get(schedule.partition(":")[0], schedule))
+    blocks, threads, _ = geometry(schedule, kernel.row_axes, bound.extents)
+    time = 0.0 if bound.empty else seconds(moved, issued, hardware)
+    figures = None if built is None else figures_of(case, bound, built)
+    return KernelReport(*told, schedule.reason, blocks, threads, time, schedule.registers, figures)
+
+
+def figures_of(case: Case, bound: Bound, built: Built) -> Figures:
+    """Registers, spills, shared memory and occupancy of a compiled CUDA kernel."""
+    assert case.target.hardware is not None
+    _, threads, dynamic = geometry(built.schedule, built.kernel.row_axes, bound.extents)
+    shared = built.shared_bytes + dynamic
+    fits = occupancy(case.target.hardware, built.registers, threads, shared)
+    return Figures(built.registers, built.spill_bytes, shared, fits.blocks, round(fits.share, 4), fits.limiter)
+
+
+# -- arrays
+
+
+def _access(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int) -> Access:
+    use = plan.arrays[k]
+    elements = prod(n for n, stride in zip(bound.extents, bound.strides[k]) if stride)
+    passes = 1 if k >= plan.inputs or kernel.resident else _passes(kernel, k)
+    moved = 0 if bound.empty else elements * use.dtype.itemsize * passes
+    return Access(array_name(case, use), f"{use.dtype}{list(case.shape_of(use))}", moved, passes)
+
+
+def _passes(kernel: Kernel, operand: int) -> int:
+    """How often a row that does not stay on the chip is read."""
+    names = {load.value.name for load in kernel.loads if load.operand == operand}
+    return sum(any(v.name in names for v in phase.element.args) for phase in kernel.phases) or 1
+
+
+def array_name(case: Case, use: ArrayUse) -> str:
+    """The parameter's name, `result`, or `temporary 0`."""
+    if use.kind == "argument":
+        return case.plan.parameters[use.index].name
+    only = use.kind == "result" and len(case.plan.results) == 1
+    return use.kind if only else f"{use.kind} {use.index}"
+
+
+# -- work
+
+
+def _iteration(bound: Bound, kernel: Kernel) -> str:
+    rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
+    if kernel.phases[-1].folds or kernel.row_axes or bound.streamed is not None:
+        return f"{rows:,} row{'s' * (rows != 1)} × {columns:,} columns"
+    return f"{columns:,} element{'s' * (columns != 1)}"
+
+
+def _instructions(kernel: Kernel, bound: Bound) -> int:
+    rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
+    element = len(kernel.operands)  # a load or store each
+    row = 0
+    for phase in kernel.phases:
+        element += instructions(phase.element.lines) + sum(instructions(f.merge.lines) for f in phase.folds)
+        row += instructions(phase.row.lines) if phase.row else 0
+    return rows * (columns * element + row)
+
+
+# -- members
+
+
+def _members(case: Case, plan: KernelPlan) -> tuple[str, ...]:
+    """The folds and results that the kernel computes, each with its formula."""
+    found = []
+    for phase in plan.resident:
+        for fold in phase.folds:
+            found.append(f"{fold.name} of {_meaning(phase.element, fold.lifted[0].name, plan)}")
+        bodies = [(phase.element, phase.stores), (phase.row, phase.row_stores)]
+        for body, stores in bodies:
+            for store in stores:
+                target = array_name(case, plan.arrays[store.operand])
+                found.append(f"{target} = {_meaning(body, store.value, plan)}")
+    return tuple(found)
+
+
+def _meaning(body: Body | None, name: str, plan: KernelPlan) -> str:
+    """A value as the comment of its line has it; a loaded value by its array's name."""
+    for line in body.lines if body else ():
+        if line.startswith(f"{name} = "):
+            return line.partition("  # ")[2] or line.partition(" = ")[2]
+    return name.rpartition("_")[0] or name

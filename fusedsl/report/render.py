@@ -1,0 +1,90 @@
+"""An Explanation as text: a line that says what was won, then the kernels, then what kept more from being won."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .amounts import bytes_text, plural, seconds_text
+from .kernels import Access, KernelReport
+
+if TYPE_CHECKING:
+    from .explain import Explanation
+
+LABEL = 11  # columns of the labels
+
+
+def render(told: Explanation) -> str:
+    """The text of an explanation."""
+    lines = [headline(told), *_prediction(told), ""]
+    lines += [f"  {line}" for line in told.program]
+    lines += ["", *_labelled("with", [*told.arguments] or ["no arguments"]), *_labelled("on", [told.target])]
+    for k, kernel in enumerate(told.kernels):
+        lines += ["", f"kernel {k}: {kernel.name}", *_kernel(kernel)]
+    if told.temporaries:
+        lines += ["", "temporaries", *(f"  {t.name}  {t.type}  {bytes_text(t.bytes)}" for t in told.temporaries)]
+    if told.refused:
+        lines += ["", "not merged", *(f"  {reason}" for reason in told.refused)]
+    if told.widened:
+        lines += ["", "float64 that no input asked for (cast, e.g. float32(...), to stay narrow)"]
+        lines += [f"  {w.operation}" + (f"  {w.reason}" if w.reason else "") for w in told.widened]
+    if told.notes:
+        lines += ["", "notes", *(f"  {note}" for note in told.notes)]
+    return "\n".join(lines)
+
+
+def headline(told: Explanation) -> str:
+    """`1 kernel instead of 7 · 134 MB instead of 896 MB · 24 registers`."""
+    parts = [
+        f"{plural(len(told.kernels), 'kernel')} instead of {told.before.kernels}",
+        f"{bytes_text(told.bytes)} instead of {bytes_text(told.before.bytes)}",
+    ]
+    real = [k.figures.registers for k in told.kernels if k.figures]
+    predicted = [k.predicted_registers for k in told.kernels if k.predicted_registers is not None]
+    if real:
+        parts.append(f"{max(real)} registers")
+    elif predicted:
+        parts.append(f"about {max(predicted)} registers")
+    spilled = sum(k.figures.spill_bytes for k in told.kernels if k.figures)
+    return " · ".join(parts + ([f"{bytes_text(spilled)} spilled"] if spilled else []))
+
+
+def _prediction(told: Explanation) -> list[str]:
+    if told.seconds is None or told.before.seconds is None:
+        return []
+    return [f"about {seconds_text(told.seconds)} instead of {seconds_text(told.before.seconds)}, by the time model"]
+
+
+def _kernel(kernel: KernelReport) -> list[str]:
+    launch = f" on {plural(kernel.blocks, 'block')} of {kernel.threads} threads" if kernel.blocks else ""
+    lines = [
+        *_labelled("computes", kernel.members),
+        *_labelled("iterates", [kernel.iteration + launch]),
+        *_labelled("reads", map(_access, kernel.reads)),
+        *_labelled("writes", map(_access, kernel.writes)),
+        *_labelled("schedule", [kernel.schedule]),
+        *_labelled("registers", _registers(kernel)),
+    ]
+    if kernel.seconds is not None:
+        lines += _labelled("time", [f"about {seconds_text(kernel.seconds)}"])
+    return lines
+
+
+def _labelled(label: str, values) -> list[str]:
+    """The label before the first value, blanks before the others; nothing without values."""
+    return [f"  {label if k == 0 else '':<{LABEL}}{value}" for k, value in enumerate(values)]
+
+
+def _access(a: Access) -> str:
+    return f"{a.array}  {a.type}  {bytes_text(a.bytes)}" + (f" in {a.passes} passes" if a.passes > 1 else "")
+
+
+def _registers(kernel: KernelReport) -> list[str]:
+    if kernel.predicted_registers is None:
+        return []
+    f = kernel.figures
+    if f is None:
+        return [f"about {kernel.predicted_registers}"]
+    spills = f"{f.spill_bytes} bytes spilled" if f.spill_bytes else "no spills"
+    shared = f"{f.shared_bytes} B shared memory, " if f.shared_bytes else ""
+    fits = f"{plural(f.blocks_per_sm, 'block')} an SM: {f.occupancy:.0%} of its threads, limited by {f.limiter}"
+    return [f"{f.registers} (about {kernel.predicted_registers} predicted), {spills}, {shared}{fits}"]

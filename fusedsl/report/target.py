@@ -1,0 +1,108 @@
+"""What a report is about: a CPU, or a CUDA architecture with the figures of a card."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .. import pipeline
+from ..errors import ArgumentError
+from ..hardware import Hardware, facts
+from ..runtime.arrays import CPU, Array, Weak, describe
+from ..runtime.results import place
+from ..specs import Spec
+
+DEFAULT_CC = (9, 0)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where kernels are to run; `hardware` is None on the CPU."""
+
+    hardware: Hardware | None = None
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.hardware is not None
+
+    def __str__(self) -> str:
+        if self.hardware is None:
+            return "CPU"
+        major, minor = self.hardware.cc
+        return f"CUDA, compute capability {major}.{minor} ({self.hardware.card})"
+
+
+def describe_arguments(names, values) -> dict[str, Array | Weak]:
+    """The facts of arguments; a spec stands for an aligned array where the other arguments live."""
+    known = {n: describe(v, n) for n, v in zip(names, values) if not isinstance(v, Spec)}
+    library, device = place(known)
+    return {
+        n: Array(library, v.dtype, v.shape, v.strides, 0, device, False, None) if isinstance(v, Spec) else known[n]
+        for n, v in zip(names, values)
+    }
+
+
+def choose(values, arguments: Mapping[str, Array | Weak], device: Any, cc: Any, specs: Target | None) -> Target:
+    """The target of a report: `device` and `cc` where they are given, else where the arrays live.
+
+    Where there are specs and no array it is `specs`, or (None) CUDA with compute capability 9.0.
+    Raises ArgumentError for a device or compute capability that is none.
+    """
+    kind, index = _parse_device(device if device is not None or cc is None else "cuda")
+    _, home = place(arguments)
+    unsettled = any(isinstance(v, Spec) for v in values) and not any(map(_lives, values))
+    if kind is None and unsettled:
+        return specs or Target(facts(DEFAULT_CC))
+    if (kind or home[0]) == "cpu":
+        return Target()
+    if cc is not None:
+        return Target(facts(parse_cc(cc)))
+    present = index if home == CPU else home[1]
+    return Target(facts(DEFAULT_CC) if present is None else _card(present))
+
+
+def _lives(value: Any) -> bool:
+    """Whether an argument is an array with memory (rather than a number or a spec)."""
+    return not isinstance(value, (Spec, bool, int, float))
+
+
+def _parse_device(device: Any) -> tuple[str | None, int | None]:
+    if device is None:
+        return None, None
+    found = re.fullmatch(r"(cpu|cuda)(?::(\d{1,3}))?", device) if isinstance(device, str) else None
+    if found is None:
+        raise ArgumentError(f"there is no device {device!r}", "argument.device", help='use "cpu", "cuda" or "cuda:1"')
+    return found.group(1), int(found.group(2)) if found.group(2) else None
+
+
+def parse_cc(cc: Any) -> tuple[int, int]:
+    """(9, 0) of 90, 9.0, "90", "9.0", "sm_90a" or (9, 0); ArgumentError for anything else or too old."""
+    parts = tuple(cc) if isinstance(cc, (tuple, list)) else _digits(str(cc))
+    if len(parts) != 2 or not all(isinstance(p, int) for p in parts):
+        raise ArgumentError(f"{cc!r} is no compute capability", "argument.cc", help="give it as 80, 90 or 100")
+    try:
+        facts(parts)  # type: ignore[arg-type]
+    except ValueError as fault:
+        raise ArgumentError(str(fault), "argument.cc", help="give it as 80, 90 or 100") from None
+    return parts  # type: ignore[return-value]
+
+
+def _digits(text: str) -> tuple[int, ...]:
+    found = re.fullmatch(r"(?:sm_)?(\d{1,2})\.?(\d)a?", text)
+    return tuple(map(int, found.groups())) if found else ()
+
+
+def _card(index: int) -> Hardware:
+    """The facts of the device that the arrays live on."""
+    from ..runtime.driver import driver
+
+    return pipeline.hardware_of(driver().facts(index))
+
+
+def this_machine() -> Target:
+    """What calls on this machine would run on: its first GPU, or its CPU."""
+    from ..runtime.driver import cuda_available
+
+    return Target(_card(0)) if cuda_available() else Target()
