@@ -13,6 +13,7 @@ import numpy as np
 from .. import config
 from ..codegen.cpu.variant import Launch
 
+PIECES = 8  # for each thread, at most: enough to even out their speeds
 _lock = threading.Lock()
 _pool: Pool | None = None
 
@@ -33,7 +34,9 @@ class Pool:
             job = None  # while waiting, hold on to nothing
 
     def run(self, function, slots: int, count: int, grain: int) -> None:
-        """function(slots, begin, end) over [0, count) in pieces of `grain` units; returns when all is done."""
+        """function(slots, begin, end) over [0, count) in pieces of `grain` units or more; returns when all is done."""
+        # few pieces: a thread that comes for its next one may have to wait for the GIL
+        grain = max(grain, -(-count // (PIECES * self.threads)))
         job = Job(function, slots, count, grain)
         for _ in range(min(self.threads, -(-count // grain)) - 1):
             self.queue.put(job)
