@@ -31,6 +31,9 @@ class TracedSource:
         """The graph that the trace gave."""
         return self.traced.graph, dict(self.traced.guards)
 
+    def cache_parts(self) -> None:
+        """A trace depends on more than its function's text: it is not stored."""
+
     def header(self) -> tuple[str, ...]:
         """The function's own lines, kept to what a comment may hold."""
         lines = [line.rstrip() for line in self.text.splitlines()]

@@ -36,6 +36,9 @@ class Source(Protocol):
     ) -> tuple[Graph, Mapping[Dim, bool]]:
         """The typed graph for these parameters, and the guards under which it holds."""
 
+    def cache_parts(self) -> dict | None:
+        """What its plans depend on, as JSON, or None where they are not to be stored."""
+
     def header(self) -> tuple[str, ...]:
         """The program re-printed, a line each, for the head of generated files."""
 

@@ -14,7 +14,7 @@ from .runtime import copies
 from .runtime.arrays import CPU, Array, Weak, describe
 from .runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, place_array, view
 from .runtime.call import TEMPORARY_ALIGNMENT, Call, Payloads, cpu_launch, cuda_launch, workspace_size
-from .runtime.results import allocator, check_out, common_order, mark_written, overlap, place, strides_in
+from .runtime.results import allocator, check_out, common_order, mark_written, overlap, place, span, strides_in
 from .runtime.streams import stream_reader
 from .runtime.transfer import device_empty
 from .schedule.plan import Plan
@@ -27,7 +27,7 @@ Facts = Mapping[str, "Array | Weak"]
 
 
 class EmptyRows(Exception):
-    """A reduction of rows without elements on a device: no kernel runs over nothing, the interpreter knows the answer."""
+    """A reduction of rows without elements on a device: no kernel runs over nothing; the interpreter has the answer."""
 
 
 @dataclass
@@ -49,9 +49,7 @@ class Prepared:
         for out, k in self.late:
             copies.assign(out, results[k], self.library)
             results[k] = out
-        for out in self.outs or ():
-            if out is not None:
-                mark_written(out, self.library)
+            mark_written(out, self.library)
         return results
 
 
@@ -79,9 +77,19 @@ def prepare(program: Program, facts: Facts, outs: Sequence[Any] | None) -> Prepa
         layouts["result", k] = _layout(given[k]) if given[k] is not None else Layout(shape, strides_in(shape, order))
     for k, t in enumerate(plan.temporaries):
         layouts["temporary", k] = contiguous(tuple(evaluate(d, extents) or 0 for d in t.shape))
-    call = _launches(program, plan, layouts, extents, library, device, makers)
+    launches, numbers, workspace = _launches(program, plan, layouts, extents, library, device)
+    spans = [span(a) if isinstance(a, Array) and not a.by_value else None for a in arguments]
+    written = [span(g) for g in given if g is not None]
+    same = frozenset((k, r) for k in range(len(arguments)) for r in range(len(shapes)) if in_place(plan, k, r))
+    stream = stream_reader(library, device)
+    call = Call(launches, makers, workspace, numbers, stream, spans, written, same, library)
     payloads = [a.pointer if isinstance(a, Array) and not a.by_value else a.value for a in arguments]
-    call_once = packed or any(isinstance(a, Array) and a.copied for a in arguments)
+    call_once = (
+        packed
+        or late
+        or (outs is not None and len(written) < len(shapes))
+        or any(isinstance(a, Array) and a.copied for a in arguments)
+    )
     chosen = [g.owner if g is not None else None for g in given] if outs is not None else None
     return Prepared(plan, call, payloads, chosen, late, library, not call_once, arguments)
 
@@ -198,7 +206,8 @@ def result_order(plan: Plan, result: int, layouts, extents) -> tuple[int, ...] |
 # -- kernels
 
 
-def _launches(program: Program, plan: Plan, layouts, extents, library: str, device, makers) -> Call:
+def _launches(program: Program, plan: Plan, layouts, extents, library: str, device):
+    """(launch records in order, numbers that they take, what allocates the workspace or None)."""
     where = Payloads(len(plan.parameters), len(plan.results))
     size, temporaries = workspace_size(plan, extents)
     launch: Callable = _cpu if device == CPU else _cuda
@@ -211,7 +220,7 @@ def _launches(program: Program, plan: Plan, layouts, extents, library: str, devi
             raise EmptyRows
         launches.append(launch(kernel, bound, where, temporaries, numbers, extents, program.names, device))
     workspace = _allocator(library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
-    return Call(launches, makers, workspace, numbers, stream_reader(library, device))
+    return launches, numbers, workspace
 
 
 def _cpu(kernel, bound: Bound, where, temporaries, numbers, extents, names, device):

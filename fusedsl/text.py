@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 
 from .config import Options
 from .errors import ArgumentError, suggest
+from .runtime.cache import cache_key
+from .runtime.compile import disk
 
 RESERVED = ("out", "True", "False", "None", "inf", "nan", "pi")
 
@@ -37,15 +40,26 @@ class TextSource:
     @cached_property
     def program(self):
         """The syntax tree; ParseError or LimitError where the text is none."""
-        from dataclasses import asdict
-
         from .lang.parse import parse
 
         return parse(self.text, asdict(self._options.limits))
 
+    def cache_parts(self) -> dict:
+        """What the plans of this text depend on."""
+        return {"text": self.text, "constants": self.constants, "params": list(self._params or ())}
+
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The parameters, in the order of the text or the one that `params` fixed."""
+        """The parameters, in the order of the text or the one that `params` fixed; from the cache if it knows them."""
+        key = cache_key(names=self.cache_parts(), limits=asdict(self._options.limits))
+        entry = disk().get(key)
+        if entry is not None and isinstance(entry[0].get("names"), list):
+            return tuple(entry[0]["names"])
+        names = self._read_names()
+        disk().put(key, {"names": list(names)})
+        return names
+
+    def _read_names(self) -> tuple[str, ...]:
         from .lang.build import parameter_names
 
         found = tuple(n for n in parameter_names(self.program) if n not in self.constants)

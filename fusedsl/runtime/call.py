@@ -16,6 +16,7 @@ from .bind import Bound
 from .compile import Built, grid
 from .keys import address_of
 from .launch import FORMAT_OF, HostLaunch, Launch, PointerSlot, ScalarSlot
+from .results import mark_written
 
 TEMPORARY_ALIGNMENT = 256  # bytes
 
@@ -49,12 +50,20 @@ class Call:
         workspace: Callable[[], Any] | None,
         numbers: Sequence[int],
         stream: Callable[[], int],
+        spans: Sequence[tuple[int, int] | None] = (),
+        out_spans: Sequence[tuple[int, int]] = (),
+        in_place: frozenset[tuple[int, int]] = frozenset(),
+        library: str = "numpy",
     ):
         self.launches = tuple(launch.fire for launch in launches)
         self.makers = tuple(makers)
         self.workspace = workspace
         self.numbers = tuple(numbers)
         self.stream = stream
+        self.spans = tuple((k, *span) for k, span in enumerate(spans) if span is not None)
+        self.out_spans = tuple(out_spans)
+        self.in_place = in_place
+        self.library = library
 
     def __call__(self, payloads: list, outs: Sequence[Any] | None = None) -> list:
         """Run for these arguments' payloads. `outs` are arrays to write, or None for new ones. Returns the results."""
@@ -69,7 +78,27 @@ class Call:
         stream = self.stream()
         for fire in self.launches:
             fire(payloads, stream)
+        if outs is not None and self.library == "torch":
+            for out in outs:
+                if out is not None:
+                    mark_written(out, self.library)
         return results
+
+    def may_write(self, payloads: Sequence[Any], outs: Sequence[Any]) -> bool:
+        """Whether these outputs, alike in layout to those prepared for, may be written: they overlap no input but where
+        the same memory may be."""
+        for r, (out, (low, high)) in enumerate(zip(outs, self.out_spans)):
+            if self.library == "numpy" and not out.flags.writeable:
+                return False
+            start = address_of(out)
+            for k, first, end in self.spans:
+                meets = start + low < payloads[k] + end and payloads[k] + first < start + high
+                if meets and (payloads[k] != start or (k, r) not in self.in_place):
+                    return False
+            for other, (first, end) in zip(outs[:r], self.out_spans):
+                if start + low < address_of(other) + end and address_of(other) + first < start + high:
+                    return False
+        return True
 
 
 def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list[int]]:
