@@ -181,7 +181,7 @@ def swapaxes(b: Builder, x: Node, axis1: int, axis2: int):
 
 
 @function(axis="places")
-def expand_dims(b: Builder, x: Node, axis: Axes):
+def expand_dims(b: Builder, x: Node, axis: int | tuple[int, ...]):
     return shapes.expand_dims(b, x, axis)
 
 

@@ -13,10 +13,10 @@ from ..ir.types import BOOL
 from . import functions, prelude
 from .frames import BROKEN, Broken, Frame, UserFunction
 from .functions import REQUIRED, Parameter, dim_of, show_value
-from .syntax import Call, Definition, Expr, Literal, Subscript
+from .syntax import Call, Definition, Expr, Literal, Sequence, Subscript
 
 if TYPE_CHECKING:
-    from .build import Evaluator
+    from .evaluate import Evaluator
 
 # Of the prelude's functions, the parameters that are neither an array nor an axis.
 NAMED_ONLY = frozenset(["dtype", "keepdims", "where", "ddof", "eps", "rtol", "atol", "equal_nan"])
@@ -41,8 +41,7 @@ def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame]
     if table is not None:
         values, expressions = yield from _bind(ev, node, frame, table.parameters)
         blamed = None if table.blame is None else expressions[table.blame]
-        at = (node, node.function_span[0]) if blamed is None else (blamed, blamed.span[0])
-        with ev.at(frame, *at, tuple(expressions)):
+        with ev.at(frame, *_blame(node, blamed), tuple(expressions)):
             return ev._ranked(functions.call(ev.builder, table, values))
     composite = None if hidden else prelude_function(ev, name)
     if composite is None:
@@ -50,6 +49,15 @@ def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame]
     values, expressions = yield from _bind(ev, node, frame, signature(composite.definition, composite.defaults))
     _check_choices(ev, name, node, frame, composite, values, expressions)
     return (yield from _inline(ev, node, frame, composite, values, expressions))
+
+
+def _blame(node: Call, blamed: Expr | None) -> tuple[Expr, int]:
+    """Where the checks of a call point: its function's name, or the argument that a shape came from."""
+    if blamed is None:
+        return node, node.function_span[0]
+    if isinstance(blamed, Sequence) and blamed.items:
+        return blamed, blamed.items[0].span[0]
+    return blamed, blamed.span[0]
 
 
 def prelude_function(ev: Evaluator, name: str) -> UserFunction | None:

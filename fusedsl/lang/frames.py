@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .syntax import Call, Definition, Expr, Name, Span
+from .syntax import Call, Definition, Expr, Literal, Name, Span, Unary, postorder
 
 
 class Broken(Exception):
@@ -55,3 +55,22 @@ def place(frame: Frame, node, caret: int) -> tuple[Span | None, int | None]:
             span, caret = node.span, node.function_span[0]
         frame = frame.parent
     return span, caret
+
+
+def plain_name(frame: Frame, expression: Any) -> str:
+    """The name by which the text calls an operand, where it is no more than a name."""
+    while isinstance(expression, Name) and frame.parent is not None:
+        expression, frame = frame.arguments.get(expression.name), frame.parent
+    return expression.name if isinstance(expression, Name) else ""
+
+
+def find_literal(operands: tuple, value: Any) -> Expr | None:
+    """The literal of this value below the operands."""
+    for operand in operands:
+        for part in () if operand is None else postorder(operand):
+            match part:
+                case Unary(op="-", operand=Literal(value=int() as number)) if type(number) is int and -number == value:
+                    return part
+                case Literal(value=int() as number) if type(number) is int and number == value:
+                    return part
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -267,7 +268,7 @@ def _same(recorder: Recorder, x: Any) -> Any:
     return recorder.apply("copy", x)
 
 
-SPECIAL = {
+SPECIAL: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
     "ravel": _ravel,
     "flatten": lambda recorder, a, order="C": recorder.apply("reshape", a, -1),

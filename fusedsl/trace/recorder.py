@@ -19,7 +19,7 @@ from ..ir.graph import Node, Parameter, Site, Type, constant, walk
 from ..ir.interp import evaluate_node
 from ..ir.types import DTYPES, DType
 from ..lang import calls, functions
-from ..lang.build import Evaluator
+from ..lang.evaluate import Evaluator
 from ..lang.frames import Frame
 from ..lang.functions import REQUIRED
 from .tracer import Tracer

@@ -1,0 +1,377 @@
+"""Evaluates syntax on a builder: expressions to nodes, statements to names, and every fault to its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ..config import Limits
+from ..errors import ArgumentError, FusedslError, LimitError, UnknownNameError, Unsupported, suggest
+from ..ir import graph as ir
+from ..ir import shapes
+from ..ir.builder import Builder
+from ..ir.types import BOOL, DTYPES
+from . import calls, functions
+from .array_functions import matrix_transpose
+from .frames import BROKEN, Broken, Frame, UserFunction, find_literal, place, plain_name
+from .syntax import (
+    Argument,
+    Assign,
+    Attribute,
+    Binary,
+    Call,
+    Compare,
+    Conditional,
+    Definition,
+    Expr,
+    Literal,
+    Name,
+    Program,
+    Sequence,
+    Slice,
+    Subscript,
+    Unary,
+    postorder,
+)
+
+OPERATORS = {
+    "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "//": "floor_divide", "%": "remainder",
+    "**": "power", "&": "bitwise_and", "|": "bitwise_or", "^": "bitwise_xor", "<<": "left_shift", ">>": "right_shift",
+    "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal", "==": "equal", "!=": "not_equal",
+}  # fmt: skip
+Visit = Generator[tuple[Any, Frame], Any, Any]
+
+
+class Evaluator:
+    """Evaluates syntax on a builder.
+
+    Values are nodes, None, strings, dtypes, and tuples of them. Each `_visit` method is a generator that yields the
+    (expression, frame) whose value it needs next; `evaluate` drives them on a stack of its own, so that neither
+    long chains nor deep inlining recurse.
+    """
+
+    def __init__(self, builder: Builder, text: str | None, limits: Limits):
+        self.builder = builder
+        self.text = text
+        self.limits = limits
+        self.operations = 0
+        self.outside = ir.Site()  # where a call from Python stands
+
+    # -- statements
+
+    def program(self, program: Program, constants: Mapping[str, bool | int | float]) -> list[ir.Node]:
+        """The results of a whole text."""
+        frame = Frame({p.name: self.builder.parameter(k) for k, p in enumerate(self.builder.parameters)})
+        frame.values.update((name, self.builder.literal(value)) for name, value in constants.items())
+        faults: list[FusedslError] = []
+        for statement in program.statements:
+            with self._gathering(faults, frame, statement):
+                if isinstance(statement, Definition):
+                    frame.functions = {**frame.functions, statement.name: self._define(statement, frame)}
+                else:
+                    self._assign(statement, frame)
+        results: list[ir.Node] = []
+        for expression in program.results:
+            with self._gathering(faults, frame, expression):
+                results += self._result(expression, frame)
+        if faults:
+            faults[0].others = tuple(faults[1:])
+            raise faults[0]
+        return results
+
+    @contextmanager
+    def _gathering(self, faults: list[FusedslError], frame: Frame, statement):
+        """Keep a statement's fault, and mark what it would have assigned, so that the others are still examined."""
+        try:
+            yield
+            return
+        except Broken:
+            pass
+        except FusedslError as error:
+            error.text = self.text
+            faults.append(error)
+            if isinstance(error, LimitError):
+                raise
+        if isinstance(statement, Assign):
+            frame.values.update((target.name, BROKEN) for target in statement.targets)
+        elif isinstance(statement, Definition):
+            frame.functions = {**frame.functions, statement.name: BROKEN}
+
+    def _define(self, definition: Definition, frame: Frame) -> UserFunction:
+        """A function of the text, with the values that its free names have here."""
+        own = {p.name for p in definition.parameters}
+        read = [part.name for part in postorder(definition.body) if isinstance(part, Name) and part.name not in own]
+        bound = {name: frame.values[name] for name in read if name in frame.values}
+        defaults = {p.name: self.evaluate(p.default, frame) for p in definition.parameters if p.default is not None}
+        return UserFunction(definition, bound, frame.functions, defaults)
+
+    def _assign(self, statement: Assign, frame: Frame) -> None:
+        value = self.evaluate(statement.value, frame)
+        if len(statement.targets) == 1:
+            frame.values[statement.targets[0].name] = value
+            return
+        count = len(value) if isinstance(value, tuple) else 1
+        if count != len(statement.targets):
+            raise ArgumentError(
+                f"{len(statement.targets)} names for {count} result{'s' * (count != 1)}",
+                code="argument.results",
+                span=statement.span,
+                caret=statement.value.span[0],
+                help="only a function with several results, or shape(x), fills several names",
+            )
+        frame.values.update((target.name, part) for target, part in zip(statement.targets, value))
+
+    def _result(self, expression: Expr, frame: Frame) -> list[ir.Node]:
+        value = self.evaluate(expression, frame)
+        parts = value if isinstance(value, tuple) else (value,)
+        nodes = []
+        for part in parts:
+            with self.at(frame, expression, expression.span[0], (expression,)):
+                nodes.append(self.builder.strong(functions.array(self.builder, "the result", part)))
+        return nodes
+
+    # -- places
+
+    @contextmanager
+    def at(self, frame: Frame, node: Any, caret: int, operands: tuple = (), own: bool = True):
+        """What is built inside belongs to `node`: checks remember the place, and faults are given it.
+
+        Faults name an operand (and an item of it); with `own` they point at that operand, else at the caret.
+        """
+        span, at = place(frame, node, caret)
+        self.builder.site = self.outside if span is None else ir.Site(self.text, span, at)
+        self.builder.names = tuple(plain_name(frame, o) for o in operands)
+        try:
+            yield
+        except FusedslError as error:
+            k = getattr(error, "operand", None)
+            if k is not None and (own or k < 0):
+                error.span, error.caret = self._operand_place(error, k, frame, operands, (span, at))
+                error.operand = None  # type: ignore[attr-defined]
+            elif error.span is None:
+                error.span, error.caret = span, at
+            raise
+
+    def _operand_place(self, error, k: int, frame: Frame, operands: tuple, otherwise):
+        if k < 0:
+            literal = find_literal(operands, getattr(error, "value", None))
+            return otherwise if literal is None else place(frame, literal, literal.span[0])
+        if k >= len(operands) or operands[k] is None:
+            return otherwise
+        expression = operands[k]
+        item = getattr(error, "item", None)
+        if item is not None and isinstance(expression, Sequence):
+            expression = expression.items[item]
+        return place(frame, expression, expression.span[0])
+
+    def fault(self, error: FusedslError, frame: Frame, node, caret: int | None = None) -> FusedslError:
+        """The error, placed at a node of the text."""
+        error.span, error.caret = place(frame, node, node.span[0] if caret is None else caret)
+        return error
+
+    # -- expressions
+
+    def evaluate(self, expression: Expr, frame: Frame) -> Any:
+        """The value of an expression."""
+        stack: list[Visit] = []
+        request: tuple[Any, Frame] | None = (expression, frame)
+        value: Any = None
+        error: BaseException | None = None
+        while True:
+            if request is not None:
+                self._count(*request)
+                stack.append(VISITS[type(request[0])](self, *request))
+                value, request = None, None
+            try:
+                if error is not None:
+                    thrown, error = error, None
+                    request = stack[-1].throw(thrown)
+                else:
+                    request = stack[-1].send(value)
+            except StopIteration as finished:
+                stack.pop()
+                value = finished.value
+            except (FusedslError, Broken) as raised:
+                stack.pop()
+                error = raised
+            if not stack:
+                if error is not None:
+                    raise error
+                return value
+
+    def _count(self, node, frame: Frame) -> None:
+        self.operations += not isinstance(node, (Name, Literal, Argument))
+        if self.operations > self.limits.operations:
+            raise self.fault(
+                LimitError(
+                    f"more than {self.limits.operations} operations",
+                    code="limit.operations",
+                    help="cut the text in two, or raise limits={'operations': ...}",
+                ),
+                frame,
+                node,
+            )
+
+    def _literal(self, node: Literal, frame: Frame) -> Visit:
+        if isinstance(node.value, (int, float)):
+            return self.builder.literal(node.value)
+        return node.value
+        yield  # a generator, as every visit
+
+    def _name(self, node: Name, frame: Frame) -> Visit:
+        if node.name in frame.values:
+            value = frame.values[node.name]
+            if value is BROKEN:
+                raise Broken
+            return value
+        if node.name in DTYPES:
+            return DTYPES[node.name]
+        if functions.UNSUPPORTED.get(node.name) == "quantisation":
+            raise self.fault(Unsupported(f"{node.name} is not there yet", code="unsupported.dtype"), frame, node)
+        near = suggest(node.name, frame.values)
+        hint = f"did you mean {near}?" if near else "pass it by name, or assign it first"
+        raise self.fault(UnknownNameError(f"nothing is called {node.name}", code="name.value", help=hint), frame, node)
+        yield
+
+    def _sequence(self, node: Sequence, frame: Frame) -> Visit:
+        values = []
+        for item in node.items:
+            values.append((yield item, frame))
+        return tuple(values)
+
+    def _unary(self, node: Unary, frame: Frame) -> Visit:
+        value = yield node.operand, frame
+        with self.at(frame, node, node.at, (node.operand,), own=False):
+            x = self._value(value, node.operand, frame, node.op)
+            if node.op == "+":
+                return x
+            if node.op == "not":
+                return self._logic(node.op, (x,))
+            return self._elementwise({"-": "negative", "~": "bitwise_invert"}[node.op], x)
+
+    def _binary(self, node: Binary, frame: Frame) -> Visit:
+        left = yield node.left, frame
+        if node.op in ("and", "or") and _known(left) is (node.op == "or"):
+            return left  # True or ..., False and ...
+        right = yield node.right, frame
+        if node.op in ("and", "or") and _known(left) is not None:
+            return right
+        with self.at(frame, node, node.at, (node.left, node.right), own=False):
+            operands = (
+                self._value(left, node.left, frame, node.op), self._value(right, node.right, frame, node.op)
+            )  # fmt: skip
+            if node.op == "@":
+                return calls.matmul(self.builder, *operands)
+            if node.op in ("and", "or"):
+                return self._logic(node.op, operands)
+            return self._elementwise(OPERATORS[node.op], *operands)
+
+    def _logic(self, op: str, operands: tuple[ir.Node, ...]) -> ir.Node:
+        for x in operands:
+            if x.type.dtype is not BOOL:
+                raise functions.bool_hint(op, self.builder, x)
+        return self._elementwise(f"logical_{op}", *operands)
+
+    def _compare(self, node: Compare, frame: Frame) -> Visit:
+        result = None
+        left = yield node.operands[0], frame
+        for op, caret, k in zip(node.ops, node.ats, range(1, len(node.operands))):
+            right = yield node.operands[k], frame
+            if isinstance(left, str) and isinstance(right, str):
+                return self.builder.literal((left == right) is (op == "=="))
+            pair = (node.operands[k - 1], node.operands[k])
+            with self.at(frame, node, caret, pair, own=False):
+                x, y = self._value(left, pair[0], frame, op), self._value(right, pair[1], frame, op)
+                found = self._elementwise(OPERATORS[op], x, y)
+                result = found if result is None else self._elementwise("logical_and", result, found)
+            left = right
+        return result
+
+    def _conditional(self, node: Conditional, frame: Frame) -> Visit:
+        condition = yield node.condition, frame
+        known = _known(condition)
+        if known is not None:
+            return (yield (node.then if known else node.otherwise), frame)
+        then = yield node.then, frame
+        otherwise = yield node.otherwise, frame
+        parts = (node.condition, node.then, node.otherwise)
+        with self.at(frame, node, node.at, parts, own=False):
+            values = [self._value(v, p, frame, "if") for v, p in zip((condition, then, otherwise), parts)]
+            return self._elementwise("where", *values)
+
+    def _attribute(self, node: Attribute, frame: Frame) -> Visit:
+        value = yield node.value, frame
+        with self.at(frame, node, node.at, (node.value,), own=False):
+            x = self._value(value, node.value, frame, f".{node.name}")
+            if node.name == "T":
+                return shapes.transpose(self.builder, x)
+            return matrix_transpose(self.builder, x)
+
+    def _subscript(self, node: Subscript, frame: Frame) -> Visit:
+        value = yield node.value, frame
+        key: list[Any] = []
+        for index in node.indices:
+            if isinstance(index, Slice):
+                bounds = []
+                for part in (index.start, index.stop, index.step):
+                    bounds.append(None if part is None else calls.bound(self, (yield part, frame), part, frame))
+                key.append(slice(*bounds))
+            elif isinstance(index, Literal) and index.value is ...:
+                key.append(...)
+            else:
+                key.append(calls.position(self, (yield index, frame), index, frame))
+        if isinstance(value, tuple):
+            return calls.tuple_item(self, value, key, node, frame)
+        with self.at(frame, node, node.at, node.indices):
+            sites = [ir.Site(self.text, *place(frame, index, index.span[0])) for index in node.indices]
+            x = self._value(value, node.value, frame, "[ ]")
+            return self._ranked(shapes.index(self.builder, x, tuple(key), sites))
+
+    def _call(self, node: Call, frame: Frame) -> Visit:
+        return (yield from calls.call(self, node, frame))
+
+    # -- nodes
+
+    def _elementwise(self, name: str, *operands: ir.Node) -> ir.Node:
+        return self._ranked(self.builder.elementwise(name, *operands))
+
+    def _ranked(self, x: Any) -> Any:
+        """`x`, unless it has more axes than the limit."""
+        if isinstance(x, ir.Node) and x.type.rank > self.limits.dimensions:
+            raise LimitError(
+                f"{x.type.rank} axes are more than {self.limits.dimensions}",
+                code="limit.dimensions",
+                help="reshape some axes into one",
+            )
+        return x
+
+    def _value(self, value: Any, expression: Expr, frame: Frame, op: str) -> ir.Node:
+        """An operand, which must be an array or a number."""
+        try:
+            return functions.array(self.builder, op, value)
+        except ArgumentError as error:
+            raise self.fault(error, frame, expression) from None
+
+
+def _known(value: Any) -> bool | None:
+    """The bool that a value is at build time, if it is one."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, ir.Node) and value.op == "const" and value.type.dtype is BOOL:
+        return bool(ir.value_of(value))
+    return None
+
+
+VISITS: dict[type, Callable[[Evaluator, Any, Frame], Visit]] = {
+    Literal: Evaluator._literal,
+    Name: Evaluator._name,
+    Sequence: Evaluator._sequence,
+    Unary: Evaluator._unary,
+    Binary: Evaluator._binary,
+    Compare: Evaluator._compare,
+    Conditional: Evaluator._conditional,
+    Attribute: Evaluator._attribute,
+    Subscript: Evaluator._subscript,
+    Call: Evaluator._call,
+}
