@@ -179,13 +179,16 @@ def _aliasing(case: Case) -> list[str]:
     for k, t in enumerate(case.plan.results):
         shape = tuple(evaluate(d, case.extents) for d in t.shape)
         out = "out" if len(case.plan.results) == 1 else f"out[{k}]"
-        for index, (name, a) in enumerate(case.arguments.items()):
-            if not isinstance(a, Array) or a.by_value or a.dtype is not t.dtype or a.shape != shape:
-                continue
-            if in_place(case.plan, index, k):
-                notes.append(f"{out} may be {name}: it is written in place")
-            else:
-                notes.append(f"{out} may be {name} by way of a temporary: {name} is also read at other positions")
+        alike = {
+            name: index
+            for index, (name, a) in enumerate(case.arguments.items())
+            if isinstance(a, Array) and not a.by_value and a.dtype is t.dtype and a.shape == shape
+        }
+        direct = [name for name, index in alike.items() if in_place(case.plan, index, k)]
+        if direct:
+            notes.append(f"{out} may be {' or '.join(direct)}, written in place")
+        if others := [name for name in alike if name not in direct]:
+            notes.append(f"{out} may be {' or '.join(others)} by way of a temporary: it is read at other positions too")
     return notes
 
 

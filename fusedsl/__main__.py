@@ -1,0 +1,59 @@
+"""The command line: python -m fusedsl demo | explain | doctor | cache | bench."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from .errors import FusedslError
+
+COMMANDS = {
+    "demo": "fuse real workloads, check them against float64, time them beside unfused NumPy or CuPy",
+    "explain": "show what a text launches, and why; needs no GPU and no arrays",
+    "doctor": "say what is installed, what works, and how to mend what does not",
+    "cache": "show or clear the folder of compiled kernels",
+    "bench": "measure: the suites of a checkout, else the demo's workloads at several sizes",
+}
+
+
+def parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of all commands; each is a module of fusedsl.cli with `add(parser)` and `run(arguments)`.
+
+    Only those in `wanted` are imported, so that doctor runs where what the others need is broken.
+    """
+    found = argparse.ArgumentParser(prog="python -m fusedsl", description="Array math compiled to fused kernels.")
+    found.add_argument("--version", action="version", version=_version())
+    commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, about in COMMANDS.items():
+        one = commands.add_parser(name, help=about, description=about)
+        if name in wanted:
+            module = import_module(f"fusedsl.cli.{name}")
+            module.add(one)
+            one.set_defaults(run=module.run)
+    return found
+
+
+def _version() -> str:
+    from . import __version__
+
+    return f"fusedsl {__version__}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Exit codes: 0, 1 where doctor or demo found something wrong, 2 for a faulty request."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    chosen = parser(arguments).parse_args(arguments)
+    try:
+        return chosen.run(chosen)
+    except FusedslError as fault:
+        print(fault, file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader, `head` for one, has seen enough
+        sys.stderr.close()
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

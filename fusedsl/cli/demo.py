@@ -1,0 +1,61 @@
+"""Fuse real workloads, check them against float64, and time them beside unfused NumPy or CuPy."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from ..report.amounts import bytes_text, seconds_text
+from ..report.table import text_table
+from .measure import Measured, find_place, measure
+from .workloads import WORKLOADS
+
+HEAD = ("workload", "kernels", "bytes moved", "registers", "time", "unfused", "speedup", "error", "unfused")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options of `demo`."""
+    parser.add_argument("--elements", type=int, help="elements of each array (default: 2 million, on a GPU 16)")
+    parser.add_argument("--only", default="", metavar="WORD", help="workloads whose name holds this word")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print the table; 1 where a result is wrong."""
+    begun = time.perf_counter()
+    place = find_place()
+    elements = place.elements if chosen.elements is None else max(1, chosen.elements)
+    print(f"on {place.name}; unfused: {place.unfused}; float32, {elements:,} elements")
+    wanted = [w for w in WORKLOADS if chosen.only.lower() in w.name.lower()]
+    found = [measure(w, elements, place) for w in wanted]
+    print(text_table(HEAD, [row(m) for m in found]))
+    print("bytes and kernels: fused / unfused. registers: a thread on CUDA, by the compiler (~: by estimate).")
+    print("error: the largest difference from float64, as a share of the largest magnitude. times: medians.")
+    first = ", ".join(f"{m.name} {seconds_text(m.first_call)}" for m in found)
+    print(f"first calls, with compilation or the cache: {first}. all of this: {time.perf_counter() - begun:.1f} s")
+    wrong = [m.name for m in found if not m.correct]
+    if wrong:
+        print(f"WRONG: {', '.join(wrong)}; please report it with the output of python -m fusedsl doctor")
+    return 1 if wrong else 0
+
+
+def row(m: Measured) -> list[str]:
+    """One line of the table."""
+    return [
+        m.name,
+        f"{len(m.told.kernels)} / {m.told.before.kernels}",
+        f"{bytes_text(m.told.bytes)} / {bytes_text(m.told.before.bytes)}",
+        _registers(m),
+        seconds_text(m.seconds),
+        seconds_text(m.unfused_seconds),
+        f"{m.unfused_seconds / m.seconds:.1f}x",
+        f"{m.error:.1e}",
+        f"{m.unfused_error:.1e}",
+    ]
+
+
+def _registers(m: Measured) -> str:
+    real = [k.figures.registers for k in m.told.kernels if k.figures]
+    if real:
+        return str(max(real))
+    predicted = [k.predicted_registers for k in m.told.kernels if k.predicted_registers]
+    return f"~{max(predicted)}" if predicted else "-"

@@ -1,0 +1,78 @@
+"""Show what a text launches, and why: kernels, bytes, registers; needs no GPU and no arrays."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import sys
+from typing import Any
+
+from ..errors import ArgumentError
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The options of `explain`."""
+    parser.add_argument("text", metavar="TEXT", help="the program; - reads it from standard input")
+    parser.add_argument(
+        *("--shape", "-s"),
+        action="append",
+        default=[],
+        metavar="NAME=SHAPE[:DTYPE]",
+        help="an array, e.g. x=4096,4096:float32; repeat, or x=... y=... after one --shape",
+        nargs="+",
+    )
+    parser.add_argument("--number", "-n", action="append", default=[], metavar="NAME=VALUE", help="a Python number")
+    parser.add_argument("--cc", help="compute capability: 80, 90 (default), 100")
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda")
+    parser.add_argument("--no-compile", action="store_true", help="predicted registers only")
+    parser.add_argument("--source", action="store_true", help="print the generated Python instead")
+    parser.add_argument("--json", action="store_true", help="print the data instead")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print the explanation, the source or the data."""
+    from ..api import kernel
+
+    made = kernel(sys.stdin.read() if chosen.text == "-" else chosen.text)
+    values = dict(_array(one) for group in chosen.shape for one in group) | dict(map(_number, chosen.number))
+    if chosen.source:
+        print(made.source(*_ordered(made, values), device=chosen.device, cc=chosen.cc))
+        return 0
+    told = made.explain(*_ordered(made, values), device=chosen.device, cc=chosen.cc, compile=not chosen.no_compile)
+    print(json.dumps(told.to_dict(), indent=1) if chosen.json else told)
+    return 0
+
+
+def _ordered(made: Any, values: dict[str, Any]) -> list[Any]:
+    """The values in the kernel's order; ArgumentError for a name without one, or one that the text does not read."""
+    missing = [name for name in made.params if name not in values]
+    if missing:
+        help = " ".join(["--shape", *(f"{name}=4096,4096:float32" for name in missing)])
+        raise ArgumentError(f"no shape for {', '.join(missing)}", "argument.missing", help=f"add {help}")
+    return made._bind((), values)
+
+
+def _array(text: str) -> tuple[str, Any]:
+    """("x", spec) of `x=4096,4096:float32`."""
+    from ..specs import spec
+
+    name, _, rest = text.partition("=")
+    shape, _, dtype = rest.partition(":")
+    sizes = [part for part in shape.strip("()[] ").replace("x", ",").split(",") if part.strip()]
+    if not name.isidentifier() or "=" not in text or not all(part.strip().isdigit() for part in sizes):
+        help = "write NAME=SHAPE[:DTYPE], e.g. x=4096,4096:float32"
+        raise ArgumentError(f"{text!r} is no shape of an array", "argument.shape", help=help)
+    return name, spec([int(part) for part in sizes], dtype or "float32")
+
+
+def _number(text: str) -> tuple[str, bool | int | float]:
+    """("eps", 1e-5) of `eps=1e-5`."""
+    name, _, value = text.partition("=")
+    try:
+        number = ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError):
+        number = None
+    if not name.isidentifier() or not isinstance(number, (bool, int, float)):
+        raise ArgumentError(f"{text!r} is no number", "argument.number", help="write NAME=VALUE, e.g. eps=1e-5")
+    return name, number

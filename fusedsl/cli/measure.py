@@ -1,0 +1,148 @@
+"""Workloads measured where they run: medians, and errors against the same formula in float64."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from .. import config
+from ..api import kernel
+from ..errors import CompileError
+from ..report.explain import Explanation
+from ..runtime.driver import cuda_available, driver
+from .workloads import Workload
+
+TOLERANCE = 2e-5  # of the largest magnitude, for float32 results
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where workloads run: the array module, the name of unfused code there, the seconds of a call, usual elements."""
+
+    name: str
+    unfused: str
+    module: Any
+    seconds: Callable[[Callable[[], Any]], float]
+    elements: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One workload: what is launched, seconds a call, and the error as a share of the largest true magnitude."""
+
+    name: str
+    told: Explanation
+    seconds: float
+    unfused_seconds: float
+    error: float
+    unfused_error: float
+    first_call: float
+
+    @property
+    def correct(self) -> bool:
+        return self.error <= TOLERANCE
+
+
+def find_place() -> Place:
+    """The GPU where there are one and CuPy, else the CPU."""
+    if cuda_available() and find_spec("cupy") is not None:
+        import cupy
+
+        facts = driver().facts(0)
+        name = f"{facts.name} (compute capability {facts.cc[0]}.{facts.cc[1]})"
+        return Place(name, f"CuPy {cupy.__version__}", cupy, _gpu_seconds, 1 << 24)
+    name = f"{_cpu_name()}, {config.num_threads()} threads"
+    return Place(name, f"NumPy {np.__version__}, one thread", np, _cpu_seconds, 1 << 21)
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())
+
+
+def _cpu_seconds(call: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+def _gpu_seconds(call: Callable[[], Any]) -> float:
+    """Between CUDA events around the call."""
+    import cupy
+
+    begun, ended = cupy.cuda.Event(), cupy.cuda.Event()
+    begun.record()
+    call()
+    ended.record()
+    ended.synchronize()
+    return cupy.cuda.get_elapsed_time(begun, ended) * 1e-3
+
+
+def medians(place: Place, *calls: Callable[[], Any], budget: float = 1.0) -> list[float]:
+    """The median seconds of each call, taken in turns so that a busy machine slows all alike."""
+    times: list[list[float]] = [[] for _ in calls]
+    begun = time.perf_counter()
+    while len(times[0]) < 3 or (time.perf_counter() - begun < budget and len(times[0]) < 200):
+        for call, taken in zip(calls, times):
+            taken.append(place.seconds(call))
+    return [median(taken) for taken in times]
+
+
+def measure(workload: Workload, elements: int, place: Place) -> Measured:
+    """Compile, check and time one workload of about so many elements."""
+    host = workload.arguments(np.random.default_rng(0), elements)
+    values = {name: place.module.asarray(v) if isinstance(v, np.ndarray) else v for name, v in host.items()}
+    made = kernel(workload.text)
+
+    def fused() -> Any:
+        return made(**values)
+
+    def unfused() -> Any:
+        return workload.unfused(place.module, **values)
+
+    begun = time.perf_counter()
+    results = _hosted(fused())
+    first_call = time.perf_counter() - begun
+    truth = _truth(workload, host)
+    errors = _error(results, truth), _error(_hosted(unfused()), truth)
+    told = _explained(made, values)
+    return Measured(workload.name, told, *medians(place, fused, unfused), *errors, first_call)
+
+
+def _explained(made: Any, values: Mapping[str, Any]) -> Explanation:
+    """The explanation for CUDA, whose registers the compiler knows without a GPU; the predicted ones without it."""
+    try:
+        return made.explain(**values, device="cuda", compile=find_spec("numba_cuda") is not None)
+    except CompileError:
+        return made.explain(**values, device="cuda", compile=False)
+
+
+def _truth(workload: Workload, host: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
+    """The results in float64."""
+    wide = {name: v.astype(np.float64) if isinstance(v, np.ndarray) else v for name, v in host.items()}
+    return _tuple(workload.unfused(np, **wide))
+
+
+def _hosted(results: Any) -> tuple[np.ndarray, ...]:
+    return tuple(r if isinstance(r, np.ndarray) else sys.modules["cupy"].asnumpy(r) for r in _tuple(results))
+
+
+def _tuple(results: Any) -> tuple:
+    return results if isinstance(results, tuple) else (results,)
+
+
+def _error(results: tuple[np.ndarray, ...], truth: tuple[np.ndarray, ...]) -> float:
+    """The largest difference, as a share of the largest true magnitude; infinite where a result is not finite."""
+    worst = max(float(np.abs(r - t).max() / np.abs(t).max()) for r, t in zip(results, truth))
+    return worst if np.isfinite(worst) else float("inf")
