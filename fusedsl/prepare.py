@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from . import pipeline
+from .config import Options
 from .errors import ArgumentError, DeviceError
-from .ir.dims import evaluate
+from .ir.dims import Symbol, evaluate
 from .ir.types import UINT8
 from .runtime import copies
 from .runtime.arrays import CPU, Array, Weak, describe
@@ -19,11 +20,18 @@ from .runtime.streams import stream_reader
 from .runtime.transfer import device_empty
 from .schedule.plan import Plan
 
-if TYPE_CHECKING:
-    from .program import Program
-
 
 Facts = Mapping[str, "Array | Weak"]
+
+
+class Planner(Protocol):
+    """What a call is prepared from: a program's names, options and plans."""
+
+    names: tuple[str, ...]
+    options: Options
+
+    def plan(self, arguments: Sequence[Array | Weak], extents: Mapping[Symbol, int]) -> Plan:
+        """The plan for these arguments."""
 
 
 class EmptyRows(Exception):
@@ -58,7 +66,7 @@ def describe_all(names: Sequence[str], values: Sequence[Any]) -> dict[str, Array
     return {name: describe(v, name) for name, v in zip(names, values)}
 
 
-def prepare(program: Program, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
+def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
     """Everything that a call with these arguments needs; raises before anything is written."""
     library, device = place(facts)
     _check_device(program, device)
@@ -94,7 +102,7 @@ def prepare(program: Program, facts: Facts, outs: Sequence[Any] | None) -> Prepa
     return Prepared(plan, call, payloads, chosen, late, library, not call_once, arguments)
 
 
-def _check_device(program: Program, device: tuple[str, int]) -> None:
+def _check_device(program: Planner, device: tuple[str, int]) -> None:
     wanted = program.options.device
     if wanted == "cpu" and device != CPU:
         raise DeviceError(
@@ -206,7 +214,7 @@ def result_order(plan: Plan, result: int, layouts, extents) -> tuple[int, ...] |
 # -- kernels
 
 
-def _launches(program: Program, plan: Plan, layouts, extents, library: str, device):
+def _launches(program: Planner, plan: Plan, layouts, extents, library: str, device):
     """(launch records in order, numbers that they take, what allocates the workspace or None)."""
     where = Payloads(len(plan.parameters), len(plan.results))
     size, temporaries = workspace_size(plan, extents)

@@ -40,7 +40,10 @@ def _node(n: Node, args, arguments, extents):
         value = np.asarray(OPS[n.op].meaning(*values))
         if value.dtype.kind != "f":
             return value, _flips(n, args, value)
-        return value, _passed_on(n, args, value) + _rounding(n.op, value, compute)
+        bound = _passed_on(n, args, value) + _rounding(n.op, value, compute)
+        if n.op == "fma" and compute is FLOAT64:  # the exact value is not exact here: it rounds the product
+            bound = bound + EPS["float64"] * np.abs(np.multiply(*values[:2]))
+        return value, bound
     if n.op == "reduce":
         return _reduce(n, *args[0])
     value = _wide(np.asarray(RULES[n.op](n, values, arguments, extents)), n.type.dtype)
