@@ -20,7 +20,6 @@ from .runtime.streams import stream_reader
 from .runtime.transfer import device_empty
 from .schedule.plan import Plan
 
-
 Facts = Mapping[str, "Array | Weak"]
 
 
