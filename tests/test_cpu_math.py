@@ -122,6 +122,18 @@ def test_float64_functions_are_close_to_the_c_library(name, tmp_path):
     assert ulps(found, exact) <= (0.5 if name in EXACT else {"erfc": 6, "lgamma": 32}.get(name, 4))
 
 
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+@pytest.mark.parametrize("d", [FLOAT32, FLOAT64], ids=str)
+def test_angles_near_multiples_of_a_quarter_turn(name, d, tmp_path):
+    """All below 2^15: the loop takes the fast reduction."""
+    random = np.random.default_rng(5)
+    real, wide = numpy_dtype(d).type, np.float64 if d is FLOAT32 else np.longdouble
+    x = (random.integers(-20000, 20000, 1 << 16) * (math.pi / 2)).astype(real)
+    x = np.concatenate([x, np.nextafter(x, real(0)), random.uniform(-30, 30, 1 << 16).astype(real), [real("nan")]])
+    found = computed(tmp_path, f"{name}(x_0)", x)
+    assert ulps(found, getattr(np, name)(x.astype(wide))) <= 4
+
+
 @pytest.mark.parametrize(
     "name", ["sin", "arctan", "tanh", "expm1", "log1p", "arcsinh", "sinh", "erf", "rint", "cbrt", "tan"]
 )

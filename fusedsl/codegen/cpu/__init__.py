@@ -1,0 +1,1 @@
+"""Kernels on the CPU: readable loops in Python that Numba types and LLVM vectorises."""

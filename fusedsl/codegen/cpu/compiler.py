@@ -74,19 +74,20 @@ class ScalarTarget(cpu.CPUContext):
 
     def init(self):
         self.is32bit = False
-        self._internal_codegen = ScalarCodegen("fusedsl", "host")
+        self._internal_codegen = ScalarCodegen("fusedsl", "host")  # type: ignore[assignment]
 
     def load_additional_registries(self):
         from numba.cpython import builtins, numbers, rangeobj, tupleobj  # noqa: F401
 
     def get_function(self, fn, sig, _firstcall=True):
-        word = fn.templates[0].key if isinstance(fn, types.Function) else None
+        word = getattr(fn.templates[0], "key", None) if isinstance(fn, types.Function) else None
         if not isinstance(word, Word):
             return super().get_function(fn, sig, _firstcall)
         kinds = [DTYPE[types.unliteral(a)] for a in sig.args]
 
         def emit(builder, values, loc=None):
-            found = word.emit(builder, *(v if k is POINTER else Number(builder, k, v) for k, v in zip(kinds, values)))
+            args = [Number(builder, k, v) if isinstance(k, DType) else v for k, v in zip(kinds, values)]
+            found = word.emit(builder, *args)
             if found is None:
                 return self.get_dummy_value()
             return found.value if isinstance(found, Number) else found
@@ -104,7 +105,18 @@ class CapturedLibrary(codegen.CPUCodeLibrary):
 
 
 class ScalarCodegen(codegen.AOTCPUCodegen):
-    _library_class = CapturedLibrary
+    _library_class = CapturedLibrary  # type: ignore[assignment]
+
+
+PASSES: tuple[type, ...] = (
+    TranslateByteCode,
+    FixupArgs,
+    IRProcessing,
+    NopythonTypeInference,
+    IRLegalization,
+    AnnotateTypes,
+    NativeLowering,
+)
 
 
 class ScalarPipeline(CompilerBase):
@@ -112,9 +124,7 @@ class ScalarPipeline(CompilerBase):
 
     def define_pipelines(self):
         passes = PassManager("fusedsl")
-        for each in (TranslateByteCode, FixupArgs, IRProcessing, NopythonTypeInference):
-            passes.add_pass(each, each.__name__)
-        for each in (IRLegalization, AnnotateTypes, NativeLowering):
+        for each in PASSES:
             passes.add_pass(each, each.__name__)
         passes.finalize()
         return [passes]
@@ -141,7 +151,8 @@ def lower(function, symbol: str) -> ir.Module:
     """The LLVM module of one generated function, exported as C `void symbol(int64 *slots, int64 begin, int64 end)`."""
     scalar_typing, target = contexts()
     flags = Flags()
-    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_rewrites = True
+    for name in ("no_compile", "no_cpython_wrapper", "no_cfunc_wrapper", "no_rewrites"):
+        setattr(flags, name, True)
     library = target.codegen().create_library(symbol)
     pipeline = ScalarPipeline(scalar_typing, target, library, C_SIGNATURE, types.none, flags, {})
     try:
@@ -171,13 +182,9 @@ def export(module: ir.Module, inner: ir.Function, symbol: str) -> None:
 
 def optimise(modules: list[ir.Module]) -> llvm.ModuleRef:
     """One module of all the functions, vectorised for the host."""
-    linked = None
-    for module in modules:
-        parsed = llvm.parse_assembly(str(module))
-        if linked is None:
-            linked = parsed
-        else:
-            linked.link_in(parsed)
+    linked, *others = (llvm.parse_assembly(str(module)) for module in modules)
+    for other in others:
+        linked.link_in(other)
     linked.data_layout = str(machine().target_data)
     tuning = llvm.create_pipeline_tuning_options(speed_level=3)
     tuning.loop_vectorization = tuning.loop_interleaving = True

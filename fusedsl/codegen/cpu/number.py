@@ -138,7 +138,7 @@ class Number:
     def __ne__(self, other):
         return self._compare(other, "!=")
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def bits(self) -> Number:
         """The representation of a float as a signed integer."""

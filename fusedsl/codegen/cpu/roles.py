@@ -114,7 +114,10 @@ def in_registers(fold: FoldUse) -> bool:
         return False
     found = SIMPLE.match(fold.merge.lines[0])
     names = {v.name for v in fold.merge.args}
-    return bool(found) and {g for g in found.groups()[1:] if g and g.isidentifier()} - {"maximum", "minimum"} == names
+    return (
+        found is not None
+        and {g for g in found.groups()[1:] if g and g.isidentifier()} - {"maximum", "minimum"} == names
+    )
 
 
 def accumulation(fold: FoldUse) -> str | None:

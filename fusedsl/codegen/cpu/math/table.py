@@ -56,7 +56,7 @@ FUNCTIONS = {
     for module, names in (
         (number, "sqrt rint copysign fma"),
         (elementary, "cbrt exp exp2 expm1 log log2 log10 log1p sinh cosh tanh arcsinh arccosh arctanh"),
-        (trigonometric, "sin cos tan arcsin arccos arctan arctan2"),
+        (trigonometric, "sin cos tan sin_near cos_near tan_near arcsin arccos arctan arctan2"),
         (special, "erf erfc lgamma"),
     )
     for name in names.split()
@@ -77,6 +77,7 @@ def sign(x: Number) -> Number:
 
 
 PREDICATES = {
+    "beyond": trigonometric.beyond,
     "isnan": lambda x: x != x,
     "isinf": lambda x: number.absolute(x) == INF,
     "isfinite": lambda x: number.absolute(x) < INF,
