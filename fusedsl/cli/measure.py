@@ -117,7 +117,8 @@ def measure(workload: Workload, elements: int, place: Place) -> Measured:
     truth = _truth(workload, host)
     errors = _error(results, truth), _error(_hosted(unfused()), truth)
     told = _explained(made, values)
-    return Measured(workload.name, told, *medians(place, fused, unfused), *errors, first_call)
+    seconds, unfused_seconds = medians(place, fused, unfused)
+    return Measured(workload.name, told, seconds, unfused_seconds, *errors, first_call)
 
 
 def _explained(made: Any, values: Mapping[str, Any]) -> Explanation:

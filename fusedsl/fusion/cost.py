@@ -119,6 +119,8 @@ def _part_cost(part: ast.AST) -> int:
             return OPS["divide"].cost
         case ast.Call(args=[ast.Constant() | ast.UnaryOp() | ast.BinOp()]):
             return 0  # a typed literal, or the wrapping of an integer result
+        case ast.UnaryOp(operand=ast.Constant() | ast.Name(id="inf")):
+            return 0
         case ast.BinOp() | ast.UnaryOp() | ast.Compare():
             return 1
         case ast.Call(func=ast.Name(id=name)):

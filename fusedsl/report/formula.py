@@ -25,7 +25,7 @@ def formula(n: Node, names: Sequence[str], depth: int = DEEP) -> str:
         return "..."
     parts = [formula(a, names, depth - 1) for a in n.args]
     if n.op == "index":
-        return f"{parts[0]}[...]"
+        return parts[0] if n.args[0].op == "reduce" else f"{parts[0]}[...]"
     if n.op == "cast":
         return f"{n.type.dtype}({parts[0]})"
     if n.op == "reduce":
