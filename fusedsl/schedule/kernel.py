@@ -136,8 +136,8 @@ def slots(kernel: Kernel) -> tuple[Slot, ...]:
 
     Every slot is 8 bytes, little-endian: pointers, extents (int64) and strides (int64, in elements); a magic is
     the multiplier of `runtime division by extent` in the low and its shift in the high word (see schedule/division.py);
-    a scalar fills the low bytes with its own representation. The CUDA kernel takes the slots as int64 arguments, the CPU
-    kernel takes their address.
+    a scalar fills the low bytes with its own representation. The CUDA kernel takes the slots as int64 arguments, the
+    CPU kernel takes their address.
     """
     found = [Slot("pointer", k) for k in range(len(kernel.operands))]
     found += [Slot("extent", a) for a in range(kernel.axes)]

@@ -90,9 +90,10 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
     rows = max(1, BLOCK // threads) if threads <= WARP else 1
     registers = round(ADDRESSING + (per_element * vectors + _streamed(kernel) + 2 * (reach > columns)) * width)
     blocks = blocks_for(hardware, min(registers, hardware.registers // (threads * rows)), threads * rows)
+    longest = vectors * width * threads - (reach - columns)
     reason = (
         f"a row of {columns} fits {threads} threads: {vectors} vectors of {width} each, "
-        f"about {registers} registers; rows of {below * width * threads + 1} to {vectors * width * threads} share it"
+        f"about {registers} registers; rows of {below * width * threads + 1} to {longest} may share it"
     )
     return RowSchedule(True, width, vectors, below, threads, rows, blocks, reason=reason, registers=registers)
 
@@ -109,13 +110,16 @@ def _threads(reach: int, width: int, per_element: float, split: bool) -> int | N
     """Threads a row; None if its registers do not hold it.
 
     Measured on an H200: four vectors a thread (16 float32, 32 16-bit elements) keep enough loads in flight and enough
-    rows on an SM; teams beyond 256 (512 for 4-byte elements) wait for each other more than larger tiles cost. Rows
-    whose vectors are split at the ends want few, long threads: each checks its first and last vector.
+    rows on an SM (of float32, two are 1-2 % faster in teams up to 64); teams beyond 256 (512 for 4-byte elements)
+    wait for each other more than larger tiles cost. Rows whose vectors are split at the ends want few, long threads:
+    each checks its first and last vector.
     """
     aim = width * 8 if split else max(width * 4, 16)
     most, slack = (512 if width < 8 else 256), (1.25 if split else 1)
     threads = 1
     while threads < most and reach > slack * aim * threads:
+        threads *= 2
+    while threads < 64 and not split and width < 8 and reach > aim // 2 * threads:
         threads *= 2
     while threads < 1024 and reach * per_element > slack * FULL_WORDS * threads:
         threads *= 2

@@ -1,0 +1,1 @@
+"""CUDA: kernels and schedules to readable Python files, and those to machine code."""

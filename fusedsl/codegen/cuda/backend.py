@@ -14,8 +14,8 @@ from cuda.bindings import nvjitlink
 from llvmlite import ir
 from numba import cuda
 from numba.core import types
-from numba.cuda.extending import intrinsic as numba_intrinsic
 from numba.cuda.compiler import CUDAFlags
+from numba.cuda.extending import intrinsic as numba_intrinsic
 
 __all__ = ["Binary", "Emitter", "ScalarFunction", "UnlinkableError", "intrinsic", "ir", "link", "lower", "types"]
 

@@ -10,8 +10,9 @@ from .backend import F32, I1, I16, I32, Emitter, intrinsic, ir, numba_type, type
 
 CASTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 # libdevice names, where they differ from ours; float32 functions end in f.
-LIBDEVICE_1 = {name: name for name in "sqrt rsqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan".split()}
-LIBDEVICE_1 |= {name: name for name in "sinh cosh tanh erf erfc lgamma floor ceil rint trunc".split()}
+SAME_1 = ("sqrt", "rsqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan")
+SAME_1 += ("sinh", "cosh", "tanh", "erf", "erfc", "lgamma", "floor", "ceil", "rint", "trunc")
+LIBDEVICE_1 = {name: name for name in SAME_1}
 LIBDEVICE_1 |= {f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
 LIBDEVICE_2 = {"arctan2": "atan2", "copysign": "copysign", "nextafter": "nextafter", "hypot": "hypot"}
 
@@ -31,7 +32,7 @@ def vocabulary() -> dict[str, Any]:
 
 
 def narrowest(*kinds: types.Type) -> types.Type | None:
-    """The type of an operation on operands of one type. Numba widens `a & b` of narrow integers: the narrowest counts."""
+    """The type of an operation on operands of one type. Numba widens `a & b` of narrow integers: the least counts."""
     if all(kind == kinds[0] for kind in kinds):
         return kinds[0]
     if all(isinstance(kind, types.Integer) for kind in kinds):

@@ -92,9 +92,7 @@ class RowWriter:
             self.code.append(f"row{axis} = {rest} - {quotient} * {names.extent(axis)}")
             rest = quotient
         for k, operand in enumerate(self.kernel.operands):
-            terms = [
-                f"row{axis} * {names.stride(k, axis)}" for axis in range(axes) if operand.strides[axis] == "s"
-            ]
+            terms = [f"row{axis} * {names.stride(k, axis)}" for axis in range(axes) if operand.strides[axis] == "s"]
             self.begins[k] = f"{names.operand(k)}_row" if terms else names.pointer(k)
             if terms:
                 offset = " + ".join(terms)

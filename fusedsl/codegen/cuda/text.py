@@ -149,5 +149,6 @@ class Scope:
         self.ready |= {value.name for value in made}
 
     def text(self, opening: Sequence[str], comment: str) -> str:
-        lines = [*opening, "", *self.top, *self.functions, "", "", *self.names.signature(), *indented([f'"""{comment}"""', *self.code])]
+        kernel = [*self.names.signature(), *indented([f'"""{comment}"""', *self.code])]
+        lines = [*opening, "", *self.top, *self.functions, "", "", *kernel]
         return "\n".join(lines) + "\n"

@@ -36,21 +36,20 @@ class Walk:
         arguments, lines = self._coordinates()
         offsets = [self._offset(k) for k in operands]
         arguments += [name for _, names in offsets for name in names]
-        results = [f"c{axis}" for axis in self.places] + [expression for expression, _ in offsets]
+        lines += [f"{self.offset(k)} = {expression}" for k, (expression, _) in zip(operands, offsets)]
+        results = [f"c{axis}" for axis in self.places] + [self.offset(k) for k in operands]
         kinds = ", ".join(["int64" if name.startswith("m") and name[1:].isdigit() else index for name in arguments])
         decorator = f'@steps.elementwise("{kinds} -> {", ".join([index] * len(results))}")'
         body = ['"""The offset in each operand of the vector of this number."""', *lines]
         scope.functions += ["", "", decorator, f"def place({', '.join(arguments)}):"]
         scope.functions += indented([*body, f"return {', '.join(results)}"])
         self.arguments = arguments[1:]
-        scope.code.append(f"lines = {index}({index}({scope.names.extent(last)} + {self.width - 1}) // {self.width})")
-        if self.width & (self.width - 1) == 0:
-            shift = self.width.bit_length() - 1
-            scope.code[-1] = f"lines = {index}({index}({scope.names.extent(last)} + {self.width - 1}) >> {shift})"
-        factors = [f"{index}({scope.names.extent(axis)})" for axis in self.axes[:-1]]
+        shift = self.width.bit_length() - 1
+        rounded = f"{index}({scope.names.extent(last)} + {self.width - 1})"
+        scope.code.append(f"lines = {index}({rounded} >> {shift})  # vectors along the last axis")
         product = "lines"
-        for factor in factors:
-            product = f"{index}({product} * {factor})"
+        for axis in self.axes[:-1]:
+            product = f"{index}({product} * {index}({scope.names.extent(axis)}))"
         scope.code.append(f"{self.count} = {product}")
 
     def _coordinates(self) -> tuple[list[str], list[str]]:

@@ -181,5 +181,3 @@ def _shuffle(e: Emitter, mode: str, value: ir.Value, distance: int, lanes: int) 
     if isinstance(kind, ir.IntType) and kind.width < 32:
         return b.trunc(moved[0], kind)
     return b.bitcast(moved[0], kind)
-
-

@@ -66,5 +66,3 @@ def scalar(name: str):
         return result, emit
 
     return intrinsic(1)(decode)
-
-

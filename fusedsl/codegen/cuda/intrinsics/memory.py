@@ -214,9 +214,7 @@ def _elements(e: Emitter, dtype: DType, width: int, units: list[ir.Value]) -> li
     if size >= 4 or is_packed(dtype, width) or width == 1:
         return [b.bitcast(unit, kind) if size >= 4 else unit for unit in units]
     per_unit = units[0].type.width // (8 * size)
-    return [
-        b.trunc(b.lshr(unit, unit.type(8 * size * k)), kind) for unit in units for k in range(per_unit)
-    ]
+    return [b.trunc(b.lshr(unit, unit.type(8 * size * k)), kind) for unit in units for k in range(per_unit)]
 
 
 def _units(e: Emitter, dtype: DType, width: int, values: list[ir.Value]) -> list[ir.Value]:

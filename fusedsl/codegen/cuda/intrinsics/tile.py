@@ -321,5 +321,3 @@ def store_value(name: str) -> Callable:
         return types.void, emit
 
     return intrinsic(3)(rule)
-
-

@@ -1,0 +1,227 @@
+"""Every CUDA kernel compiles without a GPU: no spills, no float64 in float32 code, 16-byte accesses where promised."""
+
+import dataclasses
+import re
+import time
+
+import pytest
+
+from fusedsl.hardware import facts
+from fusedsl.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, UINT64
+from fusedsl.schedule import choose
+from fusedsl.schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Position, Store, Value
+
+pytest.importorskip("numba_cuda")
+from fusedsl.codegen.cuda.generate import compile_source, generate, ptx
+
+H200 = (9, 0)
+NARROW = [FLOAT32, BFLOAT16, FLOAT16]
+
+
+def values(names, dtype=FLOAT32):
+    return tuple(Value(name, dtype) for name in names.split())
+
+
+def body(arguments, results, *lines, dtype=FLOAT32):
+    return Body(values(arguments, dtype), values(results, dtype), lines)
+
+
+def folded(name, lifted, merge, identity, dtype=FLOAT32):
+    (state,), (x,) = values(name, dtype), values(lifted, dtype)
+    return FoldUse(name, (x,), (state,), (identity,), body("a_1 b_1", "c_1", f"c_1 = {merge}", dtype=dtype))
+
+
+def map_kernel(dtype, lines, inputs="x y", strides=None, access="vector", compute=None, **more):
+    """An elementwise kernel of x_0, y_0 … whose lines end in z_9."""
+    compute = compute or dtype.compute
+    names = inputs.split()
+    strides = strides or ["1"] * (len(names) + 1)
+    operands = tuple(Operand(n, dtype, s, access) for n, s in zip([*names, "z"], strides))
+    loads = tuple(Load(Value(f"{n}_0", compute), k) for k, n in enumerate(names))
+    element = Body(tuple(load.value for load in loads), values("z_9", compute), tuple(lines))
+    phase = Phase(element, (Store("z_9", len(names)),))
+    return Kernel("map", ("z",), 0, len(strides[0]), len(names), operands, loads, (), (), (phase,), **more)
+
+
+def softmax(dtype=FLOAT32, strides="s1", access="vector", resident=True, rows=1, columns=1, **more):
+    operands = (Operand("x", dtype, strides, access), Operand("y", dtype, strides, access))
+    largest = Phase(body("x_0", "x_0"), (), (folded("m_1", "x_0", "maximum(a_1, b_1)", "float32(-inf)"),))
+    shift = ("t_2 = x_0 - m_1  # x - max(x)", "e_3 = exp(t_2)")
+    total = Phase(body("x_0 m_1", "e_3", *shift), (), (folded("s_4", "e_3", "a_1 + b_1", "float32(0.0)"),))
+    last = ("e_3 s_4", ()) if resident else ("x_0 m_1 s_4", shift)
+    divide = Phase(body(last[0], "y_5", *last[1], "y_5 = e_3 / s_4"), (Store("y_5", 1),))
+    loads = (Load(Value("x_0", FLOAT32), 0),)
+    phases = (largest, total, divide)
+    return Kernel("softmax", ("softmax(x)",), rows, columns, 1, operands, loads, (), (), phases, resident, **more)
+
+
+def built(tmp_path, kernel, extents, cc=H200):
+    """The source, the PTX and the machine code of a kernel."""
+    schedule = choose(kernel, extents, facts(cc))
+    assert not kernel.row_axes or schedule.resident == kernel.resident
+    source = generate(kernel, schedule)
+    path = tmp_path / "generated.py"
+    path.write_text(source)
+    return source, ptx(source, str(path), kernel, schedule, cc), compile_source(source, str(path), kernel, schedule, cc)
+
+
+def wide_accesses(text):
+    return len(re.findall(r"ld\.global\S*\.v4", text)), len(re.findall(r"st\.global\S*\.v4", text))
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=repr)
+@pytest.mark.parametrize("strides", [["1"] * 3, ["s1", "01", "s1"], ["s1", "s0", "s1"]], ids=["line", "row", "column"])
+def test_maps_load_16_bytes_and_keep_to_float32(tmp_path, dtype, strides):
+    lines = ["t_1 = x_0 * y_0", "t_2 = tanh(t_1)", "z_9 = t_2 + float32(0.5)"]
+    _, text, code = built(tmp_path, map_kernel(dtype, lines, strides=strides), (512, 1024)[-len(strides[0]) :])
+    assert code.spill_bytes == 0
+    assert ".f64" not in text
+    loads, stores = wide_accesses(text)
+    assert loads >= 1
+    assert stores >= 1
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=repr)
+@pytest.mark.parametrize("columns", [8, 100, 1000, 4096, 16384])
+def test_rows_are_read_once_in_16_bytes(tmp_path, dtype, columns):
+    kernel = softmax(dtype, access="vector" if columns % 8 == 0 else "anchor")
+    _, text, code = built(tmp_path, kernel, (64, columns))
+    schedule = choose(kernel, (64, columns), facts(H200))
+    assert code.spill_bytes == 0
+    assert ".f64" not in text
+    assert wide_accesses(text) == (schedule.vectors, schedule.vectors)
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=repr)
+def test_unaligned_rows_use_16_bytes_between_their_ends(tmp_path, dtype):
+    _, text, code = built(tmp_path, softmax(dtype, access="anchor"), (64, 4097))
+    assert code.spill_bytes == 0
+    assert min(wide_accesses(text)) >= 4
+
+
+@pytest.mark.parametrize(
+    ("strides", "rows", "columns", "extents", "access"),
+    [
+        ("s1", 1, 1, (64, 1 << 18), "vector"),
+        ("s1", 1, 1, (64, 65531), "anchor"),
+        ("ss", 1, 1, (4096, 512), "element"),
+        ("sss", 2, 1, (8, 64, 33), "element"),
+        ("sss1", 1, 3, (64, 4, 6, 32), "vector"),
+        ("01", 1, 1, (1, 1 << 22), "vector"),
+    ],
+)
+def test_long_and_scattered_rows_loop(tmp_path, strides, rows, columns, extents, access):
+    kernel = softmax(FLOAT32, strides, access, resident=False, rows=rows, columns=columns)
+    source, text, code = built(tmp_path, kernel, extents)
+    assert code.spill_bytes == 0
+    assert "while column < columns:" in source
+    assert ".f64" not in text
+
+
+def test_wide_indices_compile(tmp_path):
+    lines = ["z_9 = x_0 + y_0"]
+    for strides, extents in ((["1"] * 3, (1 << 33,)), (["s1", "01", "s1"], (1 << 22, 1 << 12))):
+        *_, code = built(tmp_path, map_kernel(FLOAT32, lines, strides=strides, wide=True), extents)
+        assert code.spill_bytes == 0
+    *_, code = built(tmp_path, softmax(wide=True), (1 << 22, 1 << 12))
+    assert code.spill_bytes == 0
+
+
+@pytest.mark.parametrize("cc", [(7, 5), (8, 0), (8, 6), (10, 0), (12, 0)])
+def test_every_architecture_compiles(tmp_path, cc):
+    for dtype in NARROW:
+        *_, code = built(tmp_path, softmax(dtype), (64, 1000), cc)
+        assert code.spill_bytes == 0
+    *_, code = built(tmp_path, map_kernel(BFLOAT16, ["z_9 = x_0 * y_0"]), (1000,), cc)
+    assert code.code[:4] == b"\x7fELF"
+
+
+TRIGONOMETRIC = "sin cos tan"  # libdevice reduces large float32 arguments with one float64 multiplication
+UNARY = "sqrt rsqrt cbrt exp exp2 expm1 log log2 log10 log1p arcsin arccos arctan sinh cosh tanh arcsinh"
+UNARY += " arccosh arctanh erf erfc lgamma floor ceil rint trunc absolute"
+BINARY = "arctan2 copysign nextafter hypot fmod power maximum minimum fmax fmin"
+
+
+@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64], ids=repr)
+def test_the_float_vocabulary_compiles(tmp_path, dtype):
+    lines, last = [], "x_0"
+    for number, name in enumerate(UNARY.split()):
+        lines.append(f"u_{number} = {name}({last})")
+        last = f"u_{number}"
+    for number, name in enumerate(BINARY.split()):
+        lines.append(f"b_{number} = {name}({last}, y_0)")
+        last = f"b_{number}"
+    lines += [f"k_1 = ldexp({last}, int32(3))", "k_2 = fma(k_1, x_0, y_0)", "c_1 = isnan(k_2) | isinf(x_0)"]
+    lines += ["c_2 = isfinite(y_0) & signbit(x_0)", "c_3 = not c_1 ^ c_2", "z_9 = select(c_3, k_2, -k_1)"]
+    _, text, _ = built(tmp_path, map_kernel(dtype, lines), (100,))
+    assert dtype is FLOAT64 or ".f64" not in text
+    lines = [f"t_{name} = {name}(x_0)" for name in TRIGONOMETRIC.split()]
+    built(tmp_path, map_kernel(dtype, [*lines, "t_1 = t_sin + t_cos", "z_9 = t_1 * t_tan"], "x"), (100,))
+
+
+@pytest.mark.parametrize("dtype", [INT8, UINT8, INT32, INT64, UINT64], ids=repr)
+def test_the_integer_vocabulary_compiles(tmp_path, dtype):
+    t = dtype.name
+    lines = [
+        f"t_1 = {t}(x_0 + y_0)",
+        f"t_2 = {t}(t_1 * x_0)",
+        "t_3 = floor_divide(t_2, y_0)",
+        "t_4 = remainder(t_3, y_0)",
+    ]
+    lines += [
+        "t_5 = fmod(t_4, x_0)",
+        "t_6 = shift_left(t_5, y_0)",
+        "t_7 = shift_right(t_6, x_0)",
+        "t_8 = power(t_7, y_0)",
+    ]
+    lines += ["t_a = maximum(t_8, x_0)", "t_b = absolute(t_a)", f"t_c = {t}(t_b & x_0)", f"t_d = {t}(~t_c)"]
+    lines += ["f_1 = float32(t_d)", f"t_e = saturate_{t}(f_1)", "c_1 = bool_(t_e)", "z_9 = select(c_1, t_e, y_0)"]
+    *_, code = built(tmp_path, map_kernel(dtype, lines), (100,))
+    assert code.spill_bytes == 0
+
+
+def test_bools_rounding_positions_and_scalars(tmp_path):
+    operands = (Operand("x", BOOL, "s1", "vector"), Operand("z", FLOAT32, "s1", "vector"))
+    (x,), (i,) = values("x_0", BOOL), values("i_1", INT64)
+    a, z = values("a_2 z_9")
+    lines = (
+        "t_1 = float32(i_1)",
+        "t_2 = bfloat16_round(t_1)",
+        "t_3 = float16_round(t_2)",
+        "z_9 = select(x_0, t_3, a_2)",
+    )
+    phase = Phase(Body((x, i, a), (z,), lines), (Store("z_9", 1),))
+    positions = (Position(i, 1),)
+    kernel = Kernel("m", ("z",), 0, 2, 1, operands, (Load(x, 0),), positions, (a,), (phase,))
+    source, text, code = built(tmp_path, kernel, (64, 64))
+    assert "place_1" in source
+    assert ".f64" not in text
+    assert code.spill_bytes == 0
+
+
+def test_a_state_of_two_parts_folds(tmp_path):
+    operands = (Operand("x", FLOAT32, "s1", "vector"), Operand("i", INT64, "s0"))
+    (x, m, am, bm, cm), (i, k, ai, bi, ci) = values("x_0 m_1 a_m b_m c_m"), values("i_1 k_1 a_i b_i c_i", INT64)
+    lines = ("p_1 = a_m > b_m", "p_2 = a_m == b_m", "p_3 = a_i < b_i", "p_4 = p_1 | (p_2 & p_3)")
+    lines += ("c_m = select(p_4, a_m, b_m)", "c_i = select(p_4, a_i, b_i)")
+    merge = Body((am, ai, bm, bi), (cm, ci), lines)
+    use = FoldUse("best", (x, i), (m, k), ("float32(-inf)", "int64(0)"), merge)
+    phase = Phase(Body((x, i), (x, i), ()), (), (use,), None, (Store("k_1", 1),))
+    kernel = Kernel("argmax", ("argmax",), 1, 1, 1, operands, (Load(x, 0),), (Position(i, 1),), (), (phase,))
+    for resident, columns in ((True, 300), (True, 5000), (False, 1 << 18)):
+        *_, code = built(tmp_path, dataclasses.replace(kernel, resident=resident), (64, columns))
+        assert code.spill_bytes == 0
+
+
+def test_compiling_is_quick_once_the_process_is_warm(tmp_path):
+    chain = ["t_0 = x_0 * y_0", *(f"t_{k} = t_{k - 1} * x_0" for k in range(1, 9)), "z_9 = t_8 - y_0"]
+    cases = [(map_kernel(FLOAT32, chain), (1 << 20,), 0.35), (softmax(), (64, 4096), 0.6)]
+    for kernel, extents, limit in cases:
+        schedule = choose(kernel, extents, facts(H200))
+        taken = []
+        for _ in range(3):
+            source = generate(kernel, schedule)
+            start = time.process_time()
+            compile_source(source, str(tmp_path / "generated.py"), kernel, schedule, H200)
+            taken.append(time.process_time() - start)
+        assert min(taken) < limit

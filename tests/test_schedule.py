@@ -1,0 +1,146 @@
+"""Schedules are pure functions: axes merge, accesses are safe, divisions are exact, rows fit, reasons are given."""
+
+import random
+
+import pytest
+
+from fusedsl.hardware import blocks_for, facts, occupancy
+from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
+from fusedsl.schedule import choose, geometry
+from fusedsl.schedule.access import collapse, collapse_rows, letters, map_access, row_access, vector_width
+from fusedsl.schedule.division import divide, divisors, magic
+from fusedsl.schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Store, Value, slots
+
+H200 = facts((9, 0))
+
+
+def sum_rows(dtype=FLOAT32, strides="s1", access="vector", resident=True):
+    x, s = Value("x_0", dtype.compute), Value("s_1", dtype.compute)
+    a, b, c = (Value(name, dtype.compute) for name in ("a_2", "b_3", "c_4"))
+    merge = Body((a, b), (c,), ("c_4 = a_2 + b_3",))
+    fold = FoldUse("s_1", (x,), (s,), (f"{dtype.compute.name}(0.0)",), merge)
+    phase = Phase(Body((x,), (x,), ()), (), (fold,), None, (Store("s_1", 1),))
+    operands = (Operand("x", dtype, strides, access), Operand("y", dtype, "s0"))
+    return Kernel("sum", ("y = sum(x, -1)",), 1, 1, 1, operands, (Load(x, 0),), (), (), (phase,), resident)
+
+
+def test_neighbouring_axes_merge_where_every_operand_allows_it():
+    merged = collapse((4, 5, 6), ((30, 6, 1), (30, 6, 1)), outputs=(1,))
+    assert merged.extents == (120,)
+    assert merged.strides == ((1,), (1,))
+    bias = collapse((4, 5, 6), ((30, 6, 1), (0, 0, 1), (30, 6, 1)), outputs=(2,))
+    assert bias.extents == (20, 6)
+    assert [letters(bias.extents, line) for line in bias.strides] == ["s1", "01", "s1"]
+
+
+def test_the_innermost_axis_is_the_outputs_contiguous_one():
+    turned = collapse((8, 16), ((1, 8), (16, 1)), outputs=(1,))
+    assert turned.strides[1] == (16, 1)
+    both = collapse((8, 16), ((1, 8), (1, 8)), outputs=(1,))
+    assert both.extents == (128,)
+
+
+def test_unit_axes_vanish_but_one_axis_stays_and_kept_axes_stay_apart():
+    assert collapse((1, 1), ((0, 0),)).extents == (1,)
+    assert collapse((1, 7, 1), ((7, 1, 1),)).extents == (7,)
+    kept = collapse((4, 6), ((6, 1),), keep=(1,))
+    assert kept.extents == (4, 6)
+    assert kept.axes == ((0,), (1,))
+
+
+def test_rows_and_columns_merge_among_themselves():
+    merged, rows = collapse_rows((8, 4), (3, 5), ((60, 15, 5, 1), (4, 1, 0, 0)))
+    assert (merged.extents, rows) == ((32, 15), 1)
+    assert merged.strides == ((15, 1), (1, 0))
+    full, rows = collapse_rows((), (6, 7), ((7, 1),))
+    assert (full.extents, rows) == ((1, 42), 1)
+
+
+def test_offsets_beyond_31_bits_are_wide():
+    assert collapse((1 << 31,), ((1,),)).wide
+    assert collapse((2, 4), ((1 << 31, 1),)).wide
+    assert not collapse((1 << 30,), ((1,),)).wide
+
+
+def test_vectors_are_16_bytes_of_the_widest_whole_array():
+    assert vector_width((FLOAT32, FLOAT32), ("1", "1")) == 4
+    assert vector_width((BFLOAT16, FLOAT32), ("s1", "01")) == 8  # the weights come again and again
+    assert vector_width((INT8, FLOAT64), ("1", "1")) == 2
+    assert vector_width((FLOAT32,), ("s",)) == 1
+
+
+def test_a_map_takes_vectors_only_where_they_are_aligned():
+    line = collapse((1001,), ((1,), (1,)), outputs=(1,))
+    assert map_access(line, (FLOAT32,) * 2, (0, 0)) == ("vector", "vector")
+    assert map_access(line, (FLOAT32,) * 2, (4, 0)) == ("element", "vector")
+    grid = collapse((8, 6), ((8, 1), (6, 1)), outputs=(1,))  # rows of 6 are no whole vectors
+    assert map_access(grid, (FLOAT32,) * 2, (0, 0)) == ("element", "element")
+
+
+def test_unaligned_rows_share_an_anchor_if_they_are_off_by_the_same_number():
+    rows, axes = collapse_rows((8,), (4097,), ((4097, 1), (0, 1), (4097, 1)), outputs=(2,))
+    assert row_access(rows, axes, (FLOAT32,) * 3, (0, 0, 16)) == ("anchor", "element", "anchor")
+    assert row_access(rows, axes, (FLOAT32,) * 3, (4, 0, 4)) == ("anchor", "element", "anchor")
+    whole, axes = collapse_rows((8,), (4096,), ((4096, 1), (0, 1), (4096, 1)), outputs=(2,))
+    assert row_access(whole, axes, (FLOAT32,) * 3, (0, 4, 0)) == ("vector", "element", "vector")
+
+
+def test_division_by_multiplication_is_exact():
+    draw = random.Random(0)
+    numbers = [1, 2, 3, 5, 7, 1000, 4097, (1 << 30) + 1, (1 << 31) - 1]
+    for divisor in numbers + [draw.randrange(1, 1 << 31) for _ in range(300)]:
+        packed = magic(divisor)
+        edges = [0, 1, divisor - 1, divisor, 2 * divisor - 1, (1 << 31) - 1]
+        for n in edges + [draw.randrange(1 << 31) for _ in range(20)]:
+            if n < 1 << 31:
+                assert divide(n, packed) == n // divisor
+    assert divide((1 << 31) - 1, magic(1 << 40)) == 0
+    assert divisors(3, 4, (5, 6, 9)) == (6, 3)
+
+
+@pytest.mark.parametrize("dtype", [FLOAT32, BFLOAT16, FLOAT64], ids=repr)
+@pytest.mark.parametrize("access", ["vector", "anchor", "element"])
+def test_a_resident_row_is_held_and_its_unchecked_vectors_are_there(dtype, access):
+    kernel = sum_rows(dtype, access=access)
+    for columns in [1, 7, 8, 31, 33, 127, 500, 1000, 1024, 1025, 4096, 4097, 8192, 10000, 16384, 40000, 1 << 20]:
+        schedule = choose(kernel, (64, columns), H200)
+        if access == "vector" and dtype is FLOAT32 and columns <= 16384:
+            assert schedule.resident
+        if schedule.resident:
+            slack = schedule.width - 1 if access == "anchor" else 0
+            assert schedule.vectors * schedule.step >= columns + slack
+            assert schedule.whole * schedule.step <= columns
+        assert schedule.block <= 1024
+        assert schedule.reason
+        grid, block, shared = geometry(schedule, 1, (64, columns))
+        assert grid * schedule.rows >= 64
+        assert block == schedule.block
+        assert shared == 0
+
+
+def test_rows_of_one_length_class_share_a_schedule():
+    kernel = sum_rows()
+    assert choose(kernel, (64, 3076), H200) == choose(kernel, (99, 4096), H200)
+
+
+def test_scattered_columns_put_neighbouring_rows_on_neighbouring_threads():
+    schedule = choose(sum_rows(strides="ss", access="element"), (4096, 512), H200)
+    assert not schedule.resident
+    assert schedule.across
+    assert choose(sum_rows(), (1, 1 << 24), H200).block == 1024
+
+
+def test_occupancy_names_what_runs_out():
+    assert occupancy(H200, 32, 256, 0).blocks == 8
+    assert occupancy(H200, 64, 256, 0).limiter == "registers"
+    assert occupancy(H200, 32, 128, 100 * 1024).limiter == "shared memory"
+    assert occupancy(H200, 16, 32, 0).limiter == "blocks"
+    assert blocks_for(H200, 48, 128) == 10
+    assert facts((9, 9)).cc == (9, 0)
+    with pytest.raises(ValueError, match="older"):
+        facts((6, 1))
+
+
+def test_slots_are_counted_in_one_order():
+    kinds = [slot.kind for slot in slots(sum_rows())]
+    assert kinds == ["pointer"] * 2 + ["extent"] * 2 + ["stride"] * 2 + ["magic"]
