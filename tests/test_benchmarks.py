@@ -1,0 +1,133 @@
+"""The benchmarks: every suite that this machine can run, and the arithmetic of their tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import instructions  # noqa: E402
+import record  # noqa: E402
+import summary  # noqa: E402
+import table  # noqa: E402
+import workloads  # noqa: E402
+
+KEYS = {"suite", "workload", "shape", "dtype", "peer", "median_us", "p20_us", "p80_us", "bytes", "flops"}
+KEYS |= {"floor_us", "max_error"}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(BENCHMARKS / "run.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=dict(os.environ))
+
+
+def test_a_quick_run_writes_every_row_and_prints_the_table(tmp_path):
+    told = run("cpu", "--quick", "--only", "softmax", "--json", str(tmp_path / "cpu.json"))
+    assert told.returncode == 0, told.stderr
+    data = json.loads((tmp_path / "cpu.json").read_text())
+    assert set(data) == {"machine", "versions", "date", "rows"}
+    assert {"fusedsl", "numpy", "copy"} <= {row["peer"] for row in data["rows"]}
+    for row in data["rows"]:
+        assert set(row) - {"error"} == KEYS
+        assert "error" in row or row["p20_us"] <= row["median_us"] <= row["p80_us"]
+        assert "error" in row or row["max_error"] <= 1e-5
+    assert "softmax" in told.stdout and "128x256" in told.stdout
+    assert not (tmp_path / "cpu.part").exists()
+
+
+def test_a_suite_without_its_machine_says_so():
+    pytest.importorskip("torch")
+    from fusedsl.runtime.driver import cuda_available
+
+    if cuda_available():
+        pytest.skip("there is a GPU")
+    told = run("map")
+    assert told.returncode == 2 and "needs an NVIDIA GPU" in told.stdout
+
+
+@pytest.mark.parametrize("workload", workloads.WORKLOADS, ids=lambda w: w.name)
+def test_every_workload_says_the_same_as_text_and_as_torch(workload):
+    """As fusedsl computes them, in both dtypes of the suites, against torch in float64."""
+    torch = pytest.importorskip("torch")
+    import fusedsl as fd
+
+    kernel, draw = fd.kernel(workload.text, max_kernels=1), np.random.default_rng(0)
+    for dtype in workloads.DTYPES:
+        made = {}
+        for one in workload.inputs:
+            size = one.shape((8, 40))
+            x = draw.standard_normal(size) if one.low is None else draw.uniform(one.low, one.high, size)
+            made[one.name] = torch.from_numpy(x).to(getattr(torch, dtype))
+        numbers = dict(workload.scalars)
+        results = kernel(**numbers, **made)
+        right = workload.torch(torch)(*numbers.values(), *(x.double() for x in made.values()))
+        for result, reference in zip(as_tuple(results), as_tuple(right), strict=True):
+            assert result.dtype == getattr(torch, dtype)
+            error = float((result.double() - reference).abs().max() / reference.abs().max())
+            assert error <= summary.ERRORS[dtype]
+
+
+def as_tuple(value):
+    return value if isinstance(value, tuple) else (value,)
+
+
+def test_bytes_count_every_input_and_result_once():
+    assert workloads.BY_NAME["axpy"].bytes((4, 8), 4) == 3 * 32 * 4
+    assert workloads.BY_NAME["layer_norm"].bytes((4, 8), 2) == 2 * (2 * 32 + 2 * 8)
+    assert workloads.BY_NAME["add_rms_norm"].bytes((4, 8), 2) == 2 * (4 * 32 + 8)
+
+
+def row(peer: str, median: float | None, **changes) -> record.Row:
+    facts = {"suite": "rows", "workload": "softmax", "shape": "4096x4096", "dtype": "float32", "bytes": 1, "flops": 1}
+    found = {"median_us": median, "p20_us": median, "p80_us": median, "floor_us": 95.0, "max_error": 1e-7}
+    return record.Row(peer=peer, **{**facts, **found, **changes})
+
+
+def test_gates_name_what_they_miss():
+    case = ("rows", "softmax", "4096x4096", "float32")
+    peers = {r.peer: r for r in (row("fusedsl", 100.0), row("triton", 100.0), row("cupy", 750.0))}
+    assert summary.misses(case, peers) == []
+    slow = {**peers, "fusedsl": row("fusedsl", 110.0), "torch.compile": row("torch.compile", 109.0)}
+    assert [m.split()[0] for m in summary.misses(case, slow)] == ["0.86", "0.99", "0.91", "6.82"]
+    assert summary.misses(case, {"cupy": row("cupy", 1.0)}) == ["no result"]
+    assert "error" in summary.misses(case, {"fusedsl": row("fusedsl", 96.0, max_error=0.1)})[0]
+    unaligned = {"fusedsl": row("fusedsl", 107.0, shape="16384x4097")}
+    assert summary.misses(("rows", "softmax", "16384x4097", "float32"), unaligned) == []
+
+
+def test_quantiles_interpolate():
+    times = [4.0, 1.0, 3.0, 2.0]
+    for share in (0.2, 0.5, 0.8):
+        assert record.quantile(times, share) == pytest.approx(float(np.quantile(times, share)))
+
+
+def test_instructions_are_summed_between_markers():
+    lines = ["==PROF== a line of ncu's", '"ID","Kernel Name","Metric Name","Metric Value"']
+    kernels = [("void FillFunctor<float>", "3"), ("row_0", "1,000"), ("row_1", "24"), ("FillFunctor", "3"), ("m", "7")]
+    lines += [f'"{k}","{name}","{instructions.METRIC}","{n}"' for k, (name, n) in enumerate(kernels)]
+    assert list(instructions.sums(lines)) == [1024.0, 7.0]
+    assert list(instructions.sums(["==ERROR== no counters"])) == []
+
+
+def test_the_readme_table_is_made_of_the_results(tmp_path):
+    rows = [row("fusedsl", 100.0), row("triton", 98.0), row("cupy", 700.0)]
+    report = record.Report(tmp_path / "rows.json")
+    report.head["machine"] = {"gpu": "NVIDIA H200, 580", "cpu": "a CPU", "threads": 2}
+    for one in rows:
+        report.add(one)
+    text = table.markdown(*table.read([tmp_path / "rows.json"]))
+    assert "NVIDIA H200" in text and "| softmax | 4096x4096 | float32 | 100 | 0.95 | 7.00× |" in text
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
+    command = [sys.executable, str(BENCHMARKS / "table.py"), str(tmp_path / "rows.json"), "--write", str(readme)]
+    subprocess.run(command, check=True)
+    assert "old" not in readme.read_text() and readme.read_text().startswith("before\n<!--")
+    assert readme.read_text().endswith("-->\nafter\n") and "7.00×" in readme.read_text()

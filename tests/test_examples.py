@@ -1,0 +1,64 @@
+"""The examples run as a newcomer runs them, and say what they promise."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+COMPARED = ("softmax", "gelu_swiglu", "layer_norm_residual", "black_scholes")
+
+
+def run(name: str, *arguments: str) -> str:
+    """What an example prints; its exit code must be 0."""
+    command = [sys.executable, "-W", "error::RuntimeWarning", str(EXAMPLES / f"{name}.py"), *arguments]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=EXAMPLES.parent, env=environment())
+    assert told.returncode == 0, told.stderr[-3000:]
+    return told.stdout
+
+
+def environment() -> dict[str, str]:
+    """This process's, with the package under test first on the path."""
+    import os
+
+    import fusedsl
+
+    here = str(Path(fusedsl.__file__).parent.parent)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))}
+
+
+def test_the_tour_shows_every_chapter():
+    told = run("00_tour", "--device", "cpu")
+    chapters = re.findall(r"^--- (\d+)\.", told, re.MULTILINE)
+    assert chapters == [str(k + 1) for k in range(13)]
+    assert "[[ 3.  5.  7.]" in told and "did you mean softmax?" in told
+    assert "1 kernel instead of 5" in told and "exp(x - max)" in told
+
+
+@pytest.mark.gpu
+def test_the_tour_on_a_gpu():
+    assert "did you mean softmax?" in run("00_tour", "--device", "cuda")
+
+
+def compared(told: str) -> list[tuple[int, float]]:
+    """(kernels, error) of every line that starts with `fused`."""
+    lines = re.findall(r"^fused +[\d.]+ ms +(\d+) +[\d.]+ MB +([\d.e+-]+|nan)$", told, re.MULTILINE)
+    return [(int(kernels), float(error)) for kernels, error in lines]
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_an_example_is_one_kernel_and_as_right_as_float32_can_be(name):
+    found = compared(run(name, "--size", "16"))
+    assert len(found) == (2 if name == "gelu_swiglu" else 1)
+    assert all(kernels == 1 and error < 1e-6 for kernels, error in found)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", COMPARED)
+def test_an_example_on_a_gpu(name):
+    found = compared(run(name, "--device", "cuda", "--size", "4096"))
+    assert found and all(kernels == 1 and error < 1e-6 for kernels, error in found)
