@@ -176,6 +176,13 @@ def _unknown_keyword(name: str, keyword: str, parameters: tuple[Parameter, ...])
     return UnknownNameError(f"{name} has no parameter {keyword}", code="name.keyword", help=hint)
 
 
+def check_known(ev: Evaluator, node: Call, frame: Frame) -> None:
+    """Raise where a function's body calls what does not exist: at its definition, called or not."""
+    name = node.function
+    if name not in frame.functions and functions.lookup(name) is None and prelude.definition(name) is None:
+        raise ev.fault(_unknown(name, frame), frame, node, node.function_span[0])
+
+
 def _unknown(name: str, frame: Frame) -> FusedslError:
     """Why there is no function of this name."""
     if name in functions.UNSUPPORTED:

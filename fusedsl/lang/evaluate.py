@@ -101,8 +101,15 @@ class Evaluator:
     def _define(self, definition: Definition, frame: Frame) -> UserFunction:
         """A function of the text, with the values that its free names have here."""
         own = {p.name for p in definition.parameters}
-        read = [part.name for part in postorder(definition.body) if isinstance(part, Name) and part.name not in own]
-        bound = {name: frame.values[name] for name in read if name in frame.values}
+        bound = {}
+        for part in postorder(definition.body):
+            if isinstance(part, Call):
+                calls.check_known(self, part, frame)
+            if isinstance(part, Name) and part.name not in own and part.name not in bound:
+                if part.name not in frame.values and part.name not in DTYPES:
+                    raise self._unknown_value(part, frame)
+                if part.name in frame.values:
+                    bound[part.name] = frame.values[part.name]
         defaults = {p.name: self.evaluate(p.default, frame) for p in definition.parameters if p.default is not None}
         return UserFunction(definition, bound, frame.functions, defaults)
 
@@ -227,12 +234,15 @@ class Evaluator:
             return value
         if node.name in DTYPES:
             return DTYPES[node.name]
+        raise self._unknown_value(node, frame)
+        yield
+
+    def _unknown_value(self, node: Name, frame: Frame) -> FusedslError:
         if functions.UNSUPPORTED.get(node.name) == "quantisation":
-            raise self.fault(Unsupported(f"{node.name} is not there yet", code="unsupported.dtype"), frame, node)
+            return self.fault(Unsupported(f"{node.name} is not there yet", code="unsupported.dtype"), frame, node)
         near = suggest(node.name, frame.values)
         hint = f"did you mean {near}?" if near else "pass it by name, or assign it first"
-        raise self.fault(UnknownNameError(f"nothing is called {node.name}", code="name.value", help=hint), frame, node)
-        yield
+        return self.fault(UnknownNameError(f"nothing is called {node.name}", "name.value", help=hint), frame, node)
 
     def _sequence(self, node: Sequence, frame: Frame) -> Visit:
         values = []
