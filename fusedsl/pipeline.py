@@ -13,7 +13,7 @@ from .fusion.lower import lower
 from .fusion.partition import Group, Partition, partition
 from .hardware import Hardware, facts
 from .ir.checks import explain, holds
-from .ir.dims import Dim, Symbol, evaluate
+from .ir.dims import Dim, Symbol, evaluate, expression
 from .ir.graph import Graph, Parameter, Type, walk
 from .ir.ops import OPS
 from .ir.types import BOOL
@@ -75,8 +75,15 @@ def make_graph(source: Source, parameters: tuple[Parameter, ...], extents, optio
 
 def make_plan(source: Source, parameters: tuple[Parameter, ...], extents, options: Options) -> Plan:
     """Text or trace to kernels: what depends on the signature alone."""
-    graph, guards = make_graph(source, parameters, extents, options)
-    cut = partition(lower(graph))
+    graph, told = make_graph(source, parameters, extents, options)
+    guards = dict(told)
+
+    def fits(count: Dim, limit: int) -> bool:
+        """Whether a count is within a limit at this call; the plan then holds for calls where that is the same."""
+        dim = expression("fits", count, limit)
+        return bool(dim) if isinstance(dim, int) else guards.setdefault(dim, evaluate(dim, extents) == 1)
+
+    cut = partition(lower(graph), fits)
     _check_kernels(cut, options)
     header = source.header()
     names = [_kernel_name(g, k) for k, g in enumerate(cut.groups)]

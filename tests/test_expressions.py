@@ -351,7 +351,6 @@ def test_empty_and_unit_axes(case):
             check(case, given, case.free(**given))
 
 
-@pytest.mark.xfail(reason="one row is taken for a full reduction, which is a kernel of its own")
 @pytest.mark.parametrize("text", ["softmax(x)", "layer_norm(x)", "rms_norm(x)"])
 def test_a_single_row_is_one_kernel_too(text):
     fd.evaluate(text, x=np.ones((1, 37), np.float32), max_kernels=1)

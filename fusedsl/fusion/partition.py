@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from ..ir.dims import Dim
+from ..ir.dims import Dim, product
 from ..ir.graph import Node, Type, node, walk
 from .lower import Axis, Coordinate, Lowered, Root, Source
 
@@ -62,14 +62,18 @@ def free_axes(roots: Iterable[Node]) -> dict[Node, frozenset[Axis]]:
     return free
 
 
-def partition(program: Lowered) -> Partition:
-    """The groups of a lowered program."""
-    return _Partitioner(program).run()
+ONE_BLOCK = 65536  # elements of a full reduction that one block may also write: beyond, a second kernel is faster
+
+
+def partition(program: Lowered, fits: Callable[[Dim, int], bool] = lambda count, limit: False) -> Partition:
+    """The groups of a lowered program. `fits` answers for this length class whether a count is within a limit."""
+    return _Partitioner(program, fits).run()
 
 
 class _Partitioner:
-    def __init__(self, program: Lowered):
+    def __init__(self, program: Lowered, fits: Callable[[Dim, int], bool]):
         self.program = program
+        self.fits = fits
         self.order = list(walk(r.value for r in program.roots))
         self.free = free_axes(r.value for r in program.roots)
         self.uses = self._nearest(lambda n: n.op == "fold")
@@ -181,7 +185,9 @@ class _Partitioner:
             return frozenset(g.columns) == axes
         if axes == frozenset(g.rows) and k in needs:
             return True
-        return bool(g.rows) and axes == frozenset(g.rows) | frozenset(g.columns)
+        if axes != frozenset(g.rows) | frozenset(g.columns):
+            return False
+        return bool(g.rows) or self.fits(product(a.extent for a in g.columns), ONE_BLOCK)
 
     def _join(self, k: int, needs: set[int], reason: str) -> None:
         self.groups[k].after |= needs - {k}

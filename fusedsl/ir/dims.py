@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Union
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Expression:
         return f"{self.op}({', '.join(map(str, self.args))})"
 
 
-Dim = Union[int, Symbol, Expression]
+Dim = int | Symbol | Expression
 
 
 def _slice_bounds(n, start, stop, step) -> range:
@@ -54,6 +53,7 @@ OPERATIONS: dict[str, Callable[..., int]] = {
     "start": lambda n, start, stop, step: _slice_bounds(n, start, stop, step).start,
     "wrap": lambda i, n: i + n if i < 0 else i,  # a negative index, from the end
     "broadcast": lambda a, b: b if a == 1 else a,
+    "fits": lambda n, limit: int(n <= limit),  # a length class, for guards
 }
 
 

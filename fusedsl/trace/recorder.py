@@ -6,7 +6,9 @@ import linecache
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
+from types import CodeType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -208,27 +210,64 @@ class Recorder:
 
     @contextmanager
     def tracing(self, function: Callable):
-        """Name the function in faults that no line of it explains."""
+        """Place the faults that no operation has placed at the user's line that led to them."""
         try:
             yield
-        except FusedslError:
+        except FusedslError as error:
+            if error.span is None and error.text is None:
+                site, note = _line(_innermost(error.__traceback__))
+                error.text, error.span, error.caret = site.text, site.span, site.caret
+                error.note = error.note or note
             raise
         except RecursionError:
             raise TraceError(f"{function.__name__} recurses without end", code="trace.recursion") from None
 
 
-def _line(frame) -> tuple[Site, str | None]:
-    """The innermost line outside this package."""
-    while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, "<__array_function__")):
-        frame = frame.f_back
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("numpy", "contextlib"):
-        frame = frame.f_back
-    if frame is None:
+def _own(frame: Any) -> bool:
+    """Whether a frame is this package's, or NumPy's or Python's on the way to it."""
+    file = frame.f_code.co_filename
+    if file.startswith((PACKAGE, "<__array_function__")):
+        return True
+    return frame.f_globals.get("__name__", "").split(".")[0] in ("numpy", "contextlib")
+
+
+def _innermost(traceback: Any) -> Any:
+    """The frame of the deepest line outside this package."""
+    found = None
+    while traceback is not None:
+        if not _own(traceback.tb_frame):
+            found = traceback
+        traceback = traceback.tb_next
+    return found
+
+
+def _line(place: Any) -> tuple[Site, str | None]:
+    """The source line, outside this package, of a frame or of an entry of a traceback."""
+    if isinstance(place, TracebackType):
+        frame, line, instruction = place.tb_frame, place.tb_lineno, place.tb_lasti
+    else:
+        while place is not None and _own(place):
+            place = place.f_back
+        if place is None:
+            return Site(), None
+        frame, line, instruction = place, place.f_lineno, place.f_lasti
+    source = linecache.getline(frame.f_code.co_filename, line)
+    if not source.strip():
         return Site(), None
-    source = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-    if not source:
-        return Site(), None
-    return Site(source, (0, len(source)), 0), f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}"
+    note = f"{Path(frame.f_code.co_filename).name}, line {line}"
+    return Site(source.strip(), *_columns(frame.f_code, instruction, source)), note
+
+
+def _columns(code: CodeType, instruction: int, source: str) -> tuple[tuple[int, int], int]:
+    """The span of an instruction in its line less the indentation, and its start; the whole line before Python 3.11."""
+    indent = len(source) - len(source.lstrip())
+    whole = (0, len(source.strip())), 0
+    if not hasattr(code, "co_positions"):
+        return whole
+    start_line, end_line, start, end = next(islice(code.co_positions(), instruction // 2, None))
+    if None in (start, end) or start_line != end_line or start < indent:  # type: ignore[operator]
+        return whole
+    return (start - indent, end - indent), start - indent  # type: ignore[operator]
 
 
 def _unknown(name: str) -> FusedslError:

@@ -172,7 +172,8 @@ def lower(kernel: Callable, arguments: int, cc: tuple[int, int], launch_bounds: 
 
 def link(ltoir: bytes, cc: tuple[int, int]) -> Binary:
     """LTO-IR to machine code. (Never by way of PTX, which links as relocatable code.)"""
-    options = [f"-arch={architecture(cc)}", "-lto", "-verbose", "-Xptxas=-v"]
+    # Where there is a driver, nvJitLink keeps results in ~/.nv and then logs nothing: no registers, no kernel's name.
+    options = [f"-arch={architecture(cc)}", "-lto", "-verbose", "-Xptxas=-v", "-no-cache"]
     code, log = _link(ltoir, options, "cubin")
     log = log.replace("\0", "").strip()
     function = re.search(r"Function properties for '?([\w$.]+)'?", log)
