@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import Kernel, evaluate, kernel, options, spec
+    from .api import Kernel, attention, evaluate, foreach, kernel, load, options, spec
     from .decorator import fuse
     from .errors import (
         ArgumentError,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_API = ("Kernel", "evaluate", "kernel", "options", "spec")
+_API = ("Kernel", "attention", "evaluate", "foreach", "kernel", "load", "options", "spec")
 _ERRORS = (
     "ArgumentError",
     "CompileError",
@@ -54,9 +54,12 @@ __all__ = [
     "TraceError",
     "UnknownNameError",
     "Unsupported",
+    "attention",
     "evaluate",
+    "foreach",
     "fuse",
     "kernel",
+    "load",
     "options",
     "spec",
 ]

@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import Any
 
 from .config import Options, current, options, split_options
-from .errors import ArgumentError, UnknownNameError, suggest
+from .errors import ArgumentError, UnknownNameError, Unsupported, suggest
 from .program import Program
 from .specs import Spec, spec
 from .text import TextSource
 
-__all__ = ["Kernel", "Spec", "evaluate", "kernel", "options", "spec"]
+__all__ = ["Kernel", "Spec", "attention", "evaluate", "foreach", "kernel", "load", "options", "spec"]
 
 
 class Kernel:
@@ -122,6 +122,26 @@ class Kernel:
         compile_ahead(self._program, self._bind(args, named), device, cc)
         return self
 
+    def bind(self, *args: Any, out: Any = None, **named: Any):
+        """Not there yet: Unsupported."""
+        raise later("Kernel.bind", "call the kernel with out=: it remembers every set of shapes")
+
+    def graph(self, *args: Any, **named: Any):
+        """Not there yet: Unsupported."""
+        raise later("Kernel.graph", "calls with out= can be captured by the array library's own graphs")
+
+    def report(self, path: str, *args: Any, **named: Any):
+        """Not there yet: Unsupported."""
+        raise later("Kernel.report", "explain() prints the same as text")
+
+    def save(self, path: str, *specs: Any, cc: Sequence[int] = (90,)):
+        """Not there yet: Unsupported."""
+        raise later("Kernel.save", "compiled kernels are kept in the cache folder")
+
+    def grad(self, wrt: Sequence[str] = ()):
+        """Not there yet: Unsupported."""
+        raise later("Kernel.grad", "write the backward pass as a text of its own")
+
     def __repr__(self) -> str:
         return f"<fusedsl.Kernel({', '.join(self.params)}): {' '.join(self.text.split())[:60]}>"
 
@@ -209,3 +229,23 @@ def _missing(made: Kernel, name: str, found: Mapping[str, Any]) -> UnknownNameEr
     near = suggest(name, [k for k in found if isinstance(k, str)])
     hint = f"did you mean {near}?" if near else f"pass {name}=..."
     return UnknownNameError(f"nothing is called {name}", "name.value", text=made.text, span=span, help=hint)
+
+
+def later(what: str, instead: str) -> Unsupported:
+    """The error for what the language knows by name and does not do yet."""
+    return Unsupported(f"{what} is not there yet", "unsupported", help=instead)
+
+
+def attention(*args: Any, **named: Any):
+    """Not there yet: Unsupported."""
+    raise later("attention", "softmax, where and sum work; products of matrices do not yet")
+
+
+def foreach(*args: Any, **named: Any):
+    """Not there yet: Unsupported."""
+    raise later("foreach", "call the kernel once per array")
+
+
+def load(path: str):
+    """Not there yet: Unsupported."""
+    raise later("load", "compiled kernels are kept in the cache folder")

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from . import debug
 from .codegen.emit import emit
 from .config import Options
 from .errors import FusionError, LimitError
@@ -14,12 +15,13 @@ from .fusion.partition import Group, Partition, partition
 from .hardware import Hardware, facts
 from .ir.checks import explain, holds
 from .ir.dims import Dim, Symbol, evaluate, expression
-from .ir.graph import Graph, Parameter, Type, walk
+from .ir.graph import Graph, Node, Parameter, Type, walk
 from .ir.ops import OPS
+from .ir.printer import show
 from .ir.types import BOOL
 from .ir.verify import verify
 from .rewrite import rules as _rules  # noqa: F401  (registers the laws)
-from .rewrite.engine import rewrite
+from .rewrite.engine import Rule, rewrite
 from .runtime import compile as compiler
 from .runtime.arrays import Array, Weak
 from .runtime.bind import Bound, Layout, bind
@@ -68,9 +70,17 @@ def extents_of(arguments: Sequence[Array | Weak]) -> dict[Symbol, int]:
 def make_graph(source: Source, parameters: tuple[Parameter, ...], extents, options: Options):
     """(graph, guards) after the rewrite rules."""
     graph, guards = source.build(parameters, extents, options)
-    graph = rewrite(graph)
+    if debug.showing(debug.GRAPHS):
+        debug.say(debug.GRAPHS, "graph as built", show(graph))
+    graph = rewrite(graph, _show_rewrite if debug.showing(debug.REWRITES) else None)
     verify(graph)
+    if debug.showing(debug.GRAPHS):
+        debug.say(debug.GRAPHS, "graph after the rules", show(graph))
     return graph, guards
+
+
+def _show_rewrite(law: Rule, old: Node, new: Node) -> None:
+    debug.say(debug.REWRITES, f"{law.law}: {old!r} becomes {new!r}")
 
 
 def make_plan(source: Source, parameters: tuple[Parameter, ...], extents, options: Options) -> Plan:
@@ -84,6 +94,8 @@ def make_plan(source: Source, parameters: tuple[Parameter, ...], extents, option
         return bool(dim) if isinstance(dim, int) else guards.setdefault(dim, evaluate(dim, extents) == 1)
 
     cut = partition(lower(graph), fits)
+    for d in cut.decisions:
+        debug.say(debug.DECISIONS, f"{'joined' if d.joined else 'apart'}: {', '.join(d.members)}: {d.reason}")
     _check_kernels(cut, options)
     header = source.header()
     names = [_kernel_name(g, k) for k, g in enumerate(cut.groups)]

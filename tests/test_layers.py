@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "fusedsl"
 
 # From the ground up; what stands on one line is one layer.
 LAYERS = (
-    ("errors", "config", "hardware"),
+    ("errors", "config", "hardware", "debug"),
     ("ir",),
     ("lang",),
     ("trace", "rewrite"),
@@ -61,7 +61,7 @@ def test_a_room_imports_only_downwards(path):
 
 
 def _beside(here: str, other: str) -> bool:
-    return LEVEL[here] == LEVEL[other] and here in ("config", "decorator")
+    return LEVEL[here] == LEVEL[other] and here in ("config", "decorator", "debug")
 
 
 def test_every_file_says_its_job_first():

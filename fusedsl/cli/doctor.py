@@ -215,8 +215,15 @@ def attempt(about: str, code: str, done: str) -> Finding:
     if ended.returncode == 0:
         told = f", {ended.stdout.strip()}" if ended.stdout.strip() else ""
         return Finding("ok", about, f"{done} in {seconds:.1f} s, imports included{told}")
-    lines = ended.stderr.strip().splitlines() or [f"the process ended with code {ended.returncode}"]
-    fault = next((k for k, line in enumerate(lines) if line.startswith("fusedsl.")), len(lines) - 1)
-    return Finding(
-        "problem", about, lines[fault], "; ".join(line.strip() for line in lines[fault + 1 :]) or "see above"
-    )
+    return Finding("problem", about, *_last_words(ended.stderr, ended.returncode))
+
+
+def _last_words(stderr: str, code: int) -> tuple[str, str]:
+    """(what a traceback ends with, the help that our errors add)."""
+    lines = stderr.strip().splitlines() or [f"the process ended with code {code}"]
+    ours = [k for k, line in enumerate(lines) if re.match(r"fusedsl\.errors\.\w+: ", line)]
+    if not ours:
+        return lines[-1], "see the packages above"
+    said = lines[ours[-1]].partition(": ")[2]
+    help = [line.partition("help:")[2].strip() for line in lines[ours[-1] :] if line.startswith("  help:")]
+    return said, " ".join(help)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from .. import debug
 from ..errors import CompileError, FusedslError
 from ..hardware import Hardware, facts, occupancy
 from ..schedule import Schedule, choose, geometry
@@ -129,6 +130,10 @@ def _once(key: tuple, make, kernel: Kernel, schedule: Any) -> Built:
             found = _built.get(key)
             if found is None:
                 found = _built[key] = make()
+                debug.say(
+                    debug.KERNELS, f"kernel {kernel.name} for {key[0]}", getattr(schedule, "reason", str(schedule))
+                )
+                debug.say(debug.SOURCES, found.path, found.source)
     return dataclasses.replace(found, kernel=kernel, schedule=schedule)
 
 

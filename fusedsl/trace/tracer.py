@@ -291,9 +291,6 @@ class Tracer:
     def __rdivmod__(self, other: Any) -> Any:
         return self.recorder.apply("divmod", other, self)
 
-    def __round__(self, decimals: int | None = None) -> Any:
-        return self.recorder.apply("round", self, decimals=decimals or 0)
-
     def __pos__(self) -> Tracer:
         return self.recorder.apply("positive", self)
 
