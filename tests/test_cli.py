@@ -127,6 +127,8 @@ def test_doctor_tells_what_failed_and_ends_with_1(monkeypatch, capsys):
     assert broken.mark == "problem" and "nothing_of_this_name" in broken.found
     crashed = doctor.attempt("CPU kernels", "import os; os._exit(7)", "compiled")
     assert crashed.mark == "problem" and "7" in crashed.found
+    ours = doctor.attempt("CPU kernels", "import fusedsl; fusedsl.kernel('x +')", "compiled")
+    assert ours.found.startswith("fusedsl.ParseError")
     monkeypatch.setattr(doctor, "version", lambda name: None)
     assert main(["doctor", "--no-compile"]) == 1
     assert "pip install numpy" in capsys.readouterr().out
