@@ -42,7 +42,7 @@ def unfused(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[Step, ...]:
     """
     arrays = _arrays(graph)
     steps = [_step(n, arrays, extents) for n in graph.nodes() if n in arrays and _computes(n)]
-    copied = [r for r in dict.fromkeys(graph.results) if not _computes(_below_views(r))]
+    copied = [r for r in dict.fromkeys(graph.results) if r in arrays and not _computes(_below_views(r))]
     return tuple(steps + [_copy(r, extents) for r in copied])
 
 
