@@ -294,7 +294,7 @@ def layer_norm(tmp_path, x, weight, bias, out):
 
 
 @pytest.mark.parametrize("shape", [(5, 768), (300, 33), (2, 5000)], ids=str)
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, BF], ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, BF], ids=str)
 def test_layer_norm(shape, dtype, tmp_path):
     x, weight, bias = ((normal(*s, seed=k) + 1).astype(dtype) for k, s in enumerate([shape, shape[1:], shape[1:]]))
     case = layer_norm(tmp_path, x, weight, bias, np.empty(shape, np.float32))
