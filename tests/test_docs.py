@@ -1,0 +1,85 @@
+"""What the README and the docstrings show is what happens."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fusedsl as fd
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_readme_runs_and_shows_real_output(capsys):
+    scope: dict = {}
+    shown = iter(blocks("text"))
+    example, more, faulty = blocks("python")
+    exec(example, scope)
+    assert next(shown).strip() in capsys.readouterr().out
+    exec(more, scope)
+    assert scope["y"].shape == (4096, 4096) and "def kernel(" in capsys.readouterr().out
+    with pytest.raises(fd.ShapeError) as caught:
+        exec(faulty, scope)
+    assert str(caught.value).splitlines()[:4] == next(shown).splitlines()
+
+
+def test_the_readmes_commands_are_those_that_ci_runs():
+    script = (ROOT / ".ci" / "run").read_text()
+    commands = [line for block in blocks("sh") for line in block.splitlines()]
+    assert len(commands) == 2 and all(command in script for command in commands)
+
+
+def test_the_readmes_files_exist():
+    for link in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / link).exists(), link
+    for name in re.findall(r"`((?:benchmarks|fusedsl|examples)/[\w./]+)`", README):
+        assert (ROOT / name).exists(), name
+
+
+def test_what_the_readme_calls_unsupported_is_refused_by_name():
+    import numpy as np
+
+    x = np.ones((2, 2), np.float32)
+    for text in (
+        "x @ x",
+        "cumsum(x)",
+        "sort(x)",
+        "topk(x, 2)",
+        "concat(x, x)",
+        "uniform(1, x)",
+        "quantize(x, 1)",
+        "x[y]",
+    ):
+        with pytest.raises(fd.Unsupported):
+            fd.evaluate(text, {"x": x, "y": np.arange(2)})
+
+
+def with_examples() -> list[str]:
+    """The modules whose docstrings hold examples."""
+    files = sorted((ROOT / "fusedsl").rglob("*.py"))
+    chosen = [f.relative_to(ROOT).with_suffix("") for f in files if ">>> " in f.read_text(encoding="utf-8")]
+    return [".".join(f.parts) for f in chosen]
+
+
+@pytest.mark.parametrize("name", with_examples())
+def test_the_examples_in_docstrings(name):
+    result = doctest.testmod(importlib.import_module(name.removesuffix(".__init__")))
+    assert result.attempted and not result.failed
+
+
+def test_the_licence_and_the_version_are_there():
+    assert "Apache License" in (ROOT / "LICENSE").read_text()
+    assert f"## {fd.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    told = subprocess.run([sys.executable, "-m", "fusedsl", "--version"], capture_output=True, text=True, cwd=ROOT)
+    assert fd.__version__ in told.stdout
