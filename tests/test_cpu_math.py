@@ -312,7 +312,9 @@ def test_narrow_floats_convert_exactly(name, tmp_path):
         widened = words.astype(np.float32)
     np.testing.assert_array_equal(computed(tmp_path, "x_0", words, result=FLOAT32), widened)
     steps = np.concatenate([widened[np.isfinite(widened)]] * 3)
-    middle = (steps.astype(np.float64) + np.nextafter(steps.astype(narrow), narrow.type(np.inf)).astype(np.float64)) / 2
+    with np.errstate(over="ignore"):
+        above = np.nextafter(steps.astype(narrow), narrow.type(np.inf)).astype(np.float64)
+    middle = (steps.astype(np.float64) + above) / 2
     with np.errstate(all="ignore"):
         x = np.concatenate(
             [hard_inputs(FLOAT32), middle.astype(np.float32), np.nextafter(middle.astype(np.float32), np.float32(0))]

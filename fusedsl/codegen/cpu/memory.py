@@ -69,7 +69,7 @@ def mark(instruction, scopes: tuple[int, int] | None) -> None:
     if scopes is None:
         return
     own, count = scopes
-    module = instruction.parent.parent.parent if hasattr(instruction.parent, "parent") else instruction.module
+    module = instruction.module
     domain = module.add_metadata(["arrays"])
     names = [module.add_metadata([f"array {k}", domain]) for k in range(count)]
     instruction.set_metadata("alias.scope", module.add_metadata([names[own]]))

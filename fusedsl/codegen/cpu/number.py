@@ -44,9 +44,6 @@ class Number:
             return other
         return Number(self.builder, self.dtype, literal(self.dtype, other))
 
-    def constant(self, d: DType, value) -> Number:
-        return Number(self.builder, d, literal(d, value))
-
     def _binary(self, other, real: str, whole: str, swap: bool = False) -> Number:
         a, b = self, self.like(other)
         if swap:

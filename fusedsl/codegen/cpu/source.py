@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...schedule.kernel import Body, Kernel, Load, Store, slots
+from ...schedule.kernel import Kernel, Load, Store, slots
 
 INDENT = "    "
 
@@ -77,7 +77,3 @@ def load_line(load: Load, pointer: str, index: str) -> str:
 
 def store_line(store: Store, pointer: str, index: str) -> str:
     return f"store{store.operand}({pointer}, {index or '0'}, {store.value})"
-
-
-def names_of(body: Body | None) -> set[str]:
-    return {value.name for value in body.args} if body else set()

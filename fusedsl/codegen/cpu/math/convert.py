@@ -38,7 +38,3 @@ def pack(x: Number, d: DType) -> Number:
     value = select(magnitude >= 0x477FF000, value.like(0x7C00), value)  # from 65520 up
     value = select(x != x, ((magnitude >> 13) & 0x3FF) | 0x7E00, value)
     return (value | ((bits >> 16) & 0x8000)).to(UINT16)
-
-
-def is_negative(x: Number) -> Number:
-    return x.bits() < 0

@@ -46,7 +46,7 @@ def nextafter(x: Number, y: Number) -> Number:
     bits = x.bits()
     outwards = (x < y) ^ (bits < 0)
     step = select(outwards, bits + 1, bits - 1).reinterpret(x.dtype)
-    tiny = number.copysign(x.like(1).bits().like(1).reinterpret(x.dtype), y)
+    tiny = number.copysign(bits.like(1).reinterpret(x.dtype), y)
     moved = select(x == 0, tiny, step)
     return select((x != x) | (y != y), x + y, select(x == y, y, moved))
 
