@@ -39,31 +39,33 @@ def _case(report: Report, settings: Settings, w: Workload, shape: tuple[int, int
     given = arrays(w, shape)
     case = ("cpu", w.name, shape_name(shape), DTYPE)
     facts = (w.bytes(shape, 4), w.flops * shape[0] * shape[1])
-    repetitions = 3 if settings.quick else 9
-    copies = times(_copy(facts[0]), repetitions)
-    floor = round(quantile(copies, 0.5), 3)
-    report.add(times_row(case, "copy", copies, facts, floor, 0.0))
     reference = w.plain(np, None)(*(a.astype(np.float64) for a in given.values()))
     makers = {"fusedsl": _fusedsl, "numpy": _numpy, "numexpr": _numexpr, "numexpr float32": _numexpr32, "torch": _torch}
+    calls, errors, failed = {"copy": _copy(facts[0])}, {"copy": 0.0}, []
     for peer, make in makers.items():
         try:
             call = make(w, given)
-            error = float(np.max(np.abs(np.asarray(call()) - reference)) / np.max(np.abs(reference)))
-            row = times_row(case, peer, times(call, repetitions), facts, floor, error)
+            errors[peer] = float(np.max(np.abs(np.asarray(call()) - reference)) / np.max(np.abs(reference)))
+            calls[peer] = call
         except Exception as fault:  # a peer's failure is a result, whatever its type
-            row = failed_row(case, peer, facts, fault)
+            failed.append(failed_row(case, peer, facts, fault))
+    found = times(calls, 3 if settings.quick else 11)
+    floor = round(quantile(found["copy"], 0.5), 3)
+    for peer in calls:
+        report.add(times_row(case, peer, found[peer], facts, floor, errors[peer]))
+    for row in failed:
         report.add(row)
 
 
-def times(call: Callable[[], Any], repetitions: int) -> list[float]:
-    """µs of each call, after two to warm up."""
-    call(), call()
-    found = []
-    for _ in range(repetitions):
-        begun = time.perf_counter()
-        call()
-        found.append(1e6 * (time.perf_counter() - begun))
-    return found
+def times(calls: dict[str, Callable[[], Any]], repetitions: int) -> dict[str, list[float]]:
+    """µs of each call, the peers taking turns, so that a busy machine is busy for all of them; two rounds warm up."""
+    found: dict[str, list[float]] = {peer: [] for peer in calls}
+    for _ in range(repetitions + 2):
+        for peer, call in calls.items():
+            begun = time.perf_counter()
+            call()
+            found[peer].append(1e6 * (time.perf_counter() - begun))
+    return {peer: all_times[2:] for peer, all_times in found.items()}
 
 
 def _copy(size: int) -> Callable[[], Any]:
