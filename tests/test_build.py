@@ -104,6 +104,8 @@ PAIRS = [
     ("permute_dims(x, (1, 0)) + matrix_transpose(y)", lambda: X.T + Y.T),
     ("ldexp(x, n)", lambda: np.ldexp(X, N)),
     ("copy(x)", lambda: X),
+    ("x * (-2 if s else pi) + (k if inf else 1)", lambda: X * -2 + 2),
+    ("heaviside(int8(n), 0.5)", lambda: np.heaviside(N.astype(np.int8), np.float16(0.5))),
     ("where(m, 1, 2)", lambda: np.where(M, 1, 2)),
     ("bitwise_not(n) + bitwise_left_shift(n, 1)", lambda: ~N + (N << 1)),
 ]  # fmt: skip
@@ -249,6 +251,8 @@ FAULTS = [
     ("astype(x, float8_e4m3fn)", "Unsupported", 11, ""),
     ("1<<1000000000", "LimitError", 2, ""),
     ("2**63 * 2**63", "LimitError", 7, ""),
+    ("1 >> inf", "DTypeError", 3, ""),
+    ("x[..., 0, ...]", "ShapeError", 11, "only one"),
     ("x[None" + ", None" * 40 + "]", "LimitError", 2, "axes"),
 ]
 

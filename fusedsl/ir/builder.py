@@ -217,11 +217,9 @@ class Builder:
             return exact
         values, compute, result = self._operands(op, args)
         weak = bool(values) and all(a.type.weak for a in self._values(op, args)) and result is not BOOL
-        if weak:
-            operands = args
-        else:
-            operands = self._condition(op, args) + tuple(self.convert(a, compute) for a in values)
-            operands += self._exponent(op, args)
+        if not weak:
+            values = tuple(self.convert(a, compute) for a in values)
+        operands = self._condition(op, args) + values + self._exponent(op, args)
         made = node(name, operands, None, Type(result, shape, weak))
         return self.cast(made, result) if self.rounding == "op" and result.compute is not result and not weak else made
 

@@ -94,7 +94,7 @@ def fold(op: Op, args: tuple[Node, ...]) -> bool | int | float | None:
             "bits",
         ):
             return None
-        if op.rule == "bits" and any(isinstance(v, float) for v in values):
+        if op.rule in ("bits", "shift") and any(isinstance(v, float) for v in values):
             return None
         if op.rule == "where" and isinstance(values[1], int) != isinstance(values[2], int):
             values[1:] = [float(values[1]), float(values[2])]

@@ -41,6 +41,8 @@ def reduce(b: Builder, fold: str, x: Node, axis=None, keepdims: bool = False) ->
     axes = normalize_axes(b, x, axis)
     if fold in ("any", "all"):
         x = b.truth(x)
+    if fold in ("argmax", "argmin"):
+        x = b.strong(x)
     if fold in ("argmax", "argmin") and axis is None and x.type.rank != 1:
         x, axes = reshape(b, x, (product(x.type.shape),)), (0,)
         keepdims = False
@@ -112,6 +114,9 @@ def _index(x: Node, key: tuple) -> Node:
 
 def index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
     """`x[key]` for integers (or extents), slices, None and one Ellipsis: a view. `sites`: where each part stands."""
+    gaps = [place for place, k in enumerate(key) if k is Ellipsis]
+    if len(gaps) > 1:
+        raise fail(ShapeError("only one ... in an index", code="shape.index", help="write : for the others"), gaps[1])
     used = sum(k is not None and k is not Ellipsis for k in key)
     if used > x.type.rank:
         raise fail(
