@@ -207,7 +207,7 @@ def shape_(b: Builder, x: Node):
     return tuple(b.extent(d) for d in x.type.shape)
 
 
-@function(axis="axis")
+@function(axis="int")
 def iota(b: Builder, x: Node, axis: int):
     return shapes.iota_along(b, x, shapes.normalize_axis(b, x, axis))
 

@@ -215,6 +215,13 @@ def axes(b: Builder, name: str, value: Any) -> int | tuple[int, ...] | None:
     return integer(b, name, value)
 
 
+def places(b: Builder, name: str, value: Any) -> int | tuple[int, ...]:
+    found = axes(b, name, value)
+    if found is None:
+        raise _malformed(name, "an integer or a tuple of them", value)
+    return found
+
+
 def axis(b: Builder, name: str, value: Any) -> int | None:
     return None if value is None else integer(b, name, value)
 
@@ -270,7 +277,7 @@ KINDS: dict[str, Callable[[Builder, str, Any], Any]] = {
     "shape": shape,
     "dtype": dtype,
     "dtype | None": optional_dtype,
-    "places": axes,
+    "places": places,
     "any": anything,
 }
 
@@ -290,7 +297,8 @@ def call(b: Builder, f: Function, values: list[Any]) -> Any:
 def _check_axes(b: Builder, f: Function, values: list[Any]) -> None:
     """An axis that the first array does not have, or has twice, is a fault of that axis."""
     for k, parameter in enumerate(f.parameters):
-        if parameter.kind not in ("axis", "axes") or values[k] is None or not isinstance(values[0], Node):
+        named = parameter.kind in ("axis", "axes") or (parameter.kind == "int" and parameter.name.startswith("axis"))
+        if not named or values[k] is None or not isinstance(values[0], Node):
             continue
         rank = values[0].type.rank
         given = values[k] if isinstance(values[k], tuple) else (values[k],)
