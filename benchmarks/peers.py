@@ -69,7 +69,9 @@ class Peers:
 
     def torch_compile(self) -> Call:
         """Compiled for these shapes alone: dynamic shapes would cost it speed."""
-        torch._dynamo.reset()
+        import torch._dynamo as dynamo
+
+        dynamo.reset()
         function, arrays = torch.compile(self._torch_function(), dynamic=False), tuple(self.tensors.values())
         return lambda: function(*arrays)
 
