@@ -60,6 +60,8 @@ def test_every_operation_on_every_dtype(dtype):
     given = samples(dtype) | {"m": samples("bool")["a"], "e": samples("int8")["a"].astype(np.int32) % 8}
     texts = []
     for name, op in OPS.items():
+        if op.internal:
+            continue
         args = {"where": "m, a, b", "ldexp": "a, e"}.get(name) or ", ".join("abc"[: op.arity])
         text = f"{name}({args})"
         try:

@@ -223,3 +223,19 @@ def test_out_may_be_an_input():
         inside = x.copy()
         assert fd.evaluate(text, x=inside, out=inside) is inside
         np.testing.assert_array_equal(inside, expected)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_division_by_a_row_value_is_correctly_rounded(target):
+    """Also of zeros of both signs, infinities and subnormal numbers, by divisors of any size."""
+    x = (RANDOM.standard_normal((64, 257)) * 10.0 ** RANDOM.integers(-30, 30, (64, 257))).astype(np.float32)
+    x[:, :8] = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, 1.0]
+    w = (10.0 ** RANDOM.integers(-37, 37, 64)).astype(np.float32)
+    w[:8] = [0.0, -0.0, np.inf, np.nan, 1e-40, 3e38, -3.0, 1.0]
+    made = to_host(fd.kernel("a = x / w[:, None]; return a, sum(x, -1)")(target(x), target(w))[0])
+    with np.errstate(all="ignore"):
+        exact = x / w[:, None]
+    normal = (np.abs(exact) >= 2.0**-125) | (exact == 0) | ~np.isfinite(exact)
+    np.testing.assert_array_equal(made[normal], exact[normal])
+    np.testing.assert_array_equal(np.signbit(made[exact == 0]), np.signbit(exact[exact == 0]))
+    np.testing.assert_allclose(made[~normal], exact[~normal], rtol=0, atol=2.0**-149)

@@ -172,6 +172,8 @@ class Scribe:
         parts = [self.comment(a) for a in n.args]
         if n.op in ("convert", "cast"):
             text = f"{n.type.dtype}({parts[0]})"
+        elif n.op == "quotient":
+            text = f"{_bracket(parts[0])} / {_bracket(self.comment(n.attr))}"
         elif (symbol := OPS[n.op].symbol) and len(parts) == 2:
             text = " ".join((_bracket(parts[0]), symbol, _bracket(parts[1])))
         elif symbol:

@@ -16,6 +16,7 @@ from ..ir.types import INT64
 from ..schedule.kernel import Body, FoldUse, Load, Phase, Position, Store, Value
 from ..schedule.plan import ArrayUse, Coordinate, KernelPlan, ScalarUse, plan_to_json
 from .body import Scribe, literal
+from .quotient import shared_divisors
 
 WORTH_HOLDING = 8  # instructions: computing less than this again is cheaper than a register
 
@@ -44,9 +45,10 @@ class _Emitter:
         new = rebuild(
             roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
         )
-        self.folds = [new[f] for f in g.folds]
-        self.stores = [(r, new[r.value]) for r in g.stores]
-        self.row_stores = [(r, new[r.value]) for r in g.row_stores]
+        divided = shared_divisors(list(dict.fromkeys(new[r] for r in roots)), set(g.columns))
+        self.folds = [divided[new[f]] for f in g.folds]
+        self.stores = [(r, divided[new[r.value]]) for r in g.stores]
+        self.row_stores = [(r, divided[new[r.value]]) for r in g.row_stores]
 
     def _roots(self) -> list[Node]:
         return [*self.folds, *(v for _, v in self.stores + self.row_stores)]

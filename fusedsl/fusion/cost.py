@@ -100,7 +100,7 @@ def _size(n: Node, extents: Mapping[Symbol, int]) -> int:
 
 # -- bodies
 
-_NAMED = {"shift_left": OPS["left_shift"].cost, "shift_right": OPS["right_shift"].cost}
+_NAMED = {"quotient": 6, "shift_left": OPS["left_shift"].cost, "shift_right": OPS["right_shift"].cost}
 
 
 def instructions(lines: Iterable[str]) -> int:

@@ -1,4 +1,4 @@
-"""The reference interpreter: a graph evaluated node by node in NumPy. It is the meaning, the oracle and the fallback."""
+"""The reference interpreter: a graph evaluated node by node in NumPy; the meaning, the oracle and the fallback."""
 
 from __future__ import annotations
 

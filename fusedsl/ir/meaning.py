@@ -143,6 +143,12 @@ def rsqrt(a):
     return np.asarray(1, a.dtype) / np.sqrt(a)
 
 
+def logistic(a):
+    """1 / (1 + exp(-a)), within 4 ulp."""
+    one = np.asarray(1, a.dtype)
+    return one / (one + np.exp(-a))
+
+
 def _each(function, a):
     """A function of the standard library on every element, in float64."""
     wide = np.asarray(a, np.float64)

@@ -26,6 +26,7 @@ class Op:
     meaning: Callable
     cost: int = 1
     symbol: str | None = None  # how people write it, for messages and comments
+    internal: bool = False  # made by rewrite/rules.py alone: no text calls it
 
     @property
     def special(self) -> bool:
@@ -106,6 +107,7 @@ OPS: dict[str, Op] = _table(
     Op("arctanh", 1, "float", m.arctanh, cost=30),
     Op("erf", 1, "float", m.erf, cost=22),
     Op("erfc", 1, "float", m.erfc, cost=35),
+    Op("logistic", 1, "float", m.logistic, cost=12, internal=True),
     Op("lgamma", 1, "float", m.lgamma, cost=80),
     Op("hypot", 2, "float", m.hypot, cost=15),
     Op("copysign", 2, "float", m.copysign),

@@ -37,7 +37,7 @@ def normalize_axes(b: Builder, x: Node, axis: int | Sequence[int] | None) -> tup
 
 
 def reduce(b: Builder, fold: str, x: Node, axis=None, keepdims: bool = False) -> Node:
-    """A fold of `x` over axes, as NumPy's function of that name. argmax and argmin take one axis or None (flattened)."""
+    """A fold of `x` over axes, as in NumPy; argmax and argmin take one axis, or None for the flattened array."""
     axes = normalize_axes(b, x, axis)
     if fold in ("any", "all"):
         x = b.truth(x)

@@ -76,7 +76,7 @@ def _elementwise(name: str) -> Function:
     return Function(name, parameters, lambda b, *values: b.elementwise(name, *values))
 
 
-TABLE: dict[str, Function] = {name: _elementwise(name) for name in OPS}
+TABLE: dict[str, Function] = {name: _elementwise(name) for name, op in OPS.items() if not op.internal}
 
 
 def function(blame: str | None = None, **kinds: str):

@@ -89,6 +89,35 @@ def plain_power(n: Node) -> Node | None:
     return None
 
 
+@rule("divide", law="a / (1 + exp(-x)) = a logistic(x), one function with a bound of its own")
+def logistic_quotient(n: Node) -> Node | None:
+    top, bottom = n.args
+    x = _minus_exponent(bottom)
+    if x is None or x.type != bottom.type:
+        return None
+    logistic = node("logistic", (x,), None, x.type)
+    return _same_shape(n, logistic) if _literal(top, 1) else _same("multiply", n, top, logistic)
+
+
+def _minus_exponent(n: Node) -> Node | None:
+    """x, where `n` is 1 + exp(-x)."""
+    if n.op != "add":
+        return None
+    for one, e in (n.args, n.args[::-1]):
+        if _literal(one, 1) and e.op == "exp" and e.args[0].op == "negative":
+            return e.args[0].args[0]
+    return None
+
+
+@rule("add", law="1 + tanh(u) = 2 logistic(2 u), which does not cancel")
+def logistic_tanh(n: Node) -> Node | None:
+    for one, t in (n.args, n.args[::-1]):
+        if _literal(one, 1) and t.op == "tanh" and t.type == n.type:
+            two = constant(2.0, n.type.dtype)
+            return _same("multiply", n, two, _same("logistic", n, _same("multiply", n, two, t.args[0])))
+    return None
+
+
 @rule("floor_divide", "remainder", law="x // y and x % y of floats, from fmod (NumPy's npy_divmod)")
 def float_division(n: Node) -> Node | None:
     if n.type.dtype.kind != "f":

@@ -331,7 +331,40 @@ def sign(kind):
     return (kind, emit) if _is_float(kind) or isinstance(kind, types.Integer) else None
 
 
-_RULES = dict.fromkeys((bool_, not_, sign, absolute, isnan, isinf, isfinite, signbit), 1)
+def quotient(x, divisor, scale, inverse):
+    """(x scale) / divisor, correctly rounded, from the correctly rounded inverse of the divisor (Markstein, IBM J. Res.
+    Dev. 34, 1990): an estimate, its exact remainder, and one correction. Infinities and zeros keep the estimate."""
+
+    def emit(e, x, divisor, scale, inverse):
+        b = e.builder
+        x = b.fmul(x, scale)
+        estimate = b.fmul(x, inverse)
+        minus = b.fsub(ir.Constant(x.type, -0.0), estimate)
+        rest = _libdevice_call(e, "fma", types.float32, [minus, divisor, x])
+        corrected = _libdevice_call(e, "fma", types.float32, [rest, inverse, estimate])
+        useful = b.fcmp_ordered("!=", corrected, ir.Constant(x.type, 0))  # neither NaN nor a zero of the wrong sign
+        return b.select(useful, corrected, estimate)
+
+    same = all(kind == types.float32 for kind in (x, divisor, scale, inverse))
+    return (types.float32, emit) if same else None
+
+
+def logistic(kind):
+    """1 / (1 + exp(-x)); for float32 with the hardware's reciprocal, scaled so that tiny results are not flushed."""
+
+    def emit(e, x):
+        b, one = e.builder, ir.Constant(x.type, 1)
+        grown = _libdevice_call(e, "exp", kind, [b.fsub(ir.Constant(x.type, -0.0), x)])
+        if kind.bitwidth == 64:
+            return b.fdiv(one, b.fadd(one, grown))
+        tiny = ir.Constant(x.type, 2.0**-30)
+        bottom = _libdevice_call(e, "fma", kind, [grown, tiny, tiny])
+        return b.fmul(e.asm(x.type, "rcp.approx.ftz.f32 $0, $1;", "=f,f", [bottom]), tiny)
+
+    return (kind, emit) if _is_float(kind) else None
+
+
+_RULES = dict.fromkeys((bool_, not_, sign, logistic, absolute, isnan, isinf, isfinite, signbit), 1)
 _RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, floor_divide, remainder, fmod, power), 2)
 _RULES |= dict.fromkeys((shift_left, shift_right), 2)
-_RULES |= {select: 3}
+_RULES |= {select: 3, quotient: 4}

@@ -68,6 +68,8 @@ FUNCTIONS |= {
     "trunc": lambda x: intrinsic("trunc", x),
     "nextafter": nextafter,
     "hypot": hypot,
+    "logistic": lambda x: 1 / (1 + elementary.exp(-x)),
+    "quotient": lambda x, divisor, scale, inverse: x * scale / divisor,
 }
 
 
