@@ -89,4 +89,5 @@ CUBES = (
     "transpose(c, (2, 0, 1)) * 2",
     "exp(reshape(c, (size(c, 0), -1)))",
     "reshape(softmax(c), (-1,)) + 1",
+    "reshape(c.mT, (-1,)) + 1, reshape(c[:, ::2], (size(c, 0), -1)) * 2",
 )

@@ -39,8 +39,7 @@ class Coordinate:
 
 @dataclass(frozen=True)
 class Source:
-    """An array that a kernel reads: argument or temporary `index`, seen through host-side `views`
-    (("index", key) | ("transpose", axes) | ("broadcast", shape) | ("reshape", shape))."""
+    """An array that a kernel reads: argument or temporary `index`, seen through host-side `views` (("reshape", shape))."""
 
     kind: str  # "argument" | "temporary"
     index: int
@@ -75,7 +74,7 @@ def lower(graph: Graph) -> Lowered:
     """The scalar program of a graph."""
     results = push_reshapes(graph.results)
     peeled = [_peel(r) for r in results]
-    cut = [n.args[0] for n in walk(peeled) if n.op == "reshape" and _view_chain(n) is None]
+    cut = [n.args[0] for n in walk(peeled) if n.op == "reshape" and _reshaped_argument(n) is None]
     temporaries = {n: k for k, n in enumerate(dict.fromkeys(cut))}
     lowering = _Lowering(temporaries)
     roots = [_root(lowering, "temporary", k, n, n) for n, k in temporaries.items()]
@@ -85,7 +84,7 @@ def lower(graph: Graph) -> Lowered:
 
 def _peel(result: Node) -> Node:
     """What to compute for a result: a reshape at the end is undone by viewing the result."""
-    return result.args[0] if result.op == "reshape" and _view_chain(result) is None else result
+    return result.args[0] if result.op == "reshape" and _reshaped_argument(result) is None else result
 
 
 def _root(lowering: _Lowering, kind: str, index: int, stored: Node, computed: Node) -> Root:
@@ -156,13 +155,10 @@ def _region(x: Node) -> list[Node]:
     return order
 
 
-def _view_chain(n: Node) -> tuple[int, tuple] | None:
-    """(argument index, views) where `n` is an argument seen through views alone; else None."""
-    views = []
-    while n.op in ("index", "transpose", "broadcast", "reshape"):
-        views.append(("index", n.attr) if n.op == "index" else (n.op, n.attr if n.op == "transpose" else n.type.shape))
-        n = n.args[0]
-    return (n.attr, tuple(reversed(views))) if n.op == "param" else None
+def _reshaped_argument(n: Node) -> tuple[int, tuple] | None:
+    """(argument index, views) where `n` is an argument reshaped, which a packed argument can always be; else None."""
+    x = n.args[0]
+    return (x.attr, (("reshape", n.type.shape),)) if x.op == "param" else None
 
 
 # -- coordinates
@@ -213,7 +209,7 @@ class _Lowering:
         if n.op == "iota":
             return _position(at[0])
         if n.op == "reshape":
-            chain = _view_chain(n)
+            chain = _reshaped_argument(n)
             if chain is not None:
                 return _load(Source("argument", *chain), n, at)
             views = (("reshape", n.type.shape),)

@@ -55,39 +55,10 @@ class Bound:
 
 
 def view(layout: Layout, views: tuple, extents: Mapping[Symbol, int]) -> Layout:
-    """The layout after host-side views; NeedsCopy where a reshape cannot be a view."""
-    for kind, attr in views:
-        if kind == "index":
-            layout = _index(layout, attr, extents)
-        elif kind == "transpose":
-            shape, strides = (tuple(line[a] for a in attr) for line in (layout.shape, layout.strides))
-            layout = Layout(shape, strides, layout.offset, layout.address)
-        else:
-            shape = tuple(evaluate(d, extents) for d in attr)
-            layout = (_broadcast if kind == "broadcast" else _reshape)(layout, shape)
+    """The layout after host-side reshapes; NeedsCopy where the strides do not allow one."""
+    for _, shape in views:
+        layout = _reshape(layout, tuple(evaluate(d, extents) or 0 for d in shape))
     return layout
-
-
-def _index(layout: Layout, entries, extents) -> Layout:
-    shape, strides, offset, axis = [], [], layout.offset, 0
-    for entry in entries:
-        if entry[0] == "new":
-            shape.append(1)
-            strides.append(0)
-            continue
-        stride = layout.strides[axis]
-        offset += evaluate(entry[1], extents) * stride
-        if entry[0] == "slice":
-            shape.append(evaluate(entry[3], extents))
-            strides.append(entry[2] * stride)
-        axis += 1
-    return Layout(tuple(shape), tuple(strides), offset, layout.address)
-
-
-def _broadcast(layout: Layout, shape) -> Layout:
-    missing = len(shape) - len(layout.shape)
-    strides = [0] * missing + [s if n == m else 0 for n, m, s in zip(layout.shape, shape[missing:], layout.strides)]
-    return Layout(tuple(shape), tuple(strides), layout.offset, layout.address)
 
 
 def _reshape(layout: Layout, shape: tuple[int, ...]) -> Layout:
