@@ -39,7 +39,7 @@ class Coordinate:
 
 @dataclass(frozen=True)
 class Source:
-    """An array that a kernel reads: argument or temporary `index`, seen through host-side `views` (("reshape", shape))."""
+    """An array that a kernel reads: argument or temporary `index`, seen through host-side reshapes (`views`)."""
 
     kind: str  # "argument" | "temporary"
     index: int
