@@ -155,7 +155,7 @@ def guards_hold(plan: Plan, extents: Mapping[Symbol, int]) -> bool:
 
 def result_shapes(plan: Plan, extents: Mapping[Symbol, int], limit: int = 1 << 62) -> list[tuple[int, ...]]:
     """The shapes of the results at this call; LimitError where one is beyond any memory."""
-    shapes = [tuple(evaluate(d, extents) or 0 for d in t.shape) for t in plan.results]
+    shapes = [tuple(evaluate(d, extents) for d in t.shape) for t in plan.results]
     for shape, t in zip(shapes, plan.results):
         size = t.dtype.itemsize
         for n in shape:

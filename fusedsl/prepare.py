@@ -81,9 +81,10 @@ def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None) -> Prepa
     for k, (shape, t) in enumerate(zip(shapes, plan.results)):
         order = None if given[k] is not None else result_order(plan, k, layouts, extents)
         makers.append(_allocator(library, device, shape, t.dtype, order))
-        layouts["result", k] = _layout(given[k]) if given[k] is not None else Layout(shape, strides_in(shape, order))
+        out = given[k]
+        layouts["result", k] = _layout(out) if out is not None else Layout(shape, strides_in(shape, order))
     for k, t in enumerate(plan.temporaries):
-        layouts["temporary", k] = contiguous(tuple(evaluate(d, extents) or 0 for d in t.shape))
+        layouts["temporary", k] = contiguous(tuple(evaluate(d, extents) for d in t.shape))
     launches, numbers, workspace = _launches(program, plan, layouts, extents, library, device)
     spans = [span(a) if isinstance(a, Array) and not a.by_value else None for a in arguments]
     written = [span(g) for g in given if g is not None]

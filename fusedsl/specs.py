@@ -29,8 +29,7 @@ def spec(shape: Sequence[int] | int, dtype: Any = "float32", strides: Sequence[i
     Raises ArgumentError for an unknown dtype or negative extents.
     """
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", str(dtype))
-    name = name.removeprefix("torch.")
+    name = str(getattr(dtype, "name", None) or getattr(dtype, "__name__", dtype)).removeprefix("torch.")
     if name not in DTYPES:
         near = suggest(name, DTYPES)
         hint = f"did you mean {near}?" if near else f"use one of {', '.join(DTYPES)}"

@@ -82,7 +82,7 @@ def _broadcast_words(check, shown, values, extents):
     place = "last axis" if axis == -1 else f"{ORDINALS[rank + axis] if rank + axis < 8 else rank + axis} axis"
     short = min(
         range(len(check.operands)),
-        key=lambda k: math.prod(evaluate(d, extents) or 0 for d in check.operands[k].shape) or 1,
+        key=lambda k: math.prod(evaluate(d, extents) for d in check.operands[k].shape) or 1,
     )
     other = a if _extent(check.operands[short], axis, extents) == b else b
     name = check.names[short] if short < len(check.names) and check.names[short] else shown[short]

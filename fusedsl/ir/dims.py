@@ -85,13 +85,13 @@ def product(dims) -> Dim:
     return result
 
 
-def evaluate(dim: Dim | None, extents: Mapping[Symbol, int]) -> int | None:
+def evaluate(dim: Dim, extents: Mapping[Symbol, int]) -> int:
     """The number that `dim` stands for, given the extents of the arguments."""
-    if dim is None or isinstance(dim, int):
+    if isinstance(dim, int):
         return dim
     if isinstance(dim, Symbol):
         return extents[dim]
-    return OPERATIONS[dim.op](*(evaluate(a, extents) for a in dim.args))
+    return OPERATIONS[dim.op](*(None if a is None else evaluate(a, extents) for a in dim.args))
 
 
 def substitute(dim: Dim | None, table: Mapping[Dim, Dim]) -> Dim | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def _right_shift(a, b):
     return a >> b if b >= 0 else (-1 if a < 0 else 0)
 
 
-PYTHON = {
+PYTHON: dict[str, Callable] = {
     "add": operator.add,
     "subtract": operator.sub,
     "multiply": operator.mul,

@@ -65,6 +65,7 @@ def node(op: str, args: tuple[Node, ...], attr: Any, type: Type) -> Node:
 
 def constant(value: bool | int | float, dtype: DType, weak: bool = False) -> Node:
     """A literal. Its key holds the value's kind and bits, so that 1, 1.0, True and -0.0 stay apart."""
+    key: tuple[str, Any]
     if dtype is BOOL:
         key = ("bool", bool(value))
     elif dtype.kind == "f":

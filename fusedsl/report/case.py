@@ -40,7 +40,7 @@ class Case:
     @cached_property
     def graph(self) -> Graph:
         """The typed graph that the plan was made of."""
-        made, _ = pipeline.make_graph(self.program.source, self.plan.parameters, self.extents, self.program.options)
+        made, _ = self.program.source.build(self.plan.parameters, self.extents, self.program.options)
         return made
 
     def scheduled(self, bound: Bound) -> tuple[Any, Any]:

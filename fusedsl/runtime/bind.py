@@ -57,7 +57,7 @@ class Bound:
 def view(layout: Layout, views: tuple, extents: Mapping[Symbol, int]) -> Layout:
     """The layout after host-side reshapes; NeedsCopy where the strides do not allow one."""
     for _, shape in views:
-        layout = _reshape(layout, tuple(evaluate(d, extents) or 0 for d in shape))
+        layout = _reshape(layout, tuple(evaluate(d, extents) for d in shape))
     return layout
 
 
@@ -143,7 +143,7 @@ def place_array(use: ArrayUse, layouts, extents, axes: int) -> tuple[tuple[int, 
     layout = view(layouts[use.kind, use.index], use.views, extents)
     strides, offset = [0] * axes, layout.offset
     for c, stride in zip(use.at, layout.strides):
-        offset += (evaluate(c.start, extents) or 0) * stride
+        offset += evaluate(c.start, extents) * stride
         if c.axis is not None:
             strides[c.axis] += c.step * stride
     return tuple(strides), offset

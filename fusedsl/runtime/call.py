@@ -106,7 +106,7 @@ def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list
     offsets, total = [], 0
     for t in plan.temporaries:
         offsets.append(total)
-        count = math.prod(evaluate(d, extents) or 0 for d in t.shape)
+        count = math.prod(evaluate(d, extents) for d in t.shape)
         size = count * t.dtype.compute.itemsize
         total += -(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT
     return total, offsets

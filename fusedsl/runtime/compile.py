@@ -72,7 +72,7 @@ def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardwar
     """The kernel of these extents for one compute capability; compiles where neither memory nor disk has it."""
     kernel, schedule = scheduled_cuda(bound, hardware or facts(cc))
     key = ("cuda", cc, digest, kernel.name, _shape_of(kernel), _fields(schedule))
-    return _once(key, lambda: _load(key) or _compile_cuda(kernel, schedule, cc, key), kernel, schedule)
+    return _once(key, lambda: _load(key, kernel, schedule) or _compile_cuda(kernel, schedule, cc, key), kernel, schedule)
 
 
 def build_cpu(bound: Bound, digest: str) -> Built:
@@ -81,7 +81,7 @@ def build_cpu(bound: Bound, digest: str) -> Built:
 
     kernel, chosen = scheduled_cpu(bound)
     key = ("cpu", host.tag(), digest, kernel.name, _shape_of(kernel), chosen)
-    return _once(key, lambda: _load(key) or _compile_cpu(kernel, chosen, key), kernel, chosen)
+    return _once(key, lambda: _load(key, kernel, chosen) or _compile_cpu(kernel, chosen, key), kernel, chosen)
 
 
 def source_of(kernel: Kernel, schedule: Any) -> str:
@@ -140,14 +140,16 @@ def _once(key: tuple, make, kernel: Kernel, schedule: Any) -> Built:
 # -- disk
 
 
-def _load(key: tuple) -> Built | None:
+def _load(key: tuple, kernel: Kernel, schedule: Any) -> Built | None:
     entry = disk().get(cache_key(kernel=repr(key)))
     if entry is None:
         return None
     told, code = entry
     try:
-        return Built(None, None, code, tuple(told["symbols"]), told["source"], told["path"], *told["figures"], True)  # type: ignore[arg-type]
-    except (KeyError, TypeError):
+        registers, spills, shared = told["figures"]
+        symbols, source, path = tuple(told["symbols"]), told["source"], told["path"]
+        return Built(kernel, schedule, code, symbols, source, path, registers, spills, shared, cached=True)
+    except (KeyError, TypeError, ValueError):
         return None
 
 

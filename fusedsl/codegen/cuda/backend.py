@@ -96,7 +96,7 @@ def intrinsic(arity: int) -> Callable:
 
         names = ["context", *(f"a{k}" for k in range(arity))]
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        typer.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+        typer.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
         typer.__name__ = rule.__name__
         return numba_intrinsic(typer)
 

@@ -48,7 +48,8 @@ def _line(scope: Scope, schedule: MapSchedule) -> None:
 
 
 def _line_loads(scope: Scope, schedule: MapSchedule) -> tuple[list[str], list[str]]:
-    whole, ends = [], []
+    whole: list[str] = []
+    ends: list[str] = []
     for load in scope.kernel.loads:
         name, operand = load.value.name, scope.kernel.operands[load.operand]
         at, letter = scope.names.pointer(load.operand), letter_of(operand, schedule.width)
@@ -72,7 +73,8 @@ def _stride(scope: Scope, operand: int, letter: str) -> str:
 
 
 def _line_stores(scope: Scope, schedule: MapSchedule) -> tuple[list[str], list[str]]:
-    whole, ends = [], []
+    whole: list[str] = []
+    ends: list[str] = []
     for number, store in enumerate(scope.kernel.phases[0].stores):
         operand, value = scope.kernel.operands[store.operand], scope.element(store.value)
         stride = _stride(scope, store.operand, letter_of(operand, schedule.width))

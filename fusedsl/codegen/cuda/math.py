@@ -10,7 +10,21 @@ from .backend import F32, I1, I16, I32, Emitter, intrinsic, ir, numba_type, type
 
 CASTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 # libdevice names, where they differ from ours; float32 functions end in f.
-SAME_1 = ("sqrt", "rsqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan")
+SAME_1: tuple[str, ...] = (
+    "sqrt",
+    "rsqrt",
+    "cbrt",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+)
 SAME_1 += ("sinh", "cosh", "tanh", "erf", "erfc", "lgamma", "floor", "ceil", "rint", "trunc")
 LIBDEVICE_1 = {name: name for name in SAME_1}
 LIBDEVICE_1 |= {f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
