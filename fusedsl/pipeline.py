@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -94,9 +95,10 @@ def make_plan(source: Source, parameters: tuple[Parameter, ...], extents, option
         return bool(dim) if isinstance(dim, int) else guards.setdefault(dim, evaluate(dim, extents) == 1)
 
     cut = partition(lower(graph), fits)
-    for d in cut.decisions:
-        debug.say(debug.DECISIONS, f"{'joined' if d.joined else 'apart'}: {', '.join(d.members)}: {d.reason}")
-    _check_kernels(cut, options)
+    reasons = tuple((d.joined, _named(f"{', '.join(d.members)}: {d.reason}", parameters)) for d in cut.decisions)
+    for joined, reason in reasons:
+        debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
+    _check_kernels(cut, reasons, options)
     header = source.header()
     names = [_kernel_name(g, k) for k, g in enumerate(cut.groups)]
     kernels = tuple(emit(g, name, header, parameters) for g, name in zip(cut.groups, names))
@@ -108,22 +110,26 @@ def make_plan(source: Source, parameters: tuple[Parameter, ...], extents, option
         graph.checks,
         tuple(guards.items()),
         kernels,
-        tuple((d.joined, f"{', '.join(d.members)}: {d.reason}") for d in cut.decisions),
+        reasons,
     )
 
 
-def _check_kernels(cut: Partition, options: Options) -> None:
+def _named(reason: str, parameters: tuple[Parameter, ...]) -> str:
+    """A reason with extents in the user's words: n0_1 is axis 1 of the first parameter."""
+    return re.sub(r"\bn(\d+)_(\d+)\b", lambda m: f"axis {m[2]} of {parameters[int(m[1])].name}", reason)
+
+
+def _check_kernels(cut: Partition, reasons: Sequence[tuple[bool, str]], options: Options) -> None:
     if options.max_kernels is None or len(cut.groups) <= options.max_kernels:
         return
-    refused = [d for d in cut.decisions if not d.joined]
-    reasons = "; ".join(f"{', '.join(d.members)}: {d.reason}" for d in refused) or "the results have different shapes"
+    refused = [reason for joined, reason in reasons if not joined]
     error = FusionError(
         f"this needs {len(cut.groups)} kernels, and max_kernels is {options.max_kernels}",
         "fusion.kernels",
-        note=reasons,
+        note="; ".join(refused) or "its results run over different axes",
         help="raise max_kernels, or call explain() to see what keeps the kernels apart",
     )
-    error.decisions = cut.decisions  # type: ignore[attr-defined]
+    error.decisions = reasons  # type: ignore[attr-defined]
     raise error
 
 

@@ -149,6 +149,9 @@ class _Partitioner:
                 self.home[f] = k
                 return True
             self._refuse(_name(f), "it needs a result that is computed after the kernel has run")
+        others = [f"kernel {k}" for k, g in enumerate(self.groups) if g.folds]
+        if others:
+            self._refuse(_name(f), f"{_spaces(rows, columns)}, unlike {' and '.join(others)}")
         self.groups.append(Group(self._sorted(f, rows), self._sorted(f, columns), [f], after=set(needs)))
         self.home[f] = len(self.groups) - 1
         return True
@@ -177,7 +180,7 @@ class _Partitioner:
             if fits:
                 self._refuse(_where(r), "it needs a result that is computed after the kernel has run")
             elif k in needs and g.folds:
-                self._refuse(_where(r), _mismatch(g, axes))
+                self._refuse(_where(r), _mismatch(g))
         return None
 
     def _accepts(self, g: Group, axes: frozenset[Axis], needs: set[int], k: int) -> bool:
@@ -246,7 +249,12 @@ def _where(r: Root) -> str:
     return f"{r.kind} {r.index}"
 
 
-def _mismatch(g: Group, axes: frozenset[Axis]) -> str:
+def _spaces(rows: frozenset[Axis], columns: frozenset[Axis]) -> str:
+    along = ", ".join(sorted(map(str, columns)))
+    return f"it reduces {along}" + (f" for each {', '.join(sorted(map(str, rows)))}" if rows else " to one value")
+
+
+def _mismatch(g: Group) -> str:
     if not g.rows:
         return "a full reduction ends before its value can be used elsewhere"
     return "it runs over other axes than the reduction that it needs"

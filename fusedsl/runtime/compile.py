@@ -72,7 +72,11 @@ def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardwar
     """The kernel of these extents for one compute capability; compiles where neither memory nor disk has it."""
     kernel, schedule = scheduled_cuda(bound, hardware or facts(cc))
     key = ("cuda", cc, digest, kernel.name, _shape_of(kernel), _fields(schedule))
-    return _once(key, lambda: _load(key, kernel, schedule) or _compile_cuda(kernel, schedule, cc, key), kernel, schedule)
+
+    def make() -> Built:
+        return _load(key, kernel, schedule) or _compile_cuda(kernel, schedule, cc, key)
+
+    return _once(key, make, kernel, schedule)
 
 
 def build_cpu(bound: Bound, digest: str) -> Built:
