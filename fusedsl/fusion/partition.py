@@ -130,8 +130,10 @@ class _Partitioner:
                 stack.extend(self.groups[k].after)
         return False
 
-    def _can_join(self, k: int, needs: set[int]) -> bool:
-        return not any(d != k and self._reaches(d, k) for d in needs)
+    def _can_join(self, k: int, value: Node, needs: set[int]) -> bool:
+        """Whether group k may compute `value`: it reads no temporary that k itself or a group after k writes."""
+        reads = {self.writer[n.attr[0].index] for n in self.reads[value]}
+        return k not in reads and not any(d != k and self._reaches(d, k) for d in needs)
 
     # -- placing
 
@@ -143,7 +145,7 @@ class _Partitioner:
         for k, g in enumerate(self.groups):
             if not g.folds or frozenset(g.rows) != rows or frozenset(g.columns) != columns:
                 continue
-            if self._can_join(k, needs):
+            if self._can_join(k, f.args[0], needs):
                 self._join(k, needs, f"{_name(f)} runs over the same rows and columns")
                 g.folds.append(f)
                 self.home[f] = k
@@ -174,7 +176,7 @@ class _Partitioner:
     def _find_group(self, r: Root, axes: frozenset[Axis], needs: set[int]) -> int | None:
         for k, g in enumerate(self.groups):
             fits = self._accepts(g, axes, needs, k)
-            if fits and self._can_join(k, needs):
+            if fits and self._can_join(k, r.value, needs):
                 self._join(k, needs, f"{_where(r)} is stored by the kernel that computes it")
                 return k
             if fits:

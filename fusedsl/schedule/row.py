@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ..hardware import Hardware, blocks_for
-from .access import vector_width
+from .access import ACCESS_BYTES, vector_width
 from .kernel import Kernel
 from .registers import body_registers, held, row_loads, words
 
@@ -14,9 +14,10 @@ WARP = 32
 ADDRESSING = 16  # registers beside those that hold the row
 HELD_WORDS = {256: 80, 512: 72, 1024: 36}  # registers a thread that may hold a row, for teams up to this size
 FULL_WORDS = 64  # … and so many before a larger team is tried
-BLOCK = 128  # threads of a block that serves several rows
+IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
 VECTOR_CLASSES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
 LOOP_ELEMENTS = 8  # a thread's tile in a loop
+LOOP_BLOCK = 128  # threads of a block whose rows are looped over by a warp or less
 FEW_ROWS = 1 << 14
 
 
@@ -81,13 +82,13 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
     width, columns = _width(kernel), extents[-1]
     reach = _reach(kernel, columns, width)
     per_element = max(words(held(kernel), packed=width > 1), words([kernel.operands[0].dtype], packed=width > 1))
-    threads = _threads(reach, width, per_element, reach > columns)
+    threads = _threads(reach, width, per_element, reach > columns, _streamed(kernel))
     if threads is None:
         return None
     needed = -(-reach // (width * threads))
     vectors = next(v for v in VECTOR_CLASSES if v >= needed)
     below = max((v for v in VECTOR_CLASSES if v < vectors and v * width * threads <= columns), default=0)
-    rows = max(1, BLOCK // threads) if threads <= WARP else 1
+    rows = _rows(threads, vectors, hardware) if threads <= WARP else 1
     registers = round(ADDRESSING + (per_element * vectors + _streamed(kernel) + 2 * (reach > columns)) * width)
     blocks = blocks_for(hardware, min(registers, hardware.registers // (threads * rows)), threads * rows)
     longest = vectors * width * threads - (reach - columns)
@@ -98,6 +99,12 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
     return RowSchedule(True, width, vectors, below, threads, rows, blocks, reason=reason, registers=registers)
 
 
+def _rows(threads: int, vectors: int, hardware: Hardware) -> int:
+    """Rows of a block: as few as keep enough bytes in flight, so that rows end and begin at different times."""
+    block = max(WARP, IN_FLIGHT // (hardware.blocks * ACCESS_BYTES * vectors))
+    return max(1, block // threads)
+
+
 def _streamed(kernel: Kernel) -> float:
     """Registers an element that the loads of a later phase take beside what is held: two vectors of each at a time."""
     first = {value.name for value in kernel.phases[0].element.args}
@@ -106,16 +113,16 @@ def _streamed(kernel: Kernel) -> float:
     return 2 * words([kernel.operands[k].dtype for k in later], packed=True)
 
 
-def _threads(reach: int, width: int, per_element: float, split: bool) -> int | None:
+def _threads(reach: int, width: int, per_element: float, split: bool, streamed: float) -> int | None:
     """Threads a row; None if its registers do not hold it.
 
     Measured on an H200: four vectors a thread (16 float32, 32 16-bit elements) keep enough loads in flight and enough
     rows on an SM (of float32, two are 1-2 % faster in teams up to 64); teams beyond 256 (512 for 4-byte elements)
-    wait for each other more than larger tiles cost. Rows whose vectors are split at the ends want few, long threads:
-    each checks its first and last vector.
+    wait for each other more than larger tiles cost; a phase that streams two arrays beside the row wants the registers
+    of 256. Rows whose vectors are split at the ends want few, long threads: each checks its first and last vector.
     """
     aim = width * 8 if split else max(width * 4, 16)
-    most, slack = (512 if width < 8 else 256), (1.25 if split else 1)
+    most, slack = (512 if width < 8 and streamed < 4 else 256), (1.25 if split else 1)
     threads = 1
     while threads < most and reach > slack * aim * threads:
         threads *= 2
@@ -138,7 +145,7 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
         width, across = _width(kernel), False
         threads = _loop_threads(columns, 1024 if rows < FEW_ROWS else 256)
     vectors = max(1, LOOP_ELEMENTS // width)
-    shared_rows = WARP if across else max(1, BLOCK // threads) if threads <= WARP else 1
+    shared_rows = WARP if across else max(1, LOOP_BLOCK // threads) if threads <= WARP else 1
     registers = round(ADDRESSING + 8 * kernel.axes + words([kernel.operands[0].dtype]) * width * vectors)
     registers += body_registers(kernel.phases)
     blocks = blocks_for(hardware, registers * (2 if kernel.wide else 1), threads * shared_rows)

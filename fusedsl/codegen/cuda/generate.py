@@ -52,7 +52,7 @@ def compile_source(source: str, path: str, kernel: Kernel, schedule: Schedule, c
         if not found.spill_bytes or blocks == 1:
             taken = {name: getattr(found, name) for name in Compiled.__dataclass_fields__ if name != "blocks"}
             return Compiled(blocks=blocks, **taken)
-        blocks = max(1, blocks * 2 // 3)
+        blocks = max(1, blocks - max(1, blocks // 5))
 
 
 def ptx(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tuple[int, int]) -> str:

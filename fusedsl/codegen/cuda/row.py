@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ...ir.types import DType
+from ...schedule.access import ACCESS_BYTES
 from ...schedule.kernel import Body, FoldUse, Kernel, Phase, Value
 from ...schedule.registers import row_loads
 from ...schedule.row import WARP, RowSchedule
@@ -224,6 +226,8 @@ class RowWriter:
             return
         self.scope.stored[name] = operand.dtype
         letter = letter_of(operand, self.schedule.width)
+        if letter == "u":
+            letter = "m" if shiftable(operand.dtype, self.schedule.width) else "u"
         define = f'load_{name} = tile.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")'
         if define not in self.scope.top:
             self.scope.top.append(define)
@@ -289,6 +293,11 @@ class RowWriter:
         self.scope.functions += indented([*body.lines, f"return {', '.join(v.name for v in made)}"])
         self.code.append(f"{', '.join(v.name for v in made)} = {name}({', '.join(v.name for v in body.args)})")
         self.scope.ready |= {value.name for value in made}
+
+
+def shiftable(dtype: DType, width: int) -> bool:
+    """Are misaligned vectors better shifted out of aligned ones than read element by element?"""
+    return dtype.itemsize < 4 and dtype.itemsize * width == ACCESS_BYTES
 
 
 def _parts(use: FoldUse) -> str:

@@ -9,6 +9,9 @@ from ..backend import F32, F64, GLOBAL, I8, I16, I32, I64, VOID, Emitter, ir, ty
 
 ACCESS_BYTES = 16
 SKIP = "PARTS_DONE_${:uid}"
+# Results stay in the L2 as long as they may: whoever reads them next finds a part of them there, and less is written
+# back while the inputs stream in (2 % of the time of large rows and maps on an H200).
+KEEP = "createpolicy.fractional.L2::evict_last.b64 {}, 1.0;"
 
 
 @dataclass(frozen=True)
@@ -111,12 +114,19 @@ def _read_whole(e: Emitter, dtype: DType, width: int, address: ir.Value) -> list
 
 def _write_whole(e: Emitter, address: ir.Value, units: list[ir.Value]) -> None:
     b, count, unit = e.builder, len(units), units[0].type
-    value = units[0]
-    if count > 1:
-        value = ir.Constant(ir.VectorType(unit, count), ir.Undefined)
-        for k, piece in enumerate(units):
-            value = b.insert_element(value, piece, I32(k))
-    b.store(value, b.inttoptr(address, value.type.as_pointer(GLOBAL)), align=count * unit.width // 8)
+    if count == 1:
+        b.store(units[0], b.inttoptr(address, unit.as_pointer(GLOBAL)), align=unit.width // 8)
+        return
+    register = _register(unit.width)
+    if e.cc >= (8, 0):
+        policy = e.asm(I64, KEEP.format("$0"), "=l", [])
+        hint, place, inputs = ".L2::cache_hint", f", ${count + 1}", [policy]
+    else:
+        hint, place, inputs = "", "", []
+    values = _braced([f"${k}" for k in range(count)])
+    text = f"st.global{hint}{_suffix(count, unit.width)} [${count}], {values}{place};"
+    constraints = ",".join([register] * count + ["l"] * (1 + len(inputs)) + ["~{memory}"])
+    e.asm(VOID, text, constraints, [*units, address, *inputs], effect=True)
 
 
 def _predicates(width: int, room: Room, first: int, whole: list[str]) -> tuple[list[str], list[str], list[ir.Value]]:
@@ -147,41 +157,52 @@ def _predicates(width: int, room: Room, first: int, whole: list[str]) -> tuple[l
 
 
 def _read_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, room: Room) -> list[ir.Value]:
+    """The whole vector where any of its elements exists: it is one aligned block of memory."""
     bits = _unit_bits(dtype, width)
     count = width * dtype.itemsize * 8 // bits
+    there = e.builder.icmp_signed(">", room.room, I32(0))
+    if room.split and room.skip is not None:
+        there = e.builder.and_(there, e.builder.icmp_signed("<", room.skip, I32(width)))
+    return _read_if(e, there, count, bits, address)
+
+
+def _read_if(e: Emitter, wanted: ir.Value, count: int, bits: int, address: ir.Value) -> list[ir.Value]:
+    """`count` registers from an address; zeros, and nothing is read, where they are not wanted."""
     outs = [f"${k}" for k in range(count)]
-    at = f"${count}"
-    whole = [f"mov.b{max(bits, 16)} {out}, 0;" for out in outs]
-    whole.append(f"@whole ld.global{_suffix(count, bits)} {_braced(outs)}, [{at}];")
-    lines, names, inputs = _predicates(width, room, count + 1, whole)
-    lines += [*_read_parts(dtype, width, bits, outs, at, names), f"{SKIP}:"] if names else []
+    lines = [".reg .pred wanted;", f"setp.ne.b32 wanted, ${count + 1}, 0;"]
+    lines += [f"mov.b{max(bits, 16)} {out}, 0;" for out in outs]
+    lines.append(f"@wanted ld.global{_suffix(count, bits)} {_braced(outs)}, [${count}];")
     unit = ir.IntType(max(bits, 16))
     result = unit if count == 1 else ir.LiteralStructType([unit] * count)
-    constraints = ",".join([f"=&{_register(bits)}"] * count + ["l"] + ["r"] * len(inputs) + ["~{memory}"])
+    constraints = ",".join([f"=&{_register(bits)}"] * count + ["l", "r", "~{memory}"])
     text = "{\n" + "\n".join(lines) + "\n}"
-    loaded = e.asm(result, text, constraints, [address, *inputs], effect=True)
+    loaded = e.asm(result, text, constraints, [address, e.builder.zext(wanted, I32)], effect=True)
     found = [loaded] if count == 1 else e.unpack(loaded, count)
     return [e.builder.trunc(found[0], I8)] if bits == 8 else found
 
 
-def _read_parts(dtype: DType, width: int, bits: int, outs: list[str], at: str, names: list[str]) -> list[str]:
-    """PTX that reads the elements of a vector one by one, each under its own predicate."""
-    size = dtype.itemsize
-    places = [f"[{at}+{k * size}]" for k in range(width)]
-    if size * 8 == bits:
-        return [f"@{p} ld.global.b{bits} {out}, {place};" for p, out, place in zip(names, outs, places)]
-    lines = [f".reg .b16 h<{width}>;", ".reg .b32 w<3>;"]
-    lines += [f"mov.b16 h{k}, 0;" for k in range(width)]
-    lines += [f"@{p} ld.global.b{size * 8} h{k}, {place};" for k, (p, place) in enumerate(zip(names, places))]
-    if size == 2:
-        return lines + [f"mov.b32 {out}, {{h{2 * k}, h{2 * k + 1}}};" for k, out in enumerate(outs)]
-    for number, out in enumerate(outs):  # bytes: shift them together
-        lines.append("mov.b32 w0, 0;")
-        for k in range(min(4, width)):
-            source = 4 * number + k
-            lines += [f"cvt.u32.u16 w1, h{source};", f"shl.b32 w2, w1, {8 * k};", "or.b32 w0, w0, w2;"]
-        lines.append(f"mov.b32 {out}, w0;" if bits == 32 else f"cvt.u16.u32 {out}, w0;")
-    return lines
+def read_shifted(e: Emitter, dtype: DType, width: int, address: ir.Value, room: Room | None) -> list[ir.Value]:
+    """`read` at any address: 16 bytes out of the two aligned blocks that hold them, shifted together.
+
+    For elements below 4 bytes whose vectors have 16 bytes. Elements that do not exist are whatever stands there; no
+    block without any that does is read.
+    """
+    b, size = e.builder, dtype.itemsize
+    places = [address, b.add(address, I64(ACCESS_BYTES - 1))]
+    if room is not None:
+        last = b.add(address, b.sext(b.mul(b.sub(room.room, I32(1)), I32(size)), I64))
+        places = [b.select(b.icmp_unsigned("<", place, last), place, last) for place in places]
+        if room.skip is not None:
+            first = b.add(address, b.sext(b.mul(room.skip, I32(size)), I64))
+            places = [b.select(b.icmp_unsigned(">", place, first), place, first) for place in places]
+    words = [word for place in places for word in _read_whole(e, dtype, width, b.and_(place, I64(-ACCESS_BYTES)))]
+    off = b.and_(b.trunc(address, I32), I32(ACCESS_BYTES - 1))
+    for step, left in ((8, 6), (4, 5)):
+        shifted = b.icmp_unsigned("!=", b.and_(off, I32(step)), I32(0))
+        words = [b.select(shifted, words[k + step // 4], words[k]) for k in range(left)]
+    bits = b.shl(b.and_(off, I32(3)), I32(3))
+    text = "shf.r.wrap.b32 $0, $1, $2, $3;"
+    return _elements(e, dtype, width, [e.asm(I32, text, "=r,r,r,r", [words[k], words[k + 1], bits]) for k in range(4)])
 
 
 def _write_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, units: list[ir.Value], room: Room) -> None:
@@ -190,7 +211,10 @@ def _write_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, unit
         units = [b.zext(units[0], I16)]
     ins = [f"${k}" for k in range(len(units))]
     at = f"${len(units)}"
-    whole = [f"@whole st.global{_suffix(len(units), bits)} [{at}], {_braced(ins)};"]
+    kept = e.cc >= (8, 0) and len(units) > 1
+    whole = [".reg .b64 keep;", KEEP.format("keep")] if kept else []
+    hint, policy = (".L2::cache_hint", ", keep") if kept else ("", "")
+    whole.append(f"@whole st.global{hint}{_suffix(len(units), bits)} [{at}], {_braced(ins)}{policy};")
     lines, names, inputs = _predicates(width, room, len(units) + 1, whole)
     if names and size * 8 == bits:
         lines += [f"@{p} st.global.b{bits} [{at}+{k * size}], {ins[k]};" for k, p in enumerate(names)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ....ir.types import DType, dtype
 from .. import math
 from ..backend import I8, I32, I64, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
-from .memory import Room, is_packed, read, stored_type, write
+from .memory import Room, is_packed, read, read_shifted, stored_type, write
 
 INDEX = (types.int32, types.int64)
 
@@ -66,8 +66,8 @@ class Tile:
         """`load(address, start, limit[, stride])`: elements start … of a line, whose element 0 is at `address`.
 
         `start` may also be a tuple with the offset of each vector, in elements; then nothing is checked.
-        `letter` is the stride of neighbouring elements: "1", "0" (one element for a whole vector) or "s";
-        `hint` is a cache hint of PTX.
+        `letter` is the stride of neighbouring elements: "1", "0" (one element for a whole vector), "s", or "m" for
+        neighbours whose vectors are not aligned.
         """
         kind = dtype(name)
         result = stored_type(kind, self.count, self.width)
@@ -207,6 +207,8 @@ class Tile:
     def _load_vector(self, e, kind, letter, places, room) -> list[ir.Value]:
         if letter == "1":
             return read(e, kind, self.width, places[0], room)
+        if letter == "m":
+            return read_shifted(e, kind, self.width, places[0], room)
         if letter == "0":
             return _paired(e, kind, read(e, kind, 1, places[0], None) * self.width)
         found = []
