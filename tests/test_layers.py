@@ -24,7 +24,7 @@ LAYERS = (
     ("pipeline",),
     ("verify", "prepare", "text", "specs"),
     ("program",),
-    ("report", "interop"),
+    ("report",),
     ("api", "decorator"),
     ("cli", "__main__"),
 )

@@ -1,0 +1,1 @@
+"""Layer 9: what a call launches, and why, as text and data."""

@@ -1,0 +1,1 @@
+"""Layer 7: arrays of any library, compilation, the cache, launches."""

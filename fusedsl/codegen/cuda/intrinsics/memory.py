@@ -181,22 +181,25 @@ def _read_if(e: Emitter, wanted: ir.Value, count: int, bits: int, address: ir.Va
     return [e.builder.trunc(found[0], I8)] if bits == 8 else found
 
 
-def read_shifted(e: Emitter, dtype: DType, width: int, address: ir.Value, room: Room | None) -> list[ir.Value]:
+def read_shifted(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped: int, room: Room | None):
     """`read` at any address: 16 bytes out of the two aligned blocks that hold them, shifted together.
 
-    For elements below 4 bytes whose vectors have 16 bytes. Elements that do not exist are whatever stands there; no
-    block without any that does is read.
+    For elements below 4 bytes whose vectors have 16 bytes; `skipped` bytes, whole vectors, lie behind the base. Elements
+    that do not exist are whatever stands there; no block without any that does is read.
     """
     b, size = e.builder, dtype.itemsize
-    places = [address, b.add(address, I64(ACCESS_BYTES - 1))]
+    blocks = [b.and_(place, I64(-ACCESS_BYTES)) for place in (base, b.add(base, I64(ACCESS_BYTES - 1)))]
     if room is not None:
+        address = b.add(base, I64(skipped))
+        places = [address, b.add(address, I64(ACCESS_BYTES - 1))]
         last = b.add(address, b.sext(b.mul(b.sub(room.room, I32(1)), I32(size)), I64))
         places = [b.select(b.icmp_unsigned("<", place, last), place, last) for place in places]
         if room.skip is not None:
             first = b.add(address, b.sext(b.mul(room.skip, I32(size)), I64))
             places = [b.select(b.icmp_unsigned(">", place, first), place, first) for place in places]
-    words = [word for place in places for word in _read_whole(e, dtype, width, b.and_(place, I64(-ACCESS_BYTES)))]
-    off = b.and_(b.trunc(address, I32), I32(ACCESS_BYTES - 1))
+        blocks, skipped = [b.and_(place, I64(-ACCESS_BYTES)) for place in places], 0
+    words = [word for block in blocks for word in _read_whole(e, dtype, width, b.add(block, I64(skipped)))]
+    off = b.and_(b.trunc(base, I32), I32(ACCESS_BYTES - 1))
     for step, left in ((8, 6), (4, 5)):
         shifted = b.icmp_unsigned("!=", b.and_(off, I32(step)), I32(0))
         words = [b.select(shifted, words[k + step // 4], words[k]) for k in range(left)]

@@ -77,6 +77,10 @@ class Tile:
                 found = []
                 for number in range(self.vectors):
                     room = self._room(e, kinds[1], start, limit, number)
+                    if letter == "m":
+                        base, skipped = self._places(e, kind, letter, address, kinds[1], start, 0, None)[0], number * self.step
+                        found += read_shifted(e, kind, self.width, base, skipped * kind.itemsize, room)
+                        continue
                     places = self._places(e, kind, letter, address, kinds[1], start, number, stride)
                     found += self._load_vector(e, kind, letter, places, room)
                 return e.pack(result, found)
@@ -207,8 +211,6 @@ class Tile:
     def _load_vector(self, e, kind, letter, places, room) -> list[ir.Value]:
         if letter == "1":
             return read(e, kind, self.width, places[0], room)
-        if letter == "m":
-            return read_shifted(e, kind, self.width, places[0], room)
         if letter == "0":
             return _paired(e, kind, read(e, kind, 1, places[0], None) * self.width)
         found = []
