@@ -174,7 +174,7 @@ class Scribe:
             text = f"{n.type.dtype}({parts[0]})"
         elif n.op == "quotient":
             text = f"{_bracket(parts[0])} / {_bracket(self.comment(n.attr))}"
-        elif (symbol := OPS[n.op].symbol) and len(parts) == 2:
+        elif (symbol := OPS[n.op].symbol if n.op in OPS else None) and len(parts) == 2:
             text = " ".join((_bracket(parts[0]), symbol, _bracket(parts[1])))
         elif symbol:
             text = f"{symbol}{' ' * symbol.isalpha()}{_bracket(parts[0])}"

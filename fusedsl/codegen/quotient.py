@@ -6,8 +6,8 @@ import math
 
 from ..fusion.lower import Axis
 from ..fusion.partition import free_axes
-from ..ir.graph import Node, Type, constant, node, rebuild, value_of
-from ..ir.types import BOOL, FLOAT32
+from ..ir.graph import Node, constant, node, rebuild, value_of
+from ..ir.types import FLOAT32
 
 
 def shared_divisors(roots: list[Node], columns: set[Axis]) -> dict[Node, Node]:
@@ -31,13 +31,8 @@ def _power_of_two(n: Node) -> bool:
 
 
 def _quotient(x: Node, y: Node) -> Node:
-    """x / y by the reciprocal of y, which is scaled into the middle of the exponents first (codegen's `quotient`)."""
-    t, truth = y.type, Type(BOOL)
-    size = node("absolute", (y,), None, t)
-    small = node("less", (size, constant(2.0**-100, t.dtype)), None, truth)
-    large = node("greater", (size, constant(2.0**100, t.dtype)), None, truth)
-    up, same, down = (constant(2.0**e, t.dtype) for e in (64, 0, -64))
-    scale = node("where", (small, up, node("where", (large, down, same), None, t)), None, t)
-    divisor = node("multiply", (y, scale), None, t)
-    inverse = node("divide", (same, divisor), None, t)
+    """x / y by the reciprocal of y, which is first scaled by a power of two into the middle of the exponents."""
+    scale = node("divisor_scale", (y,), None, y.type)
+    divisor = node("multiply", (y, scale), None, y.type)
+    inverse = node("divide", (constant(1.0, y.type.dtype), divisor), None, y.type)
     return node("quotient", (x, divisor, scale, inverse), y, x.type)

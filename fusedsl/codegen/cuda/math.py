@@ -345,6 +345,18 @@ def sign(kind):
     return (kind, emit) if _is_float(kind) or isinstance(kind, types.Integer) else None
 
 
+def divisor_scale(kind):
+    """1, or the power of two that brings a very small or very large divisor to where its reciprocal is normal."""
+
+    def emit(e, x):
+        b = e.builder
+        size = _libdevice_call(e, "fabs", kind, [x])
+        up, same, down, low, high = (ir.Constant(x.type, 2.0**n) for n in (64, 0, -64, -100, 100))
+        return b.select(b.fcmp_ordered("<", size, low), up, b.select(b.fcmp_ordered(">", size, high), down, same))
+
+    return (kind, emit) if kind == types.float32 else None
+
+
 def quotient(x, divisor, scale, inverse):
     """(x scale) / divisor, correctly rounded, from the correctly rounded inverse of the divisor (Markstein, IBM J. Res.
     Dev. 34, 1990): an estimate, its exact remainder, and one correction. Infinities and zeros keep the estimate."""
@@ -378,7 +390,7 @@ def logistic(kind):
     return (kind, emit) if _is_float(kind) else None
 
 
-_RULES = dict.fromkeys((bool_, not_, sign, logistic, absolute, isnan, isinf, isfinite, signbit), 1)
+_RULES = dict.fromkeys((bool_, not_, sign, logistic, divisor_scale, absolute, isnan, isinf, isfinite, signbit), 1)
 _RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, floor_divide, remainder, fmod, power), 2)
 _RULES |= dict.fromkeys((shift_left, shift_right), 2)
 _RULES |= {select: 3, quotient: 4}
