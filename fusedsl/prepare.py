@@ -15,7 +15,7 @@ from .runtime import copies
 from .runtime.arrays import CPU, Array, Weak, describe
 from .runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, place_array, view
 from .runtime.call import TEMPORARY_ALIGNMENT, Call, Payloads, cpu_launch, cuda_launch, workspace_size
-from .runtime.results import allocator, check_out, common_order, mark_written, overlap, place, span, strides_in
+from .runtime.results import alike, allocator, check_out, common_order, mark_written, overlap, place, span, strides_in
 from .runtime.streams import stream_reader
 from .runtime.transfer import device_empty
 from .schedule.plan import Plan
@@ -56,7 +56,7 @@ class Prepared:
         for out, k in self.late:
             copies.assign(out, results[k], self.library)
             results[k] = out
-            mark_written(out, self.library)
+            mark_written(out)
         return results
 
 
@@ -76,7 +76,7 @@ def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None) -> Prepa
     shapes = pipeline.result_shapes(plan, extents)
     arguments, packed = _pack(plan, arguments, extents, library)
     layouts = {("argument", k): _layout(a) for k, a in enumerate(arguments) if isinstance(a, Array)}
-    given, late = _outs(plan, outs, shapes, device, facts)
+    given, late = _outs(plan, outs, shapes, (library, device), facts)
     makers = []
     for k, (shape, t) in enumerate(zip(shapes, plan.results)):
         order = None if given[k] is not None else result_order(plan, k, layouts, extents)
@@ -87,18 +87,18 @@ def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None) -> Prepa
         layouts["temporary", k] = contiguous(tuple(evaluate(d, extents) for d in t.shape))
     launches, numbers, workspace = _launches(program, plan, layouts, extents, library, device)
     spans = [span(a) if isinstance(a, Array) and not a.by_value else None for a in arguments]
-    written = [span(g) for g in given if g is not None]
-    same = frozenset((k, r) for k in range(len(arguments)) for r in range(len(shapes)) if in_place(plan, k, r))
+    written = [span(g) if g is not None else None for g in given]
+    same = frozenset(
+        (k, r)
+        for k, a in enumerate(arguments)
+        for r, g in enumerate(given)
+        if g is not None and isinstance(a, Array) and alike(a, g) and in_place(plan, k, r)
+    )
     stream = stream_reader(library, device)
     call = Call(launches, makers, workspace, numbers, stream, spans, written, same, library)
     payloads = [a.pointer if isinstance(a, Array) and not a.by_value else a.value for a in arguments]
-    call_once = (
-        packed
-        or late
-        or (outs is not None and len(written) < len(shapes))
-        or any(isinstance(a, Array) and a.copied for a in arguments)
-    )
-    chosen = [g.owner if g is not None else None for g in given] if outs is not None else None
+    call_once = packed or late or any(isinstance(a, Array) and a.copied for a in arguments)
+    chosen = [o if g is not None else None for g, o in zip(given, outs)] if outs is not None else None
     return Prepared(plan, call, payloads, chosen, late, library, not call_once, arguments)
 
 
@@ -139,7 +139,7 @@ def _pack(plan: Plan, arguments: list, extents, library: str) -> tuple[list, boo
 # -- out
 
 
-def _outs(plan: Plan, outs, shapes, device, facts) -> tuple[list[Array | None], list[tuple[Any, int]]]:
+def _outs(plan: Plan, outs, shapes, where, facts) -> tuple[list[Array | None], list[tuple[Any, int]]]:
     """(the array that each result is written to, or None for a new one; those to be filled afterwards)."""
     given: list[Array | None] = [None] * len(shapes)
     late: list[tuple[Any, int]] = []
@@ -156,7 +156,8 @@ def _outs(plan: Plan, outs, shapes, device, facts) -> tuple[list[Array | None], 
         if out is None:
             continue
         name = "out" if len(outs) == 1 else f"out[{k}]"
-        checked = check_out(out, shapes[k], plan.results[k].dtype, device, facts, others, name)
+        library, device = where
+        checked = check_out(out, shapes[k], plan.results[k].dtype, device, facts, others, name, library)
         others.append(checked)
         same = [i for i, a in enumerate(facts.values()) if isinstance(a, Array) and _same_memory(checked, a)]
         if all(in_place(plan, i, k) for i in same) and _storable(plan, k):

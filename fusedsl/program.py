@@ -19,7 +19,7 @@ from .runtime.cache import cache_key
 from .runtime.call import Call
 from .runtime.compile import disk
 from .runtime.copies import from_host, to_host
-from .runtime.keys import SLOW, look_all
+from .runtime.keys import SLOW, look_all, look_outs
 from .runtime.results import check_out, empty, place
 from .runtime.transfer import download, upload
 from .schedule.plan import Plan, plan_from_json, plan_to_json
@@ -49,7 +49,7 @@ class Program:
             if call is not None:
                 return call(payloads)
         else:
-            keys = (keys, look_all(outs)[0])
+            keys = (keys, look_outs(outs))
             call = self._calls.get(keys)
             if call is not None and call.may_write(payloads, outs):
                 return call(payloads, outs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import fusedsl as fd
 
@@ -11,3 +12,51 @@ def test_a_kernel_reads_no_temporary_that_it_writes():
     c = np.arange(6.0).reshape(2, 3, 1)  # softmax over one element: its maximum and sum are no folds
     for _ in range(3):
         np.testing.assert_array_equal(fd.evaluate("reshape(softmax(c), (-1,)) + 1", c=c), np.full(6, 2.0))
+
+
+def test_a_remembered_call_is_not_taken_for_another_view_of_an_input():
+    y, other = np.arange(9.0).reshape(3, 3), np.empty((3, 3), order="F")
+    k = fd.kernel("y + 1")
+    k(y, out=other)
+    with pytest.raises(fd.ArgumentError, match="overlaps y"):
+        k(y, out=y.T)  # alike in layout to the array that the call was prepared for
+    np.testing.assert_array_equal(y, np.arange(9.0).reshape(3, 3))
+
+
+def test_calls_that_allocate_one_result_of_two_are_remembered():
+    k, a = fd.kernel("a + 1, a * 2"), np.ones(4)
+    for out in (np.zeros(4), np.zeros(4)):
+        first, second = k(a, out=(out, None))
+        assert first is out and out.tolist() == [2.0] * 4 and second.tolist() == [2.0] * 4
+    assert len(k._program._calls) == 1
+    with pytest.raises(fd.ArgumentError):
+        k(None)
+
+
+def test_out_belongs_to_the_library_of_the_result():
+    torch = pytest.importorskip("torch")
+    k, a, t = fd.kernel("a * 2"), np.ones(4, "f4"), torch.ones(4)
+    for _ in range(2):
+        with pytest.raises(fd.DeviceError, match="torch tensor on the CPU, and the result is a NumPy array"):
+            k(a, out=t)
+        with pytest.raises(fd.DeviceError, match="NumPy array on the CPU, and the result is a torch tensor"):
+            k(t, out=a)
+    assert t.tolist() == [1.0] * 4 == a.tolist()
+
+
+def test_out_may_be_known_through_dlpack_alone():
+    class Exporter:
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+        def __dlpack__(self, **keywords):
+            return self.array.__dlpack__(**keywords)
+
+    k, a = fd.kernel("a * 2"), np.ones(4, "f4")
+    for _ in range(2):
+        memory = np.zeros(4, "f4")
+        out = Exporter(memory)
+        assert k(a, out=out) is out and memory.tolist() == [2.0] * 4

@@ -54,10 +54,10 @@ class Array:
     def where(self) -> str:
         """Library and device in words, for messages."""
         kind, index = self.device
-        return f"{_SPELLED[self.library]} on {'the CPU' if kind == 'cpu' else f'{kind}:{index}'}"
+        return f"{SPELLED[self.library]} on {'the CPU' if kind == 'cpu' else f'{kind}:{index}'}"
 
 
-_SPELLED = {
+SPELLED = {
     "numpy": "a NumPy array",
     "torch": "a torch tensor",
     "cupy": "a CuPy array",

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..ir.dims import Symbol, evaluate
 from ..schedule.division import divisors, magic
 from ..schedule.kernel import Kernel, slots
@@ -51,7 +53,7 @@ class Call:
         numbers: Sequence[int],
         stream: Callable[[], int],
         spans: Sequence[tuple[int, int] | None] = (),
-        out_spans: Sequence[tuple[int, int]] = (),
+        out_spans: Sequence[tuple[int, int] | None] = (),
         in_place: frozenset[tuple[int, int]] = frozenset(),
         library: str = "numpy",
     ):
@@ -80,24 +82,26 @@ class Call:
             fire(payloads, stream)
         if outs is not None and self.library == "torch":
             for out in outs:
-                if out is not None:
-                    mark_written(out, self.library)
+                mark_written(out)
         return results
 
     def may_write(self, payloads: Sequence[Any], outs: Sequence[Any]) -> bool:
         """Whether these outputs, alike in layout to those prepared for, may be written: they overlap no input but where
         the same memory may be."""
-        for r, (out, (low, high)) in enumerate(zip(outs, self.out_spans)):
-            if self.library == "numpy" and not out.flags.writeable:
+        ends: list[tuple[int, int]] = []
+        for r, (out, span) in enumerate(zip(outs, self.out_spans)):
+            if span is None:
+                continue
+            if self.library == "numpy" and not (isinstance(out, np.ndarray) and out.flags.writeable):
                 return False
-            start = address_of(out)
+            start, (low, high) = address_of(out), span
             for k, first, end in self.spans:
                 meets = start + low < payloads[k] + end and payloads[k] + first < start + high
                 if meets and (payloads[k] != start or (k, r) not in self.in_place):
                     return False
-            for other, (first, end) in zip(outs[:r], self.out_spans):
-                if start + low < address_of(other) + end and address_of(other) + first < start + high:
-                    return False
+            if any(start + low < end and first < start + high for first, end in ends):
+                return False
+            ends.append((start + low, start + high))
         return True
 
 

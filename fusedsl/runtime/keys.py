@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .arrays import Array, Weak, describe
+from .arrays import Array, Weak, describe, library_of
 
 Key = Any  # hashable
 SLOW: Key = ("slow",)
@@ -44,6 +44,11 @@ def look_all(arguments: Iterable[Any]) -> tuple[tuple[Key, ...], list[Any]]:
         keys.append(key)
         payloads.append(payload)
     return tuple(keys), payloads
+
+
+def look_outs(outs: Iterable[Any]) -> tuple[Key, ...]:
+    """The keys of outputs, as one key; None stands for a result to allocate."""
+    return tuple([None if out is None else _looks[type(out)](out)[0] for out in outs])
 
 
 class _Looks(dict[type, Look]):
@@ -150,4 +155,6 @@ def address_of(x: Any) -> int:
         return x.data_ptr()
     if hasattr(x, "ctypes"):
         return x.ctypes.data
-    return x.data.ptr
+    if library_of(x) == "cupy":
+        return x.data.ptr
+    return describe(x).pointer  # type: ignore[union-attr]

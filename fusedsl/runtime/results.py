@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ArgumentError, DeviceError, LimitError
 from ..ir.types import DType, numpy_dtype
-from .arrays import CPU, Array, Weak, describe
+from .arrays import CPU, SPELLED, Array, Weak, describe
 from .streams import stand_in
 
 # ---- where
@@ -198,15 +199,18 @@ def check_out(
     inputs: Mapping[str, Array | Weak],
     others: Sequence[Array] = (),
     name: str = "out",
+    library: str | None = None,
 ) -> Array:
     """The facts of an `out` array that a call may write; ArgumentError or DeviceError where it may not.
 
-    It has exactly the result's shape, dtype and device, is writeable, overlaps neither itself nor `others` (further
-    outputs), and an input only if that is the very same memory.
+    It has exactly the result's shape, dtype and device, belongs to its `library` (or is known through a protocol), is
+    writeable, overlaps neither itself nor `others` (further outputs), and an input only if that is the very same
+    memory.
     """
     facts = describe(out, name)
     if isinstance(facts, Weak) or facts.copied or (not facts.shape and facts.owner is not out):
-        raise ArgumentError(f"{name} is not an array that can be written in place", "argument.out")
+        help = "pass an array whose elements are aligned and in the machine's byte order, no number and no lazy view"
+        raise ArgumentError(f"{name} is not an array that can be written in place", "argument.out", help=help)
     if facts.shape != tuple(shape):
         raise _unfit(name, f"has shape {facts.shape}", f"has shape {tuple(shape)}")
     if facts.dtype is not dtype:
@@ -214,6 +218,9 @@ def check_out(
     if facts.device != device:
         raise DeviceError(f"{name} is {facts.where}, and the result is on {device[0]}:{device[1]}", "device.out",
                           help="pass an array on the device of the inputs")  # fmt: skip
+    if library not in (None, facts.library) and not _is_foreign(facts):
+        raise DeviceError(f"{name} is {facts.where}, and the result is {SPELLED[library]}", "device.out",
+                          help="results belong to the inputs' library: pass an array of that")  # fmt: skip
     if facts.readonly:
         raise ArgumentError(f"{name} is read-only", "argument.out", help=f"pass {name}.copy() and keep it")
     if overlaps_itself(facts):
@@ -254,9 +261,14 @@ def overlap(a: Array, b: Array) -> str | None:
     (a_low, a_high), (b_low, b_high) = span(a), span(b)
     if a.pointer + a_high <= b.pointer + b_low or b.pointer + b_high <= a.pointer + a_low:
         return None
-    if (a.pointer, a.dtype, a.shape, _steps(a)) == (b.pointer, b.dtype, b.shape, _steps(b)):
+    if a.pointer == b.pointer and alike(a, b):
         return "same"
     return "partial" if _share(a, b) else None
+
+
+def alike(a: Array, b: Array) -> bool:
+    """Whether two arrays at one address are the very same elements in the same places."""
+    return (a.dtype, a.shape, _steps(a)) == (b.dtype, b.shape, _steps(b))
 
 
 def _steps(array: Array) -> list[tuple[int, int]]:
@@ -300,9 +312,8 @@ def overlaps_itself(array: Array) -> bool:
     return False
 
 
-def mark_written(out: Any, library: str) -> None:
+def mark_written(out: Any) -> None:
     """Tell torch's autograd that `out` changed, so that a backward pass that saved it complains instead of erring."""
-    if library == "torch":
-        import torch
-
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(out, torch.Tensor):
         torch.autograd.graph.increment_version(out)
