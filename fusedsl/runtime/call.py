@@ -58,6 +58,8 @@ class Call:
         library: str = "numpy",
     ):
         self.launches = tuple(launch.fire for launch in launches)
+        given = [s for s in launches[1:] if any(slot.argument < len(spans) for slot in s.layout.slots)]
+        self.checks = tuple(launch.layout.check for launch in given)
         self.makers = tuple(makers)
         self.workspace = workspace
         self.numbers = tuple(numbers)
@@ -77,6 +79,8 @@ class Call:
         memory = None if self.workspace is None else self.workspace()
         payloads.append(0 if memory is None else address_of(memory))
         payloads += self.numbers
+        for check in self.checks:  # a number that does not fit is refused before anything is written
+            check(payloads)
         stream = self.stream()
         for fire in self.launches:
             fire(payloads, stream)

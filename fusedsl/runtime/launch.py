@@ -84,9 +84,17 @@ class _Layout:
         self.fixed = bytes(template[8 * len(pointers) : first_scalar])
         tails = "".join(f"{s.format}{8 - struct.calcsize('<' + s.format)}x" for s in scalars)
         self.format = f"{len(pointers)}Q{len(self.fixed)}s{tails}"
+        self.pack_scalars = struct.Struct(f"<{tails}").pack
         self.pointers = _pointer_reader(pointers)
         self.scalars = _reader([s.argument for s in scalars]) if scalars else None
         self.slots, self.names = tuple(scalars), tuple(names)
+
+    def check(self, payloads: Sequence[Any]) -> None:
+        """DTypeError for an integer that does not fit its slot."""
+        try:
+            self.pack_scalars(*self.scalars(payloads))  # type: ignore[misc]
+        except (struct.error, OverflowError):
+            self.fit(payloads)
 
     def fit(self, payloads: Sequence[Any]) -> list[Any]:
         """The numbers as their slots can hold them: a float beyond float32 rounds to infinity, as in NumPy.
@@ -151,7 +159,7 @@ class Launch:
         names: Sequence[str] = (),
         cluster: tuple[int, int, int] | None = None,
     ) -> None:
-        layout = _Layout(template, pointers, scalars, names)
+        self.layout = layout = _Layout(template, pointers, scalars, names)
         if shared > 48 * 1024:
             driver.allow_shared(function, shared)
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
