@@ -75,8 +75,8 @@ FUNCTIONS |= {
 
 
 def sign(x: Number) -> Number:
-    """-1, 0 or 1; NaN and zeros stay as they are."""
-    return select(x > 0, 1, select(x < 0, -1, x))
+    """-1, 0 or 1; NaN stays, and a zero of either sign gives 0, as in NumPy."""
+    return select(x > 0, 1, select(x < 0, -1, select(x == 0, 0, x)))
 
 
 PREDICATES = {
