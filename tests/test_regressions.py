@@ -60,3 +60,33 @@ def test_out_may_be_known_through_dlpack_alone():
         memory = np.zeros(4, "f4")
         out = Exporter(memory)
         assert k(a, out=out) is out and memory.tolist() == [2.0] * 4
+
+
+def test_a_number_that_does_not_fit_a_later_kernel_leaves_out_untouched():
+    k, total, rest = fd.kernel("sum(x), i + s"), np.zeros((), "f4"), np.zeros(3, "i1")
+    x, i = np.ones(30, "f4"), np.ones(3, "i1")
+    for _ in range(2):
+        with pytest.raises(fd.DTypeError, match="s = 1000 does not fit int8"):
+            k(x, i, 1000, out=(total, rest))
+        assert total == 0 and not rest.any()
+    k(x, i, 4, out=(total, rest))
+    assert total == 30 and rest.tolist() == [5, 5, 5]
+
+
+def test_the_sign_of_a_zero_is_a_positive_zero():
+    for dtype in ("f2", "f4", "f8"):
+        assert not np.signbit(fd.evaluate("sign(x)", x=np.array([-0.0, 0.0], dtype))).any()
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((0, 0), 0), ((0, 2, 0), 0), ((0, 3), 1), ((3, 0), 0), ((2, 0, 0), (1, 2))]
+)
+def test_a_maximum_over_an_empty_axis_is_numpys_error(shape, axis):
+    x = np.zeros(shape, "f4")
+    try:
+        expected = np.max(x, axis=axis)
+    except ValueError:
+        with pytest.raises(fd.ShapeError, match="max of an empty array"):
+            fd.evaluate(f"max(x, axis={axis})", x=x)
+    else:
+        assert fd.evaluate(f"max(x, axis={axis})", x=x).shape == expected.shape

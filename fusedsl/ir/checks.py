@@ -30,7 +30,7 @@ def holds(check: Check, extents: Mapping[Symbol, int]) -> bool:
         case "index":
             return -values[1] <= values[0] < values[1]  # type: ignore[operator]
         case "nonempty":
-            return all(values) or values[-1] == 0  # the last is the size of the result: nothing to reduce for
+            return all(values)
         case "same_size":
             return values[0] == values[1]
     raise AssertionError(check.kind)
