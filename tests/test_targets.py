@@ -240,3 +240,22 @@ def test_division_by_a_row_value_is_correctly_rounded(target):
     np.testing.assert_array_equal(made[normal], exact[normal])
     np.testing.assert_array_equal(np.signbit(made[exact == 0]), np.signbit(exact[exact == 0]))
     np.testing.assert_allclose(made[~normal], exact[~normal], rtol=2.0**-22, atol=2.0**-149)
+
+
+@pytest.mark.gpu
+def test_arrays_beyond_two_billion_elements():
+    import cupy
+
+    count = (1 << 31) + 4099
+    x = (cupy.arange(count, dtype=cupy.int32) % 101).astype(cupy.int8)
+    made = fd.evaluate("x * 2 + 1", x=x)
+    assert bool((made == x * 2 + 1).all())
+    del made
+    rows = x[: (1 << 31) + 4096].reshape(-1, 4096)
+    totals = fd.evaluate("sum(x, axis=1)", x=rows)
+    assert bool((totals == rows.sum(axis=1)).all())
+    scaled = fd.evaluate("(x + 0.5) / max(x, axis=1, keepdims=True)", x=rows.astype(cupy.float16))
+    exact = (rows[-3:].astype(cupy.float64) + 0.5) / rows[-3:].max(axis=1, keepdims=True)
+    assert float(abs(scaled[-3:] - exact).max()) < 1e-3
+    flipped = fd.evaluate("x[::-1] + 0", x=x)
+    assert bool((flipped[:5000] == x[::-1][:5000]).all()) and bool((flipped[-5000:] == x[::-1][-5000:]).all())
