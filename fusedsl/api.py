@@ -43,7 +43,7 @@ class Kernel:
         """The program as it was given."""
         return self._source.text
 
-    def __call__(self, *args: Any, out: Any = None, **named: Any) -> Any:
+    def __call__(self, /, *args: Any, out: Any = None, **named: Any) -> Any:
         """The result (a tuple of several) for these arguments.
 
         Raises ArgumentError for missing, surplus or unusable arguments, ShapeError, DTypeError and DeviceError for
@@ -80,7 +80,7 @@ class Kernel:
 
     # -- looking inside: arguments are arrays, or specs that stand for them
 
-    def explain(self, *args: Any, device: str | None = None, cc: Any = None, compile: bool = True, **named: Any):
+    def explain(self, /, *args: Any, device: str | None = None, cc: Any = None, compile: bool = True, **named: Any):
         """What a call with these arguments launches, and why: an Explanation, whose `str()` is the text.
 
         It is about the place where the arrays live (`device` option included); specs alone stand for arrays on CUDA
@@ -93,7 +93,7 @@ class Kernel:
 
         return explain(self._program, self._bind(args, named), device, cc, compile)
 
-    def source(self, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> str:
+    def source(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> str:
         """The generated Python of every kernel in launch order, for the place that `explain` would speak of.
 
         Nothing is compiled, and neither a GPU nor Numba is needed.
@@ -102,7 +102,7 @@ class Kernel:
 
         return source(self._program, self._bind(args, named), device, cc)
 
-    def resources(self, *args: Any, cc: Any = None, **named: Any):
+    def resources(self, /, *args: Any, cc: Any = None, **named: Any):
         """Registers, spills, shared memory and occupancy of each CUDA kernel, from the real compiler; needs no GPU.
 
         `cc` is the compute capability (80, 90, 100); by default that of the arrays' GPU, else 90. The result is a
@@ -112,7 +112,7 @@ class Kernel:
 
         return resources(self._program, self._bind(args, named), cc)
 
-    def compile(self, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> Kernel:
+    def compile(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> Kernel:
         """Compile now, into memory and the cache, what the first call with these arguments would compile.
 
         Specs alone stand for arrays of this machine: on its first GPU, or its CPU where it has none.
@@ -122,15 +122,15 @@ class Kernel:
         compile_ahead(self._program, self._bind(args, named), device, cc)
         return self
 
-    def bind(self, *args: Any, out: Any = None, **named: Any):
+    def bind(self, /, *args: Any, out: Any = None, **named: Any):
         """Not there yet: Unsupported."""
         raise later("Kernel.bind", "call the kernel with out=: it remembers every set of shapes")
 
-    def graph(self, *args: Any, **named: Any):
+    def graph(self, /, *args: Any, **named: Any):
         """Not there yet: Unsupported."""
         raise later("Kernel.graph", "calls with out= can be captured by the array library's own graphs")
 
-    def report(self, path: str, *args: Any, **named: Any):
+    def report(self, path: str, /, *args: Any, **named: Any):
         """Not there yet: Unsupported."""
         raise later("Kernel.report", "explain() prints the same as text")
 
@@ -189,6 +189,12 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
     >>> evaluate("2*a + 3*b", a=np.float32([1, 2]), b=np.float32([3, 4]))
     array([11., 16.], dtype=float32)
     """
+    if arrays is not None and not isinstance(arrays, Mapping):
+        raise ArgumentError(
+            f"arrays come by name, and the second argument is a {type(arrays).__name__}",
+            "argument.mapping",
+            help='evaluate("a + b", a=a, b=b), or a mapping: evaluate("a + b", {"a": a, "b": b})',
+        )
     chosen, given = split_options(named)
     made = _remembered(text, chosen) if isinstance(text, str) else Kernel(text, None, None, chosen)
     if arrays is None and not given and made.params:

@@ -68,7 +68,7 @@ class Fused:
         self.options = chosen
         self._traces: dict[Any, list[_Trace]] = {}
 
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
+    def __call__(self, /, *args: Any, **keywords: Any) -> Any:
         call = _Call(args, keywords)
         found = self._trace(call)
         values = [*call.values, *found.traced.captures]
@@ -98,14 +98,14 @@ class Fused:
         known.append(found)
         return found
 
-    def program(self, *args: Any, **keywords: Any) -> tuple[Program, Facts]:
+    def program(self, /, *args: Any, **keywords: Any) -> tuple[Program, Facts]:
         """The program that these arguments run, and their facts."""
         call = _Call(args, keywords)
         found = self._trace(call)
         facts = [*call.facts, *map(describe, found.traced.captures)]
         return found.program, dict(zip(found.program.names, facts))
 
-    def explain(self, *args: Any, **keywords: Any):
+    def explain(self, /, *args: Any, **keywords: Any):
         """What a call with these arguments launches, and why: an Explanation, printed as text."""
         from .report.explain import explain
 
@@ -113,7 +113,7 @@ class Fused:
         found = self._trace(call)
         return explain(found.program, [*call.values, *found.traced.captures])
 
-    def source(self, *args: Any, device: str | None = None, **keywords: Any) -> str:
+    def source(self, /, *args: Any, device: str | None = None, **keywords: Any) -> str:
         """The generated Python of every kernel, for "cuda" or "cpu"."""
         from .report.explain import source
 

@@ -25,10 +25,14 @@ class TextSource:
             raise ArgumentError(
                 f"a program is a string, not {type(text).__name__}", "argument.text", help='e.g. kernel("a * b + c")'
             )
+        if not isinstance(constants, (Mapping, type(None))):
+            raise ArgumentError(
+                f"constants is a {type(constants).__name__}", "argument.constant", help='constants={"w": 20}'
+            )
         self.text = text
         self.constants = dict(constants or {})
         self._options = options
-        self._params = params.replace(",", " ").split() if isinstance(params, str) else params
+        self._params = _names_of(params)
         for name, value in self.constants.items():
             if not isinstance(value, (bool, int, float)):
                 raise ArgumentError(
@@ -46,7 +50,7 @@ class TextSource:
 
     def cache_parts(self) -> dict:
         """What the plans of this text depend on."""
-        return {"text": self.text, "constants": self.constants, "params": list(self._params or ())}
+        return {"text": self.text, "constants": self.constants, "params": self._params}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -95,3 +99,15 @@ class TextSource:
 
         lines = [show(s) for s in self.program.statements]
         return (*lines, "return " + ", ".join(show(r) for r in self.program.results))
+
+
+def _names_of(params: Sequence[str] | str | None) -> list[str] | None:
+    """The names that `params` gives, as a string or a sequence of strings."""
+    if params is None:
+        return None
+    names = params.replace(",", " ").split() if isinstance(params, str) else params
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise ArgumentError(
+            f"params is {params!r}", "argument.params", help='name the parameters in order: params="g u"'
+        )
+    return list(names)

@@ -90,3 +90,27 @@ def test_a_maximum_over_an_empty_axis_is_numpys_error(shape, axis):
             fd.evaluate(f"max(x, axis={axis})", x=x)
     else:
         assert fd.evaluate(f"max(x, axis={axis})", x=x).shape == expected.shape
+
+
+def test_an_array_may_be_called_self():
+    assert fd.kernel("self + 1")(self=np.ones(2)).tolist() == [2, 2]
+    assert "self" in str(fd.kernel("self + 1").explain(self=np.ones(2)))
+    assert fd.fuse(lambda self: self + 1)(self=np.ones(2)).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: fd.evaluate("x + 1", [np.ones(2)]),
+        lambda: fd.evaluate("x + 1", np.ones(2)),
+        lambda: fd.kernel("x", params=3),
+        lambda: fd.kernel("x", params=[1]),
+        lambda: fd.kernel("x", params=""),
+        lambda: fd.kernel("x", constants=[1]),
+    ],
+)
+def test_what_does_not_name_arguments_is_an_argument_error(call):
+    fd.kernel("x")  # with no params: remembered apart from empty ones
+    with pytest.raises(fd.ArgumentError) as caught:
+        call()
+    assert "help:" in str(caught.value)
