@@ -76,7 +76,7 @@ def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None) -> Prepa
     shapes = pipeline.result_shapes(plan, extents)
     arguments, packed = _pack(plan, arguments, extents, library)
     layouts = {("argument", k): _layout(a) for k, a in enumerate(arguments) if isinstance(a, Array)}
-    given, late = _outs(plan, outs, shapes, (library, device), facts)
+    given, late = outputs(plan, outs, shapes, (library, device), facts)
     makers = []
     for k, (shape, t) in enumerate(zip(shapes, plan.results)):
         order = None if given[k] is not None else result_order(plan, k, layouts, extents)
@@ -139,8 +139,11 @@ def _pack(plan: Plan, arguments: list, extents, library: str) -> tuple[list, boo
 # -- out
 
 
-def _outs(plan: Plan, outs, shapes, where, facts) -> tuple[list[Array | None], list[tuple[Any, int]]]:
-    """(the array that each result is written to, or None for a new one; those to be filled afterwards)."""
+def outputs(plan: Plan, outs, shapes, where, facts) -> tuple[list[Array | None], list[tuple[Any, int]]]:
+    """(the array that each result is written to, or None for a new one; those to be filled afterwards).
+
+    Raises ArgumentError or DeviceError where one of `outs` may not be written by a call at `where`.
+    """
     given: list[Array | None] = [None] * len(shapes)
     late: list[tuple[Any, int]] = []
     if outs is None:

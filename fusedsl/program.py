@@ -13,14 +13,14 @@ from .config import Options
 from .errors import CompileError
 from .ir.graph import Graph, Parameter
 from .ir.interp import interpret
-from .prepare import EmptyRows, Facts, describe_all, prepare
+from .prepare import EmptyRows, Facts, describe_all, outputs, prepare
 from .runtime.arrays import CPU, Array, Weak
 from .runtime.cache import cache_key
 from .runtime.call import Call
 from .runtime.compile import disk
-from .runtime.copies import from_host, to_host
+from .runtime.copies import assign, from_host, to_host
 from .runtime.keys import SLOW, look_all, look_outs
-from .runtime.results import check_out, empty, place
+from .runtime.results import empty, place
 from .runtime.transfer import download, upload
 from .schedule.plan import Plan, plan_from_json, plan_to_json
 from .verify import compare
@@ -57,8 +57,11 @@ class Program:
 
     def _run_first(self, keys: tuple, values: Sequence[Any], outs: Sequence[Any] | None) -> list:
         facts = describe_all(self.names, values)
+        away = (self.options.device or "").startswith("cuda") and place(facts) == ("numpy", CPU)
         try:
-            if (self.options.device or "").startswith("cuda") and place(facts) == ("numpy", CPU):
+            if self.options.verify:
+                return self._run_verified(facts, outs, away)
+            if away:
                 return self._run_there(facts, outs)
             prepared = prepare(self, facts, outs)
             results = prepared.run()
@@ -69,9 +72,7 @@ class Program:
             return self._interpret(facts, outs)
         except EmptyRows:
             return self._interpret(facts, outs)
-        if self.options.verify:
-            compare(prepared.plan, self._interpreted(facts), results)
-        elif prepared.reusable and not any(k is SLOW for k in _flat(keys, outs)):
+        if prepared.reusable and not any(k is SLOW for k in _flat(keys, outs)):
             if len(self._calls) >= REMEMBERED_CALLS:
                 self._calls.clear()
             self._calls[keys] = prepared.call
@@ -81,12 +82,24 @@ class Program:
         """NumPy arrays to a CUDA device, and the results back."""
         device = int((self.options.device or "").partition(":")[2] or 0)
         plan, shapes = self._settled(facts)
-        for k, out in enumerate(outs or ()):
-            if out is not None:
-                check_out(out, shapes[k], plan.results[k].dtype, CPU, facts)
+        outputs(plan, outs, shapes, ("numpy", CPU), facts)
         there = {n: upload(a, device) if isinstance(a, Array) and not a.by_value else a for n, a in facts.items()}
         results = prepare(self, there, None).run()
         return [download(r, into) for r, into in zip(results, outs or [None] * len(results))]
+
+    def _run_verified(self, facts: Facts, outs: Sequence[Any] | None, away: bool) -> list:
+        """The results, written to `outs` only once they agree with the interpreter."""
+        library, device = place(facts)
+        plan, shapes = self._settled(facts)
+        outputs(plan, outs, shapes, (library, device), facts)
+        expected = self._interpreted(facts)
+        results = self._run_there(facts, None) if away else prepare(self, facts, None).run()
+        compare(plan, expected, results)
+        for k, out in enumerate(outs or ()):
+            if out is not None:
+                assign(out, results[k], library)
+                results[k] = out
+        return results
 
     def _settled(self, facts: Facts) -> tuple[Plan, list[tuple[int, ...]]]:
         """The plan for these arguments and the shapes of its results, all checks passed."""
@@ -113,12 +126,11 @@ class Program:
         """The results from the interpreter, in arrays of the caller's library."""
         library, device = place(facts)
         plan, shapes = self._settled(facts)
+        outputs(plan, outs, shapes, (library, device), facts)
         values = self._interpreted(facts)
         results = []
         for k, (value, shape, t) in enumerate(zip(values, shapes, plan.results)):
             given = outs[k] if outs is not None else None
-            if given is not None:
-                check_out(given, shape, t.dtype, device, facts)
             results.append(empty(library, device, shape, t.dtype) if given is None else given)
             from_host(value, results[-1], library)
         return results

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
+from fusedsl import pipeline
+from fusedsl.program import Program
 
 
 def test_a_kernel_reads_no_temporary_that_it_writes():
@@ -114,3 +116,33 @@ def test_what_does_not_name_arguments_is_an_argument_error(call):
     with pytest.raises(fd.ArgumentError) as caught:
         call()
     assert "help:" in str(caught.value)
+
+
+def test_verify_compares_before_it_writes_over_an_input():
+    y = np.ones(4, "f4")
+    assert fd.kernel("y*2 + 1", verify=True)(y, out=y) is y and y.tolist() == [3] * 4
+    with pytest.raises(fd.ArgumentError, match="2 outputs for 1 results"):
+        fd.kernel("y*2 + 1", verify=True)(y, out=(y, y))
+
+
+def test_a_disagreement_leaves_out_untouched(monkeypatch):
+    monkeypatch.setattr(Program, "_interpreted", lambda self, facts: [np.zeros(4, "f4")])
+    out = np.full(4, 7, "f4")
+    with pytest.raises(fd.FusedslError, match="the interpreter says 0"):
+        fd.kernel("y*2 + 1", verify=True)(np.ones(4, "f4"), out=out)
+    assert out.tolist() == [7] * 4
+
+
+def test_the_interpreter_checks_every_output_before_it_writes_one(monkeypatch):
+    def fail(*_):
+        raise fd.CompileError("no compiler", "compile")
+
+    monkeypatch.setattr(pipeline, "build_kernel", fail)
+    first, y = np.zeros(4, "f4"), np.ones(4, "f4")
+    k = fd.kernel("y + 1, y * 2")
+    with pytest.raises(fd.ArgumentError, match="has shape"):
+        k(y, out=(first, np.zeros(5, "f4")))
+    assert not first.any()
+    with pytest.warns(RuntimeWarning, match="slow interpreter"):
+        assert k(y, out=(first, None))[1].tolist() == [2] * 4
+    assert first.tolist() == [2] * 4
