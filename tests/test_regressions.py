@@ -8,6 +8,7 @@ import pytest
 import fusedsl as fd
 from fusedsl import pipeline
 from fusedsl.program import Program
+from fusedsl.runtime import native
 
 
 def test_a_kernel_reads_no_temporary_that_it_writes():
@@ -146,3 +147,12 @@ def test_the_interpreter_checks_every_output_before_it_writes_one(monkeypatch):
     with pytest.warns(RuntimeWarning, match="slow interpreter"):
         assert k(y, out=(first, None))[1].tolist() == [2] * 4
     assert first.tolist() == [2] * 4
+
+
+def test_a_new_shape_loads_no_code_again():
+    k = fd.kernel("exp(x) * 1.25 + x")
+    k(np.ones((5, 7)))
+    before = len(native._engines)
+    for rows in range(6, 20):
+        k(np.ones((rows, 7)))
+    assert len(native._engines) == before

@@ -7,19 +7,31 @@ import threading
 
 PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _lock = threading.Lock()
+_loaded: dict[tuple[bytes, tuple[str, ...]], tuple] = {}
 _engines: list = []  # keep the memory of loaded code alive
 
 
 def load(object_bytes: bytes, symbols: tuple[str, ...]) -> tuple:
-    """The C functions `void symbol(int64 *slots, int64 begin, int64 end)` of an object; a call releases the GIL."""
+    """The C functions `void symbol(int64 *slots, int64 begin, int64 end)` of an object; a call releases the GIL.
+
+    Equal objects are loaded once, since nothing unloads them.
+    """
+    key = object_bytes, symbols
+    if key not in _loaded:
+        with _lock:
+            if key not in _loaded:
+                _loaded[key] = _load(*key)
+    return _loaded[key]
+
+
+def _load(object_bytes: bytes, symbols: tuple[str, ...]) -> tuple:
     import llvmlite.binding as llvm
 
-    with _lock:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        engine.add_object_file(llvm.ObjectFileRef.from_data(object_bytes))
-        engine.finalize_object()
-        _engines.append(engine)
-        return tuple(PROTOTYPE(engine.get_function_address(symbol)) for symbol in symbols)
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(object_bytes))
+    engine.finalize_object()
+    _engines.append(engine)
+    return tuple(PROTOTYPE(engine.get_function_address(symbol)) for symbol in symbols)
