@@ -17,6 +17,7 @@ from .ir.graph import Parameter
 from .prepare import Facts
 from .program import Program
 from .runtime.arrays import Array, Weak, describe
+from .runtime.results import overlap
 from .trace import Traced, trace
 
 
@@ -72,6 +73,8 @@ class Fused:
         call = _Call(args, keywords)
         found = self._trace(call)
         values = [*call.values, *found.traced.captures]
+        if found.traced.writes and found.traced.captures:
+            _check_captures(found.traced, call.facts)
         results = found.program.run(values, self._outs(found.traced, call.values))
         results = [r[()] if type(r).__module__ == "numpy" and r.shape == () else r for r in results]
         return found.traced.rebuild(results, call.values)
@@ -92,7 +95,7 @@ class Fused:
             if candidate.applies(extents, numbers):
                 return candidate
         args, keywords = call.placeholders
-        traced = trace(self.function, args, keywords, extents, numbers, self.options, call.immutable)
+        traced = trace(self.function, args, keywords, extents, numbers, self.options, call.immutable, call.aliases)
         names = [p.name for p in traced.graph.parameters]
         found = _Trace(traced, Program(TracedSource(self.function, traced), names, self.options))
         known.append(found)
@@ -121,12 +124,28 @@ class Fused:
         found = self._trace(call)
         return source(found.program, [*call.values, *found.traced.captures], device)
 
+    def __reduce__(self) -> str:
+        """Like a function, it is pickled and copied as a name of its module."""
+        return self.function.__qualname__
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """A decorated method binds like a function."""
         return self if instance is None else functools.partial(self, instance)
 
     def __repr__(self) -> str:
         return f"<fusedsl.fuse of {getattr(self.function, '__qualname__', self.function)}>"
+
+
+def _check_captures(traced: Traced, facts: Sequence[Array | Weak]) -> None:
+    """ArgumentError where the function writes an argument whose memory it also reads under a name from outside."""
+    for array in map(describe, traced.captures):
+        for k, _ in traced.writes:
+            if overlap(facts[k], array):  # type: ignore[arg-type]
+                raise ArgumentError(
+                    "the function writes an argument that it also reads as an array from outside",
+                    "argument.overlap",
+                    help="pass the array as one argument, or a copy",
+                )
 
 
 class _Call:
@@ -141,8 +160,9 @@ class _Call:
             tuple(self._placed(a, f"arg{k}") for k, a in enumerate(args)),
             {name: self._placed(a, name) for name, a in keywords.items()},
         )
+        self.aliases = _aliases(self.facts)
         try:
-            self.signature = (tuple(self.parameters), tuple(self.static))
+            self.signature = (tuple(self.parameters), tuple(self.static), tuple(self.aliases.items()))
             hash(self.signature)
         except TypeError:
             raise ArgumentError(
@@ -182,6 +202,18 @@ class _Call:
     def immutable(self) -> frozenset[int]:
         """NumPy scalars: += rebinds them."""
         return frozenset(k for k, v in enumerate(self.values) if isinstance(v, np.generic))
+
+
+def _aliases(facts: Sequence[Array | Weak]) -> dict[int, int]:
+    """The arguments that are an earlier one once more (argument → that one): what is written to one is read in both."""
+    first: dict[tuple, int] = {}
+    found = {}
+    for k, a in enumerate(facts):
+        if isinstance(a, Array) and 0 not in a.shape:
+            earlier = first.setdefault((a.device, a.pointer, a.dtype, a.shape, a.strides), k)
+            if earlier != k:
+                found[k] = earlier
+    return found
 
 
 def _is_run_time(x: Any) -> bool:

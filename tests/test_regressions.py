@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -156,3 +159,79 @@ def test_a_new_shape_loads_no_code_again():
     for rows in range(6, 20):
         k(np.ones((rows, 7)))
     assert len(native._engines) == before
+
+
+def test_a_traced_number_stays_weak_through_augmented_assignments():
+    @fd.fuse
+    def scaled(x, s):
+        s = s * 2
+        s += 1
+        return x * s
+
+    assert scaled(np.ones(2, "f4"), 2.5).dtype == np.float32
+
+
+def test_augmented_assignment_of_a_traced_scalar_rebinds_it():
+    @fd.fuse
+    def f(x):
+        total = x.sum()
+        kept = total
+        total += 1.5
+        return total, kept
+
+    assert f(np.arange(4)) == (7.5, 6)
+
+
+def test_a_traced_function_writes_zero_dimensional_arrays():
+    @fd.fuse
+    def step(count, x):
+        count += 1
+        return x * count
+
+    count = np.array(1.0)
+    assert step(count, np.ones(2)).tolist() == [2, 2] and step(count, np.ones(2)).tolist() == [3, 3]
+    assert count == 3
+
+
+def test_an_array_passed_twice_is_one_array_in_a_traced_function():
+    def f(x, y):
+        x += 1
+        return x + y
+
+    expected, found = np.ones(3), np.ones(3)
+    fused = fd.fuse(f)
+    assert fused(np.ones(3), np.ones(3)).tolist() == [3] * 3
+    for _ in range(2):
+        assert fused(found, found).tolist() == f(expected, expected).tolist()
+        assert found.tolist() == expected.tolist()
+    with pytest.raises(fd.ArgumentError, match="overlaps"):
+        fused(found[:2], found[1:])
+
+
+def test_a_traced_function_does_not_write_what_it_reads_from_outside():
+    outside = np.ones(3)
+
+    @fd.fuse
+    def f(x):
+        x += 1
+        return x + outside
+
+    assert f(np.ones(3)).tolist() == [3] * 3
+    with pytest.raises(fd.ArgumentError, match="from outside"):
+        f(outside)
+    assert outside.tolist() == [1] * 3
+
+
+def test_numpys_shape_and_size_of_a_traced_array_are_weak():
+    f = fd.fuse(lambda x: x + np.shape(x)[0] + np.size(x) + np.size(x, 1))
+    assert f(np.ones((2, 3), "f4")).dtype == np.float32
+
+
+@fd.fuse
+def doubled(x):
+    return x * 2
+
+
+def test_a_fused_function_is_pickled_and_copied_by_name():
+    doubled(np.ones(3))
+    assert pickle.loads(pickle.dumps(doubled)) is doubled is copy.deepcopy(doubled)

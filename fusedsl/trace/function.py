@@ -81,15 +81,18 @@ def trace(
     numbers: Mapping[int, Any],
     options: Options,
     immutable: frozenset[int] = frozenset(),
+    aliases: Mapping[int, int] | None = None,
 ) -> Traced:
     """Trace `function(*arguments, **keywords)`, in which each array and run-time number is a `Parameter`.
 
     Parameters may sit in tuples, lists and dicts, and are counted in the order of `leaves`; everything else is
     passed as it is, so it must be part of the signature. `numbers` are the values of the scalars (argument → value),
     used only where the function needs them to go on. `immutable` are arguments that `+=` does not write (NumPy
-    scalars; weak numbers never are). Raises TraceError where the function asks for the value of an array.
+    scalars; weak numbers never are), `aliases` arguments that are an earlier one once more. Raises TraceError where
+    the function asks for the value of an array.
     """
-    recorder = Recorder(tuple(leaves(arguments, keywords)), extents, numbers, options, immutable)
+    aliases = aliases or {}
+    recorder = Recorder(tuple(leaves(arguments, keywords)), extents, numbers, options, immutable, aliases)
     tracers = iter(recorder.arguments)
     positional, named = _mapped((tuple(arguments), dict(keywords)), lambda _: next(tracers), Parameter)
     rebound, reads = rebind(function, recorder)
@@ -99,7 +102,7 @@ def trace(
     template = _mapped(result, lambda t: _leaf(recorder, t, nodes), Tracer)
     writes = []
     for k, tracer in enumerate(recorder.arguments):
-        if tracer.writes:
+        if tracer.writes and k not in aliases:
             writes.append((k, len(nodes)))
             nodes.append(tracer.node)
     builder = recorder.builder

@@ -121,7 +121,8 @@ def _write(recorder: Recorder, target: Any, value: Tracer, casting: str) -> None
 
 def call_function(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
     """NumPy's function `name` with NumPy's signature."""
-    return _strong(recorder, _call(recorder, name, args, kwargs))
+    result = _call(recorder, name, args, kwargs)
+    return result if name in ("shape", "size") else _strong(recorder, result)  # extents are Python's ints
 
 
 def _strong(recorder: Recorder, result: Any) -> Any:

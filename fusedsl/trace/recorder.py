@@ -49,6 +49,7 @@ class Recorder:
         numbers: Mapping[int, Any],
         options: Options,
         immutable: frozenset[int],
+        aliases: Mapping[int, int],
     ) -> None:
         self.extents = dict(extents)
         self.numbers = numbers
@@ -60,10 +61,11 @@ class Recorder:
         self.baked: dict[int, bool | int | float] = {}
         self.operations = 0
         self._captured: dict[int, Node] = {}
-        self.arguments = tuple(
-            Tracer(self, self.builder.parameter(k), mutable=not p.scalar and k not in immutable)
-            for k, p in enumerate(parameters)
-        )
+        self.arguments: tuple[Tracer, ...] = ()
+        for k, p in enumerate(parameters):
+            mutable = not p.type.weak and k not in immutable
+            made = Tracer(self, self.builder.parameter(k), mutable) if k not in aliases else self.arguments[aliases[k]]
+            self.arguments += (made,)
 
     # -- values
 

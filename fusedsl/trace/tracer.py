@@ -42,6 +42,11 @@ class Tracer:
         self._base, self._view, self._seen = base, view, -1
 
     @property
+    def rebound(self) -> bool:
+        """Whether `+=` gives a new value, as for Python's numbers and NumPy's scalars, and writes nothing."""
+        return not self.mutable or (not self.node.type.shape and all(self is not a for a in self.recorder.arguments))
+
+    @property
     def node(self) -> Node:
         """The value now."""
         if self._base is not None and self._seen != self._base.version:
@@ -237,7 +242,7 @@ class Tracer:
 
     def _in_place(self, name: str, other: Any) -> Tracer:
         result = self.recorder.apply(name, self, other)
-        if not self.mutable:
+        if self.rebound:
             return result
         with self.recorder.here():
             self._write(result.node, "same_kind")
