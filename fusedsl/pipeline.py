@@ -71,6 +71,10 @@ def extents_of(arguments: Sequence[Array | Weak]) -> dict[Symbol, int]:
 def make_graph(source: Source, parameters: tuple[Parameter, ...], extents, options: Options):
     """(graph, guards) after the rewrite rules."""
     graph, guards = source.build(parameters, extents, options)
+    arrays = sum(not p.scalar for p in graph.parameters)
+    if arrays > options.limits.arrays:
+        message = f"{arrays} arrays are more than {options.limits.arrays}"
+        raise LimitError(message, "limit.arrays", help="join some into one array, or raise limits={'arrays': ...}")
     if debug.showing(debug.GRAPHS):
         debug.say(debug.GRAPHS, "graph as built", show(graph))
     graph = rewrite(graph, _show_rewrite if debug.showing(debug.REWRITES) else None)
