@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,6 +181,7 @@ class _Call:
             self.static.append(("dict", tuple(x)))
             return {key: self._placed(part, f"{name}_{key}") for key, part in x.items()}
         if _is_run_time(x):
+            name = _fresh_name(name, {p.name for p in self.parameters})
             self.values.append(x)
             self.facts.append(describe(x, name))
             parameter = pipeline.signature(name, len(self.parameters), self.facts[-1])
@@ -214,6 +216,12 @@ def _aliases(facts: Sequence[Array | Weak]) -> dict[int, int]:
             if earlier != k:
                 found[k] = earlier
     return found
+
+
+def _fresh_name(name: str, taken: Collection[str]) -> str:
+    """A name for messages and generated source: an ASCII identifier, whatever the caller's keys are, and a new one."""
+    name = re.sub(r"[^A-Za-z0-9_]+|^(?=\d)", "_", name)[:40] or "_"
+    return next(n for n in (name, *(f"{name}_{k}" for k in range(2, len(taken) + 3))) if n not in taken)
 
 
 def _is_run_time(x: Any) -> bool:

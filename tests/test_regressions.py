@@ -235,3 +235,29 @@ def doubled(x):
 def test_a_fused_function_is_pickled_and_copied_by_name():
     doubled(np.ones(3))
     assert pickle.loads(pickle.dumps(doubled)) is doubled is copy.deepcopy(doubled)
+
+
+def test_names_of_traced_arrays_are_minted_identifiers():
+    evil = 'a\n    raise SystemExit\n#"\\'
+    f = fd.fuse(lambda d, **named: sum(d.values()) + sum(named.values()))
+    x = np.ones(3)
+    assert f({evil: x, "": x, "é": x, 5: x}, **{evil: x, "class": x}).tolist() == [6] * 3
+    assert "SystemExit\n" not in f.source({evil: x}, **{evil: x}) + str(f.explain({evil: x}, **{evil: x}))
+
+
+def test_traced_arrays_whose_names_would_be_equal_stay_apart():
+    outside = np.full(2, 5.0)
+    f = fd.fuse(lambda d, arg0, captured_0: d["a"]["b"] - d["a_b"] + arg0 * captured_0 * outside)
+    assert f({"a": {"b": np.ones(2)}, "a_b": np.full(2, 3.0)}, arg0=np.ones(2), captured_0=np.ones(2)).tolist() == [
+        3,
+        3,
+    ]
+
+
+def test_more_arrays_than_the_limit_are_refused():
+    arrays = {f"a{k}": np.ones(2) for k in range(65)}
+    with pytest.raises(fd.LimitError, match="65 arrays are more than 64"):
+        fd.evaluate("+".join(arrays), arrays)
+    assert fd.kernel("+".join(arrays), limits={"arrays": 65})(**arrays).tolist() == [65, 65]
+    with pytest.raises(fd.LimitError, match="2 arrays are more than 1"):
+        fd.fuse(lambda x, y: x + y, limits={"arrays": 1})(np.ones(2), np.zeros(2))

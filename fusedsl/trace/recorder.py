@@ -111,7 +111,9 @@ class Recorder:
             index = len(self.builder.parameters)
             shape = tuple(1 if n == 1 else Symbol(index, a) for a, n in enumerate(x.shape))
             self.extents.update((Symbol(index, a), n) for a, n in enumerate(x.shape))
-            parameter = Parameter(f"captured_{len(self.captures)}", Type(DTYPES[name], shape))
+            taken = {p.name for p in self.builder.parameters}
+            label = next(n for n in (f"captured_{k}" for k in range(index + 1)) if n not in taken)
+            parameter = Parameter(label, Type(DTYPES[name], shape))
             self.builder.parameters += (parameter,)
             self.captures.append(x)
             self._captured[id(x)] = self.builder.parameter(index)
