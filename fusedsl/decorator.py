@@ -20,6 +20,7 @@ from .program import Program
 from .runtime.arrays import Array, Weak, describe
 from .runtime.results import overlap
 from .trace import Traced, trace
+from .trace.rebind import snapshot
 
 
 class TracedSource:
@@ -96,7 +97,17 @@ class Fused:
             if candidate.applies(extents, numbers):
                 return candidate
         args, keywords = call.placeholders
-        traced = trace(self.function, args, keywords, extents, numbers, self.options, call.immutable, call.aliases)
+        traced = trace(
+            self.function,
+            args,
+            keywords,
+            extents,
+            numbers,
+            self.options,
+            call.immutable,
+            call.aliases,
+            call.array_class,
+        )
         names = [p.name for p in traced.graph.parameters]
         found = _Trace(traced, Program(TracedSource(self.function, traced), names, self.options))
         known.append(found)
@@ -162,15 +173,7 @@ class _Call:
             {name: self._placed(a, name) for name, a in keywords.items()},
         )
         self.aliases = _aliases(self.facts)
-        try:
-            self.signature = (tuple(self.parameters), tuple(self.static), tuple(self.aliases.items()))
-            hash(self.signature)
-        except TypeError:
-            raise ArgumentError(
-                "an argument that is no array or number must be hashable, for it is part of the signature",
-                "argument.static",
-                help="pass tuples, strings, bools, numbers, arrays, or lists and dicts of them",
-            ) from None
+        self.signature = (tuple(self.parameters), tuple(self.static), tuple(self.aliases.items()))
 
     def _placed(self, x: Any, name: str) -> Any:
         """`x` with a Parameter in place of every array and run-time number."""
@@ -188,7 +191,7 @@ class _Call:
             self.parameters.append(parameter)
             self.static.append("here")
             return parameter
-        self.static.append((type(x), x))
+        self.static.append(snapshot(x))
         return x
 
     @property
@@ -199,6 +202,12 @@ class _Call:
     def numbers(self) -> dict[int, Any]:
         """The values of the scalar parameters."""
         return {k: f.value for k, f in enumerate(self.facts) if isinstance(f, Weak) or f.by_value}
+
+    @property
+    def array_class(self) -> type:
+        """The class of the arrays: NumPy's where there is none."""
+        kinds = (type(v) for v, f in zip(self.values, self.facts) if isinstance(f, Array) and not f.by_value)
+        return next(kinds, np.ndarray)
 
     @property
     def immutable(self) -> frozenset[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 
 import numpy as np
@@ -261,3 +262,74 @@ def test_more_arrays_than_the_limit_are_refused():
     assert fd.kernel("+".join(arrays), limits={"arrays": 65})(**arrays).tolist() == [65, 65]
     with pytest.raises(fd.LimitError, match="2 arrays are more than 1"):
         fd.fuse(lambda x, y: x + y, limits={"arrays": 1})(np.ones(2), np.zeros(2))
+
+
+def test_isinstance_takes_traced_values_for_what_they_will_be():
+    @fd.fuse
+    def f(x, s, n):
+        found = [isinstance(x, np.ndarray), isinstance(s, float), isinstance(n, int), isinstance(x.sum(), np.float32)]
+        found += [isinstance(x.shape[0], int), not isinstance(x, float), not isinstance(n, float)]
+        return x if all(found) else x * np.nan
+
+    assert f(np.ones(3, "f4"), 2.5, 3).tolist() == [1] * 3
+
+
+class Layer:
+    def __init__(self, scale, names=("a",)):
+        self.scale, self.names, self.inner = scale, list(names), {"shift": 0.0}
+
+    @fd.fuse
+    def __call__(self, x):
+        return x * self.scale + len(self.names) + self.inner["shift"]
+
+
+def test_what_a_traced_method_reads_of_its_object_is_read_again():
+    layer, x = Layer(2.0), np.ones(1)
+    assert layer(x) == 3 and layer(x) == 3
+    layer.scale = 5.0
+    assert layer(x) == 6
+    layer.names.append("b")
+    assert layer(x) == 7
+    layer.inner["shift"] = 0.5
+    assert layer(x) == 7.5 and Layer(2.0)(x) == 3
+    assert len(Layer.__call__._traces) <= 5
+
+
+def test_what_a_traced_function_reads_of_objects_and_containers_outside_is_read_again():
+    layer, factors, x = Layer(2.0), [1.0, {"k": 2.0}], np.ones(1)
+    f = fd.fuse(lambda x: x * layer.scale * factors[0] * factors[1]["k"])
+    assert f(x) == 4
+    layer.scale = 3.0
+    assert f(x) == 6
+    factors[0] = 2.0
+    assert f(x) == 12
+    factors[1]["k"] = 0.5
+    assert f(x) == 3
+
+
+def test_settings_that_compare_by_value_are_part_of_the_signature_by_value():
+    @dataclasses.dataclass
+    class Settings:
+        scale: float
+        steps: list
+
+    f = fd.fuse(lambda x, settings, cut=slice(None), flags=(): x[cut] * settings.scale * len(settings.steps))
+    for _ in range(3):
+        assert f(np.ones(2), Settings(2.0, [1]), slice(0, 1), {1, 2}).tolist() == [2]
+    assert f(np.ones(2), Settings(2.0, [1, 2])).tolist() == [4, 4]
+    assert sum(map(len, f._traces.values())) == 2
+
+
+def test_a_traced_reshape_takes_extents_as_arguments():
+    f = fd.fuse(lambda x: x.reshape(-1, x.shape[0]) * 2)
+    assert f(np.ones((2, 3))).shape == (3, 2)
+
+
+def test_a_view_of_a_zero_dimensional_array_is_no_scalar():
+    def f(x):
+        y = x.T
+        y += 1
+        return y
+
+    with pytest.raises(fd.Unsupported, match="view"):
+        fd.fuse(f)(np.array(1.0))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..config import Options
 from ..errors import ArgumentError
 from ..ir.dims import Dim, Symbol
@@ -82,17 +84,18 @@ def trace(
     options: Options,
     immutable: frozenset[int] = frozenset(),
     aliases: Mapping[int, int] | None = None,
+    array_class: type = np.ndarray,
 ) -> Traced:
     """Trace `function(*arguments, **keywords)`, in which each array and run-time number is a `Parameter`.
 
     Parameters may sit in tuples, lists and dicts, and are counted in the order of `leaves`; everything else is
     passed as it is, so it must be part of the signature. `numbers` are the values of the scalars (argument → value),
     used only where the function needs them to go on. `immutable` are arguments that `+=` does not write (NumPy
-    scalars; weak numbers never are), `aliases` arguments that are an earlier one once more. Raises TraceError where
-    the function asks for the value of an array.
+    scalars; weak numbers never are), `aliases` arguments that are an earlier one once more, `array_class`
+    what `isinstance` takes arrays for. Raises TraceError where the function asks for the value of an array.
     """
     aliases = aliases or {}
-    recorder = Recorder(tuple(leaves(arguments, keywords)), extents, numbers, options, immutable, aliases)
+    recorder = Recorder(tuple(leaves(arguments, keywords)), extents, numbers, options, immutable, aliases, array_class)
     tracers = iter(recorder.arguments)
     positional, named = _mapped((tuple(arguments), dict(keywords)), lambda _: next(tracers), Parameter)
     rebound, reads = rebind(function, recorder)

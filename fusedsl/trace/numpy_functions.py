@@ -200,7 +200,7 @@ def _view_or_value(recorder: Recorder, name: str, args: tuple, kwargs: dict[str,
 
 def _reshape(recorder: Recorder, a: Any, *shape: Any, order: Any = "C", copy: Any = None, **named: Any) -> Any:
     shape = named.pop("shape", named.pop("newshape", shape))
-    if isinstance(shape, tuple) and len(shape) == 2 and shape[1] in ("C", "A") and isinstance(shape[1], str):
+    if isinstance(shape, tuple) and len(shape) == 2 and isinstance(shape[1], str) and shape[1] in ("C", "A"):
         shape = shape[:1]
     if isinstance(shape, tuple) and len(shape) == 1:
         shape = shape[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,29 +20,79 @@ PLAIN = (int, float, str, bytes, type(None))
 CREATORS = ("arange", "zeros", "ones", "full", "empty")  # of NumPy's, those that dispatch on no array
 
 
+class Same:
+    """An object as the part of a snapshot that only the same object equals."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def snapshot(value: Any, depth: int = 4) -> Any:
+    """What a trace takes for granted of a value, to be compared later: plain values, and the plain values that
+    containers and objects hold, by value; everything else by identity."""
+    if isinstance(value, PLAIN):
+        return type(value), repr(value) if isinstance(value, float) else value
+    if depth == 0:
+        return Same(value)
+    if type(value) in (tuple, list):
+        return type(value), tuple([snapshot(part, depth - 1) for part in value])
+    if type(value) is dict:
+        return dict, tuple([(snapshot(k, depth - 1), snapshot(part, depth - 1)) for k, part in value.items()])
+    if type(value) in (set, frozenset):
+        return type(value), frozenset([snapshot(part, depth - 1) for part in value])
+    if type(value) is slice:
+        return slice, tuple([snapshot(part, depth - 1) for part in (value.start, value.stop, value.step)])
+    if hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, np.generic):
+        return Same(value)
+    return _object(value, depth)
+
+
+def _object(value: Any, depth: int) -> Any:
+    """Objects that compare by value are taken by value; of the user's others, what they hold."""
+    kind, held = type(value), getattr(value, "__dict__", None)
+    by_value, hashed = kind.__eq__ is not object.__eq__, kind.__hash__ is not None
+    if by_value and hashed:
+        return kind, value
+    if type(held) is dict and _is_users(kind) and not isinstance(value, (type, types.FunctionType)):
+        return kind if by_value else Same(value), snapshot(held, depth - 1)
+    return Same(value)
+
+
+def _is_users(kind: type) -> bool:
+    """Whether objects of a class are the user's own: not Python's, the array libraries' or this package's."""
+    root = (kind.__module__ or "").split(".")[0]
+    return root not in sys.stdlib_module_names and root not in (
+        "numpy",
+        "cupy",
+        "cupyx",
+        "torch",
+        __name__.split(".")[0],
+    )
+
+
 @dataclass(frozen=True)
 class Read:
-    """A name that a function reads from its globals or closure, and the value it had: plain values by value, others
-    by identity."""
+    """A name that a function reads from its globals or closure (a cell has no name), or an attribute of a module that
+    it may read, and a snapshot of the value it had."""
 
-    scope: Any  # the globals, or the cell
+    scope: Any  # the names, or the cell
     name: str
     value: Any
 
     def holds(self) -> bool:
         try:
-            now = self.scope.cell_contents if isinstance(self.scope, types.CellType) else self.scope.get(self.name)
-        except ValueError:  # an empty cell
+            now = self.scope.cell_contents if isinstance(self.scope, types.CellType) else self.scope[self.name]
+        except (ValueError, KeyError):  # an empty cell; a name that is gone
             return False
-        if now is self.value:
-            return True
-        return _plain(self.value) and type(now) is type(self.value) and now == self.value
-
-
-def _plain(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(map(_plain, value))
-    return isinstance(value, PLAIN)
+        return snapshot(now) == self.value
 
 
 def rebind(function: Callable, recorder: Recorder) -> tuple[Callable, list[Read]]:
@@ -73,18 +124,31 @@ class _Rebinder:
         made.__kwdefaults__ = f.__kwdefaults__
         made.__qualname__ = f.__qualname__
         self.made[id(f)] = made
-        for name in _names(f.__code__):
+        names = _names(f.__code__)
+        for name in names:
             if name in f.__globals__:
-                self.reads.append(Read(f.__globals__, name, f.__globals__[name]))
-                scope[name] = self.seen(f.__globals__[name])
+                value = f.__globals__[name]
+                self.read(f.__globals__, name, value)
+                if isinstance(value, types.ModuleType) and not _library(value):
+                    self.read_module(value, names)
+                scope[name] = self.seen(value)
         for name, before, after in zip(f.__code__.co_freevars, f.__closure__ or (), made.__closure__ or ()):
             try:
                 value = before.cell_contents
             except ValueError:
                 continue
-            self.reads.append(Read(before, name, value))
+            self.read(before, name, value)
             after.cell_contents = made if value is f else self.seen(value)
         return made
+
+    def read(self, scope: Any, name: str, value: Any) -> None:
+        self.reads.append(Read(scope, name, snapshot(value)))
+
+    def read_module(self, module: types.ModuleType, names: list[str]) -> None:
+        """The plain values of a module that attributes in the code may name."""
+        for name in vars(module).keys() & set(names):
+            if isinstance(vars(module)[name], (*PLAIN, tuple, list, dict)):
+                self.read(vars(module), name, vars(module)[name])
 
     def seen(self, value: Any) -> Any:
         """What the trace sees in place of a value from outside."""
@@ -103,8 +167,6 @@ class _Rebinder:
 
 def _own(f: types.FunctionType) -> bool:
     """Whether a function may use arrays: the standard library's and this package's do not."""
-    import sys
-
     root = (f.__module__ or "").split(".")[0]
     return root not in sys.stdlib_module_names and root != __name__.split(".")[0]
 

@@ -50,9 +50,11 @@ class Recorder:
         options: Options,
         immutable: frozenset[int],
         aliases: Mapping[int, int],
+        array_class: type,
     ) -> None:
         self.extents = dict(extents)
         self.numbers = numbers
+        self.array_class = array_class
         self.limits = options.limits
         self.builder = Builder(parameters, self.extents, options.rounding)
         self.evaluator = Evaluator(self.builder, None, options.limits)
@@ -143,9 +145,9 @@ class Recorder:
         """An axis, index, shape or flag: its run-time numbers become part of the signature, its extents stay."""
         if isinstance(x, (tuple, list)):
             return tuple(self.settled(part) for part in x)
-        if isinstance(x, np.integer):
-            return int(x)
-        if not isinstance(x, Tracer) or x.node.type.shape:
+        if not isinstance(x, Tracer):
+            return int(x) if isinstance(x, np.integer) else x
+        if x.node.type.shape:
             return x
         leaves = {n.op for n in walk([x.node])}
         if "scalar" in leaves or not (x.node.type.weak or "param" in leaves):

@@ -44,6 +44,8 @@ class Tracer:
     @property
     def rebound(self) -> bool:
         """Whether `+=` gives a new value, as for Python's numbers and NumPy's scalars, and writes nothing."""
+        if self._base is not None and not self._base.node.type.shape:
+            return self._base.rebound
         return not self.mutable or (not self.node.type.shape and all(self is not a for a in self.recorder.arguments))
 
     @property
@@ -66,6 +68,16 @@ class Tracer:
         return made
 
     # -- what it is
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # type: ignore[override]
+        """What `isinstance` and singledispatch in the user's function see: the class that the value will have."""
+        t = self.node.type
+        if t.weak and not t.shape:
+            return {"b": bool, "i": int, "f": float}[t.dtype.kind]
+        if self.rebound and not t.shape and self.recorder.array_class is np.ndarray:
+            return self.dtype.type
+        return self.recorder.array_class
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -146,7 +158,7 @@ class Tracer:
         if not self.node.type.shape:
             raise TypeError("len() of a number")
         extent = self.shape[0]
-        return extent if isinstance(extent, int) else int(extent)
+        return int(extent)
 
     def __iter__(self):
         return (self[k] for k in range(len(self)))
