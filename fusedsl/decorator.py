@@ -21,6 +21,7 @@ from .runtime.arrays import Array, Weak, describe
 from .runtime.results import overlap
 from .trace import Traced, trace
 from .trace.rebind import snapshot
+from .trace.tracer import Tracer
 
 
 class TracedSource:
@@ -72,7 +73,10 @@ class Fused:
         self._traces: dict[Any, list[_Trace]] = {}
 
     def __call__(self, /, *args: Any, **keywords: Any) -> Any:
-        call = _Call(args, keywords)
+        try:
+            call = _Call(args, keywords)
+        except _InsideTrace as inside:
+            return inside.tracer.recorder.rebound(self.function)(*args, **keywords)
         found = self._trace(call)
         values = [*call.values, *found.traced.captures]
         if found.traced.writes and found.traced.captures:
@@ -160,6 +164,13 @@ def _check_captures(traced: Traced, facts: Sequence[Array | Weak]) -> None:
                 )
 
 
+class _InsideTrace(Exception):
+    """The call is part of another function's trace, and so of its kernels."""
+
+    def __init__(self, tracer: Tracer):
+        self.tracer = tracer
+
+
 class _Call:
     """The arguments of one call, taken apart: arrays and numbers by place, everything else as the signature."""
 
@@ -183,6 +194,8 @@ class _Call:
         if isinstance(x, dict):
             self.static.append(("dict", tuple(x)))
             return {key: self._placed(part, f"{name}_{key}") for key, part in x.items()}
+        if type(x) is Tracer:
+            raise _InsideTrace(x)
         if _is_run_time(x):
             name = _fresh_name(name, {p.name for p in self.parameters})
             self.values.append(x)
@@ -260,6 +273,12 @@ def fuse(function: Callable | None = None, /, **changes: Any) -> Any:
     branch on an array's values is a TraceError with the line and a hint.
     """
     chosen = current().changed(changes)
+    if not callable(function) and function is not None:
+        raise ArgumentError(
+            f"fuse decorates a function, not a {type(function).__name__}",
+            "argument.function",
+            help="@fuse, above a def",
+        )
     if function is None:
         return lambda f: Fused(f, chosen)
     return Fused(function, chosen)

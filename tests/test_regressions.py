@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import types
 
 import numpy as np
 import pytest
@@ -333,3 +334,39 @@ def test_a_view_of_a_zero_dimensional_array_is_no_scalar():
 
     with pytest.raises(fd.Unsupported, match="view"):
         fd.fuse(f)(np.array(1.0))
+
+
+def test_a_fused_function_may_call_another():
+    factor = [2.0]
+    inner = fd.fuse(lambda x: x * factor[0])
+    outer = fd.fuse(lambda x: inner(x) + inner(x=x + 1), max_kernels=1)
+    assert outer(np.ones(2)).tolist() == [6, 6]
+    factor[0] = 3.0
+    assert outer(np.ones(2)).tolist() == [9, 9]
+
+
+def test_arrays_given_as_defaults_are_read_at_each_call():
+    weights = np.zeros(2)
+
+    @fd.fuse
+    def f(x, w=weights, *, v=weights):
+        return x * np.exp(w) + np.exp(v)
+
+    assert f(np.ones(2)).tolist() == [2, 2]
+    weights += 1
+    np.testing.assert_allclose(f(np.ones(2)), np.full(2, 2 * np.e))
+
+
+@pytest.mark.parametrize("wrong", [lambda x: (r for r in x), lambda x: {x}, lambda x: types.SimpleNamespace(y=x)])
+def test_traced_arrays_do_not_leave_their_function(wrong):
+    with pytest.raises(fd.TraceError, match="returns a"):
+        fd.fuse(wrong)(np.ones(2))
+
+
+def test_traced_numbers_do_what_numbers_do():
+    f = fd.fuse(
+        lambda x, s, n: (x * round(s, 1) * s.is_integer() + {3: 4.0}[n] + n.bit_length(), f"{s:.2f} {n} " + str(n))
+    )
+    assert f(np.ones(1), 2.0, 3)[0] == 8 and f(np.ones(1), 2.0, 3)[1] == "2.00 3 3"
+    with pytest.raises(fd.ArgumentError, match="decorates a function"):
+        fd.fuse(3)

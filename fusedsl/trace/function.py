@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..config import Options
-from ..errors import ArgumentError
+from ..errors import ArgumentError, TraceError
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter
 from .rebind import Read, rebind
@@ -101,6 +101,7 @@ def trace(
     rebound, reads = rebind(function, recorder)
     with recorder.tracing(rebound):
         result = rebound(*positional, **named)
+        _check_result(result)
     nodes: list[Node] = []
     template = _mapped(result, lambda t: _leaf(recorder, t, nodes), Tracer)
     writes = []
@@ -119,6 +120,23 @@ def trace(
         dict(recorder.baked),
         tuple(reads),
     )
+
+
+def _check_result(result: Any) -> None:
+    """TraceError for what would carry traced arrays out of the trace."""
+    if isinstance(result, (Generator, Coroutine, AsyncGenerator)):
+        held: Any = True
+    elif isinstance(result, (set, frozenset)):
+        held = any(type(part) is Tracer for part in result)
+    else:
+        inside = getattr(result, "__dict__", None) if type(result) is not Tracer else None
+        held = type(inside) is dict and any(type(part) is Tracer for part in inside.values())
+    if held:
+        raise TraceError(
+            f"the function returns a {type(result).__name__}, which cannot take its arrays along",
+            code="trace.result",
+            help="return an array, None, or a tuple, list or dict of them",
+        )
 
 
 def _leaf(recorder: Recorder, tracer: Tracer, nodes: list[Node]) -> Array | Argument:

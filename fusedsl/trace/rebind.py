@@ -103,7 +103,8 @@ def rebind(function: Callable, recorder: Recorder) -> tuple[Callable, list[Read]
     Python functions of the same modules are made again likewise. Anything that is no plain function is left as it is.
     """
     reads: list[Read] = []
-    return _Rebinder(recorder, reads).function(function), reads
+    recorder.rebound = _Rebinder(recorder, reads).function
+    return recorder.rebound(function), reads
 
 
 class _Rebinder:
@@ -120,8 +121,10 @@ class _Rebinder:
         if id(f) in self.made:
             return self.made[id(f)]
         scope = dict(f.__globals__)
-        made = types.FunctionType(f.__code__, scope, f.__name__, f.__defaults__, _cells(f))
-        made.__kwdefaults__ = f.__kwdefaults__
+        made = types.FunctionType(
+            f.__code__, scope, f.__name__, f.__defaults__ and tuple(map(self.seen, f.__defaults__)), _cells(f)
+        )
+        made.__kwdefaults__ = f.__kwdefaults__ and {name: self.seen(value) for name, value in f.__kwdefaults__.items()}
         made.__qualname__ = f.__qualname__
         self.made[id(f)] = made
         names = _names(f.__code__)

@@ -62,6 +62,7 @@ class Recorder:
         self.conditions: dict[Node, bool | int | float] = {}
         self.baked: dict[int, bool | int | float] = {}
         self.operations = 0
+        self.rebound: Callable[[Callable], Callable] = lambda function: function
         self._captured: dict[int, Node] = {}
         self.arguments: tuple[Tracer, ...] = ()
         for k, p in enumerate(parameters):

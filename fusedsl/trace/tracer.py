@@ -23,7 +23,6 @@ class Tracer:
     """A node of the graph under construction, or a view of another tracer, which follows what is written to that."""
 
     __array_priority__ = 1000
-    __hash__ = object.__hash__
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class Tracer:
     def __class__(self) -> type:  # type: ignore[override]
         """What `isinstance` and singledispatch in the user's function see: the class that the value will have."""
         t = self.node.type
-        if t.weak and not t.shape:
+        if self.is_number:
             return {"b": bool, "i": int, "f": float}[t.dtype.kind]
         if self.rebound and not t.shape and self.recorder.array_class is np.ndarray:
             return self.dtype.type
@@ -150,6 +149,25 @@ class Tracer:
         if self.node.type.dtype.kind != "i":
             raise TypeError("only integers are an index")
         return int(self._known("an integer from an array"))
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it stands for one of Python's numbers."""
+        return self.node.type.weak and not self.node.type.shape
+
+    def __hash__(self) -> int:
+        return hash(self._known("the hash of an array")) if self.is_number else object.__hash__(self)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        if self.is_number:
+            return round(self._known("a number"), digits)
+        return self.recorder.apply("round", self, digits or 0)
+
+    def __format__(self, form: str) -> str:
+        return format(self._known("a number") if self.is_number else repr(self), form)
+
+    def __str__(self) -> str:
+        return format(self)
 
     def __complex__(self) -> complex:
         return complex(float(self))
@@ -292,6 +310,8 @@ class Tracer:
 
         if name in METHODS:
             return lambda *args, **kwargs: call_function(self.recorder, name, (self, *args), kwargs)
+        if not name.startswith("__") and self.is_number and hasattr(self.__class__, name):
+            return getattr(self._known("a number"), name)
         raise AttributeError(f"a traced array has no attribute {name}")
 
     def __matmul__(self, other: Any) -> Any:
