@@ -370,3 +370,18 @@ def test_traced_numbers_do_what_numbers_do():
     assert f(np.ones(1), 2.0, 3)[0] == 8 and f(np.ones(1), 2.0, 3)[1] == "2.00 3 3"
     with pytest.raises(fd.ArgumentError, match="decorates a function"):
         fd.fuse(3)
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("clip(x, -1000, 100)", 9),
+        ("hardtanh(x, -10, 1000)", 18),
+        ("f(t, k) = t + k\nf(x, 300)", 6),
+        ("f(t) = t + 300\nf(x)", 1),
+    ],
+)
+def test_a_literal_that_does_not_fit_is_found_in_the_call_that_brought_it(text, column):
+    with pytest.raises(fd.DTypeError, match="does not fit int8") as caught:
+        fd.evaluate(text, x=np.ones(3, "i1"))
+    assert caught.value.column == column

@@ -162,8 +162,13 @@ class Evaluator:
 
     def _operand_place(self, error, k: int, frame: Frame, operands: tuple, otherwise):
         if k < 0:
-            literal = find_literal(operands, getattr(error, "value", None))
-            return otherwise if literal is None else place(frame, literal, literal.span[0])
+            at: Frame | None = frame
+            while at is not None:  # the literal may be an argument of the call that is inlined here
+                literal = find_literal(operands, getattr(error, "value", None))
+                if literal is not None:
+                    return place(at, literal, literal.span[0])
+                operands, at = tuple(at.arguments.values()), at.parent
+            return otherwise
         if k >= len(operands) or operands[k] is None:
             return otherwise
         expression = operands[k]
