@@ -93,10 +93,15 @@ def occupancy(hardware: Hardware, registers: int, threads: int, shared: int) -> 
     return Occupancy(blocks, limiter, blocks * warps / hardware.warps)
 
 
+def registers_for(hardware: Hardware, blocks: int, threads: int) -> int:
+    """The registers a thread may take so that so many blocks fit: an SM's warps are dealt out to its four quarters."""
+    warps = -(-blocks * -(-threads // 32) // 4)
+    return min(hardware.registers // 4 // (warps * 32) // 8 * 8, hardware.thread_registers)
+
+
 def blocks_for(hardware: Hardware, registers: int, threads: int) -> int:
     """The largest launch bound (blocks an SM) that leaves each thread at least so many registers."""
     for blocks in range(min(hardware.blocks, hardware.threads // threads), 1, -1):
-        allowed = hardware.registers // (blocks * -(-threads // 32) * 32) // 8 * 8
-        if allowed >= registers:
+        if registers_for(hardware, blocks, threads) >= registers:
             return blocks
     return 1

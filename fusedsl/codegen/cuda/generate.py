@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...hardware import Hardware, facts, registers_for
 from ...schedule import MapSchedule, Schedule
 from ...schedule.kernel import Kernel, slots
 from .map import map_source
@@ -35,8 +36,17 @@ def lowered(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tupl
 
     names: dict[str, Any] = {"__builtins__": {}, "__name__": "fusedsl.generated", **intrinsics.namespace()}
     exec(compile(source, path, "exec"), names)
-    threads = schedule.threads if isinstance(schedule, MapSchedule) else schedule.block
-    return backend.lower(names["kernel"], len(slots(kernel)), cc, (threads, blocks or schedule.blocks))
+    return backend.lower(names["kernel"], len(slots(kernel)), cc, (_threads(schedule), blocks or schedule.blocks))
+
+
+def _threads(schedule: Schedule) -> int:
+    return schedule.threads if isinstance(schedule, MapSchedule) else schedule.block
+
+
+def _fewer(hardware: Hardware, blocks: int, threads: int) -> int:
+    """The next number of blocks that leaves each thread more registers."""
+    now = registers_for(hardware, blocks, threads)
+    return next((b for b in range(blocks - 1, 0, -1) if registers_for(hardware, b, threads) > now), 1)
 
 
 def compile_source(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tuple[int, int]) -> Compiled:
@@ -46,13 +56,13 @@ def compile_source(source: str, path: str, kernel: Kernel, schedule: Schedule, c
     """
     from . import backend
 
-    blocks = schedule.blocks
+    blocks, threads = schedule.blocks, _threads(schedule)
     while True:
         found = backend.link(lowered(source, path, kernel, schedule, cc, blocks), cc)
         if not found.spill_bytes or blocks == 1:
             taken = {name: getattr(found, name) for name in Compiled.__dataclass_fields__ if name != "blocks"}
             return Compiled(blocks=blocks, **taken)
-        blocks = max(1, blocks - max(1, blocks // 5))
+        blocks = _fewer(facts(cc), blocks, threads)
 
 
 def ptx(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tuple[int, int]) -> str:
