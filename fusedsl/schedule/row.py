@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
+from ..fusion.cost import instructions
 from ..hardware import Hardware, blocks_for
 from .access import ACCESS_BYTES, vector_width
 from .kernel import Kernel
@@ -14,6 +15,13 @@ WARP = 32
 ADDRESSING = 16  # registers beside those that hold the row
 HELD_WORDS = {256: 80, 512: 72, 1024: 36}  # registers a thread that may hold a row, for teams up to this size
 FULL_WORDS = 64  # … and so many before a larger team is tried
+EARLY_WORDS = {
+    16: 32,
+    128: 48,
+    1024: 32,
+}  # registers of the row and all that later phases read, for teams up to this size
+PIECE_FROM, PIECE_WORDS = 60, 24  # … and how many make a last phase of 16-bit rows work in pieces, of how many
+LONG_BODIES = 14  # instructions an element, from which on 16-bit rows want longer threads
 IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
 VECTOR_CLASSES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
 LOOP_ELEMENTS = 8  # a thread's tile in a loop
@@ -26,7 +34,8 @@ class RowSchedule:
     """`threads` work on a row, `rows` rows share a block; a thread holds `vectors` vectors of `width` elements.
 
     `whole` of the vectors are always there, the others are checked. Where `across`, neighbouring threads belong to
-    neighbouring rows. Not `resident`: every phase loops over the row.
+    neighbouring rows. Where `early`, what later phases load is loaded at once; where there is a `piece`, the last
+    phase takes so many vectors at a time. Not `resident`: every phase loops over the row.
     """
 
     resident: bool
@@ -37,6 +46,8 @@ class RowSchedule:
     rows: int
     blocks: int
     across: bool = False
+    early: bool = False
+    piece: int = 0
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
 
@@ -82,21 +93,30 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
     width, columns = _width(kernel), extents[-1]
     reach = _reach(kernel, columns, width)
     per_element = max(words(held(kernel), packed=width > 1), words([kernel.operands[0].dtype], packed=width > 1))
-    threads = _threads(reach, width, per_element, reach > columns, _streamed(kernel))
+    long = sum(instructions(phase.element.lines) for phase in kernel.phases) >= LONG_BODIES
+    longer = reach > columns or (width >= 8 and long)
+    threads = _threads(reach, width, per_element, longer, reach > columns, _streamed(kernel))
     if threads is None:
         return None
     needed = -(-reach // (width * threads))
     vectors = next(v for v in VECTOR_CLASSES if v >= needed)
     below = max((v for v in VECTOR_CLASSES if v < vectors and v * width * threads <= columns), default=0)
     rows = _rows(threads, vectors, hardware) if threads <= WARP else 1
-    registers = round(ADDRESSING + (per_element * vectors + _streamed(kernel) + 2 * (reach > columns)) * width)
+    later, split = _later(kernel) * vectors, 2 * (reach > columns)
+    limit = next(words for size, words in EARLY_WORDS.items() if threads <= size)
+    early = later > 0 and (per_element * vectors + later) * width <= limit and not split
+    registers = round(ADDRESSING + (per_element * vectors + (later if early else _streamed(kernel)) + split) * width)
+    registers += 16 if early and per_element < 1 else 0  # packed elements are unpacked beside what was loaded
     blocks = blocks_for(hardware, min(registers, hardware.registers // (threads * rows)), threads * rows)
     longest = vectors * width * threads - (reach - columns)
     reason = (
         f"a row of {columns} fits {threads} threads: {vectors} vectors of {width} each, "
         f"about {registers} registers; rows of {below * width * threads + 1} to {longest} may share it"
     )
-    return RowSchedule(True, width, vectors, below, threads, rows, blocks, reason=reason, registers=registers)
+    piece = _piece(kernel, vectors, width) if (per_element * vectors + later) * width > PIECE_FROM else 0
+    if early:
+        reason += "; what later phases read is loaded with the row"
+    return RowSchedule(True, width, vectors, below, threads, rows, blocks, False, early, piece, reason, registers)
 
 
 def _rows(threads: int, vectors: int, hardware: Hardware) -> int:
@@ -105,23 +125,40 @@ def _rows(threads: int, vectors: int, hardware: Hardware) -> int:
     return max(1, block // threads)
 
 
-def _streamed(kernel: Kernel) -> float:
-    """Registers an element that the loads of a later phase take beside what is held: two vectors of each at a time."""
+def _piece(kernel: Kernel, vectors: int, width: int) -> int:
+    """Vectors of a piece of the last phase; 0 where the phase is better, or has to be, worked on as a whole."""
+    last, later = kernel.phases[-1], _later(kernel)
+    given = {value.name for value in last.element.args}
+    simple = last.stores and not last.folds and not any(store.value in given for store in last.stores)
+    if width < 8 or not later or not simple or given & {p.value.name for p in kernel.positions}:
+        return 0
+    pieces = -(-vectors // max(1, int(PIECE_WORDS / (later * width))))
+    return -(-vectors // pieces)
+
+
+def _later(kernel: Kernel) -> float:
+    """Registers an element of the loads that only a later phase needs."""
     first = {value.name for value in kernel.phases[0].element.args}
     rows = row_loads(kernel)
     later = [x.operand for x in kernel.loads if x.value.name not in first and x.operand not in rows]
-    return 2 * words([kernel.operands[k].dtype for k in later], packed=True)
+    return words([kernel.operands[k].dtype for k in later], packed=True)
 
 
-def _threads(reach: int, width: int, per_element: float, split: bool, streamed: float) -> int | None:
+def _streamed(kernel: Kernel) -> float:
+    """Registers an element that those take beside what is held: two vectors of each at a time."""
+    return 2 * _later(kernel)
+
+
+def _threads(reach: int, width: int, per_element: float, longer: bool, split: bool, streamed: float) -> int | None:
     """Threads a row; None if its registers do not hold it.
 
     Measured on an H200: four vectors a thread (16 float32, 32 16-bit elements) keep enough loads in flight and enough
     rows on an SM (of float32, two are 1-2 % faster in teams up to 64); teams beyond 256 (512 for 4-byte elements)
     wait for each other more than larger tiles cost; a phase that streams two arrays beside the row wants the registers
-    of 256. Rows whose vectors are split at the ends want few, long threads: each checks its first and last vector.
+    of 256. Rows whose vectors are split at the ends want few, long threads, since each checks its first and last
+    vector; so do 16-bit rows with long bodies, for what a thread does once a row.
     """
-    aim = width * 8 if split else max(width * 4, 16)
+    aim = width * 8 if longer else max(width * 4, 16)
     most, slack = (512 if width < 8 and streamed < 4 else 256), (1.25 if split else 1)
     threads = 1
     while threads < most and reach > slack * aim * threads:
@@ -151,7 +188,8 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
     blocks = blocks_for(hardware, registers * (2 if kernel.wide else 1), threads * shared_rows)
     how = "neighbouring rows on neighbouring threads" if across else f"{threads} threads a row"
     reason = f"{columns} columns do not stay in registers or are scattered: each phase loops over them, {how}"
-    return RowSchedule(False, width, vectors, 0, threads, shared_rows, blocks, across, reason, registers)
+    loop = RowSchedule(False, width, vectors, 0, threads, shared_rows, blocks, across)
+    return replace(loop, reason=reason, registers=registers)
 
 
 def _loop_threads(pieces: int, most: int) -> int:

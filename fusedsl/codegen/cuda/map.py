@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...schedule.kernel import Kernel
 from ...schedule.map import MapSchedule
+from .rounding import stored_quotients
 from .text import Names, Scope, header, indented, letter_of
 from .walk import Walk
 
@@ -87,7 +88,7 @@ def _line_stores(scope: Scope, schedule: MapSchedule) -> tuple[list[str], list[s
 
 
 def _compute(scope: Scope) -> None:
-    scope.map_body("body", scope.kernel.phases[0].element)
+    scope.map_body("body", stored_quotients(scope.kernel, scope.kernel.phases[0]))
 
 
 def _grid(scope: Scope, schedule: MapSchedule) -> None:

@@ -375,6 +375,12 @@ def quotient(x, divisor, scale, inverse):
     return (types.float32, emit) if same else None
 
 
+def near_quotient(x, scale, inverse):
+    """(x scale) inverse: a `quotient` without its correction, where a rounding to bfloat16 follows."""
+    same = all(kind == types.float32 for kind in (x, scale, inverse))
+    return (types.float32, lambda e, a, b, c: e.builder.fmul(e.builder.fmul(a, b), c)) if same else None
+
+
 def logistic(kind):
     """1 / (1 + exp(-x)); for float32 with the hardware's reciprocal, scaled so that tiny results are not flushed."""
 
@@ -393,4 +399,4 @@ def logistic(kind):
 _RULES = dict.fromkeys((bool_, not_, sign, logistic, divisor_scale, absolute, isnan, isinf, isfinite, signbit), 1)
 _RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, floor_divide, remainder, fmod, power), 2)
 _RULES |= dict.fromkeys((shift_left, shift_right), 2)
-_RULES |= {select: 3, quotient: 4}
+_RULES |= {select: 3, near_quotient: 3, quotient: 4}

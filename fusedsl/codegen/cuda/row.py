@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...ir.types import DType
 from ...schedule.access import ACCESS_BYTES
-from ...schedule.kernel import Body, FoldUse, Kernel, Phase, Value
+from ...schedule.kernel import Body, FoldUse, Kernel, Operand, Phase, Value
 from ...schedule.registers import row_loads
 from ...schedule.row import WARP, RowSchedule
+from .pieces import write_in_pieces
+from .rounding import stored_quotients
 from .text import Names, Scope, header, indented, letter_of, signature
 from .walk import Walk
 
@@ -45,6 +46,8 @@ class RowWriter:
         self.scope.read_scalars()
         self._find_row()
         self._find_columns()
+        if self.schedule.early:
+            self._load_all()
         for number, phase in enumerate(self.kernel.phases):
             if self.schedule.resident:
                 self._element_work(number, phase)
@@ -62,13 +65,17 @@ class RowWriter:
         if not plan.resident:
             checks = ("b" if split else "v") * plan.vectors
         else:
-            checks = "." * plan.whole + ("t" if split else "v") * (plan.vectors - plan.whole)
-            if split:
-                checks = "b" + checks[1:]
+            checks = self.checks()
         step = plan.threads if self.kernel.column_axes > 1 else plan.step
         top = self.scope.top
         top.append(f'tile = Tile(width={plan.width}, vectors={plan.vectors}, step={step}, checks="{checks}")')
         top.append(f"team = Team(threads={plan.threads}{f', across={WARP}' if plan.across else ''})")
+
+    def checks(self) -> str:
+        """What a resident row checks of each vector (see Tile)."""
+        plan, split = self.schedule, any(operand.access == "anchor" for operand in self.kernel.operands)
+        found = "." * plan.whole + ("t" if split else "v") * (plan.vectors - plan.whole)
+        return "b" + found[1:] if split else found
 
     def _find_row(self) -> None:
         """The row of this thread; teams beyond the last row work on that one, and store nothing."""
@@ -137,13 +144,20 @@ class RowWriter:
 
     # Phases.
 
+    def _load_all(self) -> None:
+        """Every load before the first use: what all rows read arrives while the row is on its way."""
+        rows = row_loads(self.kernel)
+        loads = [load for load in self.kernel.loads if load.operand not in rows]
+        for load in sorted(loads, key=lambda load: "0" in self.kernel.operands[load.operand].strides):
+            self.provide(load.value)
+
     def _loop(self, number: int, phase: Phase) -> None:
         """One pass over the columns; folds collect in the loop and are joined after it."""
         if not (phase.stores or phase.folds):
             return
         outside = self.scope.code
         for value in phase.element.args:  # row values are read once
-            self._ready(value, tiles=False)
+            self.provide(value, tiles=False)
         for use in phase.folds:
             self._define_fold(use)
             self.code.append(f"{_parts(use)} = empty_{use.name}()")
@@ -171,9 +185,12 @@ class RowWriter:
         self.scope.wide.clear()
 
     def _element_work(self, number: int, phase: Phase) -> None:
+        if self.schedule.piece and phase is self.kernel.phases[-1]:
+            write_in_pieces(self, number, phase)
+            return
         for value in phase.element.args:
-            self._ready(value)
-        self.scope.map_body(f"phase_{number}", phase.element)
+            self.provide(value)
+        self.scope.map_body(f"phase_{number}", stored_quotients(self.kernel, phase))
         stores = []
         for place, store in enumerate(phase.stores):
             stores.append(self._store(f"store_{number}_{place}", store.operand, self.scope.element(store.value)))
@@ -185,16 +202,16 @@ class RowWriter:
         operand, column = self.kernel.operands[k], "start" if self.schedule.resident else "column"
         letter = letter_of(operand, self.schedule.width)
         self.scope.top.append(f'{name} = tile.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
-        stride = self._stride(k, letter)
+        stride = self.stride(k, letter)
         place = f"{self.walk.offset(k)}" if self.walk else column
         return f"{name}({self.begins[k]}, {place}, {value}, {column}, columns{stride})"
 
-    def _stride(self, k: int, letter: str) -> str:
+    def stride(self, k: int, letter: str) -> str:
         if letter == "u":
             return ", 1"
         return f", {self.scope.names.stride(k, self.kernel.axes - 1)}" if letter == "s" else ""
 
-    def _ready(self, value: Value, tiles: bool = True) -> None:
+    def provide(self, value: Value, tiles: bool = True) -> None:
         """See that an argument of a body has its value."""
         if value.name in self.scope.ready:
             return
@@ -225,13 +242,17 @@ class RowWriter:
             self.walk.load(load)
             return
         self.scope.stored[name] = operand.dtype
-        letter = letter_of(operand, self.schedule.width)
-        if letter == "u":
-            letter = "m" if shiftable(operand.dtype, self.schedule.width) else "u"
+        letter = self.load_letter(operand)
         define = f'load_{name} = tile.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")'
         if define not in self.scope.top:
             self.scope.top.append(define)
-        self.code.append(f"{name} = load_{name}({self.begins[k]}, {column}, columns{self._stride(k, letter)})")
+        self.code.append(f"{name} = load_{name}({self.begins[k]}, {column}, columns{self.stride(k, letter)})")
+
+    def load_letter(self, operand: Operand) -> str:
+        """How a tile of this operand is loaded; misaligned vectors are shifted out of aligned ones."""
+        letter, width = letter_of(operand, self.schedule.width), self.schedule.width
+        short = operand.dtype.itemsize < 4 and operand.dtype.itemsize * width == ACCESS_BYTES
+        return "m" if letter == "u" and short else letter
 
     def _position(self, position) -> None:
         name = position.value.name
@@ -283,7 +304,7 @@ class RowWriter:
 
     def _row_body(self, name: str, body: Body) -> None:
         for value in body.args:
-            self._ready(value)
+            self.provide(value)
         given = {value.name for value in body.args}
         made = [value for value in body.results if value.name not in given]
         if not made:
@@ -293,11 +314,6 @@ class RowWriter:
         self.scope.functions += indented([*body.lines, f"return {', '.join(v.name for v in made)}"])
         self.code.append(f"{', '.join(v.name for v in made)} = {name}({', '.join(v.name for v in body.args)})")
         self.scope.ready |= {value.name for value in made}
-
-
-def shiftable(dtype: DType, width: int) -> bool:
-    """Are misaligned vectors better shifted out of aligned ones than read element by element?"""
-    return dtype.itemsize < 4 and dtype.itemsize * width == ACCESS_BYTES
 
 
 def _parts(use: FoldUse) -> str:

@@ -184,8 +184,8 @@ def _read_if(e: Emitter, wanted: ir.Value, count: int, bits: int, address: ir.Va
 def read_shifted(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped: int, room: Room | None):
     """`read` at any address: 16 bytes out of the two aligned blocks that hold them, shifted together.
 
-    For elements below 4 bytes whose vectors have 16 bytes; `skipped` bytes, whole vectors, lie behind the base. Elements
-    that do not exist are whatever stands there; no block without any that does is read.
+    For elements below 4 bytes whose vectors have 16 bytes; `skipped` bytes of whole vectors come before this one.
+    Elements that do not exist are whatever stands there; no block without any that does is read.
     """
     b, size = e.builder, dtype.itemsize
     blocks = [b.and_(place, I64(-ACCESS_BYTES)) for place in (base, b.add(base, I64(ACCESS_BYTES - 1)))]

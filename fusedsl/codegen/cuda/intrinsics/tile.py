@@ -78,8 +78,8 @@ class Tile:
                 for number in range(self.vectors):
                     room = self._room(e, kinds[1], start, limit, number)
                     if letter == "m":
-                        base, skipped = self._places(e, kind, letter, address, kinds[1], start, 0, None)[0], number * self.step
-                        found += read_shifted(e, kind, self.width, base, skipped * kind.itemsize, room)
+                        base = self._places(e, kind, letter, address, kinds[1], start, 0, None)[0]
+                        found += read_shifted(e, kind, self.width, base, number * self.step * kind.itemsize, room)
                         continue
                     places = self._places(e, kind, letter, address, kinds[1], start, number, stride)
                     found += self._load_vector(e, kind, letter, places, room)
@@ -154,6 +154,27 @@ class Tile:
                 found = [e.builder.add(b, b.type(k * along)) for b in begins for k in range(self.width)]
                 return e.pack(result, [e.cast(one, whole, kind) for one in found])
 
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def part(self, first: int, vectors: int, anew: bool = False) -> Callable:
+        """`part(values)`: those of some of the vectors, held as they were.
+
+        Where `anew`, the compiler does not see that they are the same: what it computed from them before, it computes
+        again instead of holding it in registers.
+        """
+
+        def rule(kind):
+            size = len(kind) // self.vectors
+
+            def emit(e, values):
+                found = e.unpack(values, len(kind))[first * size : (first + vectors) * size]
+                if anew and kind.dtype == types.uint32:
+                    found = [e.asm(I32, "mov.b32 $0, $1;", "=r,r", [v], effect=True) for v in found]
+                return e.pack(result, found)
+
+            result = types.UniTuple(kind.dtype, vectors * size)
             return result, emit
 
         return intrinsic(1)(rule)

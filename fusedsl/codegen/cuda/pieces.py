@@ -1,0 +1,69 @@
+"""A last phase that streams arrays beside the row: a few vectors at a time, loaded, computed and stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...schedule.kernel import Load, Phase
+from ...schedule.registers import row_loads
+from .rounding import stored_quotients
+from .text import indented, letter_of, signature
+
+if TYPE_CHECKING:
+    from .row import RowWriter
+
+
+def write_in_pieces(writer: RowWriter, number: int, phase: Phase) -> None:
+    """The phase, piece by piece: the compiler cannot load for a later piece before an earlier one is stored."""
+    scope, plan, kernel = writer.scope, writer.schedule, writer.kernel
+    rows, body = row_loads(kernel), stored_quotients(kernel, phase)
+    anew = not any(operand.access == "anchor" for operand in kernel.operands)  # unaligned rows have no time for it
+    fresh = {x.value.name: x for x in kernel.loads if x.value.name not in scope.ready and x.operand not in rows}
+    for value in body.args:
+        if value.name not in fresh:
+            writer.provide(value)
+    tiles = {x.value.name for x in kernel.loads if x.operand not in rows and x.value.name not in fresh}
+    tiles |= {value.name for earlier in kernel.phases[:number] for value in earlier.element.results}
+    for name, load in fresh.items():
+        scope.stored[name] = kernel.operands[load.operand].dtype
+    kinds = signature((scope.argument(v.name, v.dtype) for v in body.args), (v.dtype for v in body.results))
+    name, results = f"phase_{number}", [v.name for v in body.results]
+    scope.functions += ["", "", f"def {name}({', '.join(v.name for v in body.args)}):"]
+    scope.functions += [*indented([*body.lines, f"return {', '.join(results)}"]), "", ""]
+    for piece, first in enumerate(range(0, plan.vectors, plan.piece)):
+        count, tile = min(plan.piece, plan.vectors - first), f"piece_{piece}"
+        checks = writer.checks()[first : first + count]
+        scope.top.append(f'{tile} = Tile(width={plan.width}, vectors={count}, step={plan.step}, checks="{checks}")')
+        scope.functions.append(f'{name}_{piece} = {tile}.elementwise("{kinds}")({name})')
+        scope.top.append(f"take_{piece} = tile.part({first}, {count}, anew={anew})")
+        start = f"start_{piece}"
+        index = "int64" if kernel.wide else "int32"
+        scope.code.append(f"{start} = {index}(start + {first * plan.step})")
+        arguments = []
+        for value in body.args:
+            held = value.name in tiles
+            arguments.append(f"{value.name}_{piece}" if held or value.name in fresh else value.name)
+            if held:
+                scope.code.append(f"{arguments[-1]} = take_{piece}({value.name})")
+            elif value.name in fresh:
+                _load(writer, fresh[value.name], tile, arguments[-1], start)
+        made = ", ".join(f"{result}_{piece}" for result in results)
+        scope.code.append(f"{made} = {name}_{piece}({', '.join(arguments)})")
+        stores = []
+        for place, store in enumerate(phase.stores):
+            operand = kernel.operands[store.operand]
+            letter = letter_of(operand, plan.width)
+            define = f"store_{number}_{place}_{piece}"
+            scope.top.append(f'{define} = {tile}.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
+            stride = writer.stride(store.operand, letter)
+            at = writer.begins[store.operand]
+            stores.append(f"{define}({at}, {start}, {store.value}_{piece}, {start}, columns{stride})")
+        scope.code += ["if there:", *indented(stores)] if plan.rows > 1 else stores
+
+
+def _load(writer: RowWriter, load: Load, tile: str, name: str, start: str) -> None:
+    operand = writer.kernel.operands[load.operand]
+    letter = writer.load_letter(operand)
+    writer.scope.top.append(f'load_{name} = {tile}.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
+    stride = writer.stride(load.operand, letter)
+    writer.code.append(f"{name} = load_{name}({writer.begins[load.operand]}, {start}, columns{stride})")
