@@ -99,6 +99,54 @@ def test_unaligned_rows_use_16_bytes_between_their_ends(tmp_path, dtype):
     assert min(wide_accesses(text)) >= 4
 
 
+def scaled_rows(dtype, access, weights):
+    """x / sum(x) * w for one w or two, the same in every row."""
+    operands = [Operand("x", dtype, "s1", access)]
+    operands += [Operand(name, dtype, "01", "vector" if access == "vector" else "element") for name in weights]
+    operands.append(Operand("y", dtype, "s1", access))
+    loads = tuple(Load(Value(f"{o.name}_0", FLOAT32), k) for k, o in enumerate(operands[:-1]))
+    total = Phase(body("x_0", "x_0"), (), (folded("s_1", "x_0", "a_1 + b_1", "float32(0.0)"),))
+    lines = ["y_0 = x_0 * s_1"]
+    for k, name in enumerate(weights):
+        lines.append(f"y_{k + 1} = y_{k} * {name}_0")
+    given = " ".join(["x_0", "s_1", *(f"{name}_0" for name in weights)])
+    last = Phase(body(given, f"y_{len(weights)}", *lines), (Store(f"y_{len(weights)}", len(operands) - 1),))
+    return Kernel("scaled", ("x * s * w",), 1, 1, len(loads), tuple(operands), loads, (), (), (total, last), True)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "access", "columns", "early", "in_pieces"),
+    [
+        (FLOAT32, "vector", 1024, True, False),
+        (BFLOAT16, "vector", 4096, True, False),
+        (BFLOAT16, "vector", 16384, False, True),
+        (BFLOAT16, "anchor", 4097, False, True),
+    ],
+)
+def test_what_all_rows_read_comes_early_or_in_pieces(tmp_path, dtype, access, columns, early, in_pieces):
+    kernel = scaled_rows(dtype, access, ("v", "w"))
+    schedule = choose(kernel, (64, columns), facts(H200))
+    assert (schedule.early, schedule.piece > 0) == (early, in_pieces)
+    _, text, code = built(tmp_path, kernel, (64, columns))
+    assert code.spill_bytes == 0
+    assert not re.search(r"ld\.global\S*\.[bu](8|16)", text)  # misaligned weights come out of aligned blocks
+    assert wide_accesses(text)[0] == schedule.vectors * (5 if access == "anchor" else 3)
+
+
+def test_results_stay_in_the_l2_where_there_is_a_policy_for_it(tmp_path):
+    kernel = map_kernel(FLOAT32, ["z_9 = x_0 + y_0"])
+    assert "st.global.L2::cache_hint.v4" in built(tmp_path, kernel, (1 << 20,))[1]
+    assert "cache_hint" not in built(tmp_path, kernel, (1 << 20,), (7, 5))[1]
+
+
+def test_only_quotients_that_are_stored_in_bfloat16_go_uncorrected(tmp_path):
+    lines = ["t_1 = quotient(x_0, y_0, y_0, y_0)", "z_9 = t_1"]
+    direct = ["z_9 = quotient(x_0, y_0, y_0, y_0)  # x / y"]
+    assert "= near_quotient(x_0, y_0, y_0)" in built(tmp_path, map_kernel(BFLOAT16, direct), (512,))[0]
+    for dtype, body_lines in [(FLOAT32, direct), (FLOAT16, direct), (BFLOAT16, lines)]:
+        assert "near_quotient" not in built(tmp_path, map_kernel(dtype, body_lines), (512,))[0]
+
+
 @pytest.mark.parametrize(
     ("strides", "rows", "columns", "extents", "access"),
     [

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from fusedsl.hardware import blocks_for, facts, occupancy
+from fusedsl.hardware import blocks_for, facts, occupancy, registers_for
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
 from fusedsl.schedule import choose, geometry
 from fusedsl.schedule.access import collapse, collapse_rows, letters, map_access, row_access, vector_width
@@ -136,6 +136,8 @@ def test_occupancy_names_what_runs_out():
     assert occupancy(H200, 32, 128, 100 * 1024).limiter == "shared memory"
     assert occupancy(H200, 16, 32, 0).limiter == "blocks"
     assert blocks_for(H200, 48, 128) == 10
+    assert blocks_for(H200, 80, 32) == 24  # warps come in fours: one for each quarter of an SM
+    assert registers_for(H200, 25, 32) == 72
     assert facts((9, 9)).cc == (9, 0)
     with pytest.raises(ValueError, match="older"):
         facts((6, 1))
