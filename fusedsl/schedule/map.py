@@ -12,7 +12,7 @@ from .registers import body_registers, words
 
 BLOCK_VECTORS = 256
 ADDRESSING = 12  # registers for pointers, indices and the like
-LONG_BODY = 60  # instructions an element, from which on computing takes longer than memory
+MIDDLE_BODY, LONG_BODY = 16, 60  # instructions an element: about as long as memory takes for 16 bits; and longer
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,15 @@ def schedule_map(kernel: Kernel, hardware: Hardware) -> MapSchedule:
     read = sum(d.itemsize for d, line in zip(dtypes[: kernel.inputs], lines) if "0" not in line) * width
     # Measured on an H200: float32 runs at copy speed with one vector a thread and loses 3 % with two; of a single
     # 16-bit array one vector is too little work for what a thread has to set up (GELU: 0.86 of copy speed, then 0.97).
-    # Long bodies gain from two vectors, whose instructions interleave (Black-Scholes of float32: 6 %).
-    long = sum(instructions(phase.element.lines) for phase in kernel.phases) >= LONG_BODY
-    vectors = 2 if (width >= 8 and read <= 16) or (long and 1 < width < 8) else 1
+    # Long bodies gain from two vectors, whose instructions interleave (Black-Scholes of float32: 6 %); with several
+    # axes four share what finding one's place costs (bias and GELU of bfloat16: 2 %).
+    work = sum(instructions(phase.element.lines) for phase in kernel.phases)
+    vectors = 2 if (width >= 8 and read <= 16) or (work >= LONG_BODY and 1 < width < 8) else 1
+    if kernel.axes > 1 and vectors == 2 and width >= 8 and work >= MIDDLE_BODY:
+        vectors = 4
     threads = BLOCK_VECTORS // vectors
     held = words(dtypes[: kernel.inputs], packed=width > 1) * width * vectors
-    registers = round(ADDRESSING + held + body_registers(kernel.phases))
+    registers = round(ADDRESSING * max(1, vectors // 2) + held + body_registers(kernel.phases))
     blocks = blocks_for(hardware, registers, threads)
     return MapSchedule(
         width,
