@@ -385,3 +385,12 @@ def test_a_literal_that_does_not_fit_is_found_in_the_call_that_brought_it(text, 
     with pytest.raises(fd.DTypeError, match="does not fit int8") as caught:
         fd.evaluate(text, x=np.ones(3, "i1"))
     assert caught.value.column == column
+
+
+def test_a_temporary_that_another_one_reads_at_the_same_place_is_computed():
+    w, v = np.arange(3.0), np.arange(7.0)
+    text = "a = (w[:, None] + v).T*2; b = exp(-a.T); reshape(b, (-1,)), reshape(b.T + a, (-1,))"
+    a = (w[:, None] + v).T * 2
+    first, second = fd.evaluate(text, w=w, v=v)
+    np.testing.assert_allclose(first, np.exp(-a.T).reshape(-1), rtol=1e-14)
+    np.testing.assert_allclose(second, (np.exp(-a) + a).reshape(-1), rtol=1e-14)

@@ -176,6 +176,7 @@ class _Lowering:
     def lower(self, n: Node, at: Coordinates, cut: bool = True) -> Node:
         """The scalar for element `at` of `n`; `cut=False` computes `n` itself even if it is a temporary."""
         root = (n, at)
+        loaded = None if cut else self.done.pop(root, None)  # where another root reads this one
         stack: list[tuple[Key, bool]] = [(root, False)]
         while stack:
             key, ready = stack.pop()
@@ -194,6 +195,8 @@ class _Lowering:
         result = self.done[root]
         if not cut:
             del self.done[root]
+            if loaded is not None:
+                self.done[root] = loaded
         return result
 
     def _leaf(self, n: Node, at: Coordinates) -> Node | None:
