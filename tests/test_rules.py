@@ -52,6 +52,10 @@ CASES = {  # law: (text, does it fire)
         ("tanh(x) + 1", True),
         ("1 - tanh(x)", False),
     ],
+    "(0.5 x) (2 logistic(u)) = x logistic(u): halving and doubling round nothing": [
+        ("0.5 * x * (1 + tanh(0.8 * x))", True),
+        ("0.5 * x * (2 * x)", False),
+    ],
     "x // y and x % y of floats, from fmod (NumPy's npy_divmod)": [
         ("x // 3", True),
         ("x % 2.5", True),

@@ -113,9 +113,32 @@ def _minus_exponent(n: Node) -> Node | None:
 def logistic_tanh(n: Node) -> Node | None:
     for one, t in (n.args, n.args[::-1]):
         if _literal(one, 1) and t.op == "tanh" and t.type == n.type:
-            two = constant(2.0, n.type.dtype)
-            return _same("multiply", n, two, _same("logistic", n, _same("multiply", n, two, t.args[0])))
+            return _same("multiply", n, constant(2.0, n.type.dtype), _same("logistic", n, _doubled(t.args[0])))
     return None
+
+
+def _doubled(u: Node) -> Node:
+    """2 u; a literal factor of u takes the 2, which rounds nothing."""
+    for c, x in (u.args, u.args[::-1]) if u.op == "multiply" else ():
+        if c.op == "const":
+            return _same("multiply", u, constant(2.0 * value_of(c), u.type.dtype), x)
+    return _same("multiply", u, constant(2.0, u.type.dtype), u)
+
+
+@rule("multiply", law="(0.5 x) (2 logistic(u)) = x logistic(u): halving and doubling round nothing")
+def halved_and_doubled(n: Node) -> Node | None:
+    for half, double in (n.args, n.args[::-1]):
+        x, y = _times(half, 0.5), _times(double, 2.0)
+        if x is not None and y is not None and y.op == "logistic":
+            return _same("multiply", n, x, y)
+    return None
+
+
+def _times(n: Node, factor: float) -> Node | None:
+    """x, where `n` is the literal factor times x."""
+    if n.op != "multiply":
+        return None
+    return next((x for c, x in (n.args, n.args[::-1]) if _literal(c, factor)), None)
 
 
 @rule("floor_divide", "remainder", law="x // y and x % y of floats, from fmod (NumPy's npy_divmod)")
