@@ -101,7 +101,8 @@ class Peers:
     def cupy_fuse(self) -> Call:
         import cupy
 
-        function, numbers, arrays = cupy.fuse(self._plain()), tuple(self.scalars.values()), self._arrays()
+        fuse = cupy.fuse(kernel_name=f"fused_{self.workload.name}")  # a lambda's own name is none in C
+        function, numbers, arrays = fuse(self._plain()), tuple(self.scalars.values()), self._arrays()
         return lambda: function(*numbers, *arrays)
 
     def cupy_elementwise(self) -> Call:
