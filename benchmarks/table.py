@@ -46,7 +46,7 @@ def markdown(machines: dict[str, dict], rows: Sequence[Row]) -> str:
             continue
         where = {"gpu": "a GPU", **machines[suite]}
         where["gpu"] = str(where["gpu"]).split(",")[0]
-        head = ["workload", "shape", "dtype", "µs", "of copy speed", *(f"vs {p}" for p in PEERS[suite])]
+        head = ["workload", "shape", "dtype", "µs", "of floor", *(f"vs {p}" for p in PEERS[suite])]
         lines = [f"**{title.format(**where)}, {where['date']}**", "", _row(head), _row(["---"] * len(head))]
         lines += [_row(_cells(case, peers, PEERS[suite])) for case, peers in chosen.items()]
         parts.append("\n".join(lines))
