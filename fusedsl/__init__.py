@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _API = ("Kernel", "attention", "evaluate", "foreach", "kernel", "load", "options", "spec")
-_ERRORS = (
-    "ArgumentError",
-    "CompileError",
-    "DTypeError",
-    "DeviceError",
-    "FusedslError",
-    "FusionError",
-    "LimitError",
-    "ParseError",
-    "ShapeError",
-    "TraceError",
-    "UnknownNameError",
-    "Unsupported",
-)
 
 __all__ = [
     "ArgumentError",
@@ -71,7 +57,7 @@ def __getattr__(name: str) -> Any:
 
     if name not in __all__:
         raise AttributeError(f"module 'fusedsl' has no attribute {name!r}")
-    module = ".api" if name in _API else ".errors" if name in _ERRORS else ".decorator"
+    module = ".api" if name in _API else ".decorator" if name == "fuse" else ".errors"
     value = getattr(import_module(module, __name__), name)
     globals()[name] = value
     return value

@@ -52,12 +52,9 @@ class _Trace:
     program: Program
 
     def applies(self, extents, numbers) -> bool:
-        guards = self.traced.guards.items()
-        return (
-            self.traced.unchanged()
-            and self.traced.applies(extents, numbers)
-            and all((pipeline.evaluate(d, extents) == 1) is unit for d, unit in guards)
-        )
+        if not self.traced.unchanged() or not self.traced.applies(extents, numbers):
+            return False
+        return pipeline.guards_hold(self.traced.guards.items(), extents)
 
 
 class Fused:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from . import debug
@@ -158,9 +158,9 @@ def check_call(plan: Plan, extents: Mapping[Symbol, int]) -> None:
         raise failed[0]
 
 
-def guards_hold(plan: Plan, extents: Mapping[Symbol, int]) -> bool:
-    """Whether the plan is for these extents: the computed extents that it takes for 1 are 1, and the others not."""
-    return all((evaluate(d, extents) == 1) is unit for d, unit in plan.guards)
+def guards_hold(guards: Iterable[tuple[Dim, bool]], extents: Mapping[Symbol, int]) -> bool:
+    """Whether what was built under these guards is for these extents: those taken for 1 are 1, and the others not."""
+    return all((evaluate(d, extents) == 1) is unit for d, unit in guards)
 
 
 def result_shapes(plan: Plan, extents: Mapping[Symbol, int], limit: int = 1 << 62) -> list[tuple[int, ...]]:

@@ -75,16 +75,15 @@ def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None) -> Prepa
     pipeline.check_call(plan, extents)
     shapes = pipeline.result_shapes(plan, extents)
     arguments, packed = _pack(plan, arguments, extents, library)
-    layouts = {("argument", k): _layout(a) for k, a in enumerate(arguments) if isinstance(a, Array)}
+    layouts = {("argument", k): layout_of(a) for k, a in enumerate(arguments) if isinstance(a, Array)}
     given, late = outputs(plan, outs, shapes, (library, device), facts)
     makers = []
     for k, (shape, t) in enumerate(zip(shapes, plan.results)):
         order = None if given[k] is not None else result_order(plan, k, layouts, extents)
         makers.append(_allocator(library, device, shape, t.dtype, order))
         out = given[k]
-        layouts["result", k] = _layout(out) if out is not None else Layout(shape, strides_in(shape, order))
-    for k, t in enumerate(plan.temporaries):
-        layouts["temporary", k] = contiguous(tuple(evaluate(d, extents) for d in t.shape))
+        layouts["result", k] = layout_of(out) if out is not None else Layout(shape, strides_in(shape, order))
+    layouts |= temporary_layouts(plan, extents)
     launches, numbers, workspace = _launches(program, plan, layouts, extents, library, device)
     spans = [span(a) if isinstance(a, Array) and not a.by_value else None for a in arguments]
     written = [span(g) if g is not None else None for g in given]
@@ -119,8 +118,15 @@ def _allocator(library: str, device: tuple[str, int], shape, dtype, order=None) 
     return allocator(library, device, shape, dtype, order)
 
 
-def _layout(a: Array) -> Layout:
+def layout_of(a: Array) -> Layout:
+    """Where a described array has its elements."""
     return Layout(a.shape, a.strides, 0, a.pointer % ALIGNMENT)
+
+
+def temporary_layouts(plan: Plan, extents: Mapping[Symbol, int]) -> dict[tuple[str, int], Layout]:
+    """Where the temporaries of a call have theirs: packed, in C order."""
+    shapes = [tuple(evaluate(d, extents) for d in t.shape) for t in plan.temporaries]
+    return {("temporary", k): contiguous(shape) for k, shape in enumerate(shapes)}
 
 
 def _pack(plan: Plan, arguments: list, extents, library: str) -> tuple[list, bool]:
@@ -129,7 +135,7 @@ def _pack(plan: Plan, arguments: list, extents, library: str) -> tuple[list, boo
     for use in (u for k in plan.kernels for u in k.arrays if u.kind == "argument" and u.views):
         a = arguments[use.index]
         try:
-            view(_layout(a), use.views, extents)
+            view(layout_of(a), use.views, extents)
         except NeedsCopy:
             arguments[use.index] = describe(copies.packed(a.owner, library))
             packed = True

@@ -142,7 +142,7 @@ class Program:
         parameters = self._parameters(arguments)
         plans = self._plans.get(parameters, ())
         for plan in plans:
-            if pipeline.guards_hold(plan, extents):
+            if pipeline.guards_hold(plan.guards, extents):
                 return plan
         with self._lock:
             plan = self._stored_plan(parameters, extents)
@@ -159,7 +159,7 @@ class Program:
         if entry is not None:
             with contextlib.suppress(KeyError, TypeError):
                 plan = plan_from_json(entry[0]["plan"])
-                if pipeline.guards_hold(plan, extents):
+                if pipeline.guards_hold(plan.guards, extents):
                     return plan
         plan = pipeline.make_plan(self.source, parameters, extents, self.options)
         disk().put(key, {"plan": plan_to_json(plan)})

@@ -10,7 +10,6 @@ from .checks import explain
 from .dims import Dim, expression, product
 from .graph import Check, Node, Site, Type, node
 from .ops import reduced_dtype
-from .types import DType
 
 FOLDS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 
@@ -251,8 +250,3 @@ def iota_along(b: Builder, x: Node, axis: int) -> Node:
     a = normalize_axis(b, x, axis)
     line = b.iota(x.type.shape[a])
     return broadcast_to(b, _index(line, (_whole(x.type.shape[a]),) + (("new",),) * (x.type.rank - a - 1)), x.type.shape)
-
-
-def sum_dtype(b: Builder, x: Node, dtype: DType | None) -> Node:
-    """The operand of sum, prod or mean in the `dtype=` that the user asked for."""
-    return x if dtype is None else b.convert(x, dtype)

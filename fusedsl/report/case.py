@@ -10,11 +10,11 @@ from typing import Any
 from .. import pipeline
 from ..ir.dims import Symbol, evaluate
 from ..ir.graph import Graph
-from ..prepare import result_order
+from ..prepare import layout_of, result_order, temporary_layouts
 from ..program import Program
 from ..runtime import compile as compiler
 from ..runtime.arrays import Array, Weak
-from ..runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, view
+from ..runtime.bind import Bound, Layout, NeedsCopy, contiguous, view
 from ..runtime.compile import Built
 from ..runtime.results import strides_in
 from ..schedule.plan import ArrayUse, KernelPlan, Plan
@@ -61,7 +61,7 @@ class Case:
             "result": self.plan.results,
             "temporary": self.plan.temporaries,
         }[use.kind]
-        return tuple(evaluate(d, self.extents) or 0 for d in types[use.index].shape)
+        return tuple(evaluate(d, self.extents) for d in types[use.index].shape)
 
 
 def make_case(program: Program, arguments: Mapping[str, Array | Weak], target: Target) -> Case:
@@ -78,17 +78,11 @@ def make_case(program: Program, arguments: Mapping[str, Array | Weak], target: T
 
 def _layouts(plan: Plan, given: Sequence[Array | Weak], extents) -> tuple[dict, list[int]]:
     """Where every array of a call has its elements, and the arguments that must be packed for that."""
-    layouts = {
-        ("argument", k): Layout(a.shape, a.strides, 0, a.pointer % ALIGNMENT)
-        for k, a in enumerate(given)
-        if isinstance(a, Array)
-    }
+    layouts = {("argument", k): layout_of(a) for k, a in enumerate(given) if isinstance(a, Array)}
     copied = _pack(plan, layouts, extents)
     for k, shape in enumerate(pipeline.result_shapes(plan, extents)):
         layouts["result", k] = Layout(shape, strides_in(shape, result_order(plan, k, layouts, extents)))
-    for k, t in enumerate(plan.temporaries):
-        layouts["temporary", k] = contiguous(tuple(evaluate(d, extents) or 0 for d in t.shape))
-    return layouts, copied
+    return layouts | temporary_layouts(plan, extents), copied
 
 
 def _pack(plan: Plan, layouts: dict, extents) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import debug
 from ..errors import CompileError, FusedslError
-from ..hardware import Hardware, facts, occupancy
+from ..hardware import Hardware, facts
 from ..schedule import Schedule, choose, geometry
 from ..schedule.kernel import Kernel
 from .bind import Bound
@@ -31,11 +31,6 @@ class Built:
     spill_bytes: int = 0
     shared_bytes: int = 0
     cached: bool = False
-
-    @property
-    def reason(self) -> str:
-        """Why it runs as it does."""
-        return getattr(self.schedule, "reason", "") or str(self.schedule)
 
 
 @cache
@@ -102,12 +97,6 @@ def source_of(kernel: Kernel, schedule: Any) -> str:
 def grid(built: Built, extents: tuple[int, ...]) -> tuple[int, int, int]:
     """Blocks, threads a block and dynamic shared bytes of a CUDA launch."""
     return geometry(built.schedule, built.kernel.row_axes, extents)
-
-
-def occupancy_of(built: Built, hardware: Hardware, extents: tuple[int, ...]):
-    """Blocks an SM and their limiter, from the real figures."""
-    _, threads, dynamic = grid(built, extents)
-    return occupancy(hardware, built.registers, threads, built.shared_bytes + dynamic)
 
 
 def _shape_of(kernel: Kernel) -> tuple:
