@@ -15,8 +15,10 @@ from .runtime import copies
 from .runtime.arrays import CPU, Array, Weak, describe
 from .runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, place_array, view
 from .runtime.call import TEMPORARY_ALIGNMENT, Call, Payloads, cpu_launch, cuda_launch, workspace_size
+from .runtime.launch import Launch
 from .runtime.results import alike, allocator, check_out, common_order, mark_written, overlap, place, span, strides_in
 from .runtime.streams import stream_reader
+from .runtime.tickets import Tickets
 from .runtime.transfer import device_empty
 from .schedule.plan import Plan
 
@@ -84,7 +86,7 @@ def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None) -> Prepa
         out = given[k]
         layouts["result", k] = layout_of(out) if out is not None else Layout(shape, strides_in(shape, order))
     layouts |= temporary_layouts(plan, extents)
-    launches, numbers, workspace = _launches(program, plan, layouts, extents, library, device)
+    launches, numbers, workspace, tickets = _launches(program, plan, layouts, extents, library, device)
     spans = [span(a) if isinstance(a, Array) and not a.by_value else None for a in arguments]
     written = [span(g) if g is not None else None for g in given]
     same = frozenset(
@@ -94,7 +96,7 @@ def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None) -> Prepa
         if g is not None and isinstance(a, Array) and alike(a, g) and in_place(plan, k, r)
     )
     stream = stream_reader(library, device)
-    call = Call(launches, makers, workspace, numbers, stream, spans, written, same, library)
+    call = Call(launches, makers, workspace, numbers, stream, spans, written, same, library, tickets)
     payloads = [a.pointer if isinstance(a, Array) and not a.by_value else a.value for a in arguments]
     call_once = packed or late or any(isinstance(a, Array) and a.copied for a in arguments)
     chosen = [o if g is not None else None for g, o in zip(given, outs)] if outs is not None else None
@@ -225,9 +227,9 @@ def result_order(plan: Plan, result: int, layouts, extents) -> tuple[int, ...] |
 
 
 def _launches(program: Planner, plan: Plan, layouts, extents, library: str, device):
-    """(launch records in order, numbers that they take, what allocates the workspace or None)."""
-    where = Payloads(len(plan.parameters), len(plan.results))
+    """(launch records in order, numbers that they take, what allocates the workspace or None, tickets or None)."""
     size, temporaries = workspace_size(plan, extents)
+    where = Payloads(len(plan.parameters), len(plan.results), size)
     launch: Callable = _cpu if device == CPU else _cuda
     numbers: list[int] = []
     launches = []
@@ -237,8 +239,11 @@ def _launches(program: Planner, plan: Plan, layouts, extents, library: str, devi
         if device != CPU and 0 in bound.extents:
             raise EmptyRows
         launches.append(launch(kernel, bound, where, temporaries, numbers, extents, program.names, device))
+    shared = [record.geometry for record in launches if isinstance(record, Launch)]
+    size += max((g.workspace for g in shared), default=0)  # launches run one after another
+    count = max((g.tickets for g in shared), default=0)
     workspace = _allocator(library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
-    return launches, numbers, workspace
+    return launches, numbers, workspace, Tickets(count, device[1]) if count else None
 
 
 def _cpu(kernel, bound: Bound, where, temporaries, numbers, extents, names, device):

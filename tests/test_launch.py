@@ -16,10 +16,11 @@ from fusedsl.errors import CompileError, DeviceError, DTypeError
 from fusedsl.ir.types import DTYPES
 from fusedsl.runtime import driver as driver_module
 from fusedsl.runtime import launch as launch_module
-from fusedsl.runtime import pool, transfer
+from fusedsl.runtime import pool, tickets, transfer
 from fusedsl.runtime.arrays import describe
 from fusedsl.runtime.driver import Driver, Function, cuda_available, driver
 from fusedsl.runtime.launch import BLOCK_BYTES, FORMAT_OF, HostLaunch, Launch, PointerSlot, ScalarSlot
+from fusedsl.schedule import Geometry
 
 PRIMARY = {0: 1000, 1: 1001}  # contexts of the stand-in
 
@@ -143,13 +144,13 @@ def cuda(library):
 FUNCTION = Function(50, "k_1", 0, 40, 0, 16, 1024)
 
 
-def record(cuda, template=bytes(48), pointers=2, scalars="", grid=(7, 2, 1), shared=0, function=FUNCTION, **more):
+def record(cuda, template=bytes(48), pointers=2, scalars="", grid=7, function=FUNCTION, **geometry):
     first = len(template) - 8 * len(scalars)
     return Launch(
-        cuda, function, grid, (256, 1, 1), shared, template,
+        cuda, function, Geometry(grid, 256, **geometry), template,
         [PointerSlot(8 * k, k) for k in range(pointers)],
         [ScalarSlot(first + 8 * k, pointers + k, f) for k, f in enumerate(scalars)],
-        names=["x", "y", "alpha", "beta"], **more,
+        names=["x", "y", "alpha", "beta"],
     )  # fmt: skip
 
 
@@ -160,15 +161,15 @@ def test_the_kernel_receives_grid_stream_and_block(cuda, library):
     template = struct.pack("<6q", -1, -1, 100, -3, 77, 88)
     record(cuda, template, shared=1024).fire([0x7F0000000010, 0x20], 99)
     (numbers, stream, attributes, block, function, _), *rest = library.launches
-    assert not rest and numbers == [7, 2, 1, 256, 1, 1, 1024] and (stream, attributes, function) == (99, b"", 50)
+    assert not rest and numbers == [7, 1, 1, 256, 1, 1, 1024] and (stream, attributes, function) == (99, b"", 50)
     assert struct.unpack("<6q", block) == (0x7F0000000010, 0x20, 100, -3, 77, 88)
 
 
 def test_pointers_come_from_any_argument_and_may_be_shifted(cuda, library):
     pointers = [PointerSlot(0, 2), PointerSlot(8, 0, 64), PointerSlot(16, 2, -8)]
-    Launch(cuda, FUNCTION, (1, 1, 1), (32, 1, 1), 0, bytes(24), pointers).fire([1000, 2000, 3000], 0)
+    Launch(cuda, FUNCTION, Geometry(1, 32), bytes(24), pointers).fire([1000, 2000, 3000], 0)
     assert struct.unpack("<3Q", library.launches[0][3]) == (3000, 1064, 2992)
-    Launch(cuda, FUNCTION, (1, 1, 1), (32, 1, 1), 0, bytes(8), [PointerSlot(0, 1)]).fire([1000, 2000], 0)
+    Launch(cuda, FUNCTION, Geometry(1, 32), bytes(8), [PointerSlot(0, 1)]).fire([1000, 2000], 0)
     assert struct.unpack("<Q", library.launches[1][3]) == (2000,)
 
 
@@ -200,21 +201,47 @@ def test_a_number_that_does_not_fit_is_named(cuda, library, format, number):
 
 
 def test_a_cluster_is_an_attribute(cuda, library):
-    record(cuda, cluster=(4, 1, 1)).fire([1, 2], 0)
+    record(cuda, cluster=4).fire([1, 2], 0)
     attribute = library.launches[0][2]
     assert struct.unpack("<I4x3I", attribute[:20]) == (4, 4, 1, 1) and len(attribute) == 72
 
 
+def test_a_large_cluster_is_allowed_first_and_may_be_cooperative(cuda, library):
+    record(cuda, cluster=16, cooperative=True).fire([1, 2], 0)
+    attributes = library.launches[0][2]
+    assert "cuFuncSetAttribute" in library.called
+    assert struct.unpack("<I4x3I", attributes[:20]) == (4, 16, 1, 1)
+    assert struct.unpack("<I4xI", attributes[72:84]) == (2, 1) and len(attributes) == 144
+
+
+def test_tickets_belong_to_a_stream_and_a_captured_graph_gets_its_own(cuda, library, monkeypatch):
+    memory = iter(range(1 << 20, 1 << 30, 1 << 20))
+    monkeypatch.setattr(type(library), "_cuMemAlloc_v2", lambda _, out, size: _fill(out, next(memory)), raising=False)
+    for module in (tickets, transfer):
+        monkeypatch.setattr(module, "driver", lambda: cuda)
+    counters = tickets.Tickets(3, 0)
+    first = counters(7)
+    assert counters(7) == first and counters(8) != first
+    assert library.called.count("cuMemsetD32Async") == 2
+    monkeypatch.setattr(type(library), "_cuStreamIsCapturing", lambda self, stream, out: _fill(out, 1), raising=False)
+    assert len({first, counters(7), counters(7)}) == 3
+
+
+def _fill(out, value):
+    out._obj.value = value
+    return 0
+
+
 def test_an_empty_grid_launches_nothing(cuda, library):
-    record(cuda, grid=(0, 1, 1)).fire([1, 2], 0)
+    record(cuda, grid=0).fire([1, 2], 0)
     assert not library.launches
 
 
 def test_a_block_has_its_slots_in_order_and_a_limit(cuda):
     with pytest.raises(ValueError):
-        Launch(cuda, FUNCTION, (1, 1, 1), (1, 1, 1), 0, bytes(16), [PointerSlot(8, 0)])
+        Launch(cuda, FUNCTION, Geometry(1, 1), bytes(16), [PointerSlot(8, 0)])
     with pytest.raises(ValueError):
-        Launch(cuda, FUNCTION, (1, 1, 1), (1, 1, 1), 0, bytes(16), [], [ScalarSlot(0, 0, "f")])
+        Launch(cuda, FUNCTION, Geometry(1, 1), bytes(16), [], [ScalarSlot(0, 0, "f")])
     with pytest.raises(CompileError, match="parameters"):
         record(cuda, bytes(BLOCK_BYTES + 8))
     record(cuda, bytes(BLOCK_BYTES))
@@ -473,7 +500,7 @@ def gpu_record(n, device=0, shared=0):
     assert 0 < function.registers <= 64 and function.local == 0 and function.max_threads == 1024
     template, pointers = struct.pack("<4q", 0, 0, n, 0), [PointerSlot(0, 0), PointerSlot(8, 1)]
     scalars = [ScalarSlot(24, 2, "f")]
-    return Launch(driver(), function, (-(-n // 256), 1, 1), (256, 1, 1), shared, template, pointers, scalars)
+    return Launch(driver(), function, Geometry(-(-n // 256), 256, shared), template, pointers, scalars)
 
 
 class TestOnCard:

@@ -112,10 +112,10 @@ def test_a_resident_row_is_held_and_its_unchecked_vectors_are_there(dtype, acces
             assert schedule.whole * schedule.step <= columns
         assert schedule.block <= 1024
         assert schedule.reason
-        grid, block, shared = geometry(schedule, 1, (64, columns))
-        assert grid * schedule.rows >= 64
-        assert block == schedule.block
-        assert shared == 0
+        launch = geometry(schedule, kernel, (64, columns))
+        assert launch.blocks * schedule.rows >= 64
+        assert launch.threads == schedule.block
+        assert launch.shared == 0
 
 
 def test_rows_of_one_length_class_share_a_schedule():

@@ -75,18 +75,18 @@ def report_kernel(case: Case, plan: KernelPlan, bound: Bound, built: Built | Non
     hardware = case.target.hardware
     if hardware is None:
         return KernelReport(*told, CPU_LOOPS.get(schedule.partition(":")[0], schedule))
-    blocks, threads, _ = geometry(schedule, kernel.row_axes, bound.extents)
+    launch = geometry(schedule, kernel, bound.extents)
     time = 0.0 if bound.empty else seconds(moved, issued, hardware)
     figures = None if built is None else figures_of(case, bound, built)
-    return KernelReport(*told, schedule.reason, blocks, threads, time, schedule.registers, figures)
+    return KernelReport(*told, schedule.reason, launch.blocks, launch.threads, time, schedule.registers, figures)
 
 
 def figures_of(case: Case, bound: Bound, built: Built) -> Figures:
     """Registers, spills, shared memory and occupancy of a compiled CUDA kernel."""
     assert case.target.hardware is not None
-    _, threads, dynamic = geometry(built.schedule, built.kernel.row_axes, bound.extents)
-    shared = built.shared_bytes + dynamic
-    fits = occupancy(case.target.hardware, built.registers, threads, shared)
+    launch = geometry(built.schedule, built.kernel, bound.extents)
+    shared = built.shared_bytes + launch.shared
+    fits = occupancy(case.target.hardware, built.registers, launch.threads, shared)
     return Figures(built.registers, built.spill_bytes, shared, fits.blocks, round(fits.share, 4), fits.limiter)
 
 

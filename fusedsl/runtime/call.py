@@ -15,7 +15,7 @@ from ..schedule.division import divisors, magic
 from ..schedule.kernel import Kernel, slots
 from ..schedule.plan import KernelPlan, Plan
 from .bind import Bound
-from .compile import Built, grid
+from .compile import Built, launch_geometry
 from .keys import address_of
 from .launch import FORMAT_OF, HostLaunch, Launch, PointerSlot, ScalarSlot
 from .results import mark_written
@@ -27,19 +27,25 @@ TEMPORARY_ALIGNMENT = 256  # bytes
 class Payloads:
     """Where each thing stands in the list of addresses and numbers that launches read.
 
-    Arguments, then results, then the workspace (one allocation that holds the temporaries, each at its shift), then
-    extents that kernels take as numbers.
+    Arguments, then results, then the workspace (one allocation that holds the temporaries, each at its shift, and at
+    `scratch` what the blocks of one launch leave for each other), then the tickets, then extents that kernels take as
+    numbers.
     """
 
     arguments: int
     results: int
+    scratch: int = 0
 
     @property
     def workspace(self) -> int:
         return self.arguments + self.results
 
+    @property
+    def tickets(self) -> int:
+        return self.workspace + 1
+
     def number(self, k: int) -> int:
-        return self.workspace + 1 + k
+        return self.tickets + 1 + k
 
 
 class Call:
@@ -56,6 +62,7 @@ class Call:
         out_spans: Sequence[tuple[int, int] | None] = (),
         in_place: frozenset[tuple[int, int]] = frozenset(),
         library: str = "numpy",
+        tickets: Callable[[int], int] | None = None,
     ):
         self.launches = tuple(launch.fire for launch in launches)
         given = [s for s in launches[1:] if any(slot.argument < len(spans) for slot in s.layout.slots)]
@@ -68,6 +75,7 @@ class Call:
         self.out_spans = tuple(out_spans)
         self.in_place = in_place
         self.library = library
+        self.tickets = tickets
 
     def __call__(self, payloads: list, outs: Sequence[Any] | None = None) -> list:
         """Run for these arguments' payloads. `outs` are arrays to write, or None for new ones. Returns the results."""
@@ -78,10 +86,11 @@ class Call:
         payloads = payloads + [address_of(r) for r in results]
         memory = None if self.workspace is None else self.workspace()
         payloads.append(0 if memory is None else address_of(memory))
+        stream = self.stream()
+        payloads.append(0 if self.tickets is None else self.tickets(stream))
         payloads += self.numbers
         for check in self.checks:  # a number that does not fit is refused before anything is written
             check(payloads)
-        stream = self.stream()
         for fire in self.launches:
             fire(payloads, stream)
         if outs is not None and self.library == "torch":
@@ -120,7 +129,9 @@ def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list
     return total, offsets
 
 
-def pointer_slots(plan: KernelPlan, bound: Bound, where: Payloads, temporaries: Sequence[int]) -> list[PointerSlot]:
+def pointer_slots(
+    plan: KernelPlan, bound: Bound, kernel: Kernel, where: Payloads, temporaries: Sequence[int]
+) -> list[PointerSlot]:
     """The pointer slots of one kernel: which payload, and how many bytes further."""
     found = []
     for k, (use, offset) in enumerate(zip(plan.arrays, bound.offsets)):
@@ -132,6 +143,10 @@ def pointer_slots(plan: KernelPlan, bound: Bound, where: Payloads, temporaries: 
         else:
             index, shift = where.workspace, shift + temporaries[use.index]
         found.append(PointerSlot(8 * k, index, shift))
+    if kernel.workspace:
+        found.append(PointerSlot(8 * len(found), where.workspace, where.scratch))
+    if kernel.tickets:
+        found.append(PointerSlot(8 * len(found), where.tickets))
     return found
 
 
@@ -171,12 +186,12 @@ def cuda_launch(
     """The launch record of one kernel on one CUDA device."""
     from .driver import driver
 
-    blocks, threads, shared = grid(built, bound.extents)
+    geometry = launch_geometry(built, bound.extents)
     width = getattr(built.schedule, "width", 1)
     block = template(built.kernel, bound, width)
-    pointers = pointer_slots(plan, bound, where, temporaries)
+    pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
     scalars = scalar_slots(plan, built.kernel, where, numbers, extents)
-    return Launch(driver(), function, (blocks, 1, 1), (threads, 1, 1), shared, block, pointers, scalars, names)
+    return Launch(driver(), function, geometry, block, pointers, scalars, names)
 
 
 def cpu_launch(
@@ -188,6 +203,6 @@ def cpu_launch(
 
     run = pool.runner(functions, variant.launch(built.kernel, built.schedule, bound.extents), len(slots(built.kernel)))
     block = template(built.kernel, bound, 1)
-    pointers = pointer_slots(plan, bound, where, temporaries)
+    pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
     scalars = scalar_slots(plan, built.kernel, where, numbers, extents)
     return HostLaunch(lambda _function, address, _units, _grain: run(address), 0, 1, 1, block, pointers, scalars, names)

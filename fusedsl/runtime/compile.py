@@ -11,7 +11,7 @@ from typing import Any
 from .. import debug
 from ..errors import CompileError, FusedslError
 from ..hardware import Hardware, facts
-from ..schedule import Schedule, choose, geometry
+from ..schedule import Geometry, Schedule, choose, geometry
 from ..schedule.kernel import Kernel
 from .bind import Bound
 from .cache import Cache, cache_key
@@ -53,7 +53,8 @@ def scheduled_cuda(bound: Bound, hardware: Hardware) -> tuple[Kernel, Schedule]:
     if not getattr(schedule, "resident", True) and bound.streamed is not None and kernel.resident:
         kernel = bound.streamed
         schedule = choose(kernel, bound.extents, hardware)
-    return kernel, schedule
+    needs = geometry(schedule, kernel, bound.extents)
+    return dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0), schedule
 
 
 def scheduled_cpu(bound: Bound) -> tuple[Kernel, str]:
@@ -94,16 +95,17 @@ def source_of(kernel: Kernel, schedule: Any) -> str:
     return cuda.generate(kernel, schedule)
 
 
-def grid(built: Built, extents: tuple[int, ...]) -> tuple[int, int, int]:
-    """Blocks, threads a block and dynamic shared bytes of a CUDA launch."""
-    return geometry(built.schedule, built.kernel.row_axes, extents)
+def launch_geometry(built: Built, extents: tuple[int, ...]) -> Geometry:
+    """The grid of a CUDA launch, and what its blocks share."""
+    return geometry(built.schedule, built.kernel, extents)
 
 
 def _shape_of(kernel: Kernel) -> tuple:
     """What of a kernel its digest does not say: axes, stride letters, accesses, and its phases' kind."""
     operands = tuple((o.dtype.name, o.strides, o.access) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
-    return (kernel.row_axes, kernel.column_axes, operands, positions, kernel.resident, kernel.wide)
+    flags = (kernel.resident, kernel.wide, kernel.workspace, kernel.tickets)
+    return (kernel.row_axes, kernel.column_axes, operands, positions, *flags)
 
 
 def _fields(schedule: Schedule) -> tuple:

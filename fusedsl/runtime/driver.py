@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import byref, c_int, c_size_t, c_uint, c_void_p
+from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +85,7 @@ class Function:
 
 # Field of Function: number in "enum CUfunction_attribute".
 _ATTRIBUTES = {"max_threads": 0, "shared": 1, "local": 3, "registers": 4}
-_MAX_DYNAMIC_SHARED = 8
+_MAX_DYNAMIC_SHARED, _NON_PORTABLE_CLUSTER = 8, 14
 
 
 class Driver:
@@ -227,7 +227,7 @@ class Driver:
 
     def load(self, image: bytes, name: str, device: int = 0) -> Function:
         """Load a cubin into the device's primary context and find its kernel; legal while a stream is captured."""
-        with self.on(device), self._relaxed_capture():
+        with self.on(device), self.relaxed_capture():
             module, function = c_void_p(), c_void_p()
             self.call("cuModuleLoadData", byref(module), ctypes.c_char_p(image))
             self.call("cuModuleGetFunction", byref(function), module, name.encode("ascii"))
@@ -242,7 +242,8 @@ class Driver:
         return value.value
 
     @contextmanager
-    def _relaxed_capture(self) -> Iterator[None]:
+    def relaxed_capture(self) -> Iterator[None]:
+        """Allow what a capture of this thread would forbid, such as loading a module or allocating."""
         mode = c_int(2)  # CU_STREAM_CAPTURE_MODE_RELAXED
         self.call("cuThreadExchangeStreamCaptureMode", byref(mode))
         try:
@@ -254,6 +255,21 @@ class Driver:
         """Let `function` be launched with up to `size` bytes of dynamic shared memory."""
         with self.on(function.device):
             self.call("cuFuncSetAttribute", c_void_p(function.handle), _MAX_DYNAMIC_SHARED, size)
+
+    def allow_cluster(self, function: Function) -> None:
+        """Let `function` be launched in clusters of more than eight blocks."""
+        with self.on(function.device):
+            self.call("cuFuncSetAttribute", c_void_p(function.handle), _NON_PORTABLE_CLUSTER, 1)
+
+    def is_capturing(self, stream: int) -> bool:
+        """Whether work on the stream is recorded into a graph."""
+        status = c_int()
+        self.call("cuStreamIsCapturing", c_void_p(stream), byref(status))
+        return status.value != 0
+
+    def zero(self, address: int, words: int, stream: int) -> None:
+        """Set 32-bit words to 0, in the order of the stream."""
+        self.call("cuMemsetD32Async", c_uint64(address), 0, c_size_t(words), c_void_p(stream))
 
     def occupancy(self, function: Function, threads: int, shared: int = 0) -> int:
         """Blocks of `threads` threads and `shared` dynamic bytes that one multiprocessor holds."""

@@ -19,11 +19,13 @@ from operator import add, itemgetter
 from typing import Any, NamedTuple
 
 from ..errors import CompileError, DTypeError
+from ..schedule import Geometry
 from .driver import Driver, Function
 
 BLOCK_BYTES = 32_760  # of a parameter block: the limit of sm_70 and later under CUDA 12.1 and later, in whole slots
 _CONFIG, _SIZE, _BLOCK = 0, 56, 64  # offsets in a scratch area: CUlaunchConfig, the block's size, the block
-_CLUSTER = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+_COOPERATIVE, _CLUSTER = 2, 4  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE, …_CLUSTER_DIMENSION
+PORTABLE_CLUSTER = 8  # blocks of a cluster that every device with clusters takes
 
 
 class PointerSlot(NamedTuple):
@@ -150,24 +152,26 @@ class Launch:
         self,
         driver: Driver,
         function: Function,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared: int,
+        geometry: Geometry,
         template: bytes,
         pointers: Sequence[PointerSlot],
         scalars: Sequence[ScalarSlot] = (),
         names: Sequence[str] = (),
-        cluster: tuple[int, int, int] | None = None,
     ) -> None:
         self.layout = layout = _Layout(template, pointers, scalars, names)
+        self.geometry = geometry
+        shared, cluster = geometry.shared, geometry.cluster
         if shared > 48 * 1024:
             driver.allow_shared(function, shared)
+        if cluster > PORTABLE_CLUSTER:
+            driver.allow_cluster(function)
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
-        address = ctypes.addressof(_cluster_attribute(cluster)) if cluster else 0
-        head = struct.pack("<7I4x", *grid, *block, shared)
-        tail = struct.pack("<QI4xQ", address, 1 if cluster else 0, len(template))
+        attributes = _attributes(cluster, geometry.cooperative)
+        address = ctypes.addressof(attributes) if attributes else 0
+        head = struct.pack("<7I4x", geometry.blocks, 1, 1, geometry.threads, 1, 1, shared)
+        tail = struct.pack("<QI4xQ", address, len(attributes) // _ATTRIBUTE_BYTES, len(template))
         self.fire: Callable[[Sequence[Any], int], None] = _nothing
-        if 0 not in grid:
+        if geometry.blocks:
             self.fire = _launcher(driver, function, layout, head, tail)
 
 
@@ -212,10 +216,15 @@ def _nothing(payloads: Sequence[Any], stream: int) -> None:
     """Launch nothing: the grid is empty."""
 
 
+_ATTRIBUTE_BYTES = 72
+
+
 @cache
-def _cluster_attribute(cluster: tuple[int, int, int]) -> ctypes.Array:
-    """struct CUlaunchAttribute: number, padding to 8, 64 bytes of value. There are few clusters, and each is kept."""
-    return ctypes.create_string_buffer(struct.pack("<I4x3I52x", _CLUSTER, *cluster), 72)
+def _attributes(cluster: int, cooperative: bool) -> ctypes.Array:
+    """struct CUlaunchAttribute: number, padding to 8, 64 bytes of value. There are few, and each is kept."""
+    told = struct.pack("<I4x3I52x", _CLUSTER, cluster, 1, 1) if cluster > 1 else b""
+    told += struct.pack("<I4xI60x", _COOPERATIVE, 1) if cooperative else b""
+    return (ctypes.c_char * len(told)).from_buffer_copy(told)
 
 
 class HostLaunch:

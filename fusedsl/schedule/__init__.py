@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from ..hardware import Hardware
@@ -12,16 +13,37 @@ from .row import RowSchedule, row_grid, schedule_row
 Schedule = MapSchedule | RowSchedule
 
 
+@dataclass(frozen=True)
+class Geometry:
+    """How a kernel is launched: its grid, and the memory that its blocks share.
+
+    `shared` is dynamic shared memory of a block in bytes, `cluster` the blocks of a thread-block cluster. Where
+    `cooperative`, all blocks are resident at once. `workspace` is the size in bytes of what blocks leave for each
+    other; `tickets` is a number of uint32 counters that are 0 before the launch and after it.
+    """
+
+    blocks: int
+    threads: int
+    shared: int = 0
+    cluster: int = 1
+    cooperative: bool = False
+    workspace: int = 0
+    tickets: int = 0
+
+
 def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Schedule:
     """The schedule of a kernel. A row schedule that is not `resident` asks for a kernel that is not."""
     return schedule_row(kernel, extents, hardware) if kernel.row_axes else schedule_map(kernel, hardware)
 
 
-def geometry(schedule: Schedule, row_axes: int, extents: tuple[int, ...]) -> tuple[int, int, int]:
-    """Blocks, threads a block, and dynamic shared bytes of a launch over these extents."""
+def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Geometry:
+    """The launch of a scheduled kernel over these extents."""
     if isinstance(schedule, MapSchedule):
-        return map_grid(schedule, extents), schedule.threads, 0
-    return row_grid(schedule, prod(extents[:row_axes])), schedule.block, 0
+        return Geometry(map_grid(schedule, extents), schedule.threads)
+    return Geometry(row_grid(schedule, prod(extents[: kernel.row_axes])), schedule.block)
 
 
-__all__ = ["Kernel", "MapSchedule", "RowSchedule", "Schedule", "choose", "geometry", "schedule_map", "schedule_row"]
+__all__ = [
+    *("Geometry", "Kernel", "MapSchedule", "RowSchedule", "Schedule"),
+    *("choose", "geometry", "schedule_map", "schedule_row"),
+]

@@ -116,6 +116,8 @@ class Kernel:
     phases: tuple[Phase, ...]
     resident: bool = True
     wide: bool = False  # offsets need 64 bits
+    workspace: bool = False  # blocks leave states for each other in a workspace
+    tickets: bool = False  # blocks count themselves
 
     @property
     def axes(self) -> int:
@@ -126,13 +128,14 @@ class Kernel:
 class Slot:
     """Eight bytes of the parameter block: what stands there."""
 
-    kind: str  # pointer | extent | stride | magic | scalar
+    kind: str  # pointer | workspace | tickets | extent | stride | magic | scalar
     index: int  # operand, axis, or scalar
     axis: int = -1  # of a stride
 
 
 def slots(kernel: Kernel) -> tuple[Slot, ...]:
-    """The parameter block, in order: pointers, extents, run-time strides, division magics, scalars.
+    """The parameter block, in order: pointers (operands, workspace, tickets), extents, run-time strides, division
+    magics, scalars.
 
     Every slot is 8 bytes, little-endian: pointers, extents (int64) and strides (int64, in elements); a magic is
     the multiplier of `runtime division by extent` in the low and its shift in the high word (see schedule/division.py);
@@ -140,6 +143,7 @@ def slots(kernel: Kernel) -> tuple[Slot, ...]:
     CPU kernel takes their address.
     """
     found = [Slot("pointer", k) for k in range(len(kernel.operands))]
+    found += [Slot(kind, 0) for kind in ("workspace", "tickets") if getattr(kernel, kind)]
     found += [Slot("extent", a) for a in range(kernel.axes)]
     for k, operand in enumerate(kernel.operands):
         found += [Slot("stride", k, a) for a, letter in enumerate(operand.strides) if letter == "s"]

@@ -59,6 +59,8 @@ class Names:
                     found.append(self.stride(slot.index, slot.axis))
                 case "magic":
                     found.append(self.magic(slot.index))
+                case "workspace" | "tickets":
+                    found.append(slot.kind)
                 case _:
                     found.append(self.word(slot.index))
         return found
