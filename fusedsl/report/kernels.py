@@ -104,7 +104,8 @@ def _access(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int) 
 def _passes(kernel: Kernel, operand: int) -> int:
     """How often a row that does not stay on the chip is read."""
     names = {load.value.name for load in kernel.loads if load.operand == operand}
-    return sum(any(v.name in names for v in phase.element.args) for phase in kernel.phases) or 1
+    found = [any(v.name in names for part in phase.passes for v in part.element.args) for phase in kernel.phases]
+    return sum(found) or 1
 
 
 def array_name(case: Case, use: ArrayUse) -> str:
@@ -128,10 +129,9 @@ def _iteration(bound: Bound, kernel: Kernel) -> str:
 def _instructions(kernel: Kernel, bound: Bound) -> int:
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
     element = len(kernel.operands)  # a load or store each
-    row = 0
-    for phase in kernel.phases:
+    row = sum(instructions(phase.row.lines) for phase in kernel.phases if phase.row)
+    for phase in (part for phase in kernel.phases for part in phase.passes):
         element += instructions(phase.element.lines) + sum(instructions(f.merge.lines) for f in phase.folds)
-        row += instructions(phase.row.lines) if phase.row else 0
     return rows * (columns * element + row)
 
 

@@ -87,6 +87,10 @@ class Phase:
 
     `element.args` name loads, positions, scalars, row values, and results of earlier phases (held in registers;
     never in a kernel that is not `resident`: there each phase recomputes from loads).
+
+    Dependent folds stream in one pass where a phase has `tile` phases (and one fold, and no element work of its own):
+    each tile of the loop is worked as if it were a row, tile phase after tile phase; the names that `folds[0].lifted`
+    then has are row values of the tile, and its state (of several values) merges into the running one.
     """
 
     element: Body
@@ -94,6 +98,12 @@ class Phase:
     folds: tuple[FoldUse, ...] = ()
     row: Body | None = None
     row_stores: tuple[Store, ...] = ()
+    tile: tuple[Phase, ...] = ()
+
+    @property
+    def passes(self) -> tuple[Phase, ...]:
+        """The phases with element work: its own, or those of a tile."""
+        return self.tile or (self,)
 
 
 @dataclass(frozen=True)

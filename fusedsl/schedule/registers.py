@@ -70,4 +70,4 @@ def row_loads(kernel: Kernel) -> set[int]:
 
 def body_registers(phases: Sequence[Phase]) -> int:
     """The most that any element body needs."""
-    return max((live(phase.element) for phase in phases), default=0)
+    return max((live(part.element) for phase in phases for part in phase.passes), default=0)
