@@ -394,3 +394,14 @@ def test_a_temporary_that_another_one_reads_at_the_same_place_is_computed():
     first, second = fd.evaluate(text, w=w, v=v)
     np.testing.assert_allclose(first, np.exp(-a.T).reshape(-1), rtol=1e-14)
     np.testing.assert_allclose(second, (np.exp(-a) + a).reshape(-1), rtol=1e-14)
+
+
+@pytest.mark.parametrize("columns", (100, 600_000))
+def test_each_fold_of_a_row_collects_in_a_state_of_its_own(columns):
+    """Two sums once shared a variable where rows are looped over, and sums of two types a merge in any row."""
+    x = fd.spec((64, columns), "float32")
+    source = fd.kernel("sum(x * y, -1) / sum(y, -1), count_nonzero(x > y, axis=-1)").source(x, x, device="cuda")
+    assert source.count('rule_sum = fold("float32"') == 1
+    assert source.count('rule_sum_1 = fold("int64"') == 1
+    names = [line.split(" = ")[0].strip() for line in source.splitlines() if " = empty_sum" in line]
+    assert len(set(names)) == len(names) == (3 if columns > 1000 else 0)

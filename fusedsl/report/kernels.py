@@ -130,8 +130,8 @@ def _instructions(kernel: Kernel, bound: Bound) -> int:
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
     element = len(kernel.operands)  # a load or store each
     row = sum(instructions(phase.row.lines) for phase in kernel.phases if phase.row)
-    for phase in (part for phase in kernel.phases for part in phase.passes):
-        element += instructions(phase.element.lines) + sum(instructions(f.merge.lines) for f in phase.folds)
+    for part in (part for phase in kernel.phases for part in phase.passes):
+        element += instructions(part.element.lines) + sum(instructions(f.merge.lines) for f in part.folds)
     return rows * (columns * element + row)
 
 

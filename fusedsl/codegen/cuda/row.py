@@ -32,6 +32,7 @@ class RowWriter:
     schedule: RowSchedule
     walk: Walk | None = None
     begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its row begins
+    rules: dict[tuple, str] = field(default_factory=dict)  # how folds merge -> the name of the rule
 
     @property
     def kernel(self) -> Kernel:
@@ -159,22 +160,22 @@ class RowWriter:
         for value in phase.element.args:  # row values are read once
             self.provide(value, tiles=False)
         for use in phase.folds:
-            self._define_fold(use)
-            self.code.append(f"{_parts(use)} = empty_{use.name}()")
+            self.code.append(f"{_parts(use)} = empty_{self._define_fold(use)}()")
         self.scope.code = []
         if self.walk:
             self.walk.place()
         self._element_work(number, phase)
         for use in phase.folds:
-            state = f"fold_{use.name}({self._lifted(use)}, column, columns)"
-            self.code.append(f"{_parts(use)} = merge_{use.name}({_parts(use)}, {state})")
+            name = self._define_fold(use)
+            state = f"fold_{name}({self._lifted(use)}, column, columns)"
+            self.code.append(f"{_parts(use)} = merge_{name}({_parts(use)}, {state})")
         step = self.schedule.vectors * (self.schedule.threads if self.walk else self.schedule.step)
         index = "int64" if self.kernel.wide else "int32"
         self.code.append(f"column = {index}(column + {step})")
         inside, self.scope.code = self.scope.code, outside
         self.code.extend(["column = start", "while column < columns:", *indented(inside)])
         for use in phase.folds:
-            self._unpack(use, f"join_{use.name}({_parts(use)})")
+            self._unpack(use, f"join_{self._define_fold(use)}({_parts(use)})")
         self._forget()
 
     def _forget(self) -> None:
@@ -267,24 +268,33 @@ class RowWriter:
 
     # Folds and the work of a row.
 
-    def _define_fold(self, use: FoldUse) -> None:
-        """The merge and the identity as scalar functions, and the intrinsics made of them."""
+    def _define_fold(self, use: FoldUse) -> str:
+        """The merge and the identity as scalar functions, and the intrinsics made of them; the rule's name.
+
+        Folds that merge alike share a rule; two of one name that do not (sums of several types) have one each.
+        """
+        rule = (tuple(value.dtype for value in use.state), use.identity, use.merge)
+        if rule in self.rules:
+            return self.rules[rule]
+        taken = sum(name.rstrip("0123456789") in (use.name, f"{use.name}_") for name in self.rules.values())
+        name = self.rules[rule] = f"{use.name}_{taken}" if taken else use.name
         kinds = ", ".join(value.dtype.name for value in use.state)
-        merge, name = use.merge, use.name
+        merge = use.merge
         lines = [*merge.lines, f"return {', '.join(v.name for v in merge.results)}"]
         self.scope.functions += ["", "", f"def merging_{name}({', '.join(v.name for v in merge.args)}):"]
         self.scope.functions += indented(lines)
         self.scope.functions += ["", "", f"def nothing_{name}():", *indented([f"return {', '.join(use.identity)}"])]
-        rule = f'fold("{kinds}", merging_{name}, nothing_{name})'
-        self.scope.functions += ["", "", f"rule_{name} = {rule}", f"fold_{name} = fold_tile(tile, rule_{name})"]
+        made = f'fold("{kinds}", merging_{name}, nothing_{name})'
+        self.scope.functions += ["", "", f"rule_{name} = {made}", f"fold_{name} = fold_tile(tile, rule_{name})"]
         self.scope.functions.append(f"join_{name} = team.join(rule_{name})")
         if not self.schedule.resident:
             self.scope.functions.append(f"empty_{name} = empty_state(rule_{name})")
             self.scope.functions.append(f"merge_{name} = merge_states(rule_{name})")
+        return name
 
     def _fold(self, use: FoldUse) -> None:
-        self._define_fold(use)
-        self._unpack(use, f"join_{use.name}(fold_{use.name}({self._lifted(use)}, start, columns))")
+        name = self._define_fold(use)
+        self._unpack(use, f"join_{name}(fold_{name}({self._lifted(use)}, start, columns))")
 
     def _lifted(self, use: FoldUse) -> str:
         return ", ".join(self.scope.element(value.name) for value in use.lifted)
@@ -318,4 +328,4 @@ class RowWriter:
 
 def _parts(use: FoldUse) -> str:
     """The variable that collects a fold's state in a loop."""
-    return f"{use.name}_so_far"
+    return f"{use.state[0].name}_so_far"
