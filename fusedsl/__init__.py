@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import Kernel, attention, evaluate, foreach, kernel, load, options, spec
+    from .api import Kernel, attention, evaluate, kernel, load, options, spec
     from .decorator import fuse
     from .errors import (
         ArgumentError,
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
         UnknownNameError,
         Unsupported,
     )
+    from .lists import foreach
 
 __version__ = "0.1.0"
 
-_API = ("Kernel", "attention", "evaluate", "foreach", "kernel", "load", "options", "spec")
+_API = ("Kernel", "attention", "evaluate", "kernel", "load", "options", "spec")
+_ELSEWHERE = {"fuse": ".decorator", "foreach": ".lists"}
 
 __all__ = [
     "ArgumentError",
@@ -57,7 +59,7 @@ def __getattr__(name: str) -> Any:
 
     if name not in __all__:
         raise AttributeError(f"module 'fusedsl' has no attribute {name!r}")
-    module = ".api" if name in _API else ".decorator" if name == "fuse" else ".errors"
+    module = ".api" if name in _API else _ELSEWHERE.get(name, ".errors")
     value = getattr(import_module(module, __name__), name)
     globals()[name] = value
     return value

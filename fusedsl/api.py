@@ -13,7 +13,7 @@ from .program import Program
 from .specs import Spec, spec
 from .text import TextSource
 
-__all__ = ["Kernel", "Spec", "attention", "evaluate", "foreach", "kernel", "load", "options", "spec"]
+__all__ = ["Kernel", "Spec", "attention", "evaluate", "kernel", "load", "options", "spec"]
 
 
 class Kernel:
@@ -175,7 +175,8 @@ def kernel(
 
 
 @lru_cache(maxsize=1024)
-def _remembered(text: str, chosen: Options) -> Kernel:
+def remembered(text: str, chosen: Options) -> Kernel:
+    """The kernel of a text, made once."""
     return Kernel(text, None, None, chosen)
 
 
@@ -196,7 +197,7 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
             help='evaluate("a + b", a=a, b=b), or a mapping: evaluate("a + b", {"a": a, "b": b})',
         )
     chosen, given = split_options(named)
-    made = _remembered(text, chosen) if isinstance(text, str) else Kernel(text, None, None, chosen)
+    made = remembered(text, chosen) if isinstance(text, str) else Kernel(text, None, None, chosen)
     if arrays is None and not given and made.params:
         found: Mapping[str, Any] = _caller_values(made.params, sys._getframe(1))
     else:
@@ -245,11 +246,6 @@ def later(what: str, instead: str) -> Unsupported:
 def attention(*args: Any, **named: Any):
     """Not there yet: Unsupported."""
     raise later("attention", "softmax, where and sum work; products of matrices do not yet")
-
-
-def foreach(*args: Any, **named: Any):
-    """Not there yet: Unsupported."""
-    raise later("foreach", "call the kernel once per array")
 
 
 def load(path: str):

@@ -57,6 +57,27 @@ class _Trace:
         return pipeline.guards_hold(self.traced.guards.items(), extents)
 
 
+@dataclass(frozen=True)
+class FusedCall:
+    """One call of a fused function: the program that it runs, with what."""
+
+    program: Program
+    traced: Traced
+    values: list[Any]
+    outs: list[Any] | None
+    given: list[Any]  # the values that are the caller's
+
+    @property
+    def results(self) -> int:
+        """How many the program has."""
+        return len(self.traced.graph.results)
+
+    def rebuild(self, results: Sequence[Any]) -> Any:
+        """What the function returns."""
+        plain = [r[()] if type(r).__module__ == "numpy" and r.shape == () else r for r in results]
+        return self.traced.rebuild(plain, self.given)
+
+
 class Fused:
     """A function whose calls run as fused kernels; made by `fuse`. Thread-safe.
 
@@ -71,16 +92,19 @@ class Fused:
 
     def __call__(self, /, *args: Any, **keywords: Any) -> Any:
         try:
-            call = _Call(args, keywords)
+            call = self.prepared(args, keywords)
         except _InsideTrace as inside:
             return inside.tracer.recorder.rebound(self.function)(*args, **keywords)
+        return call.rebuild(call.program.run(call.values, call.outs))
+
+    def prepared(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> FusedCall:
+        """What a call with these arguments runs; traces the function where nothing known fits."""
+        call = _Call(tuple(args), keywords)
         found = self._trace(call)
-        values = [*call.values, *found.traced.captures]
         if found.traced.writes and found.traced.captures:
             _check_captures(found.traced, call.facts)
-        results = found.program.run(values, self._outs(found.traced, call.values))
-        results = [r[()] if type(r).__module__ == "numpy" and r.shape == () else r for r in results]
-        return found.traced.rebuild(results, call.values)
+        values = [*call.values, *found.traced.captures]
+        return FusedCall(found.program, found.traced, values, self._outs(found.traced, call.values), call.values)
 
     def _outs(self, traced: Traced, values: Sequence[Any]) -> list[Any] | None:
         if not traced.writes:

@@ -67,8 +67,44 @@ def describe_all(names: Sequence[str], values: Sequence[Any]) -> dict[str, Array
     return {name: describe(v, name) for name, v in zip(names, values)}
 
 
-def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
-    """Everything that a call with these arguments needs; raises before anything is written."""
+@dataclass
+class Settled:
+    """A call with its plan and its arrays: all checks have passed, and no kernel has been chosen."""
+
+    plan: Plan
+    extents: Mapping[Symbol, int]
+    arguments: list  # facts; copies where a view of the plan or the memory asks for one
+    layouts: dict[tuple[str, int], Layout]
+    given: list[Array | None]  # what each result is written to, or None for a new array
+    late: list[tuple[Any, int]]  # (out, result) that are to be filled afterwards
+    makers: list[Callable[[], Any]]  # of new arrays for the results
+    library: str
+    device: tuple[str, int]
+    once: bool  # there are copies: the call cannot be repeated for other arrays
+
+    @property
+    def payloads(self) -> list:
+        """Addresses and numbers of the arguments."""
+        return [a.pointer if isinstance(a, Array) and not a.by_value else a.value for a in self.arguments]
+
+    @property
+    def spans(self) -> list[tuple[int, int] | None]:
+        """The bytes of each argument, from its address on."""
+        return [span(a) if isinstance(a, Array) and not a.by_value else None for a in self.arguments]
+
+    @property
+    def in_place(self) -> list[tuple[int, int]]:
+        """(argument, result) that may be the same memory."""
+        return [
+            (k, r)
+            for k, a in enumerate(self.arguments)
+            for r, g in enumerate(self.given)
+            if g is not None and isinstance(a, Array) and alike(a, g) and in_place(self.plan, k, r)
+        ]
+
+
+def settle(program: Planner, facts: Facts, outs: Sequence[Any] | None, place_in_lists: str = "") -> Settled:
+    """The plan and the arrays of a call; raises what is wrong with it. `place_in_lists` follows names of `outs`."""
     library, device = place(facts)
     _check_device(program, device)
     arguments = list(facts.values())
@@ -78,29 +114,29 @@ def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None) -> Prepa
     shapes = pipeline.result_shapes(plan, extents)
     arguments, packed = _pack(plan, arguments, extents, library)
     layouts = {("argument", k): layout_of(a) for k, a in enumerate(arguments) if isinstance(a, Array)}
-    given, late = outputs(plan, outs, shapes, (library, device), facts)
+    given, late = outputs(plan, outs, shapes, (library, device), facts, place_in_lists)
     makers = []
     for k, (shape, t) in enumerate(zip(shapes, plan.results)):
         order = None if given[k] is not None else result_order(plan, k, layouts, extents)
-        makers.append(_allocator(library, device, shape, t.dtype, order))
+        makers.append(result_allocator(library, device, shape, t.dtype, order))
         out = given[k]
         layouts["result", k] = layout_of(out) if out is not None else Layout(shape, strides_in(shape, order))
     layouts |= temporary_layouts(plan, extents)
-    launches, numbers, workspace, tickets = _launches(program, plan, layouts, extents, library, device)
-    spans = [span(a) if isinstance(a, Array) and not a.by_value else None for a in arguments]
+    once = packed or bool(late) or any(isinstance(a, Array) and a.copied for a in arguments)
+    return Settled(plan, extents, arguments, layouts, given, late, makers, library, device, once)
+
+
+def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
+    """Everything that a call with these arguments needs; raises before anything is written."""
+    found = settle(program, facts, outs)
+    library, device, plan, given = found.library, found.device, found.plan, found.given
+    launches, numbers, workspace, tickets = _launches(program, plan, found.layouts, found.extents, library, device)
     written = [span(g) if g is not None else None for g in given]
-    same = frozenset(
-        (k, r)
-        for k, a in enumerate(arguments)
-        for r, g in enumerate(given)
-        if g is not None and isinstance(a, Array) and alike(a, g) and in_place(plan, k, r)
-    )
+    same = frozenset(found.in_place)
     stream = stream_reader(library, device)
-    call = Call(launches, makers, workspace, numbers, stream, spans, written, same, library, tickets)
-    payloads = [a.pointer if isinstance(a, Array) and not a.by_value else a.value for a in arguments]
-    call_once = packed or late or any(isinstance(a, Array) and a.copied for a in arguments)
+    call = Call(launches, found.makers, workspace, numbers, stream, found.spans, written, same, library, tickets)
     chosen = [o if g is not None else None for g, o in zip(given, outs)] if outs is not None else None
-    return Prepared(plan, call, payloads, chosen, late, library, not call_once, arguments)
+    return Prepared(plan, call, found.payloads, chosen, found.late, library, not found.once, found.arguments)
 
 
 def _check_device(program: Planner, device: tuple[str, int]) -> None:
@@ -113,7 +149,7 @@ def _check_device(program: Planner, device: tuple[str, int]) -> None:
         )
 
 
-def _allocator(library: str, device: tuple[str, int], shape, dtype, order=None) -> Callable[[], Any]:
+def result_allocator(library: str, device: tuple[str, int], shape, dtype, order=None) -> Callable[[], Any]:
     """What makes a result; for NumPy arrays computed on a device, memory there."""
     if library == "numpy" and device != CPU:
         return lambda: device_empty(shape, dtype, device[1], order)
@@ -147,7 +183,9 @@ def _pack(plan: Plan, arguments: list, extents, library: str) -> tuple[list, boo
 # -- out
 
 
-def outputs(plan: Plan, outs, shapes, where, facts) -> tuple[list[Array | None], list[tuple[Any, int]]]:
+def outputs(
+    plan: Plan, outs, shapes, where, facts, place_in_lists: str = ""
+) -> tuple[list[Array | None], list[tuple[Any, int]]]:
     """(the array that each result is written to, or None for a new one; those to be filled afterwards).
 
     Raises ArgumentError or DeviceError where one of `outs` may not be written by a call at `where`.
@@ -166,7 +204,7 @@ def outputs(plan: Plan, outs, shapes, where, facts) -> tuple[list[Array | None],
     for k, out in enumerate(outs):
         if out is None:
             continue
-        name = "out" if len(outs) == 1 else f"out[{k}]"
+        name = ("out" if len(outs) == 1 else f"out[{k}]") + place_in_lists
         library, device = where
         checked = check_out(out, shapes[k], plan.results[k].dtype, device, facts, others, name, library)
         others.append(checked)
@@ -230,7 +268,7 @@ def _launches(program: Planner, plan: Plan, layouts, extents, library: str, devi
     """(launch records in order, numbers that they take, what allocates the workspace or None, tickets or None)."""
     size, temporaries = workspace_size(plan, extents)
     where = Payloads(len(plan.parameters), len(plan.results), size)
-    launch: Callable = _cpu if device == CPU else _cuda
+    launch: Callable = launch_on_cpu if device == CPU else _cuda
     numbers: list[int] = []
     launches = []
     for kernel, bound in zip(plan.kernels, pipeline.bind_kernels(plan, layouts, extents)):
@@ -242,11 +280,12 @@ def _launches(program: Planner, plan: Plan, layouts, extents, library: str, devi
     shared = [record.geometry for record in launches if isinstance(record, Launch)]
     size += max((g.workspace for g in shared), default=0)  # launches run one after another
     count = max((g.tickets for g in shared), default=0)
-    workspace = _allocator(library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
+    workspace = result_allocator(library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
     return launches, numbers, workspace, Tickets(count, device[1]) if count else None
 
 
-def _cpu(kernel, bound: Bound, where, temporaries, numbers, extents, names, device):
+def launch_on_cpu(kernel, bound: Bound, where, temporaries, numbers, extents, names, device):
+    """The launch record of one kernel on the pool, compiled and loaded."""
     from .runtime import native
 
     built = pipeline.build_kernel(kernel, bound, None)
@@ -254,16 +293,22 @@ def _cpu(kernel, bound: Bound, where, temporaries, numbers, extents, names, devi
     return cpu_launch(kernel, bound, built, functions, where, temporaries, numbers, extents, names)
 
 
-_functions: dict[tuple, Any] = {}
-
-
 def _cuda(kernel, bound: Bound, where, temporaries, numbers, extents, names, device):
     from .runtime.driver import driver
 
-    index = device[1]
-    told = driver().facts(index)
+    told = driver().facts(device[1])
     built = pipeline.build_kernel(kernel, bound, told.cc, pipeline.hardware_of(told))
-    key = (built.code, built.symbols, index)
+    return cuda_launch(kernel, bound, built, loaded(built, device[1]), where, temporaries, numbers, extents, names)
+
+
+_functions: dict[tuple, Any] = {}
+
+
+def loaded(built: Any, device: int) -> Any:
+    """The function of a compiled CUDA kernel on a device."""
+    from .runtime.driver import driver
+
+    key = (built.code, built.symbols, device)
     if key not in _functions:
-        _functions[key] = driver().load(built.code, built.symbols[0], index)
-    return cuda_launch(kernel, bound, built, _functions[key], where, temporaries, numbers, extents, names)
+        _functions[key] = driver().load(built.code, built.symbols[0], device)
+    return _functions[key]

@@ -23,9 +23,10 @@ LAYERS = (
     ("runtime",),
     ("pipeline",),
     ("verify", "prepare", "text", "specs"),
-    ("program",),
+    ("program", "prepare_lists"),
     ("report",),
     ("api", "decorator"),
+    ("lists",),
     ("cli", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

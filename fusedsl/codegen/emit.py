@@ -265,7 +265,7 @@ def _merge(merge, types: Sequence[Type]) -> Body:
 
 def _digest(plan: KernelPlan) -> str:
     """A name for the computation, whatever the program's name and text."""
-    parts: tuple = (len(plan.rows), len(plan.columns), plan.inputs, plan.loads, plan.positions)
+    parts: tuple = (plan.is_map, plan.inputs, plan.loads, tuple(p.value for p in plan.positions))
     parts += (plan.resident, plan.streamed)
     parts += (tuple(s.value for s in plan.scalars), tuple((a.name, a.dtype) for a in plan.arrays))
     return hashlib.sha256(json.dumps(plan_to_json(parts)).encode()).hexdigest()[:16]

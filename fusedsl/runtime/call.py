@@ -36,6 +36,12 @@ class Payloads:
     results: int
     scratch: int = 0
 
+    def argument(self, k: int) -> int:
+        return k
+
+    def result(self, k: int) -> int:
+        return self.arguments + k
+
     @property
     def workspace(self) -> int:
         return self.arguments + self.results
@@ -137,9 +143,9 @@ def pointer_slots(
     for k, (use, offset) in enumerate(zip(plan.arrays, bound.offsets)):
         shift = offset * bound.kernel.operands[k].dtype.itemsize
         if use.kind == "argument":
-            index = use.index
+            index = where.argument(use.index)
         elif use.kind == "result":
-            index = where.arguments + use.index
+            index = where.result(use.index)
         else:
             index, shift = where.workspace, shift + temporaries[use.index]
         found.append(PointerSlot(8 * k, index, shift))
@@ -172,7 +178,7 @@ def scalar_slots(plan: KernelPlan, kernel: Kernel, where: Payloads, numbers: lis
     found = []
     for k, use in enumerate(plan.scalars):
         if use.kind == "argument":
-            index = use.source
+            index = where.argument(use.source)  # type: ignore[arg-type]
         else:
             index = where.number(len(numbers))
             numbers.append(evaluate(use.source, extents))  # type: ignore[arg-type]

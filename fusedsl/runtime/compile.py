@@ -66,8 +66,17 @@ def scheduled_cpu(bound: Bound) -> tuple[Kernel, str]:
 
 def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardware | None = None) -> Built:
     """The kernel of these extents for one compute capability; compiles where neither memory nor disk has it."""
-    kernel, schedule = scheduled_cuda(bound, hardware or facts(cc))
-    key = ("cuda", cc, digest, kernel.name, _shape_of(kernel), _fields(schedule))
+    return build_scheduled(*scheduled_cuda(bound, hardware or facts(cc)), digest, cc)
+
+
+def cuda_key(kernel: Kernel, schedule: Schedule, digest: str, cc: tuple[int, int]) -> tuple:
+    """What the machine code of a scheduled kernel depends on."""
+    return ("cuda", cc, digest, kernel.name, _shape_of(kernel), _fields(schedule))
+
+
+def build_scheduled(kernel: Kernel, schedule: Schedule, digest: str, cc: tuple[int, int]) -> Built:
+    """A scheduled kernel, compiled where neither memory nor disk has it."""
+    key = cuda_key(kernel, schedule, digest, cc)
 
     def make() -> Built:
         return _load(key, kernel, schedule) or _compile_cuda(kernel, schedule, cc, key)
@@ -104,7 +113,7 @@ def _shape_of(kernel: Kernel) -> tuple:
     """What of a kernel its digest does not say: axes, stride letters, accesses, and its phases' kind."""
     operands = tuple((o.dtype.name, o.strides, o.access) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
-    flags = (kernel.resident, kernel.wide, kernel.workspace, kernel.tickets)
+    flags = (kernel.resident, kernel.wide, kernel.workspace, kernel.tickets, kernel.part, kernel.table)
     return (kernel.row_axes, kernel.column_axes, operands, positions, *flags)
 
 

@@ -160,6 +160,12 @@ class Driver:
             self._count = found.value
         return self._count
 
+    def version(self) -> int:
+        """The newest CUDA version that the driver knows: 12010 is 12.1."""
+        found = c_int()
+        self.call("cuDriverGetVersion", byref(found))
+        return found.value
+
     def facts(self, device: int = 0) -> DeviceFacts:
         """Name, compute capability and sizes of a device (remembered)."""
         known = self._facts.get(device)

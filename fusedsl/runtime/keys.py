@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from .arrays import Array, Weak, describe, library_of
@@ -49,6 +50,33 @@ def look_all(arguments: Iterable[Any]) -> tuple[tuple[Key, ...], list[Any]]:
 def look_outs(outs: Iterable[Any]) -> tuple[Key, ...]:
     """The keys of outputs, as one key; None stands for a result to allocate."""
     return tuple([None if out is None else _looks[type(out)](out)[0] for out in outs])
+
+
+def look_list(values: Sequence[Any]) -> tuple[Key, list[Any]]:
+    """The key of a list of arguments, and their payloads."""
+    kinds = set(map(type, values))
+    torch = sys.modules.get("torch")
+    if torch is not None and kinds <= {torch.Tensor, torch.nn.Parameter}:
+        return _look_tensors(torch, values)
+    return look_all(values)
+
+
+def _look_tensors(torch: Any, tensors: Sequence[Any]) -> tuple[Key, list[Any]]:
+    """`look_list` of tensors alone, fact by fact instead of tensor by tensor: 0.35 µs a tensor."""
+    kind = torch.Tensor
+    try:
+        shapes = tuple(map(_shape_of, tensors))
+        differs = any(map(kind.is_neg, tensors)) or (torch.is_grad_enabled() and any(map(_requires_grad_of, tensors)))
+        if differs or () in shapes:
+            return look_all(tensors)
+        addresses = list(map(kind.data_ptr, tensors))
+        strides, dtypes, devices = (tuple(map(read, tensors)) for read in (kind.stride, _dtype_of, kind.get_device))
+        return (shapes, strides, dtypes, devices, tuple([a & 15 for a in addresses])), addresses
+    except RuntimeError:  # sparse, fake, functional: no strides or no memory
+        return look_all(tensors)
+
+
+_shape_of, _dtype_of, _requires_grad_of = map(attrgetter, ("shape", "dtype", "requires_grad"))
 
 
 class _Looks(dict[type, Look]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.types import DType
+from .table import Table
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,8 @@ class Kernel:
     wide: bool = False  # offsets need 64 bits
     workspace: bool = False  # blocks leave states for each other in a workspace
     tickets: bool = False  # blocks count themselves
+    part: bool = False  # it shares a launch: the number of its block and its slots are handed to it
+    table: Table | None = None  # … with other calls of itself, whose slots stand here
 
     @property
     def axes(self) -> int:

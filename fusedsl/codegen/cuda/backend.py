@@ -15,9 +15,14 @@ from llvmlite import ir
 from numba import cuda
 from numba.core import types
 from numba.cuda.compiler import CUDAFlags
+from numba.cuda.datamodel import models
 from numba.cuda.extending import intrinsic as numba_intrinsic
+from numba.cuda.extending import register_model
 
-__all__ = ["Binary", "Emitter", "ScalarFunction", "UnlinkableError", "intrinsic", "ir", "link", "lower", "types"]
+__all__ = [
+    *("Binary", "Emitter", "ScalarFunction", "UnlinkableError", "Words"),
+    *("intrinsic", "ir", "link", "lower", "types"),
+]
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 F32, F64, VOID = ir.FloatType(), ir.DoubleType(), ir.VoidType()
@@ -151,14 +156,30 @@ def architecture(cc: tuple[int, int]) -> str:
     return f"sm_{cc[0]}{cc[1]}{'a' if cc[0] >= 9 else ''}"
 
 
-def lower(kernel: Callable, arguments: int, cc: tuple[int, int], launch_bounds: tuple[int, int]) -> bytes:
-    """A kernel over int64 arguments, as LTO-IR."""
+class Words(types.Type):
+    """A kernel's one parameter: 8-byte words that stay where the driver puts them, to be read by their number."""
+
+    def __init__(self, count: int):
+        self.count = count
+        super().__init__(f"Words({count})")
+
+
+@register_model(Words)
+class _WordsModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Words):
+        super().__init__(manager, kind, ir.ArrayType(I64, kind.count))
+
+
+def lower(
+    kernel: Callable, arguments: Sequence[types.Type], cc: tuple[int, int], launch_bounds: tuple[int, int]
+) -> bytes:
+    """A kernel over arguments of these types, as LTO-IR."""
     target = (*cc, "a") if cc[0] >= 9 else cc
     token = _TARGET.set(cc)
     try:
         code, _ = cuda.compile(
             kernel,
-            (types.int64,) * arguments,
+            tuple(arguments),
             cc=target,
             device=False,
             abi="numba",

@@ -8,6 +8,7 @@ from typing import Any
 from ...hardware import Hardware, facts, registers_for
 from ...schedule import MapSchedule, Schedule
 from ...schedule.kernel import Kernel, slots
+from .many import many_source
 from .map import map_source
 from .row import row_source
 
@@ -27,7 +28,8 @@ class Compiled:
 
 def generate(kernel: Kernel, schedule: Schedule) -> str:
     """The source text of a kernel's file; it needs no Numba."""
-    return map_source(kernel, schedule) if isinstance(schedule, MapSchedule) else row_source(kernel, schedule)
+    source = map_source(kernel, schedule) if isinstance(schedule, MapSchedule) else row_source(kernel, schedule)
+    return many_source(source, kernel) if kernel.table is not None else source
 
 
 def lowered(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tuple[int, int], blocks: int = 0) -> bytes:
@@ -36,7 +38,8 @@ def lowered(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tupl
 
     names: dict[str, Any] = {"__builtins__": {}, "__name__": "fusedsl.generated", **intrinsics.namespace()}
     exec(compile(source, path, "exec"), names)
-    return backend.lower(names["kernel"], len(slots(kernel)), cc, (_threads(schedule), blocks or schedule.blocks))
+    words = [backend.types.int64] * len(slots(kernel)) if kernel.table is None else [backend.Words(kernel.table.words)]
+    return backend.lower(names["kernel"], words, cc, (_threads(schedule), blocks or schedule.blocks))
 
 
 def _threads(schedule: Schedule) -> int:

@@ -31,7 +31,7 @@ def _line(scope: Scope, schedule: MapSchedule) -> None:
     index = "int64" if kernel.wide else "int32"
     scope.top.append(_tile("tile", schedule, step, "." * schedule.vectors))
     scope.top.append(_tile("ends", schedule, step, ("t" if width > 1 else "v") * schedule.vectors))
-    begin = f"{index}({index}(block()) * {schedule.tile * width})"
+    begin = f"{index}({index}({scope.block}) * {schedule.tile * width})"
     scope.code += [
         f"n = {index}(n0)",
         f"start = {index}({begin} + {index}(thread() * {width}))",
@@ -99,7 +99,7 @@ def _grid(scope: Scope, schedule: MapSchedule) -> None:
     index = walk.index
     used = sorted({load.operand for load in kernel.loads} | {s.operand for s in kernel.phases[0].stores})
     walk.define(used, schedule.vectors, schedule.threads)
-    begin = f"{index}({index}(block()) * {schedule.tile})"
+    begin = f"{index}({index}({scope.block}) * {schedule.tile})"
     scope.code.append(f"first = {index}({begin} + thread())")
     walk.place()
     for load in kernel.loads:

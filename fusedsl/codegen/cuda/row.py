@@ -84,13 +84,13 @@ class RowWriter:
         rows = " * ".join(names.extent(axis) for axis in range(axes))
         self.code.append(f"rows = {rows}")
         index = "int64" if self.kernel.wide else "int32"
-        team = f"(thread() >> {plan.threads.bit_length() - 1})"
+        team, block = f"(thread() >> {plan.threads.bit_length() - 1})", self.scope.block
         if plan.across:
-            self.code.append(f"number = block() * {plan.rows} + (thread() & {WARP - 1})")
+            self.code.append(f"number = {block} * {plan.rows} + (thread() & {WARP - 1})")
         elif plan.rows > 1:
-            self.code.append(f"number = block() * {plan.rows} + {team}")
+            self.code.append(f"number = {block} * {plan.rows} + {team}")
         else:
-            self.code.append("row0 = block()" if axes == 1 else f"row = {index}(block())")
+            self.code.append(f"row0 = {block}" if axes == 1 else f"row = {index}({block})")
         if plan.rows > 1:
             self.code.append("there = number < rows")
             self.code.append(f"{'row0' if axes == 1 else 'row'} = {index}(select(there, number, rows - 1))")

@@ -9,6 +9,7 @@ from ...ir.types import DType
 from ...schedule.kernel import Body, Kernel, Operand, slots
 
 INDENT = "    "
+BLOCK_NUMBER = "block_number"  # what a part is told of its place
 
 
 def indented(lines: Iterable[str], depth: int = 1) -> list[str]:
@@ -66,7 +67,7 @@ class Names:
         return found
 
     def signature(self) -> list[str]:
-        """`def kernel(…):`, broken into lines of parameters of one kind."""
+        """`def kernel(…):`, broken into lines of parameters of one kind; of a part, `def work(block_number, …):`."""
         groups: list[list[str]] = []
         kinds: list[str] = []
         for slot, name in zip(slots(self.kernel), self.parameters()):
@@ -74,6 +75,8 @@ class Names:
                 kinds.append(slot.kind)
                 groups.append([])
             groups[-1].append(name)
+        if self.kernel.part:
+            return ["@part", "def work(", *indented([f"{BLOCK_NUMBER},", *(", ".join(g) + "," for g in groups)]), "):"]
         return ["def kernel(", *indented(", ".join(group) + "," for group in groups), "):"]
 
 
@@ -114,6 +117,11 @@ class Scope:
     stored: dict[str, DType] = field(default_factory=dict)  # loaded tiles, as they are stored
     wide: dict[str, str] = field(default_factory=dict)  # the variable that holds such a tile's elements
     ready: set[str] = field(default_factory=set)  # names that have a value
+
+    @property
+    def block(self) -> str:
+        """The number of this block among those of the kernel."""
+        return BLOCK_NUMBER if self.kernel.part else "block()"
 
     def argument(self, name: str, declared: DType) -> DType:
         """The type that a body's argument arrives in."""

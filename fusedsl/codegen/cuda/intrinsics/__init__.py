@@ -14,7 +14,7 @@ def namespace() -> dict[str, Any]:
 
     names = dict(vocabulary())
     for source, listed in (
-        (launch, "thread block divide scalar"),
+        (launch, "thread block divide scalar part word half"),
         (tile, "Tile once load_value store_value"),
         (fold, "Team fold fold_tile merge_states empty_state"),
     ):

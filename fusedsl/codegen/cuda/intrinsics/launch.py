@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ....ir.types import dtype
-from ..backend import I32, I64, intrinsic, ir, numba_type, types
+from ..backend import I32, I64, ScalarFunction, Words, intrinsic, ir, numba_type, types
 from .memory import element_type
 
 
@@ -66,3 +68,47 @@ def scalar(name: str):
         return result, emit
 
     return intrinsic(1)(decode)
+
+
+def part(work: Callable) -> Callable:
+    """Decorator: a piece of a kernel, `work(block_number, *slots)`, compiled into it where it is called."""
+    count = work.__code__.co_argcount
+    kinds = [types.int32] + [types.int64] * (count - 1)
+    body = ScalarFunction(work, kinds, [types.none])
+
+    def rule(*given):
+        def emit(e, *values):
+            body.emit(e, [e.cast(value, kind, want) for value, kind, want in zip(values, given, kinds)])
+
+        return types.void, emit
+
+    return intrinsic(count)(rule)
+
+
+def _parameter(name: str, bits: int) -> Callable:
+    """Reads a number of so many bits out of a kernel's only parameter, whose type is `Words`."""
+    result, kind = numba_type(name), ir.IntType(bits)
+
+    def rule(words, place):
+        if not isinstance(words, Words):
+            return None
+
+        def emit(e, _, number):
+            b = e.builder
+            number = number if number.type == I64 else b.sext(number, I64)
+            text = (
+                f"{{ .reg .b64 at; mov.b64 at, {b.function.name}_param_0; add.s64 at, at, $1; "
+                f"ld.param.b{bits} $0, [at]; }}"
+            )
+            return e.asm(kind, text, f"={'l' if bits == 64 else 'r'},l", [b.mul(number, I64(bits // 8))])
+
+        return result, emit
+
+    return intrinsic(2)(rule)
+
+
+word = _parameter("int64", 64)
+"""`word(words, k)`: the 8-byte word of this number, int64."""
+
+half = _parameter("int32", 32)
+"""`half(words, k)`: the 4-byte half word of this number, int32."""

@@ -1,0 +1,245 @@
+"""`foreach`: one kernel over lists of arrays of unequal shapes, in as few launches as their parameters fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from .api import Kernel, remembered
+from .config import split_options
+from .decorator import Fused
+from .errors import ArgumentError, CompileError
+from .prepare import EmptyRows
+from .prepare_lists import Item, prepare_lists, settle_lists
+from .program import REMEMBERED_CALLS, Program
+from .runtime.arrays import CPU, describe
+from .runtime.keys import SLOW, look, look_all, look_list, look_outs
+from .runtime.many import ManyCall
+from .runtime.results import place
+
+Memory = dict[Hashable, ManyCall]
+_memories: WeakKeyDictionary[Kernel | Fused, Memory] = WeakKeyDictionary()
+
+
+def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
+    """What a kernel gives for the first of every list, for the second, and so on, computed in one launch.
+
+    `kernel` is a Kernel, a text (then keywords may be options, as in `evaluate`) or a function under `fuse`. Each
+    argument is a list (or tuple) of arrays or numbers, all of one length, or one array or number for all calls.
+    The shapes of different calls need not have anything in common. The result is a list, or a tuple of lists where the
+    kernel has several results; `out=` is such a list (or tuple of lists), with None for arrays to be allocated.
+
+    On CUDA, calls whose arrays are alike in dtype, layout and alignment share a launch; nothing is copied to the
+    device, so that graphs capture it.
+
+    >>> import numpy as np
+    >>> foreach("a * x + 1", 2.0, [np.float32([1, 2]), np.float32([[3]])])
+    [array([3., 5.], dtype=float32), array([[7.]], dtype=float32)]
+
+    Raises ArgumentError for lists of unequal lengths, no list or an empty one, and for outputs that overlap what
+    another call reads or writes; what a single call would raise, with the place in the lists. An error leaves `out`
+    untouched.
+    """
+    if isinstance(kernel, str):
+        chosen, named = split_options(named)
+        kernel = remembered(kernel, chosen)
+    if isinstance(kernel, Kernel):
+        return _over_kernel(kernel, args, named, out)
+    if isinstance(kernel, Fused):
+        if out is not None:
+            raise ArgumentError(
+                "a fused function writes where it says so itself",
+                "argument.out",
+                help="write x[...] = y inside the function, or use a kernel made from a text",
+            )
+        return _over_function(kernel, args, named)
+    raise ArgumentError(
+        f"foreach runs a kernel, not a {type(kernel).__name__}",
+        "argument.kernel",
+        help="pass a text, fusedsl.kernel(text), or a function under @fusedsl.fuse",
+    )
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple))
+
+
+def _length(lists: Mapping[str, Sequence[Any]]) -> int:
+    """The length that all lists have; ArgumentError where there is none."""
+    if not lists:
+        raise ArgumentError("there is no list among the arguments", "argument.list", help="call the kernel itself")
+    (first, sample), *others = lists.items()
+    for name, other in others:
+        if len(other) != len(sample):
+            raise ArgumentError(
+                f"{first} has {len(sample)} elements and {name} has {len(other)}",
+                "argument.length",
+                help="all lists need one length; what is the same for all calls is passed once, outside of a list",
+            )
+    if not sample:
+        raise ArgumentError(f"the list {first} is empty", "argument.empty", help="pass at least one array")
+    return len(sample)
+
+
+# -- kernels
+
+
+def _over_kernel(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Any:
+    values = kernel._bind(args, named)
+    lists = {name: value for name, value in zip(kernel.params, values) if _is_list(value)}
+    count = _length(lists)
+    outs = None if out is None else _outs(out, count, next(iter(lists)))
+    keys, payloads = [], []
+    for value in values:
+        key, found = look_list(value) if _is_list(value) else _look_one(value)
+        keys.append(key)
+        payloads += found
+    written = None if outs is None else tuple([None if o is None else look_list_outs(o) for o in outs])
+    flat = None if outs is None else [o and o[k] for k in range(count) for o in outs]
+
+    def first() -> tuple[list, ManyCall | None]:
+        return _first_over_kernel(kernel, values, count, flat, len(outs or ()))
+
+    results = _run(_memories.setdefault(kernel, {}), (tuple(keys), written, count), payloads, flat, first)
+    each = len(results) // count
+    return results if each == 1 else tuple(results[k::each] for k in range(each))
+
+
+def _look_one(value: Any) -> tuple[Any, list]:
+    key, payload = look(value)
+    return key, [payload]
+
+
+def look_list_outs(outs: Sequence[Any]) -> Any:
+    """The key of a list of outputs; None stands for an array to allocate."""
+    return look_outs(outs) if None in map(_none_or_zero, outs) else look_list(outs)[0]
+
+
+def _none_or_zero(x: Any) -> Any:
+    return None if x is None else 0
+
+
+def _outs(out: Any, count: int, name: str) -> list[Sequence[Any] | None]:
+    """A list of outputs per result."""
+    if not _is_list(out):
+        raise ArgumentError(
+            f"out is a {type(out).__name__}",
+            "argument.out",
+            help="out= takes a list of arrays, or a tuple with such a list or None per result",
+        )
+    outs = list(out) if any(map(_is_list, out)) else [out]
+    for k, one in enumerate(outs):
+        label = f"out[{k}]" if len(outs) > 1 else "out"
+        if one is not None and not _is_list(one):
+            raise ArgumentError(f"{label} is no list", "argument.out", help="pass a list of arrays for each result")
+        if one is not None and len(one) != count:
+            raise ArgumentError(
+                f"{name} has {count} elements and {label} has {len(one)}",
+                "argument.length",
+                help="pass one output per call, or None for one to allocate",
+            )
+    return outs
+
+
+def _first_over_kernel(kernel: Kernel, values: Sequence[Any], count: int, flat: Sequence[Any] | None, results: int):
+    names: list[str] = []
+    starts = []
+    shared = set()
+    described: list[list[Any]] = []
+    for name, value in zip(kernel.params, values):
+        starts.append(len(names))
+        if _is_list(value):
+            labels = [f"{name}[{k}]" for k in range(count)]
+        else:
+            shared.add(len(names))
+            labels = [name]
+        described.append([describe(v, label) for v, label in zip(value if _is_list(value) else [value], labels)])
+        names += labels
+    items = []
+    for k in range(count):
+        at = tuple(start + (k if _is_list(value) else 0) for start, value in zip(starts, values))
+        facts = {names[place_]: one[k if len(one) > 1 else 0] for place_, one in zip(at, described)}
+        outs = None if flat is None else flat[k * results : (k + 1) * results]
+        items.append(Item(kernel._program, facts, outs, at))
+    each = [[v[k] if _is_list(v) else v for v in values] for k in range(count)]
+    return _first(items, each, names, frozenset(shared))
+
+
+# -- functions
+
+
+def _over_function(fused: Fused, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    lists = {f"argument {k}": a for k, a in enumerate(args) if _is_list(a)}
+    count = _length({**lists, **{name: a for name, a in named.items() if _is_list(a)}})
+    calls = [
+        fused.prepared([a[k] if _is_list(a) else a for a in args],
+                       {name: a[k] if _is_list(a) else a for name, a in named.items()})
+        for k in range(count)
+    ]  # fmt: skip
+    keys, payloads = look_all([v for call in calls for v in call.values])
+    flat = None
+    if any(call.outs is not None for call in calls):
+        flat = [o for call in calls for o in call.outs or [None] * call.results]
+    programs = tuple(call.program for call in calls)
+
+    def first() -> tuple[list, ManyCall | None]:
+        names: list[str] = []
+        items = []
+        for k, call in enumerate(calls):
+            facts = {f"{name}[{k}]": describe(v, name) for name, v in zip(call.program.names, call.values)}
+            items.append(Item(call.program, facts, call.outs, tuple(range(len(names), len(names) + len(facts)))))
+            names += facts
+        return _first(items, [call.values for call in calls], names, frozenset())
+
+    written = None if flat is None else look_outs(flat)
+    results = _run(_memories.setdefault(fused, {}), (programs, keys, written), payloads, flat, first)
+    returned = []
+    for call in calls:
+        returned.append(call.rebuild(results[: call.results]))
+        results = results[call.results :]
+    if all(type(value) is tuple for value in returned):
+        return tuple(map(list, zip(*returned)))
+    return None if all(value is None for value in returned) else returned
+
+
+# -- both
+
+
+def _run(memory: Memory, key: Any, payloads: list, outs: list | None, first: Callable[[], tuple[list, Any]]) -> list:
+    """The results of all calls, one call after another."""
+    call = memory.get(key)
+    if call is not None and (outs is None or call.may_write(payloads, outs)):
+        return call(payloads, outs)
+    results, call = first()
+    if call is not None and not _holds_slow(key):
+        if len(memory) >= REMEMBERED_CALLS:
+            memory.clear()
+        memory[key] = call
+    return results
+
+
+def _holds_slow(key: Any) -> bool:
+    return key is SLOW or (type(key) is tuple and any(map(_holds_slow, key)))
+
+
+def _first(items: Sequence[Item], values: Sequence[Sequence[Any]], names: Sequence[str], shared: frozenset[int]):
+    """(the results, and what repeats the calls or None): prepared together, or where that cannot be, one by one."""
+    settled = settle_lists(items)
+    options = items[0].program.options
+    away = (options.device or "").startswith("cuda") and place(items[0].facts) == ("numpy", CPU)
+    if not (options.verify or away):
+        try:
+            prepared = prepare_lists(items, settled, names, shared)
+            return prepared.run(), prepared.call if prepared.reusable else None
+        except CompileError:
+            if not options.fallback:
+                raise
+        except EmptyRows:
+            pass
+    results: list[Any] = []
+    for item, one in zip(items, values):
+        program = item.program
+        assert isinstance(program, Program)
+        results += program.run(one, item.outs)
+    return results, None

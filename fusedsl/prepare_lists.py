@@ -1,0 +1,237 @@
+"""The first call over lists of new shapes: every call settled, kernels that are alike gathered into one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+from . import pipeline
+from .errors import ArgumentError, FusedslError
+from .ir.types import UINT8
+from .prepare import EmptyRows, Facts, Planner, Settled, launch_on_cpu, loaded, result_allocator, settle
+from .runtime import compile as compiler
+from .runtime import copies
+from .runtime.arrays import CPU, Array
+from .runtime.call import TEMPORARY_ALIGNMENT, Payloads, cuda_launch, workspace_size
+from .runtime.launch import Launch
+from .runtime.many import ManyCall, Member, Places, Stretch, chunks, clashes, largest_table, many_launch, table_of
+from .runtime.results import mark_written, overlap, place, span
+from .runtime.streams import stream_reader
+from .runtime.tickets import Tickets
+from .schedule import Geometry, geometry
+
+
+@dataclass(frozen=True)
+class Item:
+    """One call of many: its program, its arguments by the names that messages have for them, and its outputs."""
+
+    program: Planner
+    facts: Facts
+    outs: Sequence[Any] | None
+    arguments: tuple[int, ...]  # the place of each argument in the lists of all calls
+
+
+@dataclass
+class PreparedLists:
+    """A prepared call over lists with the arguments of this first run."""
+
+    call: ManyCall
+    payloads: list
+    outs: list[Any] | None
+    late: list[tuple[Any, int]]  # (out, result) that are filled from a new array after the launches
+    reusable: bool
+    settled: Sequence[Settled]  # keeps copies of arguments alive
+
+    def run(self) -> list:
+        """Run it: the results of all calls, one call after another."""
+        results = self.call(self.payloads, self.outs)
+        for out, k in self.late:
+            copies.assign(out, results[k], self.call.library)
+            results[k] = out
+            mark_written(out)
+        return results
+
+
+def settle_lists(items: Sequence[Item]) -> list[Settled]:
+    """The plan and the arrays of every call; raises what is wrong with one of them, or with them together."""
+    place({name: fact for item in items for name, fact in item.facts.items()})
+    settled = [_settle(item, k) for k, item in enumerate(items)]
+    _check_overlaps(items, settled)
+    return settled
+
+
+def prepare_lists(
+    items: Sequence[Item], settled: Sequence[Settled], names: Sequence[str], shared: frozenset[int]
+) -> PreparedLists:
+    """What repeats these settled calls: their kernels, in as few launches as hold them.
+
+    `names` name the arguments of all calls; `shared` are those that are the same array or number for all.
+    """
+    first = settled[0]
+    library, device = first.library, first.device
+    payloads: list[Any] = [0] * len(names)
+    spans: list[tuple[int, int] | None] = [None] * len(names)
+    for item, found in zip(items, settled):
+        for place_, payload, bytes_ in zip(item.arguments, found.payloads, found.spans):
+            payloads[place_], spans[place_] = payload, bytes_
+    gathered = _Gathered(items, settled, names, shared)
+    launches, numbers, workspace, tickets = gathered.launches()
+    given = [g for found in settled for g in found.given]
+    same = frozenset(
+        (item.arguments[k], begin + r)
+        for item, found, begin in zip(items, settled, gathered.first_results)
+        for k, r in found.in_place
+    )
+    call = ManyCall(
+        launches,
+        [make for found in settled for make in found.makers],
+        workspace,
+        numbers,
+        stream_reader(library, device),
+        spans,
+        [span(g) if g is not None else None for g in given],
+        same,
+        library,
+        tickets,
+    )
+    outs = None
+    if any(item.outs is not None for item in items):
+        asked = [o for item, found in zip(items, settled) for o in item.outs or [None] * len(found.given)]
+        outs = [o if g is not None else None for g, o in zip(given, asked)]
+    late = [(out, begin + k) for found, begin in zip(settled, gathered.first_results) for out, k in found.late]
+    return PreparedLists(call, payloads, outs, late, not any(found.once for found in settled), settled)
+
+
+def _settle(item: Item, k: int) -> Settled:
+    try:
+        return settle(item.program, item.facts, item.outs, f"[{k}]")
+    except FusedslError as error:
+        place_ = f"for the arrays at place {k} of the lists"
+        if error.note is None:
+            error.note = place_
+        else:
+            error.help = f"{place_}: {error.help}" if error.help else place_
+        raise
+
+
+def _check_overlaps(items: Sequence[Item], settled: Sequence[Settled]) -> None:
+    """ArgumentError where what one call writes is read or written by another: they run at the same time."""
+    arrays: list[tuple[int, str, Array]] = []
+    for k, (item, found) in enumerate(zip(items, settled)):
+        arrays += [(k, name, a) for name, a in item.facts.items() if isinstance(a, Array) and not a.by_value]
+        outs = [r for r, g in enumerate(found.given) if g is not None]
+        arrays += [(k, f"out[{r}][{k}]" if len(found.given) > 1 else f"out[{k}]", found.given[r]) for r in outs]  # type: ignore[misc]
+    stretches = [
+        Stretch(a.pointer + low, a.pointer + high, n, name.startswith("out["))
+        for n, (_, name, a) in enumerate(arrays)
+        for low, high in [span(a)]
+    ]
+    for one, other in clashes(stretches):
+        written, touched = (one, other) if one.output else (other, one)
+        (k, name, a), (j, label, b) = arrays[written.index], arrays[touched.index]
+        if k != j and overlap(a, b):
+            raise ArgumentError(
+                f"{name} overlaps {label}",
+                "argument.overlap",
+                help="the calls run at the same time: none may write what another reads or writes",
+            )
+
+
+class _Gathered:
+    """The kernels of all calls, those alike in one launch."""
+
+    def __init__(self, items: Sequence[Item], settled: Sequence[Settled], names: Sequence[str], shared: frozenset[int]):
+        self.items, self.settled, self.names, self.shared = items, settled, names, shared
+        self.device = settled[0].device
+        counts = [len(found.plan.results) for found in settled]
+        self.first_results = _starts(counts)
+        sizes = [workspace_size(found.plan, found.extents) for found in settled]
+        starts = _starts([size for size, _ in sizes])
+        self.temporaries = [[start + t for t in places] for start, (_, places) in zip(starts, sizes)]
+        self.size = sum(size for size, _ in sizes)
+        self.where = Payloads(len(names), sum(counts), self.size)
+        self.numbers: list[int] = []
+
+    def launches(self):
+        """(launch records in order, numbers that they take, what allocates the workspace or None, tickets or None)."""
+        bounds = [pipeline.bind_kernels(f.plan, f.layouts, f.extents) for f in self.settled]
+        records: list[Any] = []
+        for step in range(max(map(len, bounds))):
+            records += self._step(step, bounds)
+        launched = [record.geometry for record in records if isinstance(record, Launch)]
+        size = self.size + max((g.workspace for g in launched), default=0)
+        count = max((g.tickets for g in launched), default=0)
+        library = self.settled[0].library
+        workspace = result_allocator(library, self.device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
+        return records, self.numbers, workspace, Tickets(count, self.device[1]) if count else None
+
+    def _step(self, step: int, bounds: Sequence[Sequence[Any]]) -> Iterator[Any]:
+        """The records of every call's kernel number `step`: what one call computes before, it has stored by then."""
+        members = []
+        for k, (found, kernels) in enumerate(zip(self.settled, bounds)):
+            if step >= len(kernels) or kernels[step].empty:
+                continue
+            if self.device != CPU and 0 in kernels[step].extents:
+                raise EmptyRows
+            all_ = self.where
+            places, first = self.items[k].arguments, self.first_results[k]
+            where = Places(all_.arguments, all_.results, all_.scratch, places, first)
+            plan = found.plan.kernels[step]
+            members.append(Member(plan, kernels[step], Geometry(0, 0), where, self.temporaries[k], found.extents))
+        return self._cpu(members) if self.device == CPU else self._cuda(members)
+
+    def _cpu(self, members: Sequence[Member]) -> Iterator[Any]:
+        for m in members:
+            yield launch_on_cpu(
+                m.plan, m.bound, m.where, m.temporaries, self.numbers, m.extents, self.names, self.device
+            )
+
+    def _cuda(self, members: Sequence[Member]) -> Iterator[Any]:
+        from .runtime.driver import driver
+
+        told = driver().facts(self.device[1])
+        hardware = pipeline.hardware_of(told)
+        alike: dict[tuple, list[Member]] = {}
+        chosen: dict[tuple, tuple] = {}
+        for m in members:
+            kernel, schedule = compiler.scheduled_cuda(m.bound, hardware)
+            needs = geometry(schedule, kernel, m.bound.extents)
+            key = compiler.cuda_key(kernel, schedule, m.plan.digest, told.cc)
+            chosen[key] = kernel, schedule
+            alike.setdefault(key, []).append(replace(m, geometry=needs))
+        for key, found in alike.items():
+            kernel, schedule = chosen[key]
+            together = len(found) > 1 and all(_shares(m.geometry) for m in found)
+            yield from (self._together if together else self._apart)(kernel, schedule, found, told.cc)
+
+    def _together(self, kernel, schedule, members: list[Member], cc) -> Iterator[Any]:
+        from .runtime.driver import driver
+
+        plan, largest = members[0].plan, largest_table(driver().version())
+        indices = {k for k, at in enumerate(members[0].where.places) if at in self.shared}
+        table = table_of(plan, kernel, len(members), indices, largest)
+        built = compiler.build_scheduled(replace(kernel, part=True, table=table), schedule, plan.digest, cc)
+        function = loaded(built, self.device[1])
+        for chunk in chunks(members, table.capacity):
+            yield many_launch(driver(), function, built, chunk, self.numbers, self.names)
+
+    def _apart(self, kernel, schedule, members: list[Member], cc) -> Iterator[Any]:
+        built = compiler.build_scheduled(kernel, schedule, members[0].plan.digest, cc)
+        function = loaded(built, self.device[1])
+        for m in members:
+            one = replace(built, kernel=kernel)
+            yield cuda_launch(
+                m.plan, m.bound, one, function, m.where, m.temporaries, self.numbers, m.extents, self.names
+            )
+
+
+def _starts(counts: Sequence[int]) -> list[int]:
+    """Where each of these many things begins, one after another."""
+    return list(accumulate(counts, initial=0))[:-1]
+
+
+def _shares(needs: Geometry) -> bool:
+    """Whether the blocks of a launch know nothing of each other, so that they may stand among those of others."""
+    return needs.cluster == 1 and not (needs.cooperative or needs.workspace or needs.tickets)

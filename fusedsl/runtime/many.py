@@ -1,0 +1,164 @@
+"""Many calls of one kernel as one launch record, and a prepared call over lists, whose outputs overlap nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..ir.dims import Symbol
+from ..schedule import Geometry
+from ..schedule.kernel import slots
+from ..schedule.plan import KernelPlan
+from ..schedule.table import SIZES, SMALL_WORDS, Table, table_for
+from .bind import Bound
+from .call import Call, Payloads, pointer_slots, scalar_slots, template
+from .compile import Built
+from .keys import address_of
+from .launch import Launch, PointerSlot, ScalarSlot
+
+GRID = (1 << 31) - 1  # blocks of a launch
+LARGE_PARAMETERS = 12_010  # the CUDA version from which on a kernel takes 32 KB of parameters
+
+
+@dataclass(frozen=True)
+class Places(Payloads):
+    """The payloads of one call among many: its arguments and results by their places in the lists of all calls."""
+
+    places: tuple[int, ...] = ()
+    first_result: int = 0
+
+    def argument(self, k: int) -> int:
+        return self.places[k]
+
+    def result(self, k: int) -> int:
+        return super().result(self.first_result + k)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One call's use of a kernel: its plan, its numbers, and where its arrays stand."""
+
+    plan: KernelPlan
+    bound: Bound
+    geometry: Geometry
+    where: Places
+    temporaries: Sequence[int]
+    extents: Mapping[Symbol, int]
+
+
+def largest_table(cuda: int) -> int:
+    """Words of a parameter block under this version of CUDA, as the driver counts (12010 is 12.1)."""
+    return SIZES[-1] if cuda >= LARGE_PARAMETERS else SMALL_WORDS
+
+
+def table_of(plan: KernelPlan, built_for: Any, calls: int, shared: Iterable[int], largest: int) -> Table:
+    """The table of so many calls of a kernel; `shared` are the arguments that are the same for all calls."""
+    kinds = [slot.kind for slot in slots(built_for)]
+    common = set(shared)
+    alike = [use.kind == "argument" and use.source in common for use in plan.scalars]
+    own = tuple(k for k, same in enumerate(alike) if not same)
+    fixed = sum(kind in ("extent", "stride", "magic") for kind in kinds)
+    return table_for(
+        calls, kinds.count("pointer"), fixed, own, tuple(k for k, same in enumerate(alike) if same), largest
+    )
+
+
+def chunks(members: Sequence[Member], capacity: int) -> Iterator[list[Member]]:
+    """The members of each launch: as many as a table holds and a grid has blocks for."""
+    chunk: list[Member] = []
+    blocks = 0
+    for member in members:
+        if chunk and (len(chunk) == capacity or blocks + member.geometry.blocks > GRID):
+            yield chunk
+            chunk, blocks = [], 0
+        chunk.append(member)
+        blocks += member.geometry.blocks
+    yield chunk
+
+
+def many_launch(
+    driver: Any, function: Any, built: Built, members: Sequence[Member], numbers: list[int], names: Sequence[str]
+) -> Launch:
+    """The launch record of a kernel over a table: one launch for all members."""
+    table = built.kernel.table
+    assert table is not None
+    words = np.zeros(table.words, np.int64)
+    halves = words.view(np.int32)
+    pointers: list[PointerSlot] = []
+    scalars: list[ScalarSlot] = []
+    first = 0
+    for call, member in enumerate(members):
+        filled = np.frombuffer(template(built.kernel, member.bound, getattr(built.schedule, "width", 1)), np.int64)
+        at = table.fixed_at + call * table.fixed
+        words[at : at + table.fixed] = filled[table.pointers : table.pointers + table.fixed]
+        halves[2 * table.starts_at + call] = first
+        first += member.geometry.blocks
+        shift = 8 * call * table.pointers
+        found = pointer_slots(member.plan, member.bound, built.kernel, member.where, member.temporaries)
+        pointers += [slot._replace(offset=slot.offset + shift) for slot in found]
+        found_scalars = scalar_slots(member.plan, built.kernel, member.where, numbers, member.extents)
+        own = [found_scalars[k] for k in table.own]
+        begin = table.own_at(call)
+        scalars[:0] = [slot._replace(offset=8 * (begin + k)) for k, slot in enumerate(own)]
+        if call == 0:
+            last = [found_scalars[k] for k in table.shared]
+            scalars += [slot._replace(offset=8 * (table.shared_at + k)) for k, slot in enumerate(last)]
+    words[table.count_at] = len(members)
+    shared = max(member.geometry.shared for member in members)
+    geometry = replace(members[0].geometry, blocks=first, shared=shared)
+    return Launch(driver, function, geometry, words.tobytes(), pointers, scalars, names)
+
+
+# -- calls
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The bytes from `low` to `high` that an array spans: an argument's, or the output `output`'s."""
+
+    low: int
+    high: int
+    index: int
+    output: bool
+
+
+def clashes(stretches: Iterable[Stretch]) -> Iterator[tuple[Stretch, Stretch]]:
+    """The pairs of stretches that meet and of which one is an output's, by address."""
+    live: list[Stretch] = []
+    for one in sorted(stretches, key=lambda s: s.low):
+        if one.low == one.high:
+            continue
+        live = [other for other in live if other.high > one.low]
+        for other in live:
+            if one.output or other.output:
+                yield other, one
+        live.append(one)
+
+
+class ManyCall(Call):
+    """A prepared call over lists: its arguments, results and launches are those of all calls, one after another."""
+
+    _trusted: tuple[list, list] | None = None  # addresses that may be written together
+
+    def may_write(self, payloads: Sequence[Any], outs: Sequence[Any]) -> bool:
+        """Whether these outputs overlap nothing but the arguments that each may be in place of."""
+        if self.library == "numpy" and not all(out is None or out.flags.writeable for out in outs):
+            return False
+        addresses = [0 if out is None else address_of(out) for out in outs]
+        given = list(payloads)
+        if self._trusted == (given, addresses):
+            return True
+        same = {k for k, r in self.in_place if outs[r] is not None and given[k] == addresses[r]}
+        stretches = [Stretch(given[k] + a, given[k] + b, k, False) for k, a, b in self.spans if k not in same]
+        stretches += [
+            Stretch(address + span[0], address + span[1], r, True)
+            for r, (out, address, span) in enumerate(zip(outs, addresses, self.out_spans))
+            if out is not None and span is not None
+        ]
+        if next(clashes(stretches), None) is not None:
+            return False
+        self._trusted = (given, addresses)
+        return True
