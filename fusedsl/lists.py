@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,7 +18,30 @@ from .runtime.keys import SLOW, look, look_all, look_list, look_outs
 from .runtime.many import ManyCall
 from .runtime.results import place
 
-Memory = dict[Hashable, ManyCall]
+
+class Memory:
+    """Prepared calls over lists by their keys; the latest is asked first, for comparing costs less than hashing."""
+
+    def __init__(self) -> None:
+        self._latest: tuple[Any, ManyCall] | None = None
+        self._all: dict[Any, ManyCall] = {}
+
+    def get(self, key: Any) -> ManyCall | None:
+        latest = self._latest
+        if latest is not None and latest[0] == key:
+            return latest[1]
+        found = self._all.get(key)
+        if found is not None:
+            self._latest = (key, found)
+        return found
+
+    def put(self, key: Any, call: ManyCall) -> None:
+        if len(self._all) >= REMEMBERED_CALLS:
+            self._all.clear()
+        self._all[key] = call
+        self._latest = (key, call)
+
+
 _memories: WeakKeyDictionary[Kernel | Fused, Memory] = WeakKeyDictionary()
 
 
@@ -90,34 +113,36 @@ def _over_kernel(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any], 
     lists = {name: value for name, value in zip(kernel.params, values) if _is_list(value)}
     count = _length(lists)
     outs = None if out is None else _outs(out, count, next(iter(lists)))
+    looked: dict[int, tuple[Any, list]] = {}
     keys, payloads = [], []
     for value in values:
-        key, found = look_list(value) if _is_list(value) else _look_one(value)
+        if _is_list(value):
+            key, found = looked[id(value)] = looked.get(id(value)) or look_list(value)
+            payloads += found
+        else:
+            key, found = look(value)
+            payloads.append(found)
         keys.append(key)
-        payloads += found
-    written = None if outs is None else tuple([None if o is None else look_list_outs(o) for o in outs])
-    flat = None if outs is None else [o and o[k] for k in range(count) for o in outs]
+    written = None if outs is None else tuple([_look_outs(one, looked) for one in outs])
+    flat = None if outs is None else [o for one in outs for o in (one or [None] * count)]
 
     def first() -> tuple[list, ManyCall | None]:
-        return _first_over_kernel(kernel, values, count, flat, len(outs or ()))
+        return _first_over_kernel(kernel, values, count, outs)
 
-    results = _run(_memories.setdefault(kernel, {}), (tuple(keys), written, count), payloads, flat, first)
-    each = len(results) // count
-    return results if each == 1 else tuple(results[k::each] for k in range(each))
-
-
-def _look_one(value: Any) -> tuple[Any, list]:
-    key, payload = look(value)
-    return key, [payload]
+    results = _run(_memories.setdefault(kernel, Memory()), (tuple(keys), written, count), payloads, flat, first)
+    if len(results) == count:
+        return results
+    return tuple(results[k : k + count] for k in range(0, len(results), count))
 
 
-def look_list_outs(outs: Sequence[Any]) -> Any:
+def _look_outs(outs: Sequence[Any] | None, looked: Mapping[int, tuple[Any, list]]) -> Any:
     """The key of a list of outputs; None stands for an array to allocate."""
-    return look_outs(outs) if None in map(_none_or_zero, outs) else look_list(outs)[0]
-
-
-def _none_or_zero(x: Any) -> Any:
-    return None if x is None else 0
+    if outs is None:
+        return None
+    known = looked.get(id(outs))
+    if known is not None:
+        return known[0]
+    return look_outs(outs) if any(one is None for one in outs) else look_list(outs)[0]
 
 
 def _outs(out: Any, count: int, name: str) -> list[Sequence[Any] | None]:
@@ -142,7 +167,7 @@ def _outs(out: Any, count: int, name: str) -> list[Sequence[Any] | None]:
     return outs
 
 
-def _first_over_kernel(kernel: Kernel, values: Sequence[Any], count: int, flat: Sequence[Any] | None, results: int):
+def _first_over_kernel(kernel: Kernel, values: Sequence[Any], count: int, written: Sequence[Any] | None):
     names: list[str] = []
     starts = []
     shared = set()
@@ -160,7 +185,7 @@ def _first_over_kernel(kernel: Kernel, values: Sequence[Any], count: int, flat: 
     for k in range(count):
         at = tuple(start + (k if _is_list(value) else 0) for start, value in zip(starts, values))
         facts = {names[place_]: one[k if len(one) > 1 else 0] for place_, one in zip(at, described)}
-        outs = None if flat is None else flat[k * results : (k + 1) * results]
+        outs = None if written is None else [one[k] if one is not None else None for one in written]
         items.append(Item(kernel._program, facts, outs, at))
     each = [[v[k] if _is_list(v) else v for v in values] for k in range(count)]
     return _first(items, each, names, frozenset(shared))
@@ -177,10 +202,12 @@ def _over_function(fused: Fused, args: Sequence[Any], named: Mapping[str, Any]) 
                        {name: a[k] if _is_list(a) else a for name, a in named.items()})
         for k in range(count)
     ]  # fmt: skip
+    if len({call.results for call in calls}) > 1:
+        return [call.rebuild(call.program.run(call.values, call.outs)) for call in calls]
     keys, payloads = look_all([v for call in calls for v in call.values])
     flat = None
     if any(call.outs is not None for call in calls):
-        flat = [o for call in calls for o in call.outs or [None] * call.results]
+        flat = [(call.outs or [None] * call.results)[r] for r in range(calls[0].results) for call in calls]
     programs = tuple(call.program for call in calls)
 
     def first() -> tuple[list, ManyCall | None]:
@@ -193,11 +220,8 @@ def _over_function(fused: Fused, args: Sequence[Any], named: Mapping[str, Any]) 
         return _first(items, [call.values for call in calls], names, frozenset())
 
     written = None if flat is None else look_outs(flat)
-    results = _run(_memories.setdefault(fused, {}), (programs, keys, written), payloads, flat, first)
-    returned = []
-    for call in calls:
-        returned.append(call.rebuild(results[: call.results]))
-        results = results[call.results :]
+    results = _run(_memories.setdefault(fused, Memory()), (programs, keys, written), payloads, flat, first)
+    returned = [call.rebuild(results[k::count]) for k, call in enumerate(calls)]
     if all(type(value) is tuple for value in returned):
         return tuple(map(list, zip(*returned)))
     return None if all(value is None for value in returned) else returned
@@ -207,15 +231,13 @@ def _over_function(fused: Fused, args: Sequence[Any], named: Mapping[str, Any]) 
 
 
 def _run(memory: Memory, key: Any, payloads: list, outs: list | None, first: Callable[[], tuple[list, Any]]) -> list:
-    """The results of all calls, one call after another."""
+    """The results of all calls, list after list."""
     call = memory.get(key)
     if call is not None and (outs is None or call.may_write(payloads, outs)):
         return call(payloads, outs)
     results, call = first()
     if call is not None and not _holds_slow(key):
-        if len(memory) >= REMEMBERED_CALLS:
-            memory.clear()
-        memory[key] = call
+        memory.put(key, call)
     return results
 
 
@@ -237,9 +259,9 @@ def _first(items: Sequence[Item], values: Sequence[Sequence[Any]], names: Sequen
                 raise
         except EmptyRows:
             pass
-    results: list[Any] = []
+    each = []
     for item, one in zip(items, values):
         program = item.program
         assert isinstance(program, Program)
-        results += program.run(one, item.outs)
-    return results, None
+        each.append(program.run(one, item.outs))
+    return [result for results in zip(*each) for result in results], None

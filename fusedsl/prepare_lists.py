@@ -45,7 +45,7 @@ class PreparedLists:
     settled: Sequence[Settled]  # keeps copies of arguments alive
 
     def run(self) -> list:
-        """Run it: the results of all calls, one call after another."""
+        """Run it: the results of all calls, list after list."""
         results = self.call(self.payloads, self.outs)
         for out, k in self.late:
             copies.assign(out, results[k], self.call.library)
@@ -67,7 +67,8 @@ def prepare_lists(
 ) -> PreparedLists:
     """What repeats these settled calls: their kernels, in as few launches as hold them.
 
-    `names` name the arguments of all calls; `shared` are those that are the same array or number for all.
+    `names` name the arguments of all calls; `shared` are those that are the same array or number for all. All calls
+    have the same number of results.
     """
     first = settled[0]
     library, device = first.library, first.device
@@ -78,15 +79,14 @@ def prepare_lists(
             payloads[place_], spans[place_] = payload, bytes_
     gathered = _Gathered(items, settled, names, shared)
     launches, numbers, workspace, tickets = gathered.launches()
-    given = [g for found in settled for g in found.given]
+    calls, results = range(len(items)), range(len(first.given))
+    given = [settled[k].given[r] for r in results for k in calls]
     same = frozenset(
-        (item.arguments[k], begin + r)
-        for item, found, begin in zip(items, settled, gathered.first_results)
-        for k, r in found.in_place
+        (items[k].arguments[argument], r * len(items) + k) for k in calls for argument, r in settled[k].in_place
     )
     call = ManyCall(
         launches,
-        [make for found in settled for make in found.makers],
+        [settled[k].makers[r] for r in results for k in calls],
         workspace,
         numbers,
         stream_reader(library, device),
@@ -98,9 +98,9 @@ def prepare_lists(
     )
     outs = None
     if any(item.outs is not None for item in items):
-        asked = [o for item, found in zip(items, settled) for o in item.outs or [None] * len(found.given)]
-        outs = [o if g is not None else None for g, o in zip(given, asked)]
-    late = [(out, begin + k) for found, begin in zip(settled, gathered.first_results) for out, k in found.late]
+        asked = [item.outs or [None] * len(results) for item in items]
+        outs = [asked[k][r] if settled[k].given[r] is not None else None for r in results for k in calls]
+    late = [(out, r * len(items) + k) for k in calls for out, r in settled[k].late]
     return PreparedLists(call, payloads, outs, late, not any(found.once for found in settled), settled)
 
 
@@ -145,13 +145,11 @@ class _Gathered:
     def __init__(self, items: Sequence[Item], settled: Sequence[Settled], names: Sequence[str], shared: frozenset[int]):
         self.items, self.settled, self.names, self.shared = items, settled, names, shared
         self.device = settled[0].device
-        counts = [len(found.plan.results) for found in settled]
-        self.first_results = _starts(counts)
         sizes = [workspace_size(found.plan, found.extents) for found in settled]
-        starts = _starts([size for size, _ in sizes])
+        starts = accumulate((size for size, _ in sizes), initial=0)
         self.temporaries = [[start + t for t in places] for start, (_, places) in zip(starts, sizes)]
         self.size = sum(size for size, _ in sizes)
-        self.where = Payloads(len(names), sum(counts), self.size)
+        self.where = Payloads(len(names), len(items) * len(settled[0].given), self.size)
         self.numbers: list[int] = []
 
     def launches(self):
@@ -176,8 +174,8 @@ class _Gathered:
             if self.device != CPU and 0 in kernels[step].extents:
                 raise EmptyRows
             all_ = self.where
-            places, first = self.items[k].arguments, self.first_results[k]
-            where = Places(all_.arguments, all_.results, all_.scratch, places, first)
+            places = self.items[k].arguments
+            where = Places(all_.arguments, all_.results, all_.scratch, places, k, len(self.items))
             plan = found.plan.kernels[step]
             members.append(Member(plan, kernels[step], Geometry(0, 0), where, self.temporaries[k], found.extents))
         return self._cpu(members) if self.device == CPU else self._cuda(members)
@@ -225,11 +223,6 @@ class _Gathered:
             yield cuda_launch(
                 m.plan, m.bound, one, function, m.where, m.temporaries, self.numbers, m.extents, self.names
             )
-
-
-def _starts(counts: Sequence[int]) -> list[int]:
-    """Where each of these many things begins, one after another."""
-    return list(accumulate(counts, initial=0))[:-1]
 
 
 def _shares(needs: Geometry) -> bool:

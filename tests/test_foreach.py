@@ -135,6 +135,15 @@ def test_functions_return_and_write_lists(target):
         same(grown, [x * (times + 1) for x in xs])
 
 
+def test_functions_may_return_more_for_some_shapes():
+    @fd.fuse
+    def parts(x):
+        return (x + 1, x + 2) if x.ndim == 2 else x
+
+    pair, single = fd.foreach(parts, [np.ones((2, 2), np.float32), np.ones(3, np.float32)])
+    assert len(pair) == 2 and single.shape == (3,)
+
+
 def test_a_text_takes_options_and_verify_compares():
     xs = lists()
     same(fd.foreach("exp(x)", xs, verify=True), [np.exp(x) for x in xs])

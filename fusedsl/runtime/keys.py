@@ -175,6 +175,14 @@ def key_of(facts: Array | Weak) -> tuple[Key, Any]:
     return key, address
 
 
+def addresses_of(arrays: Sequence[Any]) -> list[int]:
+    """`address_of` each."""
+    torch = sys.modules.get("torch")
+    if torch is not None and set(map(type, arrays)) == {torch.Tensor}:
+        return list(map(torch.Tensor.data_ptr, arrays))
+    return list(map(address_of, arrays))
+
+
 def address_of(x: Any) -> int:
     """The address of an array that a library just made (a new rank-0 host array too: it will be written)."""
     if isinstance(x, Array):

@@ -16,8 +16,9 @@ from ..schedule.table import SIZES, SMALL_WORDS, Table, table_for
 from .bind import Bound
 from .call import Call, Payloads, pointer_slots, scalar_slots, template
 from .compile import Built
-from .keys import address_of
+from .keys import addresses_of
 from .launch import Launch, PointerSlot, ScalarSlot
+from .results import mark_written
 
 GRID = (1 << 31) - 1  # blocks of a launch
 LARGE_PARAMETERS = 12_010  # the CUDA version from which on a kernel takes 32 KB of parameters
@@ -25,16 +26,17 @@ LARGE_PARAMETERS = 12_010  # the CUDA version from which on a kernel takes 32 KB
 
 @dataclass(frozen=True)
 class Places(Payloads):
-    """The payloads of one call among many: its arguments and results by their places in the lists of all calls."""
+    """The payloads of one call among many: its arguments by their places in the lists, results list after list."""
 
     places: tuple[int, ...] = ()
-    first_result: int = 0
+    call: int = 0
+    calls: int = 1
 
     def argument(self, k: int) -> int:
         return self.places[k]
 
     def result(self, k: int) -> int:
-        return super().result(self.first_result + k)
+        return super().result(k * self.calls + self.call)
 
 
 @dataclass(frozen=True)
@@ -139,26 +141,44 @@ def clashes(stretches: Iterable[Stretch]) -> Iterator[tuple[Stretch, Stretch]]:
 
 
 class ManyCall(Call):
-    """A prepared call over lists: its arguments, results and launches are those of all calls, one after another."""
+    """A prepared call over lists: its arguments and results are those of all calls, list after list."""
 
-    _trusted: tuple[list, list] | None = None  # addresses that may be written together
+    _trusted: tuple[list, list] | None = None  # payloads and addresses of outputs that may be written together
+
+    def __call__(self, payloads: list, outs: Sequence[Any] | None = None) -> list:
+        """Run for these arguments' payloads. `outs` are arrays to write, or None for new ones. Returns the results."""
+        if outs is None:
+            results = [make() for make in self.makers]
+        else:
+            results = [make() if given is None else given for make, given in zip(self.makers, outs)]
+        memory = None if self.workspace is None else self.workspace()
+        stream = self.stream()
+        numbers = [0 if memory is None else addresses_of([memory])[0]]
+        numbers.append(0 if self.tickets is None else self.tickets(stream))
+        payloads = payloads + addresses_of(results) + numbers + list(self.numbers)
+        for check in self.checks:
+            check(payloads)
+        for fire in self.launches:
+            fire(payloads, stream)
+        if outs is not None and self.library == "torch":
+            mark_written([out for out in outs if out is not None])
+        return results
 
     def may_write(self, payloads: Sequence[Any], outs: Sequence[Any]) -> bool:
         """Whether these outputs overlap nothing but the arguments that each may be in place of."""
         if self.library == "numpy" and not all(out is None or out.flags.writeable for out in outs):
             return False
-        addresses = [0 if out is None else address_of(out) for out in outs]
-        given = list(payloads)
-        if self._trusted == (given, addresses):
+        places = [r for r, out in enumerate(outs) if out is not None]
+        found = addresses_of([outs[r] for r in places])
+        if self._trusted == (payloads, found):
             return True
-        same = {k for k, r in self.in_place if outs[r] is not None and given[k] == addresses[r]}
-        stretches = [Stretch(given[k] + a, given[k] + b, k, False) for k, a, b in self.spans if k not in same]
-        stretches += [
-            Stretch(address + span[0], address + span[1], r, True)
-            for r, (out, address, span) in enumerate(zip(outs, addresses, self.out_spans))
-            if out is not None and span is not None
-        ]
+        addresses = dict(zip(places, found))
+        same = {k for k, r in self.in_place if r in addresses and payloads[k] == addresses[r]}
+        stretches = [Stretch(payloads[k] + a, payloads[k] + b, k, False) for k, a, b in self.spans if k not in same]
+        for r, address in addresses.items():
+            low, high = self.out_spans[r] or (0, 0)
+            stretches.append(Stretch(address + low, address + high, r, True))
         if next(clashes(stretches), None) is not None:
             return False
-        self._trusted = (given, addresses)
+        self._trusted = (list(payloads), found)
         return True

@@ -313,7 +313,10 @@ def overlaps_itself(array: Array) -> bool:
 
 
 def mark_written(out: Any) -> None:
-    """Tell torch's autograd that `out` changed, so that a backward pass that saved it complains instead of erring."""
+    """Tell torch's autograd that `out` (a tensor, or a list of some) changed.
+
+    A backward pass that saved it then complains instead of erring.
+    """
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(out, torch.Tensor):
+    if torch is not None and isinstance(out, (torch.Tensor, list)):
         torch.autograd.graph.increment_version(out)
