@@ -62,7 +62,7 @@ def _computes(n: Node) -> bool:
         while below.op == "reshape":
             below = below.args[0]
         return below.op in VIEWS
-    return n.op in OPS or n.op in ("reduce", "cast", "iota")
+    return n.op in OPS or n.op in ("reduce", "scan", "ranked", "cast", "iota")
 
 
 def _below_views(n: Node) -> Node:
@@ -76,7 +76,7 @@ def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
     read = sum(_size(a, extents) for a in dict.fromkeys(map(_operand, n.args)) if a in arrays)
     cost = OPS[n.op].cost if n.op in OPS else 1
     work = _count(n.args[0] if n.op == "reduce" else n, extents)
-    return Step(n.attr[0] if n.op == "reduce" else n.op, read + _size(n, extents), cost * work)
+    return Step(n.attr[0] if n.op == "reduce" else f"cum{n.attr[0]}" if n.op == "scan" else n.op, read + _size(n, extents), cost * work)
 
 
 def _operand(n: Node) -> Node:

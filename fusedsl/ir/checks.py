@@ -33,6 +33,8 @@ def holds(check: Check, extents: Mapping[Symbol, int]) -> bool:
             return all(values)
         case "same_size":
             return values[0] == values[1]
+        case "enough":
+            return values[0] >= values[1]
     raise AssertionError(check.kind)
 
 
@@ -65,6 +67,9 @@ def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None
             "guard the call, or use sum, any or all, which have one",
             "empty",
         )
+    if check.kind == "enough":
+        return (f"{check.what} of {values[1]} from {shown[0]}: its last axis has {values[0]}", None,
+                f"k is at most {values[0]} here", check.what)  # fmt: skip
     return (
         f"cannot reshape {shown[0]} of {values[0]} elements into {values[1]}",
         None,

@@ -118,7 +118,7 @@ class Check:
 
     equal: dims[0] == dims[1] (broadcasting; `shapes` are both operands' types, for the message).
     index: -dims[1] <= dims[0] < dims[1].   nonempty: every dim is positive.   same_size: the products agree.
-    multiple: dims[0] is a multiple of dims[1].
+    multiple: dims[0] is a multiple of dims[1].   enough: dims[0] is dims[1] or more.
     """
 
     kind: str

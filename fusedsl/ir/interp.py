@@ -138,6 +138,25 @@ def _reduce(n, args, arguments, extents):
     return getattr(np, fold)(x, axis=axes, keepdims=True)
 
 
+ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _scan(n, args, arguments, extents):
+    fold, axis = n.attr
+    return ACCUMULATE[fold].accumulate(args[0], axis=axis, dtype=numpy_dtype(n.type.dtype.compute))
+
+
+def _ranked(n, args, arguments, extents):
+    """Stable order along the last axis; downwards it is the order of the reversed row, reversed."""
+    part, down = n.attr
+    x = args[0][..., ::-1] if down else args[0]
+    order = np.argsort(x, axis=-1, kind="stable")
+    if down:
+        order = (x.shape[-1] - 1 - order)[..., ::-1]
+    order = order[..., : evaluate(n.type.shape[-1], extents)]
+    return order if part == "positions" else np.take_along_axis(args[0], order, axis=-1)
+
+
 RULES: dict[str, Callable] = {
     "param": _parameter,
     "scalar": _parameter,
@@ -151,4 +170,6 @@ RULES: dict[str, Callable] = {
     "broadcast": _broadcast,
     "reshape": _reshape,
     "reduce": _reduce,
+    "scan": _scan,
+    "ranked": _ranked,
 }

@@ -18,6 +18,10 @@ def verify(graph: Graph) -> None:
             _verify_elementwise(n)
         elif n.op == "reduce":
             _verify_reduce(n)
+        elif n.op == "scan":
+            assert n.type.shape == n.args[0].type.shape, f"a scan keeps its shape: {n!r}"
+        elif n.op == "ranked":
+            assert n.type.shape[:-1] == n.args[0].type.shape[:-1], f"ranking keeps the rows: {n!r}"
     for r in graph.results:
         assert not r.type.weak, f"a weak result: {r!r}"
 

@@ -96,13 +96,13 @@ ALIASES = {
     "bitwise_right_shift": "right_shift", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
     "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "amax": "max", "amin": "min",
     "permute_dims": "transpose", "gammaln": "lgamma", "around": "round", "degrees": "rad2deg", "radians": "deg2rad",
+    "cumulative_sum": "cumsum", "cumulative_prod": "cumprod",
 }  # fmt: skip
 
 # Known, named, and not there yet.
 LATER = {
     "contraction": "matmul dot vdot vecdot tensordot einsum outer inner",
-    "scans": "cumsum cumprod cummax cummin cumulative_sum cumulative_prod diff",
-    "sorting": "sort argsort topk median percentile quantile unique nonzero searchsorted",
+    "sorting": "median percentile quantile unique nonzero searchsorted",
     "joining and repeating": "concat concatenate stack flip roll repeat tile pad",
     "gather and scatter": "take take_along_axis scatter",
     "random numbers": "uniform normal",
@@ -114,7 +114,7 @@ UNSUPPORTED = {name: family for family, names in LATER.items() for name in names
 
 def lookup(name: str) -> Function | None:
     """The function of this name or alias, if the table has it."""
-    from . import array_functions  # noqa: F401  fills the table
+    from . import array_functions, row_functions  # noqa: F401  fill the table
 
     return TABLE.get(ALIASES.get(name, name))
 

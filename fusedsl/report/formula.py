@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ..ir.graph import Node, value_of
 from ..ir.ops import OPS
 
+SCANS = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin"}
 DEEP = 3  # operations that a formula shows inside one another
 
 
@@ -28,6 +29,10 @@ def formula(n: Node, names: Sequence[str], depth: int = DEEP) -> str:
         return parts[0] if n.args[0].op == "reduce" else f"{parts[0]}[...]"
     if n.op == "cast":
         return f"{n.type.dtype}({parts[0]})"
+    if n.op == "scan":
+        return f"{SCANS[n.attr[0]]}({parts[0]})"
+    if n.op == "ranked":
+        return f"{'sort' if n.attr[0] == 'values' else 'argsort'}({parts[0]})"
     if n.op == "reduce":
         return f"{n.attr[0]}({parts[0]})"
     symbol = OPS[n.op].symbol

@@ -39,7 +39,7 @@ def _asks(n: Node) -> bool:
 
 def _is_wide(n: Node) -> bool:
     """Whether an operation computes in float64 (a comparison's result does not show it)."""
-    if n.op not in OPS and n.op != "reduce":
+    if n.op not in OPS and n.op not in ("reduce", "scan"):
         return False
     return any(t.dtype is FLOAT64 and not t.weak for t in (n.type, *(a.type for a in n.args)))
 

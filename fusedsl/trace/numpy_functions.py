@@ -44,9 +44,14 @@ SIGNATURES = {
     "full_like": "a fill_value dtype order subok shape device",
     "empty_like": "a dtype order subok shape device",
     "norm": "x ord axis keepdims",
+    "cumsum": "a axis dtype out",
+    "cumprod": "a axis dtype out",
+    "diff": "a n axis",
+    "sort": "a axis kind order stable",
+    "argsort": "a axis kind order stable",
 }
 # Parameters that change nothing here, and the values at which others do.
-IGNORED = frozenset(["order", "subok", "device", "copy", "casting", "out"])
+IGNORED = frozenset(["order", "subok", "device", "copy", "casting", "out", "kind", "stable"])
 NEUTRAL = {"initial": (), "where": (True,), "dtype": (None,), "axis": (None,), "keepdims": (False,), "correction": ()}
 RENAMED = {"a_min": "min", "a_max": "max", "newshape": "shape", "correction": "ddof"}
 SPELLED = {
@@ -62,6 +67,7 @@ VIEWS = frozenset(["reshape", "transpose", "swapaxes", "squeeze", "expand_dims",
 REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
 }  # fmt: skip
+SCANS = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
 CAST_FIRST = ("var", "std", "nansum", "nanmean", "clip")  # with dtype=, which the language does not give them
 BY_INITIAL = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
@@ -73,11 +79,26 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
         kwargs.setdefault("axis", inputs[1] if len(inputs) > 1 else 0)
         kwargs["out"] = _single(kwargs.get("out"))
         return call_function(recorder, REDUCTIONS[name], inputs[:1], kwargs)
+    if method == "accumulate" and name in SCANS:
+        return _accumulate(recorder, SCANS[name], *inputs, **kwargs)
     if method != "__call__":
         raise Unsupported(f"{name}.{method} is not there yet", code="unsupported.function")
     if name in SPECIAL and not kwargs:
         return call_function(recorder, name, inputs, kwargs)
     return _strong(recorder, call_elementwise(recorder, SPELLED.get(name, name), inputs, kwargs))
+
+
+def _accumulate(recorder: Recorder, name: str, a: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+    """A ufunc's accumulate: in the dtype of its operand, where cumsum widens integers."""
+    narrow = dtype if dtype is not None else a.dtype if name in ("cumsum", "cumprod") else None
+    if dtype is not None and name not in ("cumsum", "cumprod"):
+        a = recorder.apply("astype", a, recorder.dtype(dtype))
+    given = {} if narrow is None else {"dtype": recorder.dtype(narrow)}
+    result = _strong(recorder, recorder.apply(name, a, axis, **given))
+    if _single(out) is not None:
+        _write(recorder, _single(out), result, "same_kind")
+        return _single(out)
+    return result
 
 
 def _single(out: Any) -> Any:

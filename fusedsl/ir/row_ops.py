@@ -1,0 +1,54 @@
+"""Builds operations that keep an axis but mix its elements: scans (a fold's prefixes), sorting, and the best k."""
+
+from __future__ import annotations
+
+from ..errors import ArgumentError, ShapeError
+from . import shapes
+from .builder import Builder
+from .checks import explain
+from .dims import Dim
+from .graph import Check, Node, Type, node
+from .ops import reduced_dtype
+from .types import INT64
+
+SCANS = ("sum", "prod", "max", "min")
+
+
+def scan(b: Builder, fold: str, x: Node, axis: int | None) -> Node:
+    """The fold of the elements up to and including each along an axis, or None for the flattened array, as in NumPy."""
+    if axis is None or x.type.rank == 0:
+        x, axis = shapes.reshape(b, x, (-1,)), 0
+    axis = shapes.normalize_axis(b, x, axis)
+    result = reduced_dtype(fold, x.type.dtype)
+    if not x.type.weak:
+        x = b.convert(x, result)
+    made = node("scan", (x,), (fold, axis), Type(result, x.type.shape, x.type.weak))
+    return b.cast(made, result) if b.rounding == "op" and result.compute is not result else made
+
+
+def ranked(b: Builder, x: Node, descending: bool, k: Dim | None = None) -> tuple[Node, Node]:
+    """(values, positions) of the last axis in stable order, or the first `k` of them.
+
+    NaN counts as larger than every number and -0.0 equals 0.0; among equals the lower position comes first.
+    """
+    x = b.strong(x)
+    if x.type.rank == 0:
+        message = f"{b.describe(x.type)} has no axis to sort"
+        raise ShapeError(message, code="shape.axis", help="give it an array with an axis")
+    n = x.type.shape[-1]
+    if k is not None:
+        _require(b, x, k, n)
+    shape = (*x.type.shape[:-1], n if k is None else k)
+    values = node("ranked", (x,), ("values", descending), Type(x.type.dtype, shape))
+    return values, node("ranked", (x,), ("positions", descending), Type(INT64, shape))
+
+
+def _require(b: Builder, x: Node, k: Dim, n: Dim) -> None:
+    """There are k elements to choose."""
+    if not isinstance(k, int) or k < 1:
+        raise ArgumentError(f"topk takes a k of 1 or more, not {k}", code="argument.topk", help="k is a literal")
+    check = Check("enough", (n, k), "topk", (x.type,), site=b.site)
+    if isinstance(n, int) and n < k:
+        raise explain(check, b.extents)
+    if n != k:
+        b.checks.append(check)

@@ -1,0 +1,82 @@
+"""The table's functions that mix the elements of a row: scans, differences, sorting and the best k.
+
+The signature of each function here is its signature in a text; `function` names the kinds that KIND_OF does not.
+"""
+
+from __future__ import annotations
+
+from ..errors import ArgumentError, ShapeError, Unsupported
+from ..ir import row_ops, shapes
+from ..ir.builder import Builder, fail
+from ..ir.graph import Node
+from ..ir.types import BOOL, DType
+from .functions import function
+
+
+def _accumulated(b: Builder, fold: str, x: Node, axis: int | None, dtype: DType | None) -> Node:
+    """A scan that adds or multiplies in `dtype`, or as reductions do."""
+    if dtype is not None and x.type.dtype is not dtype:
+        x = b.cast(x, dtype)
+    made = row_ops.scan(b, fold, x, axis)
+    return made if dtype is None else b.cast(made, dtype)
+
+
+@function(axis="axis")
+def cumsum(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None):
+    return _accumulated(b, "sum", x, axis, dtype)
+
+
+@function(axis="axis")
+def cumprod(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None):
+    return _accumulated(b, "prod", x, axis, dtype)
+
+
+@function(axis="axis")
+def cummax(b: Builder, x: Node, axis: int | None = None):
+    return row_ops.scan(b, "max", x, axis)
+
+
+@function(axis="axis")
+def cummin(b: Builder, x: Node, axis: int | None = None):
+    return row_ops.scan(b, "min", x, axis)
+
+
+@function(n="int", axis="int")
+def diff(b: Builder, x: Node, n: int = 1, axis: int = -1):
+    if n < 0:
+        raise fail(ArgumentError(f"an order cannot be {n}", code="argument.order", help="give 0 or more"), 1)
+    if x.type.rank == 0:
+        message = f"{b.describe(x.type)} has no axis to take differences along"
+        raise ShapeError(message, code="shape.axis", help="give it an array with an axis")
+    before = shapes.normalize_axis(b, x, axis)
+    operation = "not_equal" if x.type.dtype is BOOL else "subtract"
+    for _ in range(n):
+        later, earlier = (
+            shapes.index(b, x, (*[slice(None)] * before, part)) for part in (slice(1, None), slice(None, -1))
+        )
+        x = b.elementwise(operation, later, earlier)
+    return x
+
+
+@function(k="int")
+def topk(b: Builder, x: Node, k: int):
+    return row_ops.ranked(b, x, True, k)
+
+
+def _last(b: Builder, name: str, x: Node, axis: int) -> None:
+    """Only rows are sorted."""
+    if axis not in (-1, x.type.rank - 1):
+        help = f"{name}(swapaxes(x, {axis}, -1)), and swap back"
+        raise fail(Unsupported(f"{name} off the last axis is not there yet", code="unsupported.axis", help=help), 1)
+
+
+@function(axis="int", descending="flag")
+def sort(b: Builder, x: Node, axis: int = -1, *, descending: bool = False):
+    _last(b, "sort", x, axis)
+    return row_ops.ranked(b, x, descending)[0]
+
+
+@function(axis="int", descending="flag")
+def argsort(b: Builder, x: Node, axis: int = -1, *, descending: bool = False):
+    _last(b, "argsort", x, axis)
+    return row_ops.ranked(b, x, descending)[1]
