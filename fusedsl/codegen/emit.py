@@ -10,15 +10,16 @@ from collections.abc import Iterable, Sequence
 from ..fusion.lower import Axis, Root
 from ..fusion.partition import Group, free_axes
 from ..ir.folds import FOLDS, State
-from ..ir.graph import Node, Parameter, Type, node, rebuild, walk
+from ..ir.graph import Node, Parameter, Type, constant, node, rebuild, walk
 from ..ir.ops import OPS
 from ..ir.types import INT64
-from ..schedule.kernel import Body, FoldUse, Load, Phase, Position, Store, Value
+from ..schedule.kernel import Body, FoldUse, Load, Phase, Position, ScanStep, ScanUse, Store, Value
 from ..schedule.plan import ArrayUse, Coordinate, KernelPlan, ScalarUse, plan_to_json
 from .body import Scribe, literal
 from .quotient import shared_divisors
 
 WORTH_HOLDING = 8  # instructions: computing less than this again is cheaper than a register
+SCAN_COST = 100  # … and all threads of a row wait for each other
 
 
 def emit(group: Group, name: str, header: Sequence[str], parameters: Sequence[Parameter]) -> KernelPlan:
@@ -77,6 +78,8 @@ class _Emitter:
                 self.numbers.append(n)
             elif n.op == "fold":
                 self.scribe.name(n, n.attr[0], n.attr[0])
+            elif n.op == "scan":
+                self.scribe.name(n, f"cum{n.attr[0]}", f"cum{n.attr[0]}")
         for n in self.nodes:
             if n.op == "position" or (n.op == "fold" and FOLDS[n.attr[0]].positional):
                 p = n if n.op == "position" else _position(n.attr[1][0])
@@ -90,7 +93,7 @@ class _Emitter:
         return name, name
 
     def _is_element(self, n: Node) -> bool:
-        return (not self.group.rows and not self.folds) or bool(self.free.get(n, frozenset()) & set(self.group.columns))
+        return (not self.group.rows and self.group.is_map) or bool(self.free.get(n, frozenset()) & set(self.group.columns))
 
     def _known(self) -> list[Node]:
         return [*self.loads, *self.positions, *self.numbers]
@@ -115,7 +118,7 @@ class _Emitter:
             tuple(Position(self.scribe.value(n), self.axes.index(n.attr)) for n in self.positions),
             tuple(self._scalar(n) for n in self.numbers),
             self._phases(resident=True),
-            self._phases(resident=False) if self.folds else (),
+            self._phases(resident=False) if not self.group.is_map else (),
         )
         return dataclasses.replace(made, digest=_digest(made))
 
@@ -162,11 +165,55 @@ class _Emitter:
         wanted = [*dict.fromkeys(x for state in lifted.values() for x in state), *(v for _, v in stores)]
         held = self._held(p, wanted, available) if resident else []
         results = list(dict.fromkeys([*wanted, *held]))
-        element, names = self._body(results, available)
+        element, scans, names = self._element(results, available)
         uses = tuple(self._fold_use(f, [names[x] for x in lifted[f]]) for f in folds)
         element_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
         row, made, row_stores = self._row(p, count, folds, rows)
-        return Phase(element, element_stores, uses, row, row_stores), held, made
+        return Phase(element, element_stores, uses, row, row_stores, scans=scans), held, made
+
+    def _element(self, results: list[Node], available: list[Node]):
+        """(the first body, the scans with the bodies between them, names of the results)."""
+        level = self._levels(results, available)
+        known, names, parts = list(available), {}, []
+        for s in range(max(level.values(), default=0) + 1):
+            scans = [n for n in level if n.op == "scan" and level[n] == s]
+            due = [n.args[0] for n in level if n.op == "scan" and level[n] == s + 1]
+            due += self._crossing(level, s, known)
+            wanted = list(dict.fromkeys(due + [n for n in results if level.get(n, 0) == s and n not in scans]))
+            known += scans
+            body, made = self._body(wanted, known)
+            names |= made | {n: self.scribe.names[n] for n in scans if n in results}
+            lifted = [made_before[n.args[0]] for n in scans] if scans else []
+            parts.append((tuple(map(self._scan_use, scans, lifted)), body))
+            made_before = made
+            known += [n for n in wanted if n not in known]
+        return parts[0][1], tuple(ScanStep(*part) for part in parts[1:]), names
+
+    def _levels(self, results: list[Node], available: list[Node]) -> dict[Node, int]:
+        """The scans that lie below each node that is computed here, one above the other."""
+        needed = _closure(results, set(available))
+        level: dict[Node, int] = {}
+        for n in walk(needed):
+            if n in needed:
+                level[n] = max((level.get(a, 0) for a in n.args), default=0) + (n.op == "scan")
+        return level
+
+    def _crossing(self, level: dict[Node, int], s: int, known: list[Node]) -> list[Node]:
+        """What is computed before the next scans, read after them, and dear to compute again."""
+        read = {a for n, above in level.items() if above > s and n.op != "scan" for a in n.args}
+        stop = set(known)
+        here = [n for n in level if level[n] == s and n in read and n.op != "scan"]
+        return [n for n in here if _cost(n, stop) >= WORTH_HOLDING]
+
+    def _scan_use(self, n: Node, lifted: str) -> ScanUse:
+        """A fold's prefixes; the sum of nothing is -0.0 here, which changes no first element."""
+        fold, (x,) = FOLDS[n.attr[0]], n.args
+        (identity,) = fold.identity(x.type.dtype.compute)
+        if fold.name == "sum" and identity.type.dtype.kind == "f":
+            identity = constant(-0.0, identity.type.dtype)
+        value = self.scribe.value(n)
+        merge = _merge(fold.merge, [identity.type])
+        return ScanUse(fold.name, (Value(lifted, value.dtype),), (value,), (literal(identity),), merge, n.attr[2])
 
     def _body(self, results: list[Node], available: list[Node]) -> tuple[Body, dict[Node, str]]:
         body = self.scribe.body((), results, available)
@@ -247,7 +294,7 @@ def _closure(roots: Iterable[Node], stop: set[Node]) -> set[Node]:
 
 
 def _cost(n: Node, stop: set[Node]) -> int:
-    return sum(OPS[m.op].cost for m in _closure([n], stop) if m.op in OPS)
+    return sum(SCAN_COST if m.op == "scan" else OPS[m.op].cost for m in _closure([n], stop) if m.op in (*OPS, "scan"))
 
 
 def _merge(merge, types: Sequence[Type]) -> Body:

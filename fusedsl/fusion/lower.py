@@ -1,8 +1,9 @@
 """Lowers a graph of arrays to scalar expressions over named axes: views become coordinates, reductions become folds.
 
 After lowering, every node is a scalar. `load` reads one element of a source at coordinates, `position` is the index on
-an axis, `fold` reduces its argument over its column axes; the rest are the operations of the table. Axes are bound
-variables: two reductions over the same extents of the same rows meet on the same axes, which is what lets them fuse.
+an axis, `fold` reduces its argument over its column axes, `scan` folds what is up to its place on one; the rest are the
+operations of the table. Axes are bound variables: two reductions over the same extents of the same rows meet on the
+same axes, which is what lets them fuse.
 """
 
 from __future__ import annotations
@@ -75,11 +76,24 @@ def lower(graph: Graph) -> Lowered:
     results = push_reshapes(graph.results)
     peeled = [_peel(r) for r in results]
     cut = [n.args[0] for n in walk(peeled) if n.op == "reshape" and _reshaped_argument(n) is None]
-    temporaries = {n: k for k, n in enumerate(dict.fromkeys(cut))}
-    lowering = _Lowering(temporaries)
-    roots = [_root(lowering, "temporary", k, n, n) for n, k in temporaries.items()]
-    roots += [_root(lowering, "result", k, r, p) for k, (r, p) in enumerate(zip(results, peeled))]
-    return Lowered(tuple(roots), tuple(n.type for n in temporaries))
+    while True:
+        temporaries = {n: k for k, n in enumerate(dict.fromkeys(cut))}
+        lowering = _Lowering(temporaries)
+        try:
+            roots = [_root(lowering, "temporary", k, n, n) for n, k in temporaries.items()]
+            roots += [_root(lowering, "result", k, r, p) for k, (r, p) in enumerate(zip(results, peeled))]
+        except Scattered as scattered:
+            cut.append(scattered.node)
+            continue
+        return Lowered(tuple(roots), tuple(n.type for n in temporaries))
+
+
+class Scattered(Exception):
+    """A scan is read at other places than its own: it has to stand in memory."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self.node = node
 
 
 def _peel(result: Node) -> Node:
@@ -235,6 +249,8 @@ class _Lowering:
             return args[0]
         if n.op == "reduce":
             return _fold(n, _reduced_coordinates(n, at)[1], args[0])
+        if n.op == "scan":
+            return _scan(n, at, args[0])
         return node(n.op, args, n.attr, Type(n.type.dtype))
 
 
@@ -299,6 +315,20 @@ def _reduced_coordinates(n: Node, at: Coordinates) -> tuple[Coordinates, tuple[A
             columns.append(column)
             inner.append(Coordinate(0, 1, column))
     return tuple(inner), tuple(columns)
+
+
+def _scan(n: Node, at: Coordinates, x: Node) -> Node:
+    """The fold of what is up to its place on an axis: from the axis' other end, where the axis runs backwards."""
+    name, place = n.attr
+    extent, c = n.type.shape[place], at[place]
+    if extent == 1:
+        return x
+    last = expression("-", extent, 1)
+    forward = (c.start, c.step) == (0, 1)
+    whole = c.axis is not None and c.axis.extent == extent
+    if c.axis is None or not (forward or ((c.start, c.step) == (last, -1) and whole)):
+        raise Scattered(n)
+    return node("scan", (x,), (name, c.axis, not forward), Type(n.type.dtype))
 
 
 def _fold(n: Node, columns: tuple[Axis, ...], x: Node) -> Node:

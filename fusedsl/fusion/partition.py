@@ -29,6 +29,7 @@ class Group:
     rows: tuple[Axis, ...]
     columns: tuple[Axis, ...]
     folds: list[Node] = field(default_factory=list)
+    scans: list[Node] = field(default_factory=list)  # all in one direction
     stores: list[Root] = field(default_factory=list)
     row_stores: list[Root] = field(default_factory=list)
     imports: dict[Node, Node] = field(default_factory=dict)  # fold -> the load that stands for it
@@ -36,7 +37,7 @@ class Group:
 
     @property
     def is_map(self) -> bool:
-        return not self.folds
+        return not self.folds and not self.scans
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,11 @@ def free_axes(roots: Iterable[Node]) -> dict[Node, frozenset[Axis]]:
             free[n] = frozenset((n.attr,))
         else:
             below = frozenset().union(*(free[a] for a in n.args)) if n.args else frozenset()
-            free[n] = below - set(n.attr[1]) if n.op == "fold" else below
+            free[n] = below - set(n.attr[1]) if n.op == "fold" else below | {n.attr[1]} if n.op == "scan" else below
     return free
 
 
+BOUND = ("fold", "scan")  # what a kernel works together to find, and another kernel can only load
 ONE_BLOCK = 65536  # elements of a full reduction that one block may also write: beyond, a second kernel is faster
 
 
@@ -76,7 +78,7 @@ class _Partitioner:
         self.fits = fits
         self.order = list(walk(r.value for r in program.roots))
         self.free = free_axes(r.value for r in program.roots)
-        self.uses = self._nearest(lambda n: n.op == "fold")
+        self.uses = self._nearest(lambda n: n.op in BOUND)
         self.reads = self._nearest(lambda n: n.op == "load" and n.attr[0].kind == "temporary")
         self.groups: list[Group] = []
         self.home: dict[Node, int] = {}
@@ -86,7 +88,7 @@ class _Partitioner:
 
     def run(self) -> Partition:
         pending = list(self.program.roots)
-        folds = [n for n in self.order if n.op == "fold"]
+        folds = [n for n in self.order if n.op in BOUND]
         while pending or folds:
             folds = [f for f in folds if not self._place_fold(f)]
             placed = [r for r in pending if self._ready(r.value) and self._place_root(r)]
@@ -104,18 +106,18 @@ class _Partitioner:
         own kind: what it needs is looked up at the fold)."""
         below: dict[Node, frozenset[Node]] = {}
         for n in self.order:
-            parts = [below[a] if a.op != "fold" or not wanted(a) else frozenset((a,)) for a in n.args]
+            parts = [below[a] if a.op not in BOUND or not wanted(a) else frozenset((a,)) for a in n.args]
             here = frozenset().union(*parts) if parts else frozenset()
-            below[n] = here | {n} if wanted(n) and n.op != "fold" else here
+            below[n] = here | {n} if wanted(n) and n.op not in BOUND else here
         return below
 
     def _ready(self, value: Node) -> bool:
-        folds = ({value} if value.op == "fold" else set()) | self.uses[value]
+        folds = ({value} if value.op in BOUND else set()) | self.uses[value]
         return all(f in self.home for f in folds) and all(n.attr[0].index in self.writer for n in self.reads[value])
 
     def _dependencies(self, value: Node) -> set[int]:
         """The groups whose results `value` needs directly."""
-        folds = self.uses[value] | ({value} if value.op == "fold" and value in self.home else frozenset())
+        folds = self.uses[value] | ({value} if value.op in BOUND and value in self.home else frozenset())
         return {self.home[f] for f in folds} | {self.writer[n.attr[0].index] for n in self.reads[value]}
 
     def _reaches(self, start: int, goal: int) -> bool:
@@ -140,23 +142,34 @@ class _Partitioner:
     def _place_fold(self, f: Node) -> bool:
         if not self._ready(f.args[0]):
             return False
-        rows, columns = self.free[f], frozenset(f.attr[1])
-        needs = self._dependencies(f.args[0])
+        columns = frozenset((f.attr[1],) if f.op == "scan" else f.attr[1])
+        rows, needs = self.free[f] - columns, self._dependencies(f.args[0])
         for k, g in enumerate(self.groups):
-            if not g.folds or frozenset(g.rows) != rows or frozenset(g.columns) != columns:
+            if g.is_map or frozenset(g.rows) != rows or frozenset(g.columns) != columns:
                 continue
-            if self._can_join(k, f.args[0], needs):
+            if not self._works_together(g, f):
+                self._refuse(_name(f), _alone(g, f))
+            elif self._can_join(k, f.args[0], needs):
                 self._join(k, needs, f"{_name(f)} runs over the same rows and columns")
-                g.folds.append(f)
+                _members(g, f).append(f)
                 self.home[f] = k
                 return True
-            self._refuse(_name(f), "it needs a result that is computed after the kernel has run")
-        others = [f"kernel {k}" for k, g in enumerate(self.groups) if g.folds]
+            else:
+                self._refuse(_name(f), "it needs a result that is computed after the kernel has run")
+        others = [f"kernel {k}" for k, g in enumerate(self.groups) if not g.is_map]
         if others:
-            self._refuse(_name(f), f"{_spaces(rows, columns)}, unlike {' and '.join(others)}")
-        self.groups.append(Group(self._sorted(f, rows), self._sorted(f, columns), [f], after=set(needs)))
+            self._refuse(_name(f), f"{_spaces(f, rows, columns)}, unlike {' and '.join(others)}")
+        self.groups.append(Group(self._sorted(f, rows), self._sorted(f, columns), after=set(needs)))
+        _members(self.groups[-1], f).append(f)
         self.home[f] = len(self.groups) - 1
         return True
+
+    def _works_together(self, g: Group, f: Node) -> bool:
+        """Whether one kernel walks a row for both: scans in one direction, and what blocks share in one way."""
+        if f.op == "scan" and any(s.attr[2] != f.attr[2] for s in g.scans):
+            return False
+        mixed = g.folds if f.op == "scan" else g.scans
+        return not mixed or bool(g.rows) or self.fits(product(a.extent for a in g.columns), ONE_BLOCK)
 
     def _place_root(self, r: Root) -> bool:
         axes = frozenset(a for a in r.axes if a is not None)
@@ -168,7 +181,7 @@ class _Partitioner:
             k = len(self.groups) - 1
         g = self.groups[k]
         g.after |= needs - {k}
-        (g.row_stores if g.folds and axes == frozenset(g.rows) and g.columns else g.stores).append(r)
+        (g.row_stores if not g.is_map and axes == frozenset(g.rows) and g.columns else g.stores).append(r)
         if r.kind == "temporary":
             self.writer[r.index] = k
         return True
@@ -181,7 +194,7 @@ class _Partitioner:
                 return k
             if fits:
                 self._refuse(_where(r), "it needs a result that is computed after the kernel has run")
-            elif k in needs and g.folds:
+            elif k in needs and not g.is_map:
                 self._refuse(_where(r), _mismatch(g))
         return None
 
@@ -192,7 +205,7 @@ class _Partitioner:
             return True
         if axes != frozenset(g.rows) | frozenset(g.columns):
             return False
-        return bool(g.rows) or self.fits(product(a.extent for a in g.columns), ONE_BLOCK)
+        return bool(g.rows) or not g.folds or self.fits(product(a.extent for a in g.columns), ONE_BLOCK)
 
     def _join(self, k: int, needs: set[int], reason: str) -> None:
         self.groups[k].after |= needs - {k}
@@ -212,21 +225,22 @@ class _Partitioner:
     # -- temporaries between groups
 
     def _import_folds(self, k: int, g: Group) -> None:
-        values = [f.args[0] for f in g.folds] + [r.value for r in g.stores + g.row_stores]
+        values = [f.args[0] for f in g.folds + g.scans] + [r.value for r in g.stores + g.row_stores]
         for value in values:
-            for f in self.uses[value] | ({value} if value.op == "fold" else frozenset()):
+            for f in self.uses[value] | ({value} if value.op in BOUND else frozenset()):
                 if self.home[f] != k and f not in g.imports:
                     g.imports[f] = self._temporary(f)
 
     def _temporary(self, f: Node) -> Node:
-        """The load of a fold's value from the temporary that its group stores it to."""
+        """The load of a fold's value (or a scan's) from the temporary that its group stores it to."""
         home = self.groups[self.home[f]]
-        stored = next((r for r in home.row_stores if r.value is f and r.kind == "temporary"), None)
+        axes, stores = (home.rows, home.row_stores) if f.op == "fold" else (home.rows + home.columns, home.stores)
+        stored = next((r for r in stores if r.value is f and r.kind == "temporary"), None)
         if stored is None:
-            shape = tuple(a.extent for a in home.rows)
-            stored = Root("temporary", len(self.temporaries), shape, shape, home.rows, f, Type(f.type.dtype, shape))
+            shape = tuple(a.extent for a in axes)
+            stored = Root("temporary", len(self.temporaries), shape, shape, axes, f, Type(f.type.dtype, shape))
             self.temporaries.append((stored.type, shape))
-            home.row_stores.append(stored)
+            stores.append(stored)
         at = tuple(Coordinate(0, 1, a) for a in stored.axes)
         return node("load", (), (Source("temporary", stored.index), at), Type(f.type.dtype))
 
@@ -243,7 +257,19 @@ class _Partitioner:
         return Partition(tuple(self.groups[k] for k in order), tuple(self.temporaries), tuple(self.decisions))
 
 
+def _members(g: Group, f: Node) -> list[Node]:
+    return g.scans if f.op == "scan" else g.folds
+
+
+def _alone(g: Group, f: Node) -> str:
+    if f.op == "scan" and any(s.attr[2] != f.attr[2] for s in g.scans):
+        return "it runs from the other end of the row than a scan of the kernel"
+    return "a scan of one long row ends before its last value can be used by all blocks"
+
+
 def _name(f: Node) -> str:
+    if f.op == "scan":
+        return f"cumulative {f.attr[0]} along {f.attr[1]}"
     return f"{f.attr[0]} over {', '.join(map(str, f.attr[1]))}"
 
 
@@ -251,9 +277,9 @@ def _where(r: Root) -> str:
     return f"{r.kind} {r.index}"
 
 
-def _spaces(rows: frozenset[Axis], columns: frozenset[Axis]) -> str:
+def _spaces(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> str:
     along = ", ".join(sorted(map(str, columns)))
-    return f"it reduces {along}" + (f" for each {', '.join(sorted(map(str, rows)))}" if rows else " to one value")
+    return f"it {'scans' if f.op == 'scan' else 'reduces'} {along}" + (f" for each {', '.join(sorted(map(str, rows)))}" if rows else " to one value")
 
 
 def _mismatch(g: Group) -> str:

@@ -65,6 +65,12 @@ def expression(op: str, *args: Dim | None) -> Dim:
         return args[0]  # type: ignore[return-value]
     if op == "slice" and args[1] is None and args[2] is None and args[3] == -1:
         return args[0]  # type: ignore[return-value]
+    if op == "start" and args[1] is None and args[3] in (None, 1):
+        return 0
+    if op == "start" and args[1:] == (None, None, -1):
+        return expression("-", args[0], 1)
+    if op == "+" and (args[0] == 0 or args[1] == Expression("*", (args[0], -1))):
+        return args[1] if args[0] == 0 else 0  # type: ignore[return-value]
     if op == "*" and 1 in args:
         return args[1] if args[0] == 1 else args[0]  # type: ignore[return-value]
     if (op in "+-" and args[1] == 0) or (op == "//" and args[1] == 1):

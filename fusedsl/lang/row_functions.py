@@ -58,7 +58,7 @@ def diff(b: Builder, x: Node, n: int = 1, axis: int = -1):
     return x
 
 
-@function(k="int")
+@function(blame="k", k="int")
 def topk(b: Builder, x: Node, k: int):
     return row_ops.ranked(b, x, True, k)
 

@@ -75,6 +75,24 @@ class FoldUse:
 
 
 @dataclass(frozen=True)
+class ScanUse(FoldUse):
+    """A fold's prefixes along the one column axis: `state` are element values, of each element and what is before it.
+
+    Where `reverse`, the prefixes are suffixes: a row is scanned from its end.
+    """
+
+    reverse: bool = False
+
+
+@dataclass(frozen=True)
+class ScanStep:
+    """Scans of what the bodies before them made, and the element body that may read their states."""
+
+    scans: tuple[ScanUse, ...]
+    element: Body
+
+
+@dataclass(frozen=True)
 class Store:
     """Write `value` (converted to the operand's dtype) to output `operand` (an index into Kernel.operands)."""
 
@@ -84,7 +102,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Phase:
-    """One pass over the columns of a row: map, fold, then a little work once a row.
+    """One pass over the columns of a row: map (and scan, and map again), fold, then a little work once a row.
 
     `element.args` name loads, positions, scalars, row values, and results of earlier phases (held in registers;
     never in a kernel that is not `resident`: there each phase recomputes from loads).
@@ -100,6 +118,29 @@ class Phase:
     row: Body | None = None
     row_stores: tuple[Store, ...] = ()
     tile: tuple[Phase, ...] = ()
+    scans: tuple[ScanStep, ...] = ()  # after `element`, in order; all in one direction
+
+    @property
+    def bodies(self) -> tuple[Body, ...]:
+        """The element bodies, in order."""
+        return (self.element, *(step.element for step in self.scans))
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        """The element values that the bodies and the scans make."""
+        found = [*self.element.results]
+        for step in self.scans:
+            found += [value for use in step.scans for value in use.state]
+            found += step.element.results
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        """What the bodies read and do not make themselves."""
+        made = {value.name for value in self.results} - {value.name for value in self.element.args}
+        found = [v for body in self.bodies for v in body.args if v.name not in made]
+        found += [v for step in self.scans for use in step.scans for v in use.lifted if v.name not in made]
+        return tuple(dict.fromkeys(found))
 
     @property
     def passes(self) -> tuple[Phase, ...]:
@@ -110,6 +151,8 @@ class Phase:
 @dataclass(frozen=True)
 class Kernel:
     """A map (no folds, row_axes = 0) or a row kernel (rows of columns; every fold is over all column axes).
+
+    A kernel with scans has one column axis.
 
     Operands: inputs first, then outputs (`inputs` counts the former). Scalars are run-time values by name.
     A row kernel is `resident` when a whole row is held on chip: each load happens once.

@@ -9,7 +9,7 @@ from typing import Any
 from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
 from ..ir.graph import Check, Parameter, Site, Type
 from ..ir.types import DType, dtype
-from .kernel import Body, FoldUse, Load, Phase, Position, Store, Value
+from .kernel import Body, FoldUse, Load, Phase, Position, ScanStep, ScanUse, Store, Value
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class KernelPlan:
 
     @property
     def is_map(self) -> bool:
-        return not any(p.folds for p in self.resident)
+        return not any(p.folds or p.scans for p in self.resident)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ CLASSES = {
     c.__name__: c
     for c in (
         *(Plan, KernelPlan, ScalarUse, ArrayUse, Coordinate, Parameter, Type, Check, Site),
-        *(Phase, FoldUse, Body, Value, Load, Position, Store),
+        *(Phase, FoldUse, ScanStep, ScanUse, Body, Value, Load, Position, Store),
     )
 }
 

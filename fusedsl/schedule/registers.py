@@ -46,11 +46,11 @@ def held(kernel: Kernel) -> tuple[DType, ...]:
     made: dict[str, int] = {}
     used: dict[str, int] = {}
     for number, phase in enumerate(kernel.phases):
-        for value in phase.element.args:
+        for value in phase.reads:
             used[value.name] = number
             if value.name in kinds:
                 made.setdefault(value.name, number)
-        for value in phase.element.results:
+        for value in phase.results:
             if value.name not in made:
                 made[value.name], kinds[value.name] = number, value.dtype
     between = [
@@ -70,4 +70,4 @@ def row_loads(kernel: Kernel) -> set[int]:
 
 def body_registers(phases: Sequence[Phase]) -> int:
     """The most that any element body needs."""
-    return max((live(part.element) for phase in phases for part in phase.passes), default=0)
+    return max((live(body) for phase in phases for part in phase.passes for body in part.bodies), default=0)

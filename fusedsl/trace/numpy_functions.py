@@ -89,11 +89,10 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
 
 
 def _accumulate(recorder: Recorder, name: str, a: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-    """A ufunc's accumulate: in the dtype of its operand, where cumsum widens integers."""
-    narrow = dtype if dtype is not None else a.dtype if name in ("cumsum", "cumprod") else None
-    if dtype is not None and name not in ("cumsum", "cumprod"):
-        a = recorder.apply("astype", a, recorder.dtype(dtype))
-    given = {} if narrow is None else {"dtype": recorder.dtype(narrow)}
+    """A ufunc's accumulate; sums and products widen small integers, as cumsum and cumprod do."""
+    if dtype is not None and name in ("cummax", "cummin"):
+        a, dtype = recorder.apply("astype", a, recorder.dtype(dtype)), None
+    given = {} if dtype is None else {"dtype": recorder.dtype(dtype)}
     result = _strong(recorder, recorder.apply(name, a, axis, **given))
     if _single(out) is not None:
         _write(recorder, _single(out), result, "same_kind")

@@ -58,7 +58,7 @@ class Roles:
     @staticmethod
     def used(phase: Phase) -> set[str]:
         """The names that the element part of a phase reads."""
-        found = {value.name for value in phase.element.args} | {store.value for store in phase.stores}
+        found = {value.name for value in phase.reads} | {store.value for store in phase.stores}
         return found | {value.name for fold in phase.folds for value in fold.lifted}
 
     @staticmethod
@@ -77,7 +77,7 @@ class Roles:
         for p, phase in enumerate(phases):
             later = set().union(*(self.used(q) for q in phases[p + 1 :]))
             loaded = {load.value.name for load in self.kernel.loads}
-            found += [(p, v) for v in phase.element.results if v.name in later and v.name not in loaded]
+            found += [(p, v) for v in phase.results if v.name in later and v.name not in loaded]
         first = next((p for p, phase in enumerate(phases) if phase.stores), len(phases))
         later = set().union(*(self.used(q) for q in phases[first + 1 :]))
         found += [(first, load.value) for load in self.element_loads if load.value.name in later]

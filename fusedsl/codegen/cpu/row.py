@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...schedule.kernel import Kernel
-from . import fold
+from . import fold, scan
 from .fold import LANES, LEVELS
 from .roles import Array, Roles, in_registers
 from .source import address, decode, header, indented, load_line, parameters, step, store_line, times
@@ -84,13 +84,16 @@ def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[s
         return []
     lines = segment_start(roles, p, base)
     number = "segment" if low == "0" else f"segment - {low}"
+    if scan.is_reverse(phase):
+        number = f"{high} - 1 - segment"
     if all(in_registers(f) for f in phase.folds):
         lines += [line for f in phase.folds for line in fold.identity(f)]
         folding = [line for f in phase.folds for line in fold.in_register(f)]
-        lines += ["for j in range(count):", *indented(element(roles, p, "j") + folding)]
+        lines += scan.counted(phase, "j", "0", "count", element(roles, p, "j") + folding)
     else:
         folding = [line for f in phase.folds for line in fold.in_lane(f, "lane")]
-        inner = ["j = start + lane", *element(roles, p, "j"), *folding]
+        place = "count - 1 - start - lane" if scan.is_reverse(phase) else "start + lane"
+        inner = [f"j = {place}", *element(roles, p, "j"), *folding]
         lines += fold.reset_lanes(phase.folds, str(LANES))
         block = [f"start = block * {LANES}", f"for lane in range(smaller({LANES}, count - start)):", *indented(inner)]
         lines += [
@@ -102,7 +105,7 @@ def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[s
         lines += fold.push(phase.folds, number)
     total = "segments" if low == "0" else f"{high} - {low}"
     joined = fold.join_tree(phase.folds, total) if phase.folds else []
-    return [f"for segment in range({low}, {high}):", *indented(lines), *joined]
+    return [*scan.starts(phase), *scan.counted(phase, "segment", low, high, lines), *joined]
 
 
 def segment_start(roles: Roles, p: int, base: str) -> list[str]:
@@ -140,7 +143,7 @@ def element(roles: Roles, p: int, index: str) -> list[str]:
     for q in roles.column_positions:
         if q.axis == last and q.value.name in used:
             lines.append(f"{q.value.name} = {q.value.dtype}(first + {index})")
-    lines += phase.element.lines
+    lines += [*phase.element.lines, *scan.lines(phase, scan.in_row)]
     lines += [store_line(x, f"c{x.operand}", times(index, step(kernel, x.operand, last))) for x in phase.stores]
     return lines + [fold.put(value.name, f"flat + {index}", value.name) for value in roles.held_by(p)]
 

@@ -6,7 +6,7 @@ Row values are arrays over the strip. A block of columns is folded one after ano
 from __future__ import annotations
 
 from ...schedule.kernel import Body, Kernel
-from . import fold
+from . import fold, scan
 from .fold import LEVELS
 from .roles import Array, Roles
 from .row import claim, extents, unclaim
@@ -53,6 +53,7 @@ class Strip:
         for phase in self.kernel.phases:
             found += fold.state_arrays(phase.folds, "lane", str(STRIP))
             found += fold.state_arrays(phase.folds, "tree", str(STRIP * LEVELS))
+            found += fold.state_arrays(scan.uses(phase), "scan", str(STRIP))
         return found + [Array(v.name, v.dtype, f"columns * {STRIP}") for _, v in self.roles.held]
 
     def step(self, operand: int) -> str:
@@ -93,13 +94,17 @@ class Strip:
             return []
         folding = [line for f in phase.folds for line in fold.in_lane(f, "lane")]
         per_column = [*self.column_start(p), *self.lanes(self.element(p) + folding)]
+        place = "column"
+        if scan.is_reverse(phase):
+            place, per_column = "number", ["column = columns - 1 - number", *per_column]
         loop = [
-            f"for column in range(block * {BLOCK}, smaller(block * {BLOCK} + {BLOCK}, columns)):",
+            f"for {place} in range(block * {BLOCK}, smaller(block * {BLOCK} + {BLOCK}, columns)):",
             *indented(per_column),
         ]
         tree = self.push(p) if phase.folds else []
         reset = fold.reset_lanes(phase.folds, str(STRIP)) if phase.folds else []
         lines = [
+            *self.lanes(scan.reset_strip(phase)),
             f"blocks = (columns + {BLOCK - 1}) // {BLOCK}",
             "for block in range(blocks):",
             *indented([*reset, *loop, *tree]),
@@ -131,7 +136,7 @@ class Strip:
         lines += self.reads(used, p)
         place = f"column * {STRIP} + lane"
         lines += [f"{name} = {fold.get(name, place)}" for name in self.roles.held_before(p) if name in used]
-        lines += phase.element.lines
+        lines += [*phase.element.lines, *scan.lines(phase, scan.in_strip)]
         lines += [store_line(x, f"c{x.operand}", times("lane", self.step(x.operand))) for x in phase.stores]
         return lines + [fold.put(v.name, place, v.name) for v in self.roles.held_by(p)]
 

@@ -44,7 +44,8 @@ def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, .
     "strips:" and a letter per operand, rows side by side, where the last row axis is contiguous and the columns are
     not, or the rows are very short.
     """
-    if kernel.row_axes == 0 and not any(phase.folds for phase in kernel.phases):
+    scans = any(phase.scans for phase in kernel.phases)
+    if kernel.row_axes == 0 and not scans and not any(phase.folds for phase in kernel.phases):
         return "tiles" if _crosses(extents, strides) else "map"
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
     if kernel.row_axes and extents[kernel.row_axes - 1] >= 8:
@@ -53,7 +54,7 @@ def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, .
         beside = any(step == 1 and across != 1 for step, across in full) and all(step in (0, 1) for step, _ in full)
         if beside or (columns <= SHORT and rows >= 256):
             return "strips:" + "".join(str(step) if step in (0, 1) else "s" for step in steps)
-    if rows < 16 and columns >= 4 * WORK:
+    if rows < 16 and columns >= 4 * WORK and not scans:
         return "split"
     return "rows"
 
