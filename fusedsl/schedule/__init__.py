@@ -9,6 +9,7 @@ from ..hardware import Hardware
 from .kernel import Kernel
 from .map import MapSchedule, map_grid, schedule_map
 from .row import RowSchedule, row_grid, schedule_row
+from .scan import has_scans, schedule_scan
 
 Schedule = MapSchedule | RowSchedule
 
@@ -33,6 +34,8 @@ class Geometry:
 
 def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Schedule:
     """The schedule of a kernel. A row schedule that is not `resident` asks for a kernel that is not."""
+    if has_scans(kernel):
+        return schedule_scan(kernel, extents, hardware)
     return schedule_row(kernel, extents, hardware) if kernel.row_axes else schedule_map(kernel, hardware)
 
 

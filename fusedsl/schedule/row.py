@@ -35,7 +35,8 @@ class RowSchedule:
 
     `whole` of the vectors are always there, the others are checked. Where `across`, neighbouring threads belong to
     neighbouring rows. Where `early`, what later phases load is loaded at once; where there is a `piece`, the last
-    phase takes so many vectors at a time. Not `resident`: every phase loops over the row.
+    phase takes so many vectors at a time. Not `resident`: every phase loops over the row. Where `blocked`, the vectors
+    of a thread are neighbours.
     """
 
     resident: bool
@@ -50,11 +51,22 @@ class RowSchedule:
     piece: int = 0
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
+    blocked: bool = False
 
     @property
     def step(self) -> int:
         """Elements between one vector of a thread and its next."""
-        return self.width * self.threads
+        return self.width if self.blocked else self.width * self.threads
+
+    @property
+    def apart(self) -> int:
+        """Elements between the first of a thread and that of the next."""
+        return self.width * self.vectors if self.blocked else self.width
+
+    @property
+    def span(self) -> int:
+        """Elements that a team works on at once."""
+        return self.width * self.vectors * self.threads
 
     @property
     def block(self) -> int:
@@ -63,11 +75,11 @@ class RowSchedule:
 
 def schedule_row(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
     """How a row kernel runs. If a `resident` kernel does not fit, the schedule is not `resident`: build it anew."""
-    found = _resident(kernel, extents, hardware) if kernel.resident and _contiguous(kernel) else None
+    found = _resident(kernel, extents, hardware) if kernel.resident and contiguous(kernel) else None
     return found or _looped(kernel, extents, hardware)
 
 
-def _contiguous(kernel: Kernel) -> bool:
+def contiguous(kernel: Kernel) -> bool:
     """One column axis, along which an array that is read or written in full is contiguous."""
     whole = _full(kernel)
     return kernel.column_axes == 1 and (not whole or any(kernel.operands[k].strides[-1] == "1" for k in whole))
@@ -78,7 +90,8 @@ def _full(kernel: Kernel) -> list[int]:
     return [k for k in range(len(kernel.operands)) if k not in rows]
 
 
-def _width(kernel: Kernel) -> int:
+def row_width(kernel: Kernel) -> int:
+    """Elements of a vector."""
     if all(operand.access == "element" for operand in kernel.operands):
         return 1
     return vector_width([o.dtype for o in kernel.operands], [o.strides for o in kernel.operands])
@@ -90,7 +103,7 @@ def _reach(kernel: Kernel, columns: int, width: int) -> int:
 
 
 def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
-    width, columns = _width(kernel), extents[-1]
+    width, columns = row_width(kernel), extents[-1]
     reach = _reach(kernel, columns, width)
     per_element = max(words(held(kernel), packed=width > 1), words([kernel.operands[0].dtype], packed=width > 1))
     long = sum(instructions(phase.element.lines) for phase in kernel.phases) >= LONG_BODIES
@@ -179,7 +192,7 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
     if inner and rows >= WARP:
         width, threads, across = 1, _loop_threads(columns, 32), True
     else:
-        width, across = _width(kernel), False
+        width, across = row_width(kernel), False
         threads = _loop_threads(columns, 1024 if rows < FEW_ROWS else 256)
     vectors = max(1, LOOP_ELEMENTS // width)
     shared_rows = WARP if across else max(1, LOOP_BLOCK // threads) if threads <= WARP else 1

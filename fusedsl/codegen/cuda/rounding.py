@@ -28,10 +28,11 @@ def stored_quotients(kernel: Kernel, phase: Phase) -> Body:
 
 def _read(kernel: Kernel, phase: Phase) -> set[str]:
     """Names that something but a store of bfloat16 reads."""
-    names = {value.name for use in phase.folds for value in use.lifted}
+    uses = [*phase.folds, *(use for step in phase.scans for use in step.scans)]
+    names = {value.name for use in uses for value in use.lifted}
     names |= {store.value for store in phase.stores if kernel.operands[store.operand].dtype is not BFLOAT16}
     for other in kernel.phases:
-        bodies = [body for body in (other.element if other is not phase else None, other.row) if body is not None]
+        bodies = [*(other.bodies if other is not phase else other.bodies[1:]), *([other.row] if other.row else [])]
         names |= {value.name for body in bodies for value in body.args}
     for line in phase.element.lines:
         names |= set(NAME.findall(line.split("#", 1)[0].partition("=")[2]))

@@ -10,6 +10,7 @@ from ...schedule.registers import row_loads
 from ...schedule.row import WARP, RowSchedule
 from .pieces import write_in_pieces
 from .rounding import stored_quotients
+from .scan import turns, write_scans
 from .text import Names, Scope, header, indented, letter_of, signature
 from .walk import Walk
 
@@ -125,7 +126,7 @@ class RowWriter:
         index = "int64" if kernel.wide else "int32"
         self.code.append(f"columns = {index}({names.extent(kernel.axes - 1)})")
         anchor = next((k for k, o in enumerate(kernel.operands) if o.access == "anchor"), None)
-        begin = f"lane * {plan.width}" if plan.width > 1 else "lane"
+        begin = f"lane * {plan.apart}" if plan.apart > 1 else "lane"
         if anchor is None:
             self.code.append(f"start = {index}({begin})")
             return
@@ -157,11 +158,18 @@ class RowWriter:
         if not (phase.stores or phase.folds):
             return
         outside = self.scope.code
-        for value in phase.element.args:  # row values are read once
+        for value in phase.reads:  # row values are read once
             self.provide(value, tiles=False)
         for use in phase.folds:
             self.code.append(f"{_parts(use)} = empty_{self._define_fold(use)}()")
-        self.scope.code = []
+        index, step = "int64" if self.kernel.wide else "int32", self.schedule.span
+        step = self.schedule.vectors * self.schedule.threads if self.walk else step
+        first, head, opening, closing = ["column = start"], "while column < columns:", [], []
+        if phase.scans:
+            first, head, opening, closing = turns(self, phase)
+        else:
+            closing = [f"column = {index}(column + {step})"]
+        self.scope.code = opening
         if self.walk:
             self.walk.place()
         self._element_work(number, phase)
@@ -169,11 +177,8 @@ class RowWriter:
             name = self._define_fold(use)
             state = f"fold_{name}({self._lifted(use)}, column, columns)"
             self.code.append(f"{_parts(use)} = merge_{name}({_parts(use)}, {state})")
-        step = self.schedule.vectors * (self.schedule.threads if self.walk else self.schedule.step)
-        index = "int64" if self.kernel.wide else "int32"
-        self.code.append(f"column = {index}(column + {step})")
         inside, self.scope.code = self.scope.code, outside
-        self.code.extend(["column = start", "while column < columns:", *indented(inside)])
+        self.code.extend([*first, head, *indented([*inside, *closing])])
         for use in phase.folds:
             self._unpack(use, f"join_{self._define_fold(use)}({_parts(use)})")
         self._forget()
@@ -192,6 +197,7 @@ class RowWriter:
         for value in phase.element.args:
             self.provide(value)
         self.scope.map_body(f"phase_{number}", stored_quotients(self.kernel, phase))
+        write_scans(self, number, phase)
         stores = []
         for place, store in enumerate(phase.stores):
             stores.append(self._store(f"store_{number}_{place}", store.operand, self.scope.element(store.value)))
@@ -278,19 +284,23 @@ class RowWriter:
             return self.rules[rule]
         taken = sum(name.rstrip("0123456789") in (use.name, f"{use.name}_") for name in self.rules.values())
         name = self.rules[rule] = f"{use.name}_{taken}" if taken else use.name
-        kinds = ", ".join(value.dtype.name for value in use.state)
-        merge = use.merge
-        lines = [*merge.lines, f"return {', '.join(v.name for v in merge.results)}"]
-        self.scope.functions += ["", "", f"def merging_{name}({', '.join(v.name for v in merge.args)}):"]
-        self.scope.functions += indented(lines)
-        self.scope.functions += ["", "", f"def nothing_{name}():", *indented([f"return {', '.join(use.identity)}"])]
-        made = f'fold("{kinds}", merging_{name}, nothing_{name})'
-        self.scope.functions += ["", "", f"rule_{name} = {made}", f"fold_{name} = fold_tile(tile, rule_{name})"]
+        self.define_rule(use, name)
+        self.scope.functions.append(f"fold_{name} = fold_tile(tile, rule_{name})")
         self.scope.functions.append(f"join_{name} = team.join(rule_{name})")
         if not self.schedule.resident:
             self.scope.functions.append(f"empty_{name} = empty_state(rule_{name})")
             self.scope.functions.append(f"merge_{name} = merge_states(rule_{name})")
         return name
+
+    def define_rule(self, use: FoldUse, name: str) -> None:
+        """The merge and the identity as scalar functions."""
+        kinds, merge = ", ".join(value.dtype.name for value in use.state), use.merge
+        lines = [*merge.lines, f"return {', '.join(v.name for v in merge.results)}"]
+        self.scope.functions += ["", "", f"def merging_{name}({', '.join(v.name for v in merge.args)}):"]
+        self.scope.functions += indented(lines)
+        self.scope.functions += ["", "", f"def nothing_{name}():", *indented([f"return {', '.join(use.identity)}"])]
+        made = f'fold("{kinds}", merging_{name}, nothing_{name})'
+        self.scope.functions += ["", "", f"rule_{name} = {made}"]
 
     def _fold(self, use: FoldUse) -> None:
         name = self._define_fold(use)

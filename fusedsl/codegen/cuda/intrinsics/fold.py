@@ -44,7 +44,7 @@ def fold_tile(tile: Tile, rule_of: Fold) -> Callable:
 
     def rule(*kinds):
         def emit(e, *values):
-            columns = [_column(e, tile, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
+            columns = [column_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
             rooms = tile.room_of(e, kinds[-2], *values[-2:])
             empty = rule_of.empty.emit(e, []) if any(rooms) else []
             states = []
@@ -61,7 +61,7 @@ def fold_tile(tile: Tile, rule_of: Fold) -> Callable:
     return intrinsic(parts + 2)(rule)
 
 
-def _column(e: Emitter, tile: Tile, value: ir.Value, kind: types.Type, want: types.Type) -> State:
+def column_of(e: Emitter, tile: Tile, value: ir.Value, kind: types.Type, want: types.Type) -> State:
     if isinstance(kind, types.BaseTuple):
         return [e.cast(part, kind.dtype, want) for part in e.unpack(value, tile.count)]
     return [e.cast(value, kind, want)] * tile.count
@@ -82,14 +82,14 @@ def merge_states(rule_of: Fold) -> Callable:
 
     def rule(a, b):
         def emit(e, x, y):
-            return e.pack(result, rule_of.merge.emit(e, _state(e, rule_of, x) + _state(e, rule_of, y)))
+            return e.pack(result, rule_of.merge.emit(e, state_of(e, rule_of, x) + state_of(e, rule_of, y)))
 
         return result, emit
 
     return intrinsic(2)(rule)
 
 
-def _state(e: Emitter, rule_of: Fold, value: ir.Value) -> State:
+def state_of(e: Emitter, rule_of: Fold, value: ir.Value) -> State:
     return [value] if len(rule_of.state) == 1 else e.unpack(value, len(rule_of.state))
 
 
@@ -109,7 +109,7 @@ class Team:
 
         def rule(kind):
             def emit(e, value):
-                state = _state(e, rule_of, value)
+                state = state_of(e, rule_of, value)
                 if self.across:
                     return e.pack(result, self._through_shared(e, rule_of, state, self.across))
                 state = self._through_shuffles(e, rule_of, state)
@@ -126,11 +126,11 @@ class Team:
         lanes = min(self.threads, WARP)
         distance = lanes // 2
         while distance:
-            state = rule_of.merge.emit(e, state + [_shuffle(e, "down", part, distance, lanes) for part in state])
+            state = rule_of.merge.emit(e, state + [shuffle(e, "down", part, distance, lanes) for part in state])
             distance //= 2
         if lanes == 1 or self.threads > WARP:  # a block takes lane 0's state from shared memory
             return state
-        return [_shuffle(e, "idx", part, 0, lanes) for part in state]
+        return [shuffle(e, "idx", part, 0, lanes) for part in state]
 
     def _through_shared(self, e: Emitter, rule_of: Fold, state: State, across: int) -> State:
         """Groups of threads leave a state each in shared memory; then every thread merges them all, in order."""
@@ -139,7 +139,7 @@ class Team:
             return state
         thread = e.special_register("tid.x")
         spread = across or 1
-        arrays = [e.shared_array(_shared_type(part), groups * spread) for part in state]
+        arrays = [e.shared_array(shared_type(part), groups * spread) for part in state]
         if across:
             self._leave(e, arrays, state, thread)
         else:
@@ -160,11 +160,11 @@ class Team:
             e.builder.store(value, e.builder.gep(array, [place]))
 
 
-def _shared_type(part: ir.Value) -> ir.Type:
+def shared_type(part: ir.Value) -> ir.Type:
     return I8 if part.type == I1 else part.type
 
 
-def _shuffle(e: Emitter, mode: str, value: ir.Value, distance: int, lanes: int) -> ir.Value:
+def shuffle(e: Emitter, mode: str, value: ir.Value, distance: int, lanes: int) -> ir.Value:
     """Another lane's value, within segments of `lanes`."""
     b, kind = e.builder, value.type
     bits = 64 if kind in (I64, ir.DoubleType()) else 32
@@ -172,7 +172,7 @@ def _shuffle(e: Emitter, mode: str, value: ir.Value, distance: int, lanes: int) 
         word = b.zext(value, I32)
     else:
         word = b.bitcast(value, ir.IntType(bits))
-    clamp = ((WARP - lanes) << 8) | (WARP - 1)
+    clamp = ((WARP - lanes) << 8) | (0 if mode == "up" else WARP - 1)
     pieces = [word] if bits == 32 else [b.trunc(word, I32), b.trunc(b.lshr(word, I64(32)), I32)]
     text = f"shfl.sync.{mode}.b32 $0, $1, {distance}, {clamp}, 0xffffffff;"
     moved = [e.asm(I32, text, "=r,r", [piece], effect=True) for piece in pieces]

@@ -1,0 +1,75 @@
+"""Scans in a row kernel: in a resident row where its phase is worked on, in a loop with a state that is carried."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...schedule.kernel import Phase, ScanUse
+
+if TYPE_CHECKING:
+    from .row import RowWriter
+
+
+def scans_of(phase: Phase) -> tuple[ScanUse, ...]:
+    """The scans of a phase, in order."""
+    return tuple(use for step in phase.scans for use in step.scans)
+
+
+def name_of(use: ScanUse) -> str:
+    """What the functions of a scan are called after."""
+    return use.state[0].name
+
+
+def carried(use: ScanUse) -> str:
+    """The variable with the state of the row's earlier tiles."""
+    return f"{name_of(use)}_so_far"
+
+
+def write_scans(writer: RowWriter, number: int, phase: Phase) -> None:
+    """The scans of a phase and the bodies after them, once the first body has run."""
+    resident = writer.schedule.resident
+    for place, step in enumerate(phase.scans):
+        for use in step.scans:
+            before = carried(use)
+            if resident:
+                define_scan(writer, use)
+                before = f"empty_{name_of(use)}()"
+            lifted = ", ".join(writer.scope.element(value.name) for value in use.lifted)
+            states = ", ".join(value.name for value in use.state)
+            after = "_" if resident else carried(use)
+            column = "start" if resident else "column"
+            writer.code.append(f"{states}, {after} = scan_{name_of(use)}({lifted}, {column}, columns, {before})")
+            writer.scope.ready |= {value.name for value in use.state}
+        for value in step.element.args:
+            writer.provide(value)
+        writer.scope.map_body(f"phase_{number}_{place}", step.element)
+
+
+def define_scan(writer: RowWriter, use: ScanUse) -> None:
+    """The rule of a scan, and the intrinsics made of it."""
+    name = name_of(use)
+    writer.define_rule(use, name)
+    how = f"{', reverse=True' if use.reverse else ''}{', blocked=True' if writer.schedule.blocked else ''}"
+    writer.scope.functions.append(f"scan_{name} = scan_tile(tile, team, rule_{name}{how})")
+    writer.scope.functions.append(f"empty_{name} = empty_state(rule_{name})")
+
+
+def turns(writer: RowWriter, phase: Phase) -> tuple[list[str], str, list[str], list[str]]:
+    """The loop of a phase that scans: (lines before it, its head, the first and the last lines inside).
+
+    All threads of a block take as many turns, since they wait for each other in each.
+    """
+    plan, kernel = writer.schedule, writer.kernel
+    index, span = "int64" if kernel.wide else "int32", plan.span
+    before = []
+    for use in scans_of(phase):
+        define_scan(writer, use)
+        before.append(f"{carried(use)} = empty_{name_of(use)}()")
+    skewed = plan.width - 1 if any(operand.access == "anchor" for operand in kernel.operands) else 0
+    reach = f"columns + {skewed}" if skewed else "columns"
+    inside = [f"column = {index}(start + at)"]
+    if any(use.reverse for use in scans_of(phase)):
+        shift = span.bit_length() - 1
+        before.append(f"at = {index}((({reach} - 1) >> {shift}) << {shift})")
+        return before, "while at >= 0:", inside, [f"at = {index}(at - {span})"]
+    return [*before, f"at = {index}(0)"], f"while at < {reach}:", inside, [f"at = {index}(at + {span})"]

@@ -1,0 +1,74 @@
+"""Scans on threads: a resident row like any other, else a loop over a row's tiles that carries the state along."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from ..hardware import Hardware, blocks_for
+from .kernel import Kernel
+from .registers import body_registers, row_loads, words
+from .row import ADDRESSING, WARP, RowSchedule, contiguous, row_width, schedule_row
+
+LONGEST = 8192  # elements of a row that is held whole where it could as well be looped over
+BLOCK = 256  # threads of a loop
+TILE_WORDS = 16  # registers a thread for a tile of the widest array
+ACROSS_LANES, ACROSS_COLUMNS = 8, 8  # threads of a row, and columns of each, where neighbours are rows
+
+
+def has_scans(kernel: Kernel) -> bool:
+    """Whether some phase scans."""
+    return any(phase.scans for phase in kernel.phases)
+
+
+def schedule_scan(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+    """How a row kernel with scans runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
+    if kernel.resident and contiguous(kernel):
+        folds = any(phase.folds for phase in kernel.phases)
+        found = schedule_row(kernel, extents, hardware) if folds or extents[-1] <= LONGEST else None
+        if found is not None and found.resident and found.threads * found.rows <= 1024:
+            return replace(found, piece=0)
+    return _across(kernel, extents, hardware) or _along(kernel, extents, hardware)
+
+
+def _registers(kernel: Kernel, elements: int) -> int:
+    """A thread's, by estimate: its addresses, the bodies' values, and a tile as it is read and as it is scanned."""
+    kinds = [kernel.operands[0].dtype, *(v.dtype for p in kernel.phases for s in p.scans for u in s.scans for v in u.state)]
+    return round(ADDRESSING + 8 * kernel.axes + words(kinds) * elements) + body_registers(kernel.phases)
+
+
+def _along(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+    """Tiles of a row, one after another, each by a block (or by a part of one, where rows are short)."""
+    width, columns = row_width(kernel), extents[-1]
+    size = max(o.dtype.itemsize for o in kernel.operands)
+    vectors = max(1, TILE_WORDS * 4 // (width * size))
+    threads = WARP
+    while threads < BLOCK and columns > width * vectors * threads:
+        threads *= 2
+    rows = max(1, 128 // threads)
+    registers = _registers(kernel, width * vectors)
+    blocks = blocks_for(hardware, registers * (2 if kernel.wide else 1), threads * rows)
+    reason = (
+        f"{columns} columns are scanned in tiles of {width * vectors * threads} by {threads} threads, "
+        f"and the state of a tile's end is carried to the next"
+    )
+    found = RowSchedule(False, width, vectors, 0, threads, rows, blocks)
+    return replace(found, reason=reason, registers=registers)
+
+
+def _across(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+    """Neighbouring rows on neighbouring threads, where the arrays lie so."""
+    rows, full = prod(extents[: kernel.row_axes]), set(range(len(kernel.operands))) - row_loads(kernel)
+    if rows < WARP or not full or any(kernel.operands[k].strides[-1] == "1" for k in full):
+        return None
+    lanes = 1
+    while lanes < ACROSS_LANES and extents[-1] > lanes * ACROSS_COLUMNS:
+        lanes *= 2
+    registers = _registers(kernel, ACROSS_COLUMNS)
+    blocks = blocks_for(hardware, registers * (2 if kernel.wide else 1), lanes * WARP)
+    reason = (
+        f"neighbouring rows on neighbouring threads: tiles of {lanes * ACROSS_COLUMNS} columns, "
+        f"{ACROSS_COLUMNS} by a thread, whose end's state is carried to the next"
+    )
+    found = RowSchedule(False, 1, ACROSS_COLUMNS, 0, lanes, WARP, blocks, across=True, blocked=True)
+    return replace(found, reason=reason, registers=registers)
