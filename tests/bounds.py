@@ -11,9 +11,9 @@ import itertools
 import numpy as np
 
 from fusedsl.ir.graph import Graph, Node
-from fusedsl.ir.interp import RULES, extents_of
+from fusedsl.ir.interp import ACCUMULATE, RULES, extents_of
 from fusedsl.ir.ops import OPS
-from fusedsl.ir.types import FLOAT32, FLOAT64, DType
+from fusedsl.ir.types import FLOAT32, FLOAT64, DType, numpy_dtype
 
 EPS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # half an ulp, relative
 TINY = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
@@ -46,6 +46,8 @@ def _node(n: Node, args, arguments, extents):
         return value, bound
     if n.op == "reduce":
         return _reduce(n, *args[0])
+    if n.op == "scan":
+        return _scan(n, *args[0])
     value = _wide(np.asarray(RULES[n.op](n, values, arguments, extents)), n.type.dtype)
     if not n.args:
         return value, np.zeros(value.shape)
@@ -108,6 +110,24 @@ def _reduce(n: Node, value, bound):
             relative = np.where(value != 0, bound / np.abs(value), 0)
         return total, np.abs(total) * (np.sum(relative, axis=axes, keepdims=True) + count * eps) * 1.1 + 1e-300
     return total, np.max(bound, axis=axes, keepdims=True, initial=0.0)
+
+
+def _scan(n: Node, value, bound):
+    """Prefixes: a few hundred additions one after another, then the tree of what they give."""
+    fold, axis = n.attr
+    accumulate = ACCUMULATE[fold].accumulate
+    if n.type.dtype.kind != "f":
+        return accumulate(value, axis=axis, dtype=numpy_dtype(n.type.dtype)), np.maximum.accumulate(bound, axis=axis)
+    total, eps = accumulate(value, axis=axis), EPS[n.type.dtype.compute.name]
+    if fold == "sum":
+        serial = min(value.shape[axis], 4096 + value.shape[axis] // 2048)
+        size = np.add.accumulate(np.abs(value), axis=axis)
+        return total, np.add.accumulate(bound, axis=axis) + 2 * serial * eps * size
+    if fold == "prod":
+        count = np.arange(1, value.shape[axis] + 1).reshape([-1 if a == axis else 1 for a in range(value.ndim)])
+        relative = np.add.accumulate(np.where(value != 0, bound / np.abs(value), 0), axis=axis)
+        return total, np.abs(total) * (relative + 2 * count * eps) * 1.1 + 1e-300
+    return total, np.maximum.accumulate(bound, axis=axis)
 
 
 def _kept(value, axes):

@@ -93,7 +93,8 @@ class _Emitter:
         return name, name
 
     def _is_element(self, n: Node) -> bool:
-        return (not self.group.rows and self.group.is_map) or bool(self.free.get(n, frozenset()) & set(self.group.columns))
+        everything = not self.group.rows and self.group.is_map
+        return everything or bool(self.free.get(n, frozenset()) & set(self.group.columns))
 
     def _known(self) -> list[Node]:
         return [*self.loads, *self.positions, *self.numbers]
@@ -173,21 +174,21 @@ class _Emitter:
 
     def _element(self, results: list[Node], available: list[Node]):
         """(the first body, the scans with the bodies between them, names of the results)."""
-        level = self._levels(results, available)
-        known, names, parts = list(available), {}, []
+        level, known = self._levels(results, available), list(available)
+        names: dict[Node, str] = {}
+        bodies: list[Body] = []
+        scans: list[tuple[ScanUse, ...]] = []
         for s in range(max(level.values(), default=0) + 1):
-            scans = [n for n in level if n.op == "scan" and level[n] == s]
-            due = [n.args[0] for n in level if n.op == "scan" and level[n] == s + 1]
-            due += self._crossing(level, s, known)
-            wanted = list(dict.fromkeys(due + [n for n in results if level.get(n, 0) == s and n not in scans]))
-            known += scans
-            body, made = self._body(wanted, known)
-            names |= made | {n: self.scribe.names[n] for n in scans if n in results}
-            lifted = [made_before[n.args[0]] for n in scans] if scans else []
-            parts.append((tuple(map(self._scan_use, scans, lifted)), body))
-            made_before = made
+            made = [n for n in level if n.op == "scan" and level[n] == s]
+            scans.append(tuple(self._scan_use(n, names[n.args[0]]) for n in made))
+            due = [n.args[0] for n in level if n.op == "scan" and level[n] == s + 1] + self._crossing(level, s, known)
+            wanted = list(dict.fromkeys(due + [n for n in results if level.get(n, 0) == s and n not in made]))
+            known += made
+            body, found = self._body(wanted, known)
+            names |= found | {n: self.scribe.names[n] for n in made}
+            bodies.append(body)
             known += [n for n in wanted if n not in known]
-        return parts[0][1], tuple(ScanStep(*part) for part in parts[1:]), names
+        return bodies[0], tuple(map(ScanStep, scans[1:], bodies[1:])), names
 
     def _levels(self, results: list[Node], available: list[Node]) -> dict[Node, int]:
         """The scans that lie below each node that is computed here, one above the other."""
@@ -294,7 +295,8 @@ def _closure(roots: Iterable[Node], stop: set[Node]) -> set[Node]:
 
 
 def _cost(n: Node, stop: set[Node]) -> int:
-    return sum(SCAN_COST if m.op == "scan" else OPS[m.op].cost for m in _closure([n], stop) if m.op in (*OPS, "scan"))
+    below = _closure([n], stop)
+    return sum(SCAN_COST if m.op == "scan" else OPS[m.op].cost for m in below if m.op in OPS or m.op == "scan")
 
 
 def _merge(merge, types: Sequence[Type]) -> Body:

@@ -76,7 +76,8 @@ def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
     read = sum(_size(a, extents) for a in dict.fromkeys(map(_operand, n.args)) if a in arrays)
     cost = OPS[n.op].cost if n.op in OPS else 1
     work = _count(n.args[0] if n.op == "reduce" else n, extents)
-    return Step(n.attr[0] if n.op == "reduce" else f"cum{n.attr[0]}" if n.op == "scan" else n.op, read + _size(n, extents), cost * work)
+    name = n.attr[0] if n.op == "reduce" else f"cum{n.attr[0]}" if n.op == "scan" else n.op
+    return Step(name, read + _size(n, extents), cost * work)
 
 
 def _operand(n: Node) -> Node:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..errors import Unsupported
 from ..ir.dims import Dim, expression
 from ..ir.folds import FOLDS
 from ..ir.graph import Graph, Node, Type, constant, node, rebuild, walk
@@ -240,6 +241,8 @@ class _Lowering:
         if n.op == "transpose":
             inverse = {axis: place for place, axis in enumerate(n.attr)}
             return [(n.args[0], tuple(at[inverse[a]] for a in range(len(at))))]
+        if n.op == "ranked":
+            raise Unsupported("sort, argsort and topk are not there yet", code="unsupported.function")
         if n.op == "reduce":
             return [(n.args[0], _reduced_coordinates(n, at)[0])]
         return [(a, _aligned(a.type.shape, at)) for a in n.args]

@@ -279,7 +279,9 @@ def _where(r: Root) -> str:
 
 def _spaces(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> str:
     along = ", ".join(sorted(map(str, columns)))
-    return f"it {'scans' if f.op == 'scan' else 'reduces'} {along}" + (f" for each {', '.join(sorted(map(str, rows)))}" if rows else " to one value")
+    if f.op == "scan":
+        return f"it scans {along}" + (f" for each {', '.join(sorted(map(str, rows)))}" if rows else "")
+    return f"it reduces {along}" + (f" for each {', '.join(sorted(map(str, rows)))}" if rows else " to one value")
 
 
 def _mismatch(g: Group) -> str:

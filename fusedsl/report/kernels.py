@@ -10,7 +10,7 @@ from ..hardware import occupancy
 from ..runtime.bind import Bound
 from ..runtime.compile import Built
 from ..schedule import geometry
-from ..schedule.kernel import Body, Kernel
+from ..schedule.kernel import Body, Kernel, Phase
 from ..schedule.plan import ArrayUse, KernelPlan
 from .case import Case
 
@@ -131,11 +131,18 @@ def _instructions(kernel: Kernel, bound: Bound) -> int:
     element = len(kernel.operands)  # a load or store each
     row = sum(instructions(phase.row.lines) for phase in kernel.phases if phase.row)
     for part in (part for phase in kernel.phases for part in phase.passes):
-        element += instructions(part.element.lines) + sum(instructions(f.merge.lines) for f in part.folds)
+        uses = [*part.folds, *(use for step in part.scans for use in step.scans for _ in range(2))]
+        element += sum(instructions(body.lines) for body in part.bodies)
+        element += sum(instructions(use.merge.lines) for use in uses)
     return rows * (columns * element + row)
 
 
 # -- members
+
+
+def _maker(phase: Phase, name: str) -> Body:
+    """The body of a phase that makes a value; the first, where none does."""
+    return next((body for body in phase.bodies if any(v.name == name for v in body.results)), phase.element)
 
 
 def _members(case: Case, plan: KernelPlan) -> tuple[str, ...]:
@@ -144,11 +151,12 @@ def _members(case: Case, plan: KernelPlan) -> tuple[str, ...]:
     for phase in plan.resident:
         for fold in phase.folds:
             found.append(f"{fold.name} of {_meaning(phase.element, fold.lifted[0].name, plan)}")
-        bodies = [(phase.element, phase.stores), (phase.row, phase.row_stores)]
-        for body, stores in bodies:
-            for store in stores:
-                target = array_name(case, plan.arrays[store.operand])
-                found.append(f"{target} = {_meaning(body, store.value, plan)}")
+        for use in (use for step in phase.scans for use in step.scans):
+            found.append(f"cum{use.name} of {_meaning(_maker(phase, use.lifted[0].name), use.lifted[0].name, plan)}")
+        for store in (*phase.stores, *phase.row_stores):
+            body = phase.row if store in phase.row_stores else _maker(phase, store.value)
+            target = array_name(case, plan.arrays[store.operand])
+            found.append(f"{target} = {_meaning(body, store.value, plan)}")
     return tuple(found)
 
 

@@ -10,8 +10,8 @@ from .kernel import Kernel
 from .registers import body_registers, row_loads, words
 from .row import ADDRESSING, WARP, RowSchedule, contiguous, row_width, schedule_row
 
-LONGEST = 8192  # elements of a row that is held whole where it could as well be looped over
-BLOCK = 256  # threads of a loop
+LONGEST = 16384  # elements of a row that is held whole where it could as well be looped over
+BLOCK = 512  # threads of a loop
 TILE_WORDS = 16  # registers a thread for a tile of the widest array
 ACROSS_LANES, ACROSS_COLUMNS = 8, 8  # threads of a row, and columns of each, where neighbours are rows
 
@@ -32,9 +32,12 @@ def schedule_scan(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
 
 
 def _registers(kernel: Kernel, elements: int) -> int:
-    """A thread's, by estimate: its addresses, the bodies' values, and a tile as it is read and as it is scanned."""
-    kinds = [kernel.operands[0].dtype, *(v.dtype for p in kernel.phases for s in p.scans for u in s.scans for v in u.state)]
-    return round(ADDRESSING + 8 * kernel.axes + words(kinds) * elements) + body_registers(kernel.phases)
+    """A thread's, by estimate: its addresses, the bodies' values, and tiles: scanned, and read, twice (the next)."""
+    rows, width = row_loads(kernel), row_width(kernel)
+    read = [kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows]
+    scanned = [v.dtype for p in kernel.phases for step in p.scans for use in step.scans for v in use.state]
+    tiles = words(scanned) + 2 * words(read, packed=width > 1)
+    return round(ADDRESSING + tiles * elements) + body_registers(kernel.phases)
 
 
 def _along(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:

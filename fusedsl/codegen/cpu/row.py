@@ -82,7 +82,7 @@ def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[s
     phase = roles.kernel.phases[p]
     if not (phase.stores or phase.folds or roles.held_by(p)):
         return []
-    lines = segment_start(roles, p, base)
+    lines = segment_start(roles, p, base) + scan.part_starts(phase)
     number = "segment" if low == "0" else f"segment - {low}"
     if scan.is_reverse(phase):
         number = f"{high} - 1 - segment"
@@ -101,6 +101,7 @@ def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[s
             *indented(block),
             *fold.join_lanes(phase.folds),
         ]
+    lines += scan.part_ends(phase)
     if phase.folds:
         lines += fold.push(phase.folds, number)
     total = "segments" if low == "0" else f"{high} - {low}"

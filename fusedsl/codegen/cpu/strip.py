@@ -53,7 +53,7 @@ class Strip:
         for phase in self.kernel.phases:
             found += fold.state_arrays(phase.folds, "lane", str(STRIP))
             found += fold.state_arrays(phase.folds, "tree", str(STRIP * LEVELS))
-            found += fold.state_arrays(scan.uses(phase), "scan", str(STRIP))
+            found += scan.strip_arrays(phase, str(STRIP))
         return found + [Array(v.name, v.dtype, f"columns * {STRIP}") for _, v in self.roles.held]
 
     def step(self, operand: int) -> str:
@@ -104,10 +104,10 @@ class Strip:
         tree = self.push(p) if phase.folds else []
         reset = fold.reset_lanes(phase.folds, str(STRIP)) if phase.folds else []
         lines = [
-            *self.lanes(scan.reset_strip(phase)),
+            *self.lanes(scan.strip_starts(phase)),
             f"blocks = (columns + {BLOCK - 1}) // {BLOCK}",
             "for block in range(blocks):",
-            *indented([*reset, *loop, *tree]),
+            *indented([*reset, *loop, *self.lanes(scan.strip_part_ends(phase)), *tree]),
         ]
         return lines + (self.join(p) if phase.folds else [])
 

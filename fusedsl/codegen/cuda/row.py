@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...schedule.access import ACCESS_BYTES
-from ...schedule.kernel import Body, FoldUse, Kernel, Operand, Phase, Value
+from ...schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Value
 from ...schedule.registers import row_loads
 from ...schedule.row import WARP, RowSchedule
 from .pieces import write_in_pieces
 from .rounding import stored_quotients
-from .scan import turns, write_scans
+from .scan import Turns, turns, write_scans
 from .text import Names, Scope, header, indented, letter_of, signature
 from .walk import Walk
 
@@ -164,11 +164,8 @@ class RowWriter:
             self.code.append(f"{_parts(use)} = empty_{self._define_fold(use)}()")
         index, step = "int64" if self.kernel.wide else "int32", self.schedule.span
         step = self.schedule.vectors * self.schedule.threads if self.walk else step
-        first, head, opening, closing = ["column = start"], "while column < columns:", [], []
-        if phase.scans:
-            first, head, opening, closing = turns(self, phase)
-        else:
-            closing = [f"column = {index}(column + {step})"]
+        plain: Turns = (["column = start"], "while column < columns:", [], [f"column = {index}(column + {step})"])
+        first, head, opening, closing = turns(self, phase) if phase.scans else plain
         self.scope.code = opening
         if self.walk:
             self.walk.place()
@@ -227,7 +224,7 @@ class RowWriter:
                 if load.operand in row_loads(self.kernel):
                     self._load_row_value(load.value.name, load.operand)
                 elif tiles:
-                    self._load(load)
+                    self.load(load)
         for position in self.kernel.positions:
             if position.value.name == value.name:
                 if position.axis < self.kernel.row_axes:
@@ -241,7 +238,7 @@ class RowWriter:
         self.scope.top.append(f'load_{name} = load_value("{self.kernel.operands[k].dtype.name}")')
         self.code.append(f"{name} = load_{name}({self.begins[k]})")
 
-    def _load(self, load) -> None:
+    def load(self, load: Load) -> None:
         name, k = load.value.name, load.operand
         operand, column = self.kernel.operands[k], "start" if self.schedule.resident else "column"
         self.scope.ready.add(name)
@@ -253,7 +250,13 @@ class RowWriter:
         define = f'load_{name} = tile.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")'
         if define not in self.scope.top:
             self.scope.top.append(define)
-        self.code.append(f"{name} = load_{name}({self.begins[k]}, {column}, columns{self.stride(k, letter)})")
+        self.code.append(f"{name} = {self.load_from(load, column)}")
+
+    def load_from(self, load: Load, column: str) -> str:
+        """The call that loads a tile from a column on."""
+        letter = self.load_letter(self.kernel.operands[load.operand])
+        begin, stride = self.begins[load.operand], self.stride(load.operand, letter)
+        return f"load_{load.value.name}({begin}, {column}, columns{stride})"
 
     def load_letter(self, operand: Operand) -> str:
         """How a tile of this operand is loaded; misaligned vectors are shifted out of aligned ones."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...schedule.kernel import Phase, ScanUse
+from ...schedule.registers import row_loads
 
 if TYPE_CHECKING:
     from .row import RowWriter
@@ -54,22 +55,35 @@ def define_scan(writer: RowWriter, use: ScanUse) -> None:
     writer.scope.functions.append(f"empty_{name} = empty_state(rule_{name})")
 
 
-def turns(writer: RowWriter, phase: Phase) -> tuple[list[str], str, list[str], list[str]]:
-    """The loop of a phase that scans: (lines before it, its head, the first and the last lines inside).
+Turns = tuple[list[str], str, list[str], list[str]]  # of a loop: lines before it, its head, first and last lines inside
+
+
+def turns(writer: RowWriter, phase: Phase) -> Turns:
+    """The loop of a phase that scans: a tile's loads are on their way while the tile before it is scanned.
 
     All threads of a block take as many turns, since they wait for each other in each.
     """
-    plan, kernel = writer.schedule, writer.kernel
+    plan, kernel, scope = writer.schedule, writer.kernel, writer.scope
     index, span = "int64" if kernel.wide else "int32", plan.span
-    before = []
-    for use in scans_of(phase):
-        define_scan(writer, use)
-        before.append(f"{carried(use)} = empty_{name_of(use)}()")
+    backwards = any(use.reverse for use in scans_of(phase))
     skewed = plan.width - 1 if any(operand.access == "anchor" for operand in kernel.operands) else 0
     reach = f"columns + {skewed}" if skewed else "columns"
-    inside = [f"column = {index}(start + at)"]
-    if any(use.reverse for use in scans_of(phase)):
-        shift = span.bit_length() - 1
-        before.append(f"at = {index}((({reach} - 1) >> {shift}) << {shift})")
-        return before, "while at >= 0:", inside, [f"at = {index}(at - {span})"]
-    return [*before, f"at = {index}(0)"], f"while at < {reach}:", inside, [f"at = {index}(at + {span})"]
+    outside, scope.code = scope.code, []
+    for use in scans_of(phase):
+        define_scan(writer, use)
+        scope.code.append(f"{carried(use)} = empty_{name_of(use)}()")
+    shift = span.bit_length() - 1
+    scope.code.append(f"at = {index}((({reach} - 1) >> {shift}) << {shift})" if backwards else f"at = {index}(0)")
+    scope.code.append(f"column = {index}(start + at)")
+    ahead = [load for load in kernel.loads if load.value in phase.reads and load.operand not in row_loads(kernel)]
+    for load in ahead:
+        writer.load(load)
+    before, scope.code = scope.code, outside
+    if backwards:
+        head, following, coming = "while at >= 0:", f"at - {span}", f"select(at >= {span}, column - {span}, columns)"
+    else:
+        head, following, coming = f"while at < {reach}:", f"at + {span}", f"column + {span}"
+    opening = [f"coming = {index}({coming})"]
+    opening += [f"{load.value.name}_next = {writer.load_from(load, 'coming')}" for load in ahead]
+    closing = [f"{load.value.name} = {load.value.name}_next" for load in ahead]
+    return before, head, opening, [*closing, "column = coming", f"at = {index}({following})"]
