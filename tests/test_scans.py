@@ -161,3 +161,23 @@ def test_sums_of_many_elements_stay_accurate():
     assert np.max(np.abs(fd.evaluate("cumsum(x)", x=x) - exact) / exact) < 2e-6
     column = np.ascontiguousarray(np.broadcast_to(x[: 1 << 16, None], (1 << 16, 9)))
     assert np.max(np.abs(fd.evaluate("cumsum(x, 0)", x=column)[:, 3] - exact[: 1 << 16]) / exact[: 1 << 16]) < 2e-6
+
+
+@pytest.mark.parametrize("cc", (80, 90))
+@pytest.mark.parametrize(
+    "text, shape, dtype",
+    [
+        ("cumsum(x, -1)", (4096, 1000), "float32"),
+        ("cumsum(x * 2, -1) - x", (512, 100000), "float32"),
+        ("cumsum(x[:, ::-1], -1)[:, ::-1]", (512, 100001), "bfloat16"),
+        ("cumsum(softmax(x), -1) * exp(x)", (512, 4096), "float32"),
+        ("cumsum(x, 0)", (4096, 4096), "float32"),
+        ("cumprod(x, -1)", (100, 33), "int8"),
+    ],
+)
+def test_scans_compile_for_cuda_and_spill_nothing(text, shape, dtype, cc):
+    pytest.importorskip("numba_cuda")
+    x = fd.spec(shape, dtype)
+    (kernel,) = fd.kernel(text).resources(x, cc=cc)
+    assert kernel.figures.spill_bytes == 0
+    assert kernel.figures.blocks_per_sm >= 1
