@@ -25,7 +25,7 @@ class Card:
         size = max(FLUSH, 2 * getattr(self.facts, "L2_cache_size", 0))
         self._flushed = torch.randn(size // 4, device="cuda")
         self._sink = torch.empty((), device="cuda")
-        self._copies: dict[tuple[int, str], list[float]] = {}
+        self._copies: dict[tuple, list[float]] = {}
 
     def times(self, call: Callable[[], Any], repetitions: int) -> list[float]:
         """µs of each of these calls, from event to event, each with a cold L2.
@@ -51,6 +51,22 @@ class Card:
         torch.cuda.synchronize()
         return [1e3 * start.elapsed_time(end) for start, end in events]
 
+    def wall_times(self, call: Callable[[], Any], repetitions: int, batch: int = 8) -> list[float]:
+        """µs of calls that wait for nothing, `batch` of them after each other, by the host's clock.
+
+        For what runs on a stream of its own; its arrays have to be larger than the L2, which is not emptied.
+        """
+        for _ in range(WARM_UP):
+            call().wait()
+        found = []
+        for _ in range(repetitions):
+            begun = time.perf_counter()
+            for _ in range(batch):
+                last = call()
+            last.wait()
+            found.append(1e6 * (time.perf_counter() - begun) / batch)
+        return found
+
     def copy(self, size: int, dtype: str, repetitions: int) -> list[float]:
         """µs of device copies that read and write `size` bytes in total, in elements of `dtype`."""
         key = (size, dtype)
@@ -61,9 +77,59 @@ class Card:
             self._copies[key] = self.times(lambda: target.copy_(source), repetitions)
         return self._copies[key]
 
+    def transfer(self, read: int, written: int, repetitions: int) -> list[float]:
+        """µs that a device takes to read and to write so many bytes: a copy of the smaller, and the rest alone."""
+        key = (read, written, "transfer")
+        if key not in self._copies:
+            both = self.copy(2 * min(read, written), "float32", repetitions) if min(read, written) >= 4 else [0.0]
+            rest = self._alone(abs(read - written), read > written, repetitions)
+            share = sorted(both)[len(both) // 2]
+            self._copies[key] = [share + one for one in rest] if read != written else both
+        return self._copies[key]
+
+    def _alone(self, size: int, reading: bool, repetitions: int) -> list[float]:
+        """µs to read, or to write, `size` bytes, beyond the fixed cost of a launch where they are few."""
+        if size < 1 << 20:
+            return [0.0] * repetitions
+        words = torch.empty(size // 4, dtype=torch.int32, device="cuda").random_()
+        if not reading:
+            return self.times(lambda: words.fill_(7), repetitions)
+        kernel, sink = _reader(), torch.zeros(1, dtype=torch.int32, device="cuda")
+        import cupy
+
+        arguments = (cupy.asarray(words), cupy.uint64(words.numel() // 4), cupy.asarray(sink))
+        grid = (self.facts.multi_processor_count * 8,)
+        stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
+
+        def read():
+            with stream:
+                kernel(grid, (256,), arguments)
+
+        return self.times(read, repetitions)
+
     def issue_time(self, instructions: float) -> float:
         """µs to issue so many warp instructions: four schedulers an SM, one instruction a clock each."""
         return 1e6 * instructions / (ISSUE_SHARE * self.facts.multi_processor_count * 4 * self.clock)
+
+
+READER = r"""
+extern "C" __global__ void __launch_bounds__(256, 8) reader(const uint4* x, unsigned long long n, int* sink) {
+  unsigned found = 0;
+  unsigned long long step = (unsigned long long)gridDim.x * 256 * 4, i = blockIdx.x * 1024ull + threadIdx.x;
+  for (; i + 768 < n; i += step) {
+    uint4 a = x[i], b = x[i + 256], c = x[i + 512], d = x[i + 768];
+    found |= (a.x ^ b.y) & (c.z ^ d.w) & (a.y ^ c.x) & (b.z ^ d.x) & a.z & a.w & b.x & b.w & c.y & c.w & d.y & d.z;
+  }
+  if (found == 0x12345679) *sink = 1;
+}
+"""
+
+
+def _reader() -> Any:
+    """A kernel that reads an array in 16-byte words and keeps nothing: what reading costs."""
+    import cupy
+
+    return cupy.RawKernel(READER, "reader")
 
 
 def _clock(facts: Any) -> float:

@@ -17,7 +17,7 @@ from typing import Any
 
 PACKAGES = (
     *("numpy", "numba", "numba-cuda", "llvmlite", "cuda-core", "cuda-bindings", "lark", "ml_dtypes"),
-    *("torch", "triton", "cupy-cuda12x", "cupy-cuda13x", "numexpr"),
+    *("torch", "triton", "cupy-cuda12x", "cupy-cuda13x", "numexpr", "jax", "liger-kernel", "quack-kernels"),
 )
 
 

@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SUITES = ("map", "rows", "first_call", "cpu", "launch")
+PROBLEMS = ("expressions", "wide", "reductions", "backward")
+SUITES = ("map", "rows", *PROBLEMS, "first_call", "cpu", "launch")
 
 
 def arguments() -> argparse.Namespace:
@@ -34,6 +35,7 @@ def main() -> int:
     import fusedsl  # noqa: F401  (so that the report finds its version)
     import suite_cpu
     import suite_gpu
+    import suite_problems
     import suite_start
     import summary
     from record import Report
@@ -49,6 +51,7 @@ def main() -> int:
     suites = {
         "map": lambda: suite_gpu.run("map", report, settings),
         "rows": lambda: suite_gpu.run("rows", report, settings),
+        **{name: lambda name=name: suite_problems.run(name, report, settings) for name in PROBLEMS},
         "first_call": lambda: suite_start.run_first_call(report, settings),
         "cpu": lambda: suite_cpu.run(report, settings),
         "launch": lambda: suite_start.run_launch(report, settings),

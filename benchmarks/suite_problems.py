@@ -1,0 +1,197 @@
+"""The suites `expressions`, `wide`, `reductions` and `backward`: each problem's kernel beside its peers on one GPU."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from record import Report, failed_row, quantile, times_row
+from suite_gpu import Settings
+from workloads import selected
+
+JOBS = 8  # processes that compile torch.compile's kernels beforehand
+COMPILED = {"torch.compile": None, "torch.compile (tuned)": "max-autotune-no-cudagraphs"}
+
+
+def chosen(suite: str, settings: Settings) -> list:
+    """The problems that the command line lets through."""
+    from problems import problems
+
+    return [
+        p
+        for p in problems(suite)
+        if settings.dtype in (None, p.dtype) and selected(settings.only, p.name, p.shape, p.dtype)
+    ]
+
+
+def run(suite: str, report: Report, settings: Settings) -> None:
+    """Measure the suite. Raises RuntimeError where there is no GPU or no torch to time with."""
+    try:
+        import torch
+    except ImportError as fault:
+        raise RuntimeError(f"the suite {suite} times with torch: {fault}") from fault
+    if not torch.cuda.is_available():
+        raise RuntimeError(f"the suite {suite} needs an NVIDIA GPU")
+    from gpu import Card
+
+    picked = chosen(suite, settings)
+    if not settings.quick and settings.compile_until > time.monotonic():
+        compile_peers(suite, len(picked), settings)
+    card = Card()
+    for problem in picked:
+        begun = time.monotonic()
+        measure(card, report, settings, problem)
+        gc.collect()
+        torch.cuda.empty_cache()
+        print(f"  {problem.name} {problem.shape} {problem.dtype}: {time.monotonic() - begun:.1f} s", flush=True)
+
+
+def compile_peers(suite: str, count: int, settings: Settings) -> None:
+    """Fill torch.compile's cache on disk from several processes, so that the measuring run only loads."""
+    jobs = min(JOBS, count)
+    left = max(1.0, settings.compile_until - time.monotonic())
+    words = [sys.executable, __file__, suite, settings.only, settings.dtype or "", str(jobs)]
+    started = [subprocess.Popen([*words, str(k)], env=os.environ | {"OMP_NUM_THREADS": "1"}) for k in range(jobs)]
+    limit = time.monotonic() + left
+    for process in started:
+        try:
+            process.wait(max(0.1, limit - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def measure(card: Any, report: Report, settings: Settings, problem: Any) -> None:
+    """All peers of one problem, each checked against float64."""
+    from gpu import as_results
+
+    arguments = problem.arguments(settings.quick)
+    calls = peers(problem, arguments)
+    results = as_results(calls["fusedsl"]())
+    size = sum(_bytes(x) for x in arguments.values()) + sum(map(_bytes, results))
+    floors = card.transfer(sum(_bytes(x) for x in arguments.values()), sum(map(_bytes, results)), settings.repetitions)
+    floor = round(quantile(floors, 0.5), 3)
+    facts = (size, 0)
+    report.add(times_row(problem.case, "copy", floors, facts, floor, 0.0))
+    references = reference(problem, arguments)
+    for name, call in calls.items():
+        if name in COMPILED and time.monotonic() > settings.compile_until:
+            report.add(failed_row(problem.case, name, facts, "left out: the time for this run was used up"))
+            continue
+        try:
+            made = call().wait() if name == "jax" else call()
+            error = None if references is None else worst(as_results(made), references)
+            times = (card.wall_times if name == "jax" else card.times)(call, settings.repetitions)
+            row = times_row(problem.case, name, times, facts, floor, error)
+        except Exception as fault:  # a peer's failure is a result, whatever its type
+            row = failed_row(problem.case, name, facts, fault)
+        report.add(row)
+
+
+def peers(problem: Any, arguments: dict) -> dict[str, Callable[[], Any]]:
+    """The calls: fusedsl into results that hold NaN before the first, then torch, compiled and eager, and others."""
+    import fusedsl as fd
+    import peers_rows
+    from torch_expressions import TWINS
+
+    kernel = fd.kernel(problem.expression.text, max_kernels=problem.expression.kernels)
+    outs: list = []
+
+    def ours():
+        if not outs:
+            made = kernel(**arguments)
+            outs.append(made)
+            for one in made if isinstance(made, tuple) else (made,):
+                if one.is_floating_point() and one.element_size() > 1:
+                    one.fill_(float("nan"))
+        return kernel(**arguments, out=outs[0])
+
+    found: dict[str, Callable] = {"fusedsl": ours}
+    function = TWINS[problem.twin]
+    found |= {name: compiled(function, arguments, mode) for name, mode in COMPILED.items()}
+    found["torch"] = lambda: function(**arguments)
+    return found | peers_rows.others(problem, arguments)
+
+
+def compiled(function: Callable, arguments: dict, mode: str | None) -> Callable:
+    """The torch function compiled at its first call, for these shapes alone."""
+    import torch
+
+    kept: list = []
+
+    def call():
+        if not kept:
+            torch._dynamo.reset()
+            kept.append(torch.compile(function, dynamic=False, mode=mode))
+        return kept[0](**arguments)
+
+    return call
+
+
+def reference(problem: Any, arguments: dict) -> tuple | None:
+    """The results in float64; None for what draws its own random numbers."""
+    import torch
+
+    from gpu import as_results
+    from torch_expressions import TWINS
+
+    if problem.twin == "dropout":
+        return None
+    wide = {k: v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for k, v in arguments.items()}
+    return as_results(TWINS[problem.twin](**wide))
+
+
+def worst(results: Sequence, references: Sequence) -> float:
+    """The largest absolute error over the largest reference; of integers and bools the share that differs."""
+    import torch
+
+    found = 0.0
+    for result, expected in zip(results, references, strict=True):
+        if not result.is_floating_point():
+            error = (result != expected).double().mean()
+        else:
+            scale = expected.double().abs().nan_to_num(posinf=0).max().clamp(min=1e-30)
+            same = result.double() == expected.double()  # infinities
+            error = torch.where(same, 0.0, (result.double() - expected.double()).abs()).max() / scale
+        found = max(found, float(error)) if not torch.isnan(error) else float("nan")
+        if found != found:
+            break
+    return found
+
+
+def _bytes(x: Any) -> int:
+    """Bytes of an array; of a broadcast one, those that are there."""
+    if not hasattr(x, "element_size"):
+        return 0
+    count = 1
+    for n, stride in zip(x.shape, x.stride()):
+        count *= n if stride else 1
+    return count * x.element_size()
+
+
+def main() -> None:
+    """Compile the torch.compile peers of every `jobs`-th problem, from the k-th: fills the cache on disk."""
+    suite, only, dtype, jobs, k = sys.argv[1:]
+    import torch
+
+    from torch_expressions import TWINS
+
+    for problem in chosen(suite, Settings(only=only, dtype=dtype or None))[int(k) :: int(jobs)]:
+        arguments = problem.arguments()
+        for mode in COMPILED.values():
+            try:
+                compiled(TWINS[problem.twin], arguments, mode)()
+            except Exception as fault:
+                print(f"    {problem.name}: torch.compile: {type(fault).__name__}", flush=True)
+        del arguments
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()
