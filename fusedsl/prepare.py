@@ -237,7 +237,7 @@ def in_place(plan: Plan, argument: int, result: int) -> bool:
         for use in kernel.arrays:
             if k < writer or (use.kind, use.index) != ("argument", argument):
                 continue
-            if k > writer or use.views != store.views or use.at != store.at:
+            if k > writer or use.gathered is not None or use.views != store.views or use.at != store.at:
                 return False
     return True
 
@@ -253,7 +253,7 @@ def result_order(plan: Plan, result: int, layouts, extents) -> tuple[int, ...] |
         axes = (*kernel.rows, *kernel.columns)
         shape = tuple(1 if c.axis is None else evaluate(axes[c.axis], extents) for c in store.at)
         operands = []
-        for use in kernel.arrays[: kernel.inputs]:
+        for use in (u for u in kernel.arrays[: kernel.inputs] if u.gathered is None):
             strides, _ = place_array(use, layouts, extents, len(axes)) if use.kind == "argument" else (None, 0)
             if strides is not None:
                 operands.append((shape, tuple(0 if c.axis is None else strides[c.axis] for c in store.at)))

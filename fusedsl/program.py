@@ -92,7 +92,7 @@ class Program:
         library, device = place(facts)
         plan, shapes = self._settled(facts)
         outputs(plan, outs, shapes, (library, device), facts)
-        expected = self._interpreted(facts)
+        expected = self._interpreted(facts, strict=True)
         results = self._run_there(facts, None) if away else prepare(self, facts, None).run()
         compare(plan, expected, results)
         for k, out in enumerate(outs or ()):
@@ -117,10 +117,10 @@ class Program:
         graph, _ = self.source.build(self._parameters(arguments), pipeline.extents_of(arguments), self.options)
         return graph
 
-    def _interpreted(self, facts: Facts) -> list:
-        """What the reference interpreter says, as NumPy arrays."""
-        arguments = facts.values()
-        return interpret(self.graph(facts), [a.value if isinstance(a, Weak) else to_host(a.owner) for a in arguments])
+    def _interpreted(self, facts: Facts, strict: bool = False) -> list:
+        """What the reference interpreter says, as NumPy arrays; where `strict`, an index out of range is an error."""
+        values = [a.value if isinstance(a, Weak) else to_host(a.owner) for a in facts.values()]
+        return interpret(self.graph(facts), values, strict)
 
     def _interpret(self, facts: Facts, outs: Sequence[Any] | None) -> list:
         """The results from the interpreter, in arrays of the caller's library."""

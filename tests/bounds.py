@@ -52,8 +52,11 @@ def _node(n: Node, args, arguments, extents):
     if not n.args:
         return value, np.zeros(value.shape)
     bound = (
-        np.asarray(RULES[n.op](n, [args[0][1]], arguments, extents)) if n.op not in ("convert", "cast") else args[0][1]
+        np.asarray(RULES[n.op](n, [args[0][1], *values[1:]], arguments, extents))
+        if n.op not in ("convert", "cast")
+        else args[0][1]
     )
+    bound = np.nan_to_num(bound)  # what a gather does not find is NaN, to the bit
     if n.op == "cast" or (n.op == "convert" and compute is FLOAT32):
         return _rounded(value, bound, n.type.dtype if n.op == "cast" else compute)
     return value, np.broadcast_to(bound, value.shape)

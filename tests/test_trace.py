@@ -238,6 +238,30 @@ def branch(x):
     return -x
 
 
+JOINS = [
+    lambda x: np.concatenate([x, -x], axis=1),
+    lambda x: np.concatenate((x, x.astype(np.float64)), axis=None),
+    lambda x: np.stack([x, x + 1], axis=-1),
+    lambda x: np.hstack([x, x]) + np.vstack([x[0], x[1]])[:1].sum(),
+    lambda x: np.flip(x, 0) + np.fliplr(x) + np.flipud(x),
+    lambda x: np.roll(x, 3) + np.roll(x, (1, -1), axis=(0, 1)),
+    lambda x: np.repeat(x, 2) + np.repeat(x, 2, axis=0).sum(),
+    lambda x: np.tile(x, (2, 1)),
+    lambda x: np.pad(x, ((1, 0), (2, 3)), mode="edge") + np.pad(x, ((1, 0), (2, 3)), constant_values=7),
+    lambda x: np.outer(x[0], x[1]),
+    lambda x: x[np.arange(3), np.array([0, -1, 2])] + np.take(x, 2) + x.take(np.array([1, 0, 2]), axis=1)[:, 0],
+    lambda x: np.take(x, np.arange(7), axis=1, mode="wrap") + np.take(x, np.arange(-2, 5), axis=1, mode="clip"),
+    lambda x: np.take_along_axis(x, ORDER, axis=1),
+    lambda x: x[..., None][ORDER[0] % 3, 1],
+]
+ORDER = np.argsort(X, axis=1)
+
+
+@pytest.mark.parametrize("k", range(len(JOINS)))
+def test_numpys_gathers_and_joins_are_traced(k):
+    np.testing.assert_allclose(call(JOINS[k], X)[0], JOINS[k](X), rtol=1e-6)
+
+
 REFUSED = [
     (branch, TraceError, "where(condition, a, b)"),
     (lambda x: math.sqrt(x[0, 0]), TraceError, "a float of an array"),
@@ -253,12 +277,13 @@ REFUSED = [
     (lambda x: x[5], ShapeError, "out of range"),
     (lambda x: x.sum(axis=2), ShapeError, "out of range"),
     (lambda x: x[x > 0], ArgumentError, "mask"),
-    (lambda x: x[[0, 1]], Unsupported, "arrays"),
+    (lambda x: x[[0, 1]], Unsupported, "a list"),
     (lambda x: x.__setitem__(0, 1), Unsupported, "where"),
     (lambda x: x[0].__iadd__(1), Unsupported, "view"),
     (lambda x: W.__iadd__(x[0]), Unsupported, "from outside"),
     (lambda x: x @ x.T, Unsupported, "@"),
-    (lambda x: np.concatenate([x, x]), Unsupported, "concatenate"),
+    (lambda x: np.concatenate([x, x[0]]), ShapeError, "as many axes"),
+    (lambda x: np.pad(x, 1, mode="mean"), ArgumentError, "mode of pad"),
     (lambda x: np.fft.fft(x), Unsupported, "fft"),
     (lambda x: np.subtract.accumulate(x), Unsupported, "accumulate"),
     (lambda x: np.median(x), Unsupported, "median"),

@@ -117,6 +117,10 @@ class Scribe:
             self.comments[n] = comment
         return self.value(n)
 
+    def describe(self, n: Node, comment: str) -> None:
+        """How people write a value that gets its name when it is computed."""
+        self.comments[n] = comment
+
     def value(self, n: Node) -> Value:
         """The name and computing dtype of a node that has a name."""
         return Value(self.names[n], n.type.dtype.compute)
@@ -142,7 +146,7 @@ class Scribe:
                 continue
             if n not in self.names:
                 self.names[n] = self.mint(ABBREVIATIONS.get(n.op, n.op))
-                self.comments[n] = self._describe(n)
+                self.comments.setdefault(n, self._describe(n))
             lines.append(f"{self.names[n]} = {self._line(n)}  # {self.comments[n]}")
         fixed = list(args)
         taken = fixed + [n for n in read if n not in fixed]
@@ -163,6 +167,8 @@ class Scribe:
         args = [self._ref(a) for a in n.args]
         if n.op in ("convert", "cast"):
             return conversion(args[0], n.args[0].type.dtype, n.type.dtype, rounding=n.op == "cast")
+        if n.op == "fetch":
+            return f"fetch_{n.attr[2].name}({', '.join(args)})"
         if n.op == "signbit" or n.op not in LINES:
             return f"{n.op}({', '.join(args)})"
         d = n.args[-1].type.dtype.compute

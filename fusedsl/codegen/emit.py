@@ -7,7 +7,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
-from ..fusion.lower import Axis, Root
+from ..fusion.coordinates import Axis
+from ..fusion.cost import FETCH_COST
+from ..fusion.lower import Root
 from ..fusion.partition import Group, free_axes
 from ..ir.folds import FOLDS, State
 from ..ir.graph import Node, Parameter, Type, constant, node, rebuild, walk
@@ -67,11 +69,22 @@ class _Emitter:
     def _name_leaves(self) -> None:
         self.loads: list[Node] = []
         self.positions: list[Node] = []
+        self.pointers: list[Node] = []
         self.numbers: list[Node] = []
         for n in self.nodes:
             if n.op == "load":
                 self.scribe.name(n, *self._load_name(n))
                 self.loads.append(n)
+            elif n.op == "pointer":
+                name, shown = self._load_name(n)
+                self.scribe.name(n, f"{name}_base", f"&{shown}")
+                self.pointers.append(n)
+            elif n.op == "stride":
+                name, shown = self._load_name(n)
+                self.scribe.name(n, f"{name}_step", f"stride {n.attr[1]} of {shown}")
+                self.numbers.append(n)
+            elif n.op == "fetch":
+                self.scribe.describe(n, f"{self._load_name(n)[1]}[...]")
             elif n.op in ("scalar", "size"):
                 stem = self.parameters[n.attr].name if n.op == "scalar" else "size"
                 self.scribe.name(n, stem, stem if n.op == "scalar" else f"size {n.attr}")
@@ -97,12 +110,13 @@ class _Emitter:
         return everything or bool(self.free.get(n, frozenset()) & set(self.group.columns))
 
     def _known(self) -> list[Node]:
-        return [*self.loads, *self.positions, *self.numbers]
+        return [*self.loads, *self.pointers, *self.positions, *self.numbers]
 
     # -- the plan
 
     def plan(self, name: str, header: tuple[str, ...]) -> KernelPlan:
-        arrays = [self._input(n) for n in self.loads]
+        arrays = [*map(self._input, self.loads), *map(self._gathered, self.pointers)]
+        gathered = len(self.loads)
         places = {}
         for root, _ in self.stores + self.row_stores:
             places[root] = len(arrays)
@@ -113,13 +127,14 @@ class _Emitter:
             header,
             tuple(a.extent for a in self.group.rows),
             tuple(a.extent for a in self.group.columns),
-            len(self.loads),
+            len(self.loads) + len(self.pointers),
             tuple(arrays),
             tuple(Load(self.scribe.value(n), k) for k, n in enumerate(self.loads)),
             tuple(Position(self.scribe.value(n), self.axes.index(n.attr)) for n in self.positions),
             tuple(self._scalar(n) for n in self.numbers),
             self._phases(resident=True),
             self._phases(resident=False) if not self.group.is_map else (),
+            pointers=tuple(Load(self.scribe.value(n), gathered + k) for k, n in enumerate(self.pointers)),
         )
         return dataclasses.replace(made, digest=_digest(made))
 
@@ -128,6 +143,14 @@ class _Emitter:
         where = tuple(self._coordinate(c.start, c.step, c.axis) for c in at)
         d = n.type.dtype.compute if source.kind == "temporary" else n.type.dtype
         return ArrayUse(self.scribe.names[n], d, source.kind, source.index, source.views, where)
+
+    def _gathered(self, n: Node) -> ArrayUse:
+        """The array behind a pointer, and the axes along which the addresses vary that are computed from it."""
+        (source,) = n.attr
+        fetches = [f for f in self.nodes if f.op == "fetch" and f.attr[0] == source]
+        free = frozenset().union(*(self.free[f] for f in fetches))
+        axes = tuple(k for k, a in enumerate(self.axes) if a in free)
+        return ArrayUse(self.scribe.names[n], fetches[0].attr[2], source.kind, source.index, source.views, (), axes)
 
     def _output(self, root: Root) -> ArrayUse:
         where = tuple(self._coordinate(0, 1, a) for a in root.axes)
@@ -140,6 +163,10 @@ class _Emitter:
         return Coordinate(start, step, None if axis is None else self.axes.index(axis))
 
     def _scalar(self, n: Node) -> ScalarUse:
+        if n.op == "stride":
+            source, axis = n.attr
+            array = next(k for k, p in enumerate(self.pointers) if p.attr[0] == source)
+            return ScalarUse(self.scribe.value(n), "stride", (len(self.loads) + array, axis))
         return ScalarUse(self.scribe.value(n), "argument" if n.op == "scalar" else "extent", n.attr)
 
     # -- phases
@@ -295,8 +322,10 @@ def _closure(roots: Iterable[Node], stop: set[Node]) -> set[Node]:
 
 
 def _cost(n: Node, stop: set[Node]) -> int:
-    below = _closure([n], stop)
-    return sum(SCAN_COST if m.op == "scan" else OPS[m.op].cost for m in below if m.op in OPS or m.op == "scan")
+    return sum(_PRICED.get(m.op) or OPS[m.op].cost for m in _closure([n], stop) if m.op in OPS or m.op in _PRICED)
+
+
+_PRICED = {"scan": SCAN_COST, "fetch": FETCH_COST}
 
 
 def _merge(merge, types: Sequence[Type]) -> Body:
@@ -315,6 +344,6 @@ def _merge(merge, types: Sequence[Type]) -> Body:
 def _digest(plan: KernelPlan) -> str:
     """A name for the computation, whatever the program's name and text."""
     parts: tuple = (plan.is_map, plan.inputs, plan.loads, tuple(p.value for p in plan.positions))
-    parts += (plan.resident, plan.streamed)
+    parts += (plan.resident, plan.streamed, plan.pointers)
     parts += (tuple(s.value for s in plan.scalars), tuple((a.name, a.dtype) for a in plan.arrays))
     return hashlib.sha256(json.dumps(plan_to_json(parts)).encode()).hexdigest()[:16]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..fusion.lower import Axis
+from ..fusion.coordinates import Axis
 from ..fusion.partition import free_axes
 from ..ir.graph import Node, constant, node, rebuild, value_of
 from ..ir.types import FLOAT32

@@ -10,9 +10,11 @@ from math import prod
 
 from ..hardware import Hardware
 from ..ir.dims import Symbol, evaluate
+from ..ir.gathers import GUARDED
 from ..ir.graph import Graph, Node
 from ..ir.ops import OPS, VIEWS
 
+FETCH_COST = 8  # instructions of a read at a computed address
 LAUNCH = 2e-6  # seconds from one kernel's end to the next one's first load, in a stream that is never empty
 COPY_SHARE = 0.88  # of the data sheet's bandwidth that a copy reaches (H200, 268 M float32: 4.23 of 4.8 TB/s)
 
@@ -47,10 +49,10 @@ def unfused(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[Step, ...]:
 
 
 def _arrays(graph: Graph) -> set[Node]:
-    """The nodes that an array enters; the others are arithmetic on Python numbers."""
+    """The nodes that an array enters; the others are arithmetic on Python numbers and positions."""
     found: set[Node] = set()
     for n in graph.nodes():
-        if n.op in ("param", "iota") or any(a in found for a in n.args):
+        if n.op == "param" or any(a in found for a in n.args):
             found.add(n)
     return found
 
@@ -62,7 +64,9 @@ def _computes(n: Node) -> bool:
         while below.op == "reshape":
             below = below.args[0]
         return below.op in VIEWS
-    return n.op in OPS or n.op in ("reduce", "scan", "ranked", "cast", "iota")
+    if n.op == "gather":
+        return n.attr[0] != GUARDED  # where it is chosen among others, that choice is the kernel
+    return n.op in OPS or n.op in ("reduce", "scan", "ranked", "cast")
 
 
 def _below_views(n: Node) -> Node:
@@ -73,7 +77,11 @@ def _below_views(n: Node) -> Node:
 
 
 def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
-    read = sum(_size(a, extents) for a in dict.fromkeys(map(_operand, n.args)) if a in arrays)
+    operands = [a for a in dict.fromkeys(map(_operand, n.args)) if a in arrays]
+    most = _count(n, extents) if n.op == "gather" else None  # of an array that is read here and there
+    read = sum(
+        _size(a, extents) if most is None else min(_count(a, extents), most) * a.type.dtype.itemsize for a in operands
+    )
     cost = OPS[n.op].cost if n.op in OPS else 1
     work = _count(n.args[0] if n.op == "reduce" else n, extents)
     name = n.attr[0] if n.op == "reduce" else f"cum{n.attr[0]}" if n.op == "scan" else n.op
@@ -125,5 +133,7 @@ def _part_cost(part: ast.AST) -> int:
         case ast.BinOp() | ast.UnaryOp() | ast.Compare():
             return 1
         case ast.Call(func=ast.Name(id=name)):
+            if name.startswith("fetch_"):
+                return FETCH_COST
             return OPS[name].cost if name in OPS else _NAMED.get(name, 1)
     return 0

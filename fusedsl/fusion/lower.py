@@ -1,9 +1,9 @@
 """Lowers a graph of arrays to scalar expressions over named axes: views become coordinates, reductions become folds.
 
-After lowering, every node is a scalar. `load` reads one element of a source at coordinates, `position` is the index on
-an axis, `fold` reduces its argument over its column axes, `scan` folds what is up to its place on one; the rest are the
-operations of the table. Axes are bound variables: two reductions over the same extents of the same rows meet on the
-same axes, which is what lets them fuse.
+After lowering, every node is a scalar. `load` reads one element of a source at coordinates, `fetch` one at an address
+that is computed, `position` is the index on an axis, `fold` reduces its argument over its column axes, `scan` folds what
+is up to its place on one; the rest are the operations of the table. Axes are bound variables: two reductions over the
+same extents of the same rows meet on the same axes, which is what lets them fuse.
 """
 
 from __future__ import annotations
@@ -13,30 +13,26 @@ from dataclasses import dataclass
 
 from ..errors import Unsupported
 from ..ir.dims import Dim, expression
-from ..ir.folds import FOLDS
+from ..ir.folds import FOLDS, scalar
 from ..ir.graph import Graph, Node, Type, constant, node, rebuild, walk
-from ..ir.ops import OPS
-from ..ir.types import INT64
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A loop variable from 0 to `extent`; `tag` tells apart several of one extent."""
-
-    extent: Dim
-    tag: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.extent}{chr(39) * self.tag}"
-
-
-@dataclass(frozen=True)
-class Coordinate:
-    """The position along one axis of a source: start + step * axis."""
-
-    start: Dim = 0
-    step: int = 1
-    axis: Axis | None = None
+from ..ir.ops import OPS, VIEWS
+from ..ir.types import BOOL, INT64
+from .coordinates import (
+    Axis,
+    Computed,
+    Coordinate,
+    Coordinates,
+    aligned,
+    all_of,
+    divides_by_literals,
+    is_literal,
+    position_of,
+    shared_ends,
+    through_gather,
+    through_index,
+    through_reshape,
+    wide_axes,
+)
 
 
 @dataclass(frozen=True)
@@ -69,24 +65,32 @@ class Lowered:
     temporaries: tuple[Type, ...]
 
 
-Coordinates = tuple[Coordinate, ...]
-
-
 def lower(graph: Graph) -> Lowered:
     """The scalar program of a graph."""
     results = push_reshapes(graph.results)
     peeled = [_peel(r) for r in results]
-    cut = [n.args[0] for n in walk(peeled) if n.op == "reshape" and _reshaped_argument(n) is None]
+    cut = dict.fromkeys(n.args[0] for n in walk(peeled) if n.op == "reshape" and _is_cut(n))
+    scattered: dict[Node, None] = {}
     while True:
-        temporaries = {n: k for k, n in enumerate(dict.fromkeys(cut))}
-        lowering = _Lowering(temporaries)
+        temporaries = {n: k for k, n in enumerate({**cut, **scattered})}
+        lowering = _Lowering(temporaries, frozenset(cut))
         try:
             roots = [_root(lowering, "temporary", k, n, n) for n, k in temporaries.items()]
             roots += [_root(lowering, "result", k, r, p) for k, (r, p) in enumerate(zip(results, peeled))]
-        except Scattered as scattered:
-            cut.append(scattered.node)
+        except Scattered as found:
+            cut[found.node] = None
             continue
-        return Lowered(tuple(roots), tuple(n.type for n in temporaries))
+        if not lowering.scattered:
+            return Lowered(tuple(roots), tuple(n.type for n in temporaries))
+        scattered |= lowering.scattered
+
+
+def _is_cut(n: Node) -> bool:
+    """Whether a reshape needs its operand in memory: to divide positions by run-time extents costs more, unless much
+    of the operand is repeated."""
+    if _reshaped_argument(n) is not None or divides_by_literals(n.args[0].type.shape, n.type.shape):
+        return False
+    return n.args[0].op != "broadcast"
 
 
 class Scattered(Exception):
@@ -121,7 +125,7 @@ def fresh(extent: Dim, used: Iterable[Axis | None]) -> Axis:
 
 
 def push_reshapes(results: tuple[Node, ...]) -> list[Node]:
-    """Move each reshape below the elementwise operations whose operands all have the full shape."""
+    """Move each reshape below the elementwise operations whose operands can be reshaped in its place."""
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         if old.op != "reshape":
@@ -132,42 +136,55 @@ def push_reshapes(results: tuple[Node, ...]) -> list[Node]:
     return [new[r] for r in results]
 
 
-def _reshaped(x: Node, shape: tuple[Dim, ...]) -> Node:
+Shape = tuple[Dim, ...]
+
+
+def _reshaped(x: Node, shape: Shape) -> Node:
     """`reshape(x, shape)` with the reshape as deep as it goes."""
-    pushed: dict[Node, Node] = {}
-    region = _region(x)
-    for n in region:
-        if n.op == "reshape":
-            pushed[n] = node("reshape", n.args, None, Type(n.type.dtype, shape, n.type.weak))
-        elif not _pushable(n):
-            plain = n.type.shape == () or n.type.shape == shape
-            pushed[n] = n if plain else node("reshape", (n,), None, Type(n.type.dtype, shape, n.type.weak))
-        else:
-            pushed[n] = node(n.op, tuple(pushed[a] for a in n.args), n.attr, Type(n.type.dtype, shape, n.type.weak))
-    return pushed[x]
-
-
-def _pushable(n: Node) -> bool:
-    if n.op not in OPS and n.op not in ("convert", "cast"):
-        return False
-    return all(a.type.shape in ((), n.type.shape) for a in n.args) and n.type.shape != ()
-
-
-def _region(x: Node) -> list[Node]:
-    """The elementwise nodes above which a reshape of x can move, arguments first."""
-    order: list[Node] = []
-    seen: set[Node] = set()
-    stack = [(x, False)]
+    pushed: dict[tuple[Node, Shape], Node] = {}
+    stack = [(x, shape)]
     while stack:
-        n, done = stack.pop()
-        if done:
-            order.append(n)
-        elif n not in seen:
-            seen.add(n)
-            stack.append((n, True))
-            if _pushable(n):
-                stack.extend((a, False) for a in n.args)
-    return order
+        key = n, wanted = stack.pop()
+        if key in pushed:
+            continue
+        below = _operands_reshaped(n, wanted)
+        type = Type(n.type.dtype, wanted, n.type.weak)
+        if n.type.shape == wanted:
+            pushed[key] = n
+        elif below is None:
+            pushed[key] = node("reshape", n.args if n.op == "reshape" else (n,), None, type)
+        elif missing := [k for k in below if k not in pushed]:
+            stack += [key, *missing]
+        else:
+            pushed[key] = node(n.op, tuple(pushed[k] for k in below), n.attr, type)
+    return pushed[x, shape]
+
+
+def _operands_reshaped(n: Node, shape: Shape) -> list[tuple[Node, Shape]] | None:
+    """The operands of an elementwise operation and the shapes that they take where it takes `shape`; else None."""
+    if (n.op not in OPS and n.op not in ("convert", "cast")) or not n.type.shape:
+        return None
+    shapes = [_part_reshaped(a.type.shape, n.type.shape, shape) for a in n.args]
+    return None if any(s is None for s in shapes) else [(a, s) for a, s in zip(n.args, shapes) if s is not None]
+
+
+def _part_reshaped(part: Shape, old: Shape, new: Shape) -> Shape | None:
+    """The shape that broadcasts to `new` as `part` does to `old`; None where no reshape gives it."""
+    if not part or part == old:
+        return part and new
+    first, last = shared_ends(old, new)
+    before, after = wide_axes(old), wide_axes(new)
+    whole = (1,) * (len(old) - len(part)) + part
+    found: list[Dim] = [1] * len(new)
+    kept = (before[:first] + before[len(before) - last :], after[:first] + after[len(after) - last :])
+    for a, c in zip(*kept):
+        found[c] = whole[a]
+    inside = {whole[a] != 1 for a in before[first : len(before) - last]}
+    if len(inside) == 2:
+        return None
+    for c in after[first : len(after) - last] if True in inside else ():
+        found[c] = new[c]
+    return tuple(found)
 
 
 def _reshaped_argument(n: Node) -> tuple[int, tuple] | None:
@@ -179,22 +196,25 @@ def _reshaped_argument(n: Node) -> tuple[int, tuple] | None:
 # -- coordinates
 
 Key = tuple[Node, Coordinates]
+ANYWHERE = ("convert", "cast", "gather", *VIEWS)  # beside elementwise operations: their elements cost as much anywhere
 
 
 class _Lowering:
     """Turns (node, coordinates) into scalar nodes, each once."""
 
-    def __init__(self, temporaries: dict[Node, int]):
+    def __init__(self, temporaries: dict[Node, int], cut: frozenset[Node]):
         self.temporaries = temporaries
+        self.cut = cut  # those that are read from memory wherever they are needed, not only at computed positions
         self.done: dict[Key, Node] = {}
+        self.scattered: dict[Node, None] = {}  # what is read at computed positions, and worth computing once
 
     def lower(self, n: Node, at: Coordinates, cut: bool = True) -> Node:
         """The scalar for element `at` of `n`; `cut=False` computes `n` itself even if it is a temporary."""
         root = (n, at)
         loaded = None if cut else self.done.pop(root, None)  # where another root reads this one
-        stack: list[tuple[Key, bool]] = [(root, False)]
+        stack: list[Key] = [root]
         while stack:
-            key, ready = stack.pop()
+            key = stack.pop()
             if key in self.done:
                 continue
             leaf = self._leaf(*key) if cut or key != root else self._plain_leaf(*key)
@@ -202,11 +222,11 @@ class _Lowering:
                 self.done[key] = leaf
                 continue
             needs = self._needs(*key)
-            if ready:
-                self.done[key] = self._make(*key, tuple(self.done[k] for k in needs))
+            missing = [k for k in needs if k not in self.done]
+            if missing:
+                stack += [key, *missing]
             else:
-                stack.append((key, True))
-                stack.extend((k, False) for k in needs)
+                self.done[key] = self._make(*key, tuple(self.done[k] for k in needs))
         result = self.done[root]
         if not cut:
             del self.done[root]
@@ -215,7 +235,7 @@ class _Lowering:
         return result
 
     def _leaf(self, n: Node, at: Coordinates) -> Node | None:
-        if n in self.temporaries:
+        if n in self.temporaries and (n in self.cut or any(isinstance(c, Computed) for c in at)):
             return _load(Source("temporary", self.temporaries[n]), n, at)
         return self._plain_leaf(n, at)
 
@@ -225,19 +245,23 @@ class _Lowering:
         if n.op in ("const", "scalar", "size"):
             return n
         if n.op == "iota":
-            return _position(at[0])
+            return position_of(at[0])
         if n.op == "reshape":
             chain = _reshaped_argument(n)
             if chain is not None:
                 return _load(Source("argument", *chain), n, at)
-            views = (("reshape", n.type.shape),)
-            return _load(Source("temporary", self.temporaries[n.args[0]], views), n, at)
+            if n.args[0] in self.temporaries:
+                views = (("reshape", n.type.shape),)
+                return _load(Source("temporary", self.temporaries[n.args[0]], views), n, at)
+        if n.op not in ANYWHERE and n.op not in OPS and any(isinstance(c, Computed) for c in at):
+            self.scattered[n] = None
+            return constant(0, n.type.dtype)  # this lowering will be done anew
         return None
 
     def _needs(self, n: Node, at: Coordinates) -> list[Key]:
         """The elements that element `at` of `n` is computed from."""
         if n.op == "index":
-            return [(n.args[0], _through_index(n, at))]
+            return [(n.args[0], through_index(n, at))]
         if n.op == "transpose":
             inverse = {axis: place for place, axis in enumerate(n.attr)}
             return [(n.args[0], tuple(at[inverse[a]] for a in range(len(at))))]
@@ -245,11 +269,22 @@ class _Lowering:
             raise Unsupported("sort, argsort and topk are not there yet", code="unsupported.function")
         if n.op == "reduce":
             return [(n.args[0], _reduced_coordinates(n, at)[0])]
-        return [(a, _aligned(a.type.shape, at)) for a in n.args]
+        if n.op == "reshape":
+            return [(n.args[0], through_reshape(n, at))]
+        if n.op == "gather":
+            x, *arrays = n.args
+            keys = [(i, aligned(i.type.shape, at)) for i in arrays]
+            if any(k not in self.done for k in keys):
+                return keys
+            return [(x, through_gather(n, at, [self.done[k] for k in keys])[0]), *keys]
+        return [(a, aligned(a.type.shape, at)) for a in n.args]
 
     def _make(self, n: Node, at: Coordinates, args: tuple[Node, ...]) -> Node:
-        if n.op in ("index", "transpose", "broadcast"):
+        if n.op in ("index", "transpose", "broadcast", "reshape"):
             return args[0]
+        if n.op == "gather":
+            there = through_gather(n, at, args[1:])[1]
+            return args[0] if there is None else scalar("where", there, args[0], _missing(n))
         if n.op == "reduce":
             return _fold(n, _reduced_coordinates(n, at)[1], args[0])
         if n.op == "scan":
@@ -258,46 +293,27 @@ class _Lowering:
 
 
 def _load(source: Source, n: Node, at: Coordinates) -> Node:
+    if any(isinstance(c, Computed) for c in at):
+        return _fetch(source, n, at)
     return node("load", (), (source, at), Type(n.type.dtype))
 
 
-def _position(at: Coordinate) -> Node:
-    """start + step * axis, as an int64."""
-    if at.axis is None:
-        return _int64(at.start)
-    value = node("position", (), at.axis, Type(INT64))
-    if at.step != 1:
-        value = node("multiply", (value, _int64(at.step)), None, Type(INT64))
-    if at.start != 0:
-        value = node("add", (value, _int64(at.start)), None, Type(INT64))
-    return value
+def _fetch(source: Source, n: Node, at: Coordinates) -> Node:
+    """The element at an address: 0, and nothing is read, where a computed position is not inside."""
+    address = node("pointer", (), (source,), Type(INT64))
+    for k, c in enumerate(at):
+        position = position_of(c)
+        if not is_literal(position, 0):
+            stride = node("stride", (), (source, k), Type(INT64))
+            address = scalar("add", address, scalar("multiply", position, stride))
+    wanted = all_of([c.inside for c in at if isinstance(c, Computed)]) or constant(True, BOOL)
+    stored = n.type.dtype.compute if source.kind == "temporary" else n.type.dtype
+    return node("fetch", (address, wanted), (source, at, stored), Type(n.type.dtype))
 
 
-def _int64(d: Dim) -> Node:
-    return constant(d, INT64) if isinstance(d, int) else node("size", (), d, Type(INT64))
-
-
-def _aligned(shape: tuple[Dim, ...], at: Coordinates) -> Coordinates:
-    """Coordinates of a broadcast operand: the trailing ones, position 0 where its extent is 1."""
-    trailing = at[len(at) - len(shape) :]
-    return tuple(Coordinate(0, 1, None) if d == 1 else c for d, c in zip(shape, trailing))
-
-
-def _through_index(n: Node, at: Coordinates) -> Coordinates:
-    """Coordinates in the array below a basic index."""
-    outer = iter(at)
-    inner = []
-    for entry in n.attr:
-        if entry[0] == "new":
-            next(outer)
-        elif entry[0] == "int":
-            inner.append(Coordinate(entry[1], 1, None))
-        else:
-            _, start, step, _ = entry
-            c = next(outer)
-            moved = c.start * step if isinstance(c.start, int) else expression("*", c.start, step)
-            inner.append(Coordinate(expression("+", start, moved), c.step * step, c.axis))
-    return tuple(inner)
+def _missing(n: Node) -> Node:
+    """What stands for an element that is not there."""
+    return constant(float("nan") if n.type.dtype.kind == "f" else 0, n.type.dtype)
 
 
 def _reduced_coordinates(n: Node, at: Coordinates) -> tuple[Coordinates, tuple[Axis, ...]]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, Type, node, walk
-from .lower import Axis, Coordinate, Lowered, Root, Source
+from .coordinates import Axis, Coordinate
+from .lower import Lowered, Root, Source
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class _Partitioner:
         self.order = list(walk(r.value for r in program.roots))
         self.free = free_axes(r.value for r in program.roots)
         self.uses = self._nearest(lambda n: n.op in BOUND)
-        self.reads = self._nearest(lambda n: n.op == "load" and n.attr[0].kind == "temporary")
+        self.reads = self._nearest(lambda n: n.op in ("load", "pointer") and n.attr[0].kind == "temporary")
         self.groups: list[Group] = []
         self.home: dict[Node, int] = {}
         self.writer: dict[int, int] = {}  # temporary -> group
@@ -216,7 +217,7 @@ class _Partitioner:
 
     def _sorted(self, f: Node, axes: frozenset[Axis]) -> tuple[Axis, ...]:
         """Axes in the order in which the first of the largest operands stores them."""
-        loads = [n for n in walk([f]) if n.op == "load"]
+        loads = [n for n in walk([f]) if n.op in ("load", "fetch")]
         found: list[Axis] = []
         for n in sorted(loads, key=lambda n: -len(n.attr[1])):
             found += [c.axis for c in n.attr[1] if c.axis in axes and c.axis not in found]

@@ -14,7 +14,18 @@ from .ops import OPS, VIEWS, Op, RuleError, infer
 from .types import BOOL, FLOAT64, INT32, INT64, UINT64, DType
 
 # Operations on weak integers that mean the same in any dtype; the others are computed in int64, then converted.
-EXACT_IN_FLOAT = ("add", "subtract", "multiply", "negative", "absolute", "maximum", "minimum", "where", *VIEWS)
+EXACT_IN_FLOAT = (
+    "add",
+    "subtract",
+    "multiply",
+    "negative",
+    "absolute",
+    "maximum",
+    "minimum",
+    "where",
+    "gather",
+    *VIEWS,
+)
 
 
 def fail(error: FusedslError, operand: int | None = None) -> FusedslError:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from ..errors import ShapeError
 from .checks import explain, holds
 from .dims import Symbol, evaluate
 from .graph import Graph, Node, value_of
@@ -18,11 +19,11 @@ def extents_of(arrays: Sequence) -> dict[Symbol, int]:
     return {Symbol(k, a): n for k, x in enumerate(arrays) for a, n in enumerate(np.shape(x))}
 
 
-def interpret(graph: Graph, arguments: Sequence) -> list[np.ndarray]:
+def interpret(graph: Graph, arguments: Sequence, strict: bool = False) -> list[np.ndarray]:
     """The results of the program for these arguments (arrays and Python numbers), in new arrays.
 
     Narrow floats are computed in float32 and rounded at casts and at the results, as on every target.
-    Raises the ShapeError of the first check that the shapes break.
+    Raises the ShapeError of the first check that the shapes break and, where `strict`, of an index out of range.
     """
     extents = extents_of(arguments)
     for check in graph.checks:
@@ -31,7 +32,10 @@ def interpret(graph: Graph, arguments: Sequence) -> list[np.ndarray]:
     values: dict[Node, np.ndarray] = {}
     with np.errstate(all="ignore"):
         for n in graph.nodes():
-            values[n] = evaluate_node(n, [values[a] for a in n.args], arguments, extents)
+            args = [values[a] for a in n.args]
+            if strict and n.op == "gather":
+                check_indices(n, args)
+            values[n] = evaluate_node(n, args, arguments, extents)
         return [store(values[r], r.type.dtype) for r in graph.results]
 
 
@@ -122,6 +126,43 @@ def _shape(n, extents):
     return tuple(evaluate(d, extents) for d in n.type.shape)
 
 
+def _gather(n, args, arguments, extents):
+    x, *arrays = args
+    mode, entries = n.attr
+    shape = _shape(n, extents)
+    found, there = [], np.ones(shape, bool)
+    for axis, (kind, k) in enumerate(entries):
+        extent = x.shape[axis]
+        if kind == "axis":
+            line = np.arange(shape[k]) if extent == shape[k] else np.zeros(shape[k], np.int64)
+            found.append(line.reshape((-1,) + (1,) * (len(shape) - k - 1)))
+            continue
+        position = np.where(arrays[k] < 0, arrays[k] + extent, arrays[k]) if mode in COUNTING_BACK else arrays[k]
+        inside = (position >= 0) & (position < extent)
+        there = there & inside
+        found.append(np.where(inside, position, 0))
+    missing = np.nan if mode == "checked" and x.dtype.kind == "f" else 0
+    if not x.size:
+        return np.full(shape, missing, x.dtype)
+    return np.where(there, np.broadcast_to(x[tuple(found)], shape), np.asarray(missing, x.dtype))
+
+
+COUNTING_BACK = ("checked", "wrapped")  # modes in which negative positions count from the end
+
+
+def check_indices(n: Node, args: list[np.ndarray]) -> None:
+    """ShapeError where a position of a gather is out of range."""
+    x, *arrays = args
+    mode, entries = n.attr
+    for extent, (kind, k) in zip(x.shape, entries):
+        if kind != "at" or mode != "checked":
+            continue
+        wrong = arrays[k][(arrays[k] < -extent) | (arrays[k] >= extent)]
+        if wrong.size:
+            message = f"index {wrong[0]} is out of range for an axis of {extent}"
+            raise ShapeError(message, "shape.index", help=f"indices run from {-extent} to {extent - 1}")
+
+
 def _reduce(n, args, arguments, extents):
     fold, axes = n.attr
     (x,) = args
@@ -172,4 +213,5 @@ RULES: dict[str, Callable] = {
     "reduce": _reduce,
     "scan": _scan,
     "ranked": _ranked,
+    "gather": _gather,
 }

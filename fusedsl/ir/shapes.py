@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..errors import ArgumentError, ShapeError
 from .builder import Builder, fail
@@ -80,7 +81,7 @@ def squeeze(b: Builder, x: Node, axes: Sequence[int]) -> Node:
                 help="only axes of extent 1 can go",
             )
     key = tuple(("int", 0) if a in axes else _whole(d) for a, d in enumerate(x.type.shape))
-    return _index(x, key)
+    return basic_index(x, key)
 
 
 def expand_dims(b: Builder, x: Node, axis: int | Sequence[int]) -> Node:
@@ -95,14 +96,14 @@ def expand_dims(b: Builder, x: Node, axis: int | Sequence[int]) -> Node:
         )
     wanted = {p % rank for p in places}
     old = iter(x.type.shape)
-    return _index(x, tuple(("new",) if k in wanted else _whole(next(old)) for k in range(rank)))
+    return basic_index(x, tuple(("new",) if k in wanted else _whole(next(old)) for k in range(rank)))
 
 
 def _whole(d: Dim) -> tuple:
     return ("slice", 0, 1, d)
 
 
-def _index(x: Node, key: tuple) -> Node:
+def basic_index(x: Node, key: tuple) -> Node:
     """A basic index in normal form: ("int", i), ("slice", start, step, extent) per axis of x, ("new",) between."""
     plain = [k for k in key if k[0] != "new"]
     if len(key) == len(plain) and all(k == _whole(d) for k, d in zip(plain, x.type.shape)):
@@ -111,8 +112,16 @@ def _index(x: Node, key: tuple) -> Node:
     return node("index", (x,), key, Type(x.type.dtype, shape, x.type.weak))
 
 
+WHOLE = slice(None)
+
+
 def index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
     """`x[key]` for integers (or extents), slices, None and one Ellipsis: a view. `sites`: where each part stands."""
+    return basic_index(x, index_entries(b, x, full_key(b, x, key), sites))
+
+
+def full_key(b: Builder, x: Node, key: tuple) -> list[tuple[int, Any]]:
+    """(place in the key, part) for each axis of x and each new one: an Ellipsis, or what is left, as whole slices."""
     gaps = [place for place, k in enumerate(key) if k is Ellipsis]
     if len(gaps) > 1:
         raise fail(ShapeError("only one ... in an index", code="shape.index", help="write : for the others"), gaps[1])
@@ -125,8 +134,13 @@ def index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None = None) 
             _nth(key, x.type.rank),
         )
     full: list = []
-    for place, k in enumerate(key if Ellipsis in key else (*key, Ellipsis)):
-        full.extend([(place, slice(None))] * (x.type.rank - used) if k is Ellipsis else [(place, k)])
+    for place, k in enumerate(key if gaps else (*key, Ellipsis)):
+        full.extend([(place, WHOLE)] * (x.type.rank - used) if k is Ellipsis else [(place, k)])
+    return full
+
+
+def index_entries(b: Builder, x: Node, full: list[tuple[int, Any]], sites: Sequence[Site] | None) -> tuple:
+    """The normal form of a full key."""
     entries, axis = [], 0
     for place, k in full:
         if k is None:
@@ -134,7 +148,7 @@ def index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None = None) 
             continue
         entries.append(_entry(b, x, axis, k, place, sites[place] if sites and place < len(sites) else b.site))
         axis += 1
-    return _index(x, tuple(entries))
+    return tuple(entries)
 
 
 def _nth(key, n: int) -> int:
@@ -234,7 +248,7 @@ def _relabel(b: Builder, x: Node, final: tuple[Dim, ...]) -> Node:
     """A reshape that only drops and inserts axes of extent 1."""
     dropped = squeeze(b, x, [a for a, d in enumerate(x.type.shape) if d == 1])
     old = iter(dropped.type.shape)
-    return _index(dropped, tuple(("new",) if d == 1 else _whole(next(old)) for d in final))
+    return basic_index(dropped, tuple(("new",) if d == 1 else _whole(next(old)) for d in final))
 
 
 def swapaxes(b: Builder, x: Node, first: int, second: int) -> Node:
@@ -249,4 +263,5 @@ def iota_along(b: Builder, x: Node, axis: int) -> Node:
     """The position along an axis, with x's shape: a weak integer that no memory holds."""
     a = normalize_axis(b, x, axis)
     line = b.iota(x.type.shape[a])
-    return broadcast_to(b, _index(line, (_whole(x.type.shape[a]),) + (("new",),) * (x.type.rank - a - 1)), x.type.shape)
+    key = (_whole(x.type.shape[a]),) + (("new",),) * (x.type.rank - a - 1)
+    return broadcast_to(b, basic_index(line, key), x.type.shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .dims import Expression, Symbol
 from .graph import Graph, Node
 from .ops import LEAVES, OPS, OTHERS, VIEWS
-from .types import BOOL, INT32
+from .types import BOOL, INT32, INT64
 
 
 def verify(graph: Graph) -> None:
@@ -22,6 +22,8 @@ def verify(graph: Graph) -> None:
             assert n.type.shape == n.args[0].type.shape, f"a scan keeps its shape: {n!r}"
         elif n.op == "ranked":
             assert n.type.shape[:-1] == n.args[0].type.shape[:-1], f"ranking keeps the rows: {n!r}"
+        elif n.op == "gather":
+            _verify_gather(n)
     for r in graph.results:
         assert not r.type.weak, f"a weak result: {r!r}"
 
@@ -49,3 +51,15 @@ def _verify_reduce(n: Node) -> None:
     (x,) = n.args
     expected = tuple(1 if a in axes else d for a, d in enumerate(x.type.shape))
     assert n.type.shape == expected, f"{fold} keeps its axes as 1: {n!r}"
+
+
+def _verify_gather(n: Node) -> None:
+    _, entries = n.attr
+    x, *arrays = n.args
+    assert len(entries) == x.type.rank, f"an entry for each axis: {n!r}"
+    assert [k for kind, k in entries if kind == "at"] == list(range(len(arrays))), f"an array for each position: {n!r}"
+    for kind, place in entries:
+        assert kind == "at" or 0 <= place < n.type.rank, f"no such axis: {n!r}"
+    for i in arrays:
+        assert i.type.dtype is INT64 and not i.type.weak, f"positions are int64: {n!r}"
+        assert i.type.rank <= n.type.rank, f"positions do not broadcast: {n!r}"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError, UnknownNameError, Unsupported, suggest
+from ..errors import ArgumentError, FusedslError, ShapeError, UnknownNameError, Unsupported, suggest
 from ..ir.builder import Builder
 from ..ir.dims import Dim, evaluate
 from ..ir.graph import Node
-from ..ir.types import BOOL
 from . import functions, prelude
 from .frames import BROKEN, Broken, Frame, UserFunction
 from .functions import REQUIRED, Parameter, dim_of, show_value
@@ -217,27 +216,24 @@ def bound(ev: Evaluator, value: Any, expression: Expr, frame: Frame) -> Dim | No
     return found
 
 
-def position(ev: Evaluator, value: Any, expression: Expr, frame: Frame) -> Dim | None:
-    """An index that is an integer known at the call, or None for a new axis."""
+def position(ev: Evaluator, value: Any, expression: Expr, frame: Frame) -> Dim | Node | None:
+    """An index: an integer known at the call, integers known only when the kernel runs, or None for a new axis."""
     if value is None:
         return None
     found = dim_of(value)
     if found is not None:
         return found
-    raise ev.fault(_not_a_position(value), frame, expression)
+    if isinstance(value, Node):
+        return value
+    raise ev.fault(not_a_position(value), frame, expression)
 
 
-def _not_a_position(value: Any) -> FusedslError:
-    if isinstance(value, Node) and value.type.dtype is BOOL:
-        return ArgumentError(
-            "a mask cannot index: its result has no known shape",
-            code="argument.mask",
-            help="where(mask, x, 0), or a reduction with where=mask",
+def not_a_position(value: Any) -> FusedslError:
+    """The error for what is no index."""
+    if isinstance(value, tuple):
+        return Unsupported(
+            "indexing with a list is not there yet", code="unsupported.gather", help="pass it as an array"
         )
-    if isinstance(value, Node) and value.type.dtype.kind == "f":
-        return DTypeError("an index is an integer, not a float", code="dtype.index", help="divide with //")
-    if isinstance(value, (Node, tuple)):
-        return Unsupported("indexing with arrays or run-time numbers is not there yet", code="unsupported.gather")
     return ArgumentError(f"an index is an integer or a slice, not {show_value(value)}", code="argument.index")
 
 

@@ -11,6 +11,7 @@ from ..errors import ArgumentError, FusedslError, LimitError, UnknownNameError, 
 from ..ir import graph as ir
 from ..ir import shapes
 from ..ir.builder import Builder
+from ..ir.gathers import advanced_index
 from ..ir.types import BOOL, DTYPES
 from . import calls, functions
 from .array_functions import matrix_transpose
@@ -341,7 +342,8 @@ class Evaluator:
         with self.at(frame, node, node.at, node.indices):
             sites = [ir.Site(self.text, *place(frame, index, index.span[0])) for index in node.indices]
             x = self._value(value, node.value, frame, "[ ]")
-            return self._ranked(shapes.index(self.builder, x, tuple(key), sites))
+            read = advanced_index if any(isinstance(part, ir.Node) for part in key) else shapes.index
+            return self._ranked(read(self.builder, x, tuple(key), sites))
 
     def _call(self, node: Call, frame: Frame) -> Visit:
         return (yield from calls.call(self, node, frame))

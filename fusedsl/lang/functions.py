@@ -96,15 +96,14 @@ ALIASES = {
     "bitwise_right_shift": "right_shift", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
     "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "amax": "max", "amin": "min",
     "permute_dims": "transpose", "gammaln": "lgamma", "around": "round", "degrees": "rad2deg", "radians": "deg2rad",
-    "cumulative_sum": "cumsum", "cumulative_prod": "cumprod",
+    "cumulative_sum": "cumsum", "cumulative_prod": "cumprod", "concatenate": "concat",
 }  # fmt: skip
 
 # Known, named, and not there yet.
 LATER = {
-    "contraction": "matmul dot vdot vecdot tensordot einsum outer inner",
+    "contraction": "matmul dot vdot vecdot tensordot einsum inner",
     "sorting": "median percentile quantile unique nonzero searchsorted",
-    "joining and repeating": "concat concatenate stack flip roll repeat tile pad",
-    "gather and scatter": "take take_along_axis scatter",
+    "scatter": "scatter",
     "random numbers": "uniform normal",
     "quantisation": "quantize dequantize unpack float8_e4m3fn float8_e5m2",
     "attention": "attention",
@@ -114,7 +113,7 @@ UNSUPPORTED = {name: family for family, names in LATER.items() for name in names
 
 def lookup(name: str) -> Function | None:
     """The function of this name or alias, if the table has it."""
-    from . import array_functions, row_functions  # noqa: F401  fill the table
+    from . import array_functions, index_functions, row_functions  # noqa: F401  fill the table
 
     return TABLE.get(ALIASES.get(name, name))
 
@@ -262,6 +261,12 @@ def optional_dtype(b: Builder, name: str, value: Any) -> DType | None:
     return None if value is None else dtype(b, name, value)
 
 
+def arrays(b: Builder, name: str, value: Any) -> tuple[Node, ...]:
+    if not isinstance(value, tuple):
+        raise _malformed(name, "a list of arrays", value, "write [x, y]")
+    return tuple(_item(k, array, b, name, v) for k, v in enumerate(value))
+
+
 def anything(b: Builder, name: str, value: Any) -> Any:
     return value
 
@@ -278,6 +283,9 @@ KINDS: dict[str, Callable[[Builder, str, Any], Any]] = {
     "dtype": dtype,
     "dtype | None": optional_dtype,
     "places": places,
+    "plain axis": axis,
+    "arrays": arrays,
+    "extents": shape,
     "any": anything,
 }
 

@@ -27,6 +27,8 @@ def formula(n: Node, names: Sequence[str], depth: int = DEEP) -> str:
     parts = [formula(a, names, depth - 1) for a in n.args]
     if n.op == "index":
         return parts[0] if n.args[0].op == "reduce" else f"{parts[0]}[...]"
+    if n.op == "gather":
+        return f"{parts[0]}[{', '.join(parts[1:])}]"
     if n.op == "cast":
         return f"{n.type.dtype}({parts[0]})"
     if n.op == "scan":
@@ -35,7 +37,7 @@ def formula(n: Node, names: Sequence[str], depth: int = DEEP) -> str:
         return f"{'sort' if n.attr[0] == 'values' else 'argsort'}({parts[0]})"
     if n.op == "reduce":
         return f"{n.attr[0]}({parts[0]})"
-    symbol = OPS[n.op].symbol
+    symbol = OPS[n.op].symbol if n.op in OPS else None
     if symbol is None:
         return f"{n.op}({', '.join(parts)})"
     if len(parts) == 2:

@@ -7,6 +7,7 @@ from math import prod
 
 from ..fusion.cost import instructions, seconds
 from ..hardware import occupancy
+from ..ir.dims import evaluate
 from ..runtime.bind import Bound
 from ..runtime.compile import Built
 from ..schedule import geometry
@@ -96,6 +97,9 @@ def figures_of(case: Case, bound: Bound, built: Built) -> Figures:
 def _access(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int) -> Access:
     use = plan.arrays[k]
     elements = prod(n for n, stride in zip(bound.extents, bound.strides[k]) if stride)
+    if use.gathered is not None:
+        axes = (*plan.rows, *plan.columns)
+        elements = min(prod(evaluate(axes[a], case.extents) for a in use.gathered), prod(case.shape_of(use)))
     passes = 1 if k >= plan.inputs or kernel.resident else _passes(kernel, k)
     moved = 0 if bound.empty else elements * use.dtype.itemsize * passes
     return Access(array_name(case, use), f"{use.dtype}{list(case.shape_of(use))}", moved, passes)

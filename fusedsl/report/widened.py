@@ -45,7 +45,7 @@ def _is_wide(n: Node) -> bool:
 
 
 def _source(n: Node) -> Node:
-    while n.op in ("convert", "index", "transpose", "broadcast", "reshape"):
+    while n.op in ("convert", "index", "transpose", "broadcast", "reshape", "gather"):
         n = n.args[0]
     return n
 

@@ -45,6 +45,7 @@ class Bound:
     extents: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
     offsets: tuple[int, ...]
+    steps: tuple[tuple[int, ...], ...] = ()  # per operand whose addresses a kernel computes: bytes along its own axes
     streamed: Kernel | None = None  # the same computation for a row that does not stay on the chip
 
     @property
@@ -132,10 +133,18 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
             plan.resident if resident else plan.streamed,
             resident,
             merged.wide,
+            plan.pointers,
         )
 
     streamed = None if plan.is_map else kernel(False)
-    return Bound(kernel(True), merged.extents, merged.strides, offsets, streamed)
+    steps = tuple(_steps(use, layouts, extents) for use in plan.arrays)
+    return Bound(kernel(True), merged.extents, merged.strides, offsets, steps, streamed)
+
+
+def _steps(use: ArrayUse, layouts, extents) -> tuple[int, ...]:
+    if use.gathered is None:
+        return ()
+    return tuple(s * use.dtype.itemsize for s in view(layouts[use.kind, use.index], use.views, extents).strides)
 
 
 def place_array(use: ArrayUse, layouts, extents, axes: int) -> tuple[tuple[int, ...], int]:

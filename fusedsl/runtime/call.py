@@ -172,8 +172,8 @@ def template(kernel: Kernel, bound: Bound, width: int) -> bytes:
     return b"".join(struct.pack("<q" if v < 1 << 63 else "<Q", v) for v in values)
 
 
-def scalar_slots(plan: KernelPlan, kernel: Kernel, where: Payloads, numbers: list[int], extents):
-    """The scalar slots of one kernel; extents that it takes as numbers are appended to `numbers`."""
+def scalar_slots(plan: KernelPlan, kernel: Kernel, bound: Bound, where: Payloads, numbers: list[int], extents):
+    """The scalar slots of one kernel; extents and strides that it takes as numbers are appended to `numbers`."""
     first = 8 * (len(slots(kernel)) - len(plan.scalars))
     found = []
     for k, use in enumerate(plan.scalars):
@@ -181,7 +181,8 @@ def scalar_slots(plan: KernelPlan, kernel: Kernel, where: Payloads, numbers: lis
             index = where.argument(use.source)  # type: ignore[arg-type]
         else:
             index = where.number(len(numbers))
-            numbers.append(evaluate(use.source, extents))  # type: ignore[arg-type]
+            array, axis = use.source if use.kind == "stride" else (0, 0)
+            numbers.append(bound.steps[array][axis] if use.kind == "stride" else evaluate(use.source, extents))
         found.append(ScalarSlot(first + 8 * k, index, FORMAT_OF[use.value.dtype.name]))  # type: ignore[arg-type]
     return found
 
@@ -196,7 +197,7 @@ def cuda_launch(
     width = getattr(built.schedule, "width", 1)
     block = template(built.kernel, bound, width)
     pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
-    scalars = scalar_slots(plan, built.kernel, where, numbers, extents)
+    scalars = scalar_slots(plan, built.kernel, bound, where, numbers, extents)
     return Launch(driver(), function, geometry, block, pointers, scalars, names)
 
 
@@ -210,5 +211,5 @@ def cpu_launch(
     run = pool.runner(functions, variant.launch(built.kernel, built.schedule, bound.extents), len(slots(built.kernel)))
     block = template(built.kernel, bound, 1)
     pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
-    scalars = scalar_slots(plan, built.kernel, where, numbers, extents)
+    scalars = scalar_slots(plan, built.kernel, bound, where, numbers, extents)
     return HostLaunch(lambda _function, address, _units, _grain: run(address), 0, 1, 1, block, pointers, scalars, names)

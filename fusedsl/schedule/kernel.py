@@ -170,6 +170,7 @@ class Kernel:
     phases: tuple[Phase, ...]
     resident: bool = True
     wide: bool = False  # offsets need 64 bits
+    pointers: tuple[Load, ...] = ()  # values that are the address of an operand's element 0, for bodies that fetch
     workspace: bool = False  # blocks leave states for each other in a workspace
     tickets: bool = False  # blocks count themselves
     part: bool = False  # it shares a launch: the number of its block and its slots are handed to it

@@ -23,7 +23,10 @@ class Coordinate:
 
 @dataclass(frozen=True)
 class ArrayUse:
-    """An array that a kernel reads or writes: argument, temporary or result `index`, through host-side `views`."""
+    """An array that a kernel reads or writes: argument, temporary or result `index`, through host-side `views`.
+
+    Of a `gathered` one the kernel computes addresses itself, which vary along these of its axes; `at` is then empty.
+    """
 
     name: str
     dtype: DType
@@ -31,15 +34,17 @@ class ArrayUse:
     index: int
     views: tuple
     at: tuple[Coordinate, ...]
+    gathered: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
 class ScalarUse:
-    """A run-time number that a kernel takes by value: argument `source`, or the extent `source`."""
+    """A run-time number that a kernel takes by value: argument `source`, the extent `source`, or the stride in bytes
+    of an array along an axis, `source` = (array, axis)."""
 
     value: Value
-    kind: str  # "argument" | "extent"
-    source: Dim
+    kind: str  # "argument" | "extent" | "stride"
+    source: Any
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class KernelPlan:
     resident: tuple[Phase, ...]
     streamed: tuple[Phase, ...]
     digest: str = ""
+    pointers: tuple[Load, ...] = ()
 
     @property
     def is_map(self) -> bool:

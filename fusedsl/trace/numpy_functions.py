@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, TraceError, Unsupported
+from .index_functions import INDEXING
 from .tracer import Tracer
 
 if TYPE_CHECKING:
@@ -310,6 +311,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "imag": _imag,
     "dot": lambda recorder, a, b: a @ b,
     "matmul": lambda recorder, a, b: a @ b,
+    **INDEXING,
     "result_type": lambda recorder, *parts: np.result_type(*(p.dtype if isinstance(p, Tracer) else p for p in parts)),
 }
 

@@ -27,7 +27,8 @@ from ..lang.functions import REQUIRED
 from .tracer import Tracer
 
 PACKAGE = str(Path(__file__).parent.parent)
-STATIC = ("int", "axis", "axes", "places", "shape", "extent", "flag")  # kinds that must be known when tracing
+# kinds that must be known when tracing
+STATIC = ("int", "axis", "axes", "places", "shape", "extent", "flag", "plain axis", "extents")
 STATIC_NAMES = ("axis", "keepdims", "groups")  # and such parameters of the prelude
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DTypeError, TraceError, Unsupported
 from ..ir import shapes
+from ..ir.gathers import advanced_index
 from ..ir.graph import Node
 from ..ir.types import numpy_dtype
 from ..lang import calls
@@ -200,7 +201,8 @@ class Tracer:
     def __getitem__(self, key: Any) -> Tracer:
         with self.recorder.here():
             ready = self._key(key)
-        return self._viewed(lambda x: shapes.index(self.recorder.builder, x, ready))
+        read = advanced_index if any(isinstance(part, Node) for part in ready) else shapes.index
+        return self._viewed(lambda x: read(self.recorder.builder, x, ready))
 
     def _key(self, key: Any) -> tuple:
         return tuple(self._part(part) for part in (key if isinstance(key, tuple) else (key,)))
@@ -212,17 +214,24 @@ class Tracer:
             return slice(*(self._bound(bound) for bound in (part.start, part.stop, part.step)))
         if isinstance(part, (bool, np.bool_)):
             raise Unsupported("indexing with a bool is not there yet", code="unsupported.gather")
-        return self._bound(part)
+        if isinstance(part, list):
+            raise Unsupported(
+                "indexing with a list is not there yet", code="unsupported.gather", help="pass it as an array"
+            )
+        settled = self.recorder.settled(part)
+        found = self.recorder.value(settled)
+        if not isinstance(found, Node):
+            raise calls.not_a_position(found)
+        known = dim_of(found)
+        return found if known is None else known
 
     def _bound(self, bound: Any) -> Any:
         if bound is None:
             return None
         settled = self.recorder.settled(bound)
-        if not isinstance(settled, (int, Tracer)):
-            raise Unsupported("indexing with arrays is not there yet", code="unsupported.gather")
-        found = dim_of(self.recorder.value(settled))
+        found = dim_of(self.recorder.value(settled)) if isinstance(settled, (int, Tracer)) else None
         if found is None:
-            raise calls._not_a_position(self.recorder.value(settled))
+            raise TraceError("a slice bound is an integer", code="trace.slice", help="use sizes and Python integers")
         return found
 
     def __setitem__(self, key: Any, value: Any) -> None:

@@ -54,6 +54,20 @@ def load(builder: ir.IRBuilder, d: DType, base, index: Number, scopes=None) -> N
     return widen(Number(builder, held, instruction), d)
 
 
+def fetch(builder: ir.IRBuilder, d: DType, address: Number, wanted: Number, scopes: tuple[int, int]) -> Number:
+    """The element of `d` at an address where it is wanted; else 0, read from a place that is always there."""
+    module = builder.module
+    nothing = module.globals.get("nothing")
+    if nothing is None:
+        word = ir.IntType(64)
+        nothing = ir.GlobalVariable(module, word, "nothing")
+        nothing.initializer, nothing.linkage, nothing.global_constant = word(0), "internal", True
+    kind = stored_type(d)
+    there = builder.inttoptr(address.value, kind.as_pointer())
+    place = builder.select(wanted.value, there, builder.bitcast(nothing, kind.as_pointer()))
+    return load(builder, d, place, Number(builder, INT64, llvm_type(INT64)(0)), scopes)
+
+
 def store(builder: ir.IRBuilder, d: DType, base, index: Number, x: Number, scopes=None) -> None:
     """Write x, narrowed to `d`, to element `index`."""
     if d is BOOL:

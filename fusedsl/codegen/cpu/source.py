@@ -26,7 +26,7 @@ def header(kernel: Kernel, variant: str) -> list[str]:
 
 
 def parameters(kernel: Kernel) -> list[str]:
-    """Read the parameter block: p<k> pointers, n<a> extents, s<k>at<a> strides, scalars by their names."""
+    """Read the parameter block: p<k> pointers, n<a> extents, s<k>at<a> strides; scalars and addresses by name."""
     lines = []
     for at, slot in enumerate(slots(kernel)):
         if slot.kind == "pointer":
@@ -38,7 +38,7 @@ def parameters(kernel: Kernel) -> list[str]:
         elif slot.kind == "scalar":
             value = kernel.scalars[slot.index]
             lines.append(f"{value.name} = scalar_{value.dtype}(slots, {at})")
-    return lines
+    return lines + [f"{p.value.name} = slot(slots, {p.operand})" for p in kernel.pointers]
 
 
 def step(kernel: Kernel, operand: int, axis: int) -> str:

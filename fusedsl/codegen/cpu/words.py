@@ -12,7 +12,7 @@ from llvmlite import ir
 from ...ir.types import BOOL, DTYPES, FLOAT32, INT64, DType
 from ...schedule.kernel import Kernel
 from .math import convert, integers, table
-from .memory import POINTER_TYPE, accumulate, allocate, element_address, load, read, release, scalar, store
+from .memory import POINTER_TYPE, accumulate, allocate, element_address, fetch, load, read, release, scalar, store
 from .number import Number, intrinsic, llvm_type, select
 from .roles import Array
 
@@ -111,8 +111,10 @@ def words_of_loops() -> dict[str, Word]:
 
 
 def words_of_memory(kernel: Kernel, arrays: list[Array]) -> dict[str, Word]:
-    """load<k>, store<k>, at<k> of operands, <label>_get, <label>_put of working memory; each has its alias scope."""
-    found, count = {}, len(kernel.operands) + len(arrays)
+    """load<k>, store<k>, at<k> of operands, fetch_<dtype> of any, <label>_get, <label>_put of working memory; each has
+    its alias scope (what is fetched is only read, so that one scope does for all)."""
+    count = len(kernel.operands) + len(arrays) + 1
+    found = {f"fetch_{d.name}": _fetch(d, (count - 1, count)) for d in DTYPES.values()} if kernel.pointers else {}
     for k, array in enumerate(arrays, len(kernel.operands)):
         d, scopes = array.dtype, (k, count)
         found[f"{array.label}_get"] = Word("get", always(d), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
@@ -125,6 +127,10 @@ def words_of_memory(kernel: Kernel, arrays: list[Array]) -> dict[str, Word]:
         found[f"store{k}"] = Word("store", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s))
         found[f"at{k}"] = Word("at", always(POINTER), lambda b, p, i, d=d: element_address(b, p, i, d))
     return found
+
+
+def _fetch(d: DType, scopes: tuple[int, int]) -> Word:
+    return Word("fetch", always(d.compute), lambda b, address, wanted: fetch(b, d, address, wanted, scopes))
 
 
 def vocabulary(kernel: Kernel, arrays: list[Array]) -> dict[str, object]:

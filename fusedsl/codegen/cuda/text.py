@@ -141,7 +141,10 @@ class Scope:
         return self.wide[name]
 
     def read_scalars(self) -> None:
-        """Run-time scalars out of their parameters."""
+        """Run-time scalars out of their parameters, and the addresses that bodies compute with."""
+        for pointer in self.kernel.pointers:
+            self.code.append(f"{pointer.value.name} = {self.names.pointer(pointer.operand)}")
+            self.ready.add(pointer.value.name)
         for k, value in enumerate(self.kernel.scalars):
             self.top.append(f'read_{value.name} = scalar("{value.dtype.name}")')
             self.code.append(f"{value.name} = read_{value.name}({self.names.word(k)})")

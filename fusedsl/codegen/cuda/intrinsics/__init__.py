@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from ....ir.types import DTYPES
+
 
 @cache
 def namespace() -> dict[str, Any]:
@@ -20,4 +22,4 @@ def namespace() -> dict[str, Any]:
         (fold, "Team fold fold_tile merge_states empty_state"),
     ):
         names |= {name: getattr(source, name) for name in listed.split()}
-    return names
+    return names | {f"fetch_{name}": tile.fetch(name) for name in DTYPES}

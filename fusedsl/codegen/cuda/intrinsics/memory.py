@@ -166,19 +166,30 @@ def _read_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, room:
     return _read_if(e, there, count, bits, address)
 
 
-def _read_if(e: Emitter, wanted: ir.Value, count: int, bits: int, address: ir.Value) -> list[ir.Value]:
-    """`count` registers from an address; zeros, and nothing is read, where they are not wanted."""
+def _read_if(
+    e: Emitter, wanted: ir.Value, count: int, bits: int, address: ir.Value, effect: bool = True
+) -> list[ir.Value]:
+    """`count` registers from an address; zeros, and nothing is read, where they are not wanted.
+
+    Without `effect` the compiler may move the read, or do it once for many: nothing may write there meanwhile.
+    """
     outs = [f"${k}" for k in range(count)]
     lines = [".reg .pred wanted;", f"setp.ne.b32 wanted, ${count + 1}, 0;"]
     lines += [f"mov.b{max(bits, 16)} {out}, 0;" for out in outs]
     lines.append(f"@wanted ld.global{_suffix(count, bits)} {_braced(outs)}, [${count}];")
     unit = ir.IntType(max(bits, 16))
     result = unit if count == 1 else ir.LiteralStructType([unit] * count)
-    constraints = ",".join([f"=&{_register(bits)}"] * count + ["l", "r", "~{memory}"])
+    constraints = ",".join([f"=&{_register(bits)}"] * count + ["l", "r"] + ["~{memory}"] * effect)
     text = "{\n" + "\n".join(lines) + "\n}"
-    loaded = e.asm(result, text, constraints, [address, e.builder.zext(wanted, I32)], effect=True)
+    loaded = e.asm(result, text, constraints, [address, e.builder.zext(wanted, I32)], effect=effect)
     found = [loaded] if count == 1 else e.unpack(loaded, count)
     return [e.builder.trunc(found[0], I8)] if bits == 8 else found
+
+
+def read_wanted(e: Emitter, dtype: DType, address: ir.Value, wanted: ir.Value) -> ir.Value:
+    """One element of an array that this kernel does not write, as `stored_type` holds it; 0 where it is not wanted."""
+    units = _read_if(e, wanted, 1, _unit_bits(dtype, 1), address, effect=False)
+    return _elements(e, dtype, 1, units)[0]
 
 
 def read_shifted(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped: int, room: Room | None):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ....ir.types import DType, dtype
 from .. import math
 from ..backend import I8, I32, I64, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
-from .memory import Room, is_packed, read, read_shifted, stored_type, write
+from .memory import Room, is_packed, read, read_shifted, read_wanted, stored_type, write
 
 INDEX = (types.int32, types.int64)
 
@@ -331,6 +331,23 @@ def load_value(name: str) -> Callable:
         return result, emit
 
     return intrinsic(1)(rule)
+
+
+def fetch(name: str) -> Callable:
+    """`fetch(address, wanted)`: one element of an array that is only read, widened; 0 where it is not wanted."""
+    kind = dtype(name)
+    result = numba_type(kind.compute.name)
+
+    def rule(address, wanted):
+        def emit(e, at, when):
+            bits = read_wanted(e, kind, at, when)
+            if kind.kind == "b":
+                return e.builder.icmp_unsigned("!=", bits, I8(0))
+            return bits if kind is kind.compute else math.widen(e, bits, kind.name)
+
+        return (result, emit) if address == types.int64 and wanted == types.boolean else None
+
+    return intrinsic(2)(rule)
 
 
 def store_value(name: str) -> Callable:

@@ -1,0 +1,251 @@
+"""Where an element of an array stands, along loop axes or at computed positions; and what views make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..ir.dims import Dim, expression
+from ..ir.folds import scalar
+from ..ir.gathers import CHECKED, GUARDED, INSIDE
+from ..ir.graph import Node, Type, constant, node, value_of
+from ..ir.types import BOOL, INT64, UINT64, DType
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A loop variable from 0 to `extent`; `tag` tells apart several of one extent."""
+
+    extent: Dim
+    tag: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.extent}{chr(39) * self.tag}"
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """The position along one axis of a source: start + step * axis."""
+
+    start: Dim = 0
+    step: int = 1
+    axis: Axis | None = None
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A position along one axis of a source that only the kernel knows: `value`, an int64 scalar. Where `inside` (a
+    bool scalar) is False, there is no such element; None says that there always is."""
+
+    value: Node
+    inside: Node | None = None
+
+    @property
+    def axis(self) -> None:
+        """It follows no axis of its own."""
+        return None
+
+
+Coordinates = tuple[Coordinate | Computed, ...]
+NOWHERE_ELSE = Coordinate(0, 1, None)  # the one position of an axis of extent 1
+
+
+def position_of(at: Coordinate | Computed) -> Node:
+    """The position as an int64."""
+    if isinstance(at, Computed):
+        return at.value
+    if at.axis is None:
+        return whole(at.start)
+    return plus(times(node("position", (), at.axis, Type(INT64)), at.step), at.start)
+
+
+def aligned(shape: tuple[Dim, ...], at: Coordinates) -> Coordinates:
+    """Coordinates of a broadcast operand: the trailing ones, position 0 where its extent is 1."""
+    trailing = at[len(at) - len(shape) :]
+    return tuple(NOWHERE_ELSE if d == 1 else c for d, c in zip(shape, trailing))
+
+
+# -- arithmetic on positions
+
+
+def whole(d: Dim, kind: DType = INT64) -> Node:
+    """An extent as a scalar."""
+    return constant(d, kind) if isinstance(d, int) else node("size", (), d, Type(kind))
+
+
+def is_literal(n: Node, value: int) -> bool:
+    return n.op == "const" and value_of(n) == value
+
+
+def plus(x: Node, d: Dim) -> Node:
+    return x if d == 0 else scalar("add", x, whole(d))
+
+
+def times(x: Node, d: Dim) -> Node:
+    return x if d == 1 else scalar("multiply", x, whole(d))
+
+
+def all_of(conditions: Iterable[Node | None]) -> Node | None:
+    """Whether all of these hold; None always does."""
+    found = None
+    for c in dict.fromkeys(conditions):
+        if c is not None:
+            found = c if found is None else scalar("logical_and", found, c)
+    return found
+
+
+def _between(position: Node, extent: Dim) -> Node:
+    """Whether a position is one of an axis of this extent: as unsigned numbers, negative ones are beyond."""
+    unsigned = node("convert", (position,), None, Type(UINT64))
+    limit = (
+        constant(extent, UINT64) if isinstance(extent, int) else node("convert", (whole(extent),), None, Type(UINT64))
+    )
+    return scalar("less", unsigned, limit, dtype=BOOL)
+
+
+def along(n: Node) -> Coordinate | None:
+    """The coordinate that an int64 scalar is, where it is start + step * position."""
+    match n.op:
+        case "position":
+            return Coordinate(0, 1, n.attr)
+        case "const":
+            return Coordinate(int(value_of(n)), 1, None)
+        case "size":
+            return Coordinate(n.attr, 1, None)
+        case "add" | "subtract" | "multiply":
+            return _combined(n.op, *(along(a) for a in n.args))
+    return None
+
+
+def _combined(op: str, x: Coordinate | None, y: Coordinate | None) -> Coordinate | None:
+    if x is None or y is None:
+        return None
+    if op != "subtract" and x.axis is None:
+        x, y = y, x
+    if y.axis is not None:
+        return None
+    if op == "multiply":
+        if x.axis is None:
+            return Coordinate(expression("*", x.start, y.start), 1, None)
+        return _stepped(x, y.start) if isinstance(y.start, int) and y.start else None
+    return Coordinate(expression("+" if op == "add" else "-", x.start, y.start), x.step, x.axis)
+
+
+def _stepped(c: Coordinate, step: int) -> Coordinate:
+    return Coordinate(expression("*", c.start, step), c.step * step, c.axis)
+
+
+# -- through views
+
+
+def through_index(n: Node, at: Coordinates) -> Coordinates:
+    """Coordinates in the array below a basic index."""
+    outer = iter(at)
+    inner: list[Coordinate | Computed] = []
+    for entry in n.attr:
+        if entry[0] == "new":
+            next(outer)
+        elif entry[0] == "int":
+            inner.append(Coordinate(entry[1], 1, None))
+        else:
+            _, start, step, _ = entry
+            inner.append(_moved(next(outer), start, step))
+    return tuple(inner)
+
+
+def _moved(c: Coordinate | Computed, start: Dim, step: int) -> Coordinate | Computed:
+    """start + step * c"""
+    if isinstance(c, Computed):
+        return Computed(plus(times(c.value, step), start), c.inside)
+    moved = c.start * step if isinstance(c.start, int) else expression("*", c.start, step)
+    return Coordinate(expression("+", start, moved), c.step * step, c.axis)
+
+
+def through_gather(n: Node, at: Coordinates, positions: Sequence[Node]) -> tuple[Coordinates, Node | None]:
+    """Coordinates in the array below a gather, and whether its element is there (None: it is, or does not matter)."""
+    mode, entries = n.attr
+    inner: list[Coordinate | Computed] = []
+    for extent, (kind, k) in zip(n.args[0].type.shape, entries):
+        if kind == "axis":
+            inner.append(NOWHERE_ELSE if extent == 1 else at[k])
+        else:
+            inner.append(_gathered(mode, positions[k], extent))
+    there = [c.inside for c, (kind, _) in zip(inner, entries) if kind == "at" and isinstance(c, Computed)]
+    return tuple(inner), all_of(there) if mode == CHECKED else None
+
+
+def _gathered(mode: str, position: Node, extent: Dim) -> Coordinate | Computed:
+    plain = along(position)
+    if plain is not None and (mode == INSIDE or plain == Coordinate(0, 1, plain.axis and Axis(extent, plain.axis.tag))):
+        return plain
+    if mode == INSIDE:
+        return Computed(position)
+    if mode == GUARDED:
+        return Computed(position, _between(position, extent))
+    negative = scalar("less", position, constant(0, INT64), dtype=BOOL)
+    counted = scalar("where", negative, plus(position, extent), position)
+    return Computed(counted, _between(counted, extent) if mode == CHECKED else None)
+
+
+# -- through reshapes
+
+
+def through_reshape(n: Node, at: Coordinates) -> Coordinates:
+    """Coordinates in the array below a reshape: axes that both sides share keep theirs, between them the position is
+    counted in C order and split anew."""
+    old, new = n.args[0].type.shape, n.type.shape
+    first, last = shared_ends(old, new)
+    inner = [NOWHERE_ELSE] * len(old)  # type: list[Coordinate | Computed]
+    before, after = wide_axes(old), wide_axes(new)
+    for a, c in zip(before[:first] + before[len(before) - last :], after[:first] + after[len(after) - last :]):
+        inner[a] = at[c]
+    middle_old, middle_new = before[first : len(before) - last], after[first : len(after) - last]
+    flat, inside = constant(0, INT64), all_of(at[c].inside for c in middle_new if isinstance(at[c], Computed))  # type: ignore[union-attr]
+    for c in middle_new:
+        step = _product(new[k] for k in middle_new if k > c)
+        part = times(position_of(at[c]), step)
+        flat = part if is_literal(flat, 0) else scalar("add", flat, part)
+    for a in reversed(middle_old[1:]):
+        flat, rest = _divided(flat, old[a])
+        inner[a] = Computed(rest, inside)
+    if middle_old:
+        inner[middle_old[0]] = along(flat) if inside is None and along(flat) else Computed(flat, inside)  # type: ignore[assignment]
+    return tuple(inner)
+
+
+def shared_ends(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[int, int]:
+    """How many leading and how many trailing axes, those of extent 1 not counted, two shapes have in common."""
+    a, b = [d for d in old if d != 1], [d for d in new if d != 1]
+    first = next((k for k, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+    a, b = a[first:], b[first:]
+    last = next((k for k, (x, y) in enumerate(zip(reversed(a), reversed(b))) if x != y), min(len(a), len(b)))
+    return first, last
+
+
+def wide_axes(shape: Sequence[Dim]) -> list[int]:
+    """The axes whose extent is not 1."""
+    return [k for k, d in enumerate(shape) if d != 1]
+
+
+def _product(dims: Iterable[Dim]) -> Dim:
+    found: Dim = 1
+    for d in dims:
+        found = expression("*", found, d)
+    return found
+
+
+def _divided(x: Node, d: Dim) -> tuple[Node, Node]:
+    """(x // d, x % d) for x >= 0."""
+    if isinstance(d, int) and d & (d - 1) == 0:
+        shift, mask = constant(d.bit_length() - 1, INT64), constant(d - 1, INT64)
+        return scalar("right_shift", x, shift), scalar("bitwise_and", x, mask)
+    unsigned, divisor = (node("convert", (part,), None, Type(UINT64)) for part in (x, whole(d)))
+    quotient = node("convert", (scalar("floor_divide", unsigned, divisor),), None, Type(INT64))
+    return quotient, scalar("subtract", x, scalar("multiply", quotient, whole(d)))
+
+
+def divides_by_literals(old: Sequence[Dim], new: Sequence[Dim]) -> bool:
+    """Whether what `through_reshape` divides by is known when the kernel is compiled."""
+    first, last = shared_ends(old, new)
+    wide = [old[a] for a in wide_axes(old)]
+    return all(isinstance(d, int) for d in wide[first : len(wide) - last][1:])

@@ -1,0 +1,156 @@
+"""Builds gathers: arrays read at computed positions, by NumPy's integer-array indexing, take and take_along_axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError, Unsupported
+from .builder import Builder, fail
+from .checks import explain
+from .dims import Dim, expression, product
+from .graph import Check, Node, Site, Type, node
+from .shapes import WHOLE, basic_index, expand_dims, full_key, index_entries, normalize_axis, reshape
+from .types import BOOL, INT64, UINT64
+
+# What a gather does with a position outside of its axis.
+CHECKED = "checked"  # negative ones count from the end, once; beyond that the value is missing: NaN, 0, False
+WRAPPED = "wrapped"  # negative ones count from the end; none is beyond that, by construction
+GUARDED = "guarded"  # it is not read, and the value (0) is not used
+INSIDE = "inside"  # none is outside, by construction
+MODES = (CHECKED, WRAPPED, GUARDED, INSIDE)
+
+
+def gather(
+    b: Builder, x: Node, at: Mapping[int, Node], places: Sequence[int | None], shape: Sequence[Dim], mode: str = CHECKED
+) -> Node:
+    """The array of `shape` whose element is `x` at the positions `at[axis]` along some axes, and along each other axis
+    at the position on axis `places[axis]` of the result. Positions are int64 arrays that broadcast to `shape`."""
+    entries: list[tuple[str, int | None]] = []
+    arrays: list[Node] = []
+    for axis, place in enumerate(places):
+        if axis in at:
+            entries.append(("at", len(arrays)))
+            arrays.append(at[axis])
+        else:
+            entries.append(("axis", place))
+    return node("gather", (x, *arrays), (mode, tuple(entries)), Type(x.type.dtype, tuple(shape), x.type.weak))
+
+
+def positions(b: Builder, x: Node) -> Node:
+    """An index array as int64; those of uint64 that int64 does not hold stay beyond any axis."""
+    if x.type.dtype is BOOL:
+        raise mask_fault()
+    if x.type.dtype.kind == "f":
+        raise DTypeError("an index is an integer, not a float", code="dtype.index", help="divide with //")
+    if x.type.dtype is UINT64 and not x.type.weak:
+        x = b.elementwise("minimum", x, b.literal((1 << 63) - 1))
+    return b.convert(x, INT64)
+
+
+def mask_fault() -> FusedslError:
+    """The error of indexing with a mask."""
+    return ArgumentError(
+        "a mask cannot index: its result has no known shape",
+        code="argument.mask",
+        help="where(mask, x, 0), or a reduction with where=mask",
+    )
+
+
+def advanced_index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
+    """`x[key]` where some parts are integer arrays, as in NumPy: they broadcast, and stand next to each other."""
+    full = full_key(b, x, key)
+    arrays = [k for k, (_, part) in enumerate(full) if isinstance(part, Node)]
+    pointed = [k for k, (_, part) in enumerate(full) if part is not None and not isinstance(part, slice)]
+    if pointed[-1] - pointed[0] >= len(pointed):
+        error = Unsupported(
+            "several index arrays split by a slice are not there yet",
+            code="unsupported.gather",
+            help="index twice, or transpose first so that the indexed axes are neighbours",
+        )
+        raise fail(error, full[pointed[-1]][0])
+    indices = [_located(b, full[k]) for k in arrays]
+    plain = [(place, WHOLE if isinstance(part, Node) else part) for place, part in full]
+    y = basic_index(x, index_entries(b, x, plain, sites))
+    first = sum(part is None or isinstance(part, slice) for _, part in full[: pointed[0]])
+    check = Check("equal", (), "index with", tuple(i.type for i in indices))
+    common = b.broadcast([i.type.shape for i in indices], check)
+    after = y.type.rank - first - len(indices)
+    at = {first + k: before_axes(b, i, after) for k, i in enumerate(indices)}
+    places = [axis if axis < first else axis - len(indices) + len(common) for axis in range(y.type.rank)]
+    shape = (*y.type.shape[:first], *common, *y.type.shape[first + len(indices) :])
+    return gather(b, y, at, places, shape)
+
+
+def _located(b: Builder, entry: tuple) -> Node:
+    """An index array as positions; its fault belongs to its place in the subscript."""
+    place, part = entry
+    try:
+        return positions(b, part)
+    except FusedslError as error:
+        raise fail(error, place) from None
+
+
+def before_axes(b: Builder, x: Node, axes: int) -> Node:
+    """`x` with so many axes of extent 1 behind its own."""
+    rank = x.type.rank
+    return expand_dims(b, x, list(range(rank, rank + axes))) if axes else x
+
+
+def take(b: Builder, x: Node, indices: Node, axis: int | None = None) -> Node:
+    """`x` at `indices` along an axis (None: of the flattened array), as numpy.take."""
+    if axis is None:
+        x, axis = reshape(b, x, (product(x.type.shape),)), 0
+    a = normalize_axis(b, x, axis)
+    return advanced_index(b, x, (*[WHOLE] * a, _located(b, (1, indices))))
+
+
+def take_along_axis(b: Builder, x: Node, indices: Node, axis: int | None = -1) -> Node:
+    """out[…, i, …] = x[…, indices[…, i, …], …], as numpy.take_along_axis; the other axes broadcast."""
+    if axis is None:
+        x, axis = reshape(b, x, (product(x.type.shape),)), 0
+    a = normalize_axis(b, x, axis)
+    if indices.type.rank != x.type.rank:
+        error = ShapeError(
+            f"take_along_axis needs as many axes in {b.describe(indices.type)} as in {b.describe(x.type)}",
+            code="shape.gather",
+            help="insert axes of extent 1: indices[:, None]",
+        )
+        raise fail(error, 1)
+    found = _located(b, (1, indices))
+    others = [1 if axis == a else d for axis, d in enumerate(x.type.shape)]
+    check = Check("equal", (), "take_along_axis", (x.type, indices.type))
+    shape = b.broadcast([tuple(others), indices.type.shape], check)
+    return gather(b, x, {a: found}, range(x.type.rank), shape)
+
+
+def at_position(b: Builder, x: Node, axis: int, position: Node, extent: Dim, mode: str) -> Node:
+    """`x` with one axis of a new extent, read there at `position` (a vector of that extent)."""
+    shape = tuple(extent if k == axis else d for k, d in enumerate(x.type.shape))
+    line = before_axes(b, b.convert(position, INT64), x.type.rank - axis - 1)
+    return gather(b, x, {axis: line}, range(x.type.rank), shape, mode)
+
+
+def require_same(b: Builder, what: str, x: Node, other: Node, axis: int) -> None:
+    """All axes but one agree: what two arrays that are joined along it need."""
+    if x.type.rank != other.type.rank:
+        raise ShapeError(
+            f"{what} needs as many axes in {b.describe(other.type)} as in {b.describe(x.type)}",
+            code=f"shape.{what}",
+            help="expand_dims, or [None], adds one",
+        )
+    for k, (d, e) in enumerate(zip(x.type.shape, other.type.shape)):
+        if k == axis:
+            continue
+        check = Check("equal", (d, e, k - x.type.rank), what, (x.type, other.type), site=b.site)
+        if b.is_unit(d) != b.is_unit(e):
+            raise explain(check, b.extents)
+        if not b.is_unit(d):
+            b._require_equal(d, e, check, k - x.type.rank)
+
+
+def total(extents: Sequence[Dim]) -> Dim:
+    """The sum of extents."""
+    found: Dim = 0
+    for d in extents:
+        found = expression("+", d, found) if found != 0 else d
+    return found

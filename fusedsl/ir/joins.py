@@ -1,0 +1,130 @@
+"""Builds arrays out of others by where their elements stand: concat, stack, roll, repeat, tile, pad. Nothing is copied:
+each is a choice by position among gathers, or a view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from ..errors import ArgumentError, ShapeError
+from .builder import Builder, fail
+from .dims import Dim, expression
+from .gathers import GUARDED, INSIDE, WRAPPED, at_position, before_axes, require_same, total
+from .graph import Node
+from .shapes import broadcast_to, expand_dims, index, normalize_axis, reshape
+from .types import FLOAT64, promote
+
+PADDINGS = ("constant", "edge", "reflect", "wrap")
+
+
+def concat(b: Builder, arrays: Sequence[Node], axis: int, what: str = "concat") -> Node:
+    """The arrays one after another along an axis."""
+    if not arrays:
+        raise ArgumentError(f"{what} needs an array", code="argument.missing", help=f"{what}([x, y], axis=0)")
+    if not arrays[0].type.rank:
+        raise ShapeError(f"{what} of numbers", code=f"shape.{what}", help="stack them, or give them an axis: x[None]")
+    try:
+        a = normalize_axis(b, arrays[0], axis)
+    except ShapeError as error:
+        raise fail(error, 1) from None
+    for other in arrays[1:]:
+        require_same(b, what, arrays[0], other, a)
+    parts = _alike(b, arrays)
+    if len(parts) == 1:
+        return parts[0]
+    ends = [total([x.type.shape[a] for x in parts[: k + 1]]) for k in range(len(parts))]
+    line = b.iota(ends[-1])
+    joined: Node | None = None
+    for k in reversed(range(len(parts))):
+        begin = ends[k - 1] if k else 0
+        position = b.elementwise("subtract", line, b.extent(begin)) if k else line
+        part = at_position(b, parts[k], a, position, ends[-1], GUARDED)
+        if joined is None:
+            joined = part
+            continue
+        first = b.elementwise("less", line, b.extent(ends[k]))
+        joined = b.elementwise("where", before_axes(b, first, part.type.rank - a - 1), part, joined)
+    assert joined is not None
+    return joined
+
+
+def _alike(b: Builder, arrays: Sequence[Node]) -> list[Node]:
+    """The arrays in the one dtype that they promote to."""
+    strong = [x.type.dtype for x in arrays if not x.type.weak]
+    if not strong:
+        return list(arrays)
+    common = reduce(promote, strong)
+    if common.kind != "f" and any(x.type.weak and x.type.dtype.kind == "f" for x in arrays):
+        common = FLOAT64
+    return [b.convert(x, common) for x in arrays]
+
+
+def stack(b: Builder, arrays: Sequence[Node], axis: int) -> Node:
+    """The arrays side by side along a new axis."""
+    try:
+        return concat(b, [expand_dims(b, x, axis) for x in arrays], axis, "stack")
+    except ShapeError as error:
+        raise fail(error, 1) if error.code == "shape.axis" else error from None
+
+
+def flip(b: Builder, x: Node, axes: Sequence[int]) -> Node:
+    """The order reversed along some axes: a view."""
+    key = tuple(slice(None, None, -1) if a in axes else slice(None) for a in range(x.type.rank))
+    return index(b, x, key)
+
+
+def roll(b: Builder, x: Node, shift: Dim, axis: int) -> Node:
+    """Each element moved by `shift` along an axis; those beyond the end come in at the start."""
+    n = x.type.shape[axis]
+    line = b.elementwise("subtract", b.iota(n), b.extent(expression("%", shift, n)))
+    return at_position(b, x, axis, line, n, WRAPPED)
+
+
+def repeat(b: Builder, x: Node, count: Dim, axis: int) -> Node:
+    """Each element `count` times along an axis."""
+    shape = [*x.type.shape[: axis + 1], count, *x.type.shape[axis + 1 :]]
+    spread = broadcast_to(b, expand_dims(b, x, axis + 1), shape)
+    merged = expression("*", x.type.shape[axis], count)
+    return reshape(b, spread, (*x.type.shape[:axis], merged, *x.type.shape[axis + 1 :]))
+
+
+def tile(b: Builder, x: Node, counts: Sequence[Dim]) -> Node:
+    """`x` itself repeated along each axis; leading axes are added where there are more counts."""
+    rank = max(len(counts), x.type.rank)
+    counts = [1] * (rank - len(counts)) + list(counts)
+    shape = [1] * (rank - x.type.rank) + list(x.type.shape)
+    key = [part for count in counts for part in ((None, slice(None)) if count != 1 else (slice(None),))]
+    spread = index(b, reshape(b, x, shape) if rank > x.type.rank else x, tuple(key))
+    wide = [d for n, count in zip(shape, counts) for d in ((count, n) if count != 1 else (n,))]
+    return reshape(b, broadcast_to(b, spread, wide), [expression("*", n, count) for n, count in zip(shape, counts)])
+
+
+def pad(b: Builder, x: Node, axis: int, before: Dim, after: Dim, mode: str, fill: Node | None) -> Node:
+    """`x` with elements added at both ends of an axis: `fill`, or as `mode` continues it."""
+    n = x.type.shape[axis]
+    extent = total([before, n, after])
+    position = b.elementwise("subtract", b.iota(extent), b.extent(before))
+    if mode != "constant":
+        return at_position(b, x, axis, _continued(b, position, n, mode), extent, INSIDE)
+    assert fill is not None
+    padded = at_position(b, x, axis, position, extent, GUARDED)
+    inside = b.elementwise(
+        "logical_and",
+        b.elementwise("greater_equal", position, b.literal(0)),
+        b.elementwise("less", position, b.extent(n)),
+    )
+    inside = before_axes(b, inside, x.type.rank - axis - 1)
+    fill = b.convert(fill, x.type.dtype) if not x.type.weak or fill.type.weak else fill
+    return b.elementwise("where", inside, padded, fill)
+
+
+def _continued(b: Builder, position: Node, n: Dim, mode: str) -> Node:
+    """The position inside of 0 … n - 1 that continues an axis."""
+    last = b.extent(expression("-", n, 1))
+    if mode == "edge":
+        return b.elementwise("minimum", b.elementwise("maximum", position, b.literal(0)), last)
+    if mode == "wrap":
+        return b.elementwise("remainder", position, b.extent(n))
+    period = b.extent(expression("*", expression("-", n, 1), 2))
+    around = b.elementwise("remainder", position, period)
+    return b.elementwise("minimum", around, b.elementwise("subtract", period, around))

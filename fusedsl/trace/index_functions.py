@@ -1,0 +1,94 @@
+"""NumPy's functions that say where elements come from, on tracers: gathers, joins, repetitions, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError, Unsupported
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+
+def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+    if mode not in ("raise", "wrap", "clip"):
+        raise ArgumentError(f"take has no mode {mode!r}", code="argument.choice", help="raise, wrap or clip")
+    if axis is None:
+        a, axis = recorder.apply("reshape", a, -1), 0
+    if mode != "raise":
+        extent = recorder.apply("size", a, axis)
+        if mode == "wrap":
+            indices = recorder.apply("remainder", indices, extent)
+        else:
+            indices = recorder.apply("clip", indices, min=0, max=extent - 1)
+    return _written(recorder, recorder.apply("take", a, indices, axis), out)
+
+
+def _concatenate(recorder: Recorder, arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None, **named: Any):
+    return _joined(recorder, "concat", arrays, axis, out, dtype, named)
+
+
+def _stack(recorder: Recorder, arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None, **named: Any) -> Any:
+    return _joined(recorder, "stack", arrays, axis, out, dtype, named)
+
+
+def _joined(recorder: Recorder, name: str, arrays: Any, axis: Any, out: Any, dtype: Any, named: dict) -> Any:
+    if named.keys() - {"casting"}:
+        raise ArgumentError(f"{name} takes no {next(iter(named))}=", code="argument.surplus")
+    result = recorder.apply(name, tuple(arrays), axis)
+    return _written(recorder, result if dtype is None else recorder.apply("astype", result, recorder.dtype(dtype)), out)
+
+
+def _hstack(recorder: Recorder, tup: Any, **named: Any) -> Any:
+    arrays = [recorder.apply("reshape", a, -1) if not _rank(recorder, a) else a for a in tup]
+    return _concatenate(recorder, arrays, 0 if _rank(recorder, arrays[0]) == 1 else 1, **named)
+
+
+def _vstack(recorder: Recorder, tup: Any, **named: Any) -> Any:
+    rows = [recorder.apply("reshape", a, (1, -1)) if _rank(recorder, a) < 2 else a for a in tup]
+    return _concatenate(recorder, rows, 0, **named)
+
+
+def _rank(recorder: Recorder, a: Any) -> int:
+    return recorder.node(a).type.rank
+
+
+def _pad(recorder: Recorder, array: Any, pad_width: Any, mode: str = "constant", **named: Any) -> Any:
+    if isinstance(pad_width, dict):
+        raise Unsupported(
+            "pad_width as a dict is not there yet", code="unsupported.pad", help="give a pair for each axis"
+        )
+    return recorder.apply("pad", array, pad_width, mode, **named)
+
+
+def _outer(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
+    return _written(recorder, recorder.apply("outer", a, b), out)
+
+
+def _written(recorder: Recorder, result: Any, out: Any) -> Any:
+    from .numpy_functions import _write
+
+    if out is None:
+        return result
+    _write(recorder, out, result, "same_kind")
+    return out
+
+
+INDEXING: dict[str, Callable[..., Any]] = {
+    "take": _take,
+    "take_along_axis": lambda recorder, arr, indices, axis=-1: recorder.apply("take_along_axis", arr, indices, axis),
+    "concatenate": _concatenate,
+    "concat": _concatenate,
+    "stack": _stack,
+    "hstack": _hstack,
+    "vstack": _vstack,
+    "flip": lambda recorder, m, axis=None: recorder.apply("flip", m, axis),
+    "fliplr": lambda recorder, m: recorder.apply("flip", m, 1),
+    "flipud": lambda recorder, m: recorder.apply("flip", m, 0),
+    "roll": lambda recorder, a, shift, axis=None: recorder.apply("roll", a, shift, axis),
+    "repeat": lambda recorder, a, repeats, axis=None: recorder.apply("repeat", a, repeats, axis),
+    "tile": lambda recorder, A, reps: recorder.apply("tile", A, reps),
+    "pad": _pad,
+    "outer": _outer,
+}
