@@ -101,7 +101,7 @@ def many_launch(
         shift = 8 * call * table.pointers
         found = pointer_slots(member.plan, member.bound, built.kernel, member.where, member.temporaries)
         pointers += [slot._replace(offset=slot.offset + shift) for slot in found]
-        found_scalars = scalar_slots(member.plan, built.kernel, member.where, numbers, member.extents)
+        found_scalars = scalar_slots(member.plan, built.kernel, member.bound, member.where, numbers, member.extents)
         own = [found_scalars[k] for k in table.own]
         begin = table.own_at(call)
         scalars[:0] = [slot._replace(offset=8 * (begin + k)) for k, slot in enumerate(own)]
