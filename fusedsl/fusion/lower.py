@@ -1,8 +1,8 @@
 """Lowers a graph of arrays to scalar expressions over named axes: views become coordinates, reductions become folds.
 
-After lowering, every node is a scalar. `load` reads one element of a source at coordinates, `fetch` at an address that is
-computed, `position` is the index on an axis, `fold` reduces its argument over its column axes, `scan` folds what is up to
-its place on one; the rest are the operations of the table. Axes are bound variables: two reductions over the same
+After lowering, every node is a scalar. `load` reads one element of a source at coordinates, `fetch` at an address that
+is computed, `position` is the index on an axis, `fold` reduces its argument over its column axes, `scan` folds what is
+up to its place on one; the rest are the operations of the table. Axes are bound variables: two reductions over the same
 extents of the same rows meet on the same axes, which is what lets them fuse.
 """
 
