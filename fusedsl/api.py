@@ -80,18 +80,30 @@ class Kernel:
 
     # -- looking inside: arguments are arrays, or specs that stand for them
 
-    def explain(self, /, *args: Any, device: str | None = None, cc: Any = None, compile: bool = True, **named: Any):
-        """What a call with these arguments launches, and why: an Explanation, whose `str()` is the text.
+    def explain(
+        self,
+        /,
+        *args: Any,
+        device: str | None = None,
+        cc: Any = None,
+        compile: bool = True,
+        measure: bool = False,
+        **named: Any,
+    ):
+        """What a call with these arguments launches, and why: an Explanation, whose `str()` is the text, `to_dict()`
+        the data, and `mermaid()` and `dot()` diagrams.
 
         It is about the place where the arrays live (`device` option included); specs alone stand for arrays on CUDA
         with compute capability 9.0. `device="cpu"` or `"cuda"`, or `cc=80`, asks about another place. For CUDA the
-        kernels are compiled, for real registers; `compile=False` leaves the predicted ones. Needs no GPU.
+        kernels are compiled, for real registers; `compile=False` leaves the predicted ones. Needs no GPU, unless
+        `measure=True` asks for the time of each kernel: then it is about this machine, and runs them there on the
+        arguments (specs are filled with random numbers), into memory of its own.
 
         Raises what a call would raise for the text, shapes and dtypes; ArgumentError for an unknown device or cc.
         """
         from .report.explain import explain
 
-        return explain(self._program, self._bind(args, named), device, cc, compile)
+        return explain(self._program, self._bind(args, named), device, cc, compile, measure)
 
     def source(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> str:
         """The generated Python of every kernel in launch order, for the place that `explain` would speak of.

@@ -10,6 +10,8 @@ from typing import Any
 
 from ..errors import ArgumentError
 
+FORMATS = ("text", "json", "mermaid", "dot")
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The options of `explain`."""
@@ -27,11 +29,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda")
     parser.add_argument("--no-compile", action="store_true", help="predicted registers only")
     parser.add_argument("--source", action="store_true", help="print the generated Python instead")
-    parser.add_argument("--json", action="store_true", help="print the data instead")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="text (default), data, or a diagram")
+    parser.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
+    parser.add_argument("--measure", action="store_true", help="run the kernels here, and say how long they take")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print the explanation, the source or the data."""
+    """Print the explanation, as text, data or a diagram, or the source."""
     from ..api import kernel
 
     made = kernel(sys.stdin.read() if chosen.text == "-" else chosen.text)
@@ -39,8 +43,17 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.source:
         print(made.source(*_ordered(made, values), device=chosen.device, cc=chosen.cc))
         return 0
-    told = made.explain(*_ordered(made, values), device=chosen.device, cc=chosen.cc, compile=not chosen.no_compile)
-    print(json.dumps(told.to_dict(), indent=1) if chosen.json else told)
+    asked = {"device": chosen.device, "cc": chosen.cc, "compile": not chosen.no_compile, "measure": chosen.measure}
+    told = made.explain(*_ordered(made, values), **asked)
+    match chosen.format:
+        case "json":
+            print(json.dumps(told.to_dict(), indent=1))
+        case "mermaid":
+            print(told.mermaid())
+        case "dot":
+            print(told.dot())
+        case _:
+            print(told)
     return 0
 
 

@@ -18,6 +18,8 @@ from ..runtime.arrays import Array, Weak
 from ..runtime.compile import source_of
 from .case import Case, make_case
 from .kernels import Figures, KernelReport, figures_of, report_kernel
+from .measure import launch_seconds
+from .schema import VERSION
 from .table import html_table, text_table
 from .target import Target, choose, describe_arguments, this_machine
 from .widened import Widened, widened
@@ -43,11 +45,21 @@ class Temporary:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Why something is not in the kernel beside it, and what that costs in seconds where the time model knows."""
+
+    reason: str
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
 class Explanation:
-    """What a call launches, and why. `str()` is for people, `to_dict()` for programs (it is plain JSON).
+    """What a call launches, and why. `str()` is for people, `to_dict()` for programs (plain JSON, see schema.py),
+    `mermaid()` and `dot()` are the kernels and what flows between them as diagrams.
 
     `before` is the unfused run, `refused` why kernels could not be merged, `widened` the float64 operations that no
-    input asked for. Seconds are the time model's (fusion/cost.py) and None on the CPU.
+    input asked for. Seconds are the time model's (fusion/cost.py) and None on the CPU; `measured_seconds` are None
+    unless explain was asked to measure.
     """
 
     program: tuple[str, ...]
@@ -56,7 +68,7 @@ class Explanation:
     kernels: tuple[KernelReport, ...]
     before: Unfused
     temporaries: tuple[Temporary, ...]
-    refused: tuple[str, ...]
+    refused: tuple[Refusal, ...]
     widened: tuple[Widened, ...]
     notes: tuple[str, ...]
 
@@ -71,9 +83,28 @@ class Explanation:
         times = [k.seconds for k in self.kernels]
         return None if None in times else sum(t for t in times if t is not None)
 
+    @property
+    def measured_seconds(self) -> float | None:
+        """The measured time of all kernels."""
+        times = [k.measured_seconds for k in self.kernels]
+        return None if None in times else sum(t for t in times if t is not None)
+
     def to_dict(self) -> dict[str, Any]:
-        """The same as mappings, lists, numbers and strings."""
-        return _plain(self) | {"bytes": self.bytes, "seconds": self.seconds}
+        """The same as mappings, lists, numbers and strings; report/schema.py says what each means."""
+        totals = {"bytes": self.bytes, "seconds": self.seconds, "measured_seconds": self.measured_seconds}
+        return {"version": VERSION} | _plain(self) | totals
+
+    def mermaid(self) -> str:
+        """A Mermaid flowchart: kernels as boxes, arrays and temporaries around them, bytes on the edges."""
+        from .chart import mermaid
+
+        return mermaid(self)
+
+    def dot(self) -> str:
+        """The same as a Graphviz digraph."""
+        from .chart import dot
+
+        return dot(self)
 
     def __str__(self) -> str:
         from .render import render
@@ -102,12 +133,15 @@ def case_of(program: Program, values: Sequence[Any], device: Any, cc: Any, specs
     return make_case(program, arguments, choose(values, arguments, wanted, cc, specs))
 
 
-def explain(program: Program, values: Sequence[Any], device=None, cc=None, compile: bool = True) -> Explanation:
+def explain(
+    program: Program, values: Sequence[Any], device=None, cc=None, compile: bool = True, measure: bool = False
+) -> Explanation:
     """The Explanation of a call with these arguments or specs (see Kernel.explain)."""
-    case = case_of(program, values, device, cc)
+    case = case_of(program, values, device, cc, this_machine() if measure else None)
+    measured = launch_seconds(case, values) if measure else [None] * len(case.kernels)
     notes = [f"{name} is made contiguous first: no strides show it as the text reshapes it" for name in case.copied]
     kernels = []
-    for plan, bound in case.kernels:
+    for (plan, bound), seconds_taken in zip(case.kernels, measured):
         built = None
         if compile and case.target.is_cuda:
             try:
@@ -115,7 +149,7 @@ def explain(program: Program, values: Sequence[Any], device=None, cc=None, compi
             except CompileError as fault:
                 compile = False
                 notes.append(f"no real registers: {fault.message}" + (f"; {fault.help}" if fault.help else ""))
-        kernels.append(report_kernel(case, plan, bound, built))
+        kernels.append(report_kernel(case, plan, bound, built, seconds_taken))
     return Explanation(
         case.program.source.header(),
         tuple(f"{name} {_type(a)}" for name, a in case.arguments.items()),
@@ -150,16 +184,17 @@ def _before(case: Case) -> Unfused:
     return Unfused(len(steps), sum(s.bytes for s in steps), tuple(s.operation for s in steps), time)
 
 
-def _refused(case: Case) -> tuple[str, ...]:
+def _refused(case: Case) -> tuple[Refusal, ...]:
     """Why there is more than one kernel, with axes by the names of their arrays."""
 
     def named(symbol: re.Match) -> str:
         return f"axis {symbol.group(2)} of {case.program.names[int(symbol.group(1))]}"
 
-    reasons = [reason for joined, reason in case.plan.reasons if not joined]
-    if not reasons and len(case.plan.kernels) > 1:
-        reasons = ["the kernels run over different rows and columns"]
-    return tuple(re.sub(r"\bn(\d+)_(\d+)'*", named, reason) for reason in dict.fromkeys(reasons))
+    found = [Refusal(reason) for joined, reason in case.plan.reasons if not joined]
+    if not found and len(case.plan.kernels) > 1:
+        found = [Refusal("the kernels run over different rows and columns")]
+    named_ones = [Refusal(re.sub(r"\bn(\d+)_(\d+)'*", named, r.reason), r.seconds) for r in found]
+    return tuple(dict.fromkeys(named_ones))
 
 
 def _temporaries(case: Case) -> tuple[Temporary, ...]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from ..fusion.cost import instructions, seconds
-from ..hardware import occupancy
+from ..hardware import Hardware, occupancy, registers_for
 from ..ir.dims import evaluate
 from ..runtime.bind import Bound
 from ..runtime.compile import Built
 from ..schedule import geometry
 from ..schedule.kernel import Body, Kernel, Phase
 from ..schedule.plan import ArrayUse, KernelPlan
+from .amounts import plural
 from .case import Case
 
 CPU_LOOPS = {
@@ -26,9 +28,14 @@ CPU_LOOPS = {
 
 @dataclass(frozen=True)
 class Access:
-    """An array that a kernel reads or writes, and the bytes that move: each element once a pass."""
+    """An array that a kernel reads or writes, and the bytes that move: each element once a pass.
+
+    `kind` is argument, result or temporary, `index` its number among those; `array` is its name.
+    """
 
     array: str
+    kind: str
+    index: int
     type: str
     bytes: int
     passes: int = 1
@@ -48,7 +55,10 @@ class Figures:
 
 @dataclass(frozen=True)
 class KernelReport:
-    """One launch. `seconds` and registers are None on the CPU, `figures` also where nothing was compiled."""
+    """One launch. `seconds` and registers are None on the CPU, `figures` also where nothing was compiled.
+
+    `measured_seconds` is None unless it was asked for.
+    """
 
     name: str
     members: tuple[str, ...]
@@ -63,10 +73,13 @@ class KernelReport:
     seconds: float | None = None
     predicted_registers: int | None = None
     figures: Figures | None = None
+    measured_seconds: float | None = None
 
 
-def report_kernel(case: Case, plan: KernelPlan, bound: Bound, built: Built | None) -> KernelReport:
-    """The facts of one kernel; `built` adds the compiler's figures."""
+def report_kernel(
+    case: Case, plan: KernelPlan, bound: Bound, built: Built | None, measured: float | None = None
+) -> KernelReport:
+    """The facts of one kernel; `built` adds the compiler's figures, `measured` the seconds of a launch."""
     kernel, schedule = case.scheduled(bound)
     reads = tuple(_access(case, plan, bound, kernel, k) for k in range(plan.inputs))
     writes = tuple(_access(case, plan, bound, kernel, k) for k in range(plan.inputs, len(plan.arrays)))
@@ -75,11 +88,21 @@ def report_kernel(case: Case, plan: KernelPlan, bound: Bound, built: Built | Non
     told = (plan.name, _members(case, plan), _iteration(bound, kernel), reads, writes, moved, issued)
     hardware = case.target.hardware
     if hardware is None:
-        return KernelReport(*told, CPU_LOOPS.get(schedule.partition(":")[0], schedule))
+        loops = CPU_LOOPS.get(schedule.partition(":")[0], schedule)
+        return KernelReport(*told, loops, measured_seconds=measured)
     launch = geometry(schedule, kernel, bound.extents)
     time = 0.0 if bound.empty else seconds(moved, issued, hardware)
     figures = None if built is None else figures_of(case, bound, built)
-    return KernelReport(*told, schedule.reason, launch.blocks, launch.threads, time, schedule.registers, figures)
+    why, registers = _settled(schedule, launch.threads, built, hardware)
+    return KernelReport(*told, why, launch.blocks, launch.threads, time, registers, figures, measured)
+
+
+def _settled(schedule: Any, threads: int, built: Built | None, hardware: Hardware) -> tuple[str, int]:
+    """(why the schedule is as it is, registers at most): where values spilled, fewer blocks are asked for."""
+    if built is None or not 0 < built.blocks < schedule.blocks:
+        return schedule.reason, schedule.registers
+    fewer = f"; so many spilled, and {plural(built.blocks, 'block')} an SM are asked for"
+    return schedule.reason + fewer, registers_for(hardware, built.blocks, threads)
 
 
 def figures_of(case: Case, bound: Bound, built: Built) -> Figures:
@@ -102,7 +125,8 @@ def _access(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int) 
         elements = min(prod(evaluate(axes[a], case.extents) for a in use.gathered), prod(case.shape_of(use)))
     passes = 1 if k >= plan.inputs or kernel.resident else _passes(kernel, k)
     moved = 0 if bound.empty else elements * use.dtype.itemsize * passes
-    return Access(array_name(case, use), f"{use.dtype}{list(case.shape_of(use))}", moved, passes)
+    shape = list(case.shape_of(use))
+    return Access(array_name(case, use), use.kind, use.index, f"{use.dtype}{shape}", moved, passes)
 
 
 def _passes(kernel: Kernel, operand: int) -> int:

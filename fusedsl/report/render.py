@@ -8,7 +8,7 @@ from .amounts import bytes_text, plural, seconds_text
 from .kernels import Access, KernelReport
 
 if TYPE_CHECKING:
-    from .explain import Explanation
+    from .explain import Explanation, Refusal
 
 LABEL = 11  # columns of the labels
 
@@ -23,7 +23,7 @@ def render(told: Explanation) -> str:
     if told.temporaries:
         lines += ["", "temporaries", *(f"  {t.name}  {t.type}  {bytes_text(t.bytes)}" for t in told.temporaries)]
     if told.refused:
-        lines += ["", "not merged", *(f"  {reason}" for reason in told.refused)]
+        lines += ["", "not merged", *(f"  {_refusal(r)}" for r in told.refused)]
     if told.widened:
         lines += ["", "float64 that no input asked for (cast, e.g. float32(...), to stay narrow)"]
         lines += [f"  {w.operation}" + (f"  {w.reason}" if w.reason else "") for w in told.widened]
@@ -43,7 +43,7 @@ def headline(told: Explanation) -> str:
     if real:
         parts.append(f"{max(real)} registers")
     elif predicted:
-        parts.append(f"about {max(predicted)} registers")
+        parts.append(f"at most {max(predicted)} registers")
     spilled = sum(k.figures.spill_bytes for k in told.kernels if k.figures)
     return " · ".join(parts + ([f"{bytes_text(spilled)} spilled"] if spilled else []))
 
@@ -51,7 +51,15 @@ def headline(told: Explanation) -> str:
 def _prediction(told: Explanation) -> list[str]:
     if told.seconds is None or told.before.seconds is None:
         return []
-    return [f"about {seconds_text(told.seconds)} instead of {seconds_text(told.before.seconds)}, by the time model"]
+    measured = told.measured_seconds
+    ending = "" if measured is None else f"; measured {seconds_text(measured)}"
+    about = f"about {seconds_text(told.seconds)} instead of {seconds_text(told.before.seconds)}"
+    return [f"{about}, by the time model{ending}"]
+
+
+def _refusal(refusal: Refusal) -> str:
+    price = "" if refusal.seconds is None else f" (about {seconds_text(refusal.seconds)})"
+    return refusal.reason + price
 
 
 def _kernel(kernel: KernelReport) -> list[str]:
@@ -64,9 +72,9 @@ def _kernel(kernel: KernelReport) -> list[str]:
         *_labelled("schedule", [kernel.schedule]),
         *_labelled("registers", _registers(kernel)),
     ]
-    if kernel.seconds is not None:
-        lines += _labelled("time", [f"about {seconds_text(kernel.seconds)}"])
-    return lines
+    times = [f"about {seconds_text(kernel.seconds)}"] if kernel.seconds is not None else []
+    times += [f"measured {seconds_text(kernel.measured_seconds)}"] if kernel.measured_seconds is not None else []
+    return lines + _labelled("time", [", ".join(times)] if times else [])
 
 
 def _labelled(label: str, values) -> list[str]:
@@ -83,8 +91,8 @@ def _registers(kernel: KernelReport) -> list[str]:
         return []
     f = kernel.figures
     if f is None:
-        return [f"about {kernel.predicted_registers}"]
+        return [f"at most {kernel.predicted_registers} predicted"]
     spills = f"{f.spill_bytes} bytes spilled" if f.spill_bytes else "no spills"
     shared = f"{f.shared_bytes} B shared memory, " if f.shared_bytes else ""
     fits = f"{plural(f.blocks_per_sm, 'block')} an SM: {f.occupancy:.0%} of its threads, limited by {f.limiter}"
-    return [f"{f.registers} (about {kernel.predicted_registers} predicted), {spills}, {shared}{fits}"]
+    return [f"{f.registers} (at most {kernel.predicted_registers} predicted), {spills}, {shared}{fits}"]

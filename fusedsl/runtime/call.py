@@ -104,6 +104,19 @@ class Call:
                 mark_written(out)
         return results
 
+    def repeatable(self, payloads: list) -> tuple[list[Callable[[], None]], int]:
+        """(each launch as a function of nothing, the stream): into memory of their own, to be timed again and again."""
+        results = [make() for make in self.makers]
+        memory = None if self.workspace is None else self.workspace()
+        stream = self.stream()
+        filled = [*payloads, *map(address_of, results), 0 if memory is None else address_of(memory)]
+        filled += [0 if self.tickets is None else self.tickets(stream), *self.numbers]
+
+        def repeated(fire: Callable, kept: tuple = (results, memory)) -> Callable[[], None]:
+            return lambda: (fire(filled, stream), kept)[0]
+
+        return [repeated(fire) for fire in self.launches], stream
+
     def may_write(self, payloads: Sequence[Any], outs: Sequence[Any]) -> bool:
         """Whether these outputs, alike in layout to those prepared for, may be written: they overlap no input but where
         the same memory may be."""

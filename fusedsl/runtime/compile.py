@@ -30,6 +30,7 @@ class Built:
     registers: int = 0
     spill_bytes: int = 0
     shared_bytes: int = 0
+    blocks: int = 0  # that were asked to fit on an SM: fewer than the schedule says where values would have spilled
     cached: bool = False
 
 
@@ -150,15 +151,15 @@ def _load(key: tuple, kernel: Kernel, schedule: Any) -> Built | None:
         return None
     told, code = entry
     try:
-        registers, spills, shared = told["figures"]
+        registers, spills, shared, blocks = told["figures"]
         symbols, source, path = tuple(told["symbols"]), told["source"], told["path"]
-        return Built(kernel, schedule, code, symbols, source, path, registers, spills, shared, cached=True)
+        return Built(kernel, schedule, code, symbols, source, path, registers, spills, shared, blocks, cached=True)
     except (KeyError, TypeError, ValueError):
         return None
 
 
 def _keep(key: tuple, built: Built) -> Built:
-    figures = [built.registers, built.spill_bytes, built.shared_bytes]
+    figures = [built.registers, built.spill_bytes, built.shared_bytes, built.blocks]
     told = {"symbols": built.symbols, "source": built.source, "path": built.path, "figures": figures}
     disk().put(cache_key(kernel=repr(key)), told, built.code)
     return built
@@ -177,7 +178,7 @@ def _compile_cuda(kernel: Kernel, schedule: Any, cc: tuple[int, int], key: tuple
     source = cuda.generate(kernel, schedule)
     path = disk().write_source(_file_name(key), source)
     compiled = _attempt(lambda chosen: cuda.compile_source(source, path, kernel, chosen, cc), schedule, path)
-    figures = (compiled.registers, compiled.spill_bytes, compiled.shared_bytes)
+    figures = (compiled.registers, compiled.spill_bytes, compiled.shared_bytes, compiled.blocks)
     return _keep(key, Built(kernel, schedule, compiled.code, (compiled.function,), source, path, *figures))
 
 

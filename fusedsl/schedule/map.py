@@ -8,10 +8,10 @@ from ..fusion.cost import instructions
 from ..hardware import Hardware, blocks_for
 from .access import vector_width
 from .kernel import Kernel
-from .registers import body_registers, words
+from .pressure import Tiling, needed, predicted
 
 BLOCK_VECTORS = 256
-ADDRESSING = 12  # registers for pointers, indices and the like
+MOST_NEEDED = 128  # registers a thread, by estimate, beyond which it gets fewer vectors
 MIDDLE_BODY, LONG_BODY = 16, 60  # instructions an element: about as long as memory takes for 16 bits; and longer
 
 
@@ -47,17 +47,20 @@ def schedule_map(kernel: Kernel, hardware: Hardware) -> MapSchedule:
     vectors = 2 if (width >= 8 and read <= 16) or (work >= LONG_BODY and 1 < width < 8) else 1
     if kernel.axes > 1 and vectors == 2 and width >= 8 and work >= MIDDLE_BODY:
         vectors = 4
+    need = needed(kernel, Tiling(width, vectors))
+    while vectors > 1 and need > MOST_NEEDED:
+        vectors //= 2
+        need = needed(kernel, Tiling(width, vectors))
     threads = BLOCK_VECTORS // vectors
-    held = words(dtypes[: kernel.inputs], packed=width > 1) * width * vectors
-    registers = round(ADDRESSING * max(1, vectors // 2) + held + body_registers(kernel.phases))
-    blocks = blocks_for(hardware, registers, threads)
+    blocks = blocks_for(hardware, need, threads)
+    registers = predicted(kernel, hardware, need, blocks, threads)
     return MapSchedule(
         width,
         vectors,
         threads,
         blocks,
         f"{width * max(d.itemsize for d in dtypes)}-byte vectors, {vectors} a thread: {read * vectors} bytes of loads "
-        f"in flight a thread; about {registers} registers let {blocks} blocks of {threads} on an SM",
+        f"in flight a thread; at most {registers} registers let {blocks} blocks of {threads} on an SM",
         registers,
     )
 

@@ -6,14 +6,15 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from ..fusion.cost import instructions
-from ..hardware import Hardware, blocks_for
+from ..hardware import Hardware, blocks_for, registers_for
 from .access import ACCESS_BYTES, vector_width
 from .kernel import Kernel
-from .registers import body_registers, held, row_loads, words
+from .pressure import Tiling, needed, predicted
+from .registers import held, row_loads, words
 
 WARP = 32
-ADDRESSING = 16  # registers beside those that hold the row
 HELD_WORDS = {256: 80, 512: 72, 1024: 36}  # registers a thread that may hold a row, for teams up to this size
+MOST_NEEDED = 168  # registers a thread, by estimate, beyond which a row gets more threads
 FULL_WORDS = 64  # … and so many before a larger team is tried
 EARLY_WORDS = {
     16: 32,
@@ -109,27 +110,38 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
     long = sum(instructions(phase.element.lines) for phase in kernel.phases) >= LONG_BODIES
     longer = reach > columns or (width >= 8 and long)
     threads = _threads(reach, width, per_element, longer, reach > columns, _streamed(kernel))
-    if threads is None:
-        return None
-    needed = -(-reach // (width * threads))
-    vectors = next(v for v in VECTOR_CLASSES if v >= needed)
+    while threads is not None:
+        found, need = _tiled(kernel, columns, reach, width, threads, per_element, hardware)
+        if need <= min(MOST_NEEDED, registers_for(hardware, 1, found.block)):
+            return found
+        threads = threads * 2 if threads < hardware.block_threads else None
+    return None
+
+
+def _tiled(
+    kernel: Kernel, columns: int, reach: int, width: int, threads: int, per_element: float, hardware: Hardware
+) -> tuple[RowSchedule, int]:
+    """The schedule of a row in the registers of so many threads, and the registers that each of them needs."""
+    least = -(-reach // (width * threads))
+    vectors = next(v for v in VECTOR_CLASSES if v >= least)
     below = max((v for v in VECTOR_CLASSES if v < vectors and v * width * threads <= columns), default=0)
     rows = _rows(threads, vectors, hardware) if threads <= WARP else 1
-    later, split = _later(kernel) * vectors, 2 * (reach > columns)
+    later, split = _later(kernel) * vectors, reach > columns
     limit = next(words for size, words in EARLY_WORDS.items() if threads <= size)
     early = later > 0 and (per_element * vectors + later) * width <= limit and not split
-    registers = round(ADDRESSING + (per_element * vectors + (later if early else _streamed(kernel)) + split) * width)
-    registers += 16 if early and per_element < 1 else 0  # packed elements are unpacked beside what was loaded
-    blocks = blocks_for(hardware, min(registers, hardware.registers // (threads * rows)), threads * rows)
+    piece = _piece(kernel, vectors, width) if (per_element * vectors + later) * width > PIECE_FROM else 0
+    need = needed(kernel, Tiling(width, vectors, early, piece))
+    blocks = blocks_for(hardware, need, threads * rows)
+    registers = predicted(kernel, hardware, need, blocks, threads * rows)
     longest = vectors * width * threads - (reach - columns)
     reason = (
         f"a row of {columns} fits {threads} threads: {vectors} vectors of {width} each, "
-        f"about {registers} registers; rows of {below * width * threads + 1} to {longest} may share it"
+        f"at most {registers} registers; rows of {below * width * threads + 1} to {longest} may share it"
     )
-    piece = _piece(kernel, vectors, width) if (per_element * vectors + later) * width > PIECE_FROM else 0
     if early:
         reason += "; what later phases read is loaded with the row"
-    return RowSchedule(True, width, vectors, below, threads, rows, blocks, False, early, piece, reason, registers)
+    found = RowSchedule(True, width, vectors, below, threads, rows, blocks, False, early, piece, reason, registers)
+    return found, need
 
 
 def _rows(threads: int, vectors: int, hardware: Hardware) -> int:
@@ -196,9 +208,11 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
         threads = _loop_threads(columns, 1024 if rows < FEW_ROWS else 256)
     vectors = max(1, LOOP_ELEMENTS // width)
     shared_rows = WARP if across else max(1, LOOP_BLOCK // threads) if threads <= WARP else 1
-    registers = round(ADDRESSING + 8 * kernel.axes + words([kernel.operands[0].dtype]) * width * vectors)
-    registers += body_registers(kernel.phases)
-    blocks = blocks_for(hardware, registers * (2 if kernel.wide else 1), threads * shared_rows)
+    need = needed(kernel, Tiling(width, vectors))
+    while threads > WARP and need > registers_for(hardware, 1, threads * shared_rows):
+        threads //= 2
+    blocks = blocks_for(hardware, need, threads * shared_rows)
+    registers = predicted(kernel, hardware, need, blocks, threads * shared_rows)
     how = "neighbouring rows on neighbouring threads" if across else f"{threads} threads a row"
     reason = f"{columns} columns do not stay in registers or are scattered: each phase loops over them, {how}"
     loop = RowSchedule(False, width, vectors, 0, threads, shared_rows, blocks, across)

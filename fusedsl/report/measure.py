@@ -1,0 +1,65 @@
+"""The seconds of each launch of a case, on the device that its arguments live on or its specs stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..ir.types import numpy_dtype
+from ..prepare import prepare
+from ..runtime.arrays import CPU, Array, Weak, describe
+from ..runtime.clock import Clock
+from ..runtime.results import place
+from ..runtime.transfer import upload
+from ..specs import Spec
+from .case import Case
+from .target import this_machine
+
+
+def launch_seconds(case: Case, values: Sequence[Any]) -> list[float]:
+    """The median seconds of each kernel of a case, 0 for one that launches nothing; results go to memory of their own.
+
+    Specs are filled with random numbers. Raises ArgumentError where the case is about a place that is not here.
+    """
+    here = this_machine()
+    if case.target.is_cuda and (not here.is_cuda or here.hardware.cc != case.target.hardware.cc):  # type: ignore[union-attr]
+        help = "explain it without measure=True, or where that GPU is"
+        raise ArgumentError(f"there is nothing to measure {case.target} on", "argument.measure", help=help)
+    facts = {name: describe(_made(v), name) for name, v in zip(case.program.names, values)}
+    if case.target.is_cuda:
+        facts = _there(facts)
+    _, device = place(facts)
+    prepared = prepare(case.program, facts, None)
+    fires, stream = prepared.call.repeatable(prepared.payloads)
+    timed = iter(Clock(device, stream).seconds(fires))
+    return [0.0 if bound.empty else next(timed) for _, bound in case.kernels]
+
+
+def _there(facts: dict[str, Array | Weak]) -> dict[str, Array | Weak]:
+    """The arguments on a GPU: those that are not there yet are copied to where the others live."""
+    devices = [a.device for a in facts.values() if isinstance(a, Array) and a.device != CPU]
+    index = devices[0][1] if devices else 0
+    moved = {}
+    for name, a in facts.items():
+        if isinstance(a, Array) and a.device == CPU and not a.by_value:
+            a = upload(a, index)
+            a = replace(a, library="interface") if devices else a  # goes with arrays of any library
+        moved[name] = a
+    return moved
+
+
+def _made(value: Any) -> Any:
+    """An array that a spec stands for: random, its strides included."""
+    if not isinstance(value, Spec):
+        return value
+    draw, kind = np.random.default_rng(0), numpy_dtype(value.dtype)
+    reach = 1 + sum((n - 1) * abs(s) for n, s in zip(value.shape, value.strides)) if 0 not in value.shape else 0
+    numbers = draw.standard_normal(reach, np.float32) if value.dtype.kind == "f" else draw.integers(0, 2, reach)
+    flat = numbers.astype(kind)
+    start = sum((1 - n) * s for n, s in zip(value.shape, value.strides) if s < 0)
+    steps = [s * flat.itemsize for s in value.strides]
+    return np.lib.stride_tricks.as_strided(flat[start:], value.shape, steps) if reach else np.empty(value.shape, kind)

@@ -1,0 +1,106 @@
+"""Registers: predictions are never below what the compiler takes, rarely far above, and no chosen plan spills."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import fusedsl as fd
+from fusedsl.hardware import facts, registers_for
+from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64
+from fusedsl.report.explain import case_of
+from fusedsl.schedule.kernel import Body, Kernel, Load, Operand, Phase, Store, Value
+from fusedsl.schedule.pressure import BASE, Tiling, body_words, needed, predicted
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+from random_graphs import draw
+from registers import quantile, study
+
+H200 = facts((9, 0))
+
+
+# -- the estimate
+
+
+def values(names, dtype=FLOAT32):
+    return tuple(Value(name, dtype) for name in names.split())
+
+
+def test_a_body_holds_what_is_still_read():
+    a, b = values("a b")
+    chain = Body((a,), (b,), ("t = a + a", "u = t * t", "b = u - a"))
+    wide = Body((a,), (b,), ("t = a + a", "u = a * a", "v = a - a", "w = t + u", "b = w + v"))
+    assert body_words(chain) == 2
+    assert body_words(wide) == 4
+    assert body_words(Body(values("a", FLOAT64), values("b", FLOAT64), chain.lines)) == 2 * body_words(chain)
+
+
+def adding(dtype, outputs=1):
+    """x * y + k for so many results, of which none can be stored before the others are computed."""
+    names = [f"z{k}" for k in range(outputs)]
+    operands = tuple(Operand(n, dtype, "1", "vector") for n in ("x", "y", *names))
+    loads = tuple(Load(v, k) for k, v in enumerate(values("x_0 y_0")))
+    lines = tuple(f"{n}_1 = fma(x_0, y_0, float32({k}.5))" for k, n in enumerate(names))
+    element = Body(values("x_0 y_0"), values(" ".join(f"{n}_1" for n in names)), lines)
+    phase = Phase(element, tuple(Store(f"{n}_1", 2 + k) for k, n in enumerate(names)))
+    return Kernel("adding", ("x + y",), 0, 1, 2, operands, loads, (), (), (phase,))
+
+
+def test_tiles_count_once_an_element_and_16_bit_loads_half():
+    wide, narrow = needed(adding(FLOAT32), Tiling(4, 1)), needed(adding(BFLOAT16), Tiling(4, 1))
+    assert narrow < wide <= BASE + 2 * 4 + 2
+    assert needed(adding(FLOAT32), Tiling(4, 4)) == wide + 2 * 4 * 3
+    assert needed(adding(FLOAT32, outputs=5), Tiling(4, 4)) >= BASE + 5 * 16
+
+
+def test_a_prediction_is_within_what_the_launch_bound_leaves():
+    kernel = adding(FLOAT32)
+    for need in (20, 40, 64, 100, 200):
+        for blocks, threads in ((1, 1024), (2, 512), (8, 256), (32, 32)):
+            assert predicted(kernel, H200, need, blocks, threads) <= registers_for(H200, blocks, threads)
+
+
+# -- against the compiler
+
+
+@pytest.fixture(scope="module")
+def rows():
+    pytest.importorskip("numba_cuda")
+    return list(study(range(40)))
+
+
+def test_predictions_hold(rows):
+    low = [row for row in rows if row.predicted < row.real]
+    assert not low
+    assert quantile([row.ratio for row in rows], 0.5) <= 1.25
+
+
+def test_no_chosen_plan_spills_and_few_had_to_shrink(rows):
+    assert not [row for row in rows if row.spill_bytes]
+    assert sum(row.shrunk for row in rows) <= len(rows) // 10
+
+
+def test_older_architectures_hold_too():
+    pytest.importorskip("numba_cuda")
+    for row in study(range(40, 50), cc=80):
+        assert row.real <= row.predicted
+        assert row.spill_bytes == 0
+
+
+@pytest.mark.parametrize("seed", [6, 131, 170])
+def test_what_does_not_fit_in_a_threads_registers_gets_more_threads(seed):
+    drawn = draw(seed)
+    made = fd.kernel(drawn.text)
+    for _, bound in (case := case_of(made._program, drawn.values(made.params), "cuda", 90)).kernels:
+        kernel, schedule = case.scheduled(bound)
+        if kernel.row_axes and schedule.resident:
+            tiling = Tiling(schedule.width, schedule.vectors, schedule.early, schedule.piece)
+            assert needed(kernel, tiling) <= registers_for(H200, 1, schedule.block)
+
+
+def test_random_programs_are_the_same_every_time():
+    assert draw(7) == draw(7)
+    assert draw(7) != draw(8)
+    assert any(a[1] == "float64" for s in range(40) for a in draw(s).arrays.values())
