@@ -51,7 +51,7 @@ def needed(kernel: Kernel, tiling: Tiling) -> int:
     most = max(_most(kernel, (phase,), tiling) for phase in phases) if apart else _most(kernel, phases, tiling)
     split = any(operand.access == "anchor" for operand in kernel.operands)
     placed = kernel.axes > 1 and not kernel.row_axes
-    wide = any(v.dtype.bits == 64 and v.dtype.kind == "f" for phase in phases for v in phase.element.results)
+    wide = any(v.dtype.bits == 64 and v.dtype.kind == "f" for phase in phases for v in phase.results)
     extra = 2 * tiling.width * split + PLACED * tiling.vectors * placed + FLOAT64 * wide
     extra += LOOPED * (apart and kernel.row_axes > 0)
     return round(BASE + most + extra)
@@ -66,7 +66,7 @@ def predicted(kernel: Kernel, hardware: Hardware, need: int, blocks: int, thread
 def _most(kernel: Kernel, phases: Sequence[Phase], tiling: Tiling) -> float:
     """The most words that phases hold, the body of one element included."""
     values = _Values(kernel, phases, tiling)
-    return max(_held(values, number) + body_words(phase.element) for number, phase in enumerate(phases))
+    return max(_held(values, number) + max(map(body_words, phase.bodies)) for number, phase in enumerate(phases))
 
 
 class _Values:
@@ -87,24 +87,39 @@ class _Values:
 
     def _read_phase(self, number: int) -> None:
         phase = self.phases[number]
-        names: dict[str, str] = {}
-        kinds = {v.name: v.dtype for v in (*phase.element.args, *phase.element.results)}
-        self.names.append(names)
+        self.names.append({})
         self.steps.append([])
-        for target, expression in map(_split, phase.element.lines):
+        for body, step in zip(phase.bodies, (None, *phase.scans)):
+            for use in step.scans if step is not None else ():
+                read = [self._read(value.name, number) for value in use.lifted]
+                for state in use.state:
+                    self._make(state.name, words([state.dtype]), read, number)
+            self._read_body(body, number)
+        for store in phase.stores:
+            self._use(self.names[number].get(store.value, store.value), number, computed=False)
+        for lifted in (value for fold in phase.folds for value in fold.lifted):
+            self._read(lifted.name, number)
+
+    def _read_body(self, body: Body, number: int) -> None:
+        names = self.names[number]
+        kinds = {value.name: value.dtype for value in (*body.args, *body.results)}
+        for target, expression in map(_split, body.lines):
             form = NAME.sub(lambda m: names.get(m[0], m[0]), expression)
             if form in self._known:
                 names[target] = self._known[form]
                 continue
-            value = target if target not in self.made else f"{target}@{number}"
-            self._known[form], names[target], self.made[value] = value, value, number
-            self.sizes[value] = words([kinds[target]]) if target in kinds else 1
-            read = [self._use(names.get(name, name), number, computed=True) for name in NAME.findall(expression)]
-            self.steps[number].append((value, read))
-        for store in phase.stores:
-            self._use(names.get(store.value, store.value), number, computed=False)
-        for lifted in (value for fold in phase.folds for value in fold.lifted):
-            self._use(names.get(lifted.name, lifted.name), number, computed=True)
+            read = [self._read(name, number) for name in NAME.findall(expression)]
+            self._known[form] = self._make(target, words([kinds[target]]) if target in kinds else 1, read, number)
+
+    def _make(self, name: str, size: float, read: list[str], number: int) -> str:
+        """A value of its own for a name of a phase, computed from others."""
+        value = name if name not in self.made else f"{name}@{number}"
+        self.names[number][name], self.made[value], self.sizes[value] = value, number, size
+        self.steps[number].append((value, read))
+        return value
+
+    def _read(self, name: str, number: int) -> str:
+        return self._use(self.names[number].get(name, name), number, computed=True)
 
     def _use(self, name: str, number: int, computed: bool) -> str:
         """The value that is read: of a 16-bit load that is computed with, its widened form."""
@@ -172,9 +187,9 @@ def _held(values: _Values, number: int) -> float:
     if number == 0:  # all of its loads are to be under way at once
         return max(values.total(held | set(fresh), count), after)
     plain = max(values.arriving(number, held, fresh, kept | stored), after)
-    if not slow(phase.element) or any(values.sizes[n] > 1 for n in (*held, *fresh)):
+    if not any(map(slow, phase.bodies)) or any(values.sizes[n] > 1 for n in (*held, *fresh)):
         return plain
-    results = values.here(number, (v.name for v in phase.element.results)) - set(values.loads)
+    results = values.here(number, (v.name for v in phase.results)) - set(values.loads)
     every = values.total(held | set(fresh) | results | kept | stored, count)
     return every if all(values.sizes[n] >= 1 for n in fresh) else (plain + every) / 2
 

@@ -7,9 +7,11 @@ from math import prod
 
 from ..hardware import Hardware, blocks_for
 from .kernel import Kernel
+from .pressure import predicted
 from .registers import body_registers, row_loads, words
-from .row import ADDRESSING, WARP, RowSchedule, contiguous, row_width, schedule_row
+from .row import WARP, RowSchedule, contiguous, row_width, schedule_row
 
+ADDRESSING = 16  # registers beside those that hold tiles
 LONGEST = 16384  # elements of a row that is held whole where it could as well be looped over
 BLOCK = 512  # threads of a loop
 TILE_WORDS = 16  # registers a thread for a tile of the widest array
@@ -49,8 +51,9 @@ def _along(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowS
     while threads < BLOCK and columns > width * vectors * threads:
         threads *= 2
     rows = max(1, 128 // threads)
-    registers = _registers(kernel, width * vectors)
-    blocks = blocks_for(hardware, registers * (2 if kernel.wide else 1), threads * rows)
+    need = _registers(kernel, width * vectors) * (2 if kernel.wide else 1)
+    blocks = blocks_for(hardware, need, threads * rows)
+    registers = predicted(kernel, hardware, need, blocks, threads * rows)
     reason = (
         f"{columns} columns are scanned in tiles of {width * vectors * threads} by {threads} threads, "
         f"and the state of a tile's end is carried to the next"
@@ -67,8 +70,9 @@ def _across(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
     lanes = 1
     while lanes < ACROSS_LANES and extents[-1] > lanes * ACROSS_COLUMNS:
         lanes *= 2
-    registers = _registers(kernel, ACROSS_COLUMNS)
-    blocks = blocks_for(hardware, registers * (2 if kernel.wide else 1), lanes * WARP)
+    need = _registers(kernel, ACROSS_COLUMNS) * (2 if kernel.wide else 1)
+    blocks = blocks_for(hardware, need, lanes * WARP)
+    registers = predicted(kernel, hardware, need, blocks, lanes * WARP)
     reason = (
         f"neighbouring rows on neighbouring threads: tiles of {lanes * ACROSS_COLUMNS} columns, "
         f"{ACROSS_COLUMNS} by a thread, whose end's state is carried to the next"
