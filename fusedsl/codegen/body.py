@@ -121,6 +121,10 @@ class Scribe:
         """How people write a value that gets its name when it is computed."""
         self.comments[n] = comment
 
+    def rename(self, n: Node, other: Node) -> None:
+        """From here on a node is the value that another one has."""
+        self.names[n], self.comments[n] = self.names[other], self.comment(other)
+
     def value(self, n: Node) -> Value:
         """The name and computing dtype of a node that has a name."""
         return Value(self.names[n], n.type.dtype.compute)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..fusion.coordinates import Axis
 from ..fusion.cost import FETCH_COST
 from ..fusion.lower import Root
-from ..fusion.partition import Group, free_axes
+from ..fusion.partition import Group
 from ..ir.folds import FOLDS, State
 from ..ir.graph import Node, Parameter, Type, constant, node, rebuild, walk
 from ..ir.ops import OPS
 from ..ir.types import INT64
-from ..schedule.kernel import Body, FoldUse, Load, Phase, Position, ScanStep, ScanUse, Store, Value
+from ..rewrite.scalars import free_axes
+from ..schedule.kernel import Body, Load, Phase, Position, ScanStep, ScanUse, Store, Value
 from ..schedule.plan import ArrayUse, Coordinate, KernelPlan, ScalarUse, plan_to_json
 from .body import Scribe, literal
+from .folding import fold_use, merging
 from .quotient import shared_divisors
+from .streamed import Streamed
 
 WORTH_HOLDING = 8  # instructions: computing less than this again is cheaper than a register
 SCAN_COST = 100  # … and all threads of a row wait for each other
@@ -26,10 +29,10 @@ SCAN_COST = 100  # … and all threads of a row wait for each other
 
 def emit(group: Group, name: str, header: Sequence[str], parameters: Sequence[Parameter]) -> KernelPlan:
     """The kernel plan of a group."""
-    return _Emitter(group, parameters).plan(name, tuple(header))
+    return Emitter(group, parameters).plan(name, tuple(header))
 
 
-class _Emitter:
+class Emitter:
     def __init__(self, group: Group, parameters: Sequence[Parameter]):
         self.group = group
         self.parameters = parameters
@@ -38,7 +41,7 @@ class _Emitter:
         self._import()
         self.free = free_axes(self._roots())
         self.nodes = list(walk(self._roots()))
-        self.depth = self._depths()
+        self.depth = self.depths()
         self._name_leaves()
 
     def _import(self) -> None:
@@ -56,12 +59,13 @@ class _Emitter:
     def _roots(self) -> list[Node]:
         return [*self.folds, *(v for _, v in self.stores + self.row_stores)]
 
-    def _depths(self) -> dict[Node, int]:
-        """For each node, the number of phases that must be over before it can be computed."""
+    def depths(self, passes: Mapping[Node, int] | None = None) -> dict[Node, int]:
+        """For each node, the number of phases that must be over before it can be computed: each fold's own phase, or
+        that of its pass, and what is before it."""
         depth: dict[Node, int] = {}
         for n in self.nodes:
             below = max((depth[a] for a in n.args), default=0)
-            depth[n] = below + 1 if n.op == "fold" else below
+            depth[n] = below if n.op != "fold" else below + 1 if passes is None else passes[n] + 1
         return depth
 
     # -- leaves
@@ -109,7 +113,7 @@ class _Emitter:
         everything = not self.group.rows and self.group.is_map
         return everything or bool(self.free.get(n, frozenset()) & set(self.group.columns))
 
-    def _known(self) -> list[Node]:
+    def known(self) -> list[Node]:
         return [*self.loads, *self.pointers, *self.positions, *self.numbers]
 
     # -- the plan
@@ -132,10 +136,12 @@ class _Emitter:
             tuple(Load(self.scribe.value(n), k) for k, n in enumerate(self.loads)),
             tuple(Position(self.scribe.value(n), self.axes.index(n.attr)) for n in self.positions),
             tuple(self._scalar(n) for n in self.numbers),
-            self._phases(resident=True),
-            self._phases(resident=False) if not self.group.is_map else (),
+            self._phases(),
             pointers=tuple(Load(self.scribe.value(n), gathered + k) for k, n in enumerate(self.pointers)),
         )
+        if not self.group.is_map:
+            streamed = Streamed(self)
+            made = dataclasses.replace(made, streamed=streamed.phases(), rereads=streamed.reasons)
         return dataclasses.replace(made, digest=_digest(made))
 
     def _input(self, n: Node) -> ArrayUse:
@@ -171,35 +177,43 @@ class _Emitter:
 
     # -- phases
 
-    def _phases(self, resident: bool) -> tuple[Phase, ...]:
+    def _phases(self) -> tuple[Phase, ...]:
         last = max((self.depth[v] for _, v in self.stores), default=0)
         count = max([last + 1 if self.stores else 0, *(self.depth[f] for f in self.folds), 1])
-        known = dict.fromkeys(self._known())
+        known = dict.fromkeys(self.known())
         rows: dict[Node, None] = {}
         phases = []
         for p in range(count):
             folds = [f for f in self.folds if self.depth[f] == p + 1]
-            stores = [s for s in self.stores if (self.depth[s[1]] if resident else last) == p]
-            phase, held, made = self._phase(p, count, folds, stores, known, rows, resident)
+            stores = [s for s in self.stores if self.depth[s[1]] == p]
+            phase, held, made = self._phase(p, folds, stores, known, rows)
             phases.append(phase)
             known.update(dict.fromkeys(held))
             rows.update(made)
         return tuple(phases)
 
-    def _phase(self, p: int, count: int, folds, stores, known, rows, resident: bool):
+    def _phase(self, p: int, folds, stores, known, rows):
         """(the phase, element values that later phases may read, row values that they may read)."""
         available = [*known, *rows]
-        lifted = {f: FOLDS[f.attr[0]].lift(f.args[0], self._fold_position(f)) for f in folds}
+        lifted = {f: self.lifted(f.attr[0], f.args[0]) for f in folds}
         wanted = [*dict.fromkeys(x for state in lifted.values() for x in state), *(v for _, v in stores)]
-        held = self._held(p, wanted, available) if resident else []
+        held = self._held(p, wanted, available)
         results = list(dict.fromkeys([*wanted, *held]))
-        element, scans, names = self._element(results, available)
-        uses = tuple(self._fold_use(f, [names[x] for x in lifted[f]]) for f in folds)
+        element, scans, names = self.element(results, available)
+        uses = tuple(
+            fold_use(f.attr[0], f.args[0].type.dtype.compute, [names[x] for x in lifted[f]], self.states(f))
+            for f in folds
+        )
         element_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
-        row, made, row_stores = self._row(p, count, folds, rows)
+        row, made, row_stores = self._row(p, folds, rows)
         return Phase(element, element_stores, uses, row, row_stores, scans=scans), held, made
 
-    def _element(self, results: list[Node], available: list[Node]):
+    def lifted(self, name: str, value: Node) -> State:
+        """The state that a fold lifts an element to."""
+        fold = FOLDS[name]
+        return fold.lift(value, _position(self.group.columns[0]) if fold.positional else None)
+
+    def element(self, results: list[Node], available: list[Node]):
         """(the first body, the scans with the bodies between them, names of the results)."""
         level, known = self._levels(results, available), list(available)
         names: dict[Node, str] = {}
@@ -240,15 +254,13 @@ class _Emitter:
         if fold.name == "sum" and identity.type.dtype.kind == "f":
             identity = constant(-0.0, identity.type.dtype)
         value = self.scribe.value(n)
-        merge = _merge(fold.merge, [identity.type])
+        a, b = (node("state", (), (side, 0), identity.type) for side in "ab")
+        merge = merging((a,), (b,), fold.merge((a,), (b,)))
         return ScanUse(fold.name, (Value(lifted, value.dtype),), (value,), (literal(identity),), merge, n.attr[2])
 
     def _body(self, results: list[Node], available: list[Node]) -> tuple[Body, dict[Node, str]]:
         body = self.scribe.body((), results, available)
         return body, {n: value.name for n, value in zip(results, body.results)}
-
-    def _fold_position(self, f: Node) -> Node | None:
-        return _position(f.attr[1][0]) if FOLDS[f.attr[0]].positional else None
 
     def _held(self, p: int, wanted: Iterable[Node], available: Iterable[Node]) -> list[Node]:
         """The element values of this phase that later phases read and that are dear to compute again."""
@@ -262,44 +274,41 @@ class _Emitter:
         needed = {a for n in later if n not in dear for a in n.args} | set(later_roots)
         return [n for n in dear if n in needed]
 
-    def _fold_use(self, f: Node, lifted: list[str]) -> FoldUse:
-        fold = FOLDS[f.attr[0]]
-        d = f.args[0].type.dtype.compute
-        identity = fold.identity(d)
-        value = self.scribe.value
-        state = [value(f) if k == fold.finish else value(self._side_state(f, k, x)) for k, x in enumerate(identity)]
-        types = [x.type for x in identity]
-        lifts = tuple(Value(name, t.dtype) for name, t in zip(lifted, types))
-        return FoldUse(fold.name, lifts, tuple(state), tuple(map(literal, identity)), _merge(fold.merge, types))
+    def state_of(self, f: Node) -> State:
+        """The state of a fold: itself for the result, others for what nobody reads by itself."""
+        found = []
+        for k, x in enumerate(FOLDS[f.attr[0]].identity(f.args[0].type.dtype.compute)):
+            side = f if k == FOLDS[f.attr[0]].finish else node("side", (f,), k, x.type)
+            self.scribe.name(side, f"{f.attr[0]}_state", f.attr[0])
+            found.append(side)
+        return tuple(found)
 
-    def _side_state(self, f: Node, k: int, x: Node) -> Node:
-        """A name for a part of a fold's state that nobody reads by itself."""
-        side = node("side", (f,), k, x.type)
-        self.scribe.name(side, f"{f.attr[0]}_state", f.attr[0])
-        return side
+    def states(self, f: Node) -> tuple[Value, ...]:
+        """The names of a fold's state."""
+        return tuple(map(self.scribe.value, self.state_of(f)))
 
-    def _row(self, p: int, count: int, folds: list[Node], rows: dict[Node, None]):
+    def _row(self, p: int, folds: list[Node], rows: dict[Node, None]):
         """(row body, row values that it makes, row stores) after the folds of phase p."""
-        made = self._row_values(p, folds)
+        made = self.row_values(p, self.depth)
         due = [(r, v) for r, v in self.row_stores if max(self.depth[v] - 1, 0) == p]
-        available = [*self._known(), *rows, *folds]
+        available = [*self.known(), *rows, *folds]
         results = [n for n in dict.fromkeys([*made, *(v for _, v in due)]) if n not in available]
         body, names = self._body(results, available) if results else (None, {})
         stores = tuple(Store(names.get(v) or self.scribe.names[v], self.places[r]) for r, v in due)
         return body, dict.fromkeys([*folds, *made]), stores
 
-    def _row_values(self, p: int, folds: list[Node]) -> list[Node]:
+    def row_values(self, p: int, depth: Mapping[Node, int]) -> list[Node]:
         """The once-a-row values that become computable after phase p and that elements of later phases read."""
         frontier: dict[Node, None] = {}
-        later = [f.args[0] for f in self.folds if self.depth[f] > p + 1]
+        later = [f.args[0] for f in self.folds if depth[f] > p + 1]
         later += [v for _, v in self.stores]
         for n in _closure(later, set()):
             if self._is_element(n) and n.op != "fold":
                 for a in n.args:
-                    if not self._is_element(a) and self.depth[a] == p + 1 and a.op != "fold":
+                    if not self._is_element(a) and depth[a] == p + 1 and a.op != "fold":
                         frontier[a] = None
         for v in later:
-            if not self._is_element(v) and self.depth[v] == p + 1 and v.op != "fold":
+            if not self._is_element(v) and depth[v] == p + 1 and v.op != "fold":
                 frontier[v] = None
         return list(frontier)
 
@@ -326,19 +335,6 @@ def _cost(n: Node, stop: set[Node]) -> int:
 
 
 _PRICED = {"scan": SCAN_COST, "fetch": FETCH_COST}
-
-
-def _merge(merge, types: Sequence[Type]) -> Body:
-    """The body that merges state a with state b."""
-    scribe = Scribe()
-    sides: list[State] = []
-    for side in "ab":
-        state = tuple(node("state", (), (side, k), t) for k, t in enumerate(types))
-        for x in state:
-            scribe.name(x, side, side)
-        sides.append(state)
-    merged = merge(*sides)
-    return scribe.body([*sides[0], *sides[1]], merged, [*sides[0], *sides[1]])
 
 
 def _digest(plan: KernelPlan) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from ..fusion.coordinates import Axis
-from ..fusion.partition import free_axes
 from ..ir.graph import Node, constant, node, rebuild, value_of
 from ..ir.types import FLOAT32
+from ..rewrite.scalars import free_axes
 
 
 def shared_divisors(roots: list[Node], columns: set[Axis]) -> dict[Node, Node]:

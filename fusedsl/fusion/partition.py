@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, Type, node, walk
+from ..rewrite.scalars import free_axes
 from .coordinates import Axis, Coordinate
 from .lower import Lowered, Root, Source
 
@@ -48,20 +49,6 @@ class Partition:
     groups: tuple[Group, ...]
     temporaries: tuple[tuple[Type, tuple[Dim, ...]], ...]
     decisions: tuple[Decision, ...]
-
-
-def free_axes(roots: Iterable[Node]) -> dict[Node, frozenset[Axis]]:
-    """The axes that each scalar depends on."""
-    free: dict[Node, frozenset[Axis]] = {}
-    for n in walk(roots):
-        if n.op == "load":
-            free[n] = frozenset(c.axis for c in n.attr[1] if c.axis is not None)
-        elif n.op == "position":
-            free[n] = frozenset((n.attr,))
-        else:
-            below = frozenset().union(*(free[a] for a in n.args)) if n.args else frozenset()
-            free[n] = below - set(n.attr[1]) if n.op == "fold" else below | {n.attr[1]} if n.op == "scan" else below
-    return free
 
 
 BOUND = ("fold", "scan")  # what a kernel works together to find, and another kernel can only load

@@ -51,6 +51,7 @@ class ScalarUse:
 class KernelPlan:
     """One kernel before it meets shapes: iteration extents, arrays, and its phases for a resident and a streamed row.
 
+    `rereads` says why a streamed row is read more often than once for its folds and once for the stores of elements.
     `digest` names the computation: equal digests with equal operand letters and schedules are the same binary.
     """
 
@@ -64,7 +65,8 @@ class KernelPlan:
     positions: tuple[Position, ...]
     scalars: tuple[ScalarUse, ...]
     resident: tuple[Phase, ...]
-    streamed: tuple[Phase, ...]
+    streamed: tuple[Phase, ...] = ()
+    rereads: tuple[str, ...] = ()
     digest: str = ""
     pointers: tuple[Load, ...] = ()
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .row import RowWriter
 
 
-def write_in_pieces(writer: RowWriter, number: int, phase: Phase) -> None:
+def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
     """The phase, piece by piece: the compiler cannot load for a later piece before an earlier one is stored."""
     scope, plan, kernel = writer.scope, writer.schedule, writer.kernel
     rows, body = row_loads(kernel), stored_quotients(kernel, phase)
@@ -23,7 +23,7 @@ def write_in_pieces(writer: RowWriter, number: int, phase: Phase) -> None:
         if value.name not in fresh:
             writer.provide(value)
     tiles = {x.value.name for x in kernel.loads if x.operand not in rows and x.value.name not in fresh}
-    tiles |= {value.name for earlier in kernel.phases[:number] for value in earlier.element.results}
+    tiles |= {value.name for earlier in kernel.phases[:-1] for value in earlier.element.results}
     for name, load in fresh.items():
         scope.stored[name] = kernel.operands[load.operand].dtype
     kinds = signature((scope.argument(v.name, v.dtype) for v in body.args), (v.dtype for v in body.results))

@@ -158,27 +158,53 @@ class RowWriter:
         if not (phase.stores or phase.folds):
             return
         outside = self.scope.code
-        for value in phase.reads:  # row values are read once
+        for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
             self.provide(value, tiles=False)
         for use in phase.folds:
             self.code.append(f"{_parts(use)} = empty_{self._define_fold(use)}()")
         index, step = "int64" if self.kernel.wide else "int32", self.schedule.span
         step = self.schedule.vectors * self.schedule.threads if self.walk else step
         plain: Turns = (["column = start"], "while column < columns:", [], [f"column = {index}(column + {step})"])
+        if self._backwards(number, phase):
+            last = f"column = {index}(start + ((columns - 1 - start) & -{step}))  # what was read last is still in L2"
+            plain = ([last], "while column >= start:", [], [f"column = {index}(column - {step})"])
         first, head, opening, closing = turns(self, phase) if phase.scans else plain
         self.scope.code = opening
         if self.walk:
             self.walk.place()
-        self._element_work(number, phase)
-        for use in phase.folds:
-            name = self._define_fold(use)
-            state = f"fold_{name}({self._lifted(use)}, column, columns)"
-            self.code.append(f"{_parts(use)} = merge_{name}({_parts(use)}, {state})")
+        if phase.tile:
+            self._tile_work(number, phase)
+        else:
+            self._element_work(number, phase)
+            for use in phase.folds:
+                self._collect(use, f"fold_{self._define_fold(use)}({self._lifted(use)}, column, columns)")
         inside, self.scope.code = self.scope.code, outside
         self.code.extend([*first, head, *indented([*inside, *closing])])
         for use in phase.folds:
             self._unpack(use, f"join_{self._define_fold(use)}({_parts(use)})")
         self._forget()
+
+    def _backwards(self, number: int, phase: Phase) -> bool:
+        """A pass that only stores, after another pass: the order of its elements is free."""
+        return number > 0 and not phase.folds
+
+    def _tile_work(self, number: int, phase: Phase) -> None:
+        """A tile worked as if it were a row, phase by phase; what it comes to is merged into the row's state."""
+        for k, part in enumerate(phase.tile):
+            self._element_work(f"{number}_{k}", part)
+            for use in part.folds:
+                self._unpack(use, f"fold_{self._define_fold(use)}({self._lifted(use)}, column, columns)")
+            if part.row is not None:
+                self._row_body(f"tile_{number}_{k}", part.row)
+        (use,) = phase.folds
+        values = ", ".join(value.name for value in use.lifted)
+        self._collect(use, f"({values})" if len(use.lifted) > 1 else values)
+        for part in phase.tile:
+            made = [value for use in part.folds for value in use.state]
+            self.scope.ready -= {value.name for value in (*made, *(part.row.results if part.row else ()))}
+
+    def _collect(self, use: FoldUse, state: str) -> None:
+        self.code.append(f"{_parts(use)} = merge_{self._define_fold(use)}({_parts(use)}, {state})")
 
     def _forget(self) -> None:
         """What a loop loaded is gone after it."""
@@ -187,7 +213,7 @@ class RowWriter:
         self.scope.ready -= {p.value.name for p in self.kernel.positions if p.axis >= self.kernel.row_axes}
         self.scope.wide.clear()
 
-    def _element_work(self, number: int, phase: Phase) -> None:
+    def _element_work(self, number: int | str, phase: Phase) -> None:
         if self.schedule.piece and phase is self.kernel.phases[-1]:
             write_in_pieces(self, number, phase)
             return

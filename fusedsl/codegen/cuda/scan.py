@@ -26,7 +26,7 @@ def carried(use: ScanUse) -> str:
     return f"{name_of(use)}_so_far"
 
 
-def write_scans(writer: RowWriter, number: int, phase: Phase) -> None:
+def write_scans(writer: RowWriter, number: int | str, phase: Phase) -> None:
     """The scans of a phase and the bodies after them, once the first body has run."""
     resident = writer.schedule.resident
     for place, step in enumerate(phase.scans):

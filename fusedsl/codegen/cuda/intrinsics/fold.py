@@ -9,6 +9,7 @@ from ..backend import I1, I8, I32, I64, Emitter, ScalarFunction, intrinsic, ir, 
 from .tile import Tile, scalar_function, scalar_types
 
 WARP = 32
+FEW_VALUES = 2  # of a state, of which a thread may read those of all warps at once
 State = list[ir.Value]
 
 
@@ -146,6 +147,11 @@ class Team:
             with b.if_then(b.icmp_unsigned("==", b.and_(thread, I32(WARP - 1)), I32(0))):
                 self._leave(e, arrays, state, b.lshr(thread, I32(5)))
         e.barrier()
+        if len(state) > FEW_VALUES and not across:  # … or each lane takes one, and the lanes of every warp merge them
+            place = b.and_(thread, I32(groups - 1))
+            values = [b.load(b.gep(array, [place])) for array in arrays]
+            mine = [b.trunc(v, I1) if s.type == I1 else v for v, s in zip(values, state)]
+            return Team(groups)._through_shuffles(e, rule_of, mine)
         lane = b.urem(thread, I32(across)) if across else I32(0)
         found = []
         for group in range(groups):

@@ -1,0 +1,158 @@
+"""The phases of rows that do not stay on the chip: as few passes over the columns as the laws of streaming allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..ir.graph import Node, node
+from ..rewrite.online import Pass, passes
+from ..rewrite.stream import Lift, StreamFold
+from ..schedule.kernel import Body, FoldUse, Phase, Store
+from .body import literal
+from .folding import fold_use, merging
+
+if TYPE_CHECKING:
+    from .emit import Emitter
+
+NO_WORK = Body((), (), ())
+
+
+class Streamed:
+    """Writes the streamed phases of one kernel with the names of its emitter.
+
+    Element stores wait for the last phase: a store may be to an array that earlier phases read.
+    """
+
+    def __init__(self, emitter: Emitter):
+        self.emitter = emitter
+        self.scribe = emitter.scribe
+        self.passes, self.reasons = _passes(emitter)
+        self.depth = emitter.depths({f: p for p, one in enumerate(self.passes) for f in one.folds})
+        self.count = max(len(self.passes), 1 + max((self.depth[v] for _, v in emitter.stores), default=0))
+
+    def phases(self) -> tuple[Phase, ...]:
+        """One for each pass, and one for the stores of elements where they need the last of them."""
+        made: list[Phase] = []
+        rows: dict[Node, None] = {}
+        for p in range(self.count):
+            one = self.passes[p] if p < len(self.passes) else Pass(())
+            stores = self.emitter.stores if p == self.count - 1 else []
+            if one.stream is None:
+                phase = self._plain(p, one, stores, rows)
+            else:
+                phase = self._streaming(p, one.stream, stores, rows)
+            made.append(phase)
+        return tuple(made)
+
+    def _plain(self, p: int, one: Pass, stores, rows: dict[Node, None]) -> Phase:
+        """A pass whose folds need nothing of one another."""
+        lifts = [Lift(f.attr[0], f.args[0], self.emitter.state_of(f)) for f in one.folds]
+        lifted = self._elements(lifts, stores, rows)
+        row, row_stores = self._row_work(p, one.folds, {}, rows)
+        return replace(lifted, row=row, row_stores=row_stores)
+
+    # -- a pass with a joint state
+
+    def _streaming(self, p: int, stream: StreamFold, stores, rows: dict[Node, None]) -> Phase:
+        """A pass that works every tile as if it were a row, and merges the tiles' states."""
+        first, points, second, state = stream.lift()
+        for lift in (*first, *second):
+            for slot in lift.slots:
+                self.scribe.name(slot, f"tile_{lift.fold}", lift.fold)
+        slots = [slot for lift in first for slot in lift.slots]
+        tile = [self._elements(first, stores, rows)]
+        held = {slot for lift in second for slot in lift.slots} | set(slots)
+        wanted = [n for n in dict.fromkeys([*points, *state]) if n not in held]
+        row = self._body(wanted, [*rows, *slots]) if wanted else None
+        tile[0] = replace(tile[0], row=row)
+        if second:
+            tile.append(self._elements(second, [], [*rows, *slots, *wanted]))
+        whole = stream.state()
+        for k, s in enumerate(whole):
+            self.scribe.name(s, "stream", f"stream {k}")
+        use = FoldUse(
+            "stream",
+            tuple(map(self.scribe.value, state)),
+            tuple(map(self.scribe.value, whole)),
+            tuple(map(literal, stream.identity)),
+            merging(stream.state("a"), stream.state("b"), stream.merge()),
+        )
+        folds = [f for f, _ in stream.finish]
+        row, row_stores = self._row_work(p, folds, dict(stream.finish), rows, whole)
+        return Phase(NO_WORK, (), (use,), row, row_stores, tuple(tile))
+
+    # -- elements and rows
+
+    def _elements(self, lifts: Sequence[Lift], stores, rows: Iterable[Node]) -> Phase:
+        """Element work: what is folded, and what is stored."""
+        lifted = [self.emitter.lifted(lift.fold, lift.value) for lift in lifts]
+        results = dict.fromkeys([*(x for state in lifted for x in state), *(v for _, v in stores)])
+        element, scans, names = self.emitter.element(list(results), [*self.emitter.known(), *rows])
+        uses = []
+        for lift, state in zip(lifts, lifted):
+            states = tuple(map(self.scribe.value, lift.slots))
+            uses.append(fold_use(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
+        element_stores = tuple(Store(names[v], self.emitter.places[r]) for r, v in stores)
+        return Phase(element, element_stores, tuple(uses), scans=scans)
+
+    def _body(self, results: Sequence[Node], rows: Iterable[Node]) -> Body:
+        return self.scribe.body((), list(results), [*self.emitter.known(), *rows])
+
+    def _row_work(self, p: int, folds: Sequence[Node], finish: dict[Node, Node], rows: dict[Node, None], state=()):
+        """(row body, row stores) after pass p; `finish` gives folds from a joint `state`."""
+        due = [(r, v) for r, v in self.emitter.row_stores if max(self.depth[v] - 1, 0) == p]
+        wanted = [*folds, *self._later_values(p), *(v for _, v in due)]
+        final = self._finished(wanted, finish)
+        available = [*self.emitter.known(), *rows, *state, *(f for f in folds if f not in finish)]
+        results = [n for n in dict.fromkeys(final[w] for w in wanted) if n not in available]
+        body = self.scribe.body((), results, available) if results else None
+        names = {n: value.name for n, value in zip(results, body.results)} if body else {}
+        for n in wanted:
+            if final[n] is not n:
+                self.scribe.rename(n, final[n])
+        stores = tuple(Store(names.get(final[v]) or self.scribe.names[v], self.emitter.places[r]) for r, v in due)
+        rows.update(dict.fromkeys([*folds, *self._later_values(p)]))
+        return body, stores
+
+    def _finished(self, wanted: Sequence[Node], finish: dict[Node, Node]) -> dict[Node, Node]:
+        """Row values with the folds of a stream written out as what its state gives."""
+        done: dict[Node, Node] = {}
+
+        for f, value in finish.items():
+            done[f] = _replaced([value], done)[value]
+        return _replaced(wanted, done)
+
+    def _later_values(self, p: int) -> list[Node]:
+        """The once-a-row values that become computable after pass p and that elements of later passes read."""
+        return self.emitter.row_values(p, self.depth)
+
+
+def _passes(emitter: Emitter) -> tuple[tuple[Pass, ...], tuple[str, ...]]:
+    """The passes of a kernel's folds, and why they are not fewer; scans stand in the way of all streaming."""
+    if not any(n.op == "scan" for n in emitter.nodes):
+        found, refusals = passes(emitter.folds)
+        return found, tuple(dict.fromkeys(r.reason for r in refusals))
+    count = max((emitter.depth[f] for f in emitter.folds), default=0)
+    layers = [tuple(f for f in emitter.folds if emitter.depth[f] == p + 1) for p in range(count)]
+    reasons = ("folds are not streamed beside scans",) if count > 1 else ()
+    return tuple(map(Pass, layers)), reasons
+
+
+def _replaced(roots: Sequence[Node], done: dict[Node, Node]) -> dict[Node, Node]:
+    """The roots with some nodes replaced; what stands below a replaced node is left alone."""
+    new: dict[Node, Node] = {}
+    stack = list(roots)
+    while stack:
+        n = stack[-1]
+        if n in new:
+            stack.pop()
+        elif n in done:
+            new[n] = done[n]
+        elif missing := [a for a in n.args if a not in new]:
+            stack += missing
+        else:
+            args = tuple(new[a] for a in n.args)
+            new[n] = node(n.op, args, n.attr, n.type) if args != n.args else n
+    return {r: new[r] for r in roots}

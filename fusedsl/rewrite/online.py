@@ -1,0 +1,198 @@
+"""Which folds over one stream share a pass, though some depend on others: the laws that make a StreamFold.
+
+A sum of elements that read the value of another fold of the same pass is brought to a sum of terms (rewrite/terms.py)
+whose inner sums are components of rewrite/stream.py. Extremes move with a row value that is added, and scale with one
+that is not negative. What has no such form starts a pass of its own, and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..ir.folds import FOLDS
+from ..ir.graph import Node, walk
+from .scalars import free_axes, scaled, total_of
+from .scalars import scalar_op as op
+from .stream import Component, Exponent, Reference, StreamFold, extrema
+from .terms import Affine, Algebra, Form, Term, Terms, not_negative, terms_of
+
+Rows = tuple[Node, ...]
+MOST_STATE = 20  # values of a joint state: beyond, it would not stay in registers
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Folds of one pass over the columns: each by itself or, where some depend on others, by a stream fold."""
+
+    folds: tuple[Node, ...]
+    stream: StreamFold | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A fold that does not share a pass with one that it depends on, and what stands between them."""
+
+    fold: Node
+    other: Node
+    obstacle: str
+
+    @property
+    def reason(self) -> str:
+        a, b = self.fold.attr[0], self.other.attr[0]
+        return f"{a} is not streamed with the {b} that it depends on, because of {self.obstacle} between them"
+
+
+def passes(folds: Sequence[Node]) -> tuple[tuple[Pass, ...], tuple[Refusal, ...]]:
+    """The fewest passes for folds over the same columns, and why they are not fewer."""
+    return _Passes(folds).find()
+
+
+class _Passes:
+    def __init__(self, folds: Sequence[Node]):
+        wanted = set(folds)
+        self.folds = [n for n in walk(folds) if n in wanted]
+        self.stream = self.folds[0].attr[1] if self.folds else ()
+        self.free = free_axes(self.folds)
+        self.stage: dict[Node, int] = {}
+        self.below: dict[Node, frozenset[Node]] = {}
+        for n in walk(folds):
+            parts = [self.below[a] | ({a} & wanted) for a in n.args]
+            self.below[n] = frozenset().union(*parts) if parts else frozenset()
+
+    def find(self) -> tuple[tuple[Pass, ...], tuple[Refusal, ...]]:
+        streams: list[_Stream] = []
+        refusals: list[Refusal] = []
+        for f in self.folds:
+            stage = max((self.stage[g] for g in self.below[f]), default=0)
+            if stage == len(streams):
+                streams.append(_Stream(self, stage))
+            if not self.depends(f, stage):
+                streams[stage].plain.append(f)
+            elif (obstacle := streams[stage].add(f)) is not None:
+                other = next(g for g in reversed(self.folds) if g in self.below[f] and self.stage[g] == stage)
+                refusals.append(Refusal(f, other, obstacle))
+                stage += 1
+                if stage == len(streams):
+                    streams.append(_Stream(self, stage))
+                streams[stage].plain.append(f)
+            self.stage[f] = stage
+        return tuple(s.made() for s in streams), tuple(refusals)
+
+    def depends(self, n: Node, stage: int) -> bool:
+        """Whether a node reads a fold of this pass, or is one."""
+        below = self.below[n] if n in self.below else {g for g in walk([n]) if g in self.stage}
+        return self.stage.get(n) == stage or any(self.stage[g] == stage for g in below)
+
+    def varies(self, n: Node) -> bool:
+        """Whether a node has a value per element of the stream."""
+        return bool(self.free[n] & set(self.stream))
+
+
+class _Stream:
+    """One pass in the making."""
+
+    def __init__(self, owner: _Passes, stage: int):
+        self.owner = owner
+        self.plain: list[Node] = []
+        self.folds: dict[Node, None] = {}  # that references are read from
+        self.references: dict[Reference, int] = {}
+        self.components: dict[Component, None] = {}
+        self.makers: dict[Node, Callable[[StreamFold], Node]] = {}
+        self.algebra = Algebra(owner.varies, lambda n: owner.depends(n, stage))
+
+    def made(self) -> Pass:
+        """The pass; the folds that depend on none of it keep their own state."""
+        order = [f for f in self.owner.folds if f in self.makers or f in self.plain]
+        if not self.makers:
+            return Pass(tuple(order))
+        folds = tuple(dict.fromkeys([*self.plain, *self.folds]))
+        rows = frozenset().union(*(free_axes([f])[f] for f in folds))
+        stream = StreamFold(rows, self.owner.stream, folds, tuple(self.components), ())
+        finish = []
+        for f in order:
+            own = f in self.plain
+            value = stream.of_fold(f, stream.state())[FOLDS[f.attr[0]].finish] if own else self.makers[f](stream)
+            finish.append((f, value))
+        return Pass(tuple(order), StreamFold(rows, self.owner.stream, folds, stream.components, tuple(finish)))
+
+    def add(self, f: Node) -> str | None:
+        """Take a fold that depends on others of this pass, or say what is in the way."""
+        form = self.algebra.form(f.args[0])
+        if isinstance(form, str):
+            return form
+        if f.attr[0] in ("max", "min"):
+            return self._add_extreme(f, form)
+        return self._add_sum(f, terms_of(form)) if f.attr[0] == "sum" else f.attr[0]
+
+    def _add_extreme(self, f: Node, form: Form) -> str | None:
+        """The largest scale * factor * (element + row) is scale * factor * (the largest or smallest element + row)."""
+        kind = f.attr[0]
+        if not isinstance(form, Affine) or form.element is None or not form.scale:
+            return kind
+        if form.factor is not None and not not_negative(form.factor):
+            return "a factor whose sign is not known"
+        if form.scale < 0:
+            kind = {"max": "min", "min": "max"}[kind]
+        (whole,) = extrema(Reference(form.element, kind), self.owner.stream)
+        self.folds[whole] = None
+        rows, scale, factor = form.rows, form.scale, form.factor
+
+        def make(stream: StreamFold) -> Node:
+            (value,) = stream.of_fold(whole, stream.state())
+            return scaled(total_of([value, *rows]), scale, factor)
+
+        self.makers[f] = make
+        return None
+
+    def _add_sum(self, f: Node, terms: Terms) -> str | None:
+        references, made = dict(self.references), []
+        for t in terms:
+            made.append(_component(t, f.type.dtype.compute, references))
+        components, folds = dict(self.components), dict(self.folds)
+        for c, _, _ in made:
+            components |= dict.fromkeys(below for _, below in c.below())
+        for r in references:
+            if r.kind == "mean":
+                components[Component(r.value.type.dtype.compute, guard=r.guard)] = None
+            else:
+                folds |= dict.fromkeys(extrema(r, self.owner.stream))
+        if len(components) + len(folds) + len(references) > MOST_STATE:
+            return f"a state of more than {MOST_STATE} values"
+        self.components, self.folds, self.references = components, folds, references
+
+        def make(stream: StreamFold) -> Node:
+            total: Node | None = None
+            for t, (c, shifts, shift) in zip(terms, made):
+                value = scaled(stream.value_of(c, shifts, shift), t.scale, t.factor)
+                total = value if total is None else op("add", total, value)
+            assert total is not None
+            return total
+
+        self.makers[f] = make
+        return None
+
+
+def _component(t: Term, dtype, references: dict[Reference, int]) -> tuple[Component, list[Rows], Rows]:
+    """The component of a term, the row values that its powers are shifted by, and that of its exponential."""
+
+    def known(r: Reference) -> Reference:
+        references.setdefault(r, len(references))
+        return r
+
+    exponent: Exponent | None = None
+    shift: Rows = ()
+    e = t.exponential
+    if e is not None:
+        sign = None if e.factor is None or not_negative(e.factor) else e.factor
+        r = known(Reference(e.element, "max" if e.scale > 0 else "min", t.guard, sign))
+        exponent = Exponent(r, e.scale, e.base, e.factor)
+        shift = e.rows
+    powers = []
+    for element, rows in t.powers:
+        alike = exponent and exponent.reference.value is element
+        r = exponent.reference if exponent and alike else known(Reference(element, "mean", t.guard))
+        powers.append((r, rows))
+    powers.sort(key=lambda pair: references[pair[0]])
+    made = Component(dtype, t.weight, exponent, tuple(r for r, _ in powers), t.guard)
+    return made, [rows for _, rows in powers], shift

@@ -1,0 +1,89 @@
+"""What a scalar node of a lowered program depends on, and how it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..ir.graph import Node, Type, constant, node, value_of, walk
+from ..ir.ops import OPS
+from ..ir.types import DType
+
+LONGEST = 160  # characters of one scalar, written out
+
+
+def free_axes(roots: Iterable[Node]) -> dict[Node, frozenset]:
+    """The axes that each scalar depends on."""
+    free: dict[Node, frozenset] = {}
+    for n in walk(roots):
+        if n.op == "load":
+            free[n] = frozenset(c.axis for c in n.attr[1] if c.axis is not None)
+        elif n.op == "position":
+            free[n] = frozenset((n.attr,))
+        else:
+            below = frozenset().union(*(free[a] for a in n.args)) if n.args else frozenset()
+            free[n] = below - set(n.attr[1]) if n.op == "fold" else below | {n.attr[1]} if n.op == "scan" else below
+    return free
+
+
+def scalar_op(name: str, *args: Node, dtype: DType | None = None) -> Node:
+    """An elementwise operation on scalars, in their compute type."""
+    return node(name, args, None, Type(dtype or args[-1].type.dtype.compute))
+
+
+def total_of(addends: Sequence[Node]) -> Node:
+    """The sum of one or several values, one by one."""
+    found = addends[0]
+    for x in addends[1:]:
+        found = scalar_op("subtract", found, x.args[0]) if x.op == "negative" else scalar_op("add", found, x)
+    return found
+
+
+def scaled(value: Node, scale: float, factor: Node | None) -> Node:
+    """scale * factor * value"""
+    if scale == -1.0:
+        value = scalar_op("negative", value)
+    elif scale != 1.0:
+        value = scalar_op("multiply", value, constant(scale, value.type.dtype.compute))
+    return value if factor is None else scalar_op("multiply", factor, value)
+
+
+def write(root: Node, names: Mapping[Node, str]) -> str:
+    """A scalar as people write it; `names` are values that have one."""
+    texts: dict[Node, str] = {}
+    for n in walk([root]):
+        args = [texts[a] for a in n.args]
+        symbol = OPS[n.op].symbol if n.op in OPS else None
+        if n in names:
+            texts[n] = names[n]
+        elif n.op == "const":
+            texts[n] = f"{value_of(n):g}"
+        elif symbol and len(args) == 2:
+            texts[n] = f"{_bracket(args[0])} {symbol} {_bracket(args[1])}"
+        elif symbol:
+            texts[n] = f"{symbol}{_bracket(args[0])}"
+        elif n.op in ("convert", "cast"):
+            texts[n] = args[0]
+        elif n.args:
+            texts[n] = f"{n.attr[0] if n.op == 'fold' else n.op}({', '.join(args)})"
+        else:
+            texts[n] = _leaf(n)
+        if len(texts[n]) > LONGEST:
+            texts[n] = f"{n.op}(...)"
+    return texts[root]
+
+
+def _leaf(n: Node) -> str:
+    def named(part: Any) -> str:
+        return f"{part.kind} {part.index}" if hasattr(part, "index") and hasattr(part, "kind") else str(part)
+
+    return named(n.attr[0]) if n.op == "load" else f"{n.op} {n.attr}"
+
+
+def _bracket(text: str) -> str:
+    depth = 0
+    for c in text:
+        depth += (c == "(") - (c == ")")
+        if c == " " and depth == 0:
+            return f"({text})"
+    return text

@@ -1,0 +1,304 @@
+"""StreamFold: dependent folds over one stream of elements as one fold with a joint state, in one pass.
+
+A component is t = sum of weight * exp(scale (u - M)) * (v - R) ... over the elements, measured from references M and R
+that a part of the stream takes from its own elements. Moving a reference is linear in the components, so that parts
+with different references merge:
+
+    t'[S] = exp(scale (M - M')) * sum over T in S of product(R - R' for S without T) * t[T]
+
+and any reference gives the same result; the extremum keeps exponents from overflowing, the mean keeps powers from
+cancelling (as in Welford's and Chan's updates). All parts of a stream fold are scalar nodes: every target, and the
+NumPy executor, evaluate the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+
+from ..ir.folds import FOLDS, highest, lowest
+from ..ir.graph import Node, Type, constant, node
+from ..ir.types import BOOL, DType
+from .scalars import scalar_op as op
+from .scalars import scaled, total_of
+
+OPPOSITE = {"max": "min", "min": "max"}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What exponents and powers of `value` are measured from: its "max", "min" or "mean" over the elements seen."""
+
+    value: Node
+    kind: str
+    guard: Node | None = None  # only elements where this holds
+    sign: Node | None = None  # a row value: where it is negative, the other extremum
+
+
+@dataclass(frozen=True)
+class Exponent:
+    """exp(scale * factor * (reference.value - M)); `base` is the operation, exp or exp2; the factor is a row value."""
+
+    reference: Reference
+    scale: float = 1.0
+    base: str = "exp"
+    factor: Node | None = None
+
+
+@dataclass(frozen=True)
+class Component:
+    """The sum of weight * exponent * product of (v - R) over the elements where `guard` holds."""
+
+    dtype: DType
+    weight: Node | None = None
+    exponent: Exponent | None = None
+    powers: tuple[Reference, ...] = ()
+    guard: Node | None = None
+
+    @property
+    def plain(self) -> bool:
+        """It needs no reference."""
+        return self.exponent is None and not self.powers
+
+    def references(self) -> list[Reference]:
+        return ([self.exponent.reference] if self.exponent else []) + list(self.powers)
+
+    def below(self) -> list[tuple[tuple[Reference, ...], Component]]:
+        """(powers left over, component) for every choice of the powers: what moving the references mixes."""
+        found = []
+        for count in range(len(self.powers) + 1):
+            for chosen in combinations(range(len(self.powers)), count):
+                kept = tuple(self.powers[k] for k in chosen)
+                rest = tuple(r for k, r in enumerate(self.powers) if k not in chosen)
+                found.append((rest, self.with_powers(kept)))
+        return found
+
+    def with_powers(self, powers: Iterable[Reference]) -> Component:
+        return replace(self, powers=tuple(powers))
+
+
+@dataclass(frozen=True)
+class Lift:
+    """One fold over the elements of a part: `slots` are the row values of the part that hold its state."""
+
+    fold: str
+    value: Node
+    slots: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class StreamFold:
+    """Folds over `stream` for each of `rows`: `folds` as they stand, `components` measured from references.
+
+    `finish` gives each result of the pass from the state (`state(k)`), row values and results before it. A component
+    whose weight has axes that are neither in `rows` nor in `stream` is a contraction with these axes of its own.
+    """
+
+    rows: frozenset
+    stream: tuple
+    folds: tuple[Node, ...]
+    components: tuple[Component, ...]
+    finish: tuple[tuple[Node, Node], ...]
+
+    # -- the state
+
+    @cached_property
+    def references(self) -> tuple[Reference, ...]:
+        return tuple(dict.fromkeys(r for c in self.components for r in c.references()))
+
+    @cached_property
+    def means(self) -> tuple[Reference, ...]:
+        return tuple(r for r in self.references if r.kind == "mean")
+
+    @cached_property
+    def factors(self) -> tuple[Node, ...]:
+        """The row values in exponents: they are part of the state, so that two states alone say how they merge."""
+        exponents = [c.exponent for c in self.components if c.exponent is not None]
+        return tuple(dict.fromkeys(e.factor for e in exponents if e.factor is not None))
+
+    @cached_property
+    def identity(self) -> tuple[Node, ...]:
+        """The state of no elements: the folds' values, factors, means, components."""
+        found = [x for f in self.folds for x in FOLDS[f.attr[0]].identity(f.args[0].type.dtype.compute)]
+        found += [constant(0.0, n.type.dtype.compute) for n in (*self.factors, *(r.value for r in self.means))]
+        return tuple(found + [constant(0.0, c.dtype) for c in self.components])
+
+    def state(self, side: str = "whole") -> tuple[Node, ...]:
+        """The names of the state's values: of the whole, of the sides "a" and "b" of a merge, of a "tile"."""
+        return tuple(node("state", (), (side, k), Type(x.type.dtype)) for k, x in enumerate(self.identity))
+
+    def of_fold(self, f: Node, state: Sequence[Node]) -> tuple[Node, ...]:
+        """The values of a fold in a state."""
+        start = 0
+        for other in self.folds:
+            count = len(FOLDS[other.attr[0]].identity(other.args[0].type.dtype.compute))
+            if other is f:
+                return tuple(state[start : start + count])
+            start += count
+        raise KeyError(f)
+
+    def of_mean(self, r: Reference, state: Sequence[Node]) -> Node:
+        return state[len(state) - len(self.components) - len(self.means) + self.means.index(r)]
+
+    def of_factor(self, factor: Node, state: Sequence[Node]) -> Node:
+        after = len(self.factors) + len(self.means) + len(self.components)
+        return state[len(state) - after + self.factors.index(factor)]
+
+    def of_component(self, c: Component, state: Sequence[Node]) -> Node:
+        return state[len(state) - len(self.components) + self.components.index(c)]
+
+    def extreme(self, r: Reference, state: Sequence[Node]) -> Node:
+        """The extremum that a reference is in a state."""
+        values = [self.of_fold(f, state)[0] for f in extrema(r, self.stream)]
+        return values[0] if r.sign is None else _by_sign(self.of_factor(r.sign, state), *values)
+
+    def point(self, r: Reference, state: Sequence[Node]) -> Node:
+        """Where a reference stands in a state: 0 if the extremum, or the mean, is not finite."""
+        value = self.of_mean(r, state) if r.kind == "mean" else self.extreme(r, state)
+        return _where(op("isfinite", value, dtype=BOOL), value, constant(0.0, value.type.dtype.compute))
+
+    # -- lift
+
+    def lift(self) -> tuple[tuple[Lift, ...], tuple[Node, ...], tuple[Lift, ...], tuple[Node, ...]]:
+        """(folds over a part, its references, folds measured from them, the state) of a part of the stream."""
+        tile = list(self.state("tile"))
+        for factor in self.factors:
+            tile[tile.index(self.of_factor(factor, tile))] = factor
+        first = [Lift(f.attr[0], f.args[0], self.of_fold(f, tile)) for f in self.folds]
+        plain = [c for c in self.components if c.plain]
+        first += [Lift("sum", self._element(c, tile), (self.of_component(c, tile),)) for c in plain]
+        points: list[Node] = []
+        for r in self.means:
+            total = self._total(r, first, tile)
+            count = self.of_component(self._count(r), tile)
+            mean = op("divide", total, op("maximum", count, constant(1.0, count.type.dtype)))
+            tile[tile.index(self.of_mean(r, tile))] = mean
+        points += [self.point(r, tile) for r in self.references]
+        rest = [c for c in self.components if not c.plain]
+        second = [Lift("sum", self._element(c, tile), (self.of_component(c, tile),)) for c in rest]
+        return tuple(first), tuple(dict.fromkeys(points)), tuple(second), tuple(tile)
+
+    def _total(self, r: Reference, lifts: list[Lift], tile: Sequence[Node]) -> Node:
+        """The sum of a mean's values over the part, from a fold that is there anyway or from one of its own."""
+        value = _guarded(r.value, r.guard)
+        for lift in lifts:
+            if lift.fold == "sum" and lift.value is value:
+                return lift.slots[0]
+        slot = node("state", (), ("total", len(lifts)), Type(value.type.dtype.compute))
+        lifts.append(Lift("sum", value, (slot,)))
+        return slot
+
+    def _count(self, r: Reference) -> Component:
+        return Component(r.value.type.dtype.compute, guard=r.guard)
+
+    def _element(self, c: Component, state: Sequence[Node]) -> Node:
+        """What an element adds to a component."""
+        factors = [] if c.weight is None else [c.weight]
+        if c.exponent is not None:
+            r = c.exponent.reference
+            factors.append(self._exponential(c.exponent, op("subtract", r.value, self.point(r, state)), state))
+        factors += [op("subtract", r.value, self.point(r, state)) for r in c.powers]
+        value = factors[0] if factors else constant(1.0, c.dtype)
+        for factor in factors[1:]:
+            value = op("multiply", value, factor)
+        return _guarded(value, c.guard)
+
+    # -- merge
+
+    def merge(self) -> tuple[Node, ...]:
+        """The state of two parts, from `state("a")` and `state("b")`."""
+        sides = [self.state("a"), self.state("b")]
+        merged: list[Node] = []
+        for f in self.folds:
+            merged += FOLDS[f.attr[0]].merge(self.of_fold(f, sides[0]), self.of_fold(f, sides[1]))
+        for factor in self.factors:
+            a, b = (self.of_factor(factor, side) for side in sides)
+            merged.append(_where(op("equal", a, constant(0.0, a.type.dtype), dtype=BOOL), b, a))
+        merged += [self._merged_mean(r, sides) for r in self.means]
+        whole = [*merged, *[sides[0][0]] * len(self.components)]  # references are read from it, components are not
+        for c in self.components:
+            a, b = (self._moved(c, side, whole) for side in sides)
+            merged.append(op("add", a, b))
+        return tuple(merged)
+
+    def _merged_mean(self, r: Reference, sides: Sequence[Sequence[Node]]) -> Node:
+        """The mean of both parts, or near it: any reference will do."""
+        a, b = (self.of_mean(r, side) for side in sides)
+        n, m = (self.of_component(self._count(r), side) for side in sides)
+        share = op("divide", m, op("maximum", op("add", n, m), constant(1.0, n.type.dtype)))
+        return op("add", a, op("multiply", op("subtract", b, a), share))
+
+    def _moved(self, c: Component, side: Sequence[Node], whole: Sequence[Node]) -> Node:
+        """A part's component, measured from the references of the whole."""
+        total: Node | None = None
+        for rest, below in c.below():
+            value = self.of_component(below, side)
+            for r in rest:
+                value = op("multiply", op("subtract", self.point(r, side), self.point(r, whole)), value)
+            total = value if total is None else op("add", total, value)
+        assert total is not None
+        if c.exponent is None:
+            return total
+        r = c.exponent.reference
+        extreme = self.extreme(r, side)
+        moved = self._exponential(c.exponent, op("subtract", self.point(r, side), self.point(r, whole)), whole)
+        none = op("equal", extreme, self._no_extreme(r, side), dtype=BOOL)
+        return op("multiply", _where(none, constant(1.0, c.dtype), moved), total)
+
+    # -- finish
+
+    def value_of(self, c: Component, shifts: Sequence[Sequence[Node]], shift: Sequence[Node]) -> Node:
+        """The sum of weight * exp(scale (u + shift)) * product of (v + its shift) over the whole stream."""
+        state = self.state()
+        total: Node | None = None
+        for chosen in range(1 << len(c.powers)):
+            kept = [r for k, r in enumerate(c.powers) if chosen >> k & 1]
+            value = self.of_component(c.with_powers(kept), state)
+            for k, r in enumerate(c.powers):
+                if not chosen >> k & 1:
+                    value = op("multiply", total_of([self.point(r, state), *shifts[k]]), value)
+            total = value if total is None else op("add", total, value)
+        assert total is not None
+        if c.exponent is None:
+            return total
+        moved = total_of([self.point(c.exponent.reference, state), *shift])
+        return op("multiply", self._exponential(c.exponent, moved, state), total)
+
+    def _exponential(self, e: Exponent, moved: Node, state: Sequence[Node]) -> Node:
+        factor = None if e.factor is None else self.of_factor(e.factor, state)
+        return op(e.base, scaled(moved, e.scale, factor))
+
+    def _no_extreme(self, r: Reference, state: Sequence[Node]) -> Node:
+        """The extremum of no elements."""
+        d = r.value.type.dtype
+        own = _nothing(r.kind, d)
+        return own if r.sign is None else _by_sign(self.of_factor(r.sign, state), own, _nothing(OPPOSITE[r.kind], d))
+
+
+# -- scalar nodes
+
+
+def extrema(r: Reference, stream: tuple) -> list[Node]:
+    """The folds that a reference is read from: its own, and where there is a sign, the opposite one."""
+    kinds = [r.kind] if r.sign is None else [r.kind, OPPOSITE[r.kind]]
+    d = r.value.type.dtype
+    values = [r.value if r.guard is None else _where(r.guard, r.value, _nothing(kind, d)) for kind in kinds]
+    return [node("fold", (value,), (kind, stream), Type(d)) for kind, value in zip(kinds, values)]
+
+
+def _by_sign(sign: Node, yes: Node, no: Node) -> Node:
+    return _where(op("greater_equal", sign, constant(0.0, sign.type.dtype.compute), dtype=BOOL), yes, no)
+
+
+def _where(condition: Node, yes: Node, no: Node) -> Node:
+    return node("where", (condition, yes, no), None, Type(yes.type.dtype))
+
+
+def _guarded(value: Node, guard: Node | None) -> Node:
+    return value if guard is None else _where(guard, value, constant(0.0, value.type.dtype))
+
+
+def _nothing(kind: str, d: DType) -> Node:
+    return lowest(d.compute) if kind == "max" else highest(d.compute)
