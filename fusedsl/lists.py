@@ -14,7 +14,7 @@ from .prepare import EmptyRows
 from .prepare_lists import Item, prepare_lists, settle_lists
 from .program import REMEMBERED_CALLS, Program
 from .runtime.arrays import CPU, describe
-from .runtime.keys import SLOW, look, look_all, look_list, look_outs
+from .runtime.keys import SLOW, Tensors, addresses_of, look, look_all, look_list, look_outs
 from .runtime.many import ManyCall
 from .runtime.results import place
 
@@ -30,7 +30,7 @@ class Memory:
         latest = self._latest
         if latest is not None and latest[0] == key:
             return latest[1]
-        found = self._all.get(key)
+        found = self._all.get(_hashable(key))
         if found is not None:
             self._latest = (key, found)
         return found
@@ -38,8 +38,12 @@ class Memory:
     def put(self, key: Any, call: ManyCall) -> None:
         if len(self._all) >= REMEMBERED_CALLS:
             self._all.clear()
-        self._all[key] = call
+        self._all[_hashable(key)] = call
         self._latest = (key, call)
+
+
+def _hashable(key: Any) -> Any:
+    return tuple(map(_hashable, key)) if type(key) in (tuple, list) else key
 
 
 _memories: WeakKeyDictionary[Kernel | Fused, Memory] = WeakKeyDictionary()
@@ -123,26 +127,31 @@ def _over_kernel(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any], 
             key, found = look(value)
             payloads.append(found)
         keys.append(key)
-    written = None if outs is None else tuple([_look_outs(one, looked) for one in outs])
+    written, addresses = [], []
+    for one in outs or ():
+        known = looked.get(id(one))
+        key, found = known if known is not None and type(known[0]) is Tensors else _look_outs(one, count)
+        written.append(key)
+        addresses += found
     flat = None if outs is None else [o for one in outs for o in (one or [None] * count)]
 
     def first() -> tuple[list, ManyCall | None]:
         return _first_over_kernel(kernel, values, count, outs)
 
-    results = _run(_memories.setdefault(kernel, Memory()), (tuple(keys), written, count), payloads, flat, first)
+    results = _run(_memories.setdefault(kernel, Memory()), (keys, written, count), payloads, flat, addresses, first)
     if len(results) == count:
         return results
     return tuple(results[k : k + count] for k in range(0, len(results), count))
 
 
-def _look_outs(outs: Sequence[Any] | None, looked: Mapping[int, tuple[Any, list]]) -> Any:
-    """The key of a list of outputs; None stands for an array to allocate."""
+def _look_outs(outs: Sequence[Any] | None, count: int) -> tuple[Any, list]:
+    """The key of a list of outputs and their addresses; None stands for arrays to allocate."""
     if outs is None:
-        return None
-    known = looked.get(id(outs))
-    if known is not None:
-        return known[0]
-    return look_outs(outs) if any(one is None for one in outs) else look_list(outs)[0]
+        return None, [0] * count
+    if type(None) in set(map(type, outs)):
+        return look_outs(outs), addresses_of(outs)
+    key, payloads = look_list(outs)
+    return key, payloads if type(key) is Tensors else addresses_of(outs)
 
 
 def _outs(out: Any, count: int, name: str) -> list[Sequence[Any] | None]:
@@ -219,8 +228,8 @@ def _over_function(fused: Fused, args: Sequence[Any], named: Mapping[str, Any]) 
             names += facts
         return _first(items, [call.values for call in calls], names, frozenset())
 
-    written = None if flat is None else look_outs(flat)
-    results = _run(_memories.setdefault(fused, Memory()), (programs, keys, written), payloads, flat, first)
+    written, addresses = (None, []) if flat is None else (look_outs(flat), addresses_of(flat))
+    results = _run(_memories.setdefault(fused, Memory()), (programs, keys, written), payloads, flat, addresses, first)
     returned = [call.rebuild(results[k::count]) for k, call in enumerate(calls)]
     if all(type(value) is tuple for value in returned):
         return tuple(map(list, zip(*returned)))
@@ -230,11 +239,18 @@ def _over_function(fused: Fused, args: Sequence[Any], named: Mapping[str, Any]) 
 # -- both
 
 
-def _run(memory: Memory, key: Any, payloads: list, outs: list | None, first: Callable[[], tuple[list, Any]]) -> list:
+def _run(
+    memory: Memory,
+    key: Any,
+    payloads: list,
+    outs: list | None,
+    addresses: list,
+    first: Callable[[], tuple[list, ManyCall | None]],
+) -> list:
     """The results of all calls, list after list."""
     call = memory.get(key)
-    if call is not None and (outs is None or call.may_write(payloads, outs)):
-        return call(payloads, outs)
+    if call is not None and (outs is None or call.may_write_at(payloads, outs, addresses)):
+        return call.run(payloads, outs, addresses)
     results, call = first()
     if call is not None and not _holds_slow(key):
         memory.put(key, call)
@@ -242,7 +258,7 @@ def _run(memory: Memory, key: Any, payloads: list, outs: list | None, first: Cal
 
 
 def _holds_slow(key: Any) -> bool:
-    return key is SLOW or (type(key) is tuple and any(map(_holds_slow, key)))
+    return key is SLOW or (type(key) in (tuple, list) and any(map(_holds_slow, key)))
 
 
 def _first(items: Sequence[Item], values: Sequence[Sequence[Any]], names: Sequence[str], shared: frozenset[int]):

@@ -151,6 +151,16 @@ def test_a_text_takes_options_and_verify_compares():
         fd.foreach("x.T + sum(x, axis=0, keepdims=True) + sum(x)", xs[1:2], max_kernels=1)
 
 
+def test_single_numbers_are_written_where_they_are():
+    xs = lists()[:3]
+    outs = [np.array(np.float32(0)) for _ in xs]
+    for _ in range(3):
+        assert fd.foreach("sum(x)", xs, out=outs)[0] is outs[0]
+        same(outs, [x.sum() for x in xs])
+        for out in outs:
+            out[...] = 0
+
+
 # -- what is refused
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..ir.dims import Symbol, evaluate
-from ..schedule.access import collapse, collapse_rows, letters, map_access, row_access
+from ..schedule.access import collapse, collapse_rows, letters, map_access, near_access, row_access
 from ..schedule.kernel import Kernel, Operand, Position
 from ..schedule.plan import ArrayUse, KernelPlan
 
@@ -113,9 +113,10 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
     else:
         merged, row_axes = collapse_rows(rows, columns, strides, outputs, keep)  # type: ignore[arg-type]
         access = row_access(merged, row_axes, dtypes, addresses)
+    nears = [(-1, "element")] * len(dtypes) if not plan.is_map else near_access(merged, dtypes, addresses)
     operands = tuple(
-        Operand(use.name, use.dtype, letters(merged.extents, line), a)
-        for use, line, a in zip(plan.arrays, merged.strides, access)
+        Operand(use.name, use.dtype, letters(merged.extents, line), a, *near)
+        for use, line, a, near in zip(plan.arrays, merged.strides, access, nears)
     )
     positions = tuple(Position(p.value, merged.axes.index((p.axis,))) for p in plan.positions)
 

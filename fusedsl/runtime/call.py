@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..ir.dims import Symbol, evaluate
-from ..schedule.division import divisors, magic
+from ..schedule import magic_divisors
+from ..schedule.division import magic
 from ..schedule.kernel import Kernel, slots
 from ..schedule.plan import KernelPlan, Plan
 from .bind import Bound
@@ -169,9 +170,9 @@ def pointer_slots(
     return found
 
 
-def template(kernel: Kernel, bound: Bound, width: int) -> bytes:
+def template(kernel: Kernel, bound: Bound, schedule: Any) -> bytes:
     """The parameter block with extents, strides and magics filled in."""
-    magics = [magic(d) for d in divisors(kernel.axes, width, bound.extents)] if kernel.axes > 1 else []
+    magics = [magic(d) for d in magic_divisors(schedule, kernel, bound.extents)]
     values = []
     for slot in slots(kernel):
         if slot.kind == "extent":
@@ -207,8 +208,7 @@ def cuda_launch(
     from .driver import driver
 
     geometry = launch_geometry(built, bound.extents)
-    width = getattr(built.schedule, "width", 1)
-    block = template(built.kernel, bound, width)
+    block = template(built.kernel, bound, built.schedule)
     pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
     scalars = scalar_slots(plan, built.kernel, bound, where, numbers, extents)
     return Launch(driver(), function, geometry, block, pointers, scalars, names)
@@ -222,7 +222,7 @@ def cpu_launch(
     from . import pool
 
     run = pool.runner(functions, variant.launch(built.kernel, built.schedule, bound.extents), len(slots(built.kernel)))
-    block = template(built.kernel, bound, 1)
+    block = template(built.kernel, bound, built.schedule)
     pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
     scalars = scalar_slots(plan, built.kernel, bound, where, numbers, extents)
     return HostLaunch(lambda _function, address, _units, _grain: run(address), 0, 1, 1, block, pointers, scalars, names)

@@ -10,7 +10,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from .arrays import Array, Weak, describe, library_of
 
@@ -52,6 +52,16 @@ def look_outs(outs: Iterable[Any]) -> tuple[Key, ...]:
     return tuple([None if out is None else _looks[type(out)](out)[0] for out in outs])
 
 
+class Tensors(NamedTuple):
+    """The key of a list of tensors whose payloads are their addresses. Empty: packed strides, addresses in line."""
+
+    shapes: tuple
+    strides: tuple
+    dtypes: tuple
+    devices: tuple
+    ends: tuple
+
+
 def look_list(values: Sequence[Any]) -> tuple[Key, list[Any]]:
     """The key of a list of arguments, and their payloads."""
     kinds = set(map(type, values))
@@ -70,8 +80,11 @@ def _look_tensors(torch: Any, tensors: Sequence[Any]) -> tuple[Key, list[Any]]:
         if differs or () in shapes:
             return look_all(tensors)
         addresses = list(map(kind.data_ptr, tensors))
-        strides, dtypes, devices = (tuple(map(read, tensors)) for read in (kind.stride, _dtype_of, kind.get_device))
-        return (shapes, strides, dtypes, devices, tuple([a & 15 for a in addresses])), addresses
+        packed = all(map(kind.is_contiguous, tensors))
+        strides = () if packed else tuple(map(kind.stride, tensors))
+        dtypes, devices = tuple(map(_dtype_of, tensors)), tuple(map(kind.get_device, tensors))
+        ends = tuple([a & 15 for a in addresses])
+        return Tensors(shapes, strides, dtypes, devices, ends if any(ends) else ()), addresses
     except RuntimeError:  # sparse, fake, functional: no strides or no memory
         return look_all(tensors)
 
@@ -176,11 +189,11 @@ def key_of(facts: Array | Weak) -> tuple[Key, Any]:
 
 
 def addresses_of(arrays: Sequence[Any]) -> list[int]:
-    """`address_of` each."""
+    """`address_of` each; 0 for None."""
     torch = sys.modules.get("torch")
     if torch is not None and set(map(type, arrays)) == {torch.Tensor}:
         return list(map(torch.Tensor.data_ptr, arrays))
-    return list(map(address_of, arrays))
+    return [0 if x is None else address_of(x) for x in arrays]
 
 
 def address_of(x: Any) -> int:

@@ -16,7 +16,7 @@ from ..schedule.table import SIZES, SMALL_WORDS, Table, table_for
 from .bind import Bound
 from .call import Call, Payloads, pointer_slots, scalar_slots, template
 from .compile import Built
-from .keys import addresses_of
+from .keys import address_of, addresses_of
 from .launch import Launch, PointerSlot, ScalarSlot
 from .results import mark_written
 
@@ -93,7 +93,7 @@ def many_launch(
     scalars: list[ScalarSlot] = []
     first = 0
     for call, member in enumerate(members):
-        filled = np.frombuffer(template(built.kernel, member.bound, getattr(built.schedule, "width", 1)), np.int64)
+        filled = np.frombuffer(template(built.kernel, member.bound, built.schedule), np.int64)
         at = table.fixed_at + call * table.fixed
         words[at : at + table.fixed] = filled[table.pointers : table.pointers + table.fixed]
         halves[2 * table.starts_at + call] = first
@@ -147,15 +147,22 @@ class ManyCall(Call):
 
     def __call__(self, payloads: list, outs: Sequence[Any] | None = None) -> list:
         """Run for these arguments' payloads. `outs` are arrays to write, or None for new ones. Returns the results."""
+        return self.run(payloads, outs, [] if outs is None else addresses_of(outs))
+
+    def run(self, payloads: list, outs: Sequence[Any] | None, addresses: list[int]) -> list:
+        """The same where the addresses of `outs` are known, 0 for None."""
         if outs is None:
             results = [make() for make in self.makers]
-        else:
+            addresses = addresses_of(results)
+        elif 0 in addresses:  # to be made, or of an empty array
             results = [make() if given is None else given for make, given in zip(self.makers, outs)]
+            addresses = addresses_of(results)
+        else:
+            results = list(outs)
         memory = None if self.workspace is None else self.workspace()
         stream = self.stream()
-        numbers = [0 if memory is None else addresses_of([memory])[0]]
-        numbers.append(0 if self.tickets is None else self.tickets(stream))
-        payloads = payloads + addresses_of(results) + numbers + list(self.numbers)
+        shared = [0 if memory is None else address_of(memory), 0 if self.tickets is None else self.tickets(stream)]
+        payloads = [*payloads, *addresses, *shared, *self.numbers]
         for check in self.checks:
             check(payloads)
         for fire in self.launches:
@@ -166,19 +173,20 @@ class ManyCall(Call):
 
     def may_write(self, payloads: Sequence[Any], outs: Sequence[Any]) -> bool:
         """Whether these outputs overlap nothing but the arguments that each may be in place of."""
+        return self.may_write_at(payloads, outs, addresses_of(outs))
+
+    def may_write_at(self, payloads: Sequence[Any], outs: Sequence[Any], addresses: list[int]) -> bool:
+        """The same where the addresses of `outs` are known, 0 for None."""
         if self.library == "numpy" and not all(out is None or out.flags.writeable for out in outs):
             return False
-        places = [r for r, out in enumerate(outs) if out is not None]
-        found = addresses_of([outs[r] for r in places])
-        if self._trusted == (payloads, found):
+        if self._trusted == (payloads, addresses):
             return True
-        addresses = dict(zip(places, found))
-        same = {k for k, r in self.in_place if r in addresses and payloads[k] == addresses[r]}
+        same = {k for k, r in self.in_place if payloads[k] == addresses[r]}
         stretches = [Stretch(payloads[k] + a, payloads[k] + b, k, False) for k, a, b in self.spans if k not in same]
-        for r, address in addresses.items():
-            low, high = self.out_spans[r] or (0, 0)
-            stretches.append(Stretch(address + low, address + high, r, True))
+        for r, (address, span) in enumerate(zip(addresses, self.out_spans)):
+            if address and span is not None:
+                stretches.append(Stretch(address + span[0], address + span[1], r, True))
         if next(clashes(stretches), None) is not None:
             return False
-        self._trusted = (list(payloads), found)
+        self._trusted = (list(payloads), addresses)
         return True

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from ..hardware import Hardware
+from .division import divisors
 from .kernel import Kernel
 from .map import MapSchedule, map_grid, schedule_map
 from .row import RowSchedule, row_grid, schedule_row
 from .scan import has_scans, schedule_scan
+from .transpose import TransposeSchedule, schedule_transpose, transpose_grid
 
-Schedule = MapSchedule | RowSchedule
+Schedule = MapSchedule | RowSchedule | TransposeSchedule
 
 
 @dataclass(frozen=True)
@@ -36,17 +39,28 @@ def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Sche
     """The schedule of a kernel. A row schedule that is not `resident` asks for a kernel that is not."""
     if has_scans(kernel):
         return schedule_scan(kernel, extents, hardware)
-    return schedule_row(kernel, extents, hardware) if kernel.row_axes else schedule_map(kernel, hardware)
+    if kernel.row_axes:
+        return schedule_row(kernel, extents, hardware)
+    return schedule_transpose(kernel, extents, hardware) or schedule_map(kernel, hardware)
 
 
 def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Geometry:
     """The launch of a scheduled kernel over these extents."""
     if isinstance(schedule, MapSchedule):
         return Geometry(map_grid(schedule, extents), schedule.threads)
+    if isinstance(schedule, TransposeSchedule):
+        return Geometry(transpose_grid(schedule, extents), schedule.threads)
     return Geometry(row_grid(schedule, prod(extents[: kernel.row_axes])), schedule.block)
 
 
+def magic_divisors(schedule: Any, kernel: Kernel, extents: tuple[int, ...]) -> tuple[int, ...]:
+    """What the magics of axes 1 … of a kernel divide by; `schedule` is a Schedule, or the name of loops on a CPU."""
+    if isinstance(schedule, TransposeSchedule):
+        return schedule.counts(extents)[1:]
+    return divisors(kernel.axes, getattr(schedule, "width", 1), extents) if kernel.axes > 1 else ()
+
+
 __all__ = [
-    *("Geometry", "Kernel", "MapSchedule", "RowSchedule", "Schedule"),
-    *("choose", "geometry", "schedule_map", "schedule_row"),
+    *("Geometry", "Kernel", "MapSchedule", "RowSchedule", "Schedule", "TransposeSchedule"),
+    *("choose", "geometry", "magic_divisors", "schedule_map", "schedule_row", "schedule_transpose"),
 ]

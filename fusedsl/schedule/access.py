@@ -108,6 +108,19 @@ def map_access(collapsed: Collapsed, dtypes: Sequence[DType], addresses: Sequenc
     )
 
 
+def near_access(collapsed: Collapsed, dtypes: Sequence[DType], addresses: Sequence[int]) -> list[tuple[int, str]]:
+    """For each operand of a map the axis, if not the last, along which its elements are neighbours (else -1), and
+    whether whole 16-byte vectors fit along it: "vector" or "element"."""
+    found = []
+    for d, line, address in zip(dtypes, collapsed.strides, addresses):
+        axis = next((a for a, step in enumerate(line[:-1]) if step == 1 and abs(line[-1]) > 1), -1)
+        others = (step for a, step in enumerate(line) if a != axis)
+        whole = collapsed.extents[axis] * d.itemsize % ACCESS_BYTES == 0 and address % ACCESS_BYTES == 0
+        whole = whole and all(step * d.itemsize % ACCESS_BYTES == 0 for step in others)
+        found.append((axis, "vector" if axis >= 0 and whole else "element"))
+    return found
+
+
 def row_access(
     collapsed: Collapsed, row_axes: int, dtypes: Sequence[DType], addresses: Sequence[int]
 ) -> tuple[str, ...]:

@@ -17,12 +17,16 @@ class Operand:
     `access` says what the innermost axis allows: "vector" (16-byte accesses: the pointer and every other
     stride keep whole vectors aligned), "anchor" (not aligned, but off by the same number of elements as every
     other "anchor" operand of the kernel in every row), or "element".
+    `near` is the axis along which its elements are neighbours where that is not the last one (else -1), in maps alone;
+    `near_access` says "vector" where that axis allows 16-byte accesses.
     """
 
     name: str
     dtype: DType
     strides: str
     access: str = "element"
+    near: int = -1
+    near_access: str = "element"
 
 
 @dataclass(frozen=True)

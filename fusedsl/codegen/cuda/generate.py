@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...hardware import Hardware, facts, registers_for
-from ...schedule import MapSchedule, Schedule
+from ...schedule import MapSchedule, RowSchedule, Schedule, TransposeSchedule
 from ...schedule.kernel import Kernel, slots
 from .many import many_source
 from .map import map_source
 from .row import row_source
+from .transpose import transpose_source
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,12 @@ class Compiled:
 
 def generate(kernel: Kernel, schedule: Schedule) -> str:
     """The source text of a kernel's file; it needs no Numba."""
-    source = map_source(kernel, schedule) if isinstance(schedule, MapSchedule) else row_source(kernel, schedule)
+    if isinstance(schedule, MapSchedule):
+        source = map_source(kernel, schedule)
+    elif isinstance(schedule, TransposeSchedule):
+        source = transpose_source(kernel, schedule)
+    else:
+        source = row_source(kernel, schedule)
     return many_source(source, kernel) if kernel.table is not None else source
 
 
@@ -43,7 +49,7 @@ def lowered(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tupl
 
 
 def _threads(schedule: Schedule) -> int:
-    return schedule.threads if isinstance(schedule, MapSchedule) else schedule.block
+    return schedule.block if isinstance(schedule, RowSchedule) else schedule.threads
 
 
 def _fewer(hardware: Hardware, blocks: int, threads: int) -> int:

@@ -12,13 +12,14 @@ from ....ir.types import DTYPES
 def namespace() -> dict[str, Any]:
     """Every name that a generated file may use."""
     from ..math import vocabulary
-    from . import fold, launch, scan, tile
+    from . import fold, launch, patch, scan, tile
 
     names = dict(vocabulary())
     for source, listed in (
-        (launch, "thread block divide scalar part word half"),
+        (launch, "thread block barrier divide scalar part word half"),
         (tile, "Tile once load_value store_value"),
         (scan, "scan_tile"),
+        (patch, "Patch shared_bytes"),
         (fold, "Team fold fold_tile merge_states empty_state"),
     ):
         names |= {name: getattr(source, name) for name in listed.split()}

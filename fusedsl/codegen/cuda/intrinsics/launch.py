@@ -21,6 +21,12 @@ def block():
     return types.int32, lambda e: e.special_register("ctaid.x")
 
 
+@intrinsic(0)
+def barrier():
+    """Wait for all threads of the block, and for what they wrote to shared memory."""
+    return types.void, lambda e: e.barrier()
+
+
 @intrinsic(3)
 def divide(number, divisor, magic):
     """number // divisor for number >= 0: umulhi(2 * number, multiplier) >> shift while number < 2**31.

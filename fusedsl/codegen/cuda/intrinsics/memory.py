@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....ir.types import DType
-from ..backend import F32, F64, GLOBAL, I8, I16, I32, I64, VOID, Emitter, ir, types
+from ..backend import F32, F64, GLOBAL, I8, I16, I32, I64, SHARED, VOID, Emitter, ir, types
 
 ACCESS_BYTES = 16
 SKIP = "PARTS_DONE_${:uid}"
@@ -104,11 +104,28 @@ def _register(bits: int) -> str:
     return {64: "l", 32: "r", 16: "h", 8: "h"}[bits]
 
 
-def _read_whole(e: Emitter, dtype: DType, width: int, address: ir.Value) -> list[ir.Value]:
+def read_shared(e: Emitter, dtype: DType, width: int, address: ir.Value) -> list[ir.Value]:
+    """`width` neighbouring elements in shared memory, 16 bytes at most, as `stored_type` holds them."""
+    return _elements(e, dtype, width, _read_whole(e, dtype, width, address, SHARED))
+
+
+def write_shared(e: Emitter, dtype: DType, width: int, address: ir.Value, values: list[ir.Value]) -> None:
+    """The inverse of `read_shared`."""
+    b, units = e.builder, _units(e, dtype, width, values)
+    kind = units[0].type if len(units) == 1 else ir.VectorType(units[0].type, len(units))
+    value = units[0]
+    if len(units) > 1:
+        value = ir.Constant(kind, ir.Undefined)
+        for k, unit in enumerate(units):
+            value = b.insert_element(value, unit, I32(k))
+    b.store(value, b.inttoptr(address, kind.as_pointer(SHARED)), align=width * dtype.itemsize)
+
+
+def _read_whole(e: Emitter, dtype: DType, width: int, address: ir.Value, space: int = GLOBAL) -> list[ir.Value]:
     b, bits = e.builder, _unit_bits(dtype, width)
     count = width * dtype.itemsize * 8 // bits
     kind = ir.IntType(bits) if count == 1 else ir.VectorType(ir.IntType(bits), count)
-    loaded = b.load(b.inttoptr(address, kind.as_pointer(GLOBAL)), align=width * dtype.itemsize)
+    loaded = b.load(b.inttoptr(address, kind.as_pointer(space)), align=width * dtype.itemsize)
     return [loaded] if count == 1 else [b.extract_element(loaded, I32(k)) for k in range(count)]
 
 

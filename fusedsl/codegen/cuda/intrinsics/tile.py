@@ -82,7 +82,7 @@ class Tile:
                         found += read_shifted(e, kind, self.width, base, number * self.step * kind.itemsize, room)
                         continue
                     places = self._places(e, kind, letter, address, kinds[1], start, number, stride)
-                    found += self._load_vector(e, kind, letter, places, room)
+                    found += self.load_vector(e, kind, letter, places, room)
                 return e.pack(result, found)
 
             return result, emit
@@ -98,13 +98,13 @@ class Tile:
 
         def rule(address, begins, values, start, limit, *stride):
             def emit(e, at, offsets, tile, first, last, step=None):
-                elements = self._narrowed(e, kind, tile, values)
+                elements = self.narrowed(e, kind, tile, values)
                 per_vector = len(elements) // self.vectors
                 for number in range(self.vectors):
                     room = self._room(e, start, first, last, number)
                     part = elements[number * per_vector : (number + 1) * per_vector]
                     places = self._places(e, kind, letter, at, begins, offsets, number, step)
-                    self._store_vector(e, kind, letter, places, part, room)
+                    self.store_vector(e, kind, letter, places, part, room)
 
             return types.void, emit
 
@@ -229,7 +229,7 @@ class Tile:
         base = b.add(address, b.mul(begin, I64(kind.itemsize) if scattered else size))
         return [b.add(base, b.mul(I64(skipped + k), size)) for k in range(self.width)]
 
-    def _load_vector(self, e, kind, letter, places, room) -> list[ir.Value]:
+    def load_vector(self, e, kind, letter, places, room) -> list[ir.Value]:
         if letter == "1":
             return read(e, kind, self.width, places[0], room)
         if letter == "0":
@@ -240,7 +240,7 @@ class Tile:
             found += read(e, kind, 1, place, one)
         return _paired(e, kind, found)
 
-    def _store_vector(self, e, kind, letter, places, values, room) -> None:
+    def store_vector(self, e, kind, letter, places, values, room) -> None:
         if letter == "1":
             write(e, kind, self.width, places[0], values, room)
             return
@@ -259,7 +259,7 @@ class Tile:
             return elements
         return [math.widen(e, half, kind.name) for half in _unpaired(e, kind, elements, self.width)]
 
-    def _narrowed(self, e: Emitter, kind: DType, value, source: types.Type) -> list[ir.Value]:
+    def narrowed(self, e: Emitter, kind: DType, value, source: types.Type) -> list[ir.Value]:
         """Elements as `stored_type` holds them."""
         if isinstance(source, types.BaseTuple):
             elements, source = e.unpack(value, len(source)), source.dtype

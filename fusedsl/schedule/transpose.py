@@ -1,0 +1,97 @@
+"""Maps over arrays that are contiguous along different axes: square patches that turn in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from ..hardware import Hardware, blocks_for
+from .access import ACCESS_BYTES, vector_width
+from .kernel import Kernel
+from .registers import body_registers, words
+
+THREADS = 256
+EDGE, BYTES_EDGE, DOUBLES_EDGE = 64, 128, 32  # rows and columns of a patch: commonly, of single bytes, of 8 bytes
+SHARED = 48 << 10  # bytes that a block has without asking
+THIN = 16  # an axis shorter than this leaves most of a patch empty
+ADDRESSING = 24
+
+
+@dataclass(frozen=True)
+class TransposeSchedule:
+    """A block of `threads` computes a patch of `edge` × `edge` elements, along `axis` and the last one.
+
+    A thread holds vectors of `width` elements along the last axis. The operands `across` are contiguous along `axis`:
+    they are read and written along it, and turned in shared memory; those that are `whole` in 16-byte accesses.
+    """
+
+    axis: int
+    edge: int
+    width: int
+    across: tuple[int, ...]
+    whole: tuple[bool, ...]
+    threads: int
+    blocks: int
+    reason: str = field(default="", compare=False)
+    registers: int = field(default=0, compare=False)  # a thread, by estimate
+
+    @property
+    def vectors(self) -> int:
+        """Vectors that a thread holds."""
+        return self.edge * self.edge // (self.width * self.threads)
+
+    def digits(self, axes: int) -> tuple[int, ...]:
+        """The iteration axes in the order in which blocks are numbered, the last one fastest."""
+        return (*(a for a in range(axes - 1) if a != self.axis), self.axis, axes - 1)
+
+    def counts(self, extents: tuple[int, ...]) -> tuple[int, ...]:
+        """Blocks along each of `digits`."""
+        turned = (self.axis, len(extents) - 1)
+        return tuple(-(-extents[a] // self.edge) if a in turned else extents[a] for a in self.digits(len(extents)))
+
+
+def schedule_transpose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> TransposeSchedule | None:
+    """How a map with arrays across its last axis runs; None where plain loops serve it as well."""
+    operands = kernel.operands
+    axis = _axis(kernel)
+    if axis is None or min(extents[axis], extents[-1]) < THIN:
+        return None
+    across = tuple(k for k, operand in enumerate(operands) if operand.near == axis)
+    along = [k for k, operand in enumerate(operands) if operand.strides[-1] == "1" and k not in across]
+    if not along:
+        return None
+    sizes = [operands[k].dtype.itemsize for k in across]
+    largest = max(*sizes, *(operands[k].dtype.itemsize for k in along))
+    edge = {8: DOUBLES_EDGE, 1: BYTES_EDGE}.get(largest, EDGE)
+    if edge * edge * sum(sizes) > SHARED:
+        edge = DOUBLES_EDGE
+    if edge * edge * sum(sizes) > SHARED:
+        return None
+    width = vector_width([o.dtype for o in operands], [o.strides for o in operands])
+    width = min(width, edge * edge // THREADS)
+    whole = tuple(operands[k].near_access == "vector" for k in across)
+    share = edge * edge // THREADS  # elements of a thread
+    held = words((operands[k].dtype for k in range(kernel.inputs)), packed=width > 1) * share
+    registers = round(ADDRESSING + held + body_registers(kernel.phases))
+    shared_blocks = hardware.shared // (edge * edge * sum(sizes) + 1024)
+    blocks = max(1, min(blocks_for(hardware, registers, THREADS), shared_blocks))
+    names = ", ".join(operands[k].name for k in across)
+    reason = (
+        f"{names} {'is' if len(across) == 1 else 'are'} contiguous across the others: patches of {edge} × {edge} turn "
+        f"in {edge * edge * sum(sizes) >> 10} KiB of shared memory, {ACCESS_BYTES} bytes an access on both sides"
+    )
+    return TransposeSchedule(axis, edge, width, across, whole, THREADS, blocks, reason, registers)
+
+
+def _axis(kernel: Kernel) -> int | None:
+    """The axis along which most bytes an element are contiguous, of those that are not along the last."""
+    found: dict[int, int] = {}
+    for operand in kernel.operands:
+        if operand.near >= 0:
+            found[operand.near] = found.get(operand.near, 0) + operand.dtype.itemsize
+    return max(found, key=lambda axis: found[axis]) if found else None
+
+
+def transpose_grid(schedule: TransposeSchedule, extents: tuple[int, ...]) -> int:
+    """Blocks of the launch."""
+    return max(1, prod(schedule.counts(extents)))
