@@ -8,13 +8,14 @@ from math import prod
 from ..hardware import Hardware, blocks_for
 from .access import ACCESS_BYTES, vector_width
 from .kernel import Kernel
-from .registers import body_registers, words
+from .pressure import Tiling, needed, predicted
 
 THREADS = 256
 EDGE, BYTES_EDGE, DOUBLES_EDGE = 64, 128, 32  # rows and columns of a patch: commonly, of single bytes, of 8 bytes
 SHARED = 48 << 10  # bytes that a block has without asking
+SYSTEM_SHARED = 1 << 10  # … beside which the system takes some of its own
 THIN = 16  # an axis shorter than this leaves most of a patch empty
-ADDRESSING = 24
+TURNING = 4  # registers for the places of two orientations
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,10 @@ def schedule_transpose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardw
     width = vector_width([o.dtype for o in operands], [o.strides for o in operands])
     width = min(width, edge * edge // THREADS)
     whole = tuple(operands[k].near_access == "vector" for k in across)
-    share = edge * edge // THREADS  # elements of a thread
-    held = words((operands[k].dtype for k in range(kernel.inputs)), packed=width > 1) * share
-    registers = round(ADDRESSING + held + body_registers(kernel.phases))
-    shared_blocks = hardware.shared // (edge * edge * sum(sizes) + 1024)
-    blocks = max(1, min(blocks_for(hardware, registers, THREADS), shared_blocks))
+    need = TURNING + needed(kernel, Tiling(width, edge * edge // (width * THREADS)))
+    shared_blocks = hardware.shared // (edge * edge * sum(sizes) + SYSTEM_SHARED)
+    blocks = max(1, min(blocks_for(hardware, need, THREADS), shared_blocks))
+    registers = predicted(kernel, hardware, need, blocks, THREADS)
     names = ", ".join(operands[k].name for k in across)
     reason = (
         f"{names} {'is' if len(across) == 1 else 'are'} contiguous across the others: patches of {edge} × {edge} turn "
