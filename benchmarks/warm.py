@@ -36,9 +36,10 @@ def main() -> None:
     """Compile every `jobs`-th case, from the k-th. A case that fails here fails again, with its reason, when timed."""
     suite, only, dtype, jobs, k = sys.argv[1:]
     sys.path.append(str(Path(__file__).resolve().parent.parent))
+    import torch
+
     import suite_gpu
     import suite_problems
-    import torch
 
     settings = Settings(only=only, dtype=dtype or None)
     if suite in ("map", "rows"):
