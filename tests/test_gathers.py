@@ -258,3 +258,23 @@ def test_what_takes_one_kernel(text, specs):
 
 def test_rows_of_a_softmax_come_from_its_statistics():
     assert kernels("softmax(x)[k]", x=fd.spec((64, 999), "float32"), k=fd.spec((7,), "int32")) == 2
+
+
+def test_vectors_of_neighbours_are_gathered_as_one():
+    """Rows of a table come 16 bytes at a time, whatever the rows."""
+    pytest.importorskip("numba_cuda")
+    from fusedsl.codegen.cuda import generate as cuda
+
+    seen = []
+    compile_source = cuda.compile_source
+
+    def spy(source, path, kernel, schedule, cc):
+        seen.append(cuda.ptx(source, path, kernel, schedule, cc))
+        return compile_source(source, path, kernel, schedule, cc)
+
+    with pytest.MonkeyPatch.context() as patch, fd.options(fallback=False):
+        patch.setattr(cuda, "compile_source", spy)
+        table, ids = fd.spec((50021, 4096), "bfloat16"), fd.spec((77,), "int32")
+        assert fd.kernel("w[k] + 1.5").resources(table, ids, cc=90)
+    (text,) = seen
+    assert text.count("ld.global.v4") == 1

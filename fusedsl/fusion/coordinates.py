@@ -35,10 +35,12 @@ class Coordinate:
 @dataclass(frozen=True)
 class Computed:
     """A position along one axis of a source that only the kernel knows: `value`, an int64 scalar. Where `inside` (a
-    bool scalar) is False, there is no such element; None says that there always is."""
+    bool scalar) is False, there is no such element; None says that there always is. Where `sure`, what is inside is
+    a position of the axis whatever the iteration, even beyond its end."""
 
     value: Node
     inside: Node | None = None
+    sure: bool = False
 
     @property
     def axis(self) -> None:
@@ -94,8 +96,8 @@ def all_of(conditions: Iterable[Node | None]) -> Node | None:
     return found
 
 
-def _between(position: Node, extent: Dim) -> Node:
-    """Whether a position is one of an axis of this extent: as unsigned numbers, negative ones are beyond."""
+def between(position: Node, extent: Dim) -> Node:
+    """Whether an axis of this extent has this position: as unsigned numbers, negative ones are beyond."""
     unsigned = node("convert", (position,), None, Type(UINT64))
     limit = (
         constant(extent, UINT64) if isinstance(extent, int) else node("convert", (whole(extent),), None, Type(UINT64))
@@ -156,7 +158,7 @@ def through_index(n: Node, at: Coordinates) -> Coordinates:
 def _moved(c: Coordinate | Computed, start: Dim, step: int) -> Coordinate | Computed:
     """start + step * c"""
     if isinstance(c, Computed):
-        return Computed(plus(times(c.value, step), start), c.inside)
+        return Computed(plus(times(c.value, step), start), c.inside, c.sure)
     moved = c.start * step if isinstance(c.start, int) else expression("*", c.start, step)
     return Coordinate(expression("+", start, moved), c.step * step, c.axis)
 
@@ -181,10 +183,10 @@ def _gathered(mode: str, position: Node, extent: Dim) -> Coordinate | Computed:
     if mode == INSIDE:
         return Computed(position)
     if mode == GUARDED:
-        return Computed(position, _between(position, extent))
+        return Computed(position, between(position, extent), sure=True)
     negative = scalar("less", position, constant(0, INT64), dtype=BOOL)
     counted = scalar("where", negative, plus(position, extent), position)
-    return Computed(counted, _between(counted, extent) if mode == CHECKED else None)
+    return Computed(counted, between(counted, extent), sure=True) if mode == CHECKED else Computed(counted)
 
 
 # -- through reshapes

@@ -16,7 +16,7 @@ from ..ir.dims import Dim, expression
 from ..ir.folds import FOLDS, scalar
 from ..ir.graph import Graph, Node, Type, constant, node, rebuild, walk
 from ..ir.ops import OPS, VIEWS
-from ..ir.types import BOOL, INT64
+from ..ir.types import INT64
 from .coordinates import (
     Axis,
     Computed,
@@ -24,6 +24,7 @@ from .coordinates import (
     Coordinates,
     aligned,
     all_of,
+    between,
     divides_by_literals,
     is_literal,
     position_of,
@@ -299,14 +300,20 @@ def _load(source: Source, n: Node, at: Coordinates) -> Node:
 
 
 def _fetch(source: Source, n: Node, at: Coordinates) -> Node:
-    """The element at an address: 0, and nothing is read, where a computed position is not inside."""
-    address = node("pointer", (), (source,), Type(INT64))
-    for k, c in enumerate(at):
+    """The element at an address: 0, and nothing is read, where a position is outside of its axis, be it computed or
+    that of an iteration which a tile adds at its end."""
+    address, conditions = node("pointer", (), (source,), Type(INT64)), []
+    for k, (c, extent) in enumerate(zip(at, n.type.shape)):
         position = position_of(c)
         if not is_literal(position, 0):
             stride = node("stride", (), (source, k), Type(INT64))
             address = scalar("add", address, scalar("multiply", position, stride))
-    wanted = all_of([c.inside for c in at if isinstance(c, Computed)]) or constant(True, BOOL)
+        if isinstance(c, Computed):
+            conditions.append(c.inside)
+        if not c.sure if isinstance(c, Computed) else c.axis is not None:
+            conditions.append(between(position, extent))
+    wanted = all_of(conditions)
+    assert wanted is not None
     stored = n.type.dtype.compute if source.kind == "temporary" else n.type.dtype
     return node("fetch", (address, wanted), (source, at, stored), Type(n.type.dtype))
 

@@ -120,6 +120,14 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
     )
     positions = tuple(Position(p.value, merged.axes.index((p.axis,))) for p in plan.positions)
 
+    steps = tuple(_steps(use, layouts, extents) for use in plan.arrays)
+    strides_used = [s for s in plan.scalars if s.kind == "stride"]
+    literals = tuple(
+        (s.value.name, plan.arrays[s.source[0]].dtype.itemsize)
+        for s in strides_used
+        if steps[s.source[0]][s.source[1]] == plan.arrays[s.source[0]].dtype.itemsize
+    )
+
     def kernel(resident: bool) -> Kernel:
         return Kernel(
             plan.name,
@@ -135,10 +143,10 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
             resident,
             merged.wide,
             plan.pointers,
+            literals,
         )
 
     streamed = None if plan.is_map else kernel(False)
-    steps = tuple(_steps(use, layouts, extents) for use in plan.arrays)
     return Bound(kernel(True), merged.extents, merged.strides, offsets, steps, streamed)
 
 

@@ -175,6 +175,7 @@ class Kernel:
     resident: bool = True
     wide: bool = False  # offsets need 64 bits
     pointers: tuple[Load, ...] = ()  # values that are the address of an operand's element 0, for bodies that fetch
+    literals: tuple[tuple[str, int], ...] = ()  # scalars that have this value in every call: strides of one element
     workspace: bool = False  # blocks leave states for each other in a workspace
     tickets: bool = False  # blocks count themselves
     part: bool = False  # it shares a launch: the number of its block and its slots are handed to it

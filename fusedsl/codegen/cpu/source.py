@@ -36,8 +36,11 @@ def parameters(kernel: Kernel) -> list[str]:
         elif slot.kind == "stride":
             lines.append(f"s{slot.index}at{slot.axis} = slot(slots, {at})")
         elif slot.kind == "scalar":
-            value = kernel.scalars[slot.index]
-            lines.append(f"{value.name} = scalar_{value.dtype}(slots, {at})")
+            value, known = kernel.scalars[slot.index], dict(kernel.literals)
+            if value.name in known:
+                lines.append(f"{value.name} = {value.dtype}({known[value.name]})")
+            else:
+                lines.append(f"{value.name} = scalar_{value.dtype}(slots, {at})")
     return lines + [f"{p.value.name} = slot(slots, {p.operand})" for p in kernel.pointers]
 
 

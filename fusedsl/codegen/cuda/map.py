@@ -43,7 +43,7 @@ def _line(scope: Scope, schedule: MapSchedule) -> None:
     for position in kernel.positions:
         scope.top.append(f'at_{position.value.name} = tile.positions("{position.value.dtype.name}")')
         scope.code.append(f"{position.value.name} = at_{position.value.name}(start)")
-    _compute(scope)
+    _compute(scope, schedule)
     whole, ends = _line_stores(scope, schedule)
     scope.code += ["if whole:", *indented(whole), "else:", *indented(ends)]
 
@@ -87,8 +87,8 @@ def _line_stores(scope: Scope, schedule: MapSchedule) -> tuple[list[str], list[s
     return whole, ends
 
 
-def _compute(scope: Scope) -> None:
-    scope.map_body("body", stored_quotients(scope.kernel, scope.kernel.phases[0]))
+def _compute(scope: Scope, schedule: MapSchedule) -> None:
+    scope.map_body("body", stored_quotients(scope.kernel, scope.kernel.phases[0]), schedule.width)
 
 
 def _grid(scope: Scope, schedule: MapSchedule) -> None:
@@ -106,6 +106,6 @@ def _grid(scope: Scope, schedule: MapSchedule) -> None:
         walk.load(load)
     for position in kernel.positions:
         walk.position(position)
-    _compute(scope)
+    _compute(scope, schedule)
     for number, store in enumerate(kernel.phases[0].stores):
         walk.store(f"store_{number}", store)

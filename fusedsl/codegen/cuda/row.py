@@ -219,7 +219,7 @@ class RowWriter:
             return
         for value in phase.element.args:
             self.provide(value)
-        self.scope.map_body(f"phase_{number}", stored_quotients(self.kernel, phase))
+        self.scope.map_body(f"phase_{number}", stored_quotients(self.kernel, phase), self.schedule.width)
         write_scans(self, number, phase)
         stores = []
         for place, store in enumerate(phase.stores):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ...ir.types import DType
 from ...schedule.kernel import Body, Kernel, Operand, slots
+from .fetches import staged
 
 INDENT = "    "
 BLOCK_NUMBER = "block_number"  # what a part is told of its place
@@ -145,13 +146,32 @@ class Scope:
         for pointer in self.kernel.pointers:
             self.code.append(f"{pointer.value.name} = {self.names.pointer(pointer.operand)}")
             self.ready.add(pointer.value.name)
+        known = dict(self.kernel.literals)
         for k, value in enumerate(self.kernel.scalars):
+            if value.name in known:
+                self.code.append(f"{value.name} = {value.dtype.name}({known[value.name]})")
+                self.ready.add(value.name)
+                continue
             self.top.append(f'read_{value.name} = scalar("{value.dtype.name}")')
             self.code.append(f"{value.name} = read_{value.name}({self.names.word(k)})")
             self.ready.add(value.name)
 
-    def map_body(self, name: str, body: Body) -> None:
-        """An element body as a function over tiles, and its call; results that are arguments need neither."""
+    def map_body(self, name: str, body: Body, width: int = 1) -> None:
+        """An element body as a function over tiles, and its call; results that are arguments need neither.
+
+        In tiles of vectors (`width`) what the body fetches is read tile by tile, so that neighbours come together.
+        """
+        stages, rest = staged(body) if width > 1 else ([], body)
+        for number, stage in enumerate(stages):
+            self._map_plain(f"{name}_where_{number}" if number else f"{name}_where", stage.where)
+            for fetch in stage.fetches:
+                self.stored[fetch.name] = fetch.stored
+                self.top.append(f'gather_{fetch.name} = tile.gather("{fetch.stored.name}")')
+                self.code.append(f"{fetch.name} = gather_{fetch.name}({fetch.address}, {fetch.wanted})")
+                self.ready.add(fetch.name)
+        self._map_plain(name, rest)
+
+    def _map_plain(self, name: str, body: Body) -> None:
         given = {value.name for value in body.args}
         made = [value for value in body.results if value.name not in given]
         if made:

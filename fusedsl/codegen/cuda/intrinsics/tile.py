@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ....ir.types import DType, dtype
 from .. import math
 from ..backend import I8, I32, I64, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
-from .memory import Room, is_packed, read, read_shifted, read_wanted, stored_type, write
+from .memory import ACCESS_BYTES, Room, is_packed, read, read_shifted, read_wanted, stored_type, write
 
 INDEX = (types.int32, types.int64)
 
@@ -151,12 +151,59 @@ class Tile:
 
             def emit(e, start):
                 begins = self._begins(e, form, start)
-                found = [e.builder.add(b, b.type(k * along)) for b in begins for k in range(self.width)]
+                found = [e.builder.add(b, b.type(k * along), flags=("nsw",)) for b in begins for k in range(self.width)]
                 return e.pack(result, [e.cast(one, whole, kind) for one in found])
 
             return result, emit
 
         return intrinsic(1)(rule)
+
+    def gather(self, name: str) -> Callable:
+        """`gather(addresses, wanted)`: an element from each address where it is wanted, else 0.
+
+        A vector whose elements turn out to be neighbours, aligned and all wanted, is read as one.
+        """
+        kind = dtype(name)
+        result = stored_type(kind, self.count, self.width)
+
+        def rule(*kinds):
+            def emit(e, *given):
+                places, flags = (
+                    e.unpack(v, self.count) if isinstance(k, types.BaseTuple) else [v] * self.count
+                    for v, k in zip(given, kinds)
+                )
+                found: list[ir.Value] = []
+                for first in range(0, self.count, self.width):
+                    part = slice(first, first + self.width)
+                    found += self._gather_vector(e, kind, places[part], flags[part])
+                return e.pack(result, found)
+
+            return result, emit
+
+        return intrinsic(2)(rule)
+
+    def _gather_vector(self, e: Emitter, kind: DType, places: list[ir.Value], wanted: list[ir.Value]) -> list[ir.Value]:
+        b = e.builder
+        if self.width == 1:
+            return [read_wanted(e, kind, places[0], wanted[0])]
+        bytes = min(ACCESS_BYTES, kind.itemsize * self.width)
+        whole = b.icmp_unsigned("==", b.and_(places[0], I64(bytes - 1)), I64(0))
+        for k, (place, one) in enumerate(zip(places, wanted)):
+            neighbour = b.icmp_unsigned("==", b.sub(place, places[0]), I64(k * kind.itemsize))
+            whole = b.and_(whole, b.and_(one, neighbour))
+        with b.if_else(whole) as (then, otherwise):
+            with then:
+                at_once, after = read(e, kind, self.width, places[0], Room(b.zext(whole, I32))), b.block
+            with otherwise:
+                single = [read_wanted(e, kind, place, one) for place, one in zip(places, wanted)]
+                apart, after_single = _paired(e, kind, single), b.block
+        found = []
+        for one, other in zip(at_once, apart):
+            either = b.phi(one.type)
+            either.add_incoming(one, after)
+            either.add_incoming(other, after_single)
+            found.append(either)
+        return found
 
     def part(self, first: int, vectors: int, anew: bool = False) -> Callable:
         """`part(values)`: those of some of the vectors, held as they were.
