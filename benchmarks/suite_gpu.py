@@ -45,9 +45,12 @@ def run(suite: str, report: Report, settings: Settings) -> None:
         raise RuntimeError(f"the suite {suite} times with torch: {fault}") from fault
     if not torch.cuda.is_available():
         raise RuntimeError(f"the suite {suite} needs an NVIDIA GPU")
+    import warm
     from gpu import Card
 
-    card, chosen = Card(), cases(suite, settings)
+    chosen = cases(suite, settings)
+    warm.compile_peers(suite, len(chosen), settings)
+    card = Card()
     counted: dict = {}
     if settings.instructions:
         import instructions
@@ -59,6 +62,15 @@ def run(suite: str, report: Report, settings: Settings) -> None:
         begun = time.monotonic()
         _case(card, report, settings, w, shape, dtype, counted.get((w.name, shape_name(shape), dtype), 0))
         print(f"  {w.name} {shape_name(shape)} {dtype}: {time.monotonic() - begun:.1f} s", flush=True)
+
+
+def compile_torch(case: Case) -> None:
+    """Compile what torch.compile makes of a case."""
+    from gpu import tensors
+    from peers import Peers
+
+    workload, shape, dtype = case
+    Peers(workload, shape, tensors(workload, shape, dtype)).torch_compile()()
 
 
 def _case(card, report: Report, settings: Settings, w: Workload, shape, dtype: str, instructions: float) -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import warm
 from record import Report, failed_row, quantile, times_row
 from suite_gpu import Settings
 from workloads import selected
 
-JOBS = 8  # processes that compile torch.compile's kernels beforehand
 COMPILED: dict[str, str | None] = {"torch.compile": None}
 TUNED = {"torch.compile (tuned)": "max-autotune-no-cudagraphs"}  # where tuning finds other kernels: reductions
 
@@ -41,8 +38,7 @@ def run(suite: str, report: Report, settings: Settings) -> None:
     from gpu import Card
 
     picked = chosen(suite, settings)
-    if not settings.quick and settings.compile_until > time.monotonic():
-        compile_peers(suite, len(picked), settings)
+    warm.compile_peers(suite, len(picked), settings)
     card = Card()
     for problem in picked:
         begun = time.monotonic()
@@ -50,21 +46,6 @@ def run(suite: str, report: Report, settings: Settings) -> None:
         gc.collect()
         torch.cuda.empty_cache()
         print(f"  {problem.name} {problem.shape} {problem.dtype}: {time.monotonic() - begun:.1f} s", flush=True)
-
-
-def compile_peers(suite: str, count: int, settings: Settings) -> None:
-    """Fill torch.compile's cache on disk from several processes, so that the measuring run only loads."""
-    jobs = min(JOBS, count)
-    left = max(1.0, settings.compile_until - time.monotonic())
-    words = [sys.executable, __file__, suite, settings.only, settings.dtype or "", str(jobs)]
-    started = [subprocess.Popen([*words, str(k)], env=os.environ | {"OMP_NUM_THREADS": "1"}) for k in range(jobs)]
-    limit = time.monotonic() + left
-    for process in started:
-        try:
-            process.wait(max(0.1, limit - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def measure(card: Any, report: Report, settings: Settings, problem: Any) -> None:
@@ -124,6 +105,15 @@ def modes(suite: str) -> dict[str, str | None]:
     return COMPILED | TUNED if suite == "reductions" else COMPILED
 
 
+def compile_torch(problem: Any) -> None:
+    """Compile what torch.compile makes of this problem, once in each mode."""
+    from torch_expressions import TWINS
+
+    arguments = problem.arguments()
+    for mode in modes(problem.suite).values():
+        compiled(TWINS[problem.twin], arguments, mode)()
+
+
 def compiled(function: Callable, arguments: dict, mode: str | None) -> Callable:
     """The torch function compiled at its first call, for these shapes alone."""
     import torch
@@ -178,26 +168,3 @@ def _bytes(x: Any) -> int:
     for n, stride in zip(x.shape, x.stride()):
         count *= n if stride else 1
     return count * x.element_size()
-
-
-def main() -> None:
-    """Compile the torch.compile peers of every `jobs`-th problem, from the k-th: fills the cache on disk."""
-    suite, only, dtype, jobs, k = sys.argv[1:]
-    import torch
-
-    from torch_expressions import TWINS
-
-    for problem in chosen(suite, Settings(only=only, dtype=dtype or None))[int(k) :: int(jobs)]:
-        arguments = problem.arguments()
-        for mode in modes(suite).values():
-            try:
-                compiled(TWINS[problem.twin], arguments, mode)()
-            except Exception as fault:
-                print(f"    {problem.name}: torch.compile: {type(fault).__name__}", flush=True)
-        del arguments
-        gc.collect()
-        torch.cuda.empty_cache()
-
-
-if __name__ == "__main__":
-    main()
