@@ -75,9 +75,21 @@ def expression(op: str, *args: Dim | None) -> Dim:
         return args[1] if args[0] == 1 else args[0]  # type: ignore[return-value]
     if (op in "+-" and args[1] == 0) or (op == "//" and args[1] == 1):
         return args[0]  # type: ignore[return-value]
-    if op == "//" and args[0] == args[1]:
-        return 1
+    if op == "//" and (rest := _without(args[0], args[1])) is not None:
+        return rest
     return Expression(op, args)
+
+
+def _without(whole: Dim | None, factor: Dim | None) -> Dim | None:
+    """`whole` without one of its factors; None where it is no factor. (An extent of 0 divides as any other.)"""
+    if whole == factor:
+        return 1
+    if not isinstance(whole, Expression) or whole.op != "*":
+        return None
+    a, b = whole.args
+    if (rest := _without(a, factor)) is not None:
+        return expression("*", rest, b)
+    return None if (rest := _without(b, factor)) is None else expression("*", a, rest)
 
 
 def product(dims) -> Dim:
