@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROBLEMS = ("expressions", "wide", "reductions", "backward")
-SUITES = ("map", "rows", *PROBLEMS, "first_call", "cpu", "launch")
+SUITES = ("map", "rows", *PROBLEMS, "time", "tune", "first_call", "cpu", "launch")
 
 
 def arguments() -> argparse.Namespace:
@@ -37,6 +37,8 @@ def main() -> int:
     import suite_gpu
     import suite_problems
     import suite_start
+    import suite_time
+    import suite_tune
     import summary
     from record import Report
 
@@ -52,6 +54,8 @@ def main() -> int:
         "map": lambda: suite_gpu.run("map", report, settings),
         "rows": lambda: suite_gpu.run("rows", report, settings),
         **{name: lambda name=name: suite_problems.run(name, report, settings) for name in PROBLEMS},
+        "time": lambda: suite_time.run(report, settings),
+        "tune": lambda: suite_tune.run(report, settings),
         "first_call": lambda: suite_start.run_first_call(report, settings),
         "cpu": lambda: suite_cpu.run(report, settings),
         "launch": lambda: suite_start.run_launch(report, settings),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,18 +10,20 @@ from typing import Any, Protocol
 from . import pipeline
 from .config import Options
 from .errors import ArgumentError, DeviceError
+from .hardware import Hardware
 from .ir.dims import Symbol, evaluate
 from .ir.types import UINT8
 from .runtime import copies
 from .runtime.arrays import CPU, Array, Weak, describe
 from .runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, place_array, view
 from .runtime.call import TEMPORARY_ALIGNMENT, Call, Payloads, cpu_launch, cuda_launch, workspace_size
+from .runtime.compile import build_scheduled, scheduled_cuda
 from .runtime.launch import Launch
 from .runtime.results import alike, allocator, check_out, common_order, mark_written, overlap, place, span, strides_in
 from .runtime.streams import stream_reader
 from .runtime.tickets import Tickets
 from .runtime.transfer import device_empty
-from .schedule.plan import Plan
+from .schedule.plan import KernelPlan, Plan
 
 Facts = Mapping[str, "Array | Weak"]
 
@@ -126,11 +129,27 @@ def settle(program: Planner, facts: Facts, outs: Sequence[Any] | None, place_in_
     return Settled(plan, extents, arguments, layouts, given, late, makers, library, device, once)
 
 
-def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
-    """Everything that a call with these arguments needs; raises before anything is written."""
+Scheduled = tuple[Any, Any]  # a Kernel and its schedule
+Chooser = Callable[[int, KernelPlan, Bound, Hardware], Scheduled]
+
+
+def first_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
+    """The schedule that a kernel has unless it is tuned."""
+    return scheduled_cuda(bound, hardware)
+
+
+def prepare(
+    program: Planner, facts: Facts, outs: Sequence[Any] | None, chooser: Chooser = first_choice
+) -> Prepared:
+    """Everything that a call with these arguments needs; raises before anything is written.
+
+    `chooser` says how each kernel (by its number in the plan) runs on a CUDA device.
+    """
     found = settle(program, facts, outs)
     library, device, plan, given = found.library, found.device, found.plan, found.given
-    launches, numbers, workspace, tickets = _launches(program, plan, found.layouts, found.extents, library, device)
+    launches, numbers, workspace, tickets = _launches(
+        program, plan, found.layouts, found.extents, library, device, chooser
+    )
     written = [span(g) if g is not None else None for g in given]
     same = frozenset(found.in_place)
     stream = stream_reader(library, device)
@@ -264,19 +283,22 @@ def result_order(plan: Plan, result: int, layouts, extents) -> tuple[int, ...] |
 # -- kernels
 
 
-def _launches(program: Planner, plan: Plan, layouts, extents, library: str, device):
+def _launches(program: Planner, plan: Plan, layouts, extents, library: str, device, chooser: Chooser):
     """(launch records in order, numbers that they take, what allocates the workspace or None, tickets or None)."""
     size, temporaries = workspace_size(plan, extents)
     where = Payloads(len(plan.parameters), len(plan.results), size)
-    launch: Callable = launch_on_cpu if device == CPU else _cuda
     numbers: list[int] = []
-    launches = []
-    for kernel, bound in zip(plan.kernels, pipeline.bind_kernels(plan, layouts, extents)):
+    launches: list[Any] = []
+    for number, (kernel, bound) in enumerate(zip(plan.kernels, pipeline.bind_kernels(plan, layouts, extents))):
         if bound.empty:
             continue
         if device != CPU and 0 in bound.extents:
             raise EmptyRows
-        launches.append(launch(kernel, bound, where, temporaries, numbers, extents, program.names, device))
+        given = (where, temporaries, numbers, extents, program.names, device)
+        if device == CPU:
+            launches.append(launch_on_cpu(kernel, bound, *given))
+        else:
+            launches.append(_cuda(kernel, bound, *given, functools.partial(chooser, number)))
     shared = [record.geometry for record in launches if isinstance(record, Launch)]
     size += max((g.workspace for g in shared), default=0)  # launches run one after another
     count = max((g.tickets for g in shared), default=0)
@@ -293,11 +315,12 @@ def launch_on_cpu(kernel, bound: Bound, where, temporaries, numbers, extents, na
     return cpu_launch(kernel, bound, built, functions, where, temporaries, numbers, extents, names)
 
 
-def _cuda(kernel, bound: Bound, where, temporaries, numbers, extents, names, device):
+def _cuda(kernel, bound: Bound, where, temporaries, numbers, extents, names, device, chosen: Callable):
     from .runtime.driver import driver
 
     told = driver().facts(device[1])
-    built = pipeline.build_kernel(kernel, bound, told.cc, pipeline.hardware_of(told))
+    scheduled, schedule = chosen(kernel, bound, pipeline.hardware_of(told))
+    built = build_scheduled(scheduled, schedule, kernel.digest, told.cc)
     return cuda_launch(kernel, bound, built, loaded(built, device[1]), where, temporaries, numbers, extents, names)
 
 

@@ -13,7 +13,7 @@ from .config import Options
 from .errors import CompileError
 from .ir.graph import Graph, Parameter
 from .ir.interp import interpret
-from .prepare import EmptyRows, Facts, describe_all, outputs, prepare
+from .prepare import EmptyRows, Facts, Prepared, describe_all, outputs, prepare
 from .runtime.arrays import CPU, Array, Weak
 from .runtime.cache import cache_key
 from .runtime.call import Call
@@ -23,6 +23,7 @@ from .runtime.keys import SLOW, look_all, look_outs
 from .runtime.results import empty, place
 from .runtime.transfer import download, upload
 from .schedule.plan import Plan, plan_from_json, plan_to_json
+from .tune import prepare_tuned
 from .verify import compare
 
 REMEMBERED_CALLS = 4096
@@ -63,7 +64,7 @@ class Program:
                 return self._run_verified(facts, outs, away)
             if away:
                 return self._run_there(facts, outs)
-            prepared = prepare(self, facts, outs)
+            prepared = self._prepare(facts, outs)
             results = prepared.run()
         except CompileError as error:
             if not self.options.fallback:
@@ -78,13 +79,16 @@ class Program:
             self._calls[keys] = prepared.call
         return results
 
+    def _prepare(self, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
+        return (prepare_tuned if self.options.autotune else prepare)(self, facts, outs)
+
     def _run_there(self, facts: Facts, outs: Sequence[Any] | None) -> list:
         """NumPy arrays to a CUDA device, and the results back."""
         device = int((self.options.device or "").partition(":")[2] or 0)
         plan, shapes = self._settled(facts)
         outputs(plan, outs, shapes, ("numpy", CPU), facts)
         there = {n: upload(a, device) if isinstance(a, Array) and not a.by_value else a for n, a in facts.items()}
-        results = prepare(self, there, None).run()
+        results = self._prepare(there, None).run()
         return [download(r, into) for r, into in zip(results, outs or [None] * len(results))]
 
     def _run_verified(self, facts: Facts, outs: Sequence[Any] | None, away: bool) -> list:
@@ -93,7 +97,7 @@ class Program:
         plan, shapes = self._settled(facts)
         outputs(plan, outs, shapes, (library, device), facts)
         expected = self._interpreted(facts, strict=True)
-        results = self._run_there(facts, None) if away else prepare(self, facts, None).run()
+        results = self._run_there(facts, None) if away else self._prepare(facts, None).run()
         compare(plan, expected, results)
         for k, out in enumerate(outs or ()):
             if out is not None:

@@ -16,6 +16,7 @@ from fusedsl.errors import ArgumentError
 from fusedsl.report.explain import Refusal
 from fusedsl.report.schema import SCHEMA, VERSION
 from fusedsl.runtime.driver import cuda_available
+from fusedsl.tune import Trial
 
 TWO = "softmax(x, axis=0) + softmax(x, axis=1) * w"
 needs_compiler = pytest.mark.skipif(
@@ -50,7 +51,9 @@ def paths(data, at=""):
 @needs_compiler
 def test_the_schema_describes_every_key_and_no_other():
     e = told("n / 2 + softmax(x, axis=0) + softmax(x, axis=1)", fd.spec(96, "int32"), fd.spec((64, 96)), compile=True)
-    data = replace(e, refused=(Refusal("because", 1e-6),)).to_dict()
+    (first, *others) = e.kernels
+    tuned = replace(first, untuned_seconds=1e-5, tried=(Trial("threads 64 → 128", None, "values would spill"),))
+    data = replace(e, refused=(Refusal("because", 1e-6),), kernels=(tuned, *others)).to_dict()
     assert json.loads(json.dumps(data)) == data
     assert data["version"] == VERSION
     found = {p.replace("kernels[].writes[].", "kernels[].reads[].") for p in paths(data)}

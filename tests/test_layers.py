@@ -23,6 +23,7 @@ LAYERS = (
     ("runtime",),
     ("pipeline",),
     ("verify", "prepare", "text", "specs"),
+    ("tune",),
     ("program", "prepare_lists"),
     ("report",),
     ("api", "decorator"),

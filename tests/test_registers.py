@@ -93,8 +93,8 @@ def test_older_architectures_hold_too():
 def test_what_does_not_fit_in_a_threads_registers_gets_more_threads(seed):
     drawn = draw(seed)
     made = fd.kernel(drawn.text)
-    for _, bound in (case := case_of(made._program, drawn.values(made.params), "cuda", 90)).kernels:
-        kernel, schedule = case.scheduled(bound)
+    for plan, bound in (case := case_of(made._program, drawn.values(made.params), "cuda", 90)).kernels:
+        kernel, schedule = case.scheduled(plan, bound)
         if kernel.row_axes and schedule.resident:
             tiling = Tiling(schedule.width, schedule.vectors, schedule.early, schedule.piece)
             assert needed(kernel, tiling) <= registers_for(H200, 1, schedule.block)

@@ -18,6 +18,7 @@ from ..runtime.bind import Bound, Layout, NeedsCopy, contiguous, view
 from ..runtime.compile import Built
 from ..runtime.results import strides_in
 from ..schedule.plan import ArrayUse, KernelPlan, Plan
+from ..tune import Tuned, chooser_of, recall
 from .target import Target
 
 
@@ -43,16 +44,25 @@ class Case:
         made, _ = self.program.source.build(self.plan.parameters, self.extents, self.program.options)
         return made
 
-    def scheduled(self, bound: Bound) -> tuple[Any, Any]:
-        """(kernel, schedule) of one kernel on the target."""
+    def scheduled(self, plan: KernelPlan, bound: Bound) -> tuple[Any, Any]:
+        """(kernel, schedule) of one kernel on the target, as calls with the program's options have it."""
         if self.target.hardware is None:
             return compiler.scheduled_cpu(bound)
-        return compiler.scheduled_cuda(bound, self.target.hardware)
+        return chooser_of(self.program)(0, plan, bound, self.target.hardware)
+
+    def tuned(self, plan: KernelPlan, bound: Bound) -> Tuned | None:
+        """What tuning found for one kernel, where it was asked for and has been done."""
+        hardware = self.target.hardware
+        if hardware is None or not self.program.options.autotune:
+            return None
+        return recall(plan, *compiler.scheduled_cuda(bound, hardware), hardware)
 
     def built(self, plan: KernelPlan, bound: Bound) -> Built:
         """The compiled kernel; CompileError where the compiler is missing or refuses."""
         hardware = self.target.hardware
-        return pipeline.build_kernel(plan, bound, hardware.cc if hardware else None, hardware)
+        if hardware is None:
+            return pipeline.build_kernel(plan, bound, None)
+        return compiler.build_scheduled(*self.scheduled(plan, bound), plan.digest, hardware.cc)
 
     def shape_of(self, use: ArrayUse) -> tuple[int, ...]:
         """The shape of the array that a kernel reads or writes, before views."""

@@ -233,7 +233,7 @@ def _aliasing(case: Case) -> list[str]:
 def source(program: Program, values: Sequence[Any], device=None, cc=None) -> str:
     """The generated files of all kernels, one after the other (see Kernel.source)."""
     case = case_of(program, values, device, cc)
-    return "\n\n".join(source_of(*case.scheduled(bound)) for _, bound in case.kernels)
+    return "\n\n".join(source_of(*case.scheduled(plan, bound)) for plan, bound in case.kernels)
 
 
 @dataclass(frozen=True)

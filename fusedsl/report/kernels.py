@@ -14,6 +14,7 @@ from ..runtime.compile import Built
 from ..schedule import geometry
 from ..schedule.kernel import Body, Kernel, Phase
 from ..schedule.plan import ArrayUse, KernelPlan
+from ..tune import Trial
 from .amounts import plural
 from .case import Case
 
@@ -57,7 +58,8 @@ class Figures:
 class KernelReport:
     """One launch. `seconds` and registers are None on the CPU, `figures` also where nothing was compiled.
 
-    `measured_seconds` is None unless it was asked for.
+    `measured_seconds` is None unless it was asked for. Where the kernel was tuned, `tried` are the schedules that were
+    tried beside the first choice, which took `untuned_seconds`.
     """
 
     name: str
@@ -74,13 +76,15 @@ class KernelReport:
     predicted_registers: int | None = None
     figures: Figures | None = None
     measured_seconds: float | None = None
+    untuned_seconds: float | None = None
+    tried: tuple[Trial, ...] = ()
 
 
 def report_kernel(
     case: Case, plan: KernelPlan, bound: Bound, built: Built | None, measured: float | None = None
 ) -> KernelReport:
     """The facts of one kernel; `built` adds the compiler's figures, `measured` the seconds of a launch."""
-    kernel, schedule = case.scheduled(bound)
+    kernel, schedule = case.scheduled(plan, bound)
     reads = tuple(_access(case, plan, bound, kernel, k) for k in range(plan.inputs))
     writes = tuple(_access(case, plan, bound, kernel, k) for k in range(plan.inputs, len(plan.arrays)))
     moved = sum(a.bytes for a in (*reads, *writes))
@@ -94,7 +98,9 @@ def report_kernel(
     time = 0.0 if bound.empty else seconds(moved, issued, hardware)
     figures = None if built is None else figures_of(case, bound, built)
     why, registers = _settled(schedule, launch.threads, built, hardware)
-    return KernelReport(*told, why, launch.blocks, launch.threads, time, registers, figures, measured)
+    tuned = case.tuned(plan, bound)
+    tried = (None, ()) if tuned is None else (tuned.seconds, tuned.trials)
+    return KernelReport(*told, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
 
 
 def _settled(schedule: Any, threads: int, built: Built | None, hardware: Hardware) -> tuple[str, int]:

@@ -16,6 +16,7 @@ from ..runtime.clock import Clock
 from ..runtime.results import place
 from ..runtime.transfer import upload
 from ..specs import Spec
+from ..tune import chooser_of
 from .case import Case
 from .target import this_machine
 
@@ -33,7 +34,7 @@ def launch_seconds(case: Case, values: Sequence[Any]) -> list[float]:
     if case.target.is_cuda:
         facts = _there(facts)
     _, device = place(facts)
-    prepared = prepare(case.program, facts, None)
+    prepared = prepare(case.program, facts, None, chooser_of(case.program))
     fires, stream = prepared.call.repeatable(prepared.payloads)
     timed = iter(Clock(device, stream).seconds(fires))
     return [0.0 if bound.empty else next(timed) for _, bound in case.kernels]

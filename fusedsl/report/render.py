@@ -74,7 +74,17 @@ def _kernel(kernel: KernelReport) -> list[str]:
     ]
     times = [f"about {seconds_text(kernel.seconds)}"] if kernel.seconds is not None else []
     times += [f"measured {seconds_text(kernel.measured_seconds)}"] if kernel.measured_seconds is not None else []
-    return lines + _labelled("time", [", ".join(times)] if times else [])
+    return lines + _labelled("time", [", ".join(times)] if times else []) + _labelled("tried", _tried(kernel))
+
+
+def _tried(kernel: KernelReport) -> list[str]:
+    """What tuning tried: the first choice, then how each other schedule differs from it."""
+    if kernel.untuned_seconds is None:
+        return []
+    found = [f"the first choice  {seconds_text(kernel.untuned_seconds)}"]
+    for trial in kernel.tried:
+        found.append(f"{trial.difference}  {trial.note if trial.seconds is None else seconds_text(trial.seconds)}")
+    return found
 
 
 def _labelled(label: str, values) -> list[str]:

@@ -105,9 +105,12 @@ class Call:
                 mark_written(out)
         return results
 
-    def repeatable(self, payloads: list) -> tuple[list[Callable[[], None]], int]:
-        """(each launch as a function of nothing, the stream): into memory of their own, to be timed again and again."""
-        results = [make() for make in self.makers]
+    def repeatable(self, payloads: list, results: list | None = None) -> tuple[list[Callable[[], None]], int]:
+        """(each launch as a function of nothing, the stream), to be timed again and again.
+
+        They write to memory of their own, or to `results`, alike to those that a call would make.
+        """
+        results = [make() for make in self.makers] if results is None else results
         memory = None if self.workspace is None else self.workspace()
         stream = self.stream()
         filled = [*payloads, *map(address_of, results), 0 if memory is None else address_of(memory)]

@@ -14,6 +14,7 @@ from .transfer import Buffer
 REPETITIONS = 21
 CHUNK = 4 << 20  # bytes of a copy that reads the L2 full of other data: so much of it is written, again and again
 LEAST_FLUSH = 64 << 20
+AHEAD = 8  # fills of the flush area, some 30 µs each: by so much the host is ahead when it queues a launch
 
 Fire = Callable[[], None]
 
@@ -44,7 +45,7 @@ class Clock:
             return self._between_events(fire)
 
     def _between_events(self, fire: Fire) -> float:
-        """The copies that empty the L2 keep the GPU busy while the host queues the launch between its events."""
+        """The GPU is kept busy while the host queues a launch between its events, so that they enclose nothing else."""
         events = [c_void_p(), c_void_p()]
         try:
             for event in events:
@@ -63,11 +64,12 @@ class Clock:
         return elapsed.value * 1e-3
 
     def _empty_l2(self) -> None:
-        """Read twice the L2's size; the results go to one small place, so that little is left to be written back."""
+        """Write, then read twice the L2's size, to one small place, so that little is left to be written back."""
         index = self.device[1]
         size = max(LEAST_FLUSH, -(-2 * driver().facts(index).l2 // CHUNK) * CHUNK)
         if self._flush is None:
             self._flush = Buffer(size + CHUNK, index)
+        for _ in range(AHEAD):
             driver().zero(self._flush.address, (size + CHUNK) // 4, self.stream)
         for begin in range(CHUNK, size + CHUNK, CHUNK):
             place, source = c_uint64(self._flush.address), c_uint64(self._flush.address + begin)

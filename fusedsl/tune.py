@@ -1,0 +1,186 @@
+"""autotune=True: schedules near the chosen one are tried once, on the call's own shapes; the fastest is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import pipeline
+from .errors import CompileError, DeviceError
+from .hardware import Hardware, occupancy
+from .prepare import Chooser, Facts, Planner, Prepared, Scheduled, first_choice, prepare
+from .runtime.arrays import CPU
+from .runtime.bind import Bound
+from .runtime.cache import cache_key
+from .runtime.clock import Clock
+from .runtime.compile import Built, build_scheduled, cuda_key, disk, launch_geometry, scheduled_cuda
+from .runtime.driver import driver
+from .runtime.results import place
+from .schedule.neighbours import difference, neighbours
+from .schedule.plan import KernelPlan
+
+WORTH = 0.98  # of the chosen schedule's time: what takes longer than this is no winner
+LEAST_SHARE = 0.25  # of the threads that the chosen one has on an SM
+REPETITIONS = 15
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A schedule that was tried: how it differs from the chosen one, its seconds, or why it was not run."""
+
+    difference: str
+    seconds: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What tuning a kernel found: the schedule to use, the chosen one's seconds, and every neighbour's."""
+
+    schedule: Any
+    seconds: float
+    trials: tuple[Trial, ...]
+
+
+_known: dict[tuple, Tuned | None] = {}
+_lock = threading.RLock()
+
+
+def prepare_tuned(program: Planner, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
+    """`prepare`, with schedules that have been tried: now, where they have not been before.
+
+    Nothing is tried on the CPU, or while a graph is captured. Only memory of the trial's own is written.
+    """
+    _, device = place(facts)
+    if device == CPU:
+        return prepare(program, facts, outs)
+    with _lock:
+        found = _Tuning(program, facts, device)
+        if found.missing and not driver().is_capturing(found.stream):
+            found.run()
+    return prepare(program, facts, outs, tuned_choice)
+
+
+def chooser_of(program: Planner) -> Chooser:
+    """How calls of a program choose schedules."""
+    return tuned_choice if program.options.autotune else first_choice
+
+
+def tuned_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
+    """The kernel with the schedule that tuning found; the chosen one where it was never tuned."""
+    kernel, base = scheduled_cuda(bound, hardware)
+    tuned = recall(plan, kernel, base, hardware)
+    return kernel, base if tuned is None else tuned.schedule
+
+
+def recall(plan: KernelPlan, kernel: Any, base: Any, hardware: Hardware) -> Tuned | None:
+    """What tuning found for a kernel whose chosen schedule is `base`, in this process or on disk."""
+    key = _key(plan, kernel, base, hardware)
+    if _known.get(key) is None:
+        _known[key] = _read(key, base)
+    return _known[key]
+
+
+def _key(plan: KernelPlan, kernel: Any, base: Any, hardware: Hardware) -> tuple:
+    return ("tuned", hardware.multiprocessors, *cuda_key(kernel, base, plan.digest, hardware.cc))
+
+
+def _read(key: tuple, base: Any) -> Tuned | None:
+    entry = disk().get(cache_key(tuned=repr(key)))
+    if entry is None:
+        return None
+    try:
+        told = entry[0]
+        schedule = dataclasses.replace(base, **told["schedule"])
+        return Tuned(schedule, float(told["seconds"]), tuple(Trial(*trial) for trial in told["trials"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _keep(key: tuple, base: Any, tuned: Tuned) -> None:
+    fields = {f.name: getattr(tuned.schedule, f.name) for f in dataclasses.fields(base)}
+    changed = {name: value for name, value in fields.items() if value != getattr(base, name)}
+    trials = [dataclasses.astuple(trial) for trial in tuned.trials]
+    disk().put(cache_key(tuned=repr(key)), {"schedule": changed, "seconds": tuned.seconds, "trials": trials})
+    _known[key] = tuned
+
+
+class _Tuning:
+    """One call whose kernels are tried, each by itself, the others as they are."""
+
+    def __init__(self, program: Planner, facts: Facts, device: tuple[str, int]):
+        self.program, self.facts, self.device = program, facts, device
+        self.order: list[int] = []  # the kernels that launch something
+        self.missing: list[tuple[int, KernelPlan, Any, Any]] = []
+        self.extents: dict[str, tuple[int, ...]] = {}
+        self.hardware = pipeline.hardware_of(driver().facts(device[1]))
+        first = prepare(program, facts, None, self._note)
+        self.stream = first.call.stream()
+        self.makers = first.call.makers
+
+    def _note(self, number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
+        kernel, base = scheduled_cuda(bound, hardware)
+        self.order.append(number)
+        self.extents[plan.name] = bound.extents
+        tuned = recall(plan, kernel, base, hardware)
+        if tuned is None:
+            self.missing.append((number, plan, kernel, base))
+        return kernel, base if tuned is None else tuned.schedule
+
+    def run(self) -> None:
+        """Try the neighbours of every kernel that was not tuned before, and keep what is found."""
+        self.results = [make() for make in self.makers]
+        clock = Clock(self.device, self.stream)
+        for number, plan, kernel, base in self.missing:
+            _keep(_key(plan, kernel, base, self.hardware), base, self._tune(clock, number, plan, kernel, base))
+
+    def _tune(self, clock: Clock, number: int, plan: KernelPlan, kernel: Any, base: Any) -> Tuned:
+        def seconds(*schedules: Any) -> list[float]:
+            fires = [self._fire(number, kernel, schedule) for schedule in schedules]
+            return clock.seconds(fires, REPETITIONS)
+
+        (chosen,) = seconds(base)
+        trials, best, least = [], base, chosen
+        threads = self._threads_of(build_scheduled(kernel, base, plan.digest, self.hardware.cc), plan)
+        for other in neighbours(base, kernel, self.hardware):
+            try:
+                built = build_scheduled(kernel, other, plan.digest, self.hardware.cc)
+                note = self._refused(built, plan, threads)
+                taken = None if note else seconds(other)[0]
+            except (CompileError, DeviceError) as fault:
+                note, taken = f"does not run: {fault.message}", None
+            trials.append(Trial(difference(base, other), taken, note))
+            if taken is not None and taken < least:
+                best, least = other, taken
+        if best is not base:
+            chosen, least = seconds(base, best)
+        return Tuned(best if least < WORTH * chosen else base, chosen, tuple(trials))
+
+    def _refused(self, built: Built, plan: KernelPlan, threads: int) -> str:
+        """Why a schedule is not worth a run, by the compiler's report; empty where it is."""
+        if built.spill_bytes or 0 < built.blocks < built.schedule.blocks:
+            return "values would spill"
+        if self._threads_of(built, plan) < LEAST_SHARE * threads:
+            return "too few threads fit on an SM"
+        return ""
+
+    def _threads_of(self, built: Built, plan: KernelPlan) -> int:
+        """Threads that are on an SM at once."""
+        launch = launch_geometry(built, self.extents[plan.name])
+        shared = built.shared_bytes + launch.shared
+        return occupancy(self.hardware, built.registers, launch.threads, shared).blocks * launch.threads
+
+    def _fire(self, number: int, kernel: Any, schedule: Any) -> Any:
+        """A launch of one kernel with a schedule, after one of the whole call, so that what it reads is there."""
+
+        def fixed(k: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
+            return (kernel, schedule) if k == number else tuned_choice(k, plan, bound, hardware)
+
+        prepared = prepare(self.program, self.facts, None, fixed)
+        fires, _ = prepared.call.repeatable(prepared.payloads, self.results)
+        for fire in fires:
+            fire()
+        return fires[self.order.index(number)]
