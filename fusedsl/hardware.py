@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Hardware:
-    """One architecture. Per-SM limits: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+    """One architecture, with the figures of one card.
 
-    `multiprocessors`, `bandwidth` (bytes/s) and `clock` (Hz, boost) are those of the card named in `card`, from its
-    data sheet or whitepaper; a program that knows its own card replaces them.
+    Limits per SM and block: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (the same
+    numbers are in CCCL's cuda/__device/arch_traits.h). Results per clock and SM (`fp32`, `fp64`, `special`): CUDA C++
+    Best Practices Guide, "Throughput of Native Arithmetic Instructions".
+
+    `multiprocessors`, `bandwidth` (bytes/s), `clock` (Hz, boost) and `l2` (bytes) are those of the card in `card`,
+    from its data sheet or whitepaper; a program that knows its own card replaces what it knows.
     """
 
     cc: tuple[int, int]
@@ -18,10 +22,14 @@ class Hardware:
     multiprocessors: int
     bandwidth: float
     clock: float
+    l2: int
     threads: int  # resident, per SM
     blocks: int  # resident, per SM
     shared: int  # bytes per SM
     block_shared: int  # bytes per block, at most (opt-in)
+    fp32: int  # additions, multiplications or fused ones a clock, per SM
+    fp64: int
+    special: int = 16  # reciprocals, square roots, 2**x and the like of float32, on every architecture here
     registers: int = 65536  # 32-bit, per SM
     block_threads: int = 1024
     thread_registers: int = 255
@@ -34,25 +42,29 @@ class Hardware:
     @property
     def issue_rate(self) -> float:
         """Thread instructions per second."""
-        return self.multiprocessors * self.warp_issue * 32 * self.clock
+        return self.rate(self.warp_issue * 32)
+
+    def rate(self, results: int) -> float:
+        """Results per second of a unit that has so many a clock on each SM."""
+        return self.multiprocessors * results * self.clock
 
 
-KIB = 1024
+KIB, MIB = 1 << 10, 1 << 20
 _KNOWN = (
-    # Turing whitepaper (T4: 40 SMs, 1.59 GHz, 320 GB/s)
-    Hardware((7, 5), "T4", 40, 320e9, 1.59e9, 1024, 16, 64 * KIB, 64 * KIB),
-    # A100 whitepaper (108 SMs, 1.41 GHz; 80 GB: 2039 GB/s)
-    Hardware((8, 0), "A100 80GB", 108, 2039e9, 1.41e9, 2048, 32, 164 * KIB, 163 * KIB),
-    # GA102 whitepaper (RTX 3090: 82 SMs, 1.695 GHz, 936 GB/s)
-    Hardware((8, 6), "RTX 3090", 82, 936e9, 1.695e9, 1536, 16, 100 * KIB, 99 * KIB),
-    # Ada whitepaper (L40S: 142 SMs, 2.52 GHz, 864 GB/s)
-    Hardware((8, 9), "L40S", 142, 864e9, 2.52e9, 1536, 24, 100 * KIB, 99 * KIB),
-    # H200 data sheet (4.8 TB/s); H100 SXM5 whitepaper (132 SMs, 1.98 GHz boost)
-    Hardware((9, 0), "H200", 132, 4.8e12, 1.98e9, 2048, 32, 228 * KIB, 227 * KIB),
-    # Blackwell B200 data sheet (148 SMs, 8 TB/s)
-    Hardware((10, 0), "B200", 148, 8e12, 1.965e9, 2048, 32, 228 * KIB, 227 * KIB),
-    # RTX Blackwell whitepaper (RTX 5090: 170 SMs, 2.407 GHz, 1792 GB/s)
-    Hardware((12, 0), "RTX 5090", 170, 1792e9, 2.407e9, 1536, 24, 100 * KIB, 99 * KIB),
+    # Turing whitepaper (T4: 40 SMs, 1.59 GHz, 320 GB/s, 4 MB of L2; 2 FP64 units an SM)
+    Hardware((7, 5), "T4", 40, 320e9, 1.59e9, 4 * MIB, 1024, 16, 64 * KIB, 64 * KIB, 64, 2),
+    # A100 whitepaper (108 SMs, 1.41 GHz, 40 MB of L2; 80 GB: 2039 GB/s)
+    Hardware((8, 0), "A100 80GB", 108, 2039e9, 1.41e9, 40 * MIB, 2048, 32, 164 * KIB, 163 * KIB, 64, 32),
+    # GA102 whitepaper (RTX 3090: 82 SMs, 1.695 GHz, 936 GB/s, 6 MB of L2)
+    Hardware((8, 6), "RTX 3090", 82, 936e9, 1.695e9, 6 * MIB, 1536, 16, 100 * KIB, 99 * KIB, 128, 2),
+    # Ada whitepaper (AD102: 96 MB of L2), L40S data sheet (142 SMs, 2.52 GHz, 864 GB/s)
+    Hardware((8, 9), "L40S", 142, 864e9, 2.52e9, 96 * MIB, 1536, 24, 100 * KIB, 99 * KIB, 128, 2),
+    # H200 data sheet (4.8 TB/s); H100 SXM5 whitepaper (132 SMs, 1.98 GHz boost, 50 MB of L2)
+    Hardware((9, 0), "H200", 132, 4.8e12, 1.98e9, 50 * MIB, 2048, 32, 228 * KIB, 227 * KIB, 128, 64),
+    # Blackwell B200 data sheet (148 SMs, 8 TB/s), Blackwell Tuning Guide and measurements (126 MB of L2)
+    Hardware((10, 0), "B200", 148, 8e12, 1.965e9, 126 * MIB, 2048, 32, 228 * KIB, 227 * KIB, 128, 64),
+    # RTX Blackwell whitepaper (RTX 5090: 170 SMs, 2.407 GHz, 1792 GB/s, 96 MB of L2)
+    Hardware((12, 0), "RTX 5090", 170, 1792e9, 2.407e9, 96 * MIB, 1536, 24, 100 * KIB, 99 * KIB, 128, 2),
 )
 
 

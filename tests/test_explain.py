@@ -8,8 +8,7 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.errors import ArgumentError, ShapeError
-from fusedsl.fusion.cost import LAUNCH, instructions, seconds, unfused
-from fusedsl.hardware import facts
+from fusedsl.fusion.cost import instructions, unfused
 from fusedsl.runtime.compile import Built
 
 N = 1 << 20
@@ -73,14 +72,6 @@ def test_strides_of_zero_move_one_element():
 
 
 # -- the time model
-
-
-def test_time_is_the_launch_plus_the_slower_of_memory_and_arithmetic():
-    h200 = facts((9, 0))
-    assert seconds(0, 0, h200) == LAUNCH
-    assert seconds(10**9, 0, h200) == pytest.approx(LAUNCH + 1e9 / (4.8e12 * 0.88))
-    assert seconds(0, 10**12, h200) == pytest.approx(LAUNCH + 1e12 / h200.issue_rate)
-    assert seconds(10**9, 10, h200) == seconds(10**9, 0, h200)
 
 
 def test_fewer_bytes_and_launches_take_less_time():

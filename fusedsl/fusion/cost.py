@@ -1,4 +1,4 @@
-"""The time model: what a program would move and compute operation by operation, and how long a launch takes."""
+"""What a program would move and compute operation by operation, and what the lines of a body cost."""
 
 from __future__ import annotations
 
@@ -8,20 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 from math import prod
 
-from ..hardware import Hardware
 from ..ir.dims import Symbol, evaluate
 from ..ir.gathers import GUARDED
 from ..ir.graph import Graph, Node
 from ..ir.ops import OPS, VIEWS
+from .time import Work
 
 FETCH_COST = 8  # instructions of a read at a computed address
-LAUNCH = 2e-6  # seconds from one kernel's end to the next one's first load, in a stream that is never empty
-COPY_SHARE = 0.88  # of the data sheet's bandwidth that a copy reaches (H200, 268 M float32: 4.23 of 4.8 TB/s)
-
-
-def seconds(moved: int, instructions: int, hardware: Hardware) -> float:
-    """One launch: whichever of memory and arithmetic takes longer, on top of its fixed part."""
-    return LAUNCH + max(moved / (hardware.bandwidth * COPY_SHARE), instructions / hardware.issue_rate)
 
 
 # -- unfused
@@ -29,11 +22,20 @@ def seconds(moved: int, instructions: int, hardware: Hardware) -> float:
 
 @dataclass(frozen=True)
 class Step:
-    """One kernel of an unfused run: the operation, the bytes that it moves, the instructions that it issues."""
+    """One kernel of an unfused run: the operation, the bytes that it reads and writes, what it issues."""
 
     operation: str
-    bytes: int
+    read: int
+    written: int
     instructions: int
+
+    @property
+    def bytes(self) -> int:
+        return self.read + self.written
+
+    @property
+    def work(self) -> Work:
+        return Work(self.read, self.written, self.instructions)
 
 
 def unfused(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[Step, ...]:
@@ -85,7 +87,7 @@ def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
     cost = OPS[n.op].cost if n.op in OPS else 1
     work = _count(n.args[0] if n.op == "reduce" else n, extents)
     name = n.attr[0] if n.op == "reduce" else f"cum{n.attr[0]}" if n.op == "scan" else n.op
-    return Step(name, read + _size(n, extents), cost * work)
+    return Step(name, read, _size(n, extents), cost * work)
 
 
 def _operand(n: Node) -> Node:
@@ -96,7 +98,7 @@ def _operand(n: Node) -> Node:
 
 
 def _copy(n: Node, extents: Mapping[Symbol, int]) -> Step:
-    return Step("copy", _size(_operand(n), extents) + _size(n, extents), _count(n, extents))
+    return Step("copy", _size(_operand(n), extents), _size(n, extents), _count(n, extents))
 
 
 def _count(n: Node, extents: Mapping[Symbol, int]) -> int:
@@ -110,6 +112,23 @@ def _size(n: Node, extents: Mapping[Symbol, int]) -> int:
 # -- bodies
 
 _NAMED = {"quotient": 6, "shift_left": OPS["left_shift"].cost, "shift_right": OPS["right_shift"].cost}
+
+
+# Functions of a GPU's special units (reciprocals, square roots, 2**x …) in one of ours, of float32.
+_SPECIAL = dict.fromkeys(("exp", "exp2", "expm1", "sqrt", "rsqrt", "erf", "erfc", "near_quotient"), 1)
+_SPECIAL |= dict.fromkeys(("tanh", "logistic", "sinh", "cosh", "power", "arctanh", "cbrt", "hypot"), 2)
+
+
+def special_functions(lines: Iterable[str]) -> int:
+    """Functions of the special units in straight-line scalar code."""
+    return sum(map(_line_functions, lines))
+
+
+@cache
+def _line_functions(line: str) -> int:
+    called = [p.func.id for p in ast.walk(ast.parse(line)) if isinstance(p, ast.Call) and isinstance(p.func, ast.Name)]
+    divided = any(isinstance(part, ast.Div) for part in ast.walk(ast.parse(line)))
+    return divided + sum(_SPECIAL.get(name, 0) for name in called)
 
 
 def instructions(lines: Iterable[str]) -> int:

@@ -10,7 +10,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from ..errors import CompileError
-from ..fusion.cost import seconds, unfused
+from ..fusion.cost import unfused
+from ..fusion.time import seconds
 from ..ir.dims import evaluate
 from ..prepare import in_place
 from ..program import Program
@@ -58,7 +59,7 @@ class Explanation:
     `mermaid()` and `dot()` are the kernels and what flows between them as diagrams.
 
     `before` is the unfused run, `refused` why kernels could not be merged, `widened` the float64 operations that no
-    input asked for. Seconds are the time model's (fusion/cost.py) and None on the CPU; `measured_seconds` are None
+    input asked for. Seconds are the time model's (fusion/time.py) and None on the CPU; `measured_seconds` are None
     unless explain was asked to measure.
     """
 
@@ -180,7 +181,7 @@ def _type(a: Array | Weak) -> str:
 def _before(case: Case) -> Unfused:
     steps = unfused(case.graph, case.extents)
     hardware = case.target.hardware
-    time = None if hardware is None else sum(seconds(s.bytes, s.instructions, hardware) for s in steps)
+    time = None if hardware is None else sum(seconds(s.work, hardware) for s in steps)
     return Unfused(len(steps), sum(s.bytes for s in steps), tuple(s.operation for s in steps), time)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from ..fusion.cost import instructions, seconds
+from ..fusion.time import seconds
 from ..hardware import Hardware, occupancy, registers_for
 from ..ir.dims import evaluate
 from ..runtime.bind import Bound
@@ -17,6 +17,7 @@ from ..schedule.plan import ArrayUse, KernelPlan
 from ..tune import Trial
 from .amounts import plural
 from .case import Case
+from .work import computed, work_of
 
 CPU_LOOPS = {
     "map": "one loop over elements, in chunks that threads share",
@@ -88,14 +89,16 @@ def report_kernel(
     reads = tuple(_access(case, plan, bound, kernel, k) for k in range(plan.inputs))
     writes = tuple(_access(case, plan, bound, kernel, k) for k in range(plan.inputs, len(plan.arrays)))
     moved = sum(a.bytes for a in (*reads, *writes))
-    issued = _instructions(kernel, bound)
+    issued = round(computed(kernel, bound)[0])
     told = (plan.name, _members(case, plan), _iteration(bound, kernel), reads, writes, moved, issued)
     hardware = case.target.hardware
     if hardware is None:
         loops = CPU_LOOPS.get(schedule.partition(":")[0], schedule)
         return KernelReport(*told, loops, measured_seconds=measured)
     launch = geometry(schedule, kernel, bound.extents)
-    time = 0.0 if bound.empty else seconds(moved, issued, hardware)
+    passes, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
+    work = work_of(kernel, schedule, bound, launch, hardware, passes, written)
+    time = 0.0 if bound.empty else seconds(work, hardware)
     figures = None if built is None else figures_of(case, bound, built)
     why, registers = _settled(schedule, launch.threads, built, hardware)
     tuned = case.tuned(plan, bound)
@@ -158,17 +161,6 @@ def _iteration(bound: Bound, kernel: Kernel) -> str:
     if kernel.phases[-1].folds or kernel.row_axes or bound.streamed is not None:
         return f"{rows:,} row{'s' * (rows != 1)} × {columns:,} columns"
     return f"{columns:,} element{'s' * (columns != 1)}"
-
-
-def _instructions(kernel: Kernel, bound: Bound) -> int:
-    rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
-    element = len(kernel.operands)  # a load or store each
-    row = sum(instructions(phase.row.lines) for phase in kernel.phases if phase.row)
-    for part in (part for phase in kernel.phases for part in phase.passes):
-        uses = [*part.folds, *(use for step in part.scans for use in step.scans for _ in range(2))]
-        element += sum(instructions(body.lines) for body in part.bodies)
-        element += sum(instructions(use.merge.lines) for use in uses)
-    return rows * (columns * element + row)
 
 
 # -- members

@@ -1,0 +1,94 @@
+"""What a scheduled kernel does, counted for the time model: bytes, instructions, and how much is under way at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from ..fusion.cost import instructions, special_functions
+from ..fusion.time import Work
+from ..hardware import Hardware, occupancy
+from ..runtime.bind import Bound
+from ..schedule import Geometry, MapSchedule, RowSchedule
+from ..schedule.kernel import Body, Kernel
+from ..schedule.registers import row_loads
+
+FLOAT64_WORK = 2.7  # instructions of a float64 function for one of float32
+
+
+def work_of(
+    kernel: Kernel,
+    schedule: Any,
+    bound: Bound,
+    launch: Geometry,
+    hardware: Hardware,
+    reads: Sequence[tuple[int, int]],
+    written: int,
+) -> Work:
+    """The work of a launch; `reads` are the (bytes, passes) of each array."""
+    issued, special, double = computed(kernel, bound)
+    once = sum(size // passes for size, passes in reads)
+    again = sum(size for size, _ in reads) - once
+    at_once = _blocks_at_once(schedule, launch, hardware)
+    return Work(
+        once,
+        written,
+        issued,
+        special,
+        double,
+        chain=issued / max(1, launch.blocks * launch.threads),
+        under_way=at_once * launch.threads * _thread_loads(kernel, schedule) or None,
+        again=again,
+        kept=at_once * _row_bytes(kernel, schedule, bound) if again else 0,
+    )
+
+
+def computed(kernel: Kernel, bound: Bound) -> tuple[float, float, float]:
+    """(instructions, special functions, instructions of float64) of a launch."""
+    rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
+    elements = rows * columns
+    found = [0.0, 0.0, 0.0]
+    found[0] = elements * len(kernel.operands)  # a load or store each
+    for phase in kernel.phases:
+        if phase.row is not None:
+            _count(found, phase.row, rows)
+        for part in phase.passes:
+            for body in part.bodies:
+                _count(found, body, elements)
+            uses = [*part.folds, *(use for step in part.scans for use in step.scans for _ in range(2))]
+            for use in uses:
+                _count(found, use.merge, elements)
+    return found[0], found[1], found[2]
+
+
+def _count(found: list[float], body: Body, times: int) -> None:
+    wide = any(v.dtype.bits == 64 and v.dtype.kind == "f" for v in (*body.args, *body.results))
+    here = times * instructions(body.lines) * (FLOAT64_WORK if wide else 1)
+    found[0] += here
+    found[1] += 0 if wide else times * special_functions(body.lines)
+    found[2] += here if wide else 0
+
+
+def _blocks_at_once(schedule: Any, launch: Geometry, hardware: Hardware) -> int:
+    """Blocks that are on the GPU together."""
+    fit = occupancy(hardware, max(1, schedule.registers), launch.threads, launch.shared).blocks
+    return min(launch.blocks, hardware.multiprocessors * max(1, fit))
+
+
+def _thread_loads(kernel: Kernel, schedule: Any) -> int:
+    """Bytes that a thread loads before it uses any of them; 0 where that is not known."""
+    if not isinstance(schedule, (MapSchedule, RowSchedule)):
+        return 0
+    rows = row_loads(kernel)
+    first = {value.name for part in kernel.phases[0].passes for value in part.reads}
+    taken = [x.operand for x in kernel.loads if x.operand not in rows and (x.value.name in first or not first)]
+    sizes = [kernel.operands[k].dtype.itemsize for k in taken if "0" not in kernel.operands[k].strides]
+    return sum(sizes) * schedule.width * schedule.vectors
+
+
+def _row_bytes(kernel: Kernel, schedule: Any, bound: Bound) -> int:
+    """Bytes of the rows that a block works on, whose later passes find them in the L2 if it holds them all."""
+    columns = prod(bound.extents[kernel.row_axes :])
+    size = sum(kernel.operands[x.operand].dtype.itemsize for x in kernel.loads if x.operand not in row_loads(kernel))
+    return getattr(schedule, "rows", 1) * columns * size

@@ -1,0 +1,106 @@
+"""The time model: what bounds a launch, and how near its predictions are to what was measured."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import fusedsl as fd
+from fusedsl.fusion.cost import instructions, special_functions
+from fusedsl.fusion.time import LATENCY, LAUNCH, Work, seconds
+from fusedsl.hardware import facts
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+import suite_time  # noqa: E402
+
+H200 = facts((9, 0))
+ARCHITECTURES = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)]
+
+
+def test_nothing_takes_less_than_a_launch_and_a_round_of_loads():
+    assert seconds(Work(0, 0, 0), H200) == LAUNCH + LATENCY
+    assert seconds(Work(1 << 10, 1 << 10, 1 << 12), H200) == LAUNCH + LATENCY
+
+
+def test_bytes_cost_more_to_write_than_to_read():
+    reading, writing = seconds(Work(1 << 30, 0, 0), H200), seconds(Work(0, 1 << 30, 0), H200)
+    assert LAUNCH + (1 << 30) / H200.bandwidth < reading < writing
+    assert seconds(Work(2e9, 1e9, 10), H200) == seconds(Work(2e9, 1e9, 1000), H200)
+
+
+def test_whatever_takes_longest_counts():
+    work = Work(1e6, 1e6, 1e11)
+    issued = seconds(work, H200)
+    assert issued == pytest.approx(LAUNCH + 1e11 / (H200.issue_rate * 0.85))
+    assert seconds(replace(work, special=1e10), H200) == issued  # the units keep up
+    assert seconds(replace(work, special=5e10), H200) > 2 * issued
+    assert seconds(replace(work, double=1e11), H200) == pytest.approx(LAUNCH + 2 * (issued - LAUNCH))
+    assert seconds(replace(work, chain=1e6), H200) == pytest.approx(LAUNCH + 9e6 / H200.clock)
+
+
+def test_float64_is_slow_where_there_are_few_units_for_it():
+    work = Work(1e6, 1e6, 1e10, double=1e10)
+    slow, fast = facts((8, 6)), facts((8, 0))
+    assert seconds(work, slow) > 10 * seconds(work, fast)
+    assert seconds(replace(work, double=0), slow) < seconds(work, slow) / 10
+
+
+def test_too_few_loads_under_way_do_not_fill_the_memory():
+    full = Work(1e9, 0, 0)
+    enough = 48 * 1024 * H200.multiprocessors
+    assert seconds(replace(full, under_way=enough), H200) == pytest.approx(seconds(full, H200))
+    half = seconds(replace(full, under_way=enough // 2), H200)
+    assert half - LAUNCH == pytest.approx(2 * (seconds(full, H200) - LAUNCH))
+
+
+def test_what_the_l2_keeps_is_read_again_for_less():
+    once = Work(1e9, 1e9, 0)
+    kept = replace(once, again=1e9, kept=10 << 20)
+    lost = replace(once, again=1e9, kept=100 << 20)
+    assert seconds(once, H200) <= seconds(kept, H200) < seconds(lost, H200)
+    assert seconds(lost, H200) == pytest.approx(seconds(replace(once, read=2e9), H200))
+
+
+def test_functions_of_the_special_units_are_counted():
+    assert special_functions(["t_0 = exp(x_0)  # exp(x)", "t_1 = tanh(t_0) / x_0"]) == 1 + 2 + 1
+    assert special_functions(["t_0 = sin(x_0) * float32(2.0)"]) == 0
+    assert instructions(["t_0 = exp(x_0)"]) >= special_functions(["t_0 = exp(x_0)"])
+
+
+@pytest.mark.parametrize("cc", ARCHITECTURES)
+def test_facts_of_every_architecture_go_together(cc):
+    hardware = facts(cc)
+    assert hardware.cc == cc
+    assert hardware.threads % 32 == 0
+    assert hardware.block_threads <= hardware.threads
+    assert hardware.block_shared <= hardware.shared
+    assert hardware.fp64 <= hardware.fp32 <= 32 * hardware.warp_issue
+    assert hardware.l2 >= 4 << 20
+    assert hardware.special == 16
+    assert fd.kernel("softmax(x)").explain(fd.spec((4096, 4096)), cc=cc, compile=False).seconds > LAUNCH
+
+
+# -- against measurements
+
+
+def measured():
+    """fusedsl's rows of the suites whose programs the model can be asked about."""
+    rows = []
+    for name in ("h200_map", "h200_rows", "h200_time"):
+        told = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text())
+        rows += [r for r in told["rows"] if r["peer"] == "fusedsl" and r["median_us"]]
+    return rows
+
+
+def test_predictions_are_within_a_quarter_for_nine_of_ten():
+    rows = measured()
+    ratios = {(r["workload"], r["shape"], r["dtype"]): suite_time.predicted_us(r) / r["median_us"] for r in rows}
+    far = {case: round(ratio, 2) for case, ratio in ratios.items() if abs(ratio - 1) > 0.25}
+    assert len(rows) > 100
+    assert len(far) <= len(rows) // 10, far
+    assert all(0.5 < ratio < 2 for ratio in ratios.values()), far
