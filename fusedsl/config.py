@@ -42,7 +42,7 @@ class Options:
 
     fastmath: approximate functions and reassociation. max_kernels: FusionError when more would be emitted.
     rounding: "store" rounds narrow floats once, "op" after each operation. matmul: "exact" or "tf32" products.
-    autotune: try schedules on first use, keep the fastest. device: where NumPy arrays are computed. deterministic: True, or
+    autotune: try schedules on first use. device: where NumPy arrays are computed. deterministic: True, or
     "batch" for bits that do not depend on other rows. verify: compare with the reference interpreter.
     fallback: interpret what no kernel can do yet. limits: a Limits, or a mapping of the ones to change.
     """
