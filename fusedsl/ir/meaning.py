@@ -171,3 +171,33 @@ def erfc(a):
 
 def lgamma(a):
     return _each(_lgamma, a)
+
+
+PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+PHILOX_KEYS = (0x9E3779B9, 0xBB67AE85)
+PHILOX_ROUNDS = 10
+
+
+def _philox_words(position, seed, stream):
+    """Philox4x32-10 (Salmon et al., SC 2011): four 32-bit words, in uint64, of a counter (position, stream) and a key."""
+    low, width = np.uint64(0xFFFFFFFF), np.uint64(32)
+    words = [position & low, position >> width, stream & low, stream >> width]
+    keys = [seed & low, seed >> width]
+    first, second = (np.uint64(m) for m in PHILOX_MULTIPLIERS)
+    for _ in range(PHILOX_ROUNDS):
+        a, b = words[0] * first, words[2] * second
+        words = [(b >> width) ^ words[1] ^ keys[0], b & low, (a >> width) ^ words[3] ^ keys[1], a & low]
+        keys = [(key + np.uint64(step)) & low for key, step in zip(keys, PHILOX_KEYS)]
+    return words
+
+
+def philox(position, seed, stream):
+    """64 random bits: the first two words."""
+    words = _philox_words(position, seed, stream)
+    return words[0] | words[1] << np.uint64(32)
+
+
+def philox_high(position, seed, stream):
+    """64 more: the last two words."""
+    words = _philox_words(position, seed, stream)
+    return words[2] | words[3] << np.uint64(32)

@@ -113,6 +113,9 @@ OPS: dict[str, Op] = _table(
     Op("copysign", 2, "float", m.copysign),
     Op("nextafter", 2, "float", m.nextafter, cost=8),
     Op("ldexp", 2, "ldexp", m.ldexp, cost=8),
+    # random bits: of a position, a seed and a stream, all uint64
+    Op("philox", 3, "arithmetic", m.philox, cost=70, internal=True),
+    Op("philox_high", 3, "arithmetic", m.philox_high, cost=70, internal=True),
 )
 
 # Operations that are not elementwise: their types are inferred in builder.py, their meaning is in interp.py.

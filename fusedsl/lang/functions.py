@@ -104,7 +104,6 @@ LATER = {
     "contraction": "matmul dot vdot vecdot tensordot einsum inner",
     "sorting": "median percentile quantile unique nonzero searchsorted",
     "scatter": "scatter",
-    "random numbers": "uniform normal",
     "quantisation": "quantize dequantize unpack float8_e4m3fn float8_e5m2",
     "attention": "attention",
 }
@@ -113,7 +112,7 @@ UNSUPPORTED = {name: family for family, names in LATER.items() for name in names
 
 def lookup(name: str) -> Function | None:
     """The function of this name or alias, if the table has it."""
-    from . import array_functions, index_functions, row_functions  # noqa: F401  fill the table
+    from . import array_functions, index_functions, random_functions, row_functions  # noqa: F401  fill the table
 
     return TABLE.get(ALIASES.get(name, name))
 

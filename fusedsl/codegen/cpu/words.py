@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from ...ir.types import BOOL, DTYPES, FLOAT32, INT64, DType
 from ...schedule.kernel import Kernel
-from .math import convert, integers, table
+from .math import convert, integers, random, table
 from .memory import POINTER_TYPE, accumulate, allocate, element_address, fetch, load, read, release, scalar, store
 from .number import Number, intrinsic, llvm_type, select
 from .roles import Array
@@ -87,6 +87,8 @@ def words_of_arithmetic() -> dict[str, Word]:
         add(name, same, lambda *args, real=real, whole=whole: (real if args[0].dtype.kind == "f" else whole)(*args))
     for name in ("floor_divide", "remainder", "shift_left", "shift_right"):
         add(name, same, getattr(integers, name))
+    for name in ("philox", "philox_high"):
+        add(name, same, getattr(random, name))
     add("ldexp", lambda x, n: x, table.ldexp)
     return found
 

@@ -6,7 +6,8 @@ from functools import cache
 from math import inf, nan
 from typing import Any
 
-from .backend import F32, I1, I16, I32, Emitter, intrinsic, ir, numba_type, types
+from ...ir.meaning import PHILOX_KEYS, PHILOX_MULTIPLIERS, PHILOX_ROUNDS
+from .backend import F32, I1, I16, I32, I64, Emitter, intrinsic, ir, numba_type, types
 
 CASTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 # libdevice names, where they differ from ours; float32 functions end in f.
@@ -40,6 +41,7 @@ def vocabulary() -> dict[str, Any]:
     names |= {f"saturate_{name}": _saturate(name) for name in CASTS if "int" in name}
     names |= {f"{name}_round": _round_through(name) for name in ("float16", "bfloat16")}
     names |= {"inf": inf, "nan": nan, "fma": _fma(), "ldexp": _ldexp()}
+    names |= {"philox": _philox(0), "philox_high": _philox(2)}
     for rule, arity in _RULES.items():
         names[rule.__name__] = intrinsic(arity)(rule)
     return names
@@ -394,6 +396,32 @@ def logistic(kind):
         return b.fmul(e.asm(x.type, "rcp.approx.ftz.f32 $0, $1;", "=f,f", [bottom]), tiny)
 
     return (kind, emit) if _is_float(kind) else None
+
+
+def _philox_words(e: Emitter, position: ir.Value, seed: ir.Value, stream: ir.Value) -> list[ir.Value]:
+    """Philox4x32-10: the four 32-bit words of one counter (position, stream) under a key."""
+    b = e.builder
+    parts = [[b.trunc(x, I32), b.trunc(b.lshr(x, I64(32)), I32)] for x in (position, stream, seed)]
+    words, keys = [*parts[0], *parts[1]], parts[2]
+    for _ in range(PHILOX_ROUNDS):
+        products = [b.mul(b.zext(words[k], I64), I64(m)) for k, m in zip((0, 2), PHILOX_MULTIPLIERS)]
+        (low_a, high_a), (low_b, high_b) = ([b.trunc(p, I32), b.trunc(b.lshr(p, I64(32)), I32)] for p in products)
+        words = [b.xor(b.xor(high_b, words[1]), keys[0]), low_b, b.xor(b.xor(high_a, words[3]), keys[1]), low_a]
+        keys = [b.add(key, I32(step)) for key, step in zip(keys, PHILOX_KEYS)]
+    return words
+
+
+def _philox(first: int):
+    """Two neighbouring words of Philox as 64 bits."""
+
+    def rule(*kinds):
+        def emit(e, *values):
+            low, high = _philox_words(e, *values)[first : first + 2]
+            return e.builder.or_(e.builder.zext(low, I64), e.builder.shl(e.builder.zext(high, I64), I64(32)))
+
+        return (types.uint64, emit) if all(kind == types.uint64 for kind in kinds) else None
+
+    return intrinsic(3)(rule)
 
 
 _RULES = dict.fromkeys((bool_, not_, sign, logistic, divisor_scale, absolute, isnan, isinf, isfinite, signbit), 1)

@@ -1,0 +1,31 @@
+"""Philox4x32-10 (Salmon et al., SC 2011): random bits as a function of a position, a seed and a stream."""
+
+from __future__ import annotations
+
+from ....ir.meaning import PHILOX_KEYS, PHILOX_MULTIPLIERS, PHILOX_ROUNDS
+from ....ir.types import UINT32, UINT64
+from ..number import Number
+
+
+def words(position: Number, seed: Number, stream: Number) -> list[Number]:
+    """The four 32-bit words of one counter, as uint32."""
+    low, high = lambda x: x.to(UINT32), lambda x: (x >> 32).to(UINT32)  # noqa: E731
+    found = [low(position), high(position), low(stream), high(stream)]
+    keys = [low(seed), high(seed)]
+    for _ in range(PHILOX_ROUNDS):
+        a, b = (found[k].to(UINT64) * m for k, m in zip((0, 2), PHILOX_MULTIPLIERS))
+        found = [high(b) ^ found[1] ^ keys[0], low(b), high(a) ^ found[3] ^ keys[1], low(a)]
+        keys = [key + step for key, step in zip(keys, PHILOX_KEYS)]
+    return found
+
+
+def philox(position: Number, seed: Number, stream: Number) -> Number:
+    """The first two words."""
+    first, second, _, _ = words(position, seed, stream)
+    return first.to(UINT64) | (second.to(UINT64) << 32)
+
+
+def philox_high(position: Number, seed: Number, stream: Number) -> Number:
+    """The last two words."""
+    *_, third, fourth = words(position, seed, stream)
+    return third.to(UINT64) | (fourth.to(UINT64) << 32)

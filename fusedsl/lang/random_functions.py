@@ -1,0 +1,85 @@
+"""The table's random numbers: functions of a seed, a stream and the position in C order; there is no state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import ArgumentError, DTypeError, FusedslError
+from ..ir import shapes
+from ..ir.builder import Builder, fail
+from ..ir.dims import Dim, product
+from ..ir.graph import Node, value_of
+from ..ir.types import FLOAT32, FLOAT64, UINT32, UINT64, DType
+from .functions import KINDS, dim_of, function, show_value
+
+BITS = {FLOAT32: 24, FLOAT64: 53}  # that a number in [0, 1) takes
+
+
+@function(x="any")
+def uniform(b: Builder, seed: Node, x: Any, stream: Node | None = None):
+    shape, kind = _wanted(b, x)
+    return _unit(b, _words(b, "philox", seed, stream, shape), kind)
+
+
+@function(x="any")
+def normal(b: Builder, seed: Node, x: Any, stream: Node | None = None):
+    shape, kind = _wanted(b, x)
+    first, second = _two(b, seed, stream, shape, kind)
+    up = b.elementwise("add", first, b.literal(2.0 ** -BITS[kind]))  # in (0, 1], so that its logarithm is finite
+    radius = b.elementwise("sqrt", b.elementwise("multiply", b.elementwise("log", up), b.literal(-2.0)))
+    turn = b.elementwise("cos", b.elementwise("multiply", second, b.literal(6.283185307179586)))
+    return b.elementwise("multiply", radius, turn)
+
+
+def _wanted(b: Builder, x: Any) -> tuple[tuple[Dim, ...], DType]:
+    """The shape that an array, a tuple or an integer asks for; float64 for an array of that, else float32."""
+    if isinstance(x, Node) and dim_of(x) is None and (x.type.shape or not x.type.weak):
+        return x.type.shape, FLOAT64 if x.type.dtype is FLOAT64 else FLOAT32
+    if isinstance(x, tuple) or (isinstance(x, Node) and dim_of(x) is not None):
+        try:
+            return KINDS["shape"](b, "x", x), FLOAT32
+        except ArgumentError as error:
+            raise fail(error, 1) from None
+    message = f"a shape is integers, or an array that has it, not {show_value(x)}"
+    raise fail(ArgumentError(message, code="argument.kind", help="uniform(seed, x) or uniform(seed, (n, m))"), 1)
+
+
+def _words(b: Builder, name: str, seed: Node, stream: Node | None, shape: tuple[Dim, ...]) -> Node:
+    """64 random bits for each element."""
+    key, counter = _number(b, seed, 0), _number(b, b.literal(0) if stream is None else stream, 2)
+    return b.elementwise(name, b.cast(_position(b, shape), UINT64), key, counter)
+
+
+def _number(b: Builder, x: Node, operand: int) -> Node:
+    if x.type.shape or x.type.dtype.kind not in "iu":
+        what = ("seed", "", "stream")[operand]
+        fault: type[FusedslError] = ArgumentError if x.type.shape else DTypeError
+        raise fail(fault(f"a {what} is one integer, not {b.describe(x.type)}", code=f"argument.{what}"), operand)
+    large = x.type.weak and x.op == "const" and value_of(x) >= 1 << 63
+    return b.coerce(x, UINT64) if large else b.cast(x, UINT64)
+
+
+def _position(b: Builder, shape: tuple[Dim, ...]) -> Node:
+    """The position in C order, of this shape."""
+    total = shapes.broadcast_to(b, b.literal(0), shape)
+    for axis, extent in enumerate(shape):
+        line = b.elementwise("multiply", b.iota(extent), b.extent(product(shape[axis + 1 :])))
+        behind = len(shape) - axis - 1
+        line = shapes.expand_dims(b, line, list(range(1, behind + 1))) if behind else line
+        total = b.elementwise("add", total, line)
+    return total
+
+
+def _two(b: Builder, seed: Node, stream: Node | None, shape, kind: DType) -> tuple[Node, Node]:
+    """Two independent numbers in [0, 1)."""
+    low = _words(b, "philox", seed, stream, shape)
+    if kind is FLOAT64:
+        return _unit(b, low, kind), _unit(b, _words(b, "philox_high", seed, stream, shape), kind)
+    return _unit(b, low, kind), _unit(b, b.elementwise("right_shift", low, b.literal(32)), kind)
+
+
+def _unit(b: Builder, bits: Node, kind: DType) -> Node:
+    """The upper bits of a word as a number in [0, 1): 32 bits for float32, 64 for float64."""
+    word = bits if kind is FLOAT64 else b.cast(bits, UINT32)
+    kept = b.elementwise("right_shift", word, b.literal(word.type.dtype.bits - BITS[kind]))
+    return b.elementwise("multiply", b.convert(kept, kind), b.literal(2.0 ** -BITS[kind]))
