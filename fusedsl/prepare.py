@@ -138,9 +138,7 @@ def first_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardware
     return scheduled_cuda(bound, hardware)
 
 
-def prepare(
-    program: Planner, facts: Facts, outs: Sequence[Any] | None, chooser: Chooser = first_choice
-) -> Prepared:
+def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None, chooser: Chooser = first_choice) -> Prepared:
     """Everything that a call with these arguments needs; raises before anything is written.
 
     `chooser` says how each kernel (by its number in the plan) runs on a CUDA device.

@@ -13,7 +13,7 @@ import numpy as np
 from fusedsl.ir.graph import Graph, Node
 from fusedsl.ir.interp import ACCUMULATE, RULES, extents_of
 from fusedsl.ir.ops import OPS
-from fusedsl.ir.types import FLOAT32, FLOAT64, DType, numpy_dtype, numpy_dtype
+from fusedsl.ir.types import FLOAT32, FLOAT64, DType, numpy_dtype
 
 EPS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # half an ulp, relative
 TINY = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}

@@ -59,7 +59,7 @@ def test_shapes_come_from_arrays_tuples_and_integers():
 
 def test_the_numbers_look_as_they_should():
     u = evaluate("uniform(1, 400000)").astype(np.float64)
-    assert 0 <= u.min() and u.max() < 1
+    assert u.min() >= 0 and u.max() < 1
     counts = np.histogram(u, 64, (0, 1))[0]
     assert ((counts - 6250) ** 2 / 6250).sum() < 110  # 99.98 % of chi-squared with 63 degrees
     n = evaluate("normal(1, 400000)").astype(np.float64)

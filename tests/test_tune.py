@@ -169,4 +169,3 @@ def test_an_output_over_its_input_is_written_once():
     x = cupy.arange(4096, dtype="float32")
     fd.kernel("x * 3 + 0.25", autotune=True)(x, out=x)
     cupy.testing.assert_array_equal(x, cupy.arange(4096, dtype="float32") * 3 + 0.25)
-

@@ -179,7 +179,7 @@ PHILOX_ROUNDS = 10
 
 
 def _philox_words(position, seed, stream):
-    """Philox4x32-10 (Salmon et al., SC 2011): four 32-bit words, in uint64, of a counter (position, stream) and a key."""
+    """Philox4x32-10 (Salmon et al., SC 2011): four 32-bit words of a counter (position, stream) and a key."""
     low, width = np.uint64(0xFFFFFFFF), np.uint64(32)
     words = [position & low, position >> width, stream & low, stream >> width]
     keys = [seed & low, seed >> width]

@@ -58,9 +58,7 @@ def _of_map(schedule: MapSchedule, kernel: Kernel, hardware: Hardware) -> Iterat
     yield from _bounds(schedule, schedule.threads, hardware)
 
 
-def _fitted_map(
-    schedule: MapSchedule, kernel: Kernel, hardware: Hardware, vectors: int, threads: int
-) -> MapSchedule:
+def _fitted_map(schedule: MapSchedule, kernel: Kernel, hardware: Hardware, vectors: int, threads: int) -> MapSchedule:
     need = needed(kernel, Tiling(schedule.width, vectors))
     blocks = blocks_for(hardware, need, threads)
     registers = predicted(kernel, hardware, need, blocks, threads)

@@ -9,7 +9,7 @@ from ..number import Number
 
 def words(position: Number, seed: Number, stream: Number) -> list[Number]:
     """The four 32-bit words of one counter, as uint32."""
-    low, high = lambda x: x.to(UINT32), lambda x: (x >> 32).to(UINT32)  # noqa: E731
+    low, high = lambda x: x.to(UINT32), lambda x: (x >> 32).to(UINT32)
     found = [low(position), high(position), low(stream), high(stream)]
     keys = [low(seed), high(seed)]
     for _ in range(PHILOX_ROUNDS):
