@@ -124,10 +124,11 @@ def test_the_readme_table_is_made_of_the_results(tmp_path):
     for one in rows:
         report.add(one)
     text = table.markdown(*table.read([tmp_path / "rows.json"]))
-    assert "NVIDIA H200" in text and "| softmax | 4096x4096 | float32 | 100 | 0.95 | 7.00× |" in text
+    assert "NVIDIA H200" in text and "| softmax | 4096x4096 | float32 | 100 | 0.95 | 0.98× | 7.00× |" in text
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
-    command = [sys.executable, str(BENCHMARKS / "table.py"), str(tmp_path / "rows.json"), "--write", str(readme)]
-    subprocess.run(command, check=True)
+    command = [sys.executable, str(BENCHMARKS / "table.py"), str(tmp_path / "rows.json"), "--readme", str(readme)]
+    subprocess.run([*command, "--full", str(tmp_path / "full.md")], check=True)
+    assert (tmp_path / "full.md").read_text().endswith(f"{text}\n")
     assert "old" not in readme.read_text() and readme.read_text().startswith("before\n<!--")
-    assert readme.read_text().endswith("-->\nafter\n") and "7.00×" in readme.read_text()
+    assert readme.read_text().endswith("-->\nafter\n") and "7.00× (7.00)" in readme.read_text()
