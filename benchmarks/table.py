@@ -54,7 +54,7 @@ def suites(rows: Sequence[Row]) -> dict[str, dict[tuple, dict[str, Row]]]:
 
 
 def _where(machine: dict) -> dict:
-    return {"gpu": "a GPU", "threads": "some", **machine, "gpu": str(machine.get("gpu", "a GPU")).split(",")[0]}
+    return {"threads": "some", **machine, "gpu": str(machine.get("gpu", "a GPU")).split(",")[0]}
 
 
 # -- the overview
