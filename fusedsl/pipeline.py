@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from . import debug
@@ -12,7 +13,8 @@ from .codegen.emit import emit
 from .config import Options
 from .errors import FusionError, LimitError
 from .fusion.lower import lower
-from .fusion.partition import Group, Partition, partition
+from .fusion.partition import Decision, Group, Partition, partition
+from .fusion.price import Prices
 from .hardware import Hardware, facts
 from .ir.checks import explain, holds
 from .ir.dims import Dim, Symbol, evaluate, expression
@@ -29,6 +31,7 @@ from .runtime.bind import Bound, Layout, bind
 from .schedule.plan import KernelPlan, Plan
 
 Arguments = Mapping[str, "Array | Weak"]
+PRICED_FOR = (9, 0)  # the architecture whose figures price decisions: a plan does not depend on the device
 
 
 class Source(Protocol):
@@ -93,16 +96,11 @@ def make_plan(source: Source, parameters: tuple[Parameter, ...], extents, option
     graph, told = make_graph(source, parameters, extents, options)
     guards = dict(told)
 
-    def fits(count: Dim, limit: int) -> bool:
-        """Whether a count is within a limit at this call; the plan then holds for calls where that is the same."""
-        dim = expression("fits", count, limit)
-        return bool(dim) if isinstance(dim, int) else guards.setdefault(dim, evaluate(dim, extents) == 1)
-
-    cut = partition(lower(graph), fits)
-    reasons = tuple((d.joined, _named(f"{', '.join(d.members)}: {d.reason}", parameters)) for d in cut.decisions)
+    cut = cut_graph(graph, extents, guards)
+    reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
-    _check_kernels(cut, reasons, options)
+    _check_kernels(cut, options, parameters)
     header = source.header()
     names = [_kernel_name(g, k) for k, g in enumerate(cut.groups)]
     kernels = tuple(emit(g, name, header, parameters) for g, name in zip(cut.groups, names))
@@ -123,18 +121,51 @@ def _named(reason: str, parameters: tuple[Parameter, ...]) -> str:
     return re.sub(r"\bn(\d+)_(\d+)\b", lambda m: f"axis {m[2]} of {parameters[int(m[1])].name}", reason)
 
 
-def _check_kernels(cut: Partition, reasons: Sequence[tuple[bool, str]], options: Options) -> None:
+def _check_kernels(cut: Partition, options: Options, parameters: tuple[Parameter, ...]) -> None:
+    """FusionError where there are more kernels than the caller allows. Its `decisions` are dicts: whether something
+    `joined`, its `members`, the `reason`, and the `seconds` that one kernel saves, or would have, by the time model."""
     if options.max_kernels is None or len(cut.groups) <= options.max_kernels:
         return
-    refused = [reason for joined, reason in reasons if not joined]
+    refused = dict.fromkeys(_told(d, parameters) for d in cut.decisions if not d.joined)
     error = FusionError(
         f"this needs {len(cut.groups)} kernels, and max_kernels is {options.max_kernels}",
         "fusion.kernels",
         note="; ".join(refused) or "its results run over different axes",
         help="raise max_kernels, or call explain() to see what keeps the kernels apart",
     )
-    error.decisions = reasons  # type: ignore[attr-defined]
+    named = [replace(d, members=tuple(_named(m, parameters) for m in d.members)) for d in cut.decisions]
+    error.decisions = tuple(  # type: ignore[attr-defined]
+        {"joined": d.joined, "members": d.members, "reason": _named(d.reason, parameters), "seconds": d.seconds}
+        for d in named
+    )
     raise error
+
+
+def cut_graph(
+    graph: Graph, extents: Mapping[Symbol, int], guards: dict[Dim, bool], hardware: Hardware | None = None
+) -> Partition:
+    """The kernels of a rewritten graph at these extents; `guards` takes up which other extents they are for."""
+
+    def fits(count: Dim, limit: int) -> bool:
+        """Whether a count is within a limit at this call; the plan then holds for calls where that is the same."""
+        dim = expression("fits", count, limit)
+        return bool(dim) if isinstance(dim, int) else guards.setdefault(dim, evaluate(dim, extents) == 1)
+
+    return partition(lower(graph), fits, Prices(extents, hardware or facts(PRICED_FOR)))
+
+
+def decisions(
+    graph: Graph, parameters: tuple[Parameter, ...], extents: Mapping[Symbol, int], hardware: Hardware | None
+) -> tuple[Decision, ...]:
+    """What joined which kernel of a graph, what did not, and why, priced for a card (None: without prices)."""
+    cut = cut_graph(rewrite(graph), extents, {}, hardware)
+    priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
+    return tuple(replace(d, members=(), reason=_told(d, parameters)) for d in priced)
+
+
+def _told(d: Decision, parameters: tuple[Parameter, ...]) -> str:
+    """A decision as people read it."""
+    return _named(f"{', '.join(d.members)}: {d.reason}", parameters)
 
 
 def _kernel_name(group: Group, k: int) -> str:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, Type, node, walk
 from ..rewrite.scalars import free_axes
 from .coordinates import Axis, Coordinate
 from .lower import Lowered, Root, Source
+from .price import Prices, Work
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether something joined a kernel, and why."""
+    """Whether something joined a kernel, and why; `seconds` is what one kernel saves, or would, by the time model."""
 
     joined: bool
     members: tuple[str, ...]
     reason: str
+    seconds: float | None = None
 
 
 @dataclass(eq=False)
@@ -41,6 +43,16 @@ class Group:
     def is_map(self) -> bool:
         return not self.folds and not self.scans
 
+    @property
+    def values(self) -> list[Node]:
+        """What the kernel folds, scans and stores."""
+        return [*(f.args[0] for f in self.folds), *self.scans, *(r.value for r in self.stores + self.row_stores)]
+
+    @property
+    def work(self) -> Work:
+        """What the time model prices."""
+        return Work(tuple(self.values), tuple(self.stores + self.row_stores), frozenset(self.imports))
+
 
 @dataclass(frozen=True)
 class Partition:
@@ -55,15 +67,20 @@ BOUND = ("fold", "scan")  # what a kernel works together to find, and another ke
 ONE_BLOCK = 65536  # elements of a full reduction that one block may also write: beyond, a second kernel is faster
 
 
-def partition(program: Lowered, fits: Callable[[Dim, int], bool] = lambda count, limit: False) -> Partition:
+def partition(
+    program: Lowered,
+    fits: Callable[[Dim, int], bool] = lambda count, limit: False,
+    prices: Prices | None = None,
+) -> Partition:
     """The groups of a lowered program. `fits` answers for this length class whether a count is within a limit."""
-    return _Partitioner(program, fits).run()
+    return _Partitioner(program, fits, prices).run()
 
 
 class _Partitioner:
-    def __init__(self, program: Lowered, fits: Callable[[Dim, int], bool]):
+    def __init__(self, program: Lowered, fits: Callable[[Dim, int], bool], prices: Prices | None):
         self.program = program
         self.fits = fits
+        self.prices = prices
         self.order = list(walk(r.value for r in program.roots))
         self.free = free_axes(r.value for r in program.roots)
         self.uses = self._nearest(lambda n: n.op in BOUND)
@@ -72,7 +89,7 @@ class _Partitioner:
         self.home: dict[Node, int] = {}
         self.writer: dict[int, int] = {}  # temporary -> group
         self.temporaries: list[tuple[Type, tuple[Dim, ...]]] = [(t, t.shape) for t in program.temporaries]
-        self.decisions: list[Decision] = []
+        self.decisions: list[tuple[Decision, int, Node | Root]] = []  # with the kernel and what was to join it
 
     def run(self) -> Partition:
         pending = list(self.program.roots)
@@ -136,17 +153,18 @@ class _Partitioner:
             if g.is_map or frozenset(g.rows) != rows or frozenset(g.columns) != columns:
                 continue
             if not self._works_together(g, f):
-                self._refuse(_name(f), _alone(g, f))
+                self._refuse(f, _alone(g, f), k)
             elif self._can_join(k, f.args[0], needs):
-                self._join(k, needs, f"{_name(f)} runs over the same rows and columns")
+                self._join(k, needs, f, "runs over the same rows and columns")
                 _members(g, f).append(f)
                 self.home[f] = k
                 return True
             else:
-                self._refuse(_name(f), "it needs a result that is computed after the kernel has run")
-        others = [f"kernel {k}" for k, g in enumerate(self.groups) if not g.is_map]
+                self._refuse(f, "it needs a result that is computed after the kernel has run", k)
+        others = [k for k, g in enumerate(self.groups) if not g.is_map]
         if others:
-            self._refuse(_name(f), f"{_spaces(f, rows, columns)}, unlike {' and '.join(others)}")
+            kernels = " and ".join(f"kernel {k}" for k in others)
+            self._refuse(f, f"{_spaces(f, rows, columns)}, unlike {kernels}", others[0])
         self.groups.append(Group(self._sorted(f, rows), self._sorted(f, columns), after=set(needs)))
         _members(self.groups[-1], f).append(f)
         self.home[f] = len(self.groups) - 1
@@ -175,32 +193,60 @@ class _Partitioner:
         return True
 
     def _find_group(self, r: Root, axes: frozenset[Axis], needs: set[int]) -> int | None:
-        for k, g in enumerate(self.groups):
-            fits = self._accepts(g, axes, needs, k)
+        """The kernel that can store a root: one that it needs, or else one over the same axes, which saves a launch."""
+        for k in sorted(range(len(self.groups)), key=lambda k: k not in needs):
+            g = self.groups[k]
+            fits = self._accepts(g, axes)
             if fits and self._can_join(k, r.value, needs):
-                self._join(k, needs, f"{_where(r)} is stored by the kernel that computes it")
+                how = "is stored by the kernel that computes it" if k in needs else "runs over the same axes"
+                self._join(k, needs, r, how)
                 return k
             if fits:
-                self._refuse(_where(r), "it needs a result that is computed after the kernel has run")
+                self._refuse(r, "it needs a result that is computed after the kernel has run", k)
             elif k in needs and not g.is_map:
-                self._refuse(_where(r), _mismatch(g))
+                self._refuse(r, _mismatch(g), k)
         return None
 
-    def _accepts(self, g: Group, axes: frozenset[Axis], needs: set[int], k: int) -> bool:
+    def _accepts(self, g: Group, axes: frozenset[Axis]) -> bool:
+        """Whether a kernel can store over these axes: a map over its own, other kernels a value a row or an element."""
         if g.is_map:
             return frozenset(g.columns) == axes
-        if axes == frozenset(g.rows) and k in needs:
+        if axes == frozenset(g.rows):
             return True
         if axes != frozenset(g.rows) | frozenset(g.columns):
             return False
         return bool(g.rows) or not g.folds or self.fits(product(a.extent for a in g.columns), ONE_BLOCK)
 
-    def _join(self, k: int, needs: set[int], reason: str) -> None:
+    def _join(self, k: int, needs: set[int], what: Node | Root, how: str) -> None:
         self.groups[k].after |= needs - {k}
-        self.decisions.append(Decision(True, (f"kernel {k}",), reason))
+        self.decisions.append((Decision(True, (f"kernel {k}",), f"{_name(what)} {how}"), k, what))
 
-    def _refuse(self, what: str, reason: str) -> None:
-        self.decisions.append(Decision(False, (what,), reason))
+    def _refuse(self, what: Node | Root, reason: str, k: int) -> None:
+        self.decisions.append((Decision(False, (_name(what),), reason), k, what))
+
+    def _priced(self) -> tuple[Decision, ...]:
+        """The decisions with what one kernel instead of two saves, or would have saved."""
+        if self.prices is None:
+            return tuple(d for d, _, _ in self.decisions)
+        found = []
+        for d, k, what in self.decisions:
+            there, own = self.groups[k], self._home_of(what)
+            other = self._alone(what) if own is there else own.work
+            kept = there.work.without(other) if own is there else there.work
+            found.append(replace(d, seconds=self.prices.saved(kept, other)))
+        return tuple(found)
+
+    def _alone(self, what: Node | Root) -> Work:
+        """A fold, a scan or a store as a kernel of its own, which loads what others fold."""
+        if isinstance(what, Root):
+            return Work((what.value,), (what,), self.uses[what.value])
+        value = what if what.op == "scan" else what.args[0]
+        return Work((value,), (), self.uses[value])
+
+    def _home_of(self, what: Node | Root) -> Group:
+        if isinstance(what, Node):
+            return self.groups[self.home[what]]
+        return next(g for g in self.groups if what in g.stores + g.row_stores)
 
     def _sorted(self, f: Node, axes: frozenset[Axis]) -> tuple[Axis, ...]:
         """Axes in the order in which the first of the largest operands stores them."""
@@ -242,7 +288,8 @@ class _Partitioner:
         place = {k: i for i, k in enumerate(order)}
         for g in self.groups:
             g.after = {place[k] for k in g.after}
-        return Partition(tuple(self.groups[k] for k in order), tuple(self.temporaries), tuple(self.decisions))
+        decisions = self._priced()
+        return Partition(tuple(self.groups[k] for k in order), tuple(self.temporaries), decisions)
 
 
 def _members(g: Group, f: Node) -> list[Node]:
@@ -255,14 +302,12 @@ def _alone(g: Group, f: Node) -> str:
     return "a scan of one long row ends before its last value can be used by all blocks"
 
 
-def _name(f: Node) -> str:
+def _name(f: Node | Root) -> str:
+    if isinstance(f, Root):
+        return f"{f.kind} {f.index}"
     if f.op == "scan":
         return f"cumulative {f.attr[0]} along {f.attr[1]}"
     return f"{f.attr[0]} over {', '.join(map(str, f.attr[1]))}"
-
-
-def _where(r: Root) -> str:
-    return f"{r.kind} {r.index}"
 
 
 def _spaces(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> str:

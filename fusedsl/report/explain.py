@@ -13,6 +13,7 @@ from ..errors import CompileError
 from ..fusion.cost import unfused
 from ..fusion.time import seconds
 from ..ir.dims import evaluate
+from ..pipeline import decisions
 from ..prepare import in_place
 from ..program import Program
 from ..runtime.arrays import Array, Weak
@@ -191,9 +192,13 @@ def _refused(case: Case) -> tuple[Refusal, ...]:
     def named(symbol: re.Match) -> str:
         return f"axis {symbol.group(2)} of {case.program.names[int(symbol.group(1))]}"
 
-    found = [Refusal(reason) for joined, reason in case.plan.reasons if not joined]
+    told = decisions(case.graph, case.plan.parameters, case.extents, case.target.hardware)
+    found = [Refusal(d.reason, d.seconds) for d in told if not d.joined]
     if not found and len(case.plan.kernels) > 1:
         found = [Refusal("the kernels run over different rows and columns")]
+    for plan, bound in case.kernels:
+        if not case.scheduled(bound)[0].resident:
+            found += [Refusal(f"{plan.name} reads its rows again: {reason}") for reason in plan.rereads]
     named_ones = [Refusal(re.sub(r"\bn(\d+)_(\d+)'*", named, r.reason), r.seconds) for r in found]
     return tuple(dict.fromkeys(named_ones))
 

@@ -1,0 +1,80 @@
+"""How programs are cut into kernels: as few as there can be, each refusal with its reason and its price."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fusedsl as fd
+
+X, W, B, COLUMN, CUBE, S = ((512, 1024), (512,), (1024,), (512, 1), (8, 6, 64), ())
+NORM = "n(u) = u * rsqrt(mean(u * u, -1, keepdims=True) + 1e-6)\n"
+FAR = "d(u, v) = sqrt(sum(square(u - v), -1))\n"
+LOGS = "lp = log_softmax(x); lq = log_softmax(y)\n"
+
+# text, kernels, and the shapes of its arrays where they are not x and y of (512, 1024)
+PROGRAMS = {
+    "layer norm and residual": ("r = x + y; r, layer_norm(r, b, b)", 1, {"b": B}),
+    "several outputs of a row": ("sum(x, -1), max(x * y, axis=-1), x + 1", 1, {}),
+    "rows beside values of the same rows": ("sum(x, -1) + w, sum(x, -1) * 2, w + 1", 1, {"w": W}),
+    "full reductions of one array": ("sum(x), max(x), sum(x * y)", 1, {}),
+    "a reduction beside a number": ("sum(x), s * 2", 1, {"s": S}),
+    "two maps over the same axes": ("x + y, x * 2, exp(y)", 1, {}),
+    "a diamond": ("a = exp(x); l = a + 1; r = a * 2; l * r, l - r", 1, {}),
+    "a diamond of rows": ("a = exp(x); m = max(a, axis=-1, keepdims=True); (a / m) + (a * m), a / m", 1, {}),
+    "entropy of softmax": ("p = softmax(x); -sum(p * log(p), -1)", 1, {}),
+    "divergence": (LOGS + "sum(exp(lp) * (lp - lq), -1)", 1, {}),
+    "Jensen-Shannon": ("m = 0.5*x + 0.5*y; 0.5*sum(x*(log(x)-log(m)), -1) + 0.5*sum(y*(log(y)-log(m)), -1)", 1, {}),
+    "total variation": ("0.5 * sum(abs(x - y), -1)", 1, {}),
+    "PolyNorm": (NORM + "a * n(x**3) + c * n(x**2) + n(x) + b", 1, {"a": S, "c": S, "b": B}),
+    "triplet": (FAR + "mean(maximum(d(x, p) - d(x, q) + 1, 0))", 2, {"p": X, "q": X}),
+    "mean squared error": ("mean((x - y)**2)", 1, {}),
+    "reshaped to a line": ("reshape(softmax(x), (-1,))", 1, {}),
+    "with a new axis": ("reshape(softmax(x), (size(x, 0), 1, -1)) + 1", 1, {}),
+    "softmax along an axis of one": ("reshape(softmax(c, axis=1), (-1,))", 1, {"c": COLUMN}),
+    "batch norm": ("(c - mean(c, axis=(0, 2), keepdims=True)) / std(c, axis=(0, 2), keepdims=True)", 1, {"c": CUBE}),
+    "group norm": ("group_norm(c, 2)", 1, {"c": CUBE}),
+    "folds both ways": ("a = exp(x); sum(a, 0), sum(a, 1)", 2, {}),
+    "a whole array, then its elements": ("x / sqrt(sum(x * x))", 2, {}),
+}
+
+
+def planned(text, shapes, **options):
+    """A kernel and the plan of its call with specs of these shapes."""
+    kernel = fd.kernel(text, **options)
+    specs = [fd.spec(shapes.get(p, X), "float32") for p in kernel.params]
+    return kernel, specs
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_are_as_few_kernels_as_there_can_be(name):
+    text, count, shapes = PROGRAMS[name]
+    kernel, specs = planned(text, shapes)
+    told = kernel.explain(*specs)
+    assert len(told.kernels) == count, [r.reason for r in told.refused]
+    assert bool(told.refused) == (count > 1)
+
+
+def test_a_refusal_is_priced_by_the_time_model():
+    kernel, specs = planned("a = exp(x); sum(a, 0), sum(a, 1)", {})
+    (small,) = kernel.explain(*specs, device="cuda").refused
+    (large,) = kernel.explain(fd.spec((8192, 8192), "float32"), device="cuda").refused
+    assert 2e-6 < small.seconds < 4e-6  # a launch and half a megabyte
+    assert large.seconds == pytest.approx(2e-6 + 8192 * 8192 * 4 / (4.8e12 * 0.88), rel=0.05)  # … and reading x again
+    assert kernel.explain(*specs, device="cpu").refused[0].seconds is None
+
+
+def test_max_kernels_says_why_as_data():
+    with pytest.raises(fd.FusionError, match="this needs 2 kernels, and max_kernels is 1") as caught:
+        fd.evaluate("a = exp(x); sum(a, 0), sum(a, 1)", x=np.ones((6, 7), np.float32), max_kernels=1)
+    refused = [d for d in caught.value.decisions if not d["joined"]]
+    assert [d["members"] for d in refused] == [("sum over axis 1 of x",)]
+    assert refused[0]["reason"] == "it reduces axis 1 of x for each axis 0 of x, unlike kernel 0"
+    assert refused[0]["seconds"] == pytest.approx(2e-6, rel=0.1)
+
+
+def test_a_row_value_beside_a_reduction_is_right():
+    x, w = np.arange(12, dtype=np.float32).reshape(3, 4), np.array([1, 2, 3], np.float32)
+    found = fd.evaluate("sum(x, -1) + w, w * 2, sum(x, -1)", x=x, w=w, max_kernels=1)
+    for made, wanted in zip(found, (x.sum(1) + w, w * 2, x.sum(1))):
+        np.testing.assert_array_equal(made, wanted)
