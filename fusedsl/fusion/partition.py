@@ -10,7 +10,7 @@ from ..ir.graph import Node, Type, node, walk
 from ..rewrite.scalars import free_axes
 from .coordinates import Axis, Coordinate
 from .lower import Lowered, Root, Source
-from .price import Prices, Work
+from .price import Computation, Prices
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Group:
         return [*(f.args[0] for f in self.folds), *self.scans, *(r.value for r in self.stores + self.row_stores)]
 
     @property
-    def work(self) -> Work:
+    def work(self) -> Computation:
         """What the time model prices."""
-        return Work(tuple(self.values), tuple(self.stores + self.row_stores), frozenset(self.imports))
+        return Computation(tuple(self.values), tuple(self.stores + self.row_stores), frozenset(self.imports))
 
 
 @dataclass(frozen=True)
@@ -236,12 +236,12 @@ class _Partitioner:
             found.append(replace(d, seconds=self.prices.saved(kept, other)))
         return tuple(found)
 
-    def _alone(self, what: Node | Root) -> Work:
+    def _alone(self, what: Node | Root) -> Computation:
         """A fold, a scan or a store as a kernel of its own, which loads what others fold."""
         if isinstance(what, Root):
-            return Work((what.value,), (what,), self.uses[what.value])
+            return Computation((what.value,), (what,), self.uses[what.value])
         value = what if what.op == "scan" else what.args[0]
-        return Work((value,), (), self.uses[value])
+        return Computation((value,), (), self.uses[value])
 
     def _home_of(self, what: Node | Root) -> Group:
         if isinstance(what, Node):

@@ -10,14 +10,16 @@ from ..hardware import Hardware
 from ..ir.dims import Symbol, evaluate
 from ..ir.graph import Node
 from ..ir.ops import OPS
+from ..ir.types import FLOAT64
 from ..rewrite.scalars import free_axes
 from .coordinates import Axis
-from .cost import FETCH_COST, seconds
+from .cost import FETCH_COST, SPECIAL
 from .lower import Root
+from .time import Work, seconds
 
 
 @dataclass(frozen=True)
-class Work:
+class Computation:
     """What a kernel computes: the values that it folds or stores, its stores, and what it reads instead of computing.
 
     `loads` are nodes that stand in memory: another kernel computed them.
@@ -27,16 +29,16 @@ class Work:
     stores: tuple[Root, ...] = ()
     loads: frozenset[Node] = frozenset()
 
-    def __or__(self, other: Work) -> Work:
+    def __or__(self, other: Computation) -> Computation:
         """Both in one kernel: what either computes needs no load."""
         both = self.values + tuple(v for v in other.values if v not in self.values)
         made = set(_computed(self.values, self.loads)) | set(_computed(other.values, other.loads))
-        return Work(both, self.stores + other.stores, (self.loads | other.loads) - made)
+        return Computation(both, self.stores + other.stores, (self.loads | other.loads) - made)
 
-    def without(self, part: Work) -> Work:
+    def without(self, part: Computation) -> Computation:
         """The rest, once another kernel computes a part."""
         values = tuple(v for v in self.values if v not in part.values)
-        return Work(values, tuple(r for r in self.stores if r not in part.stores), self.loads)
+        return Computation(values, tuple(r for r in self.stores if r not in part.stores), self.loads)
 
 
 @dataclass(frozen=True)
@@ -47,30 +49,32 @@ class Prices:
     hardware: Hardware
     free: dict[Node, frozenset[Axis]] = field(default_factory=dict, compare=False)
 
-    def seconds(self, work: Work) -> float:
+    def seconds(self, c: Computation) -> float:
         """One launch of a kernel that does this."""
-        nodes = _computed(work.values, work.loads)
-        if any(n not in self.free for n in (*nodes, *work.loads)):
-            self.free.update(free_axes([*work.values, *work.loads]))
-        instructions = sum(_cost(n) * self._count(self._axes(n)) for n in nodes)
-        return seconds(self.bytes(work, nodes), instructions, self.hardware)
+        nodes = _computed(c.values, c.loads)
+        if any(n not in self.free for n in (*nodes, *c.loads)):
+            self.free.update(free_axes([*c.values, *c.loads]))
+        counts = {n: self._count(self._axes(n)) for n in nodes}
+        double = sum(_cost(n) * counts[n] for n in nodes if n.type.dtype.compute is FLOAT64)
+        special = sum(SPECIAL.get(n.op, n.op == "divide") * counts[n] for n in nodes)
+        work = Work(*self._moved(c, nodes), sum(_cost(n) * counts[n] for n in nodes), special, double)
+        return seconds(work, self.hardware)
 
-    def saved(self, a: Work, b: Work) -> float:
+    def saved(self, a: Computation, b: Computation) -> float:
         """What one kernel instead of two saves; negative where it costs."""
         return self.seconds(a) + self.seconds(b) - self.seconds(a | b)
 
-    def bytes(self, work: Work, nodes: Iterable[Node]) -> int:
-        """Bytes that the kernel moves: every place of an array once."""
-        found = {}
+    def _moved(self, c: Computation, nodes: Iterable[Node]) -> tuple[int, int]:
+        """Bytes that the kernel reads, every place of an array once, and writes."""
+        read = {}
         for n in nodes:
             if n.op == "load":
                 source, at = n.attr
-                found[source, at] = self._count({c.axis for c in at if c.axis is not None}) * n.type.dtype.itemsize
+                read[source, at] = self._count({p.axis for p in at if p.axis is not None}) * n.type.dtype.itemsize
             elif n.op == "fetch":
-                found[n, None] = self._count(self.free[n]) * n.type.dtype.itemsize
-        read = sum(found.values()) + sum(self._size(self.free[n], n) for n in work.loads)
-        stored = {(r.kind, r.index): self._size([a for a in r.axes if a is not None], r.value) for r in work.stores}
-        return read + sum(stored.values())
+                read[n, None] = self._count(self.free[n]) * n.type.dtype.itemsize
+        written = {(r.kind, r.index): self._size([a for a in r.axes if a is not None], r.value) for r in c.stores}
+        return sum(read.values()) + sum(self._size(self.free[n], n) for n in c.loads), sum(written.values())
 
     def _axes(self, n: Node) -> frozenset[Axis]:
         """The axes over which a node is computed: a fold merges every element."""

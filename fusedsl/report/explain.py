@@ -197,7 +197,7 @@ def _refused(case: Case) -> tuple[Refusal, ...]:
     if not found and len(case.plan.kernels) > 1:
         found = [Refusal("the kernels run over different rows and columns")]
     for plan, bound in case.kernels:
-        if not case.scheduled(bound)[0].resident:
+        if not case.scheduled(plan, bound)[0].resident:
             found += [Refusal(f"{plan.name} reads its rows again: {reason}") for reason in plan.rereads]
     named_ones = [Refusal(re.sub(r"\bn(\d+)_(\d+)'*", named, r.reason), r.seconds) for r in found]
     return tuple(dict.fromkeys(named_ones))
