@@ -267,7 +267,7 @@ def result_order(plan: Plan, result: int, layouts, extents) -> tuple[int, ...] |
             continue
         if store.views or len(store.at) < 2:
             return None
-        axes = (*kernel.rows, *kernel.columns)
+        axes = (*kernel.rows, *kernel.columns, *kernel.ranks)
         shape = tuple(1 if c.axis is None else evaluate(axes[c.axis], extents) for c in store.at)
         operands = []
         for use in (u for u in kernel.arrays[: kernel.inputs] if u.gathered is None):

@@ -16,7 +16,7 @@ from ..ir.graph import Node, Parameter, Type, constant, node, rebuild, walk
 from ..ir.ops import OPS
 from ..ir.types import INT64
 from ..rewrite.scalars import free_axes
-from ..schedule.kernel import Body, Load, Phase, Position, ScanStep, ScanUse, Store, Value
+from ..schedule.kernel import Body, Load, Phase, Position, ScanStep, ScanUse, Selection, Store, Value
 from ..schedule.plan import ArrayUse, Coordinate, KernelPlan, ScalarUse, plan_to_json
 from .body import Scribe, literal
 from .folding import fold_use, merging
@@ -24,6 +24,7 @@ from .quotient import shared_divisors
 from .streamed import Streamed
 
 WORTH_HOLDING = 8  # instructions: computing less than this again is cheaper than a register
+READ = ("fold", "ranked")  # nodes whose values a row's work leaves by name
 SCAN_COST = 100  # … and all threads of a row wait for each other
 
 
@@ -36,36 +37,42 @@ class Emitter:
     def __init__(self, group: Group, parameters: Sequence[Parameter]):
         self.group = group
         self.parameters = parameters
-        self.axes = (*group.rows, *group.columns)
+        self.ranks = (group.ranks,) if group.ranks else ()
+        self.axes = (*group.rows, *group.columns, *self.ranks)
         self.scribe = Scribe()
         self._import()
         self.free = free_axes(self._roots())
         self.nodes = list(walk(self._roots()))
+        self.selects = [n for n in self.nodes if n.op == "select"]
         self.depth = self.depths()
         self._name_leaves()
 
     def _import(self) -> None:
         """Replace the folds of other groups by loads of their temporaries."""
         g = self.group
-        roots = [*g.folds, *(r.value for r in g.stores + g.row_stores)]
+        roots = [*g.folds, *(r.value for r in g.stores + g.row_stores + g.rank_stores)]
         new = rebuild(
             roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
         )
-        divided = shared_divisors(list(dict.fromkeys(new[r] for r in roots)), set(g.columns))
+        divided = shared_divisors(list(dict.fromkeys(new[r] for r in roots)), {*g.columns, *self.ranks})
         self.folds = [divided[new[f]] for f in g.folds]
         self.stores = [(r, divided[new[r.value]]) for r in g.stores]
         self.row_stores = [(r, divided[new[r.value]]) for r in g.row_stores]
+        self.rank_stores = [(r, divided[new[r.value]]) for r in g.rank_stores]
 
     def _roots(self) -> list[Node]:
-        return [*self.folds, *(v for _, v in self.stores + self.row_stores)]
+        return [*self.folds, *(v for _, v in self.stores + self.row_stores + self.rank_stores)]
 
-    def depths(self, passes: Mapping[Node, int] | None = None) -> dict[Node, int]:
+    def depths(self, passes: Mapping[Node, int] | None = None, before: int = 0) -> dict[Node, int]:
         """For each node, the number of phases that must be over before it can be computed: each fold's own phase, or
-        that of its pass, and what is before it."""
+        that of its pass, and what is before it; an order comes after `before` phases."""
         depth: dict[Node, int] = {}
         for n in self.nodes:
             below = max((depth[a] for a in n.args), default=0)
-            depth[n] = below if n.op != "fold" else below + 1 if passes is None else passes[n] + 1
+            if n.op == "fold":
+                depth[n] = passes[n] + 1 if passes is not None and n in passes else below + 1
+            else:
+                depth[n] = max(below, before) + 1 if n.op == "select" else below
         return depth
 
     # -- leaves
@@ -95,6 +102,8 @@ class Emitter:
                 self.numbers.append(n)
             elif n.op == "fold":
                 self.scribe.name(n, n.attr[0], n.attr[0])
+            elif n.op == "ranked":
+                self.scribe.name(n, f"ranked_{n.attr[0]}", "ranked" if n.attr[0] == "values" else "places")
             elif n.op == "scan":
                 self.scribe.name(n, f"cum{n.attr[0]}", f"cum{n.attr[0]}")
         for n in self.nodes:
@@ -113,6 +122,10 @@ class Emitter:
         everything = not self.group.rows and self.group.is_map
         return everything or bool(self.free.get(n, frozenset()) & set(self.group.columns))
 
+    def _varies(self, n: Node) -> bool:
+        """Whether a value differs within a row: from column to column, or from place to place in the order."""
+        return self._is_element(n) or bool(self.free.get(n, frozenset()) & set(self.ranks))
+
     def known(self) -> list[Node]:
         return [*self.loads, *self.pointers, *self.positions, *self.numbers]
 
@@ -122,7 +135,7 @@ class Emitter:
         arrays = [*map(self._input, self.loads), *map(self._gathered, self.pointers)]
         gathered = len(self.loads)
         places = {}
-        for root, _ in self.stores + self.row_stores:
+        for root, _ in self.stores + self.row_stores + self.rank_stores:
             places[root] = len(arrays)
             arrays.append(self._output(root))
         self.places = places
@@ -138,6 +151,7 @@ class Emitter:
             tuple(self._scalar(n) for n in self.numbers),
             self._phases(),
             pointers=tuple(Load(self.scribe.value(n), gathered + k) for k, n in enumerate(self.pointers)),
+            ranks=tuple(a.extent for a in self.ranks),
         )
         if not self.group.is_map:
             streamed = Streamed(self)
@@ -178,26 +192,37 @@ class Emitter:
     # -- phases
 
     def _phases(self) -> tuple[Phase, ...]:
-        last = max((self.depth[v] for _, v in self.stores), default=0)
-        count = max([last + 1 if self.stores else 0, *(self.depth[f] for f in self.folds), 1])
         known = dict.fromkeys(self.known())
         rows: dict[Node, None] = {}
-        phases = []
-        for p in range(count):
-            folds = [f for f in self.folds if self.depth[f] == p + 1]
+        phases: list[Phase] = []
+        for p in range(self.count(self.depth)):
             stores = [s for s in self.stores if self.depth[s[1]] == p]
-            phase, held, made = self._phase(p, folds, stores, known, rows)
-            phases.append(phase)
+            made, held = self._phase(p, stores, known, rows)
+            made += self.rank_phase(p, self.depth, [*known, *rows])
+            folds = [f for f in self.folds if self.depth[f] == p + 1]
+            row, values, row_stores = self._row(p, folds + self.picked(p, self.depth), rows)
+            made[-1] = dataclasses.replace(made[-1], row=row, row_stores=row_stores)
+            phases += made
             known.update(dict.fromkeys(held))
-            rows.update(made)
+            rows.update(values)
         return tuple(phases)
 
-    def _phase(self, p: int, folds, stores, known, rows):
-        """(the phase, element values that later phases may read, row values that they may read)."""
+    def count(self, depth: Mapping[Node, int]) -> int:
+        """How many phases there are."""
+        ends = [depth[v] + 1 for _, v in self.stores + self.rank_stores]
+        return max([1, *ends, *(depth[f] for f in self.folds), *(depth[n] for n in self.selects)])
+
+    def _phase(self, p: int, stores, known, rows) -> tuple[list[Phase], list[Node]]:
+        """(the phase over the columns, if it has work; the element values that later phases may read)."""
         available = [*known, *rows]
+        folds = [f for f in self.folds if self.depth[f] == p + 1 and f.attr[1] != self.ranks]
+        selects = [n for n in self.selects if self.depth[n] == p + 1]
         lifted = {f: self.lifted(f.attr[0], f.args[0]) for f in folds}
         wanted = [*dict.fromkeys(x for state in lifted.values() for x in state), *(v for _, v in stores)]
+        wanted += [n.args[0] for n in selects]
         held = self._held(p, wanted, available)
+        if self.selects and not (wanted or held):
+            return [], []
         results = list(dict.fromkeys([*wanted, *held]))
         element, scans, names = self.element(results, available)
         uses = tuple(
@@ -205,8 +230,39 @@ class Emitter:
             for f in folds
         )
         element_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
-        row, made, row_stores = self._row(p, folds, rows)
-        return Phase(element, element_stores, uses, row, row_stores, scans=scans), held, made
+        select = self.selection(selects[0], names[selects[0].args[0]]) if selects else None
+        return [Phase(element, element_stores, uses, scans=scans, select=select)], held
+
+    # -- orders
+
+    def selection(self, n: Node, lifted: str) -> Selection:
+        """The order of a row, and what of it is read."""
+        descending, _, count = n.attr
+        read = {m.attr: self.scribe.value(m) for m in self.nodes if m.op == "ranked" and m.args[0] is n}
+        along = {part: value for (part, place), value in read.items() if isinstance(place, Axis)}
+        places = tuple((part, place, v) for (part, place), v in read.items() if not isinstance(place, Axis))
+        value, whole = Value(lifted, n.type.dtype.compute), count if isinstance(count, int) else None
+        return Selection(value, descending, whole, along.get("values"), along.get("positions"), places)
+
+    def picked(self, p: int, depth: Mapping[Node, int]) -> list[Node]:
+        """What is read of an order that phase p finds."""
+        return [n for n in self.nodes if n.op == "ranked" and depth[n.args[0]] == p + 1]
+
+    def rank_phase(self, p: int, depth: Mapping[Node, int], available: list[Node]) -> list[Phase]:
+        """The phase over the places of the order, if it has work."""
+        folds = [f for f in self.folds if depth[f] == p + 1 and self.ranks and f.attr[1] == self.ranks]
+        stores = [(r, v) for r, v in self.rank_stores if depth[v] == p]
+        if not folds and not stores:
+            return []
+        available = [*available, *(n for n in self.nodes if n.op == "ranked" and self._varies(n))]
+        lifted = {f: self.lifted(f.attr[0], f.args[0]) for f in folds}
+        wanted = [*(x for state in lifted.values() for x in state), *(v for _, v in stores)]
+        element, names = self._body(list(dict.fromkeys(wanted)), available)
+        uses = tuple(
+            fold_use(f.attr[0], f.args[0].type.dtype.compute, [names[x] for x in lifted[f]], self.states(f))
+            for f in folds
+        )
+        return [Phase(element, tuple(Store(names[v], self.places[r]) for r, v in stores), uses, ranks=True)]
 
     def lifted(self, name: str, value: Node) -> State:
         """The state that a fold lifts an element to."""
@@ -268,6 +324,7 @@ class Emitter:
         here = _closure(wanted, stop)
         later_roots = [f.args[0] for f in self.folds if self.depth[f] > p + 1]
         later_roots += [v for _, v in self.stores if self.depth[v] > p]
+        later_roots += [n.args[0] for n in self.selects if self.depth[n] > p + 1]
         later = _closure(later_roots, stop)
         both = [n for n in self.nodes if n in here and n in later and self._is_element(n)]
         dear = [n for n in both if _cost(n, stop) >= WORTH_HOLDING]
@@ -288,7 +345,7 @@ class Emitter:
         return tuple(map(self.scribe.value, self.state_of(f)))
 
     def _row(self, p: int, folds: list[Node], rows: dict[Node, None]):
-        """(row body, row values that it makes, row stores) after the folds of phase p."""
+        """(row body, row values that it makes, row stores) after the folds of phase p, and what was picked there."""
         made = self.row_values(p, self.depth)
         due = [(r, v) for r, v in self.row_stores if max(self.depth[v] - 1, 0) == p]
         available = [*self.known(), *rows, *folds]
@@ -301,14 +358,15 @@ class Emitter:
         """The once-a-row values that become computable after phase p and that elements of later phases read."""
         frontier: dict[Node, None] = {}
         later = [f.args[0] for f in self.folds if depth[f] > p + 1]
-        later += [v for _, v in self.stores]
+        later += [v for _, v in self.stores + self.rank_stores]
+        later += [n.args[0] for n in self.selects if depth[n] > p + 1]
         for n in _closure(later, set()):
-            if self._is_element(n) and n.op != "fold":
+            if self._varies(n) and n.op not in READ:
                 for a in n.args:
-                    if not self._is_element(a) and depth[a] == p + 1 and a.op != "fold":
+                    if not self._varies(a) and depth[a] == p + 1 and a.op not in READ:
                         frontier[a] = None
         for v in later:
-            if not self._is_element(v) and depth[v] == p + 1 and v.op != "fold":
+            if not self._varies(v) and depth[v] == p + 1 and v.op not in READ:
                 frontier[v] = None
         return list(frontier)
 
@@ -318,12 +376,12 @@ def _position(axis: Axis) -> Node:
 
 
 def _closure(roots: Iterable[Node], stop: set[Node]) -> set[Node]:
-    """The nodes below the roots that are computed, not read: those in `stop` and folds are read."""
+    """The nodes below the roots that are computed: those in `stop`, folds and places of an order are read."""
     found: set[Node] = set()
     stack = list(roots)
     while stack:
         n = stack.pop()
-        if n in found or n in stop or n.op in ("fold", "const"):
+        if n in found or n in stop or n.op in READ or n.op == "const":
             continue
         found.add(n)
         stack.extend(n.args)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..ir.graph import Node, node
+from ..ir.graph import Node, node, walk
 from ..rewrite.online import Pass, passes
 from ..rewrite.stream import Lift, StreamFold
 from ..schedule.kernel import Body, FoldUse, Phase, Store
@@ -29,8 +29,9 @@ class Streamed:
         self.emitter = emitter
         self.scribe = emitter.scribe
         self.passes, self.reasons = _passes(emitter)
-        self.depth = emitter.depths({f: p for p, one in enumerate(self.passes) for f in one.folds})
-        self.count = max(len(self.passes), 1 + max((self.depth[v] for _, v in emitter.stores), default=0))
+        found = {f: p for p, one in enumerate(self.passes) for f in one.folds}
+        self.depth = emitter.depths(found, 0 if _after_order(emitter) else len(self.passes))
+        self.count = max(len(self.passes), emitter.count(self.depth))
 
     def phases(self) -> tuple[Phase, ...]:
         """One for each pass, and one for the stores of elements where they need the last of them."""
@@ -40,18 +41,23 @@ class Streamed:
             one = self.passes[p] if p < len(self.passes) else Pass(())
             stores = self.emitter.stores if p == self.count - 1 else []
             if one.stream is None:
-                phase = self._plain(p, one, stores, rows)
+                made += self._plain(p, one, stores, rows)
             else:
-                phase = self._streaming(p, one.stream, stores, rows)
-            made.append(phase)
+                made.append(self._streaming(p, one.stream, stores, rows))
         return tuple(made)
 
-    def _plain(self, p: int, one: Pass, stores, rows: dict[Node, None]) -> Phase:
-        """A pass whose folds need nothing of one another."""
-        lifts = [Lift(f.attr[0], f.args[0], self.emitter.state_of(f)) for f in one.folds]
-        lifted = self._elements(lifts, stores, rows)
-        row, row_stores = self._row_work(p, one.folds, {}, rows)
-        return replace(lifted, row=row, row_stores=row_stores)
+    def _plain(self, p: int, one: Pass, stores, rows: dict[Node, None]) -> list[Phase]:
+        """A pass whose folds need nothing of one another, and what is done with the order that it finds."""
+        emitter = self.emitter
+        lifts = [Lift(f.attr[0], f.args[0], emitter.state_of(f)) for f in one.folds]
+        selects = [n for n in emitter.selects if self.depth[n] == p + 1]
+        found = [self._elements(lifts, stores, rows, selects)] if lifts or stores or selects else []
+        found += emitter.rank_phase(p, self.depth, [*emitter.known(), *rows])
+        found = found or [Phase(NO_WORK)]
+        folds = [f for f in emitter.folds if self.depth[f] == p + 1]
+        row, row_stores = self._row_work(p, folds + emitter.picked(p, self.depth), {}, rows)
+        found[-1] = replace(found[-1], row=row, row_stores=row_stores)
+        return found
 
     # -- a pass with a joint state
 
@@ -85,17 +91,19 @@ class Streamed:
 
     # -- elements and rows
 
-    def _elements(self, lifts: Sequence[Lift], stores, rows: Iterable[Node]) -> Phase:
-        """Element work: what is folded, and what is stored."""
+    def _elements(self, lifts: Sequence[Lift], stores, rows: Iterable[Node], selects: Sequence[Node] = ()) -> Phase:
+        """Element work: what is folded, what is stored, and what is put in order."""
         lifted = [self.emitter.lifted(lift.fold, lift.value) for lift in lifts]
         results = dict.fromkeys([*(x for state in lifted for x in state), *(v for _, v in stores)])
+        results.update(dict.fromkeys(n.args[0] for n in selects))
         element, scans, names = self.emitter.element(list(results), [*self.emitter.known(), *rows])
         uses = []
         for lift, state in zip(lifts, lifted):
             states = tuple(map(self.scribe.value, lift.slots))
             uses.append(fold_use(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
         element_stores = tuple(Store(names[v], self.emitter.places[r]) for r, v in stores)
-        return Phase(element, element_stores, tuple(uses), scans=scans)
+        select = self.emitter.selection(selects[0], names[selects[0].args[0]]) if selects else None
+        return Phase(element, element_stores, tuple(uses), scans=scans, select=select)
 
     def _body(self, results: Sequence[Node], rows: Iterable[Node]) -> Body:
         return self.scribe.body((), list(results), [*self.emitter.known(), *rows])
@@ -130,14 +138,22 @@ class Streamed:
 
 
 def _passes(emitter: Emitter) -> tuple[tuple[Pass, ...], tuple[str, ...]]:
-    """The passes of a kernel's folds, and why they are not fewer; scans stand in the way of all streaming."""
-    if not any(n.op == "scan" for n in emitter.nodes):
-        found, refusals = passes(emitter.folds)
+    """The passes of a kernel's folds over its columns, and why they are not fewer; scans stand in the way of all
+    streaming, and so do orders that a fold depends on."""
+    folds = [f for f in emitter.folds if f.attr[1] != emitter.ranks]
+    if not any(n.op == "scan" for n in emitter.nodes) and not _after_order(emitter):
+        found, refusals = passes(folds)
         return found, tuple(dict.fromkeys(r.reason for r in refusals))
-    count = max((emitter.depth[f] for f in emitter.folds), default=0)
-    layers = [tuple(f for f in emitter.folds if emitter.depth[f] == p + 1) for p in range(count)]
-    reasons = ("folds are not streamed beside scans",) if count > 1 else ()
-    return tuple(map(Pass, layers)), reasons
+    count = max((emitter.depth[f] for f in folds), default=0)
+    layers = [tuple(f for f in folds if emitter.depth[f] == p + 1) for p in range(count)]
+    beside = "behind orders" if emitter.selects else "beside scans"
+    return tuple(map(Pass, layers)), (f"folds are not streamed {beside}",) if count > 1 else ()
+
+
+def _after_order(emitter: Emitter) -> bool:
+    """Whether a fold over the columns depends on an order of theirs."""
+    folds = [f for f in emitter.folds if f.attr[1] != emitter.ranks]
+    return any(n.op == "ranked" for n in walk(folds))
 
 
 def _replaced(roots: Sequence[Node], done: dict[Node, Node]) -> dict[Node, Node]:

@@ -2,8 +2,9 @@
 
 After lowering, every node is a scalar. `load` reads one element of a source at coordinates, `fetch` at an address that
 is computed, `position` is the index on an axis, `fold` reduces its argument over its column axes, `scan` folds what is
-up to its place on one; the rest are the operations of the table. Axes are bound variables: two reductions over the same
-extents of the same rows meet on the same axes, which is what lets them fuse.
+up to its place on one, `select` orders what is along one and `ranked` is a place in that order; the rest are the
+operations of the table. Axes are bound variables: two reductions over the same extents of the same rows meet on the
+same axes, which is what lets them fuse.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..errors import Unsupported
 from ..ir.dims import Dim, expression
 from ..ir.folds import FOLDS, scalar
 from ..ir.graph import Graph, Node, Type, constant, node, rebuild, walk
@@ -267,7 +267,7 @@ class _Lowering:
             inverse = {axis: place for place, axis in enumerate(n.attr)}
             return [(n.args[0], tuple(at[inverse[a]] for a in range(len(at))))]
         if n.op == "ranked":
-            raise Unsupported("sort, argsort and topk are not there yet", code="unsupported.function")
+            return [(n.args[0], _ranked_coordinates(n, at))]
         if n.op == "reduce":
             return [(n.args[0], _reduced_coordinates(n, at)[0])]
         if n.op == "reshape":
@@ -290,6 +290,8 @@ class _Lowering:
             return _fold(n, _reduced_coordinates(n, at)[1], args[0])
         if n.op == "scan":
             return _scan(n, at, args[0])
+        if n.op == "ranked":
+            return _ranked(n, at, args[0])
         return node(n.op, args, n.attr, Type(n.type.dtype))
 
 
@@ -355,6 +357,27 @@ def _scan(n: Node, at: Coordinates, x: Node) -> Node:
     if c.axis is None or not (forward or ((c.start, c.step) == (last, -1) and whole)):
         raise Scattered(n)
     return node("scan", (x,), (name, c.axis, not forward), Type(n.type.dtype))
+
+
+def _ranked_coordinates(n: Node, at: Coordinates) -> Coordinates:
+    """Coordinates of the elements that are put in order."""
+    extent = n.args[0].type.shape[-1]
+    column = None if extent == 1 else fresh(extent, [c.axis for c in at])
+    return (*at[:-1], Coordinate(0, 1, column))
+
+
+def _ranked(n: Node, at: Coordinates, x: Node) -> Node:
+    """What stands at a place of the order, or along an axis of all places; `select` is the order itself."""
+    part, descending = n.attr
+    column, c, count = _ranked_coordinates(n, at)[-1].axis, at[-1], n.type.shape[-1]
+    if column is None:
+        return x if part == "values" else constant(0, INT64)
+    if c.axis is None and not isinstance(c.start, int):
+        raise Scattered(n)
+    if c.axis is not None and ((c.start, c.step) != (0, 1) or c.axis.extent != count):
+        raise Scattered(n)
+    select = node("select", (x,), (descending, column, count), Type(x.type.dtype))
+    return node("ranked", (select,), (part, c.start if c.axis is None else c.axis), Type(n.type.dtype))
 
 
 def _fold(n: Node, columns: tuple[Axis, ...], x: Node) -> Node:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, Type, node, walk
-from ..rewrite.scalars import free_axes
+from ..rewrite.scalars import bound_axes, free_axes
 from .coordinates import Axis, Coordinate
 from .lower import Lowered, Root, Source
 from .price import Computation, Prices
@@ -34,24 +34,33 @@ class Group:
     columns: tuple[Axis, ...]
     folds: list[Node] = field(default_factory=list)
     scans: list[Node] = field(default_factory=list)  # all in one direction
+    ranked: list[Node] = field(default_factory=list)  # places of one order of the columns
     stores: list[Root] = field(default_factory=list)
     row_stores: list[Root] = field(default_factory=list)
+    rank_stores: list[Root] = field(default_factory=list)
     imports: dict[Node, Node] = field(default_factory=dict)  # fold -> the load that stands for it
     after: set[int] = field(default_factory=set)  # indices of groups that must run before
 
     @property
     def is_map(self) -> bool:
-        return not self.folds and not self.scans
+        return not self.folds and not self.scans and not self.ranked
+
+    @property
+    def ranks(self) -> Axis | None:
+        """The axis of the places in the order, where all of them are wanted."""
+        return next((n.attr[1] for n in self.ranked if isinstance(n.attr[1], Axis)), None)
 
     @property
     def values(self) -> list[Node]:
         """What the kernel folds, scans and stores."""
-        return [*(f.args[0] for f in self.folds), *self.scans, *(r.value for r in self.stores + self.row_stores)]
+        roots = self.stores + self.row_stores + self.rank_stores
+        return [*(f.args[0] for f in self.folds), *self.scans, *self.ranked, *(r.value for r in roots)]
 
     @property
     def work(self) -> Computation:
         """What the time model prices."""
-        return Computation(tuple(self.values), tuple(self.stores + self.row_stores), frozenset(self.imports))
+        roots = self.stores + self.row_stores + self.rank_stores
+        return Computation(tuple(self.values), tuple(roots), frozenset(self.imports))
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ class Partition:
     decisions: tuple[Decision, ...]
 
 
-BOUND = ("fold", "scan")  # what a kernel works together to find, and another kernel can only load
+BOUND = ("fold", "scan", "ranked")  # what a kernel works together to find, and another kernel can only load
 ONE_BLOCK = 65536  # elements of a full reduction that one block may also write: beyond, a second kernel is faster
 
 
@@ -145,16 +154,17 @@ class _Partitioner:
     # -- placing
 
     def _place_fold(self, f: Node) -> bool:
-        if not self._ready(f.args[0]):
+        x, columns = _worked(f).args[0], bound_axes(_worked(f))
+        if not self._ready(x):
             return False
-        columns = frozenset((f.attr[1],) if f.op == "scan" else f.attr[1])
-        rows, needs = self.free[f] - columns, self._dependencies(f.args[0])
+        rows, needs = self.free[x] - columns, self._dependencies(x)
         for k, g in enumerate(self.groups):
-            if g.is_map or frozenset(g.rows) != rows or frozenset(g.columns) != columns:
+            along = frozenset(g.columns) == columns or (f.op == "fold" and self._on_ranks(k, x, columns))
+            if g.is_map or frozenset(g.rows) != rows or not along:
                 continue
             if not self._works_together(g, f):
                 self._refuse(f, _alone(g, f), k)
-            elif self._can_join(k, f.args[0], needs):
+            elif self._can_join(k, x, needs):
                 self._join(k, needs, f, "runs over the same rows and columns")
                 _members(g, f).append(f)
                 self.home[f] = k
@@ -165,16 +175,40 @@ class _Partitioner:
         if others:
             kernels = " and ".join(f"kernel {k}" for k in others)
             self._refuse(f, f"{_spaces(f, rows, columns)}, unlike {kernels}", others[0])
-        self.groups.append(Group(self._sorted(f, rows), self._sorted(f, columns), after=set(needs)))
+        self.groups.append(Group(self._sorted(x, rows), self._sorted(x, columns), after=set(needs)))
         _members(self.groups[-1], f).append(f)
         self.home[f] = len(self.groups) - 1
         return True
 
-    def _works_together(self, g: Group, f: Node) -> bool:
-        """Whether one kernel walks a row for both: scans in one direction, and what blocks share in one way."""
-        if f.op == "scan" and any(s.attr[2] != f.attr[2] for s in g.scans):
+    def _on_ranks(self, k: int, value: Node, axes: frozenset[Axis]) -> bool:
+        """Whether the axes besides rows are those of group k's order, and all that varies along it is of that order."""
+        ranks = self.groups[k].ranks
+        if ranks is None or axes != {ranks}:
             return False
-        mixed = g.folds if f.op == "scan" else g.scans
+        if value.op != "ranked" and not isinstance(ranks.extent, int):  # a long order is stored before it is used
+            return False
+        stack, seen = [value], set()
+        while stack:
+            n = stack.pop()
+            if n in seen or ranks not in self.free[n]:
+                continue
+            seen.add(n)
+            if n.op == "ranked" and self.home.get(n) == k:
+                continue
+            if n.op in BOUND or not n.args:
+                return False
+            stack.extend(n.args)
+        return True
+
+    def _works_together(self, g: Group, f: Node) -> bool:
+        """Whether one kernel walks a row for both: scans in one direction, one order, what blocks share in one way."""
+        if f.op == "scan" and (g.ranked or any(s.attr[2] != f.attr[2] for s in g.scans)):
+            return False
+        if f.op == "ranked":
+            other = isinstance(f.attr[1], Axis) and g.ranks not in (None, f.attr[1])
+            if other or g.scans or any(r.args[0] is not f.args[0] for r in g.ranked):
+                return False
+        mixed = g.scans if f.op == "fold" else g.folds
         return not mixed or bool(g.rows) or self.fits(product(a.extent for a in g.columns), ONE_BLOCK)
 
     def _place_root(self, r: Root) -> bool:
@@ -187,7 +221,10 @@ class _Partitioner:
             k = len(self.groups) - 1
         g = self.groups[k]
         g.after |= needs - {k}
-        (g.row_stores if not g.is_map and axes == frozenset(g.rows) and g.columns else g.stores).append(r)
+        if not g.is_map and axes == frozenset(g.rows) and g.columns:
+            g.row_stores.append(r)
+        else:
+            (g.rank_stores if self._is_ranked(k, axes, r.value) else g.stores).append(r)
         if r.kind == "temporary":
             self.writer[r.index] = k
         return True
@@ -196,7 +233,7 @@ class _Partitioner:
         """The kernel that can store a root: one that it needs, or else one over the same axes, which saves a launch."""
         for k in sorted(range(len(self.groups)), key=lambda k: k not in needs):
             g = self.groups[k]
-            fits = self._accepts(g, axes)
+            fits = self._accepts(g, axes) or self._is_ranked(k, axes, r.value)
             if fits and self._can_join(k, r.value, needs):
                 how = "is stored by the kernel that computes it" if k in needs else "runs over the same axes"
                 self._join(k, needs, r, how)
@@ -216,6 +253,11 @@ class _Partitioner:
         if axes != frozenset(g.rows) | frozenset(g.columns):
             return False
         return bool(g.rows) or not g.folds or self.fits(product(a.extent for a in g.columns), ONE_BLOCK)
+
+    def _is_ranked(self, k: int, axes: frozenset[Axis], value: Node) -> bool:
+        """Whether a root over these axes is stored place by place of group k's order."""
+        g = self.groups[k]
+        return g.ranks in axes and self._on_ranks(k, value, axes - frozenset(g.rows))
 
     def _join(self, k: int, needs: set[int], what: Node | Root, how: str) -> None:
         self.groups[k].after |= needs - {k}
@@ -240,13 +282,13 @@ class _Partitioner:
         """A fold, a scan or a store as a kernel of its own, which loads what others fold."""
         if isinstance(what, Root):
             return Computation((what.value,), (what,), self.uses[what.value])
-        value = what if what.op == "scan" else what.args[0]
+        value = what.args[0] if what.op == "fold" else what
         return Computation((value,), (), self.uses[value])
 
     def _home_of(self, what: Node | Root) -> Group:
         if isinstance(what, Node):
             return self.groups[self.home[what]]
-        return next(g for g in self.groups if what in g.stores + g.row_stores)
+        return next(g for g in self.groups if what in g.stores + g.row_stores + g.rank_stores)
 
     def _sorted(self, f: Node, axes: frozenset[Axis]) -> tuple[Axis, ...]:
         """Axes in the order in which the first of the largest operands stores them."""
@@ -259,7 +301,8 @@ class _Partitioner:
     # -- temporaries between groups
 
     def _import_folds(self, k: int, g: Group) -> None:
-        values = [f.args[0] for f in g.folds + g.scans] + [r.value for r in g.stores + g.row_stores]
+        values = [_worked(f).args[0] for f in g.folds + g.scans + g.ranked]
+        values += [r.value for r in g.stores + g.row_stores + g.rank_stores]
         for value in values:
             for f in self.uses[value] | ({value} if value.op in BOUND else frozenset()):
                 if self.home[f] != k and f not in g.imports:
@@ -268,7 +311,11 @@ class _Partitioner:
     def _temporary(self, f: Node) -> Node:
         """The load of a fold's value (or a scan's) from the temporary that its group stores it to."""
         home = self.groups[self.home[f]]
-        axes, stores = (home.rows, home.row_stores) if f.op == "fold" else (home.rows + home.columns, home.stores)
+        axes, stores = home.rows, home.row_stores
+        if f.op == "scan":
+            axes, stores = home.rows + home.columns, home.stores
+        elif f.op == "ranked" and isinstance(f.attr[1], Axis):
+            axes, stores = (*home.rows, f.attr[1]), home.rank_stores
         stored = next((r for r in stores if r.value is f and r.kind == "temporary"), None)
         if stored is None:
             shape = tuple(a.extent for a in axes)
@@ -293,18 +340,27 @@ class _Partitioner:
 
 
 def _members(g: Group, f: Node) -> list[Node]:
-    return g.scans if f.op == "scan" else g.folds
+    return {"scan": g.scans, "fold": g.folds, "ranked": g.ranked}[f.op]
+
+
+def _worked(f: Node) -> Node:
+    """The node whose argument runs along the columns."""
+    return f.args[0] if f.op == "ranked" else f
 
 
 def _alone(g: Group, f: Node) -> str:
     if f.op == "scan" and any(s.attr[2] != f.attr[2] for s in g.scans):
         return "it runs from the other end of the row than a scan of the kernel"
+    if f.op == "ranked" or g.ranked:
+        return "a kernel puts its rows in one order"
     return "a scan of one long row ends before its last value can be used by all blocks"
 
 
 def _name(f: Node | Root) -> str:
     if isinstance(f, Root):
         return f"{f.kind} {f.index}"
+    if f.op == "ranked":
+        return f"the order along {f.args[0].attr[1]}"
     if f.op == "scan":
         return f"cumulative {f.attr[0]} along {f.attr[1]}"
     return f"{f.attr[0]} over {', '.join(map(str, f.attr[1]))}"
@@ -312,8 +368,8 @@ def _name(f: Node | Root) -> str:
 
 def _spaces(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> str:
     along = ", ".join(sorted(map(str, columns)))
-    if f.op == "scan":
-        return f"it scans {along}" + (f" for each {', '.join(sorted(map(str, rows)))}" if rows else "")
+    if f.op != "fold":
+        return f"it {'scans' if f.op == 'scan' else 'orders'} {along}" + (f" for each {', '.join(sorted(map(str, rows)))}" if rows else "")
     return f"it reduces {along}" + (f" for each {', '.join(sorted(map(str, rows)))}" if rows else " to one value")
 
 

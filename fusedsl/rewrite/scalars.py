@@ -22,8 +22,19 @@ def free_axes(roots: Iterable[Node]) -> dict[Node, frozenset]:
             free[n] = frozenset((n.attr,))
         else:
             below = frozenset().union(*(free[a] for a in n.args)) if n.args else frozenset()
-            free[n] = below - set(n.attr[1]) if n.op == "fold" else below | {n.attr[1]} if n.op == "scan" else below
+            free[n] = (below - bound_axes(n)) | kept_axes(n)
     return free
+
+
+def bound_axes(n: Node) -> frozenset:
+    """The axes that a node works along: those that it folds, scans or puts in order."""
+    return frozenset(n.attr[1] if n.op == "fold" else n.attr[1:2] if n.op in ("scan", "select") else ())
+
+
+def kept_axes(n: Node) -> frozenset:
+    """The axes that a node's value has by itself: a scan's, and that of the places in an order."""
+    along = n.attr[1:2] if n.op == "scan" or (n.op == "ranked" and not isinstance(n.attr[1], int)) else ()
+    return frozenset(along)
 
 
 def scalar_op(name: str, *args: Node, dtype: DType | None = None) -> Node:

@@ -98,8 +98,10 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
     """The kernel for arrays of these layouts (by kind and index), with its numbers."""
     rows = tuple(evaluate(d, extents) for d in plan.rows)
     columns = tuple(evaluate(d, extents) for d in plan.columns)
-    placed = [place_array(use, layouts, extents, len(rows) + len(columns)) for use in plan.arrays]
-    strides, offsets = [p[0] for p in placed], tuple(p[1] for p in placed)
+    axes = len(rows) + len(columns)
+    placed = [place_array(use, layouts, extents, axes + len(plan.ranks)) for use in plan.arrays]
+    strides, offsets = [p[0][:axes] for p in placed], tuple(p[1] for p in placed)
+    ranks = [p[0][axes:] if any(c.axis == axes for c in use.at) else () for use, p in zip(plan.arrays, placed)]
     addresses = [
         (layouts[use.kind, use.index].address + offset * use.dtype.itemsize) % ALIGNMENT
         for use, offset in zip(plan.arrays, offsets)
@@ -115,8 +117,8 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
         access = row_access(merged, row_axes, dtypes, addresses)
     nears = [(-1, "element")] * len(dtypes) if not plan.is_map else near_access(merged, dtypes, addresses)
     operands = tuple(
-        Operand(use.name, use.dtype, letters(merged.extents, line), a, *near)
-        for use, line, a, near in zip(plan.arrays, merged.strides, access, nears)
+        Operand(use.name, use.dtype, letters(merged.extents, line), a, *near, "".join("1" if s == 1 else "s" for s in rank))
+        for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, ranks)
     )
     positions = tuple(Position(p.value, merged.axes.index((p.axis,))) for p in plan.positions)
 
@@ -147,7 +149,8 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
         )
 
     streamed = None if plan.is_map else kernel(False)
-    return Bound(kernel(True), merged.extents, merged.strides, offsets, steps, streamed)
+    lines = tuple(line + rank for line, rank in zip(merged.strides, ranks))
+    return Bound(kernel(True), merged.extents, lines, offsets, steps, streamed)
 
 
 def _steps(use: ArrayUse, layouts, extents) -> tuple[int, ...]:

@@ -112,7 +112,7 @@ def launch_geometry(built: Built, extents: tuple[int, ...]) -> Geometry:
 
 def _shape_of(kernel: Kernel) -> tuple:
     """What of a kernel its digest does not say: axes, stride letters, accesses, and its phases' kind."""
-    operands = tuple((o.dtype.name, o.strides, o.access) for o in kernel.operands)
+    operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
     flags = (kernel.resident, kernel.wide, kernel.workspace, kernel.tickets, kernel.part, kernel.table, kernel.literals)
     return (kernel.row_axes, kernel.column_axes, operands, positions, *flags)

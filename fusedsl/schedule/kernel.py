@@ -14,6 +14,7 @@ class Operand:
 
     `strides` has one letter per iteration axis (row axes, then column axes): "0" broadcast, "1" contiguous
     (element stride 1; only ever the last axis), "s" a run-time stride in elements, of any sign.
+    `rank` is such a letter for the places of an order, "" for arrays that do not hold them.
     `access` says what the innermost axis allows: "vector" (16-byte accesses: the pointer and every other
     stride keep whole vectors aligned), "anchor" (not aligned, but off by the same number of elements as every
     other "anchor" operand of the kernel in every row), or "element".
@@ -27,6 +28,7 @@ class Operand:
     access: str = "element"
     near: int = -1
     near_access: str = "element"
+    rank: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,23 @@ class ScanStep:
 
 
 @dataclass(frozen=True)
+class Selection:
+    """The order of a row's elements: the first `count` of them (None: all), with their columns.
+
+    Descending or not, NaN is larger than every number and the lower column comes first among equals. `values` and
+    `positions` name what phases over the order (`ranks`) read; `places` are row values: ("values" or "positions",
+    number in the order, the name that it gets).
+    """
+
+    lifted: Value
+    descending: bool
+    count: int | None
+    values: Value | None
+    positions: Value | None
+    places: tuple[tuple[str, int, Value], ...] = ()
+
+
+@dataclass(frozen=True)
 class Store:
     """Write `value` (converted to the operand's dtype) to output `operand` (an index into Kernel.operands)."""
 
@@ -123,6 +142,8 @@ class Phase:
     row_stores: tuple[Store, ...] = ()
     tile: tuple[Phase, ...] = ()
     scans: tuple[ScanStep, ...] = ()  # after `element`, in order; all in one direction
+    select: Selection | None = None  # the order of the elements, once the bodies have run
+    ranks: bool = False  # the phase runs over the order's places, not over the columns
 
     @property
     def bodies(self) -> tuple[Body, ...]:
@@ -144,6 +165,7 @@ class Phase:
         made = {value.name for value in self.results} - {value.name for value in self.element.args}
         found = [v for body in self.bodies for v in body.args if v.name not in made]
         found += [v for step in self.scans for use in step.scans for v in use.lifted if v.name not in made]
+        found += [self.select.lifted] if self.select and self.select.lifted.name not in made else []
         return tuple(dict.fromkeys(found))
 
     @property
@@ -192,7 +214,7 @@ class Slot:
 
     kind: str  # pointer | workspace | tickets | extent | stride | magic | scalar
     index: int  # operand, axis, or scalar
-    axis: int = -1  # of a stride
+    axis: int = -1  # of a stride; one past the iteration axes for that along the places of an order
 
 
 def slots(kernel: Kernel) -> tuple[Slot, ...]:
@@ -209,6 +231,7 @@ def slots(kernel: Kernel) -> tuple[Slot, ...]:
     found += [Slot("extent", a) for a in range(kernel.axes)]
     for k, operand in enumerate(kernel.operands):
         found += [Slot("stride", k, a) for a, letter in enumerate(operand.strides) if letter == "s"]
+        found += [Slot("stride", k, kernel.axes)] if operand.rank == "s" else []
     found += [Slot("magic", a) for a in range(1, kernel.axes)]
     found += [Slot("scalar", k) for k in range(len(kernel.scalars))]
     return tuple(found)

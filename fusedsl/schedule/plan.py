@@ -9,12 +9,12 @@ from typing import Any
 from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
 from ..ir.graph import Check, Parameter, Site, Type
 from ..ir.types import DType, dtype
-from .kernel import Body, FoldUse, Load, Phase, Position, ScanStep, ScanUse, Store, Value
+from .kernel import Body, FoldUse, Load, Phase, Position, ScanStep, ScanUse, Selection, Store, Value
 
 
 @dataclass(frozen=True)
 class Coordinate:
-    """Position along one axis of an array: start + step * (iteration axis `axis`, or none)."""
+    """Position along one axis of an array: start + step * (iteration axis `axis`: rows, columns, ranks; or none)."""
 
     start: Dim
     step: int
@@ -69,10 +69,11 @@ class KernelPlan:
     rereads: tuple[str, ...] = ()
     digest: str = ""
     pointers: tuple[Load, ...] = ()
+    ranks: tuple[Dim, ...] = ()  # places of an order of the columns, where they are stored or folded
 
     @property
     def is_map(self) -> bool:
-        return not any(p.folds or p.scans for p in self.resident)
+        return not any(p.folds or p.scans or p.select for p in self.resident)
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ CLASSES = {
     c.__name__: c
     for c in (
         *(Plan, KernelPlan, ScalarUse, ArrayUse, Coordinate, Parameter, Type, Check, Site),
-        *(Phase, FoldUse, ScanStep, ScanUse, Body, Value, Load, Position, Store),
+        *(Phase, FoldUse, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
     )
 }
 

@@ -46,6 +46,8 @@ def held(kernel: Kernel) -> tuple[DType, ...]:
     made: dict[str, int] = {}
     used: dict[str, int] = {}
     for number, phase in enumerate(kernel.phases):
+        if phase.ranks:
+            continue
         for value in phase.reads:
             used[value.name] = number
             if value.name in kinds:

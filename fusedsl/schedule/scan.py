@@ -12,8 +12,8 @@ from .registers import body_registers, row_loads, words
 from .row import WARP, RowSchedule, contiguous, row_width, schedule_row
 
 ADDRESSING = 16  # registers beside those that hold tiles
-LONGEST = 16384  # elements of a row that is held whole where it could as well be looped over
-BLOCK = 512  # threads of a loop
+LONGEST = 32768  # elements of a row that is held whole where it could as well be looped over
+BLOCK = 256  # threads of a loop
 TILE_WORDS = 16  # registers a thread for a tile of the widest array
 ACROSS_LANES, ACROSS_COLUMNS = 8, 8  # threads of a row, and columns of each, where neighbours are rows
 

@@ -75,6 +75,8 @@ class Roles:
         """
         found, phases = [], self.kernel.phases
         for p, phase in enumerate(phases):
+            if phase.ranks:
+                continue
             later = set().union(*(self.used(q) for q in phases[p + 1 :]))
             loaded = {load.value.name for load in self.kernel.loads}
             found += [(p, v) for v in phase.results if v.name in later and v.name not in loaded]
@@ -98,6 +100,7 @@ class Roles:
         """The row values that a phase makes: fold states and results of its row body."""
         phase = self.kernel.phases[p]
         states = tuple(value for fold in phase.folds for value in fold.state)
+        states += tuple(value for _, _, value in phase.select.places) if phase.select else ()
         return tuple(dict.fromkeys(states + (phase.row.results if phase.row else ())))
 
     def rows_before(self, p: int) -> tuple[Value, ...]:

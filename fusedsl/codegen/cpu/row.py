@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...schedule.kernel import Kernel
-from . import fold, scan
+from . import fold, rank, scan
 from .fold import LANES, LEVELS
 from .roles import Array, Roles, in_registers
 from .source import address, decode, header, indented, load_line, parameters, step, store_line, times
@@ -16,6 +16,7 @@ def emit(kernel: Kernel) -> tuple[str, list[Array]]:
     arrays = [Array(value.name, value.dtype, "columns") for _, value in roles.held] + fold_arrays(
         kernel, range(len(kernel.phases))
     )
+    arrays += rank.arrays(kernel)
     body = [*row_start(roles, "row")]
     for p in range(len(kernel.phases)):
         body += ["", f"# phase {p}", *columns(roles, p, "0", "segments"), *row_part(roles, p)]
@@ -80,7 +81,9 @@ def row_start(roles: Roles, row: str) -> list[str]:
 def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[str]:
     """The element part of a phase over segments [low, high), folded into its states; held values start at `base`."""
     phase = roles.kernel.phases[p]
-    if not (phase.stores or phase.folds or roles.held_by(p)):
+    if phase.ranks:
+        return rank.ranks(roles, phase)
+    if not (phase.stores or phase.folds or phase.select or roles.held_by(p)):
         return []
     lines = segment_start(roles, p, base) + scan.part_starts(phase)
     number = "segment" if low == "0" else f"segment - {low}"
@@ -106,7 +109,7 @@ def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[s
         lines += fold.push(phase.folds, number)
     total = "segments" if low == "0" else f"{high} - {low}"
     joined = fold.join_tree(phase.folds, total) if phase.folds else []
-    return [*scan.starts(phase), *scan.counted(phase, "segment", low, high, lines), *joined]
+    return [*scan.starts(phase), *scan.counted(phase, "segment", low, high, lines), *joined, *rank.sort(phase)]
 
 
 def segment_start(roles: Roles, p: int, base: str) -> list[str]:
@@ -146,6 +149,7 @@ def element(roles: Roles, p: int, index: str) -> list[str]:
             lines.append(f"{q.value.name} = {q.value.dtype}(first + {index})")
     lines += [*phase.element.lines, *scan.lines(phase, scan.in_row)]
     lines += [store_line(x, f"c{x.operand}", times(index, step(kernel, x.operand, last))) for x in phase.stores]
+    lines += rank.keep(phase, f"flat + {index}")
     return lines + [fold.put(value.name, f"flat + {index}", value.name) for value in roles.held_by(p)]
 
 

@@ -45,6 +45,8 @@ def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, .
     not, or the rows are very short.
     """
     scans = any(phase.scans for phase in kernel.phases)
+    if any(phase.select for phase in kernel.phases):
+        return "rows"
     if kernel.row_axes == 0 and not scans and not any(phase.folds for phase in kernel.phases):
         return "tiles" if _crosses(extents, strides) else "map"
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])

@@ -1,0 +1,113 @@
+"""The text of orders: a row's elements merge-sorted in working memory, and loops over the places of the order."""
+
+from __future__ import annotations
+
+from ...ir.types import BOOL, INT64, UINT8, DType
+from ...schedule.kernel import Kernel, Phase, Selection
+from . import fold
+from .roles import Array, Roles
+from .source import indented, store_line, times
+
+
+def selection(kernel: Kernel) -> Selection | None:
+    """The order that a kernel finds, if it does."""
+    return next((phase.select for phase in kernel.phases if phase.select), None)
+
+
+def arrays(kernel: Kernel) -> list[Array]:
+    """The row's elements and their columns, twice: a merge reads one half and writes the other."""
+    select = selection(kernel)
+    if select is None:
+        return []
+    return [Array("order", _kept(select.lifted.dtype), "2 * columns"), Array("place", INT64, "2 * columns")]
+
+
+def _kept(d: DType) -> DType:
+    return UINT8 if d is BOOL else d
+
+
+def keep(phase: Phase, index: str) -> list[str]:
+    """Keep an element for the order."""
+    if phase.select is None:
+        return []
+    value = phase.select.lifted
+    return [fold.put("order", index, f"uint8({value.name})" if value.dtype is BOOL else value.name)]
+
+
+def sort(phase: Phase) -> list[str]:
+    """Merge runs of 1, 2, 4 … elements until one is left, at `here`; then read the places that are row values.
+
+    The left run wins among equals, so that the lower column comes first.
+    """
+    select = phase.select
+    if select is None:
+        return []
+    merge = [
+        "chosen = left",
+        "if left >= middle:",
+        *indented(["chosen = right"]),
+        "if (left < middle) & (right < high):",
+        *indented(
+            [
+                f"old = {fold.get('order', 'here + left')}",
+                f"new = {fold.get('order', 'here + right')}",
+                f"if {_before(select)}:",
+                *indented(["chosen = right"]),
+            ]
+        ),
+        fold.put("order", "there + spot", fold.get("order", "here + chosen")),
+        fold.put("place", "there + spot", fold.get("place", "here + chosen")),
+        "if chosen < middle:",
+        *indented(["left = left + 1"]),
+        "if chosen >= middle:",
+        *indented(["right = right + 1"]),
+    ]
+    run = [
+        "middle = smaller(low + width, columns)",
+        "high = smaller(middle + width, columns)",
+        "left = low",
+        "right = middle",
+        "for spot in range(low, high):",
+        *indented(merge),
+        "low = high",
+    ]
+    turn = ["low = 0", "while low < columns:", *indented(run), "here = columns - here", "there = columns - there"]
+    lines = ["for spot in range(columns):", *indented([fold.put("place", "spot", "spot")])]
+    lines += ["here = 0", "there = columns", "width = 1"]
+    lines += ["while width < columns:", *indented([*turn, "width = width * 2"])]
+    return lines + [f"{value.name} = {_read(select, part, f'here + {place}')}" for part, place, value in select.places]
+
+
+def _before(select: Selection) -> str:
+    """Whether the right run's element comes before the left's."""
+    d = select.lifted.dtype
+    first, second = ("old", "new") if select.descending else ("new", "old")
+    less = "new > old" if select.descending else "new < old"
+    return f"({less}) | (isnan({second}) & not_(isnan({first})))" if d.kind == "f" else less
+
+
+def _read(select: Selection, part: str, index: str) -> str:
+    if part == "positions":
+        return fold.get("place", index)
+    found = fold.get("order", index)
+    return f"bool_({found})" if select.lifted.dtype is BOOL else found
+
+
+def ranks(roles: Roles, phase: Phase) -> list[str]:
+    """A phase over the places of the order."""
+    kernel, select = roles.kernel, selection(roles.kernel)
+    assert select is not None
+    inner, used = [], roles.used(phase)
+    for part, value in (("values", select.values), ("positions", select.positions)):
+        if value is not None and value.name in used:
+            inner.append(f"{value.name} = {_read(select, part, 'here + rank')}")
+    inner += phase.element.lines
+    for store in phase.stores:
+        letter = kernel.operands[store.operand].rank
+        stride = f"s{store.operand}at{kernel.axes}" if letter == "s" else letter
+        inner.append(store_line(store, f"r{store.operand}", times("rank", stride)))
+    for use in phase.folds:
+        inner += fold.merged(use, fold.states(use), [value.name for value in use.lifted], fold.states(use))
+    count = "columns" if select.count is None else str(select.count)
+    starts = [line for use in phase.folds for line in fold.identity(use)]
+    return [*starts, f"for rank in range({count}):", *indented(inner)]
