@@ -352,6 +352,8 @@ def _scan(n: Node, at: Coordinates, x: Node) -> Node:
     if extent == 1:
         return x
     last = expression("-", extent, 1)
+    if isinstance(c, Computed):
+        raise Scattered(n)
     forward = (c.start, c.step) == (0, 1)
     whole = c.axis is not None and c.axis.extent == extent
     if c.axis is None or not (forward or ((c.start, c.step) == (last, -1) and whole)):
@@ -372,7 +374,7 @@ def _ranked(n: Node, at: Coordinates, x: Node) -> Node:
     column, c, count = _ranked_coordinates(n, at)[-1].axis, at[-1], n.type.shape[-1]
     if column is None:
         return x if part == "values" else constant(0, INT64)
-    if c.axis is None and not isinstance(c.start, int):
+    if isinstance(c, Computed) or (c.axis is None and not isinstance(c.start, int)):
         raise Scattered(n)
     if c.axis is not None and ((c.start, c.step) != (0, 1) or c.axis.extent != count):
         raise Scattered(n)

@@ -368,9 +368,10 @@ def _name(f: Node | Root) -> str:
 
 def _spaces(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> str:
     along = ", ".join(sorted(map(str, columns)))
+    each = f" for each {', '.join(sorted(map(str, rows)))}" if rows else ""
     if f.op != "fold":
-        return f"it {'scans' if f.op == 'scan' else 'orders'} {along}" + (f" for each {', '.join(sorted(map(str, rows)))}" if rows else "")
-    return f"it reduces {along}" + (f" for each {', '.join(sorted(map(str, rows)))}" if rows else " to one value")
+        return f"it {'scans' if f.op == 'scan' else 'orders'} {along}{each}"
+    return f"it reduces {along}{each or ' to one value'}"
 
 
 def _mismatch(g: Group) -> str:
