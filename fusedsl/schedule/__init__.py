@@ -10,8 +10,10 @@ from ..hardware import Hardware
 from .division import divisors
 from .kernel import Kernel
 from .map import MapSchedule, map_grid, schedule_map
+from .ranking import selection
 from .row import RowSchedule, row_grid, schedule_row
 from .scan import has_scans, schedule_scan
+from .select import merge_bytes, schedule_select
 from .transpose import TransposeSchedule, schedule_transpose, transpose_grid
 
 Schedule = MapSchedule | RowSchedule | TransposeSchedule
@@ -37,6 +39,8 @@ class Geometry:
 
 def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Schedule:
     """The schedule of a kernel. A row schedule that is not `resident` asks for a kernel that is not."""
+    if selection(kernel):
+        return schedule_select(kernel, extents, hardware)
     if has_scans(kernel):
         return schedule_scan(kernel, extents, hardware)
     if kernel.row_axes:
@@ -50,7 +54,8 @@ def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Ge
         return Geometry(map_grid(schedule, extents), schedule.threads)
     if isinstance(schedule, TransposeSchedule):
         return Geometry(transpose_grid(schedule, extents), schedule.threads)
-    return Geometry(row_grid(schedule, prod(extents[: kernel.row_axes])), schedule.block)
+    blocks = row_grid(schedule, prod(extents[: kernel.row_axes]))
+    return Geometry(blocks, schedule.block, workspace=merge_bytes(kernel, schedule, extents))
 
 
 def magic_divisors(schedule: Any, kernel: Kernel, extents: tuple[int, ...]) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from ..hardware import Hardware, blocks_for, registers_for
 from .access import ACCESS_BYTES, vector_width
 from .kernel import Kernel
 from .pressure import Tiling, needed, predicted
+from .ranking import Ranking
 from .registers import held, row_loads, words
 
 WARP = 32
@@ -53,6 +54,7 @@ class RowSchedule:
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
     blocked: bool = False
+    ranking: Ranking | None = None
 
     @property
     def step(self) -> int:

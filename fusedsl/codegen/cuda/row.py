@@ -9,6 +9,7 @@ from ...schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Valu
 from ...schedule.registers import row_loads
 from ...schedule.row import WARP, RowSchedule
 from .pieces import write_in_pieces
+from .rank import begin_order, end_order, write_order, write_ranks
 from .rounding import stored_quotients
 from .scan import Turns, turns, write_scans
 from .text import Names, Scope, header, indented, letter_of, signature
@@ -51,7 +52,9 @@ class RowWriter:
         if self.schedule.early:
             self._load_all()
         for number, phase in enumerate(self.kernel.phases):
-            if self.schedule.resident:
+            if phase.ranks:
+                write_ranks(self, number, phase)
+            elif self.schedule.resident:
                 self._element_work(number, phase)
                 for use in phase.folds:
                     self._fold(use)
@@ -155,7 +158,7 @@ class RowWriter:
 
     def _loop(self, number: int, phase: Phase) -> None:
         """One pass over the columns; folds collect in the loop and are joined after it."""
-        if not (phase.stores or phase.folds):
+        if not (phase.stores or phase.folds or phase.select):
             return
         outside = self.scope.code
         for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
@@ -168,7 +171,8 @@ class RowWriter:
         if self._backwards(number, phase):
             last = f"column = {index}(start + ((columns - 1 - start) & -{step}))  # what was read last is still in L2"
             plain = ([last], "while column >= start:", [], [f"column = {index}(column - {step})"])
-        first, head, opening, closing = turns(self, phase) if phase.scans else plain
+        begin_order(self, phase)
+        first, head, opening, closing = turns(self, phase) if phase.scans or phase.select else plain
         self.scope.code = opening
         if self.walk:
             self.walk.place()
@@ -182,6 +186,7 @@ class RowWriter:
         self.code.extend([*first, head, *indented([*inside, *closing])])
         for use in phase.folds:
             self._unpack(use, f"join_{self._define_fold(use)}({_parts(use)})")
+        end_order(self, phase)
         self._forget()
 
     def _backwards(self, number: int, phase: Phase) -> bool:
@@ -221,6 +226,7 @@ class RowWriter:
             self.provide(value)
         self.scope.map_body(f"phase_{number}", stored_quotients(self.kernel, phase), self.schedule.width)
         write_scans(self, number, phase)
+        write_order(self, phase)
         stores = []
         for place, store in enumerate(phase.stores):
             stores.append(self._store(f"store_{number}_{place}", store.operand, self.scope.element(store.value)))

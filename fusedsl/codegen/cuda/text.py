@@ -163,20 +163,21 @@ class Scope:
         """
         stages, rest = staged(body) if width > 1 else ([], body)
         for number, stage in enumerate(stages):
-            self._map_plain(f"{name}_where_{number}" if number else f"{name}_where", stage.where)
+            self.map_plain(f"{name}_where_{number}" if number else f"{name}_where", stage.where)
             for fetch in stage.fetches:
                 self.stored[fetch.name] = fetch.stored
                 self.top.append(f'gather_{fetch.name} = tile.gather("{fetch.stored.name}")')
                 self.code.append(f"{fetch.name} = gather_{fetch.name}({fetch.address}, {fetch.wanted})")
                 self.ready.add(fetch.name)
-        self._map_plain(name, rest)
+        self.map_plain(name, rest)
 
-    def _map_plain(self, name: str, body: Body) -> None:
+    def map_plain(self, name: str, body: Body, tile: str = "tile") -> None:
+        """An element body as one function over the tiles of that name."""
         given = {value.name for value in body.args}
         made = [value for value in body.results if value.name not in given]
         if made:
             kinds = signature((self.argument(v.name, v.dtype) for v in body.args), (v.dtype for v in made))
-            self.functions += function(f'@tile.elementwise("{kinds}")', name, body, [v.name for v in made])
+            self.functions += function(f'@{tile}.elementwise("{kinds}")', name, body, [v.name for v in made])
             arguments = ", ".join(v.name for v in body.args)
             self.code.append(f"{', '.join(v.name for v in made)} = {name}({arguments})")
         self.ready |= {value.name for value in made}

@@ -12,7 +12,7 @@ from ....ir.types import DTYPES
 def namespace() -> dict[str, Any]:
     """Every name that a generated file may use."""
     from ..math import vocabulary
-    from . import fold, launch, patch, scan, tile
+    from . import fold, launch, patch, rank, scan, stream_rank, tile
 
     names = dict(vocabulary())
     for source, listed in (
@@ -20,6 +20,8 @@ def namespace() -> dict[str, Any]:
         (tile, "Tile once load_value store_value"),
         (scan, "scan_tile"),
         (patch, "Patch shared_bytes"),
+        (rank, "order enter values_of columns_of best shared_room sort_tile take pick"),
+        (stream_rank, "choice reset push settle keep_run merge_runs"),
         (fold, "Team fold fold_tile merge_states empty_state"),
     ):
         names |= {name: getattr(source, name) for name in listed.split()}

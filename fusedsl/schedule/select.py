@@ -1,0 +1,115 @@
+"""Orders on threads: the best of a short row by a warp, rows sorted in shared memory, longer rows tile by tile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from ..hardware import Hardware, blocks_for
+from .kernel import Kernel, Value
+from .ranking import Ranking, selection
+from .registers import body_registers, row_loads, words
+from .row import VECTOR_CLASSES, WARP, RowSchedule, row_width
+
+ADDRESSING = 20  # registers beside those that hold entries
+ROUNDS, ROUNDS_COLUMNS = 32, 1024  # the best so many of so many columns are taken out one after the other
+TEAMS = 4  # warps of a block whose rows are worked on by a warp or less
+ROOM_BYTES = 32 << 10  # of shared memory for entries
+BLOCK = 512  # threads that sort or merge
+CHOOSERS = 256  # … and that gather the best of a long row, 8 elements of a tile each
+TILE = 8
+
+
+def schedule_select(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+    """How a row kernel with an order runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
+    select, columns = selection(kernel), extents[-1]
+    assert select is not None
+    slots = ROOM_BYTES // (16 if select.lifted.dtype.bits == 64 else 8)
+    width = row_width(kernel)
+    reach = columns + (width - 1 if any(operand.access == "anchor" for operand in kernel.operands) else 0)
+    few = select.count is not None and select.count <= ROUNDS and reach <= ROUNDS_COLUMNS
+    if kernel.resident and few and select.count is not None:
+        return _rounds(kernel, columns, reach, width, select.count, hardware)
+    keep = _power(select.count or columns)
+    chosen = select.count is not None and keep <= slots // 4
+    if kernel.resident and reach <= (ROUNDS_COLUMNS if chosen else slots):
+        return _sorted(kernel, columns, reach, width, hardware)
+    if chosen:
+        return _chosen(kernel, columns, width, select.count or 1, slots, hardware)
+    return _merged(kernel, columns, width, slots, hardware)
+
+
+def _power(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
+
+
+def _made(kernel: Kernel, hardware: Hardware, reason: str, found: RowSchedule) -> RowSchedule:
+    """The schedule with what a thread takes: its entries, and what it loads."""
+    entry = 4 if any(v.dtype.bits == 64 for v in _lifted(kernel)) else 2
+    rows = row_loads(kernel)
+    read = [kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows]
+    elements = found.width * found.vectors
+    registers = round(ADDRESSING + elements * (entry + words(read)) + body_registers(kernel.phases))
+    registers *= 2 if kernel.wide else 1
+    blocks = blocks_for(hardware, min(registers, hardware.registers // found.block), found.block)
+    return replace(found, blocks=blocks, reason=reason, registers=registers)
+
+
+def _lifted(kernel: Kernel) -> list[Value]:
+    return [phase.select.lifted for phase in kernel.phases if phase.select]
+
+
+def _rounds(kernel: Kernel, columns: int, reach: int, width: int, count: int, hardware: Hardware) -> RowSchedule:
+    threads = 8
+    while threads < WARP and reach > threads * max(width, 4):
+        threads *= 2
+    needed = -(-reach // (width * threads))
+    vectors = next(v for v in VECTOR_CLASSES if v >= needed)
+    below = max((v for v in VECTOR_CLASSES if v < vectors and v * width * threads <= columns), default=0)
+    reason = f"the best {count} of {columns} columns are taken out one by one by {threads} threads, that hold the row"
+    rank = Ranking("rounds", -(-count // threads))
+    rows = TEAMS * WARP // threads
+    return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, below, threads, rows, 1, ranking=rank))
+
+
+def _sorted(kernel: Kernel, columns: int, reach: int, width: int, hardware: Hardware) -> RowSchedule:
+    size = max(_power(reach), WARP * width)
+    threads = min(BLOCK, max(WARP, size // TILE))
+    vectors = size // (threads * width)
+    reason = f"{columns} columns are sorted in {size} slots of shared memory by {threads} threads"
+    rank = Ranking("sort", size // threads, size)
+    return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, 0, threads, 1, 1, ranking=rank))
+
+
+def _chosen(kernel: Kernel, columns: int, width: int, count: int, slots: int, hardware: Hardware) -> RowSchedule:
+    threads, keep = CHOOSERS * slots // 4096, _power(count)
+    tile = threads * max(TILE, width)
+    vectors = max(1, TILE // width)
+    limit = min(slots // 4, slots - keep - tile)
+    reason = f"the best {count} of {columns} columns are gathered by {threads} threads, a tile of {tile} at a time"
+    rank = Ranking("choose", -(-count // threads), slots, max(keep, threads), limit)
+    return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, ranking=rank))
+
+
+def _merged(kernel: Kernel, columns: int, width: int, slots: int, hardware: Hardware) -> RowSchedule:
+    threads = min(BLOCK, slots // TILE)
+    select = selection(kernel)
+    held = select is not None and select.count is not None and select.count <= slots
+    each = -(-select.count // threads) if held and select is not None and select.count is not None else 0
+    reason = f"{columns} columns are sorted in runs of {slots}, which {threads} threads merge in global memory"
+    rank = Ranking("merge", each, slots)
+    vectors = slots // (threads * width)
+    return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, ranking=rank))
+
+
+def merge_bytes(kernel: Kernel, schedule: RowSchedule, extents: tuple[int, ...]) -> int:
+    """The workspace of a merge: two halves of whole runs for each row."""
+    if schedule.ranking is None or schedule.ranking.method != "merge":
+        return 0
+    rows, size = prod(extents[: kernel.row_axes]), schedule.ranking.size
+    return rows * 2 * runs(extents[-1], schedule.width, size) * ROOM_BYTES
+
+
+def runs(columns: int, width: int, size: int) -> int:
+    """Runs of a row, which may begin up to a vector before it."""
+    return -(-(columns + width - 1) // size)
