@@ -170,8 +170,10 @@ def _told(d: Decision, parameters: tuple[Parameter, ...]) -> str:
 
 def _kernel_name(group: Group, k: int) -> str:
     """A name that tells in a profiler what the kernel does: its folds, or its first operations."""
-    roots = [f.args[0] for f in group.folds + group.scans] + [r.value for r in group.stores + group.row_stores]
-    folds = list(dict.fromkeys([f.attr[0] for f in group.folds] + [f"cum{s.attr[0]}" for s in group.scans]))
+    roots = [f.args[0] for f in group.folds + group.scans + group.ranked]
+    roots += [r.value for r in group.stores + group.row_stores + group.rank_stores]
+    folds = [f.attr[0] for f in group.folds] + [f"cum{s.attr[0]}" for s in group.scans]
+    folds = list(dict.fromkeys(folds + ["order" for _ in group.ranked]))
     special = [n.op for n in walk(roots) if n.op in OPS and OPS[n.op].special and n.op != "divide"]
     plain = [n.op for n in walk(roots) if n.op in OPS]
     words = folds + list(dict.fromkeys(special or plain))

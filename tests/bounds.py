@@ -48,6 +48,8 @@ def _node(n: Node, args, arguments, extents):
         return _reduce(n, *args[0])
     if n.op == "scan":
         return _scan(n, *args[0])
+    if n.op == "ranked":
+        return _ranked(n, *args[0], arguments, extents)
     value = _wide(np.asarray(RULES[n.op](n, values, arguments, extents)), n.type.dtype)
     if not n.args:
         return value, np.zeros(value.shape)
@@ -131,6 +133,18 @@ def _scan(n: Node, value, bound):
         relative = np.add.accumulate(np.where(value != 0, bound / np.abs(value), 0), axis=axis)
         return total, np.abs(total) * (relative + 2 * count * eps) * 1.1 + 1e-300
     return total, np.maximum.accumulate(bound, axis=axis)
+
+
+def _ranked(n: Node, value, bound, arguments, extents):
+    """Elements within their bounds of one another may change places."""
+    found = np.asarray(RULES["ranked"](n, [value], arguments, extents))
+    if not bound.any():
+        return found, np.zeros(found.shape)
+    if n.attr[0] == "values":
+        return found, np.broadcast_to(np.max(bound, axis=-1, keepdims=True, initial=0.0), found.shape)
+    ordered, slack = np.sort(value, axis=-1), np.max(bound, axis=-1, keepdims=True)
+    near = (np.diff(ordered, axis=-1) <= 2 * slack).any(axis=-1, keepdims=True)
+    return found, np.broadcast_to(np.where(near, np.inf, 0.0), found.shape)
 
 
 def _kept(value, axes):

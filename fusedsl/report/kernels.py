@@ -129,6 +129,8 @@ def figures_of(case: Case, bound: Bound, built: Built) -> Figures:
 def _access(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int) -> Access:
     use = plan.arrays[k]
     elements = prod(n for n, stride in zip(bound.extents, bound.strides[k]) if stride)
+    if kernel.operands[k].rank:
+        elements *= prod(evaluate(d, case.extents) for d in plan.ranks)
     if use.gathered is not None:
         axes = (*plan.rows, *plan.columns)
         elements = min(prod(evaluate(axes[a], case.extents) for a in use.gathered), prod(case.shape_of(use)))
@@ -179,6 +181,9 @@ def _members(case: Case, plan: KernelPlan) -> tuple[str, ...]:
             found.append(f"{fold.name} of {_meaning(phase.element, fold.lifted[0].name, plan)}")
         for use in (use for step in phase.scans for use in step.scans):
             found.append(f"cum{use.name} of {_meaning(_maker(phase, use.lifted[0].name), use.lifted[0].name, plan)}")
+        if phase.select:
+            name = phase.select.lifted.name
+            found.append(f"order of {_meaning(_maker(phase, name), name, plan)}")
         for store in (*phase.stores, *phase.row_stores):
             body = phase.row if store in phase.row_stores else _maker(phase, store.value)
             target = array_name(case, plan.arrays[store.operand])

@@ -313,6 +313,14 @@ class Tracer:
         name = getattr(function, "__name__", str(function))
         raise Unsupported(f"torch.{name} in a traced function is not there yet", code="unsupported.torch")
 
+    def sort(self, axis: int = -1, **named: Any) -> None:
+        """Put this array in order, in place."""
+        from .numpy_functions import call_function
+
+        result = call_function(self.recorder, "sort", (self, axis), named)
+        with self.recorder.here():
+            self._write(result.node, "same_kind")
+
     def __getattr__(self, name: str) -> Any:
         """Methods: NumPy's function of that name, with this array first."""
         from .numpy_functions import METHODS, call_function
