@@ -119,7 +119,14 @@ def test_an_order_of_nothing_is_empty():
 
 def test_numpys_sorts_are_traced():
     x = RANDOM.standard_normal((3, 5)).astype(np.float32)
-    for function in (np.sort, np.argsort, lambda x: np.sort(x, axis=None), lambda x: np.sort(x, 1), lambda x: np.argsort(x, axis=-1, kind="stable"), lambda x: x.argsort()):
+    for function in (
+        np.sort,
+        np.argsort,
+        lambda x: np.sort(x, axis=None),
+        lambda x: np.sort(x, 1),
+        lambda x: np.argsort(x, axis=-1, kind="stable"),
+        lambda x: x.argsort(),
+    ):
         np.testing.assert_array_equal(call(function, x)[0], function(x))
 
 

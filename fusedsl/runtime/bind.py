@@ -117,7 +117,7 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
         access = row_access(merged, row_axes, dtypes, addresses)
     nears = [(-1, "element")] * len(dtypes) if not plan.is_map else near_access(merged, dtypes, addresses)
     operands = tuple(
-        Operand(use.name, use.dtype, letters(merged.extents, line), a, *near, "".join("1" if s == 1 else "s" for s in rank))
+        Operand(use.name, use.dtype, letters(merged.extents, line), a, *near, _rank_letter(rank))
         for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, ranks)
     )
     positions = tuple(Position(p.value, merged.axes.index((p.axis,))) for p in plan.positions)
@@ -151,6 +151,11 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
     streamed = None if plan.is_map else kernel(False)
     lines = tuple(line + rank for line, rank in zip(merged.strides, ranks))
     return Bound(kernel(True), merged.extents, lines, offsets, steps, streamed)
+
+
+def _rank_letter(strides: tuple[int, ...]) -> str:
+    """How an array goes from place to place of an order; "" where it does not."""
+    return "".join("1" if s == 1 else "s" for s in strides)
 
 
 def _steps(use: ArrayUse, layouts, extents) -> tuple[int, ...]:

@@ -267,7 +267,7 @@ def _astype(recorder: Recorder, x: Any, dtype: Any, *args: Any, copy: bool = Tru
 def _sorted(name: str) -> Callable[..., Any]:
     """sort or argsort: every kind is a stable one here."""
 
-    def apply(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, stable: Any = None) -> Any:
+    def apply(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, stable: Any = None):
         if order is not None:
             raise Unsupported(f"{name}(order=) is not there yet", code="unsupported.order")
         a = a if axis is not None else recorder.apply("reshape", a, -1)
