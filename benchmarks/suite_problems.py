@@ -42,7 +42,10 @@ def run(suite: str, report: Report, settings: Settings) -> None:
     card = Card()
     for problem in picked:
         begun = time.monotonic()
-        measure(card, report, settings, problem)
+        try:
+            measure(card, report, settings, problem)
+        except Exception as fault:  # a problem that cannot run is a result too
+            report.add(failed_row(problem.case, "fusedsl", (0, 0), fault))
         gc.collect()
         torch.cuda.empty_cache()
         print(f"  {problem.name} {problem.shape} {problem.dtype}: {time.monotonic() - begun:.1f} s", flush=True)

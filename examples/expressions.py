@@ -105,7 +105,9 @@ pr = a*d*cos(c(xr)) - b*d*sin(c(xr)); pi_ = a*d*sin(c(xr)) + b*d*cos(c(xr))
 qr = a*e*cos(2*c(xr)) - b*e*sin(2*c(xr)); qi = a*e*sin(2*c(xr)) + b*e*cos(2*c(xr))
 return -c0*pi_ - c1*qi, c0*pr + c1*qr            # times i
 """
-ROPE = "q1*c - q2*s, q2*c + q1*s, k1*c - k2*s, k2*c + k1*s"
+ROPE = """
+bfloat16(q1*c - q2*s), bfloat16(q2*c + q1*s), bfloat16(k1*c - k2*s), bfloat16(k2*c + k1*s)
+"""
 ADAMW = """
 m2 = b1*m + (1 - b1)*g; v2 = b2*v + (1 - b2)*g*g
 w2 = w*(1 - lr*wd) - lr*(m2/c1)/(sqrt(v2/c2) + eps)
@@ -117,7 +119,7 @@ POLY_NORM = "n(u) = u*rsqrt(mean(u*u, -1, keepdims=True) + 1e-6); w0*n(x**3) + w
 QK_NORM_ROPE = """
 n = x*rsqrt(mean(x*x, -1, keepdims=True) + 1e-6)*w
 turned = concat([-n[..., 64:], n[..., :64]], axis=-1)
-n*c[:, None, :] + turned*s[:, None, :]
+bfloat16(n*c[:, None, :] + turned*s[:, None, :])
 """
 CROSS_ENTROPY = """
 z = cap*tanh(x/cap)
