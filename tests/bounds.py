@@ -15,8 +15,22 @@ from fusedsl.ir.interp import ACCUMULATE, RULES, extents_of
 from fusedsl.ir.ops import OPS
 from fusedsl.ir.types import FLOAT32, FLOAT64, DType, numpy_dtype
 
-EPS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # half an ulp, relative
-TINY = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
+EPS = {
+    "float64": 2.0**-53,
+    "float32": 2.0**-24,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+    "float8_e4m3fn": 2.0**-4,
+    "float8_e5m2": 2.0**-3,
+}  # half an ulp, relative
+TINY = {
+    "float64": 2.0**-1074,
+    "float32": 2.0**-149,
+    "float16": 2.0**-24,
+    "bfloat16": 2.0**-133,
+    "float8_e4m3fn": 2.0**-10,
+    "float8_e5m2": 2.0**-17,
+}
 FUNCTION_ULPS = 4.0  # the largest in CUDA's table of single-precision functions but lgamma's
 EXACT = {"negative", "absolute", "sign", "maximum", "minimum", "fmax", "fmin", "where", "floor", "ceil", "trunc"}
 EXACT |= {"rint", "copysign", "nextafter"}

@@ -80,6 +80,8 @@ def _cast(n, args, arguments, extents):
 def cast(x: np.ndarray, to: DType) -> np.ndarray:
     """astype: float to integer truncates, saturates and takes NaN to 0; integers wrap; narrow floats are rounded."""
     target = numpy_dtype(to)
+    if to.storage:
+        return x.astype(np.float32).astype(target)  # by way of float32, as on every target
     if x.dtype.kind != "f" or to.kind == "f" or to is BOOL:
         return x.astype(target)
     info = np.iinfo(target)

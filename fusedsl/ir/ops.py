@@ -178,11 +178,19 @@ def _float(dtypes: tuple[DType, ...]) -> tuple[DType, DType]:
     return common, common
 
 
+def _check_storage(op: Op, dtypes: tuple[DType, ...]) -> None:
+    """Float8 is chosen among and tested, but not computed with."""
+    for k, d in enumerate(dtypes):
+        if d.storage and op.rule != "test" and (op.rule != "where" or any(other is not d for other in dtypes)):
+            raise RuleError(k, f"{d} only stores: cast it first, e.g. float32(x)")
+
+
 def infer(op: Op, dtypes: tuple[DType, ...]) -> tuple[DType, DType]:
     """(dtype to compute in, dtype of the result) for strong operands; raises RuleError.
 
     `where` and `ldexp` have one operand of another kind; the builder treats those operands itself.
     """
+    _check_storage(op, dtypes)
     match op.rule:
         case "arithmetic" | "same" | "where":
             common = _common(dtypes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from .builder import Builder, fail
 from .checks import explain
 from .dims import Dim, expression, product
@@ -39,6 +39,9 @@ def normalize_axes(b: Builder, x: Node, axis: int | Sequence[int] | None) -> tup
 def reduce(b: Builder, fold: str, x: Node, axis=None, keepdims: bool = False) -> Node:
     """A fold of `x` over axes, as in NumPy; argmax and argmin take one axis, or None for the flattened array."""
     axes = normalize_axes(b, x, axis)
+    if x.type.dtype.storage:
+        what = f"{fold} of {b.describe(x.type)}"
+        raise DTypeError(f"no {what}", code="dtype.storage", help="it only stores: cast it first, e.g. float32(x)")
     if fold in ("any", "all"):
         x = b.truth(x)
     if fold in ("argmax", "argmin"):

@@ -25,6 +25,11 @@ class DType:
         return FLOAT32 if self.kind == "f" and self.bits < 32 else self
 
     @property
+    def storage(self) -> bool:
+        """Whether values of the type are only stored, and computed with after a cast."""
+        return self.kind == "f" and self.bits == 8
+
+    @property
     def accumulate(self) -> DType:
         """The type that a sum of such elements is held in (language.md §3.4)."""
         if self.kind == "f":
@@ -43,11 +48,13 @@ INT8, INT16, INT32, INT64 = (DType(f"int{b}", "i", b) for b in (8, 16, 32, 64))
 UINT8, UINT16, UINT32, UINT64 = (DType(f"uint{b}", "u", b) for b in (8, 16, 32, 64))
 FLOAT16, FLOAT32, FLOAT64 = (DType(f"float{b}", "f", b) for b in (16, 32, 64))
 BFLOAT16 = DType("bfloat16", "f", 16)
+FLOAT8_E4M3FN, FLOAT8_E5M2 = DType("float8_e4m3fn", "f", 8), DType("float8_e5m2", "f", 8)
 
 DTYPES: dict[str, DType] = {
     d.name: d
-    for d in (BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64)
-}
+    for d in (BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64,
+              FLOAT8_E4M3FN, FLOAT8_E5M2)
+}  # fmt: skip
 
 
 def dtype(name: str) -> DType:
@@ -57,13 +64,13 @@ def dtype(name: str) -> DType:
 
 @cache
 def numpy_dtype(d: DType):
-    """NumPy's dtype for `d`; bfloat16 is ml_dtypes' extension type."""
+    """NumPy's dtype for `d`; bfloat16 and float8 are ml_dtypes' extension types."""
     import numpy as np
 
-    if d is BFLOAT16:
+    if d is BFLOAT16 or d.storage:
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(getattr(ml_dtypes, d.name))
     return np.dtype(d.name)
 
 

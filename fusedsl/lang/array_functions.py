@@ -150,7 +150,7 @@ def nan_to_num(b: Builder, x: Node, *, nan: Node | None = None, posinf: Node | N
 
 
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
-           "float64": 1.7976931348623157e308}  # fmt: skip
+           "float64": 1.7976931348623157e308, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}  # fmt: skip
 
 
 # -- shapes

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..config import Limits
-from ..errors import ArgumentError, FusedslError, LimitError, UnknownNameError, Unsupported, suggest
+from ..errors import ArgumentError, FusedslError, LimitError, UnknownNameError, suggest
 from ..ir import graph as ir
 from ..ir import shapes
 from ..ir.builder import Builder
@@ -244,8 +244,6 @@ class Evaluator:
         yield
 
     def _unknown_value(self, node: Name, frame: Frame) -> FusedslError:
-        if functions.UNSUPPORTED.get(node.name) == "quantisation":
-            return self.fault(Unsupported(f"{node.name} is not there yet", code="unsupported.dtype"), frame, node)
         near = suggest(node.name, frame.values)
         hint = f"did you mean {near}?" if near else "pass it by name, or assign it first"
         return self.fault(UnknownNameError(f"nothing is called {node.name}", "name.value", help=hint), frame, node)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError, Unsupported, suggest
+from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError, suggest
 from ..ir.builder import Builder, fail
 from ..ir.dims import Dim, expression
 from ..ir.graph import Node, value_of
@@ -104,7 +104,7 @@ LATER = {
     "contraction": "matmul dot vdot vecdot tensordot einsum inner",
     "sorting": "median percentile quantile unique nonzero searchsorted",
     "scatter": "scatter",
-    "quantisation": "quantize dequantize unpack float8_e4m3fn float8_e5m2",
+    "quantisation": "quantize dequantize unpack",
     "attention": "attention",
 }
 UNSUPPORTED = {name: family for family, names in LATER.items() for name in names.split()}
@@ -245,8 +245,6 @@ def dtype(b: Builder, name: str, value: Any) -> DType:
     if isinstance(value, str):
         if value in DTYPES:
             return DTYPES[value]
-        if value in UNSUPPORTED:
-            raise Unsupported(f"{value} is not there yet", code="unsupported.dtype")
         near = suggest(value, DTYPES)
         raise ArgumentError(
             f"{value!r} is not a dtype",

@@ -7,6 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.types import DTYPES, numpy_dtype
+
+# The element types that NumPy has from ml_dtypes and torch does not share with it, and integers of their size.
+WORDS = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+
 
 def packed(x: Any, library: str) -> Any:
     """A C-contiguous array of the same elements, in the caller's library and on its device and stream."""
@@ -29,10 +34,10 @@ def to_host(x: Any) -> Any:
         return x
     if type(x).__module__.split(".")[0] == "torch":
         torch = sys.modules["torch"]
-        if x.dtype == torch.bfloat16:
-            import ml_dtypes
-
-            return x.detach().cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        name = str(x.dtype).removeprefix("torch.")
+        if name in WORDS:
+            word = getattr(torch, WORDS[name])
+            return x.detach().cpu().view(word).numpy().view(numpy_dtype(DTYPES[name]))
         return x.detach().cpu().numpy()
     if hasattr(x, "get"):
         return x.get()
@@ -45,11 +50,11 @@ def from_host(x: np.ndarray, like: Any, library: str) -> None:
         like[...] = x
     elif library == "torch":
         torch = sys.modules["torch"]
-        bits = x.dtype.name == "bfloat16"
-        host = torch.from_numpy(np.ascontiguousarray(x.view(np.int16) if bits else x))
-        like.copy_(host.view(torch.bfloat16) if bits else host)
+        word = WORDS.get(x.dtype.name)
+        host = torch.from_numpy(np.ascontiguousarray(x.view(word) if word else x))
+        like.copy_(host.view(getattr(torch, x.dtype.name)) if word else host)
     else:
-        like.set(np.ascontiguousarray(x))
+        like.set(np.ascontiguousarray(x if x.dtype == like.dtype else x.view(like.dtype)))
 
 
 def _module(library: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ArgumentError, DeviceError, LimitError
-from ..ir.types import DType, numpy_dtype
+from ..ir.types import UINT8, DType, numpy_dtype
 from .arrays import CPU, SPELLED, Array, Weak, describe
 from .streams import stand_in
 
@@ -169,7 +169,7 @@ def _torch_maker(device: tuple[str, int], shape: tuple[int, ...], dtype: DType, 
 def _cupy_maker(device: tuple[str, int], shape: tuple[int, ...], dtype: DType, order: Sequence[int] | None) -> Maker:
     import cupy
 
-    kind = numpy_dtype(dtype)
+    kind = numpy_dtype(UINT8 if dtype.storage else dtype)  # CuPy has no float8: their bytes
     packed, back = _permuted(shape, order) if order is not None else (shape, None)
 
     def make() -> Any:
@@ -213,7 +213,7 @@ def check_out(
         raise ArgumentError(f"{name} is not an array that can be written in place", "argument.out", help=help)
     if facts.shape != tuple(shape):
         raise _unfit(name, f"has shape {facts.shape}", f"has shape {tuple(shape)}")
-    if facts.dtype is not dtype:
+    if facts.dtype is not dtype and not (dtype.storage and facts.dtype is UINT8 and facts.library == "cupy"):
         raise _unfit(name, f"holds {facts.dtype}", f"is {dtype}")
     if facts.device != device:
         raise DeviceError(f"{name} is {facts.where}, and the result is on {device[0]}:{device[1]}", "device.out",

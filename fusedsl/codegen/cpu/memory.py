@@ -13,8 +13,8 @@ POINTER_TYPE = BYTE.as_pointer()
 
 
 def stored_type(d: DType) -> ir.Type:
-    """What an element of `d` is in memory: bools are bytes, narrow floats are 16-bit words."""
-    return BYTE if d is BOOL else ir.IntType(16) if d.bits == 16 else llvm_type(d)
+    """What an element of `d` is in memory: bools are bytes, narrow floats are words of their size."""
+    return BYTE if d is BOOL else ir.IntType(d.bits) if d.bits < 32 else llvm_type(d)
 
 
 def at(builder: ir.IRBuilder, base, index: Number, kind: ir.Type):
@@ -43,12 +43,12 @@ def widen(x: Number, d: DType) -> Number:
     """A stored element of `d` as the value that bodies compute with."""
     if d is BOOL:
         return x != 0
-    return convert.unpack(x, d) if d.kind == "f" and d.bits == 16 else x
+    return convert.unpack(x, d) if d.kind == "f" and d.bits < 32 else x
 
 
 def load(builder: ir.IRBuilder, d: DType, base, index: Number, scopes=None) -> Number:
     """Element `index` of an array of `d`."""
-    held = UINT8 if d is BOOL else UINT16 if d.kind == "f" and d.bits == 16 else d
+    held = UINT8 if d is BOOL or d.storage else UINT16 if d.kind == "f" and d.bits == 16 else d
     instruction = builder.load(at(builder, base, index, stored_type(d)), typ=stored_type(d), align=d.itemsize)
     mark(instruction, scopes)
     return widen(Number(builder, held, instruction), d)
@@ -72,7 +72,7 @@ def store(builder: ir.IRBuilder, d: DType, base, index: Number, x: Number, scope
     """Write x, narrowed to `d`, to element `index`."""
     if d is BOOL:
         x = x.to(UINT8)
-    elif d.kind == "f" and d.bits == 16:
+    elif d.kind == "f" and d.bits < 32:
         x = convert.pack(x, d)
     instruction = builder.store(x.value, at(builder, base, index, stored_type(d)), align=d.itemsize)
     mark(instruction, scopes)

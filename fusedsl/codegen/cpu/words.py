@@ -70,14 +70,14 @@ def words_of_arithmetic() -> dict[str, Word]:
         found[name] = plain(name, result, meaning)
 
     for d in DTYPES.values():
-        if d.name not in ("float16", "bfloat16", "bool"):
+        if d.compute is d and d is not BOOL:
             add(d.name, always(d), lambda x, d=d: x.to(d))
         if d.kind in "iu":
             add(f"saturate_{d.name}", always(d), lambda x, d=d: convert.saturate(x, d))
+        if d.compute is not d:
+            add(f"{d.name}_round", always(FLOAT32), lambda x, d=d: convert.unpack(convert.pack(x, d), d))
     add("not_", lambda k: BOOL if k is BOOL else NotImplemented, operator.invert)
     add("bool_", always(BOOL), lambda x: x.to(BOOL))
-    for name in ("float16", "bfloat16"):
-        add(f"{name}_round", always(FLOAT32), lambda x, d=DTYPES[name]: convert.unpack(convert.pack(x, d), d))
     add("select", lambda c, a, b: same(a, b) if c is BOOL else NotImplemented, select)
     for name, meaning in table.FUNCTIONS.items():
         add(name, same_float, meaning)
@@ -106,7 +106,7 @@ def words_of_loops() -> dict[str, Word]:
         "offset": Word("offset", always(POINTER), lambda b, p, n: b.gep(p, [n.value], source_etype=ir.IntType(8))),
     }
     for d in DTYPES.values():
-        if d.name not in ("float16", "bfloat16"):
+        if d.compute is d:
             name = f"scalar_{d.name}"
             found[name] = Word(name, always(d), lambda b, slots, k, d=d: scalar(b, slots, k, d))
     return found

@@ -1,8 +1,8 @@
-"""Conversions in integer code that vectorises everywhere: 16-bit floats, and floats to integers that saturate."""
+"""Conversions in integer code that vectorises everywhere: narrow floats, and floats to integers that saturate."""
 
 from __future__ import annotations
 
-from ....ir.types import BFLOAT16, FLOAT32, UINT16, UINT32, DType
+from ....ir.types import BFLOAT16, FLOAT8_E4M3FN, FLOAT32, UINT8, UINT16, UINT32, DType
 from ..number import Number, absolute, intrinsic, select
 
 
@@ -13,8 +13,10 @@ def saturate(x: Number, d: DType) -> Number:
 
 
 def unpack(word: Number, d: DType) -> Number:
-    """The float32 that a float16 or bfloat16 word stands for, exactly; NaN keeps its payload."""
+    """The float32 that a word of a narrow float stands for, exactly; a 16-bit NaN keeps its payload."""
     wide = word.to(UINT32)
+    if d.storage:
+        return unpack_byte(wide, d)
     if d is BFLOAT16:
         return (wide << 16).reinterpret(FLOAT32)
     magnitude = (wide & 0x7FFF) << 13
@@ -25,8 +27,10 @@ def unpack(word: Number, d: DType) -> Number:
 
 
 def pack(x: Number, d: DType) -> Number:
-    """The word of the nearest float16 or bfloat16 (ties to even); NaN stays NaN."""
+    """The word of the nearest narrow float (ties to even); NaN stays NaN."""
     bits = x.reinterpret(UINT32)
+    if d.storage:
+        return pack_byte(x, bits, d)
     if d is BFLOAT16:
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
         return select(x != x, (bits >> 16) | 0x40, rounded).to(UINT16)
@@ -38,3 +42,39 @@ def pack(x: Number, d: DType) -> Number:
     value = select(magnitude >= 0x477FF000, value.like(0x7C00), value)  # from 65520 up
     value = select(x != x, ((magnitude >> 13) & 0x3FF) | 0x7E00, value)
     return (value | ((bits >> 16) & 0x8000)).to(UINT16)
+
+
+# Of the two float8 formats (Micikevicius et al., arXiv 2209.05433): bits of the fraction, exponent bias, the largest
+# word (e4m3fn: NaN, for it has no infinity; e5m2: infinity), and the word of NaN.
+FRACTION, BIAS, TOP, NAN = (
+    {True: 3, False: 2},
+    {True: 7, False: 15},
+    {True: 0x7F, False: 0x7C},
+    {True: 0x7F, False: 0x7E},
+)
+
+
+def unpack_byte(wide: Number, d: DType) -> Number:
+    """The float32 that a float8 byte (as uint32) stands for."""
+    e4m3 = d is FLOAT8_E4M3FN
+    magnitude = wide & 0x7F
+    scaled = (magnitude << (23 - FRACTION[e4m3])).reinterpret(FLOAT32) * 2.0 ** (127 - BIAS[e4m3])
+    bits = scaled.reinterpret(UINT32)
+    bits = select(magnitude >= TOP[e4m3], bits | (0x7FC00000 if e4m3 else 0x7F800000), bits)
+    return (bits | ((wide & 0x80) << 24)).reinterpret(FLOAT32)
+
+
+def pack_byte(x: Number, bits: Number, d: DType) -> Number:
+    """The byte of the nearest float8; what is beyond its range is NaN in e4m3fn, infinity in e5m2 (as ml_dtypes)."""
+    e4m3 = d is FLOAT8_E4M3FN
+    shift, rebias = 23 - FRACTION[e4m3], 127 - BIAS[e4m3]
+    magnitude = bits & 0x7FFFFFFF
+    normal = (magnitude + ((1 << (shift - 1)) - 1 - (rebias << 23)) + ((magnitude >> shift) & 1)) >> shift
+    # adding a power of two whose last place is the least subnormal leaves the multiples of that in the low bits
+    step = 23 + 1 - BIAS[e4m3] - FRACTION[e4m3]
+    subnormal = (absolute(x) + 2.0**step).reinterpret(UINT32) - ((127 + step) << 23)
+    value = select(magnitude < ((rebias + 1) << 23), subnormal, normal)
+    value = select(value > TOP[e4m3], value.like(TOP[e4m3]), value)
+    value = select(magnitude >= 0x7F800000, value.like(TOP[e4m3]), value)
+    value = select(x != x, value.like(NAN[e4m3]), value)
+    return (value | ((bits >> 24) & 0x80)).to(UINT8)

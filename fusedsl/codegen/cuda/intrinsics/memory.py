@@ -51,7 +51,7 @@ def stored_type(dtype: DType, count: int, width: int) -> types.UniTuple:
     """The tuple that `count` loaded elements are held in: 16-bit floats stay packed in pairs."""
     if dtype.kind == "f" and dtype.bits == 16:
         return types.UniTuple(types.uint32, count // 2) if width % 2 == 0 else types.UniTuple(types.uint16, count)
-    if dtype.kind == "b":
+    if dtype.kind == "b" or dtype.storage:
         return types.UniTuple(types.uint8, count)
     return types.UniTuple(getattr(types, dtype.name), count)
 
