@@ -104,7 +104,6 @@ LATER = {
     "contraction": "matmul dot vdot vecdot tensordot einsum inner",
     "sorting": "median percentile quantile unique nonzero searchsorted",
     "scatter": "scatter",
-    "quantisation": "quantize dequantize unpack",
     "attention": "attention",
 }
 UNSUPPORTED = {name: family for family, names in LATER.items() for name in names.split()}
@@ -112,7 +111,7 @@ UNSUPPORTED = {name: family for family, names in LATER.items() for name in names
 
 def lookup(name: str) -> Function | None:
     """The function of this name or alias, if the table has it."""
-    from . import array_functions, index_functions, random_functions, row_functions  # noqa: F401  fill the table
+    from . import array_functions, index_functions, quantisation, random_functions, row_functions  # noqa: F401
 
     return TABLE.get(ALIASES.get(name, name))
 

@@ -52,9 +52,7 @@ def define_order(writer: RowWriter, select: Selection) -> None:
         add(f"ranked_{name} = {function}(ordered, {rank.each or 1})")
         add(f"one_{name} = {function}(ordered, 0)")
     checks = "v" * (rank.each or 1)
-    writer.scope.top.append(
-        f'ranks = Tile(width=1, vectors={rank.each or 1}, step={plan.threads}, checks="{checks}")'
-    )
+    writer.scope.top.append(f'ranks = Tile(width=1, vectors={rank.each or 1}, step={plan.threads}, checks="{checks}")')
 
 
 def begin_order(writer: RowWriter, phase: Phase) -> None:

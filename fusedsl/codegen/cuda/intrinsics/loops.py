@@ -17,9 +17,7 @@ def repeated(e: Emitter, first: ir.Value, keep: Callable, following: Callable) -
 
 
 @contextmanager
-def looped(
-    e: Emitter, first: Sequence[ir.Value], keep: Callable
-) -> Iterator[tuple[list[ir.Value], list[ir.Value]]]:
+def looped(e: Emitter, first: Sequence[ir.Value], keep: Callable) -> Iterator[tuple[list[ir.Value], list[ir.Value]]]:
     """(the values of a turn, a list to fill with those of the next) as long as `keep(*values)`.
 
     After the loop the values are those of the turn that was not kept.

@@ -177,9 +177,7 @@ class Order:
         """Nothing in the slots from `first` to below `limit`."""
         b = e.builder
         start = b.add(first, self.lane(e))
-        with repeated(
-            e, start, lambda n: b.icmp_signed("<", n, limit), lambda n: b.add(n, I32(self.threads))
-        ) as slot:
+        with repeated(e, start, lambda n: b.icmp_signed("<", n, limit), lambda n: b.add(n, I32(self.threads))) as slot:
             self.put(e, room, slot, self.empty())
 
 
