@@ -28,6 +28,7 @@ from .rewrite.engine import Rule, rewrite
 from .runtime import compile as compiler
 from .runtime.arrays import Array, Weak
 from .runtime.bind import Bound, Layout, bind
+from .schedule import can_cross
 from .schedule.plan import KernelPlan, Plan
 
 Arguments = Mapping[str, "Array | Weak"]
@@ -91,12 +92,14 @@ def _show_rewrite(law: Rule, old: Node, new: Node) -> None:
     debug.say(debug.REWRITES, f"{law.law}: {old!r} becomes {new!r}")
 
 
-def make_plan(source: Source, parameters: tuple[Parameter, ...], extents, options: Options) -> Plan:
-    """Text or trace to kernels: what depends on the signature alone."""
+def make_plan(
+    source: Source, parameters: tuple[Parameter, ...], extents, options: Options, together: bool = True
+) -> Plan:
+    """Text or trace to kernels: what depends on the signature alone (see `partition` for `together`)."""
     graph, told = make_graph(source, parameters, extents, options)
     guards = dict(told)
 
-    cut = cut_graph(graph, extents, guards)
+    cut = cut_graph(graph, extents, guards, together=together)
     reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
@@ -113,6 +116,7 @@ def make_plan(source: Source, parameters: tuple[Parameter, ...], extents, option
         tuple(guards.items()),
         kernels,
         reasons,
+        together,
     )
 
 
@@ -142,7 +146,11 @@ def _check_kernels(cut: Partition, options: Options, parameters: tuple[Parameter
 
 
 def cut_graph(
-    graph: Graph, extents: Mapping[Symbol, int], guards: dict[Dim, bool], hardware: Hardware | None = None
+    graph: Graph,
+    extents: Mapping[Symbol, int],
+    guards: dict[Dim, bool],
+    hardware: Hardware | None = None,
+    together: bool = True,
 ) -> Partition:
     """The kernels of a rewritten graph at these extents; `guards` takes up which other extents they are for."""
 
@@ -151,14 +159,18 @@ def cut_graph(
         dim = expression("fits", count, limit)
         return bool(dim) if isinstance(dim, int) else guards.setdefault(dim, evaluate(dim, extents) == 1)
 
-    return partition(lower(graph), fits, Prices(extents, hardware or facts(PRICED_FOR)))
+    return partition(lower(graph), fits, Prices(extents, hardware or facts(PRICED_FOR)), together)
 
 
 def decisions(
-    graph: Graph, parameters: tuple[Parameter, ...], extents: Mapping[Symbol, int], hardware: Hardware | None
+    graph: Graph,
+    parameters: tuple[Parameter, ...],
+    extents: Mapping[Symbol, int],
+    hardware: Hardware | None,
+    together: bool,
 ) -> tuple[Decision, ...]:
     """What joined which kernel of a graph, what did not, and why, priced for a card (None: without prices)."""
-    cut = cut_graph(rewrite(graph), extents, {}, hardware)
+    cut = cut_graph(rewrite(graph), extents, {}, hardware, together)
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
     return tuple(replace(d, members=(), reason=_told(d, parameters)) for d in priced)
 
@@ -170,8 +182,7 @@ def _told(d: Decision, parameters: tuple[Parameter, ...]) -> str:
 
 def _kernel_name(group: Group, k: int) -> str:
     """A name that tells in a profiler what the kernel does: its folds, or its first operations."""
-    roots = [f.args[0] for f in group.folds + group.scans + group.ranked]
-    roots += [r.value for r in group.stores + group.row_stores + group.rank_stores]
+    roots = group.values
     folds = [f.attr[0] for f in group.folds] + [f"cum{s.attr[0]}" for s in group.scans]
     folds = list(dict.fromkeys(folds + ["order" for _ in group.ranked]))
     special = [n.op for n in walk(roots) if n.op in OPS and OPS[n.op].special and n.op != "divide"]
@@ -212,6 +223,12 @@ def result_shapes(plan: Plan, extents: Mapping[Symbol, int], limit: int = 1 << 6
 def bind_kernels(plan: Plan, layouts: dict[tuple[str, int], Layout], extents) -> list[Bound]:
     """Every kernel of a plan with the numbers of one call."""
     return [bind(k, layouts, extents) for k in plan.kernels]
+
+
+def folds_together(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
+    """Whether every kernel that folds both ways can do so at these extents; None stands for the CPU."""
+    crossed = [b for b in bounds if b.kernel.finish is not None]
+    return hardware is None or all(can_cross(b.kernel, b.extents, hardware) for b in crossed)
 
 
 def build_kernel(plan: KernelPlan, bound: Bound, cc: tuple[int, int] | None, hardware: Hardware | None = None) -> Any:

@@ -34,8 +34,8 @@ class Planner(Protocol):
     names: tuple[str, ...]
     options: Options
 
-    def plan(self, arguments: Sequence[Array | Weak], extents: Mapping[Symbol, int]) -> Plan:
-        """The plan for these arguments."""
+    def plan(self, arguments: Sequence[Array | Weak], extents: Mapping[Symbol, int], together: bool = True) -> Plan:
+        """The plan for these arguments (see `Program.plan`)."""
 
 
 class EmptyRows(Exception):
@@ -108,11 +108,20 @@ class Settled:
 
 def settle(program: Planner, facts: Facts, outs: Sequence[Any] | None, place_in_lists: str = "") -> Settled:
     """The plan and the arrays of a call; raises what is wrong with it. `place_in_lists` follows names of `outs`."""
+    found = _settle(program, facts, outs, place_in_lists, True)
+    if any(kernel.finish for kernel in found.plan.kernels):
+        bounds = pipeline.bind_kernels(found.plan, found.layouts, found.extents)
+        if not pipeline.folds_together(bounds, _hardware(found.device)):
+            return _settle(program, facts, outs, place_in_lists, False)
+    return found
+
+
+def _settle(program: Planner, facts: Facts, outs, place_in_lists: str, together: bool) -> Settled:
     library, device = place(facts)
     _check_device(program, device)
     arguments = list(facts.values())
     extents = pipeline.extents_of(arguments)
-    plan = program.plan(arguments, extents)
+    plan = program.plan(arguments, extents, together)
     pipeline.check_call(plan, extents)
     shapes = pipeline.result_shapes(plan, extents)
     arguments, packed = _pack(plan, arguments, extents, library)
@@ -302,6 +311,12 @@ def _launches(program: Planner, plan: Plan, layouts, extents, library: str, devi
     count = max((g.tickets for g in shared), default=0)
     workspace = result_allocator(library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
     return launches, numbers, workspace, Tickets(count, device[1]) if count else None
+
+
+def _hardware(device: tuple[str, int]) -> Hardware | None:
+    from .runtime.driver import driver
+
+    return None if device == CPU else pipeline.hardware_of(driver().facts(device[1]))
 
 
 def launch_on_cpu(kernel, bound: Bound, where, temporaries, numbers, extents, names, device):

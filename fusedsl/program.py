@@ -141,31 +141,36 @@ class Program:
 
     # -- plans
 
-    def plan(self, arguments: Sequence[Array | Weak], extents) -> Plan:
-        """The plan for these arguments' signature (and the guards that their extents pass)."""
+    def plan(self, arguments: Sequence[Array | Weak], extents, together: bool = True) -> Plan:
+        """The plan for these arguments' signature (and the guards that their extents pass).
+
+        Unless `together`, one whose kernels fold either rows or columns.
+        """
         parameters = self._parameters(arguments)
-        plans = self._plans.get(parameters, ())
+        key = (parameters, together)
+        plans = self._plans.get(key, ())
         for plan in plans:
             if pipeline.guards_hold(plan.guards, extents):
                 return plan
         with self._lock:
-            plan = self._stored_plan(parameters, extents)
-            self._plans.setdefault(parameters, []).append(plan)
+            plan = self._stored_plan(parameters, extents, together)
+            self._plans.setdefault(key, []).append(plan)
         return plan
 
-    def _stored_plan(self, parameters: tuple[Parameter, ...], extents) -> Plan:
+    def _stored_plan(self, parameters: tuple[Parameter, ...], extents, together: bool) -> Plan:
         """The plan from the cache on disk, or a new one, which is put there. A traced function's is always new."""
         told = self.source.cache_parts()
         if told is None:
-            return pipeline.make_plan(self.source, parameters, extents, self.options)
-        key = cache_key(plan=told, parameters=plan_to_json(parameters), options=repr(self.options))
+            return pipeline.make_plan(self.source, parameters, extents, self.options, together)
+        named = plan_to_json(parameters)
+        key = cache_key(plan=told, parameters=named, options=repr(self.options), together=together)
         entry = disk().get(key)
         if entry is not None:
             with contextlib.suppress(KeyError, TypeError):
                 plan = plan_from_json(entry[0]["plan"])
                 if pipeline.guards_hold(plan.guards, extents):
                     return plan
-        plan = pipeline.make_plan(self.source, parameters, extents, self.options)
+        plan = pipeline.make_plan(self.source, parameters, extents, self.options, together)
         disk().put(key, {"plan": plan_to_json(plan)})
         return plan
 

@@ -16,7 +16,7 @@ from ..ir.graph import Node, Parameter, Type, constant, node, rebuild, walk
 from ..ir.ops import OPS
 from ..ir.types import INT64
 from ..rewrite.scalars import free_axes
-from ..schedule.kernel import Body, Load, Phase, Position, ScanStep, ScanUse, Selection, Store, Value
+from ..schedule.kernel import Body, Finish, Load, Phase, Position, ScanStep, ScanUse, Selection, Store, Value
 from ..schedule.plan import ArrayUse, Coordinate, KernelPlan, ScalarUse, plan_to_json
 from .body import Scribe, literal
 from .folding import fold_use, merging
@@ -50,18 +50,23 @@ class Emitter:
     def _import(self) -> None:
         """Replace the folds of other groups by loads of their temporaries."""
         g = self.group
-        roots = [*g.folds, *(r.value for r in g.stores + g.row_stores + g.rank_stores)]
+        roots = [*g.folds, *g.cross, *(r.value for r in g.all_stores)]
         new = rebuild(
             roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
         )
         divided = shared_divisors(list(dict.fromkeys(new[r] for r in roots)), {*g.columns, *self.ranks})
         self.folds = [divided[new[f]] for f in g.folds]
+        self.cross = [divided[new[f]] for f in g.cross]
         self.stores = [(r, divided[new[r.value]]) for r in g.stores]
         self.row_stores = [(r, divided[new[r.value]]) for r in g.row_stores]
         self.rank_stores = [(r, divided[new[r.value]]) for r in g.rank_stores]
+        self.cross_stores = [(r, divided[new[r.value]]) for r in g.cross_stores]
+
+    def _all_stores(self) -> list[tuple[Root, Node]]:
+        return self.stores + self.row_stores + self.rank_stores + self.cross_stores
 
     def _roots(self) -> list[Node]:
-        return [*self.folds, *(v for _, v in self.stores + self.row_stores + self.rank_stores)]
+        return [*self.folds, *self.cross, *(v for _, v in self._all_stores())]
 
     def depths(self, passes: Mapping[Node, int] | None = None, before: int = 0) -> dict[Node, int]:
         """For each node, the number of phases that must be over before it can be computed: each fold's own phase, or
@@ -135,7 +140,7 @@ class Emitter:
         arrays = [*map(self._input, self.loads), *map(self._gathered, self.pointers)]
         gathered = len(self.loads)
         places = {}
-        for root, _ in self.stores + self.row_stores + self.rank_stores:
+        for root, _ in self._all_stores():
             places[root] = len(arrays)
             arrays.append(self._output(root))
         self.places = places
@@ -150,10 +155,11 @@ class Emitter:
             tuple(Position(self.scribe.value(n), self.axes.index(n.attr)) for n in self.positions),
             tuple(self._scalar(n) for n in self.numbers),
             self._phases(),
+            finish=self._finish() if self.cross else None,
             pointers=tuple(Load(self.scribe.value(n), gathered + k) for k, n in enumerate(self.pointers)),
             ranks=tuple(a.extent for a in self.ranks),
         )
-        if not self.group.is_map:
+        if not self.group.is_map and not self.cross:
             streamed = Streamed(self)
             made = dataclasses.replace(made, streamed=streamed.phases(), rereads=streamed.reasons)
         return dataclasses.replace(made, digest=_digest(made))
@@ -210,14 +216,16 @@ class Emitter:
     def count(self, depth: Mapping[Node, int]) -> int:
         """How many phases there are."""
         ends = [depth[v] + 1 for _, v in self.stores + self.rank_stores]
-        return max([1, *ends, *(depth[f] for f in self.folds), *(depth[n] for n in self.selects)])
+        return max([1, *ends, *(depth[f] for f in self.folds + self.cross), *(depth[n] for n in self.selects)])
 
     def _phase(self, p: int, stores, known, rows) -> tuple[list[Phase], list[Node]]:
         """(the phase over the columns, if it has work; the element values that later phases may read)."""
         available = [*known, *rows]
         folds = [f for f in self.folds if self.depth[f] == p + 1 and f.attr[1] != self.ranks]
+        cross = [f for f in self.cross if self.depth[f] == p + 1]
         selects = [n for n in self.selects if self.depth[n] == p + 1]
         lifted = {f: self.lifted(f.attr[0], f.args[0]) for f in folds}
+        lifted |= {f: self.lifted(f.attr[0], f.args[0], f.attr[1][0]) for f in cross}
         wanted = [*dict.fromkeys(x for state in lifted.values() for x in state), *(v for _, v in stores)]
         wanted += [n.args[0] for n in selects]
         held = self._held(p, wanted, available)
@@ -225,13 +233,16 @@ class Emitter:
             return [], []
         results = list(dict.fromkeys([*wanted, *held]))
         element, scans, names = self.element(results, available)
-        uses = tuple(
-            fold_use(f.attr[0], f.args[0].type.dtype.compute, [names[x] for x in lifted[f]], self.states(f))
-            for f in folds
+        uses, across = (
+            tuple(
+                fold_use(f.attr[0], f.args[0].type.dtype.compute, [names[x] for x in lifted[f]], self.states(f))
+                for f in some
+            )
+            for some in (folds, cross)
         )
         element_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
         select = self.selection(selects[0], names[selects[0].args[0]]) if selects else None
-        return [Phase(element, element_stores, uses, scans=scans, select=select)], held
+        return [Phase(element, element_stores, uses, scans=scans, select=select, cross=across)], held
 
     # -- orders
 
@@ -264,10 +275,17 @@ class Emitter:
         )
         return [Phase(element, tuple(Store(names[v], self.places[r]) for r, v in stores), uses, ranks=True)]
 
-    def lifted(self, name: str, value: Node) -> State:
-        """The state that a fold lifts an element to."""
+    def lifted(self, name: str, value: Node, along: Axis | None = None) -> State:
+        """The state that a fold along the columns, or `along` the rows, lifts an element to."""
         fold = FOLDS[name]
-        return fold.lift(value, _position(self.group.columns[0]) if fold.positional else None)
+        return fold.lift(value, _position(along or self.group.columns[0]) if fold.positional else None)
+
+    def _finish(self) -> Finish:
+        """What becomes of the folds over rows, a column at a time."""
+        results = [v for _, v in self.cross_stores if v not in self.cross]
+        body, names = self._body(list(dict.fromkeys(results)), [*self.known(), *self.cross])
+        stores = tuple(Store(names.get(v) or self.scribe.names[v], self.places[r]) for r, v in self.cross_stores)
+        return Finish(body if results else None, stores)
 
     def element(self, results: list[Node], available: list[Node]):
         """(the first body, the scans with the bodies between them, names of the results)."""
@@ -322,7 +340,7 @@ class Emitter:
         """The element values of this phase that later phases read and that are dear to compute again."""
         stop = set(available)
         here = _closure(wanted, stop)
-        later_roots = [f.args[0] for f in self.folds if self.depth[f] > p + 1]
+        later_roots = [f.args[0] for f in self.folds + self.cross if self.depth[f] > p + 1]
         later_roots += [v for _, v in self.stores if self.depth[v] > p]
         later_roots += [n.args[0] for n in self.selects if self.depth[n] > p + 1]
         later = _closure(later_roots, stop)
@@ -357,7 +375,7 @@ class Emitter:
     def row_values(self, p: int, depth: Mapping[Node, int]) -> list[Node]:
         """The once-a-row values that become computable after phase p and that elements of later phases read."""
         frontier: dict[Node, None] = {}
-        later = [f.args[0] for f in self.folds if depth[f] > p + 1]
+        later = [f.args[0] for f in self.folds + self.cross if depth[f] > p + 1]
         later += [v for _, v in self.stores + self.rank_stores]
         later += [n.args[0] for n in self.selects if depth[n] > p + 1]
         for n in _closure(later, set()):
@@ -398,6 +416,6 @@ _PRICED = {"scan": SCAN_COST, "fetch": FETCH_COST}
 def _digest(plan: KernelPlan) -> str:
     """A name for the computation, whatever the program's name and text."""
     parts: tuple = (plan.is_map, plan.inputs, plan.loads, tuple(p.value for p in plan.positions))
-    parts += (plan.resident, plan.streamed, plan.pointers)
+    parts += (plan.resident, plan.streamed, plan.finish, plan.pointers)
     parts += (tuple(s.value for s in plan.scalars), tuple((a.name, a.dtype) for a in plan.arrays))
     return hashlib.sha256(json.dumps(plan_to_json(parts)).encode()).hexdigest()[:16]

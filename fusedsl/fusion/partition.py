@@ -9,6 +9,7 @@ from ..ir.dims import Dim, product
 from ..ir.graph import Node, Type, node, walk
 from ..rewrite.scalars import bound_axes, free_axes
 from .coordinates import Axis, Coordinate
+from .crossing import BOUND, crossing
 from .lower import Lowered, Root, Source
 from .price import Computation, Prices
 
@@ -27,7 +28,9 @@ class Decision:
 class Group:
     """One kernel to be: its row and column axes, the folds it computes, and what it stores.
 
-    A map has column axes only. `imports` are folds of other groups, read from their temporaries.
+    A map has column axes only. `imports` are folds of other groups, read from their temporaries. `cross` are folds the
+    other way: over the row axes, a value for each column, from what the kernel has of its rows anyway; only
+    `cross_stores`, a value a column each, depend on them.
     """
 
     rows: tuple[Axis, ...]
@@ -38,6 +41,8 @@ class Group:
     stores: list[Root] = field(default_factory=list)
     row_stores: list[Root] = field(default_factory=list)
     rank_stores: list[Root] = field(default_factory=list)
+    cross: list[Node] = field(default_factory=list)
+    cross_stores: list[Root] = field(default_factory=list)
     imports: dict[Node, Node] = field(default_factory=dict)  # fold -> the load that stands for it
     after: set[int] = field(default_factory=set)  # indices of groups that must run before
 
@@ -53,14 +58,17 @@ class Group:
     @property
     def values(self) -> list[Node]:
         """What the kernel folds, scans and stores."""
-        roots = self.stores + self.row_stores + self.rank_stores
-        return [*(f.args[0] for f in self.folds), *self.scans, *self.ranked, *(r.value for r in roots)]
+        folded = (f.args[0] for f in self.folds + self.cross)
+        return [*folded, *self.scans, *self.ranked, *(r.value for r in self.all_stores)]
+
+    @property
+    def all_stores(self) -> list[Root]:
+        return self.stores + self.row_stores + self.rank_stores + self.cross_stores
 
     @property
     def work(self) -> Computation:
         """What the time model prices."""
-        roots = self.stores + self.row_stores + self.rank_stores
-        return Computation(tuple(self.values), tuple(roots), frozenset(self.imports))
+        return Computation(tuple(self.values), tuple(self.all_stores), frozenset(self.imports))
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,6 @@ class Partition:
     decisions: tuple[Decision, ...]
 
 
-BOUND = ("fold", "scan", "ranked")  # what a kernel works together to find, and another kernel can only load
 ONE_BLOCK = 65536  # elements of a full reduction that one block may also write: beyond, a second kernel is faster
 
 
@@ -80,20 +87,26 @@ def partition(
     program: Lowered,
     fits: Callable[[Dim, int], bool] = lambda count, limit: False,
     prices: Prices | None = None,
+    together: bool = True,
 ) -> Partition:
-    """The groups of a lowered program. `fits` answers for this length class whether a count is within a limit."""
-    return _Partitioner(program, fits, prices).run()
+    """The groups of a lowered program. `fits` answers for this length class whether a count is within a limit.
+
+    Unless `together`, folds over rows and folds over columns are kernels of their own.
+    """
+    return _Partitioner(program, fits, prices, together).run()
 
 
 class _Partitioner:
-    def __init__(self, program: Lowered, fits: Callable[[Dim, int], bool], prices: Prices | None):
+    def __init__(self, program: Lowered, fits: Callable[[Dim, int], bool], prices: Prices | None, together: bool):
         self.program = program
         self.fits = fits
         self.prices = prices
+        self.together = together
         self.order = list(walk(r.value for r in program.roots))
         self.free = free_axes(r.value for r in program.roots)
         self.uses = self._nearest(lambda n: n.op in BOUND)
         self.reads = self._nearest(lambda n: n.op in ("load", "pointer") and n.attr[0].kind == "temporary")
+        self.crossing = crossing(self.order, self.free, self.uses, [r.value for r in program.roots])
         self.groups: list[Group] = []
         self.home: dict[Node, int] = {}
         self.writer: dict[int, int] = {}  # temporary -> group
@@ -104,11 +117,13 @@ class _Partitioner:
         pending = list(self.program.roots)
         folds = [n for n in self.order if n.op in BOUND]
         while pending or folds:
-            folds = [f for f in folds if not self._place_fold(f)]
+            left = len(pending) + len(folds)
+            folds = [f for f in folds if f in self.crossing or not self._place_fold(f)]
+            folds = [f for f in folds if f not in self.crossing or not self._place_fold(f)]  # their hosts are there
             placed = [r for r in pending if self._ready(r.value) and self._place_root(r)]
-            if not placed and pending:
-                raise AssertionError("a temporary is needed before it can be computed")
             pending = [r for r in pending if r not in placed]
+            if left == len(pending) + len(folds):
+                raise AssertionError("a temporary is needed before it can be computed")
         for k, g in enumerate(self.groups):
             self._import_folds(k, g)
         return self._ordered()
@@ -131,8 +146,11 @@ class _Partitioner:
 
     def _dependencies(self, value: Node) -> set[int]:
         """The groups whose results `value` needs directly."""
-        folds = self.uses[value] | ({value} if value.op in BOUND and value in self.home else frozenset())
-        return {self.home[f] for f in folds} | {self.writer[n.attr[0].index] for n in self.reads[value]}
+        return {self.home[f] for f in self._uses(value)} | {self.writer[n.attr[0].index] for n in self.reads[value]}
+
+    def _uses(self, value: Node) -> frozenset[Node]:
+        """The folds and scans that a value is computed from directly; one with a kernel is the only one of itself."""
+        return frozenset((value,)) if value.op in BOUND and value in self.home else self.uses[value]
 
     def _reaches(self, start: int, goal: int) -> bool:
         """Whether group `start` needs group `goal`, directly or not."""
@@ -147,7 +165,12 @@ class _Partitioner:
         return False
 
     def _can_join(self, k: int, value: Node, needs: set[int]) -> bool:
-        """Whether group k may compute `value`: it reads no temporary that k itself or a group after k writes."""
+        """Whether group k may compute `value` for an element or a row: it needs no temporary that k itself or a group
+        after k writes, and no fold of k over all its rows."""
+        late = not self._uses(value).isdisjoint(self.groups[k].cross)
+        return not late and self._has_inputs(k, value, needs)
+
+    def _has_inputs(self, k: int, value: Node, needs: set[int]) -> bool:
         reads = {self.writer[n.attr[0].index] for n in self.reads[value]}
         return k not in reads and not any(d != k and self._reaches(d, k) for d in needs)
 
@@ -159,6 +182,10 @@ class _Partitioner:
             return False
         rows, needs = self.free[x] - columns, self._dependencies(x)
         for k, g in enumerate(self.groups):
+            if f in self.crossing and g.folds and (frozenset(g.rows), frozenset(g.columns)) == (columns, rows):
+                if self._crosses(k, f, needs):
+                    return True
+                continue
             along = frozenset(g.columns) == columns or (f.op == "fold" and self._on_ranks(k, x, columns))
             if g.is_map or frozenset(g.rows) != rows or not along:
                 continue
@@ -179,6 +206,22 @@ class _Partitioner:
         _members(self.groups[-1], f).append(f)
         self.home[f] = len(self.groups) - 1
         return True
+
+    def _crosses(self, k: int, f: Node, needs: set[int]) -> bool:
+        """Whether a fold over the rows of group k joined it."""
+        g = self.groups[k]
+        if not self.together:
+            self._refuse(f, "rows of this layout or length do not stay on the chip beside its states", k)
+        elif g.scans or g.ranked:
+            self._refuse(f, "a kernel that scans or orders its rows does not fold them over all rows too", k)
+        elif not self._can_join(k, f.args[0], needs):
+            self._refuse(f, "it needs a result that is computed after the kernel has run", k)
+        else:
+            self._join(k, needs, f, "folds the rows that the kernel has anyway")
+            g.cross.append(f)
+            self.home[f] = k
+            return True
+        return False
 
     def _on_ranks(self, k: int, value: Node, axes: frozenset[Axis]) -> bool:
         """Whether the axes besides rows are those of group k's order, and all that varies along it is of that order."""
@@ -202,11 +245,11 @@ class _Partitioner:
 
     def _works_together(self, g: Group, f: Node) -> bool:
         """Whether one kernel walks a row for both: scans in one direction, one order, what blocks share in one way."""
-        if f.op == "scan" and (g.ranked or any(s.attr[2] != f.attr[2] for s in g.scans)):
+        if f.op == "scan" and (g.ranked or g.cross or any(s.attr[2] != f.attr[2] for s in g.scans)):
             return False
         if f.op == "ranked":
             other = isinstance(f.attr[1], Axis) and g.ranks not in (None, f.attr[1])
-            if other or g.scans or any(r.args[0] is not f.args[0] for r in g.ranked):
+            if other or g.scans or g.cross or any(r.args[0] is not f.args[0] for r in g.ranked):
                 return False
         mixed = g.scans if f.op == "fold" else g.folds
         return not mixed or bool(g.rows) or self.fits(product(a.extent for a in g.columns), ONE_BLOCK)
@@ -221,7 +264,9 @@ class _Partitioner:
             k = len(self.groups) - 1
         g = self.groups[k]
         g.after |= needs - {k}
-        if not g.is_map and axes == frozenset(g.rows) and g.columns:
+        if not self._uses(r.value).isdisjoint(g.cross):
+            g.cross_stores.append(r)
+        elif not g.is_map and axes == frozenset(g.rows) and g.columns:
             g.row_stores.append(r)
         else:
             (g.rank_stores if self._is_ranked(k, axes, r.value) else g.stores).append(r)
@@ -233,6 +278,9 @@ class _Partitioner:
         """The kernel that can store a root: one that it needs, or else one over the same axes, which saves a launch."""
         for k in sorted(range(len(self.groups)), key=lambda k: k not in needs):
             g = self.groups[k]
+            if self._finishes(k, r, axes, needs):
+                self._join(k, needs, r, "is stored by the kernel that folds its rows")
+                return k
             fits = self._accepts(g, axes) or self._is_ranked(k, axes, r.value)
             if fits and self._can_join(k, r.value, needs):
                 how = "is stored by the kernel that computes it" if k in needs else "runs over the same axes"
@@ -243,6 +291,12 @@ class _Partitioner:
             elif k in needs and not g.is_map:
                 self._refuse(r, _mismatch(g), k)
         return None
+
+    def _finishes(self, k: int, r: Root, axes: frozenset[Axis], needs: set[int]) -> bool:
+        """Whether a root is a value a column of group k's folds over rows, and of nothing that comes later."""
+        g, used = self.groups[k], self._uses(r.value)
+        crossed = not used.isdisjoint(g.cross) and axes == frozenset(g.columns)
+        return crossed and used.isdisjoint(g.folds) and self._has_inputs(k, r.value, needs)
 
     def _accepts(self, g: Group, axes: frozenset[Axis]) -> bool:
         """Whether a kernel can store over these axes: a map over its own, other kernels a value a row or an element."""
@@ -288,7 +342,7 @@ class _Partitioner:
     def _home_of(self, what: Node | Root) -> Group:
         if isinstance(what, Node):
             return self.groups[self.home[what]]
-        return next(g for g in self.groups if what in g.stores + g.row_stores + g.rank_stores)
+        return next(g for g in self.groups if what in g.all_stores)
 
     def _sorted(self, f: Node, axes: frozenset[Axis]) -> tuple[Axis, ...]:
         """Axes in the order in which the first of the largest operands stores them."""
@@ -301,10 +355,9 @@ class _Partitioner:
     # -- temporaries between groups
 
     def _import_folds(self, k: int, g: Group) -> None:
-        values = [_worked(f).args[0] for f in g.folds + g.scans + g.ranked]
-        values += [r.value for r in g.stores + g.row_stores + g.rank_stores]
-        for value in values:
-            for f in self.uses[value] | ({value} if value.op in BOUND else frozenset()):
+        values = [_worked(f).args[0] for f in g.folds + g.cross + g.scans + g.ranked]
+        for value in [*values, *(r.value for r in g.all_stores)]:
+            for f in self._uses(value):
                 if self.home[f] != k and f not in g.imports:
                     g.imports[f] = self._temporary(f)
 
@@ -312,7 +365,9 @@ class _Partitioner:
         """The load of a fold's value (or a scan's) from the temporary that its group stores it to."""
         home = self.groups[self.home[f]]
         axes, stores = home.rows, home.row_stores
-        if f.op == "scan":
+        if f in home.cross:
+            axes, stores = home.columns, home.cross_stores
+        elif f.op == "scan":
             axes, stores = home.rows + home.columns, home.stores
         elif f.op == "ranked" and isinstance(f.attr[1], Axis):
             axes, stores = (*home.rows, f.attr[1]), home.rank_stores
@@ -353,6 +408,8 @@ def _alone(g: Group, f: Node) -> str:
         return "it runs from the other end of the row than a scan of the kernel"
     if f.op == "ranked" or g.ranked:
         return "a kernel puts its rows in one order"
+    if g.cross:
+        return "a kernel that scans its rows does not fold them over all rows too"
     return "a scan of one long row ends before its last value can be used by all blocks"
 
 

@@ -23,6 +23,7 @@ CPU_LOOPS = {
     "map": "one loop over elements, in chunks that threads share",
     "tiles": "blocks of two axes, because an array runs across the others",
     "rows": "row by row, every phase over a row that stays in the cache",
+    "cross": "parts of the rows, each with a state for every column; then the parts merged",
     "split": "few long rows, cut into parts that threads share",
     "strips": "neighbouring rows side by side in vector lanes",
 }
@@ -177,8 +178,9 @@ def _members(case: Case, plan: KernelPlan) -> tuple[str, ...]:
     """The folds and results that the kernel computes, each with its formula."""
     found = []
     for phase in plan.resident:
-        for fold in phase.folds:
-            found.append(f"{fold.name} of {_meaning(phase.element, fold.lifted[0].name, plan)}")
+        for folds, along in ((phase.folds, ""), (phase.cross, " over all rows")):
+            for fold in folds:
+                found.append(f"{fold.name}{along} of {_meaning(phase.element, fold.lifted[0].name, plan)}")
         for use in (use for step in phase.scans for use in step.scans):
             found.append(f"cum{use.name} of {_meaning(_maker(phase, use.lifted[0].name), use.lifted[0].name, plan)}")
         if phase.select:
@@ -188,6 +190,10 @@ def _members(case: Case, plan: KernelPlan) -> tuple[str, ...]:
             body = phase.row if store in phase.row_stores else _maker(phase, store.value)
             target = array_name(case, plan.arrays[store.operand])
             found.append(f"{target} = {_meaning(body, store.value, plan)}")
+    if plan.finish:
+        for store in plan.finish.stores:
+            target = array_name(case, plan.arrays[store.operand])
+            found.append(f"{target} = {_meaning(plan.finish.body, store.value, plan)}")
     return tuple(found)
 
 

@@ -56,7 +56,7 @@ def computed(kernel: Kernel, bound: Bound) -> tuple[float, float, float]:
         for part in phase.passes:
             for body in part.bodies:
                 _count(found, body, elements)
-            uses = [*part.folds, *(use for step in part.scans for use in step.scans for _ in range(2))]
+            uses = [*part.folds, *part.cross, *(use for step in part.scans for use in step.scans for _ in range(2))]
             for use in uses:
                 _count(found, use.merge, elements)
     return found[0], found[1], found[2]

@@ -51,7 +51,10 @@ class Bound:
     @property
     def empty(self) -> bool:
         """Nothing is stored: no launch."""
-        outputs = self.kernel.row_axes if self.kernel.phases[-1].folds or self.streamed else len(self.extents)
+        if self.kernel.finish is not None:
+            return False
+        rows_only = self.kernel.phases[-1].folds or self.streamed
+        outputs = self.kernel.row_axes if rows_only else len(self.extents)
         return any(n == 0 for n in self.extents[:outputs])
 
 
@@ -146,9 +149,10 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
             merged.wide,
             plan.pointers,
             literals,
+            finish=plan.finish,
         )
 
-    streamed = None if plan.is_map else kernel(False)
+    streamed = None if plan.is_map or plan.finish else kernel(False)
     lines = tuple(line + rank for line, rank in zip(merged.strides, ranks))
     return Bound(kernel(True), merged.extents, lines, offsets, steps, streamed)
 

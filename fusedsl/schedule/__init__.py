@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from ..hardware import Hardware
+from .cross import CrossSchedule, cross_grid, cross_shared, cross_workspace, schedule_cross
 from .division import divisors
 from .kernel import Kernel
 from .map import MapSchedule, map_grid, schedule_map
@@ -16,7 +17,7 @@ from .scan import has_scans, schedule_scan
 from .select import merge_bytes, schedule_select
 from .transpose import TransposeSchedule, schedule_transpose, transpose_grid
 
-Schedule = MapSchedule | RowSchedule | TransposeSchedule
+Schedule = MapSchedule | RowSchedule | TransposeSchedule | CrossSchedule
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,14 @@ class Geometry:
 
 
 def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Schedule:
-    """The schedule of a kernel. A row schedule that is not `resident` asks for a kernel that is not."""
+    """The schedule of a kernel. A row schedule that is not `resident` asks for a kernel that is not.
+
+    A kernel that folds rows and columns has one only where it `can_cross`.
+    """
+    if kernel.finish is not None:
+        found = schedule_cross(kernel, extents, hardware)
+        assert found is not None
+        return found
     if selection(kernel):
         return schedule_select(kernel, extents, hardware)
     if has_scans(kernel):
@@ -48,12 +56,22 @@ def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Sche
     return schedule_transpose(kernel, extents, hardware) or schedule_map(kernel, hardware)
 
 
+def can_cross(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> bool:
+    """Whether a kernel that folds rows and columns has a schedule for these extents."""
+    return schedule_cross(kernel, extents, hardware) is not None
+
+
 def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Geometry:
     """The launch of a scheduled kernel over these extents."""
     if isinstance(schedule, MapSchedule):
         return Geometry(map_grid(schedule, extents), schedule.threads)
     if isinstance(schedule, TransposeSchedule):
         return Geometry(transpose_grid(schedule, extents), schedule.threads)
+    if isinstance(schedule, CrossSchedule):
+        blocks = cross_grid(schedule, prod(extents[: kernel.row_axes]))
+        workspace = cross_workspace(schedule, kernel, blocks, extents[-1])
+        shared = cross_shared(schedule, kernel)
+        return Geometry(blocks, schedule.block, shared, cooperative=True, workspace=workspace, tickets=2)
     blocks = row_grid(schedule, prod(extents[: kernel.row_axes]))
     return Geometry(blocks, schedule.block, workspace=merge_bytes(kernel, schedule, extents))
 
@@ -66,6 +84,6 @@ def magic_divisors(schedule: Any, kernel: Kernel, extents: tuple[int, ...]) -> t
 
 
 __all__ = [
-    *("Geometry", "Kernel", "MapSchedule", "RowSchedule", "Schedule", "TransposeSchedule"),
-    *("choose", "geometry", "magic_divisors", "schedule_map", "schedule_row", "schedule_transpose"),
+    *("CrossSchedule", "Geometry", "Kernel", "MapSchedule", "RowSchedule", "Schedule", "TransposeSchedule"),
+    *("can_cross", "choose", "geometry", "magic_divisors", "schedule_map", "schedule_row", "schedule_transpose"),
 ]

@@ -133,6 +133,9 @@ class Phase:
     Dependent folds stream in one pass where a phase has `tile` phases (and one fold, and no element work of its own):
     each tile of the loop is worked as if it were a row, tile phase after tile phase; the names that `folds[0].lifted`
     then has are row values of the tile, and its state (of several values) merges into the running one.
+
+    `cross` are folds the other way, over all row axes: results of the element body, a state for each column. What
+    they come to is the kernel's `finish`.
     """
 
     element: Body
@@ -144,6 +147,7 @@ class Phase:
     scans: tuple[ScanStep, ...] = ()  # after `element`, in order; all in one direction
     select: Selection | None = None  # the order of the elements, once the bodies have run
     ranks: bool = False  # the phase runs over the order's places, not over the columns
+    cross: tuple[FoldUse, ...] = ()
 
     @property
     def bodies(self) -> tuple[Body, ...]:
@@ -175,6 +179,15 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Finish:
+    """What a kernel does once all its rows are folded, for each column: `body` takes states of folds over the rows,
+    scalars, and loads and positions that are the same in all rows."""
+
+    body: Body | None
+    stores: tuple[Store, ...]
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A map (no folds, row_axes = 0) or a row kernel (rows of columns; every fold is over all column axes).
 
@@ -202,10 +215,16 @@ class Kernel:
     tickets: bool = False  # blocks count themselves
     part: bool = False  # it shares a launch: the number of its block and its slots are handed to it
     table: Table | None = None  # … with other calls of itself, whose slots stand here
+    finish: Finish | None = None  # of the folds over its rows, if it has any
 
     @property
     def axes(self) -> int:
         return self.row_axes + self.column_axes
+
+    @property
+    def cross(self) -> tuple[FoldUse, ...]:
+        """The folds over rows."""
+        return tuple(use for phase in self.phases for use in phase.cross)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
 from ..ir.graph import Check, Parameter, Site, Type
 from ..ir.types import DType, dtype
-from .kernel import Body, FoldUse, Load, Phase, Position, ScanStep, ScanUse, Selection, Store, Value
+from .kernel import Body, Finish, FoldUse, Load, Phase, Position, ScanStep, ScanUse, Selection, Store, Value
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ class KernelPlan:
     resident: tuple[Phase, ...]
     streamed: tuple[Phase, ...] = ()
     rereads: tuple[str, ...] = ()
+    finish: Finish | None = None
     digest: str = ""
     pointers: tuple[Load, ...] = ()
     ranks: tuple[Dim, ...] = ()  # places of an order of the columns, where they are stored or folded
@@ -88,13 +89,14 @@ class Plan:
     guards: tuple[tuple[Dim, bool], ...]
     kernels: tuple[KernelPlan, ...]
     reasons: tuple[tuple[bool, str], ...] = ()
+    together: bool = True  # rows and columns may be folded by one kernel
 
 
 CLASSES = {
     c.__name__: c
     for c in (
         *(Plan, KernelPlan, ScalarUse, ArrayUse, Coordinate, Parameter, Type, Check, Site),
-        *(Phase, FoldUse, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
+        *(Phase, Finish, FoldUse, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
     )
 }
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...schedule.kernel import Kernel
-from . import map, row, split, strip
+from . import cross, map, row, split, strip
 from .roles import Array
 
 
@@ -29,6 +29,8 @@ def generate(kernel: Kernel, variant: str) -> tuple[str, list[Array]]:
             return row.emit(kernel)
         case "split":
             return split.emit(kernel)
+        case "cross":
+            return cross.emit(kernel)
         case "strips":
             return strip.emit(kernel, letters)
     raise ValueError(f"unknown variant {variant!r}")
@@ -55,6 +57,8 @@ def compile_source(source: str, source_path: str, kernel: Kernel, variant: str) 
 
 def symbols(kernel: Kernel, variant: str) -> tuple[str, ...]:
     """The C functions that the object code exports, in the order of their calls."""
+    if variant == "cross":
+        return ("rows", "columns")
     if variant != "split":
         return ("kernel",)
     return tuple(f"{stage}{p}" for p in range(len(kernel.phases)) for stage in ("phase", "merge"))

@@ -75,6 +75,13 @@ def in_lane(fold: FoldUse, lane: str) -> list[str]:
     return [*lines, *kept(fold, "lane", lane, fresh)]
 
 
+def in_line(fold: FoldUse, index: str) -> list[str]:
+    """Merge the lifted element into the state of its column."""
+    fresh = [f"{name}_next" for name in states(fold)]
+    lines = merged(fold, got(fold, "line", index), [value.name for value in fold.lifted], fresh)
+    return [*lines, *kept(fold, "line", index, fresh)]
+
+
 def reset_lanes(folds: tuple[FoldUse, ...], count: str) -> list[str]:
     lines = [line for fold in folds for line in kept(fold, "lane", "lane", list(fold.identity))]
     return [f"for lane in range({count}):", *indented(lines)]

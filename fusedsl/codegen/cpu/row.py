@@ -83,7 +83,7 @@ def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[s
     phase = roles.kernel.phases[p]
     if phase.ranks:
         return rank.ranks(roles, phase)
-    if not (phase.stores or phase.folds or phase.select or roles.held_by(p)):
+    if not (phase.stores or phase.folds or phase.cross or phase.select or roles.held_by(p)):
         return []
     lines = segment_start(roles, p, base) + scan.part_starts(phase)
     number = "segment" if low == "0" else f"segment - {low}"
@@ -150,7 +150,8 @@ def element(roles: Roles, p: int, index: str) -> list[str]:
     lines += [*phase.element.lines, *scan.lines(phase, scan.in_row)]
     lines += [store_line(x, f"c{x.operand}", times(index, step(kernel, x.operand, last))) for x in phase.stores]
     lines += rank.keep(phase, f"flat + {index}")
-    return lines + [fold.put(value.name, f"flat + {index}", value.name) for value in roles.held_by(p)]
+    lines += [fold.put(value.name, f"flat + {index}", value.name) for value in roles.held_by(p)]
+    return lines + [line for f in phase.cross for line in fold.in_line(f, f"base + flat + {index}")]
 
 
 def row_part(roles: Roles, p: int) -> list[str]:

@@ -28,8 +28,8 @@ class Stage:
 class Launch:
     """What a call of a kernel runs, in order.
 
-    A split kernel has two slots behind slots(kernel), which `pool.runner` fills: the address of a workspace of
-    `workspace` bytes, and `parts`, into which every row is cut.
+    A split or cross kernel has two slots behind slots(kernel), which `pool.runner` fills: the address of a workspace of
+    `workspace` bytes, and `parts`, into which every row is cut, or all rows are.
     """
 
     stages: tuple[Stage, ...]
@@ -40,7 +40,8 @@ class Launch:
 def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
     """The loops for these extents and strides (in elements, per operand and axis): part of the kernel's key.
 
-    "map"; "tiles", a map in blocks of two axes; "rows"; "split", few rows cut into parts that threads share; or
+    "map"; "tiles", a map in blocks of two axes; "rows"; "cross", rows that are folded both ways; "split", few rows cut
+    into parts that threads share; or
     "strips:" and a letter per operand, rows side by side, where the last row axis is contiguous and the columns are
     not, or the rows are very short.
     """
@@ -49,6 +50,8 @@ def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, .
         return "rows"
     if kernel.row_axes == 0 and not scans and not any(phase.folds for phase in kernel.phases):
         return "tiles" if _crosses(extents, strides) else "map"
+    if kernel.finish is not None:
+        return "cross"
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
     if kernel.row_axes and extents[kernel.row_axes - 1] >= 8:
         steps = [line[kernel.row_axes - 1] for line in strides]
@@ -83,6 +86,8 @@ def launch(kernel: Kernel, variant: str, extents: tuple[int, ...]) -> Launch:
         return Launch((Stage("kernel", rows, max(1, WORK // max(1, columns))),))
     if variant == "split":
         return _split(kernel, rows, columns, extents)
+    if variant == "cross":
+        return _cross(kernel, rows, columns)
     strips = prod(extents[: kernel.row_axes - 1]) * -(-extents[kernel.row_axes - 1] // STRIP)
     return Launch((Stage("kernel", strips, max(1, WORK // max(1, columns * STRIP))),))
 
@@ -97,3 +102,16 @@ def _split(kernel: Kernel, rows: int, columns: int, extents: tuple[int, ...]) ->
     for p in range(len(kernel.phases)):
         stages += [Stage(f"phase{p}", rows * parts, 1), Stage(f"merge{p}", rows, rows)]
     return Launch(tuple(stages), workspace_bytes(kernel, rows, columns, parts), parts)
+
+
+def _cross(kernel: Kernel, rows: int, columns: int) -> Launch:
+    """Parts of the rows, then columns."""
+    from .cross import parts_of, workspace_bytes
+
+    parts = parts_of(rows)
+    each = -(-rows // max(parts, 1))
+    stages = (
+        Stage("rows", parts, max(1, WORK // max(1, each * columns))),
+        Stage("columns", columns, max(1, WORK // max(1, parts))),
+    )
+    return Launch(stages, workspace_bytes(kernel, parts, columns), parts)

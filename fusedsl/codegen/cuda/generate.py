@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...hardware import Hardware, facts, registers_for
-from ...schedule import MapSchedule, RowSchedule, Schedule, TransposeSchedule
+from ...schedule import CrossSchedule, MapSchedule, RowSchedule, Schedule, TransposeSchedule
 from ...schedule.kernel import Kernel, slots
+from .cross import cross_source
 from .many import many_source
 from .map import map_source
 from .row import row_source
@@ -33,6 +34,8 @@ def generate(kernel: Kernel, schedule: Schedule) -> str:
         source = map_source(kernel, schedule)
     elif isinstance(schedule, TransposeSchedule):
         source = transpose_source(kernel, schedule)
+    elif isinstance(schedule, CrossSchedule):
+        source = cross_source(kernel, schedule)
     else:
         source = row_source(kernel, schedule)
     return many_source(source, kernel) if kernel.table is not None else source
@@ -49,7 +52,7 @@ def lowered(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tupl
 
 
 def _threads(schedule: Schedule) -> int:
-    return schedule.block if isinstance(schedule, RowSchedule) else schedule.threads
+    return schedule.block if isinstance(schedule, (RowSchedule, CrossSchedule)) else schedule.threads
 
 
 def _fewer(hardware: Hardware, blocks: int, threads: int) -> int:

@@ -28,7 +28,7 @@ def stored_quotients(kernel: Kernel, phase: Phase) -> Body:
 
 def _read(kernel: Kernel, phase: Phase) -> set[str]:
     """Names that something but a store of bfloat16 reads."""
-    uses = [*phase.folds, *(use for step in phase.scans for use in step.scans)]
+    uses = [*phase.folds, *phase.cross, *(use for step in phase.scans for use in step.scans)]
     names = {value.name for use in uses for value in use.lifted}
     names |= {phase.select.lifted.name} if phase.select else set()
     names |= {store.value for store in phase.stores if kernel.operands[store.operand].dtype is not BFLOAT16}

@@ -12,7 +12,7 @@ from ....ir.types import DTYPES
 def namespace() -> dict[str, Any]:
     """Every name that a generated file may use."""
     from ..math import vocabulary
-    from . import fold, launch, patch, rank, scan, stream_rank, tile
+    from . import ahead, crew, fold, launch, patch, rank, scan, stream_rank, tile
 
     names = dict(vocabulary())
     for source, listed in (
@@ -23,6 +23,8 @@ def namespace() -> dict[str, Any]:
         (rank, "order enter values_of columns_of best shared_room sort_tile take pick"),
         (stream_rank, "choice reset push settle keep_run merge_runs"),
         (fold, "Team fold fold_tile merge_states empty_state"),
+        (ahead, "Ring arrived send"),
+        (crew, "Crew blocks everyone"),
     ):
         names |= {name: getattr(source, name) for name in listed.split()}
     return names | {f"fetch_{name}": tile.fetch(name) for name in DTYPES}

@@ -1,0 +1,92 @@
+"""Row kernels that fold their rows too: parts of the rows with a state for each column, then the parts merged.
+
+`rows` works on parts of neighbouring rows and keeps a line of states for each in a workspace that the caller gives,
+`columns` merges the lines as a pairwise tree and stores the results. The two slots behind the kernel's own say where
+the workspace is and how many parts there are.
+"""
+
+from __future__ import annotations
+
+from ...schedule.kernel import Kernel
+from . import fold
+from .roles import Array, Roles
+from .row import claim, columns, extents, fold_arrays, row_part, row_start, unclaim
+from .source import address, decode, header, indented, load_line, parameters, store_line
+from .split import places
+
+ROWS = 64  # of a part at most: so many are added one after another
+PARTS = 16  # that few rows are cut into
+
+
+def parts_of(rows: int) -> int:
+    """The parts that so many rows are cut into."""
+    each = max(1, min(ROWS, -(-rows // PARTS)))
+    return -(-rows // each)
+
+
+def lines_of(kernel: Kernel) -> list[Array]:
+    """The arrays of the workspace, in order: a line of states for each part."""
+    return fold.state_arrays(kernel.cross, "line", "parts * columns")
+
+
+def workspace_bytes(kernel: Kernel, parts: int, columns: int) -> int:
+    """The size of the workspace."""
+    return sum(-(-parts * columns // 64) * 64 * array.dtype.itemsize for array in lines_of(kernel))
+
+
+def emit(kernel: Kernel) -> tuple[str, list[Array]]:
+    """The source of a kernel that folds both ways, and the working memory that it names."""
+    roles, shared = Roles(kernel), lines_of(kernel)
+    held = [Array(value.name, value.dtype, "columns") for _, value in roles.held]
+    own = held + fold_arrays(kernel, range(len(kernel.phases)))
+    trees = fold.state_arrays(kernel.cross, "tree", str(fold.LEVELS))
+    lines = header(kernel, "cross")
+    lines += ["", "", "def rows(slots, begin, end):", *indented(_rows(kernel, shared, own))]
+    lines += ["", "", "def columns(slots, begin, end):", *indented(_columns(kernel, shared, trees))]
+    return "\n".join([*lines, ""]), [*shared, *own, *trees]
+
+
+def _start(kernel: Kernel, shared: list[Array], own: list[Array]) -> list[str]:
+    return [*parameters(kernel), *extents(kernel), *places(kernel, shared), *claim(own)]
+
+
+def _rows(kernel: Kernel, shared: list[Array], own: list[Array]) -> list[str]:
+    """Every phase of the rows of a part; each element joins the state of its column."""
+    nothing = [line for f in kernel.cross for line in fold.kept(f, "line", "base + column", list(f.identity))]
+    roles, body = Roles(kernel), []
+    for p in range(len(kernel.phases)):
+        body += ["", f"# phase {p}", *columns(roles, p, "0", "segments"), *row_part(roles, p)]
+    part = [
+        "base = part * columns",
+        "for column in range(columns):",
+        *indented(nothing),
+        "for row in range(part * each, smaller(part * each + each, rows)):",
+        *indented([*row_start(roles, "row"), *body]),
+    ]
+    each = "each = (rows + parts - 1) // parts"
+    return [*_start(kernel, shared, own), each, "for part in range(begin, end):", *indented(part), *unclaim(own)]
+
+
+def _columns(kernel: Kernel, shared: list[Array], trees: list[Array]) -> list[str]:
+    """Merge the lines of states of a column, and store what they come to."""
+    finish, axes = kernel.finish, range(kernel.row_axes, kernel.axes)
+    assert finish is not None
+    names = {a: f"i{a}" for a in axes}
+    read = [
+        f"{name} = {text}"
+        for f in kernel.cross
+        for name, text in zip(fold.states(f), fold.got(f, "line", "part * columns + column"))
+    ]
+    body = ["for part in range(parts):", *indented([*read, *fold.push(kernel.cross, "part")])]
+    body += [*fold.join_tree(kernel.cross, "parts"), "left = column", *decode("left", axes, names)]
+    wanted = {value.name for value in finish.body.args} if finish.body else set()
+    for load in (x for x in kernel.loads if x.value.name in wanted):
+        body += [address(kernel, load.operand, f"c{load.operand}", f"p{load.operand}", names)]
+        body.append(load_line(load, f"c{load.operand}", "0"))
+    for q in (x for x in kernel.positions if x.value.name in wanted):
+        body.append(f"{q.value.name} = {q.value.dtype}(i{q.axis})")
+    body += finish.body.lines if finish.body else []
+    for store in finish.stores:
+        body.append(address(kernel, store.operand, f"c{store.operand}", f"p{store.operand}", names))
+        body.append(store_line(store, f"c{store.operand}", "0"))
+    return [*_start(kernel, shared, trees), "for column in range(begin, end):", *indented(body), *unclaim(trees)]

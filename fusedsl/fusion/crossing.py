@@ -1,0 +1,40 @@
+"""Which folds over rows a kernel can take along that folds the same rows along their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.graph import Node, walk
+from .coordinates import Axis
+
+BOUND = ("fold", "scan", "ranked")  # what a kernel works together to find, and another kernel can only load
+
+
+def crossing(
+    order: Sequence[Node],
+    free: dict[Node, frozenset[Axis]],
+    uses: dict[Node, frozenset[Node]],
+    roots: Sequence[Node],
+) -> set[Node]:
+    """The folds over the rows of rows that other folds run along: those that no element of these rows depends on.
+
+    Rows run along the last axis of the array that the other fold reads, which is the one with neighbours in memory.
+    """
+    folds = [n for n in order if n.op == "fold"]
+    hosts = {(free[f], frozenset(f.attr[1])) for f in folds if _innermost(f) in f.attr[1]}
+    consumers = [(free[n.args[0]], uses[n.args[0]]) for n in order if n.op in BOUND] + [
+        (free[v], uses[v]) for v in roots
+    ]
+    found = set()
+    for f in folds:
+        rows, columns = frozenset(f.attr[1]), free[f]
+        needed = any(f in used and rows | columns <= axes for axes, used in consumers)
+        if rows and columns and (rows, columns) in hosts and not needed:
+            found.add(f)
+    return found
+
+
+def _innermost(f: Node) -> Axis | None:
+    """The last axis of the array with most axes among those that a fold reads."""
+    loads = [n for n in walk([f]) if n.op == "load" and n.attr[1]]
+    return max(loads, key=lambda n: len(n.attr[1])).attr[1][-1].axis if loads else None
