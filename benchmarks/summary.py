@@ -37,7 +37,8 @@ def misses(case: tuple, peers: dict[str, Row]) -> list[str]:
         return ["no result"]
     suite, workload, shape, dtype = case
     found = []
-    if ours.error or (ours.max_error or 0) > ERRORS.get(dtype, 1e-5):
+    allowed = 1e-2 if suite == "expressions" else ERRORS.get(dtype, 1e-5)  # some of whose results are narrower
+    if ours.error or (ours.max_error or 0) > allowed:
         found.append(f"error {ours.max_error}")
     part = share(ours)
     wanted = {"map": 0.95, "rows": 0.88 if shape in UNALIGNED else 0.95}.get(suite)
