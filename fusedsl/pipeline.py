@@ -12,9 +12,11 @@ from . import debug
 from .codegen.emit import emit
 from .config import Options
 from .errors import FusionError, LimitError
+from .fusion.budget import FEWEST, REGISTERS, within
 from .fusion.lower import lower
 from .fusion.partition import Decision, Group, Partition, partition
 from .fusion.price import Prices
+from .fusion.recompute import store_dear
 from .hardware import Hardware, facts
 from .ir.checks import explain, holds
 from .ir.dims import Dim, Symbol, evaluate, expression
@@ -93,13 +95,22 @@ def _show_rewrite(law: Rule, old: Node, new: Node) -> None:
 
 
 def make_plan(
-    source: Source, parameters: tuple[Parameter, ...], extents, options: Options, together: bool = True
+    source: Source,
+    parameters: tuple[Parameter, ...],
+    extents,
+    options: Options,
+    together: bool = True,
+    budget: int | None = None,
 ) -> Plan:
-    """Text or trace to kernels: what depends on the signature alone (see `partition` for `together`)."""
+    """Text or trace to kernels: what depends on the signature alone (see `partition` for `together`). Values may take
+    `budget` registers.
+    """
     graph, told = make_graph(source, parameters, extents, options)
     guards = dict(told)
-
-    cut = cut_graph(graph, extents, guards, together=together)
+    budget = budget or REGISTERS
+    cut = cut_graph(graph, extents, guards, together=together, budget=budget)
+    if options.max_kernels is not None and len(cut.groups) > options.max_kernels:
+        cut = cut_graph(graph, extents, guards, together=together)  # a kernel that is slower still keeps what was promised
     reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
@@ -117,7 +128,19 @@ def make_plan(
         kernels,
         reasons,
         together,
+        budget,
     )
+
+
+def tightened(source: Source, plan: Plan, extents, options: Options) -> Plan | None:
+    """A plan in more kernels, whose values take fewer registers; None where there is none that is worth it."""
+    budget = plan.budget * 3 // 4
+    while budget >= FEWEST and options.max_kernels is None:
+        made = make_plan(source, plan.parameters, extents, options, plan.together, budget)
+        if len(made.kernels) > len(plan.kernels):
+            return made
+        budget = budget * 3 // 4
+    return None
 
 
 def _named(reason: str, parameters: tuple[Parameter, ...]) -> str:
@@ -151,28 +174,33 @@ def cut_graph(
     guards: dict[Dim, bool],
     hardware: Hardware | None = None,
     together: bool = True,
+    budget: int | None = None,
 ) -> Partition:
-    """The kernels of a rewritten graph at these extents; `guards` takes up which other extents they are for."""
+    """The kernels of a rewritten graph at these extents; `guards` takes up which other extents they are for.
+
+    With a budget of registers, kernels that compute alike share what is dear, and those whose values do not fit are
+    cut. What is in doubt is decided by the figures of one GPU, so that all devices run the same kernels; `hardware` is
+    the card of the prices.
+    """
 
     def fits(count: Dim, limit: int) -> bool:
         """Whether a count is within a limit at this call; the plan then holds for calls where that is the same."""
         dim = expression("fits", count, limit)
         return bool(dim) if isinstance(dim, int) else guards.setdefault(dim, evaluate(dim, extents) == 1)
 
-    return partition(lower(graph), fits, Prices(extents, hardware or facts(PRICED_FOR)), together)
+    cut = partition(lower(graph), fits, Prices(extents, hardware or facts(PRICED_FOR)), together)
+    if budget is None:
+        return cut
+    return within(store_dear(cut, Prices(extents, facts(PRICED_FOR))), budget)
 
 
 def decisions(
-    graph: Graph,
-    parameters: tuple[Parameter, ...],
-    extents: Mapping[Symbol, int],
-    hardware: Hardware | None,
-    together: bool,
+    graph: Graph, plan: Plan, extents: Mapping[Symbol, int], hardware: Hardware | None
 ) -> tuple[Decision, ...]:
-    """What joined which kernel of a graph, what did not, and why, priced for a card (None: without prices)."""
-    cut = cut_graph(rewrite(graph), extents, {}, hardware, together)
+    """What joined which kernel of a plan, what did not, and why, priced for a card (None: without prices)."""
+    cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget)
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
-    return tuple(replace(d, members=(), reason=_told(d, parameters)) for d in priced)
+    return tuple(replace(d, members=(), reason=_told(d, plan.parameters)) for d in priced)
 
 
 def _told(d: Decision, parameters: tuple[Parameter, ...]) -> str:

@@ -37,6 +37,9 @@ class Planner(Protocol):
     def plan(self, arguments: Sequence[Array | Weak], extents: Mapping[Symbol, int], together: bool = True) -> Plan:
         """The plan for these arguments (see `Program.plan`)."""
 
+    def tighten(self, plan: Plan, arguments: Sequence[Array | Weak], extents: Mapping[Symbol, int]) -> bool:
+        """Plan these arguments anew, in kernels that hold fewer values; False where there are none."""
+
 
 class EmptyRows(Exception):
     """A reduction of rows without elements on a device: no kernel runs over nothing; the interpreter has the answer."""
@@ -154,9 +157,11 @@ def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None, chooser:
     """
     found = settle(program, facts, outs)
     library, device, plan, given = found.library, found.device, found.plan, found.given
-    launches, numbers, workspace, tickets = _launches(
+    launches, numbers, workspace, tickets, spilled = _launches(
         program, plan, found.layouts, found.extents, library, device, chooser
     )
+    if spilled and program.tighten(plan, list(facts.values()), found.extents):
+        return prepare(program, facts, outs, chooser)
     written = [span(g) if g is not None else None for g in given]
     same = frozenset(found.in_place)
     stream = stream_reader(library, device)
@@ -291,11 +296,13 @@ def result_order(plan: Plan, result: int, layouts, extents) -> tuple[int, ...] |
 
 
 def _launches(program: Planner, plan: Plan, layouts, extents, library: str, device, chooser: Chooser):
-    """(launch records in order, numbers that they take, what allocates the workspace or None, tickets or None)."""
+    """(launch records in order, numbers that they take, what allocates the workspace or None, tickets or None, whether
+    a kernel spills registers)."""
     size, temporaries = workspace_size(plan, extents)
     where = Payloads(len(plan.parameters), len(plan.results), size)
     numbers: list[int] = []
     launches: list[Any] = []
+    spilled = False
     for number, (kernel, bound) in enumerate(zip(plan.kernels, pipeline.bind_kernels(plan, layouts, extents))):
         if bound.empty:
             continue
@@ -305,12 +312,14 @@ def _launches(program: Planner, plan: Plan, layouts, extents, library: str, devi
         if device == CPU:
             launches.append(launch_on_cpu(kernel, bound, *given))
         else:
-            launches.append(_cuda(kernel, bound, *given, functools.partial(chooser, number)))
+            record, spills = _cuda(kernel, bound, *given, functools.partial(chooser, number))
+            launches.append(record)
+            spilled |= spills
     shared = [record.geometry for record in launches if isinstance(record, Launch)]
     size += max((g.workspace for g in shared), default=0)  # launches run one after another
     count = max((g.tickets for g in shared), default=0)
     workspace = result_allocator(library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
-    return launches, numbers, workspace, Tickets(count, device[1]) if count else None
+    return launches, numbers, workspace, Tickets(count, device[1]) if count else None, spilled
 
 
 def _hardware(device: tuple[str, int]) -> Hardware | None:
@@ -329,12 +338,14 @@ def launch_on_cpu(kernel, bound: Bound, where, temporaries, numbers, extents, na
 
 
 def _cuda(kernel, bound: Bound, where, temporaries, numbers, extents, names, device, chosen: Callable):
+    """The launch record of one kernel on a device, and whether it spills registers."""
     from .runtime.driver import driver
 
     told = driver().facts(device[1])
     scheduled, schedule = chosen(kernel, bound, pipeline.hardware_of(told))
     built = build_scheduled(scheduled, schedule, kernel.digest, told.cc)
-    return cuda_launch(kernel, bound, built, loaded(built, device[1]), where, temporaries, numbers, extents, names)
+    record = cuda_launch(kernel, bound, built, loaded(built, device[1]), where, temporaries, numbers, extents, names)
+    return record, built.spill_bytes > 0
 
 
 _functions: dict[tuple, Any] = {}

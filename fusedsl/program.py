@@ -157,13 +157,26 @@ class Program:
             self._plans.setdefault(key, []).append(plan)
         return plan
 
+    def tighten(self, plan: Plan, arguments: Sequence[Array | Weak], extents) -> bool:
+        """After a spill: plan these arguments anew, in more kernels that hold fewer values; False if there are none."""
+        parameters = self._parameters(arguments)
+        with self._lock:
+            plans = self._plans.get((parameters, plan.together), [])
+            if plan not in plans:  # another thread was here
+                return True
+            made = pipeline.tightened(self.source, plan, extents, self.options)
+            if made is None:
+                return False
+            plans[plans.index(plan)] = made
+            if (key := self._plan_key(parameters, plan.together)) is not None:
+                disk().put(key, {"plan": plan_to_json(made)})
+        return True
+
     def _stored_plan(self, parameters: tuple[Parameter, ...], extents, together: bool) -> Plan:
         """The plan from the cache on disk, or a new one, which is put there. A traced function's is always new."""
-        told = self.source.cache_parts()
-        if told is None:
+        key = self._plan_key(parameters, together)
+        if key is None:
             return pipeline.make_plan(self.source, parameters, extents, self.options, together)
-        named = plan_to_json(parameters)
-        key = cache_key(plan=told, parameters=named, options=repr(self.options), together=together)
         entry = disk().get(key)
         if entry is not None:
             with contextlib.suppress(KeyError, TypeError):
@@ -173,6 +186,14 @@ class Program:
         plan = pipeline.make_plan(self.source, parameters, extents, self.options, together)
         disk().put(key, {"plan": plan_to_json(plan)})
         return plan
+
+    def _plan_key(self, parameters: tuple[Parameter, ...], together: bool) -> str | None:
+        """Where plans for this signature stand on disk; None where they do not."""
+        told = self.source.cache_parts()
+        if told is None:
+            return None
+        parts = {"parameters": plan_to_json(parameters), "together": together, "registers": pipeline.REGISTERS}
+        return cache_key(plan=told, options=repr(self.options), **parts)
 
     def _parameters(self, arguments: Sequence[Array | Weak]) -> tuple[Parameter, ...]:
         return tuple(pipeline.signature(n, k, a) for k, (n, a) in enumerate(zip(self.names, arguments)))

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from bounds import evaluate as bounds
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_properties import expressions, values
+from test_targets import agrees
 
 import fusedsl as fd
+from fusedsl import pipeline
 from fusedsl.fusion.time import LATENCY, LAUNCH
+from fusedsl.ir.interp import interpret
+from fusedsl.prepare import describe_all
 
 X, W, B, COLUMN, CUBE, S = ((512, 1024), (512,), (1024,), (512, 1), (8, 6, 64), ())
 NORM = "n(u) = u * rsqrt(mean(u * u, -1, keepdims=True) + 1e-6)\n"
@@ -79,3 +87,67 @@ def test_a_row_value_beside_a_reduction_is_right():
     found = fd.evaluate("sum(x, -1) + w, w * 2, sum(x, -1)", x=x, w=w, max_kernels=1)
     for made, wanted in zip(found, (x.sum(1) + w, w * 2, x.sum(1))):
         np.testing.assert_array_equal(made, wanted)
+
+
+DEAR = "a = sin(lgamma(x) * cos(x)) + lgamma(x + 2)\n"
+
+
+def test_a_value_that_is_dear_is_stored_once_and_a_cheap_one_computed_twice():
+    dear, specs = planned(DEAR + "sum(a, 0), sum(a, 1)", {})
+    told = dear.explain(*specs, device="cuda")
+    (kept,) = told.temporaries
+    assert kept.bytes == 512 * 1024 * 4
+    assert any(r.reason.endswith("to store it once is faster than to compute it twice") for r in told.refused)
+    cheap, specs = planned("a = exp(x) * 2; sum(a, 0), sum(a, 1)", {})
+    assert not cheap.explain(*specs, device="cuda").temporaries
+    x = np.random.default_rng(0).uniform(1, 3, (512, 1024)).astype(np.float32)
+    found = dear(x)
+    for made, value in zip(found, interpret(dear._program.graph(describe_all("x", [x])), [x])):
+        np.testing.assert_allclose(made, value, rtol=1e-4, atol=1e-2)
+
+
+def many_values(count):
+    """A text that holds so many values at once: each is made before any is used, and used in the opposite order."""
+    made = "; ".join(f"t{i} = exp2(x * {i}.5)" for i in range(count))
+    used = "".join(f"; u{i} = u{i - 1} * t{count - i} + t{i}" for i in range(1, count))
+    return f"{made}; u0 = t0{used}; return u{count - 1}"
+
+
+def test_a_body_that_does_not_fit_is_cut_where_the_fewest_values_are_alive():
+    kernel, specs = planned(many_values(260), {})
+    told = kernel.explain(*specs, device="cuda", compile=False)
+    assert len(told.kernels) > 1
+    assert any("its values take more than 216 registers" in r.reason for r in told.refused)
+    promised, specs = planned(many_values(260), {}, max_kernels=1)
+    assert len(promised.explain(*specs, device="cuda", compile=False).kernels) == 1
+
+
+def test_a_spill_is_answered_by_kernels_that_hold_fewer_values():
+    kernel, _ = planned(many_values(40), {})
+    x = np.random.default_rng(0).uniform(-1, 0, (5, 7)).astype(np.float32)
+    program, facts = kernel._program, describe_all("x", [x])
+    arguments, before = list(facts.values()), kernel(x)
+    extents = pipeline.extents_of(arguments)
+    plan = program.plan(arguments, extents)
+    assert len(plan.kernels) == 1
+    assert program.tighten(plan, arguments, extents)
+    tighter = program.plan(arguments, extents)
+    assert tighter.budget < 60 and len(tighter.kernels) > 1
+    again = fd.kernel(kernel.text)  # which finds the plan in the cache, as another process would
+    np.testing.assert_array_equal(again(x), before)
+    assert again._program.plan(arguments, extents) == tighter
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(texts=st.lists(expressions(), min_size=1, max_size=3), most=st.integers(2, 9), seed=st.integers(0, 99))
+def test_no_cut_changes_a_value(texts, most, seed):
+    arrays = values(5, 23, seed)
+    text = ", ".join(f"({t}) + x" for t in texts)
+    names = fd.kernel(text).params
+    arguments = [arrays[name] for name in names]
+    graph = fd.kernel(text)._program.graph(describe_all(names, arguments))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "REGISTERS", most)
+        results = fd.kernel(text)(*arguments)
+    for k, (made, (value, bound)) in enumerate(zip(results if len(texts) > 1 else [results], bounds(graph, arguments))):
+        agrees(made, value, bound, graph.results[k].type.dtype, f"{text!r} within {most} registers, result {k}")

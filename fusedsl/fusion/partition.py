@@ -51,6 +51,11 @@ class Group:
         return not self.folds and not self.scans and not self.ranked
 
     @property
+    def is_plain(self) -> bool:
+        """A map, or folds of rows: its elements may be computed by several kernels."""
+        return not (self.scans or self.ranked or self.cross)
+
+    @property
     def ranks(self) -> Axis | None:
         """The axis of the places in the order, where all of them are wanted."""
         return next((n.attr[1] for n in self.ranked if isinstance(n.attr[1], Axis)), None)

@@ -14,6 +14,7 @@ from ..ir.types import FLOAT64
 from ..rewrite.scalars import free_axes
 from .coordinates import Axis
 from .cost import FETCH_COST, SPECIAL
+from .crossing import BOUND
 from .lower import Root
 from .time import Work, seconds
 
@@ -32,7 +33,7 @@ class Computation:
     def __or__(self, other: Computation) -> Computation:
         """Both in one kernel: what either computes needs no load."""
         both = self.values + tuple(v for v in other.values if v not in self.values)
-        made = set(_computed(self.values, self.loads)) | set(_computed(other.values, other.loads))
+        made = set(computed(self.values, self.loads)) | set(computed(other.values, other.loads))
         return Computation(both, self.stores + other.stores, (self.loads | other.loads) - made)
 
     def without(self, part: Computation) -> Computation:
@@ -51,13 +52,13 @@ class Prices:
 
     def seconds(self, c: Computation) -> float:
         """One launch of a kernel that does this."""
-        nodes = _computed(c.values, c.loads)
+        nodes = computed(c.values, c.loads)
         if any(n not in self.free for n in (*nodes, *c.loads)):
             self.free.update(free_axes([*c.values, *c.loads]))
         counts = {n: self._count(self._axes(n)) for n in nodes}
-        double = sum(_cost(n) * counts[n] for n in nodes if n.type.dtype.compute is FLOAT64)
+        double = sum(cost(n) * counts[n] for n in nodes if n.type.dtype.compute is FLOAT64)
         special = sum(SPECIAL.get(n.op, n.op == "divide") * counts[n] for n in nodes)
-        work = Work(*self._moved(c, nodes), sum(_cost(n) * counts[n] for n in nodes), special, double)
+        work = Work(*self._moved(c, nodes), sum(cost(n) * counts[n] for n in nodes), special, double)
         return seconds(work, self.hardware)
 
     def saved(self, a: Computation, b: Computation) -> float:
@@ -87,7 +88,7 @@ class Prices:
         return prod(evaluate(a.extent, self.extents) or 0 for a in axes)
 
 
-def _computed(values: Sequence[Node], loads: frozenset[Node]) -> list[Node]:
+def computed(values: Sequence[Node], loads: frozenset[Node]) -> list[Node]:
     """The nodes that a kernel computes or reads for these values."""
     found: dict[Node, None] = {}
     stack = list(values)
@@ -99,9 +100,9 @@ def _computed(values: Sequence[Node], loads: frozenset[Node]) -> list[Node]:
     return list(found)
 
 
-def _cost(n: Node) -> int:
+def cost(n: Node) -> int:
     if n.op == "fetch":
         return FETCH_COST
-    if n.op in ("load", "fold", "scan"):
+    if n.op in ("load", *BOUND):
         return 1
     return OPS[n.op].cost if n.op in OPS else 0

@@ -192,8 +192,7 @@ def _refused(case: Case) -> tuple[Refusal, ...]:
     def named(symbol: re.Match) -> str:
         return f"axis {symbol.group(2)} of {case.program.names[int(symbol.group(1))]}"
 
-    together = case.plan.together
-    told = decisions(case.graph, case.plan.parameters, case.extents, case.target.hardware, together)
+    told = decisions(case.graph, case.plan, case.extents, case.target.hardware)
     found = [Refusal(d.reason, d.seconds) for d in told if not d.joined]
     if not found and len(case.plan.kernels) > 1:
         found = [Refusal("the kernels run over different rows and columns")]

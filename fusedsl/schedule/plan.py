@@ -79,7 +79,10 @@ class KernelPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """A program for one signature: its arrays' types, the checks and guards of a call, and the kernels in order."""
+    """A program for one signature: its arrays' types, the checks and guards of a call, and the kernels in order.
+
+    `budget` are the registers that a kernel's values were allowed to take.
+    """
 
     text: str
     parameters: tuple[Parameter, ...]
@@ -90,6 +93,7 @@ class Plan:
     kernels: tuple[KernelPlan, ...]
     reasons: tuple[tuple[bool, str], ...] = ()
     together: bool = True  # rows and columns may be folded by one kernel
+    budget: int = 0
 
 
 CLASSES = {

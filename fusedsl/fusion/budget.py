@@ -1,0 +1,188 @@
+"""Registers: a kernel whose values do not fit a thread's registers is cut where the fewest of them are alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..ir.graph import Node
+from ..rewrite.scalars import free_axes
+from .crossing import BOUND
+from .partition import Decision, Group, Partition
+from .recompute import loaded, memory_order, ordered, temporary
+
+REGISTERS = 216  # words of a thread's 255 that a body's values may take: the rest are addresses and counters
+FEWEST = 24  # below, cutting costs more than spilling
+
+
+def within(cut: Partition, budget: int) -> Partition:
+    """The partition with every kernel cut until its values fit the budget, as far as cuts help."""
+    cutter = _Cutter(cut, budget)
+    k = 0
+    while k < len(cutter.groups):
+        if cutter.fits(k) or not cutter.cut(k):
+            k += 1
+    return ordered(cutter.groups, cutter.temporaries, cutter.decisions)
+
+
+class _Cutter:
+    def __init__(self, cut: Partition, budget: int):
+        self.budget = budget
+        self.groups = list(cut.groups)
+        self.temporaries = list(cut.temporaries)
+        self.decisions = list(cut.decisions)
+
+    def fits(self, k: int) -> bool:
+        g = self.groups[k]
+        return not g.is_plain or max(pressure(_order(g.values, g.imports), g.values), default=0) <= self.budget
+
+    def cut(self, k: int) -> bool:
+        """Cut a kernel once; False where no cut helps."""
+        g = self.groups[k]
+        if g.is_map:
+            return self._cut_map(k)
+        folded = [f.args[0] for f in g.folds]
+        if g.stores and max(pressure(_order(folded, g.imports), folded)) <= self.budget:
+            self._part_stores(k)
+            return True
+        return self._compute_before(k)
+
+    # -- maps
+
+    def _cut_map(self, k: int) -> bool:
+        """What the first half of the body makes becomes a kernel of its own, before this one."""
+        g, axes = self.groups[k], self.groups[k].columns
+        order = _order(g.values, g.imports)
+        crossing = self._crossing(g, order, frozenset(axes), set())
+        if crossing is None:
+            return False
+        early, over = crossing
+        done = [r for r in g.stores if r.value in early]
+        if len(done) == len(g.stores):
+            return False
+        first = Group((), axes, stores=done, imports=dict(g.imports), after=set(g.after))
+        self._before(k, first, over)
+        g.stores = [r for r in g.stores if r not in done]
+        self._told(g, over)
+        return True
+
+    def _crossing(
+        self, g: Group, order: list[Node], axes: frozenset, kept: set[Node]
+    ) -> tuple[set[Node], list[Node]] | None:
+        """(what is computed before a place of the body, what of it is read after, or `kept`) where the latter is least,
+        among the places up to the first at which the values do not fit."""
+        alive = pressure(order, g.values)
+        limit = next((p for p, words in enumerate(alive) if words > self.budget), len(order))
+        free = free_axes(order)
+        best: tuple[int, int, set[Node], list[Node]] | None = None
+        for p in range(max(1, limit // 2), max(2, limit + 1)):
+            early = set(order[:p])
+            read = {a for n in order[p:] for a in n.args if a in early}
+            over = [n for n in order[:p] if n in read | kept and free[n] == axes and not _is_leaf(n, g)]
+            made = any(not _is_leaf(n, g) for n in early) and p < len(order)
+            crosses = sum(map(_words, over))
+            if made and (over or early & set(g.values) - kept) and (best is None or crosses <= best[0]):
+                best = (crosses, p, early, over)
+        return None if best is None else best[2:]
+
+    def _before(self, k: int, first: Group, over: Sequence[Node]) -> None:
+        """Put a kernel before another one, and let it store what crosses."""
+        g = self.groups[k]
+        for n in over:
+            root = temporary(n, memory_order(n, first.columns), len(self.temporaries))
+            self.temporaries.append((root.type, root.shape))
+            first.stores.append(root)
+            g.imports[n] = loaded(root)
+        self.groups.append(first)
+        g.after.add(len(self.groups) - 1)
+
+    # -- folds
+
+    def _part_stores(self, k: int) -> None:
+        """The elements are stored by a map after this kernel, which leaves it its folds."""
+        g = self.groups[k]
+        later = Group((), memory_order(g.stores[0].value, g.rows + g.columns), stores=g.stores, imports=dict(g.imports))
+        later.after = {k, *g.after}
+        written = {r.index for r in g.stores if r.kind == "temporary"}
+        g.stores = []
+        used = set(_order(later.values, later.imports))
+        for f in g.folds:
+            if f in used:
+                root = next((r for r in g.row_stores if r.value is f and r.kind == "temporary"), None)
+                if root is None:
+                    root = temporary(f, g.rows, len(self.temporaries))
+                    self.temporaries.append((root.type, root.shape))
+                    g.row_stores.append(root)
+                later.imports[f] = loaded(root)
+        self.groups.append(later)
+        for other in self.groups[:-1]:
+            if not written.isdisjoint(_temporaries(other)):
+                other.after.add(len(self.groups) - 1)
+        self._told(g, later.values)
+
+    def _compute_before(self, k: int) -> bool:
+        """What folds read is computed by a map before this kernel, as far as it needs none of its folds."""
+        g, axes = self.groups[k], self.groups[k].rows + self.groups[k].columns
+        late: set[Node] = set()
+        for n in _order(g.values, g.imports):
+            if n in g.folds or (n not in g.imports and not late.isdisjoint(n.args)):
+                late.add(n)
+        order = [n for n in _order(g.values, g.imports) if n not in late]
+        crossing = self._crossing(g, order, frozenset(axes), set(g.values))
+        over = crossing[1] if crossing is not None else []
+        if not over:
+            return False
+        first = Group((), memory_order(over[0], axes), imports=dict(g.imports), after=set(g.after))
+        self._before(k, first, over)
+        self._told(g, over)
+        return True
+
+    def _told(self, g: Group, over: Sequence[Node]) -> None:
+        reason = f"its values take more than {self.budget} registers: cut where {sum(map(_words, over))} words cross"
+        self.decisions.append(Decision(False, ("a map" if g.is_map else "a reduction",), reason))
+
+
+def pressure(order: Sequence[Node], values: Iterable[Node]) -> list[int]:
+    """Words that are alive after each node of a body, in this order; what is folded or stored is until the end."""
+    last = {a: p for p, n in enumerate(order) for a in n.args}
+    last |= dict.fromkeys(values, len(order))
+    alive, found = 0, []
+    ends: dict[int, int] = {}
+    for p, n in enumerate(order):
+        if n.op != "const":
+            alive += _words(n)
+            end = last.get(n, p)
+            ends[end] = ends.get(end, 0) + _words(n)
+        found.append(alive)
+        alive -= ends.get(p, 0)
+    return found
+
+
+def _order(values: Iterable[Node], imports) -> list[Node]:
+    """The nodes of a kernel, arguments first; what it imports is a leaf."""
+    found: dict[Node, None] = {}
+    stack = list(reversed(list(values)))
+    while stack:
+        n = stack[-1]
+        if n in found:
+            stack.pop()
+            continue
+        missing = [] if n in imports else [a for a in n.args if a not in found]
+        if missing:
+            stack += reversed(missing)
+        else:
+            found[stack.pop()] = None
+    return list(found)
+
+
+def _temporaries(g: Group) -> set[int]:
+    """The temporaries that a kernel reads."""
+    read = [*_order(g.values, g.imports), *g.imports.values()]
+    return {n.attr[0].index for n in read if n.op in ("load", "pointer") and n.attr[0].kind == "temporary"}
+
+
+def _is_leaf(n: Node, g: Group) -> bool:
+    return not n.args or n.op in BOUND or n in g.imports
+
+
+def _words(n: Node) -> int:
+    return max(1, n.type.dtype.compute.bits // 32)

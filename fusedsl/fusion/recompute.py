@@ -1,0 +1,130 @@
+"""Recompute or store: what two kernels compute alike is computed twice where that takes less than memory, else once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..ir.graph import Node, Type, node, walk
+from ..rewrite.scalars import free_axes
+from .coordinates import Axis, Coordinate
+from .crossing import BOUND
+from .lower import Root, Source
+from .partition import Decision, Group, Partition
+from .price import Prices, computed, cost
+
+WORTH_ASKING = 32  # instructions an element: below, a load and a store take longer on every GPU
+
+
+@dataclass(frozen=True)
+class Shared:
+    """An element value that two kernels compute; `first` would store it for `second`."""
+
+    value: Node
+    first: int
+    second: int
+
+
+def store_dear(cut: Partition, prices: Prices) -> Partition:
+    """The partition with values stored where the time model says that this is faster than computing them again."""
+    groups, temporaries, decisions = list(cut.groups), list(cut.temporaries), list(cut.decisions)
+    while True:
+        best, saved = None, 0.0
+        for one in _candidates(groups):
+            gain = _gain(groups, one, prices)
+            if gain > saved:
+                best, saved = one, gain
+        if best is None:
+            return ordered(groups, temporaries, decisions)
+        _store(groups, temporaries, best)
+        what = f"{best.value.op} for every element of two kernels"
+        decisions.append(Decision(False, (what,), "to store it once is faster than to compute it twice", saved))
+
+
+def _candidates(groups: list[Group]) -> Iterator[Shared]:
+    """Values over all axes of two kernels, dear to compute, that something else than shared work reads."""
+    own = [computed(g.values, frozenset(g.imports)) for g in groups]
+    for a, first in enumerate(groups):
+        for b, second in enumerate(groups):
+            axes = frozenset(first.rows + first.columns)
+            stores = (first.is_map or first.rows) and first.is_plain and second.is_plain
+            if a == b or axes != frozenset(second.rows + second.columns) or not stores or reaches(groups, a, b):
+                continue
+            shared = {n for n in own[a] if n in own[b] and n.args and n.op not in (*BOUND, "fetch")}
+            if sum(map(cost, shared)) < WORTH_ASKING:
+                continue
+            free = free_axes(shared)
+            ends = {x for n in own[b] if n not in shared for x in n.args} | set(second.values)
+            for n in shared & ends:
+                if free[n] == axes and sum(map(cost, computed([n], frozenset(second.imports)))) >= WORTH_ASKING:
+                    yield Shared(n, a, b)
+
+
+def _gain(groups: list[Group], one: Shared, prices: Prices) -> float:
+    first, second = groups[one.first].work, groups[one.second].work
+    stored = replace(first, values=(*first.values, one.value), stores=(*first.stores, _root(groups, one, 0)))
+    read = replace(second, loads=second.loads | {one.value})
+    return sum(map(prices.seconds, (first, second))) - sum(map(prices.seconds, (stored, read)))
+
+
+def _store(groups: list[Group], temporaries: list, one: Shared) -> None:
+    """Let the first kernel store the value, and the second one load it."""
+    first, second = groups[one.first], groups[one.second]
+    root = next((r for r in first.stores if r.value is one.value and r.kind == "temporary"), None)
+    if root is None:
+        root = _root(groups, one, len(temporaries))
+        temporaries.append((root.type, root.shape))
+        first.stores.append(root)
+    second.imports[one.value] = loaded(root)
+    second.after.add(one.first)
+
+
+def _root(groups: list[Group], one: Shared, index: int) -> Root:
+    return temporary(one.value, memory_order(one.value, groups[one.first].rows + groups[one.first].columns), index)
+
+
+# -- temporaries of elements
+
+
+def memory_order(value: Node, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """Axes in the order in which the largest array below a value has them."""
+    found: list[Axis] = []
+    for n in sorted((n for n in walk([value]) if n.op == "load"), key=lambda n: -len(n.attr[1])):
+        found += [c.axis for c in n.attr[1] if c.axis in axes and c.axis not in found]
+    return tuple(found + [a for a in axes if a not in found])
+
+
+def temporary(value: Node, axes: tuple[Axis, ...], index: int) -> Root:
+    """The store of a value for each point of these axes."""
+    shape = tuple(a.extent for a in axes)
+    return Root("temporary", index, shape, shape, axes, value, Type(value.type.dtype, shape))
+
+
+def loaded(root: Root) -> Node:
+    """The load of what a root stores."""
+    at = tuple(Coordinate(0, 1, a) for a in root.axes)
+    return node("load", (), (Source("temporary", root.index), at), Type(root.value.type.dtype))
+
+
+def reaches(groups: list[Group], start: int, goal: int) -> bool:
+    """Whether a group needs another one, directly or not."""
+    stack, seen = [start], set()
+    while stack:
+        k = stack.pop()
+        if k == goal:
+            return True
+        if k not in seen:
+            seen.add(k)
+            stack.extend(groups[k].after)
+    return False
+
+
+def ordered(groups: list[Group], temporaries: list, decisions: list[Decision]) -> Partition:
+    """A partition whose groups run in an order that they allow."""
+    order: list[int] = []
+    while len(order) < len(groups):
+        order.append(next(k for k in range(len(groups)) if k not in order and groups[k].after <= set(order)))
+    place = {k: i for i, k in enumerate(order)}
+    for g in groups:
+        g.after = {place[k] for k in g.after}
+    return Partition(tuple(groups[k] for k in order), tuple(temporaries), tuple(decisions))
