@@ -73,16 +73,24 @@ class _Cutter:
         alive = pressure(order, g.values)
         limit = next((p for p, words in enumerate(alive) if words > self.budget), len(order))
         free = free_axes(order)
-        best: tuple[int, int, set[Node], list[Node]] | None = None
-        for p in range(max(1, limit // 2), max(2, limit + 1)):
-            early = set(order[:p])
-            read = {a for n in order[p:] for a in n.args if a in early}
-            over = [n for n in order[:p] if n in read | kept and free[n] == axes and not _is_leaf(n, g)]
-            made = any(not _is_leaf(n, g) for n in early) and p < len(order)
-            crosses = sum(map(_words, over))
-            if made and (over or early & set(g.values) - kept) and (best is None or crosses <= best[0]):
-                best = (crosses, p, early, over)
-        return None if best is None else best[2:]
+        last = {a: p for p, n in enumerate(order) for a in n.args} | dict.fromkeys(kept, len(order))
+        best, crossing, ends, made, done = None, 0, [0] * (len(order) + 1), False, False
+        for p, n in enumerate(order[:-1]):  # a cut behind each node
+            crossing -= ends[p]
+            if not _is_leaf(n, g):
+                made = True
+                if free[n] == axes and last.get(n, p) > p:
+                    crossing += _words(n)
+                    ends[last[n]] += _words(n)
+            done |= n in g.values and n not in kept
+            somewhere = limit // 2 <= p + 1 <= max(limit, 1) and made and (crossing or done)
+            if somewhere and (best is None or crossing <= best[0]):
+                best = (crossing, p + 1)
+        if best is None:
+            return None
+        early = order[: best[1]]
+        over = [n for n in early if last.get(n, 0) >= best[1] and free[n] == axes and not _is_leaf(n, g)]
+        return set(early), over
 
     def _before(self, k: int, first: Group, over: Sequence[Node]) -> None:
         """Put a kernel before another one, and let it store what crosses."""

@@ -53,6 +53,9 @@ def schedule_map(kernel: Kernel, hardware: Hardware) -> MapSchedule:
     while vectors > 1 and need > MOST_NEEDED:
         vectors //= 2
         need = needed(kernel, Tiling(width, vectors))
+    while width > 1 and need > hardware.thread_registers:  # narrower vectors before values that spill
+        width //= 2
+        need = needed(kernel, Tiling(width, vectors))
     threads = BLOCK_VECTORS // vectors
     blocks = blocks_for(hardware, need, threads)
     registers = predicted(kernel, hardware, need, blocks, threads)
