@@ -110,7 +110,7 @@ def make_plan(
     budget = budget or REGISTERS
     cut = cut_graph(graph, extents, guards, together=together, budget=budget)
     if options.max_kernels is not None and len(cut.groups) > options.max_kernels:
-        cut = cut_graph(graph, extents, guards, together=together)  # a kernel that is slower still keeps what was promised
+        cut = cut_graph(graph, extents, guards, together=together)  # slower kernels still keep what was promised
     reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
