@@ -13,7 +13,7 @@ from .kernel import Kernel
 from .map import MapSchedule, map_grid, schedule_map
 from .ranking import selection
 from .row import RowSchedule, row_grid, schedule_row
-from .scan import has_scans, schedule_scan
+from .scan import has_scans, schedule_scan, tiles_of
 from .select import merge_bytes, schedule_select
 from .transpose import TransposeSchedule, schedule_transpose, transpose_grid
 
@@ -72,6 +72,9 @@ def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Ge
         workspace = cross_workspace(schedule, kernel, blocks, extents[-1])
         shared = cross_shared(schedule, kernel)
         return Geometry(blocks, schedule.block, shared, cooperative=True, workspace=workspace, tickets=2)
+    if schedule.linked:
+        tiles, tickets = tiles_of(kernel, schedule, extents)
+        return Geometry(tiles, schedule.block, tickets=tickets)
     blocks = row_grid(schedule, prod(extents[: kernel.row_axes]))
     return Geometry(blocks, schedule.block, workspace=merge_bytes(kernel, schedule, extents))
 

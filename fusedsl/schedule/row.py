@@ -38,7 +38,7 @@ class RowSchedule:
     `whole` of the vectors are always there, the others are checked. Where `across`, neighbouring threads belong to
     neighbouring rows. Where `early`, what later phases load is loaded at once; where there is a `piece`, the last
     phase takes so many vectors at a time. Not `resident`: every phase loops over the row. Where `blocked`, the vectors
-    of a thread are neighbours.
+    of a thread are neighbours. Where `linked`, every tile of a row is a block's, which hands its state on.
     """
 
     resident: bool
@@ -55,6 +55,7 @@ class RowSchedule:
     registers: int = field(default=0, compare=False)  # a thread, by estimate
     blocked: bool = False
     ranking: Ranking | None = None
+    linked: bool = False
 
     @property
     def step(self) -> int:

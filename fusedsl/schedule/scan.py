@@ -14,6 +14,8 @@ from .row import WARP, RowSchedule, contiguous, row_width, schedule_row
 ADDRESSING = 16  # registers beside those that hold tiles
 LONGEST = 32768  # elements of a row that is held whole where it could as well be looped over
 BLOCK = 256  # threads of a loop
+FEW_ROWS = 4  # rows an SM, below which the tiles of long rows are worked on at once
+HEADER = 16  # bytes of counters before the slots of a linked scan
 TILE_WORDS = 16  # registers a thread for a tile of the widest array
 ACROSS_LANES, ACROSS_COLUMNS = 8, 8  # threads of a row, and columns of each, where neighbours are rows
 
@@ -30,7 +32,8 @@ def schedule_scan(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
         found = schedule_row(kernel, extents, hardware) if folds or extents[-1] <= LONGEST else None
         if found is not None and found.resident and found.threads * found.rows <= 1024:
             return replace(found, piece=0)
-    return _across(kernel, extents, hardware) or _along(kernel, extents, hardware)
+    found = _across(kernel, extents, hardware) or _along(kernel, extents, hardware)
+    return _linked(kernel, found, extents, hardware)
 
 
 def _registers(kernel: Kernel, elements: int) -> int:
@@ -60,6 +63,44 @@ def _along(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowS
     )
     found = RowSchedule(False, width, vectors, 0, threads, rows, blocks)
     return replace(found, reason=reason, registers=registers)
+
+
+def _linked(kernel: Kernel, loop: RowSchedule, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+    """Few long rows: a block for every tile instead of a loop, where one pass over the elements is all there is."""
+    rows, columns = prod(extents[: kernel.row_axes]), extents[-1]
+    (phase, *others) = kernel.phases
+    alone = not others and not phase.folds and not phase.row and not phase.row_stores
+    if not alone or loop.across or loop.rows > 1 or rows >= FEW_ROWS * hardware.multiprocessors or columns <= LONGEST:
+        return loop
+    reason = (
+        f"few rows: each tile of {loop.span} of {columns} columns is a block of {loop.threads} threads, that finds "
+        f"what lies before it from the totals that earlier tiles leave"
+    )
+    return replace(loop, linked=True, reason=reason)
+
+
+def tiles_of(kernel: Kernel, schedule: RowSchedule, extents: tuple[int, ...]) -> tuple[int, int]:
+    """(tiles of all rows, uint32 that their blocks share) of a linked scan."""
+    rows, skew = prod(extents[: kernel.row_axes]), skewed(kernel, schedule.width)
+    tiles = -(-(extents[-1] + skew) // schedule.span)
+    return rows * tiles, (HEADER + sum(link_bytes(kernel, rows, tiles))) // 4
+
+
+def link_bytes(kernel: Kernel, rows: int, tiles: int) -> list[int]:
+    """Bytes of each scan's slots: one for every tile, and two for every group of 32."""
+    uses = [use for phase in kernel.phases for step in phase.scans for use in step.scans]
+    slots = rows * (tiles + 2 * -(-tiles // WARP))
+    return [slots * slot_bytes(use.state[0].dtype.bits) for use in uses]
+
+
+def slot_bytes(bits: int) -> int:
+    """What a tile leaves: a state and its mark."""
+    return 16 if bits == 64 else 8
+
+
+def skewed(kernel: Kernel, width: int) -> int:
+    """Columns by which a row may begin behind the start of its first vector."""
+    return width - 1 if any(operand.access == "anchor" for operand in kernel.operands) else 0
 
 
 def _across(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:

@@ -11,7 +11,7 @@ from ...schedule.row import WARP, RowSchedule
 from .pieces import write_in_pieces
 from .rank import begin_order, end_order, write_order, write_ranks
 from .rounding import stored_quotients
-from .scan import Turns, turns, write_scans
+from .scan import Turns, begin_linked, turns, write_linked, write_scans
 from .text import Names, Scope, header, indented, letter_of, signature
 from .walk import Walk
 
@@ -47,15 +47,20 @@ class RowWriter:
     def write(self) -> None:
         self._define_tile()
         self.scope.read_scalars()
+        if self.schedule.linked:
+            begin_linked(self)
         self._find_row()
         self._find_columns()
+        if self.schedule.linked:
+            write_linked(self)
+            return
         if self.schedule.early:
             self._load_all()
         for number, phase in enumerate(self.kernel.phases):
             if phase.ranks:
                 write_ranks(self, number, phase)
             elif self.schedule.resident:
-                self._element_work(number, phase)
+                self.element_work(number, phase)
                 for use in phase.folds:
                     self._fold(use)
             else:
@@ -89,6 +94,7 @@ class RowWriter:
         self.code.append(f"rows = {rows}")
         index = "int64" if self.kernel.wide else "int32"
         team, block = f"(thread() >> {plan.threads.bit_length() - 1})", self.scope.block
+        block = "tile_row(number, tiles)" if plan.linked else block
         if plan.across:
             self.code.append(f"number = {block} * {plan.rows} + (thread() & {WARP - 1})")
         elif plan.rows > 1:
@@ -179,7 +185,7 @@ class RowWriter:
         if phase.tile:
             self._tile_work(number, phase)
         else:
-            self._element_work(number, phase)
+            self.element_work(number, phase)
             for use in phase.folds:
                 self._collect(use, f"fold_{self._define_fold(use)}({self._lifted(use)}, column, columns)")
         inside, self.scope.code = self.scope.code, outside
@@ -196,7 +202,7 @@ class RowWriter:
     def _tile_work(self, number: int, phase: Phase) -> None:
         """A tile worked as if it were a row, phase by phase; what it comes to is merged into the row's state."""
         for k, part in enumerate(phase.tile):
-            self._element_work(f"{number}_{k}", part)
+            self.element_work(f"{number}_{k}", part)
             for use in part.folds:
                 self._unpack(use, f"fold_{self._define_fold(use)}({self._lifted(use)}, column, columns)")
             if part.row is not None:
@@ -218,7 +224,7 @@ class RowWriter:
         self.scope.ready -= {p.value.name for p in self.kernel.positions if p.axis >= self.kernel.row_axes}
         self.scope.wide.clear()
 
-    def _element_work(self, number: int | str, phase: Phase) -> None:
+    def element_work(self, number: int | str, phase: Phase) -> None:
         if self.schedule.piece and phase is self.kernel.phases[-1]:
             write_in_pieces(self, number, phase)
             return

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...schedule.kernel import Phase, ScanUse
 from ...schedule.registers import row_loads
+from ...schedule.scan import HEADER, skewed, slot_bytes
 
 if TYPE_CHECKING:
     from .row import RowWriter
@@ -31,6 +32,9 @@ def write_scans(writer: RowWriter, number: int | str, phase: Phase) -> None:
     resident = writer.schedule.resident
     for place, step in enumerate(phase.scans):
         for use in step.scans:
+            if writer.schedule.linked:
+                _write_linked(writer, use)
+                continue
             before = carried(use)
             if resident:
                 define_scan(writer, use)
@@ -44,6 +48,56 @@ def write_scans(writer: RowWriter, number: int | str, phase: Phase) -> None:
         for value in step.element.args:
             writer.provide(value)
         writer.scope.map_body(f"phase_{number}_{place}", step.element)
+
+
+def _write_linked(writer: RowWriter, use: ScanUse) -> None:
+    """A scan whose earlier tiles are other blocks'."""
+    name, names = name_of(use), [name_of(other) for other in _all_scans(writer)]
+    writer.define_rule(use, name)
+    how = ", reverse=True" if use.reverse else ""
+    writer.scope.functions.append(f"scan_{name} = scan_linked(tile, team, rule_{name}{how})")
+    lifted = ", ".join(writer.scope.element(value.name) for value in use.lifted)
+    offset = f"offset_{names.index(name)}"
+    where = f"tickets, {offset}, {_row(writer)}, turn, tiles, rows_tiles"
+    writer.code.append(f"{name} = scan_{name}({lifted}, column, columns, {where})")
+    writer.scope.ready.add(name)
+
+
+def _all_scans(writer: RowWriter) -> list[ScanUse]:
+    return [use for phase in writer.kernel.phases for use in scans_of(phase)]
+
+
+def _row(writer: RowWriter) -> str:
+    return "int32(row0)" if writer.kernel.row_axes == 1 else "int32(row)"
+
+
+def begin_linked(writer: RowWriter) -> None:
+    """The block takes the number of its tile."""
+    plan, kernel = writer.schedule, writer.kernel
+    extent, shift = writer.scope.names.extent(kernel.axes - 1), plan.span.bit_length() - 1
+    reach = skewed(kernel, plan.width) + plan.span - 1
+    writer.code.append(f"tiles = int32(({extent} + {reach}) >> {shift})")
+    writer.code.append("number = next_tile(tickets)")
+
+
+def write_linked(writer: RowWriter) -> None:
+    """The one phase of a linked kernel: a tile's work, and a note that it is done."""
+    (phase,) = writer.kernel.phases
+    plan, index = writer.schedule, "int64" if writer.kernel.wide else "int32"
+    row, code = _row(writer), writer.code
+    code.append(f"turn = int32(number - {row} * tiles)")
+    code.append("rows_tiles = int32(rows * tiles)")
+    code.append("groups = int32(rows * ((tiles + 31) >> 5))")
+    place = "0"
+    for k, use in enumerate(_all_scans(writer)):
+        size = slot_bytes(use.state[0].dtype.bits)
+        code.append(f"offset_{k} = int64({place})")
+        place = f"offset_{k} + (int64(rows_tiles) + 2 * int64(groups)) * {size}"
+    backwards = any(use.reverse for use in scans_of(phase))
+    turn = "(tiles - 1 - turn)" if backwards else "turn"
+    code.append(f"column = {index}(start + {index}({turn}) * {plan.span})")
+    writer.element_work(0, phase)
+    writer.code.append(f"tiles_done(tickets, rows_tiles, int64({HEADER}) + {place})")
 
 
 def define_scan(writer: RowWriter, use: ScanUse) -> None:
@@ -66,8 +120,8 @@ def turns(writer: RowWriter, phase: Phase) -> Turns:
     plan, kernel, scope = writer.schedule, writer.kernel, writer.scope
     index, span = "int64" if kernel.wide else "int32", plan.span
     backwards = any(use.reverse for use in scans_of(phase))
-    skewed = plan.width - 1 if any(operand.access == "anchor" for operand in kernel.operands) else 0
-    reach = f"columns + {skewed}" if skewed else "columns"
+    skew = skewed(kernel, plan.width)
+    reach = f"columns + {skew}" if skew else "columns"
     outside, scope.code = scope.code, []
     for use in scans_of(phase):
         define_scan(writer, use)

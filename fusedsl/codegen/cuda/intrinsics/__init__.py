@@ -12,13 +12,14 @@ from ....ir.types import DTYPES
 def namespace() -> dict[str, Any]:
     """Every name that a generated file may use."""
     from ..math import vocabulary
-    from . import ahead, crew, fold, launch, patch, rank, scan, stream_rank, tile
+    from . import ahead, crew, fold, launch, link, patch, rank, scan, stream_rank, tile
 
     names = dict(vocabulary())
     for source, listed in (
         (launch, "thread block barrier divide scalar part word half"),
         (tile, "Tile once load_value store_value"),
         (scan, "scan_tile"),
+        (link, "scan_linked next_tile tile_row tiles_done"),
         (patch, "Patch shared_bytes"),
         (rank, "order enter values_of columns_of best shared_room sort_tile take pick"),
         (stream_rank, "choice reset push settle keep_run merge_runs"),

@@ -9,6 +9,8 @@ from ..backend import I1, I8, I32, Emitter, intrinsic, ir, types
 from .fold import WARP, Fold, State, Team, column_of, shared_type, shuffle, state_of
 from .tile import Tile
 
+Before = State | Callable[[Emitter, State], State]
+
 
 @dataclass(frozen=True)
 class Scan:
@@ -38,15 +40,18 @@ class Scan:
         """Groups of threads that leave a total each in shared memory."""
         return self.team.threads if self.team.across else self.team.threads // WARP
 
-    def emit(self, e: Emitter, elements: list[State], before: State) -> tuple[list[State], State]:
-        """(prefixes of the elements, in the order of the tile; the state of them all, the same in each thread)."""
+    def emit(self, e: Emitter, elements: list[State], before: Before) -> tuple[list[State], State]:
+        """(prefixes of the elements, in the order of the tile; the state of them all, the same in each thread).
+
+        `before` is the state of the row's earlier tiles, or (for a block) what a warp finds it with from the tile's.
+        """
         ordered = elements[::-1] if self.reverse else elements
         size = len(ordered) // self.parts
         runs = [self._run(e, ordered[k * size : (k + 1) * size]) for k in range(self.parts)]
         totals = [run[-1] for run in runs]
         inside = [self._lanes(e, total) for total in totals]
         ends = [self._last(e, inclusive) for _, inclusive in inside]
-        if self.groups > 1:
+        if self.groups > 1 or callable(before):
             begins, after = self._groups(e, ends, before)
         else:
             begins, after = [], before
@@ -93,11 +98,11 @@ class Scan:
             return inclusive
         return [shuffle(e, "idx", part, 0 if self.reverse else self.lanes - 1, self.lanes) for part in inclusive]
 
-    def _groups(self, e: Emitter, ends: list[State], before: State) -> tuple[list[State], State]:
+    def _groups(self, e: Emitter, ends: list[State], before: Before) -> tuple[list[State], State]:
         """(what lies before each run of this group of threads, the state of all) through shared memory."""
         b, thread, spread = e.builder, e.special_register("tid.x"), self.team.across or 1
         count = self.groups * len(ends)
-        arrays = [e.shared_array(shared_type(part), (count + 1) * spread) for part in before]
+        arrays = [e.shared_array(shared_type(part), (count + 1) * spread) for part in ends[0]]
         row = b.and_(thread, I32(spread - 1))
         group = b.lshr(thread, I32((spread if spread > 1 else WARP).bit_length() - 1))
         group = b.sub(I32(self.groups - 1), group) if self.reverse else group
@@ -112,7 +117,10 @@ class Scan:
         e.barrier()
         first = b.icmp_unsigned("<", thread, I32(spread if spread > 1 else WARP))
         with b.if_then(first):
-            (self._walk if spread > 1 else self._scan_warp)(e, arrays, count, before, row)
+            if spread > 1 and not callable(before):
+                self._walk(e, arrays, count, before, row)
+            else:
+                self._scan_warp(e, arrays, count, before, row)
         e.barrier()
         begins = [self._take(e, arrays, self._at(e, place, row)) for place in places]
         return begins, self._take(e, arrays, self._at(e, I32(count), row))
@@ -127,7 +135,7 @@ class Scan:
             state = self.rule.merge.emit(e, state + total)
         self._leave(e, arrays, state, self._at(e, I32(count), row), None)
 
-    def _scan_warp(self, e: Emitter, arrays: Sequence[ir.Value], count: int, before: State, row: ir.Value) -> None:
+    def _scan_warp(self, e: Emitter, arrays: Sequence[ir.Value], count: int, before: Before, row: ir.Value) -> None:
         """A warp scans the totals of a block: a few neighbours a lane, then the lanes."""
         b, each = e.builder, -(-count // WARP)
         lane = b.and_(e.special_register("tid.x"), I32(WARP - 1))
@@ -142,6 +150,8 @@ class Scan:
         run = self._run(e, totals)
         warp = Scan(self.tile, Team(WARP), self.rule)
         exclusive, inclusive = warp._lanes(e, run[-1])
+        if callable(before):
+            before = before(e, [shuffle(e, "idx", part, WARP - 1, WARP) for part in inclusive])
         start = self.rule.merge.emit(e, before + exclusive)
         begins = [start, *(self.rule.merge.emit(e, start + state) for state in run[:-1])]
         e.call(ir.VoidType(), "llvm.nvvm.bar.warp.sync", [I32(-1)])  # all totals are read
@@ -183,16 +193,7 @@ def scan_tile(tile: Tile, team: Team, rule_of: Fold, reverse: bool = False, bloc
 
     def rule(*kinds):
         def emit(e, *values):
-            columns = [column_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
-            rooms = tile.room_of(e, kinds[parts], *values[parts : parts + 2])
-            empty = rule_of.empty.emit(e, []) if any(rooms) else []
-            elements = []
-            for number in range(tile.count):
-                state, room = [column[number] for column in columns], rooms[number // tile.width]
-                if room is not None:
-                    there = room.holds(e.builder, number % tile.width)
-                    state = [e.builder.select(there, one, none) for one, none in zip(state, empty)]
-                elements.append(state)
+            elements = scanned(e, tile, rule_of, kinds, values)
             made, after = plan.emit(e, elements, state_of(e, rule_of, values[-1]))
             packed = [e.pack(kind, [state[n] for state in made]) for n, kind in enumerate(tiles)]
             return e.context.make_tuple(e.builder, result, [*packed, e.pack(rule_of.merge.result, after)])
@@ -200,3 +201,19 @@ def scan_tile(tile: Tile, team: Team, rule_of: Fold, reverse: bool = False, bloc
         return result, emit
 
     return intrinsic(parts + 3)(rule)
+
+
+def scanned(e: Emitter, tile: Tile, rule_of: Fold, kinds: Sequence, values: Sequence[ir.Value]) -> list[State]:
+    """The states of a tile's elements (`values` are lifted…, start, limit); of those that are not there, nothing."""
+    parts = len(rule_of.state)
+    columns = [column_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
+    rooms = tile.room_of(e, kinds[parts], *values[parts : parts + 2])
+    empty = rule_of.empty.emit(e, []) if any(rooms) else []
+    elements = []
+    for number in range(tile.count):
+        state, room = [column[number] for column in columns], rooms[number // tile.width]
+        if room is not None:
+            there = room.holds(e.builder, number % tile.width)
+            state = [e.builder.select(there, one, none) for one, none in zip(state, empty)]
+        elements.append(state)
+    return elements
