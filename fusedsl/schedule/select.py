@@ -16,8 +16,8 @@ ROUNDS, ROUNDS_COLUMNS = 32, 1024  # the best so many of so many columns are tak
 TEAMS = 4  # warps of a block whose rows are worked on by a warp or less
 ROOM_BYTES = 32 << 10  # of shared memory for entries
 BLOCK = 512  # threads that sort or merge
-CHOOSERS = 256  # … and that gather the best of a long row, 8 elements of a tile each
-TILE = 8
+CHOOSERS, FEW_CHOOSERS = 256, 1024  # … and that gather the best of a long row: of many rows, of few
+TILE = 8  # elements of a thread's tile
 
 
 def schedule_select(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
@@ -35,7 +35,7 @@ def schedule_select(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     if kernel.resident and reach <= (ROUNDS_COLUMNS if chosen else slots):
         return _sorted(kernel, columns, reach, width, hardware)
     if chosen:
-        return _chosen(kernel, columns, width, select.count or 1, slots, hardware)
+        return _chosen(kernel, extents, width, select.count or 1, slots, hardware)
     return _merged(kernel, columns, width, slots, hardware)
 
 
@@ -81,13 +81,19 @@ def _sorted(kernel: Kernel, columns: int, reach: int, width: int, hardware: Hard
     return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, 0, threads, 1, 1, ranking=rank))
 
 
-def _chosen(kernel: Kernel, columns: int, width: int, count: int, slots: int, hardware: Hardware) -> RowSchedule:
-    threads, keep = CHOOSERS * slots // 4096, _power(count)
-    tile = threads * max(TILE, width)
+def _chosen(
+    kernel: Kernel, extents: tuple[int, ...], width: int, count: int, slots: int, hardware: Hardware
+) -> RowSchedule:
+    rows, columns, keep = prod(extents[: kernel.row_axes]), extents[-1], _power(count)
+    threads = FEW_CHOOSERS if rows < hardware.multiprocessors and columns >= FEW_CHOOSERS * TILE else CHOOSERS
+    threads = threads * slots * 8 // ROOM_BYTES
     vectors = max(1, TILE // width)
-    limit = min(slots // 4, slots - keep - tile)
-    reason = f"the best {count} of {columns} columns are gathered by {threads} threads, a tile of {tile} at a time"
-    rank = Ranking("choose", -(-count // threads), slots, max(keep, threads), limit)
+    limit = slots // 4
+    reason = (
+        f"the best {count} of {columns} columns are gathered by {threads} threads, "
+        f"a tile of {threads * width * vectors} at a time"
+    )
+    rank = Ranking("choose", -(-count // threads), slots, keep, limit)
     return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, ranking=rank))
 
 

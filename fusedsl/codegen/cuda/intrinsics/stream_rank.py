@@ -31,10 +31,16 @@ class Choice:
 
     def push(self, e: Emitter, room: ir.Value, entries: list[Entry], bound: Entry, first: ir.Value) -> Entry:
         """Keep what is better than the bound; the bound after that."""
-        b, order = e.builder, self.order
+        order = self.order
         if self.count <= order.threads:
             bound = when(e, first, bound, lambda: self._first_bound(e, room, entries))
-        counter = self.counter(e, room)
+        some = max(1, self.size // 2 // order.threads)  # entries of a thread for which there is always room
+        for k in range(0, len(entries), some):
+            bound = self._push_some(e, room, entries[k : k + some], bound)
+        return bound
+
+    def _push_some(self, e: Emitter, room: ir.Value, entries: list[Entry], bound: Entry) -> Entry:
+        b, order, counter = e.builder, self.order, self.counter(e, room)
         for entry in entries:
             with b.if_then(order.less(e, entry, bound)):
                 slot = b.atomic_rmw("add", counter, I32(1), "monotonic")
