@@ -181,3 +181,40 @@ def test_scans_compile_for_cuda_and_spill_nothing(text, shape, dtype, cc):
     (kernel,) = fd.kernel(text).resources(x, cc=cc)
     assert kernel.figures.spill_bytes == 0
     assert kernel.figures.blocks_per_sm >= 1
+
+
+@pytest.mark.parametrize(
+    "text, shape, dtype",
+    [
+        ("cumsum(x)", (100_000_000,), "float32"),
+        ("cumsum(x[:, ::-1] * 2, 1)[:, ::-1] - x", (3, 1_000_001), "float64"),
+        ("cummax(cumsum(x, -1), -1)", (64, 1_000_000), "int8"),
+    ],
+)
+def test_few_long_rows_are_scanned_by_blocks_that_hand_their_state_on(text, shape, dtype):
+    pytest.importorskip("numba_cuda")
+    kernel, x = fd.kernel(text), fd.spec(shape, dtype)
+    (found,) = fd.kernel(text, device="cuda").explain(x).kernels
+    assert "few rows" in found.schedule
+    assert found.blocks > 400
+    (taken,) = kernel.resources(x, cc=90)
+    assert taken.figures.spill_bytes == 0
+    source = fd.kernel(text, device="cuda").source(x)
+    assert "next_tile(tickets)" in source and "while" not in source
+
+
+def test_many_rows_are_scanned_in_loops():
+    found = fd.kernel("cumsum(x, 1)", device="cuda").explain(fd.spec((32768, 65536))).kernels[0]
+    assert "carried" in found.schedule
+
+
+@pytest.mark.gpu
+def test_long_scans_have_the_same_bits_every_time():
+    import torch
+
+    x = torch.randn(10_000_019, device="cuda")
+    kernel = fd.kernel("cumsum(x)")
+    first = kernel(x)
+    exact = np.cumsum(x.cpu().numpy(), dtype=np.float64)
+    assert np.max(np.abs(first.cpu().numpy() - exact)) < 1e-2
+    assert all(torch.equal(first, kernel(x)) for _ in range(20))

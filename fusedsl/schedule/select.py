@@ -7,6 +7,7 @@ from math import prod
 
 from ..hardware import Hardware, blocks_for
 from .kernel import Kernel, Value
+from .pressure import predicted
 from .ranking import Ranking, selection
 from .registers import body_registers, row_loads, words
 from .row import VECTOR_CLASSES, WARP, RowSchedule, row_width
@@ -52,6 +53,7 @@ def _made(kernel: Kernel, hardware: Hardware, reason: str, found: RowSchedule) -
     registers = round(ADDRESSING + elements * (entry + words(read)) + body_registers(kernel.phases))
     registers *= 2 if kernel.wide else 1
     blocks = blocks_for(hardware, min(registers, hardware.registers // found.block), found.block)
+    registers = predicted(kernel, hardware, registers, blocks, found.block)
     return replace(found, blocks=blocks, reason=reason, registers=registers)
 
 

@@ -141,21 +141,36 @@ class Order:
             e.call(VOID, "llvm.nvvm.bar.warp.sync", [I32(-1)])
 
     def sort(self, e: Emitter, room: ir.Value, size: ir.Value) -> None:
-        """A bitonic sort of the first `size` slots, a power of two; before and after it the team waits."""
+        """A bitonic sort of the first `size` slots, a power of two; before and after it the team waits.
+
+        While partners stand up to a warp apart, the pairs of a warp are in slots that no other warp touches.
+        """
         b, lane, pairs = e.builder, self.lane(e), e.builder.lshr(size, I32(1))
-        doubled = partial(b.shl, rhs=I32(1))
+        doubled, halved = partial(b.shl, rhs=I32(1)), partial(b.lshr, rhs=I32(1))
         with repeated(e, I32(1), lambda half: b.icmp_unsigned("<", half, size), doubled) as half:
             mask = b.sub(b.shl(half, I32(1)), I32(1))
             with self._pairs(e, lane, pairs) as pair:
                 place = self._spread(e, pair, half)
                 self._exchange(e, room, place, b.xor(place, mask))
-            self.wait(e)
-            halved = partial(b.lshr, rhs=I32(1))
+            self._meet(e, b.icmp_unsigned(">", half, I32(WARP)))
             with repeated(e, halved(half), lambda gap: b.icmp_unsigned(">", gap, I32(0)), halved) as gap:
                 with self._pairs(e, lane, pairs) as pair:
                     place = self._spread(e, pair, gap)
                     self._exchange(e, room, place, b.add(place, gap))
-                self.wait(e)
+                self._meet(e, b.icmp_unsigned(">", gap, I32(WARP)))
+            self._meet(e, b.icmp_unsigned(">=", half, I32(WARP)))
+        self.wait(e)
+
+    def _meet(self, e: Emitter, all_of_them: ir.Value) -> None:
+        """Warps wait for each other where they must, else each for its own threads."""
+        if self.threads <= WARP:
+            self.wait(e)
+            return
+        with e.builder.if_else(all_of_them) as (then, otherwise):
+            with then:
+                e.barrier()
+            with otherwise:
+                e.call(VOID, "llvm.nvvm.bar.warp.sync", [I32(-1)])
 
     def _pairs(self, e: Emitter, lane: ir.Value, pairs: ir.Value):
         b = e.builder
