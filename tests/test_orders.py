@@ -167,3 +167,21 @@ def test_orders_compile_for_cuda_and_spill_nothing(text, shape, dtype, cc):
     (kernel,) = fd.kernel(text).resources(fd.spec(shape, dtype), cc=cc)
     assert kernel.figures.spill_bytes == 0
     assert kernel.figures.blocks_per_sm >= 1
+
+
+@pytest.mark.parametrize("dtype", ("int8", "bool", "bfloat16", "float32", "float64"))
+@pytest.mark.parametrize("columns", (5, 31, 32, 100, 1000, 1025, 3001, 4096, 5000, 100_001))
+def test_every_element_of_a_row_has_a_place_in_its_schedule(columns, dtype):
+    from fusedsl.report.explain import case_of
+
+    for text in ("sort(x)", "topk(x, 3)", "argsort(x), sort(x)"):
+        case = case_of(fd.kernel(text)._program, [fd.spec((7, columns), dtype)], "cuda", 90)
+        for _, bound in case.kernels:
+            _, schedule = case.scheduled(bound)
+            rank = schedule.ranking
+            assert schedule.vectors >= 1
+            if rank.method in ("sort", "merge"):
+                assert schedule.span == rank.size
+                assert rank.method == "merge" or rank.size >= columns
+            if rank.method == "rounds":
+                assert schedule.span >= columns and rank.each * schedule.threads >= 3

@@ -76,7 +76,7 @@ def _rounds(kernel: Kernel, columns: int, reach: int, width: int, count: int, ha
 
 def _sorted(kernel: Kernel, columns: int, reach: int, width: int, hardware: Hardware) -> RowSchedule:
     size = max(_power(reach), WARP * width)
-    threads = min(BLOCK, max(WARP, size // TILE))
+    threads = min(BLOCK, max(WARP, size // max(TILE, width)))
     vectors = size // (threads * width)
     reason = f"{columns} columns are sorted in {size} slots of shared memory by {threads} threads"
     rank = Ranking("sort", size // threads, size)
@@ -100,7 +100,7 @@ def _chosen(
 
 
 def _merged(kernel: Kernel, columns: int, width: int, slots: int, hardware: Hardware) -> RowSchedule:
-    threads = min(BLOCK, slots // TILE)
+    threads = min(BLOCK, slots // max(TILE, width))
     select = selection(kernel)
     held = select is not None and select.count is not None and select.count <= slots
     each = -(-select.count // threads) if held and select is not None and select.count is not None else 0

@@ -253,26 +253,26 @@ def _decoded(order_of: Order, count: int, kind: types.Type, decode: Callable) ->
 def best(order_of: Order, count: int, each: int, places: tuple[int, ...] = ()) -> Callable:
     """`best(entries)`: (the places that the thread holds: lane, lane + threads …; then some places, for all threads).
 
-    The best entry of the team is taken out `count` times. The team is a warp or a part of one.
+    Each thread puts its own entries in order; then the best of their first entries is taken out `count` times. The
+    team is a warp or a part of one.
     """
     held = order_of.tuple_of(each)
     result = types.Tuple.from_types([held, *[order_of.tuple_of(1)] * len(places)])
 
     def rule(_):
         def emit(e, value):
-            b, left = e.builder, order_of.entries(e, value, order_of.tile.count)
+            b = e.builder
+            left = local_order(e, order_of, order_of.entries(e, value, order_of.tile.count), count)
             kept, picked, lane = [order_of.empty() for _ in range(each)], {}, order_of.lane(e)
             for turn in range(count):
-                winner = _team_first(e, order_of, tree(e, order_of, left))
+                winner, won = _team_first(e, order_of, left[0])
                 mine = b.icmp_unsigned("==", lane, I32(turn % order_of.threads))
                 slot = turn // order_of.threads
                 kept[slot] = [b.select(mine, new, old) for new, old in zip(winner, kept[slot])]
                 picked[turn] = winner
-                for k, entry in enumerate(left):
-                    taken = b.icmp_unsigned("==", entry[-1], winner[-1])
-                    if order_of.words == 2:
-                        taken = b.and_(taken, b.icmp_unsigned("==", entry[0], winner[0]))
-                    left[k] = [b.select(taken, ONES, word) for word in entry]
+                following = [*left[1:], order_of.empty()]
+                left = [[b.select(won, new, old) for new, old in zip(x, y)] for x, y in zip(following, left)]
+                left = left[: max(1, count - turn - 1)]
             parts = [order_of.packed(e, kept), *(order_of.packed(e, [picked[p]]) for p in places)]
             return e.context.make_tuple(b, result, parts)
 
@@ -281,20 +281,59 @@ def best(order_of: Order, count: int, each: int, places: tuple[int, ...] = ()) -
     return intrinsic(1)(rule)
 
 
+def local_order(e: Emitter, order_of: Order, entries: list[Entry], count: int) -> list[Entry]:
+    """The first `count` of a thread's entries, in order: Batcher's network, less what does not reach them."""
+    if count == 1:
+        return [tree(e, order_of, entries)]
+    there, size, half = len(entries), 1 << (len(entries) - 1).bit_length(), 1  # what lacks to a power of two stays last
+    entries = list(entries)
+    while half < size:
+        gap = half
+        while gap:
+            for low in range(gap % half, size - gap, 2 * gap):
+                for k in range(low, min(low + gap, size - gap)):
+                    if k // (2 * half) == (k + gap) // (2 * half) and k + gap < there:
+                        entries[k], entries[k + gap] = _in_order(e, order_of, entries[k], entries[k + gap])
+            gap //= 2
+        half *= 2
+    return entries[:count]
+
+
+def _in_order(e: Emitter, order_of: Order, x: Entry, y: Entry) -> tuple[Entry, Entry]:
+    less, b = order_of.less(e, y, x), e.builder
+    first = [b.select(less, q, p) for p, q in zip(x, y)]
+    return first, [b.select(less, p, q) for p, q in zip(x, y)]
+
+
 def tree(e: Emitter, order_of: Order, entries: list[Entry]) -> Entry:
+    """The first of a thread's entries."""
     while len(entries) > 1:
         merged = [order_of.first(e, x, y) for x, y in zip(entries[::2], entries[1::2])]
         entries = merged + ([entries[-1]] if len(entries) % 2 else [])
     return entries[0]
 
 
-def _team_first(e: Emitter, order_of: Order, entry: Entry) -> Entry:
-    """The first of all threads of the team, in each of them."""
-    distance = order_of.threads // 2
+def _team_first(e: Emitter, order_of: Order, entry: Entry) -> tuple[Entry, ir.Value]:
+    """(the first of all threads of the team, in each of them; whether it is this thread's)."""
+    b = e.builder
+    if order_of.threads == WARP and order_of.words == 1 and e.cc >= (8, 0):
+        key, tag = b.trunc(b.lshr(entry[0], I64(32)), I32), b.trunc(entry[0], I32)
+        best_key = _warp_least(e, key)
+        best_tag = _warp_least(e, b.select(b.icmp_unsigned("==", key, best_key), tag, I32(-1)))
+        won = b.and_(b.icmp_unsigned("==", key, best_key), b.icmp_unsigned("==", tag, best_tag))
+        return [b.or_(b.shl(b.zext(best_key, I64), I64(32)), b.zext(best_tag, I64))], won
+    found, distance = entry, order_of.threads // 2
     while distance:
-        other = [shuffle(e, "bfly", word, distance, order_of.threads) for word in entry]
-        entry, distance = order_of.first(e, entry, other), distance // 2
-    return entry
+        other = [shuffle(e, "bfly", word, distance, order_of.threads) for word in found]
+        found, distance = order_of.first(e, found, other), distance // 2
+    won = b.icmp_unsigned("==", entry[-1], found[-1])
+    if order_of.words == 2:
+        won = b.and_(won, b.icmp_unsigned("==", entry[0], found[0]))
+    return found, won
+
+
+def _warp_least(e: Emitter, value: ir.Value) -> ir.Value:
+    return e.asm(I32, "redux.sync.min.u32 $0, $1, 0xffffffff;", "=r,r", [value], effect=True)
 
 
 def shared_room(order_of: Order, size: int, teams: int = 1) -> Callable:
