@@ -176,8 +176,8 @@ def test_every_element_of_a_row_has_a_place_in_its_schedule(columns, dtype):
 
     for text in ("sort(x)", "topk(x, 3)", "argsort(x), sort(x)"):
         case = case_of(fd.kernel(text)._program, [fd.spec((7, columns), dtype)], "cuda", 90)
-        for _, bound in case.kernels:
-            _, schedule = case.scheduled(bound)
+        for plan, bound in case.kernels:
+            _, schedule = case.scheduled(plan, bound)
             rank = schedule.ranking
             assert schedule.vectors >= 1
             if rank.method in ("sort", "merge"):
