@@ -81,7 +81,11 @@ def recall(plan: KernelPlan, kernel: Any, base: Any, hardware: Hardware) -> Tune
     key = _key(plan, kernel, base, hardware)
     if _known.get(key) is None:
         _known[key] = _read(key, base)
-    return _known[key]
+    found = _known[key]
+    if found is None:
+        return None
+    own = {f.name: getattr(base, f.name) for f in dataclasses.fields(base) if not f.compare and f.name != "registers"}
+    return dataclasses.replace(found, schedule=dataclasses.replace(found.schedule, **own))
 
 
 def _key(plan: KernelPlan, kernel: Any, base: Any, hardware: Hardware) -> tuple:

@@ -116,7 +116,10 @@ def _flips(n: Node, args, value):
 def _reduce(n: Node, value, bound):
     fold, axes = n.attr
     empty = not value.size and fold in ("max", "min", "argmax", "argmin")
-    total = np.zeros(_kept(value, axes)) if empty else np.asarray(RULES["reduce"](n, [value], None, None))
+    if fold in ("sum", "prod") and n.type.dtype.kind == "f":  # in float64: one float32 after another is off by more
+        total = np.asarray(getattr(np, fold)(value, axis=axes, keepdims=True))
+    else:
+        total = np.zeros(_kept(value, axes)) if empty else np.asarray(RULES["reduce"](n, [value], None, None))
     if n.type.dtype.kind != "f":
         return total, np.max(bound, axis=axes, keepdims=True, initial=0.0)
     eps = EPS[n.type.dtype.compute.name]

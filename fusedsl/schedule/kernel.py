@@ -13,8 +13,8 @@ class Operand:
     """One array that the kernel reads or writes.
 
     `strides` has one letter per iteration axis (row axes, then column axes): "0" broadcast, "1" contiguous
-    (element stride 1; only ever the last axis), "s" a run-time stride in elements, of any sign.
-    `rank` is such a letter for the places of an order, "" for arrays that do not hold them.
+    (element stride 1; only ever the axis that the kernel's vectors lie along), "s" a run-time stride in elements,
+    of any sign. `rank` is such a letter for the places of an order, "" for arrays that do not hold them.
     `access` says what the innermost axis allows: "vector" (16-byte accesses: the pointer and every other
     stride keep whole vectors aligned), "anchor" (not aligned, but off by the same number of elements as every
     other "anchor" operand of the kernel in every row), or "element".
@@ -70,7 +70,8 @@ class FoldUse:
 
     `lifted` are results of the phase's element body; after the fold the names in `state` are row values.
     `merge` takes the state a then the state b (same dtypes as `identity`) and results in the merged state.
-    `identity` are Python literals in the vocabulary of bodies, e.g. "float32(-inf)".
+    `identity` are Python literals in the vocabulary of bodies, e.g. "float32(-inf)". `follow`, where there is one, is
+    a shorter merge for states that are not empty, of which b's elements come after a's.
     """
 
     name: str
@@ -78,6 +79,7 @@ class FoldUse:
     state: tuple[Value, ...]
     identity: tuple[str, ...]
     merge: Body
+    follow: Body | None = None
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,8 @@ class Kernel:
     A kernel with scans has one column axis.
 
     Operands: inputs first, then outputs (`inputs` counts the former). Scalars are run-time values by name.
-    A row kernel is `resident` when a whole row is held on chip: each load happens once.
+    A row kernel is `resident` when a whole row is held on chip: each load happens once. Its vectors lie along the
+    last axis; those of a kernel with `kept` lie along its last row axis, `kept` elements each.
     """
 
     name: str
@@ -211,6 +214,7 @@ class Kernel:
     wide: bool = False  # offsets need 64 bits
     pointers: tuple[Load, ...] = ()  # values that are the address of an operand's element 0, for bodies that fetch
     literals: tuple[tuple[str, int], ...] = ()  # scalars that have this value in every call: strides of one element
+    kept: int = 0  # elements of a vector along the last row axis
     workspace: bool = False  # blocks leave states for each other in a workspace
     tickets: bool = False  # blocks count themselves
     part: bool = False  # it shares a launch: the number of its block and its slots are handed to it
@@ -225,6 +229,11 @@ class Kernel:
     def cross(self) -> tuple[FoldUse, ...]:
         """The folds over rows."""
         return tuple(use for phase in self.phases for use in phase.cross)
+
+    @property
+    def along(self) -> int:
+        """The axis that vectors lie along."""
+        return self.row_axes - 1 if self.kept else self.axes - 1
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..hardware import Hardware, blocks_for, registers_for
+from .gang import GangSchedule
 from .kernel import Kernel
 from .map import MapSchedule
 from .pressure import Tiling, needed, predicted
@@ -27,6 +28,8 @@ def neighbours(schedule: Any, kernel: Kernel, hardware: Hardware) -> tuple[Any, 
     found: Iterator[Any]
     if isinstance(schedule, MapSchedule):
         found = _of_map(schedule, kernel, hardware)
+    elif isinstance(schedule, GangSchedule):
+        found = _of_gang(schedule)
     elif not isinstance(schedule, RowSchedule) or any(phase.scans for phase in kernel.phases):
         found = _of_any(schedule, hardware)
     elif schedule.resident:
@@ -124,6 +127,13 @@ def _fitted_row(schedule: RowSchedule, kernel: Kernel, hardware: Hardware) -> Ro
 
 
 # -- launch bounds
+
+
+def _of_gang(schedule: GangSchedule) -> Iterator[GangSchedule]:
+    """Other tiles; not other launch bounds, for blocks that wait for each other have to fit beside each other."""
+    for vectors in (schedule.vectors * 2, schedule.vectors // 2):
+        if vectors:
+            yield dataclasses.replace(schedule, vectors=vectors)
 
 
 def _of_any(schedule: Any, hardware: Hardware) -> Iterator[Any]:

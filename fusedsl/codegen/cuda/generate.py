@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...hardware import Hardware, facts, registers_for
-from ...schedule import CrossSchedule, MapSchedule, RowSchedule, Schedule, TransposeSchedule
+from ...schedule import ColumnSchedule, CrossSchedule, GangSchedule, MapSchedule, Schedule, TransposeSchedule
 from ...schedule.kernel import Kernel, slots
+from .column import column_source
 from .cross import cross_source
+from .gang import gang_source
 from .many import many_source
 from .map import map_source
 from .row import row_source
@@ -36,6 +38,10 @@ def generate(kernel: Kernel, schedule: Schedule) -> str:
         source = transpose_source(kernel, schedule)
     elif isinstance(schedule, CrossSchedule):
         source = cross_source(kernel, schedule)
+    elif isinstance(schedule, ColumnSchedule):
+        source = column_source(kernel, schedule)
+    elif isinstance(schedule, GangSchedule):
+        source = gang_source(kernel, schedule)
     else:
         source = row_source(kernel, schedule)
     return many_source(source, kernel) if kernel.table is not None else source
@@ -52,7 +58,7 @@ def lowered(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tupl
 
 
 def _threads(schedule: Schedule) -> int:
-    return schedule.block if isinstance(schedule, (RowSchedule, CrossSchedule)) else schedule.threads
+    return schedule.threads if isinstance(schedule, (MapSchedule, TransposeSchedule)) else schedule.block
 
 
 def _fewer(hardware: Hardware, blocks: int, threads: int) -> int:
@@ -64,14 +70,15 @@ def _fewer(hardware: Hardware, blocks: int, threads: int) -> int:
 def compile_source(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tuple[int, int]) -> Compiled:
     """Machine code of a generated file, for this compute capability; needs no GPU.
 
-    Where the schedule asks for so many blocks on an SM that values would spill, fewer are asked for.
+    Where the schedule asks for so many blocks on an SM that values would spill, fewer are asked for; but not where
+    blocks wait for each other, so that all have to be there.
     """
     from . import backend
 
     blocks, threads = schedule.blocks, _threads(schedule)
     while True:
         found = backend.link(lowered(source, path, kernel, schedule, cc, blocks), cc)
-        if not found.spill_bytes or blocks == 1:
+        if not found.spill_bytes or blocks == 1 or getattr(schedule, "together", False):
             taken = {name: getattr(found, name) for name in Compiled.__dataclass_fields__ if name != "blocks"}
             return Compiled(blocks=blocks, **taken)
         blocks = _fewer(facts(cc), blocks, threads)

@@ -12,7 +12,7 @@ from .pieces import write_in_pieces
 from .rank import begin_order, end_order, write_order, write_ranks
 from .rounding import stored_quotients
 from .scan import Turns, begin_linked, turns, write_linked, write_scans
-from .text import Names, Scope, header, indented, letter_of, signature
+from .text import Names, Scope, header, indented, letter_of, rule, signature
 from .walk import Walk
 
 
@@ -100,7 +100,7 @@ class RowWriter:
         elif plan.rows > 1:
             self.code.append(f"number = {block} * {plan.rows} + {team}")
         else:
-            self.code.append(f"row0 = {block}" if axes == 1 else f"row = {index}({block})")
+            self.code.append(f"row0 = {self._place()}" if axes == 1 else f"row = {index}({self._place()})")
         if plan.rows > 1:
             self.code.append("there = number < rows")
             self.code.append(f"{'row0' if axes == 1 else 'row'} = {index}(select(there, number, rows - 1))")
@@ -119,6 +119,10 @@ class RowWriter:
                 offset = f"({offset})" if len(terms) > 1 and operand.dtype.itemsize > 1 else offset
                 size = f" * {operand.dtype.itemsize}" if operand.dtype.itemsize > 1 else ""
                 self.code.append(f"{self.begins[k]} = {names.pointer(k)} + {offset}{size}")
+
+    def _place(self) -> str:
+        """The number of the row, where a block has one."""
+        return "tile_row(number, tiles)" if self.schedule.linked else self.scope.block
 
     def _find_columns(self) -> None:
         plan, kernel, names = self.schedule, self.kernel, self.scope.names
@@ -170,12 +174,11 @@ class RowWriter:
         for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
             self.provide(value, tiles=False)
         for use in phase.folds:
-            self.code.append(f"{_parts(use)} = empty_{self._define_fold(use)}()")
-        index, step = "int64" if self.kernel.wide else "int32", self.schedule.span
-        step = self.schedule.vectors * self.schedule.threads if self.walk else step
+            self.code.append(f"{so_far(use)} = empty_{self._define_fold(use)}()")
+        index, step = "int64" if self.kernel.wide else "int32", self._stride()
         plain: Turns = (["column = start"], "while column < columns:", [], [f"column = {index}(column + {step})"])
         if self._backwards(number, phase):
-            last = f"column = {index}(start + ((columns - 1 - start) & -{step}))  # what was read last is still in L2"
+            last = f"column = {index}({self._last()})  # what was read last is still in L2"
             plain = ([last], "while column >= start:", [], [f"column = {index}(column - {step})"])
         begin_order(self, phase)
         first, head, opening, closing = turns(self, phase) if phase.scans or phase.select else plain
@@ -190,10 +193,22 @@ class RowWriter:
                 self._collect(use, f"fold_{self._define_fold(use)}({self._lifted(use)}, column, columns)")
         inside, self.scope.code = self.scope.code, outside
         self.code.extend([*first, head, *indented([*inside, *closing])])
-        for use in phase.folds:
-            self._unpack(use, f"join_{self._define_fold(use)}({_parts(use)})")
+        self._join(phase)
         end_order(self, phase)
         self._forget()
+
+    def _stride(self) -> str:
+        """From one tile of a loop to the next: elements, or vectors where they are numbered."""
+        return str(self.schedule.vectors * self.schedule.threads if self.walk else self.schedule.span)
+
+    def _last(self) -> str:
+        """Where a thread's last tile begins."""
+        return f"start + ((columns - 1 - start) & -{self._stride()})"
+
+    def _join(self, phase: Phase) -> None:
+        """The states that the threads of a row have collected, as one."""
+        for use in phase.folds:
+            self._unpack(use, f"join_{self._define_fold(use)}({so_far(use)})")
 
     def _backwards(self, number: int, phase: Phase) -> bool:
         """A pass that only stores, after another pass: the order of its elements is free."""
@@ -215,7 +230,7 @@ class RowWriter:
             self.scope.ready -= {value.name for value in (*made, *(part.row.results if part.row else ()))}
 
     def _collect(self, use: FoldUse, state: str) -> None:
-        self.code.append(f"{_parts(use)} = merge_{self._define_fold(use)}({_parts(use)}, {state})")
+        self.code.append(f"{so_far(use)} = merge_{self._define_fold(use)}({so_far(use)}, {state})")
 
     def _forget(self) -> None:
         """What a loop loaded is gone after it."""
@@ -320,11 +335,11 @@ class RowWriter:
 
         Folds that merge alike share a rule; two of one name that do not (sums of several types) have one each.
         """
-        rule = (tuple(value.dtype for value in use.state), use.identity, use.merge)
-        if rule in self.rules:
-            return self.rules[rule]
+        key = (tuple(value.dtype for value in use.state), use.identity, use.merge)
+        if key in self.rules:
+            return self.rules[key]
         taken = sum(name.rstrip("0123456789") in (use.name, f"{use.name}_") for name in self.rules.values())
-        name = self.rules[rule] = f"{use.name}_{taken}" if taken else use.name
+        name = self.rules[key] = f"{use.name}_{taken}" if taken else use.name
         self.define_rule(use, name)
         self.scope.functions.append(f"fold_{name} = fold_tile(tile, rule_{name})")
         self.scope.functions.append(f"join_{name} = team.join(rule_{name})")
@@ -334,14 +349,8 @@ class RowWriter:
         return name
 
     def define_rule(self, use: FoldUse, name: str) -> None:
-        """The merge and the identity as scalar functions."""
-        kinds, merge = ", ".join(value.dtype.name for value in use.state), use.merge
-        lines = [*merge.lines, f"return {', '.join(v.name for v in merge.results)}"]
-        self.scope.functions += ["", "", f"def merging_{name}({', '.join(v.name for v in merge.args)}):"]
-        self.scope.functions += indented(lines)
-        self.scope.functions += ["", "", f"def nothing_{name}():", *indented([f"return {', '.join(use.identity)}"])]
-        made = f'fold("{kinds}", merging_{name}, nothing_{name})'
-        self.scope.functions += ["", "", f"rule_{name} = {made}"]
+        """The merges and the identity as scalar functions, and the rule made of them."""
+        self.scope.functions += rule(use, name)
 
     def _fold(self, use: FoldUse) -> None:
         name = self._define_fold(use)
@@ -360,8 +369,11 @@ class RowWriter:
         for place, store in enumerate(phase.row_stores):
             operand, name = self.kernel.operands[store.operand], f"store_row_{number}_{place}"
             self.scope.top.append(f'{name} = store_value("{operand.dtype.name}")')
-            wanted = "(lane == 0) & there" if self.schedule.rows > 1 else "lane == 0"
-            self.code.append(f"{name}({self.begins[store.operand]}, {store.value}, {wanted})")
+            self.code.append(f"{name}({self.begins[store.operand]}, {store.value}, {self._first()})")
+
+    def _first(self) -> str:
+        """Whether this thread stores what there is one of in a row."""
+        return "(lane == 0) & there" if self.schedule.rows > 1 else "lane == 0"
 
     def _row_body(self, name: str, body: Body) -> None:
         for value in body.args:
@@ -377,6 +389,6 @@ class RowWriter:
         self.scope.ready |= {value.name for value in made}
 
 
-def _parts(use: FoldUse) -> str:
+def so_far(use: FoldUse) -> str:
     """The variable that collects a fold's state in a loop."""
     return f"{use.state[0].name}_so_far"

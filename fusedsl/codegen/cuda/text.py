@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...ir.types import DType
-from ...schedule.kernel import Body, Kernel, Operand, slots
+from ...schedule.kernel import Body, FoldUse, Kernel, Operand, slots
 from .fetches import staged
 
 INDENT = "    "
@@ -79,6 +79,21 @@ class Names:
         if self.kernel.part:
             return ["@part", "def work(", *indented([f"{BLOCK_NUMBER},", *(", ".join(g) + "," for g in groups)]), "):"]
         return ["def kernel(", *indented(", ".join(group) + "," for group in groups), "):"]
+
+
+def rule(use: FoldUse, name: str) -> list[str]:
+    """A fold's merges and its identity as scalar functions, and the rule made of them."""
+    lines = ["", "", f"def nothing_{name}():", *indented([f"return {', '.join(use.identity)}"])]
+    given = []
+    for stem, body in (("merging", use.merge), ("following", use.follow)):
+        if body is not None:
+            results = ", ".join(v.name for v in body.results)
+            lines += ["", "", f"def {stem}_{name}({', '.join(v.name for v in body.args)}):"]
+            lines += indented([*body.lines, f"return {results}"])
+            given.append(f"{stem}_{name}")
+    given.insert(1, f"nothing_{name}")
+    kinds = ", ".join(value.dtype.name for value in use.state)
+    return [*lines, "", "", f'rule_{name} = fold("{kinds}", {", ".join(given)})']
 
 
 def function(decorator: str, name: str, body: Body, results: Sequence[str]) -> list[str]:

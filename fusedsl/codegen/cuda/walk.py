@@ -28,9 +28,14 @@ class Walk:
 
     def define(self, operands: Sequence[int], vectors: int, step: int) -> None:
         """Write the function that places a vector, and count the vectors."""
-        scope, index, last = self.scope, self.index, self.axes[-1]
         self.operands = operands
-        self.places = [p.axis for p in scope.kernel.positions if p.axis in self.axes]
+        self.places = [p.axis for p in self.scope.kernel.positions if p.axis in self.axes]
+        if self.operands or self.places:
+            self._define_place(vectors, step)
+        self._count()
+
+    def _define_place(self, vectors: int, step: int) -> None:
+        scope, index, operands = self.scope, self.index, self.operands
         scope.top.append(f'steps = Tile(width=1, vectors={vectors}, step={step}, checks="{"." * vectors}")')
         scope.top.append("numbers = steps.vectors_from()")
         arguments, lines = self._coordinates()
@@ -44,9 +49,13 @@ class Walk:
         scope.functions += ["", "", decorator, f"def place({', '.join(arguments)}):"]
         scope.functions += indented([*body, f"return {', '.join(results)}"])
         self.arguments = arguments[1:]
-        shift = self.width.bit_length() - 1
-        rounded = f"{index}({scope.names.extent(last)} + {self.width - 1})"
-        scope.code.append(f"lines = {index}({rounded} >> {shift})  # vectors along the last axis")
+
+    def _count(self) -> None:
+        """The number of vectors along the last axis, and of all."""
+        scope, index, shift = self.scope, self.index, self.width.bit_length() - 1
+        extent = scope.names.extent(self.axes[-1])
+        lines = f"{index}({index}({extent} + {self.width - 1}) >> {shift})" if shift else f"{index}({extent})"
+        scope.code.append(f"lines = {lines}  # vectors along the last axis")
         product = "lines"
         for axis in self.axes[:-1]:
             product = f"{index}({product} * {index}({scope.names.extent(axis)}))"
@@ -84,9 +93,9 @@ class Walk:
     def place(self) -> None:
         """Find the offsets of a thread's vectors."""
         results = [f"place_{axis}" for axis in self.places] + [self.offset(k) for k in self.operands]
-        given = ", ".join(f"{self.index}({a})" if "stride" in a or a[0] == "n" else a for a in self.arguments)
-        numbers = f"numbers({self.first}, {self.count})"
         if results:
+            given = ", ".join(f"{self.index}({a})" if "stride" in a or a[0] == "n" else a for a in self.arguments)
+            numbers = f"numbers({self.first}, {self.count})"
             self.scope.code.append(f"{', '.join(results)} = place({numbers}{', ' if given else ''}{given})")
 
     def offset(self, k: int) -> str:

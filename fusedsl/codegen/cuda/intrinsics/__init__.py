@@ -12,11 +12,11 @@ from ....ir.types import DTYPES
 def namespace() -> dict[str, Any]:
     """Every name that a generated file may use."""
     from ..math import vocabulary
-    from . import ahead, crew, fold, launch, link, patch, rank, scan, stream_rank, tile
+    from . import ahead, column, crew, exchange, fold, launch, link, patch, rank, scan, stream_rank, tile
 
     names = dict(vocabulary())
     for source, listed in (
-        (launch, "thread block barrier divide scalar part word half"),
+        (launch, "thread block barrier divide share scalar part word half"),
         (tile, "Tile once load_value store_value"),
         (scan, "scan_tile"),
         (link, "scan_linked next_tile tile_row tiles_done"),
@@ -26,6 +26,8 @@ def namespace() -> dict[str, Any]:
         (fold, "Team fold fold_tile merge_states empty_state"),
         (ahead, "Ring arrived send"),
         (crew, "Crew blocks everyone"),
+        (column, "Stack"),
+        (exchange, "last meet part_from leave_state take_state"),
     ):
         names |= {name: getattr(source, name) for name in listed.split()}
     return names | {f"fetch_{name}": tile.fetch(name) for name in DTYPES}

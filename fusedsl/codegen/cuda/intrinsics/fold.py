@@ -15,28 +15,31 @@ State = list[ir.Value]
 
 @dataclass(frozen=True)
 class Fold:
-    """How two states merge, and the state of no elements."""
+    """How two states merge, and the state of no elements; how one of later elements merges, if there is a short way."""
 
     merge: ScalarFunction
     empty: ScalarFunction
+    follow: ScalarFunction | None = None
 
     @property
     def state(self) -> tuple[types.Type, ...]:
         return self.empty.results
 
-    def tree(self, e: Emitter, states: list[State]) -> State:
-        """Neighbours merged pairwise until one is left."""
+    def tree(self, e: Emitter, states: list[State], whole: bool = False) -> State:
+        """Neighbours merged pairwise until one is left; `whole`: they are in the elements' order, and none is empty."""
+        merge = self.follow if whole and self.follow else self.merge
         while len(states) > 1:
-            merged = [self.merge.emit(e, a + b) for a, b in zip(states[::2], states[1::2])]
+            merged = [merge.emit(e, a + b) for a, b in zip(states[::2], states[1::2])]
             states = merged + ([states[-1]] if len(states) % 2 else [])
         return states[0]
 
 
-def fold(state: str, merge: Callable, empty: Callable) -> Fold:
-    """A fold over states of these types, e.g. "float32, int64"; merge(a…, b…) and empty() return one."""
+def fold(state: str, merge: Callable, empty: Callable, follow: Callable | None = None) -> Fold:
+    """A fold over states of these types, e.g. "float32, int64"; merge(a…, b…), follow(a…, b…), empty() return one."""
     names = ", ".join(d.name for d in scalar_types(f"{state} -> {state}")[0])
-    merging = scalar_function(f"{names}, {names} -> {names}", merge)
-    return Fold(merging, scalar_function(f"-> {names}", empty))
+    merging = f"{names}, {names} -> {names}"
+    following = scalar_function(merging, follow) if follow else None
+    return Fold(scalar_function(merging, merge), scalar_function(f"-> {names}", empty), following)
 
 
 def fold_tile(tile: Tile, rule_of: Fold) -> Callable:
@@ -55,7 +58,7 @@ def fold_tile(tile: Tile, rule_of: Fold) -> Callable:
                     there = room.holds(e.builder, number % tile.width)
                     state = [e.builder.select(there, one, none) for one, none in zip(state, empty)]
                 states.append(state)
-            return e.pack(rule_of.merge.result, rule_of.tree(e, states))
+            return e.pack(rule_of.merge.result, rule_of.tree(e, states, not any(rooms)))
 
         return rule_of.merge.result, emit
 
@@ -91,6 +94,7 @@ def merge_states(rule_of: Fold) -> Callable:
 
 
 def state_of(e: Emitter, rule_of: Fold, value: ir.Value) -> State:
+    """The parts of a state."""
     return [value] if len(rule_of.state) == 1 else e.unpack(value, len(rule_of.state))
 
 

@@ -27,6 +27,23 @@ def barrier():
     return types.void, lambda e: e.barrier()
 
 
+@intrinsic(2)
+def share(number, parts):
+    """number // parts for integers that are not negative, by a real division: once a loop, not once an element.
+
+    int32, or int64 where the number is.
+    """
+    result = types.int64 if number == types.int64 else types.int32
+    kind = I64 if number == types.int64 else I32
+
+    def emit(e, *values):
+        b = e.builder
+        same = [v if v.type == kind else b.sext(v, kind) if kind == I64 else b.trunc(v, kind) for v in values]
+        return b.udiv(*same)
+
+    return result, emit
+
+
 @intrinsic(3)
 def divide(number, divisor, magic):
     """number // divisor for number >= 0: umulhi(2 * number, multiplier) >> shift while number < 2**31.

@@ -67,7 +67,8 @@ class Tile:
 
         `start` may also be a tuple with the offset of each vector, in elements; then nothing is checked.
         `letter` is the stride of neighbouring elements: "1", "0" (one element for a whole vector), "s", or "m" for
-        neighbours whose vectors are not aligned.
+        neighbours whose vectors are not aligned. With "c" vectors lie across a column: `start` and `limit` count
+        vectors, `stride` is that from one to the next (of start's type), and those beyond the limit are its last one.
         """
         kind = dtype(name)
         result = stored_type(kind, self.count, self.width)
@@ -76,6 +77,10 @@ class Tile:
             def emit(e, address, start, limit, stride=None):
                 found = []
                 for number in range(self.vectors):
+                    if letter == "c":
+                        place = self._across(e, kind, address, start, number, stride, limit)
+                        found += read(e, kind, self.width, place, None)
+                        continue
                     room = self._room(e, kinds[1], start, limit, number)
                     if letter == "m":
                         base = self._places(e, kind, letter, address, kinds[1], start, 0, None)[0]
@@ -87,7 +92,7 @@ class Tile:
 
             return result, emit
 
-        return intrinsic(4 if letter == "s" else 3)(rule)
+        return intrinsic(4 if letter in "sc" else 3)(rule)
 
     def store(self, name: str, letter: str = "1") -> Callable:
         """`store(address, begins, values, start, limit[, stride])`: the inverse of load.
@@ -103,15 +108,19 @@ class Tile:
                 for number in range(self.vectors):
                     room = self._room(e, start, first, last, number)
                     part = elements[number * per_vector : (number + 1) * per_vector]
+                    if letter == "c":
+                        write(e, kind, self.width, self._across(e, kind, at, first, number, step), part, room)
+                        continue
                     places = self._places(e, kind, letter, at, begins, offsets, number, step)
                     self.store_vector(e, kind, letter, places, part, room)
 
             return types.void, emit
 
-        return intrinsic(6 if letter == "s" else 5)(rule)
+        return intrinsic(6 if letter in "sc" else 5)(rule)
 
     def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
-        """Decorator: a scalar function over tiles and, alike for all elements, scalars.
+        """Decorator: a scalar function over tiles and, alike for all vectors, single vectors, or for all elements,
+        scalars.
 
         The function is typed and lowered once; a result is a tile, or a tuple of them.
         """
@@ -276,6 +285,17 @@ class Tile:
         base = b.add(address, b.mul(begin, I64(kind.itemsize) if scattered else size))
         return [b.add(base, b.mul(I64(skipped + k), size)) for k in range(self.width)]
 
+    def _across(self, e, kind, address, start, number, stride, limit=None) -> ir.Value:
+        """The address of a vector across a column; no further than the last one where there is a limit."""
+        b = e.builder
+        begin = b.add(start, start.type(number * self.step))
+        if limit is not None and self.checks[number] != ".":
+            final = b.sub(limit, limit.type(1))
+            begin = b.select(b.icmp_signed("<", begin, final), begin, final)
+        offset = b.mul(begin, stride)
+        offset = offset if offset.type == I64 else b.sext(offset, I64)
+        return b.add(address, b.mul(offset, I64(kind.itemsize)))
+
     def load_vector(self, e, kind, letter, places, room) -> list[ir.Value]:
         if letter == "1":
             return read(e, kind, self.width, places[0], room)
@@ -301,10 +321,10 @@ class Tile:
             return [e.cast(value, source, target)] * self.count
         elements = e.unpack(value, len(source))
         if kind.kind == "b" and source.dtype != types.boolean:
-            return [e.builder.icmp_unsigned("!=", element, I8(0)) for element in elements]
-        if kind is kind.compute:
-            return elements
-        return [math.widen(e, half, kind.name) for half in _unpaired(e, kind, elements, self.width)]
+            elements = [e.builder.icmp_unsigned("!=", element, I8(0)) for element in elements]
+        elif kind is not kind.compute:
+            elements = [math.widen(e, half, kind.name) for half in _unpaired(e, kind, elements, self.width)]
+        return elements * (self.count // len(elements))  # one vector may stand for all
 
     def narrowed(self, e: Emitter, kind: DType, value, source: types.Type) -> list[ir.Value]:
         """Elements as `stored_type` holds them."""

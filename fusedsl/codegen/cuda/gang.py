@@ -1,0 +1,112 @@
+"""The gang skeleton: blocks stream a row together; the last one finishes it, or all wait for each other and go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...schedule.gang import ALIGNMENT, GangSchedule, record_bytes
+from ...schedule.kernel import Kernel, Phase
+from .row import RowWriter, so_far
+from .text import Names, Scope, header, indented
+
+
+def gang_source(kernel: Kernel, schedule: GangSchedule) -> str:
+    """The generated file of a row kernel whose rows several blocks share."""
+    how = "wait for each other after each fold" if schedule.together else "leave it to the last of them to finish"
+    told = f"a row kernel; blocks of {schedule.threads} threads loop over a row together and {how}"
+    writer = GangWriter(Scope(kernel, Names(kernel)), schedule)  # type: ignore[arg-type]
+    writer.write()
+    return writer.scope.text(header(kernel, told, ""), "Each block takes every so many tiles of a row.")
+
+
+@dataclass
+class GangWriter(RowWriter):
+    """Writes a row kernel whose blocks share rows."""
+
+    exchange: int = 0  # the number of the phase's exchange of states
+    records: int = 0  # bytes of a block's record
+
+    @property
+    def together(self) -> bool:
+        return self.schedule.together  # type: ignore[attr-defined]
+
+    @property
+    def index(self) -> str:
+        return "int64" if self.kernel.wide else "int32"
+
+    def write(self) -> None:
+        self._define_tile()
+        self.scope.read_scalars()
+        rows = " * ".join(self.scope.names.extent(axis) for axis in range(self.kernel.row_axes))
+        self.code.append(f"count = {self.index}({rows})")
+        self.records = record_bytes(self.kernel)
+        if self.together:
+            self._take_turns()
+            return
+        self.code.extend(["parts = share(blocks(), int32(count))", "number = int32(share(block(), parts))"])
+        self.code.append("part = int32(block() - int32(number * parts))")
+        self._one_row()
+
+    def _take_turns(self) -> None:
+        """Gangs take the rows in turn."""
+        gangs = self.schedule.gangs  # type: ignore[attr-defined]
+        self.code.extend([f"parts = share(blocks(), {gangs})", "gang = int32(share(block(), parts))"])
+        self.code.extend(["part = int32(block() - int32(gang * parts))", "met = int32(0)"])
+        outside, self.scope.code = self.scope.code, []
+        self._one_row()
+        inside, self.scope.code = self.scope.code, outside
+        inside.append(f"number = {self.index}(number + {gangs})")
+        self.code.extend([f"number = {self.index}(gang)", "while number < count:", *indented(inside)])
+        self.code.append("part_from(tickets, gang * 2, parts)")
+
+    def _one_row(self) -> None:
+        self._find_row()
+        self._find_columns()
+        for number, phase in enumerate(self.kernel.phases):
+            self.exchange = sum(bool(p.folds) for p in self.kernel.phases[:number])
+            self._loop(number, phase)
+            self._row_work(number, phase)
+
+    def _place(self) -> str:
+        return "number"
+
+    def _find_columns(self) -> None:
+        """Tiles are dealt out to the blocks of a row."""
+        super()._find_columns()
+        tile = super()._stride()
+        self.code.append(f"start = {self.index}(start + {self.index}(part) * {tile})")
+        self.code.append(f"stride = {self.index}({self.index}(parts) * {tile})")
+
+    def _stride(self) -> str:
+        return "stride"
+
+    def _last(self) -> str:
+        return "start + share(max(columns - 1 - start, 0), stride) * stride"
+
+    def _join(self, phase: Phase) -> None:
+        """Each block joins what its threads have collected and leaves it; whoever goes on merges all, in order."""
+        if not phase.folds:
+            return
+        size, rows = self.records, f"{self.exchange} * int64(count) + " if self.exchange else ""
+        self.code.append(f"records = workspace + ({rows}int64(number)) * parts * {size}")
+        begin = 0
+        for use in phase.folds:
+            rule, state = self._define_fold(use), use.state[0].name
+            self.scope.functions.append(f"leave_{state} = leave_state(rule_{rule}, {begin})")
+            self.scope.functions.append(f"take_{state} = take_state(rule_{rule}, {begin})")
+            self.code.append(f"leave_{state}(records + part * {size}, join_{rule}({so_far(use)}))")
+            begin += ALIGNMENT * len(use.state)
+        if self.together:
+            self.code.extend(["met = int32(met + parts)", "meet(tickets, gang * 2, met)"])
+        else:
+            self.code.extend(["if not last(tickets, number, parts):", *indented(["return"])])
+        for use in phase.folds:
+            rule, state = self._define_fold(use), use.state[0].name
+            taken = f"take_{state}(records + other * {size})"
+            self.code.extend([f"{so_far(use)} = empty_{rule}()", "other = thread()", "while other < parts:"])
+            merged = f"{so_far(use)} = merge_{rule}({so_far(use)}, {taken})"
+            self.code.extend(indented([merged, f"other = int32(other + {self.schedule.threads})"]))
+            self._unpack(use, f"join_{rule}({so_far(use)})")
+
+    def _first(self) -> str:
+        return "(lane == 0) & (part == 0)" if self.together else "lane == 0"

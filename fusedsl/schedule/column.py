@@ -1,0 +1,167 @@
+"""Columns on threads: vectors of neighbouring rows side by side, levels of threads along what is folded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from ..hardware import Hardware, blocks_for, registers_for
+from .kernel import Kernel, Phase
+from .pressure import Tiling, needed, predicted
+from .registers import held, row_loads, words
+from .split import columns_of, finishes_at_once, fold_bytes, parts_of, state_words
+
+WARP = 32
+BLOCK = 256  # threads of a block
+MOST_THREADS = 1024  # … whose strip is so long that fewer do not hold it
+SECTOR_BYTES, LINE_BYTES = 32, 128  # what memory is read in: fewer lanes than fill it waste bandwidth, or some of it
+HELD_AIM = 32  # registers a thread that hold the strip
+HELD_WORDS = {256: 64, 512: 64, 1024: 32}  # … and the most, in blocks up to this size
+IN_FLIGHT = 64  # bytes of loads that a looping thread should have under way
+WIDE_REGISTERS = 16  # more where offsets have 64 bits
+MOST_VECTORS = 16  # … and the vectors that it takes for it
+ALIGNMENT = 8  # bytes, of each part of the states in a record
+SHARED = 48 << 10  # bytes of static shared memory of a block
+HELD_CLASSES = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True)
+class ColumnSchedule:
+    """`lanes` threads side by side on vectors of `width` kept elements, `levels` of them along the folded axes.
+
+    A thread holds `vectors` vectors, `levels` apart, of which the first `whole` are always there; not `resident`, it
+    loops over so many at a time. `parts` blocks share a strip; the last of them to come finishes it.
+    """
+
+    resident: bool
+    width: int
+    vectors: int
+    whole: int
+    lanes: int
+    levels: int
+    blocks: int
+    split: bool = False
+    parts: int = field(default=1, compare=False)
+    reason: str = field(default="", compare=False)
+    registers: int = field(default=0, compare=False)  # a thread, by estimate
+
+    @property
+    def block(self) -> int:
+        return self.lanes * self.levels
+
+    @property
+    def tile(self) -> int:
+        """Folded positions that a block takes at a time."""
+        return self.levels * self.vectors
+
+
+def schedule_column(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> ColumnSchedule:
+    """How a kernel with `kept` vectors runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
+    found = _resident(kernel, extents, hardware) if kernel.resident and not finishes_at_once(kernel) else None
+    return found or _looped(kernel, extents, hardware)
+
+
+def strips(schedule: ColumnSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+    """Strips of `lanes` vectors in all rows."""
+    return max(1, -(-_vectors(kernel, extents) // schedule.lanes))
+
+
+def record_places(schedule: ColumnSchedule, phase: Phase) -> list[int]:
+    """Where the states of each fold begin in what a block of a split strip leaves, in bytes; at last, where it ends."""
+    states, places = schedule.lanes * schedule.width, [0]
+    for use in phase.folds:
+        sizes = (-(-states * value.dtype.itemsize // ALIGNMENT) * ALIGNMENT for value in use.state)
+        places.append(places[-1] + sum(sizes))
+    return places
+
+
+def record_bytes(schedule: ColumnSchedule, kernel: Kernel) -> int:
+    """What a block of a split strip leaves for the others after a phase."""
+    return max(record_places(schedule, phase)[-1] for phase in kernel.phases)
+
+
+def _vectors(kernel: Kernel, extents: tuple[int, ...]) -> int:
+    return prod(extents[: kernel.row_axes - 1]) * -(-extents[kernel.row_axes - 1] // kernel.kept)
+
+
+def _lanes(kernel: Kernel, extents: tuple[int, ...], most: int) -> int:
+    """Threads side by side: no more than there are vectors, to the next power of two."""
+    vectors, lanes = _vectors(kernel, extents), 1
+    while lanes < most and lanes < vectors:
+        lanes *= 2
+    return lanes
+
+
+def _fits_shared(kernel: Kernel, threads: int) -> bool:
+    return threads * kernel.kept * fold_bytes(kernel) <= SHARED * 3 // 4  # and a quarter for what is merged
+
+
+def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> ColumnSchedule | None:
+    width, columns = kernel.kept, columns_of(kernel, extents)
+    full = [k for k in range(len(kernel.operands)) if k not in row_loads(kernel)]
+    itemsize = min(kernel.operands[k].dtype.itemsize for k in full)
+    per_element = max(words(held(kernel), packed=width > 1), words([kernel.operands[full[0]].dtype], packed=width > 1))
+    levels = 1
+    while levels < MOST_THREADS and -(-columns // levels) * width * per_element > HELD_AIM:
+        levels *= 2
+    lanes = _lanes(kernel, extents, WARP)
+    while lanes * levels > BLOCK and lanes * width * itemsize > LINE_BYTES:
+        lanes //= 2
+    while lanes * width * itemsize > SECTOR_BYTES and -(-_vectors(kernel, extents) // lanes) < hardware.multiprocessors:
+        lanes //= 2
+    while lanes * levels > MOST_THREADS:
+        levels //= 2
+    while lanes * levels < WARP:  # a block is a warp at least
+        lanes *= 2
+    least = -(-columns // levels)
+    vectors = next((v for v in HELD_CLASSES if v >= least), least)
+    limit = next(words for threads, words in HELD_WORDS.items() if lanes * levels <= threads)
+    if vectors * width * per_element > limit or not _fits_shared(kernel, lanes * levels):
+        return None
+    whole = max((v for v in HELD_CLASSES if v < vectors and v * levels <= columns), default=0)
+    threads = lanes * levels
+    need = needed(kernel, Tiling(width, vectors)) + state_words(kernel.phases) * width
+    if need > registers_for(hardware, 1, threads):
+        return None
+    blocks = blocks_for(hardware, need, threads)
+    registers = predicted(kernel, hardware, need, blocks, threads)
+    reason = (
+        f"{columns} elements are folded across what is contiguous: {lanes} threads side by side on vectors of {width}, "
+        f"{levels} deep, hold them in {vectors} vectors each, at most {registers} registers; "
+        f"{whole * levels + 1} to {vectors * levels} may share it"
+    )
+    return ColumnSchedule(True, width, vectors, whole, lanes, levels, blocks, reason=reason, registers=registers)
+
+
+def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> ColumnSchedule:
+    width, columns = kernel.kept, columns_of(kernel, extents)
+    rows = row_loads(kernel)
+    read = [kernel.operands[k].dtype for k in range(kernel.inputs) if k not in rows]
+    taken = max(1, sum(d.itemsize for d in read)) * width
+    states = state_words(kernel.phases) * width
+    vectors = max(1, min(MOST_VECTORS, IN_FLIGHT // taken, 64 // max(states, 1)))
+    lanes = _lanes(kernel, extents, WARP)
+    levels = 1
+    while lanes * levels < BLOCK and levels * vectors < columns:
+        levels *= 2
+    while lanes * levels < BLOCK and lanes < _vectors(kernel, extents):
+        lanes *= 2
+    while levels > 1 and not _fits_shared(kernel, lanes * levels):
+        levels //= 2
+    while lanes * levels < WARP:
+        lanes *= 2
+    threads = lanes * levels
+    need = needed(kernel, Tiling(width, vectors)) + states + (WIDE_REGISTERS if kernel.wide else 0)
+    blocks = min(blocks_for(hardware, need, threads), max(1, hardware.threads // 2 // threads))
+    registers = predicted(kernel, hardware, need, blocks, threads)
+    count = max(1, -(-_vectors(kernel, extents) // lanes))
+    steps = -(-columns // (levels * vectors))
+    parts = parts_of(count, steps, hardware.multiprocessors * blocks) if finishes_at_once(kernel) else 1
+    shared = f"; {parts} blocks share a strip, the last one finishes it" if parts > 1 else ""
+    reason = (
+        f"{columns} elements are folded across what is contiguous: {lanes} threads side by side on vectors of {width}, "
+        f"{levels} deep, loop over them, {vectors} a thread under way ({taken * vectors} bytes){shared}"
+    )
+    return ColumnSchedule(
+        False, width, vectors, 0, lanes, levels, blocks, parts > 1, parts, reason=reason, registers=registers
+    )

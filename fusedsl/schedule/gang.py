@@ -1,0 +1,128 @@
+"""Few or very long rows on threads: gangs of blocks stream a row together and exchange the states of its folds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from ..hardware import Hardware, blocks_for
+from .kernel import Kernel
+from .pressure import Tiling, needed, predicted
+from .registers import row_loads
+from .row import row_width
+from .split import columns_of, finishes_at_once, parts_of
+
+THREADS = 512  # of a block
+BLOCKS = 2  # on an SM
+WIDE_REGISTERS = 16  # more where offsets have 64 bits
+IN_FLIGHT = 64  # bytes of loads that a thread should have under way
+MOST_ELEMENTS = 32  # … and the elements that it takes for it
+CACHED = 0.5  # of the L2 that the rows under way may fill, so that they are found there again
+ALIGNMENT = 8  # bytes, of each part of a state in a record
+
+
+@dataclass(frozen=True)
+class GangSchedule:
+    """`threads` threads of each of `parts` blocks loop over a row, `vectors` vectors of `width` elements at a time.
+
+    All blocks of a row leave the states of its folds in the workspace. Not `together`, the last one finishes the row;
+    else the blocks of `gangs` gangs (a power of two) are resident at once, wait for each other and all go on, to the
+    next row at last.
+    """
+
+    width: int
+    vectors: int
+    threads: int
+    blocks: int
+    together: bool
+    gangs: int = 0
+    parts: int = field(default=1, compare=False)
+    reason: str = field(default="", compare=False)
+    registers: int = field(default=0, compare=False)  # a thread, by estimate
+
+    # A row in a loop, as RowSchedule describes it.
+    resident = False
+    across = False
+    early = False
+    piece = 0
+    whole = 0
+    rows = 1
+    blocked = False
+    linked = False
+
+    @property
+    def step(self) -> int:
+        """Elements between one vector of a thread and its next."""
+        return self.width * self.threads
+
+    @property
+    def apart(self) -> int:
+        """Elements between the first of a thread and that of the next."""
+        return self.width
+
+    @property
+    def span(self) -> int:
+        """Elements that a block works on at once."""
+        return self.step * self.vectors
+
+    @property
+    def block(self) -> int:
+        return self.threads
+
+
+def schedule_gang(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> GangSchedule | None:
+    """How blocks share the rows of a kernel that is not `resident`; None where each row is best off with its own."""
+    rows, columns = prod(extents[: kernel.row_axes]), columns_of(kernel, extents)
+    width = row_width(kernel)
+    of_rows = row_loads(kernel)
+    read = [kernel.operands[k].dtype for k in range(kernel.inputs) if k not in of_rows]
+    taken = max(1, sum(d.itemsize for d in read)) * width
+    vectors = max(1, min(IN_FLIGHT // taken, MOST_ELEMENTS // width))
+    steps = -(-columns // (width * vectors * THREADS))
+    need = needed(kernel, Tiling(width, vectors)) + (WIDE_REGISTERS if kernel.wide else 0)
+    blocks = min(BLOCKS, blocks_for(hardware, need, THREADS))
+    registers = predicted(kernel, hardware, need, blocks, THREADS)
+    together = not finishes_at_once(kernel)
+    slots = hardware.multiprocessors * blocks
+    if together:
+        moved = columns * sum(o.dtype.itemsize for k, o in enumerate(kernel.operands) if k not in of_rows)
+        gangs = _gangs(rows, moved, slots, hardware)
+        parts = min(slots // gangs, steps)
+        told = f"{gangs} gangs of {parts} blocks take the rows in turn, {gangs * moved >> 20} MiB of them under way"
+    else:
+        gangs, parts = 0, parts_of(rows, steps, slots)
+        told = f"{parts} blocks share a row, the last one finishes it"
+    if parts == 1:
+        return None
+    reason = (
+        f"rows of {columns} are streamed by {THREADS} threads of several blocks, {vectors} vectors of {width} a thread "
+        f"under way: {told}"
+    )
+    return GangSchedule(width, vectors, THREADS, blocks, together, gangs, parts, reason, registers)
+
+
+def gang_grid(schedule: GangSchedule, rows: int) -> int:
+    """Blocks of the launch."""
+    return (schedule.gangs if schedule.together else rows) * schedule.parts
+
+
+def record_bytes(kernel: Kernel) -> int:
+    """What a block leaves for the others after a phase."""
+    return max(ALIGNMENT * sum(len(use.state) for use in phase.folds) for phase in kernel.phases)
+
+
+def meetings(kernel: Kernel) -> int:
+    """Phases after which blocks exchange states."""
+    return sum(bool(phase.folds) for phase in kernel.phases)
+
+
+def workspace_bytes(schedule: GangSchedule, kernel: Kernel, rows: int) -> int:
+    """Records of all blocks of all rows after each phase with folds: nothing is written twice."""
+    return meetings(kernel) * rows * schedule.parts * record_bytes(kernel)
+
+
+def _gangs(rows: int, moved: int, slots: int, hardware: Hardware) -> int:
+    """Gangs that work side by side, on no more rows than the L2 holds where it holds any; all have equally many."""
+    most = max(1, min(rows, slots, int(CACHED * hardware.l2 / max(moved, 1)) or slots))
+    tried = [1 << k for k in range(most.bit_length())]
+    return min(reversed(tried), key=lambda gangs: -(-rows // gangs) * gangs)

@@ -1,0 +1,105 @@
+"""Few and very long rows: blocks that share a row, the last of which finishes it, or that wait for each other."""
+
+import numpy as np
+import pytest
+from test_column import figures, source
+from test_targets import as_torch, check
+
+import fusedsl as fd
+from fusedsl.hardware import facts
+from fusedsl.schedule.gang import _gangs
+
+H200 = facts((9, 0))
+RANDOM = np.random.default_rng(5)
+
+CASES = [
+    ("sum(x)", (32768, 32768), "float32"),
+    ("mean(x), max(x), argmin(x)", (1 << 26,), "bfloat16"),
+    ("sum(x, -1)", (16, 10_000_001), "bfloat16"),
+    ("count_nonzero(x), any(x)", (1 << 24,), "bool"),
+    ("softmax(x)", (16, 10_000_000), "float32"),
+    ("var(x)", (10_000_000,), "float32"),
+    ("group_norm(x, 8)", (64, 64, 512, 512), "float32"),
+    ("x - mean(x, axis=(0, 2, 3), keepdims=True)", (64, 64, 512, 512), "float16"),
+    ("sum(x)", (1 << 32,), "float32"),
+]
+
+
+@pytest.mark.parametrize(("text", "shape", "dtype"), CASES)
+def test_shared_rows_compile_without_spills(text, shape, dtype):
+    for cc in (80, 90, 100):
+        report = figures(text, cc, x=(shape, dtype))
+        assert all(kernel.figures.spill_bytes == 0 for kernel in report), (cc, str(report))
+
+
+def test_the_last_block_finishes_what_is_over_after_the_folds():
+    text = source("sum(x)", x=((1 << 26,), "float32"))
+    assert "if not last(tickets, number, parts):" in text
+    assert "meet(" not in text
+
+
+def test_blocks_meet_where_elements_need_the_result():
+    text = source("softmax(x)", x=((4, 10_000_000), "float32"))
+    assert text.count("meet(tickets") == 1  # the largest and the sum are one state
+    assert "part_from(tickets" in text
+
+
+def test_a_new_length_compiles_nothing():
+    texts = {source("sum(x, -1)", x=((3, n), "float32")) for n in (5_000_000, 5_555_552, 80_000_000)}
+    assert len(texts) == 1
+
+
+def test_gangs_are_balanced_and_keep_their_rows_in_the_l2():
+    assert _gangs(64, 67 << 20, 264, H200) == 64
+    assert _gangs(3, 400 << 20, 264, H200) == 1
+    assert _gangs(512, 16 << 20, 264, H200) == 1
+    assert _gangs(4096, 2 << 20, 264, H200) == 8
+
+
+# -- results on a card
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(1, 300_003), (3, 400_000), (17, 70_001)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_long_rows(shape, dtype):
+    x = RANDOM.standard_normal(shape).astype(np.float32)
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        x = x.astype(ml_dtypes.bfloat16)
+    for text in ("sum(x, -1)", "argmax(x, -1), min(x, -1), count_nonzero(x > 0, axis=-1)", "softmax(x)", "var(x, -1)"):
+        check(text, {"x": x}, as_torch)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(300_000,), (525, 1031), (64, 64, 101)])
+def test_full_reductions(shape):
+    x = RANDOM.standard_normal(shape).astype(np.float32)
+    texts = ["sum(x)", "mean(x), max(x), argmax(reshape(x, (-1,)))", "x / sqrt(sum(x * x))", "x - mean(x) * var(x)"]
+    for text in texts:
+        check(text, {"x": x}, as_torch)
+    check("sum(x[..., 1:]), max(x[..., ::-1])", {"x": x}, as_torch)
+
+
+@pytest.mark.gpu
+def test_scattered_columns():
+    x = RANDOM.standard_normal((24, 6, 90, 80)).astype(np.float32)
+    w = RANDOM.standard_normal(6).astype(np.float32)
+    for text in ("sum(x, axis=(0, 2, 3))", "max(x, axis=(0, 2, 3)), mean(x, axis=(0, 3))", "group_norm(x, 2)"):
+        check(text, {"x": x}, as_torch)
+    check("(x - mean(x, axis=(0, 2, 3), keepdims=True)) * w[:, None, None]", {"x": x, "w": w}, as_torch)
+
+
+@pytest.mark.gpu
+def test_nan_ties_and_repeated_calls():
+    x = np.zeros(3_000_000, np.float32)
+    x[1_234_567] = x[2_000_000] = 7
+    check("argmax(x), max(x), sum(x)", {"x": x}, as_torch)
+    x[2_999_999] = np.nan
+    check("argmax(x), max(x), sum(x)", {"x": x}, as_torch)
+    y = as_torch(RANDOM.standard_normal(5_000_000).astype(np.float32))
+    for text in ("sum(y)", "y / sqrt(sum(y * y))", "softmax(y)"):
+        kernel = fd.kernel(text)
+        first = kernel(y)
+        assert all((kernel(y) == first).all() for _ in range(20))
