@@ -277,4 +277,28 @@ def test_vectors_of_neighbours_are_gathered_as_one():
         table, ids = fd.spec((50021, 4096), "bfloat16"), fd.spec((77,), "int32")
         assert fd.kernel("w[k] + 1.5").resources(table, ids, cc=90)
     (text,) = seen
-    assert text.count("ld.global.v4") == 1
+    assert text.count("ld.global.v4") == 2  # vectors a thread
+
+
+def test_what_merges_literal_extents_runs_over_them():
+    """A word is read once for its eight values, a scale once for its group: no address is computed."""
+    words = fd.spec((4096, 512), "int32"), fd.spec((4096, 32), "float32")
+    text = """
+        q = reshape((w[:, :, None] >> (4*arange(8))) & 15, (size(w, 0), -1))
+        bfloat16(float32(q) * repeat(s, 128, 1))
+    """
+    source = fd.kernel(text).source(*words, device="cuda")
+    assert "fetch_" not in source
+    assert 'load_w_0 = tile.load("int32", "0")' in source
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_merged_axes_mean_what_they_did(target):
+    w = RANDOM.integers(-(2**31), 2**31, (3, 8)).astype(np.int32)
+    s = RANDOM.standard_normal((3, 4), dtype=np.float32)
+    q = ((w[:, :, None] >> (4 * np.arange(8))) & 15).reshape(3, -1)
+    text = "q = reshape((w[:, :, None] >> (4*arange(8))) & 15, (size(w, 0), -1)); float32(q)*repeat(s, 16, 1)"
+    np.testing.assert_array_equal(run(text, target, w=w, s=s), q.astype(np.float32) * np.repeat(s, 16, 1))
+    made = run(text.replace("; ", "; return ") + ", q + 1, repeat(s, 16, 1)[:, ::-1]", target, w=w, s=s)
+    for part, wanted in zip(made, (q.astype(np.float32) * np.repeat(s, 16, 1), q + 1, np.repeat(s, 16, 1)[:, ::-1])):
+        np.testing.assert_array_equal(part, wanted)

@@ -47,8 +47,8 @@ def schedule_map(kernel: Kernel, hardware: Hardware) -> MapSchedule:
     vectors = 2 if (width >= 8 and read <= 16) or (work >= LONG_BODY and 1 < width < 8) else 1
     if kernel.axes > 1 and vectors == 2 and width >= 8 and work >= MIDDLE_BODY:
         vectors = 4
-    if kernel.pointers:  # addresses take the registers, and finding them the time
-        vectors = 1
+    if kernel.pointers:  # addresses take the registers; a read that waits for its index wants company
+        vectors = 2 if sum(" = fetch_" in line for line in kernel.phases[0].element.lines) == 1 else 1
     need = needed(kernel, Tiling(width, vectors))
     while vectors > 1 and need > MOST_NEEDED:
         vectors //= 2

@@ -24,6 +24,7 @@ EARLY_WORDS = {
 }  # registers of the row and all that later phases read, for teams up to this size
 PIECE_FROM, PIECE_WORDS = 60, 24  # … and how many make a last phase of 16-bit rows work in pieces, of how many
 LONG_BODIES = 14  # instructions an element, from which on 16-bit rows want longer threads
+FETCHING = 64  # registers from which on what fetches, and keeps addresses beside elements, takes more threads
 IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
 VECTOR_CLASSES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
 LOOP_ELEMENTS = 8  # a thread's tile in a loop over single elements
@@ -113,9 +114,11 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
     long = sum(instructions(phase.element.lines) for phase in kernel.phases) >= LONG_BODIES
     longer = reach > columns or (width >= 8 and long)
     threads = _threads(reach, width, per_element, longer, reach > columns, _streamed(kernel))
+    most = FETCHING if kernel.pointers else MOST_NEEDED
     while threads is not None:
         found, need = _tiled(kernel, columns, reach, width, threads, per_element, hardware)
-        if need <= min(MOST_NEEDED, registers_for(hardware, 1, found.block)):
+        room = registers_for(hardware, 1, found.block)
+        if need <= min(most, room) or (found.vectors == 1 and need <= min(MOST_NEEDED, room)):
             return found
         threads = threads * 2 if threads < hardware.block_threads else None
     return None

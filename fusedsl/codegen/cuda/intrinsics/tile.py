@@ -160,8 +160,8 @@ class Tile:
 
             def emit(e, start):
                 begins = self._begins(e, form, start)
-                found = [e.builder.add(b, b.type(k * along), flags=("nsw",)) for b in begins for k in range(self.width)]
-                return e.pack(result, [e.cast(one, whole, kind) for one in found])
+                begins = [e.cast(b, whole, kind) for b in begins]
+                return e.pack(result, [e.builder.add(b, b.type(k * along)) for b in begins for k in range(self.width)])
 
             return result, emit
 
