@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..ir.dims import Dim, expression, product
+from ..ir.dims import Dim, expression
 from ..ir.folds import FOLDS, scalar
-from ..ir.graph import Graph, Node, Type, constant, node, rebuild, walk
+from ..ir.graph import Graph, Node, Type, constant, node, walk
 from ..ir.ops import OPS, VIEWS
 from ..ir.types import INT64
 from .coordinates import (
@@ -28,12 +28,11 @@ from .coordinates import (
     divides_by_literals,
     is_literal,
     position_of,
-    shared_ends,
     through_gather,
     through_index,
     through_reshape,
-    wide_axes,
 )
+from .reshapes import push_reshapes, refine, reshaped_argument
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def lower(graph: Graph) -> Lowered:
 def _is_cut(n: Node) -> bool:
     """Whether a reshape needs its operand in memory: to divide positions by run-time extents costs more, unless much
     of the operand is repeated."""
-    if _reshaped_argument(n) is not None or divides_by_literals(n.args[0].type.shape, n.type.shape):
+    if reshaped_argument(n) is not None or divides_by_literals(n.args[0].type.shape, n.type.shape):
         return False
     return n.args[0].op != "broadcast"
 
@@ -104,7 +103,7 @@ class Scattered(Exception):
 
 def _peel(result: Node) -> Node:
     """What to compute for a result: a reshape at the end is undone by viewing the result."""
-    return result.args[0] if result.op == "reshape" and _reshaped_argument(result) is None else result
+    return result.args[0] if result.op == "reshape" and reshaped_argument(result) is None else result
 
 
 def _root(lowering: _Lowering, kind: str, index: int, stored: Node, computed: Node) -> Root:
@@ -120,135 +119,6 @@ def fresh(extent: Dim, used: Iterable[Axis | None]) -> Axis:
     """The first axis of this extent that is not in use."""
     tags = {a.tag for a in used if a is not None and a.extent == extent}
     return Axis(extent, next(t for t in range(len(tags) + 1) if t not in tags))
-
-
-# -- reshapes
-
-
-def push_reshapes(results: tuple[Node, ...]) -> list[Node]:
-    """Move each reshape below the elementwise operations whose operands can be reshaped in its place."""
-
-    def change(old: Node, args: tuple[Node, ...]) -> Node:
-        if old.op != "reshape":
-            return node(old.op, args, old.attr, old.type) if args != old.args else old
-        return _reshaped(args[0], old.type.shape)
-
-    new = rebuild(results, change)
-    return [new[r] for r in results]
-
-
-Shape = tuple[Dim, ...]
-
-
-def _reshaped(x: Node, shape: Shape) -> Node:
-    """`reshape(x, shape)` with the reshape as deep as it goes."""
-    pushed: dict[tuple[Node, Shape], Node] = {}
-    stack = [(x, shape)]
-    while stack:
-        key = n, wanted = stack.pop()
-        if key in pushed:
-            continue
-        while n.op == "reshape" or (n.op == "index" and _only_adds_axes(n)):
-            n = n.args[0]
-        below = _operands_reshaped(n, wanted)
-        type = Type(n.type.dtype, wanted, n.type.weak)
-        if n.type.shape == wanted:
-            pushed[key] = n
-        elif below is None:
-            pushed[key] = node("reshape", (n,), None, type)
-        elif missing := [k for k in below if k not in pushed]:
-            stack += [key, *missing]
-        else:
-            pushed[key] = node(n.op, tuple(pushed[k] for k in below), n.attr, type)
-    return pushed[x, shape]
-
-
-def _operands_reshaped(n: Node, shape: Shape) -> list[tuple[Node, Shape]] | None:
-    """The operands of an elementwise operation and the shapes that they take where it takes `shape`; else None."""
-    if n.op == "broadcast":
-        part = _part_reshaped(n.args[0].type.shape, n.type.shape, shape)
-        return None if part is None else [(n.args[0], part)]
-    if (n.op not in OPS and n.op not in ("convert", "cast")) or not n.type.shape:
-        return None
-    shapes = [_part_reshaped(a.type.shape, n.type.shape, shape) for a in n.args]
-    return None if any(s is None for s in shapes) else [(a, s) for a, s in zip(n.args, shapes) if s is not None]
-
-
-def _only_adds_axes(n: Node) -> bool:
-    """Whether a basic index keeps every element in its order."""
-    plain = [entry for entry in n.attr if entry[0] != "new"]
-    return all(e[0] == "slice" and e[1:] == (0, 1, d) for e, d in zip(plain, n.args[0].type.shape))
-
-
-def _part_reshaped(part: Shape, old: Shape, new: Shape) -> Shape | None:
-    """The shape that broadcasts to `new` as `part` does to `old`; None where no reshape gives it."""
-    if not part or part == old:
-        return part and new
-    first, last = shared_ends(old, new)
-    before, after = wide_axes(old), wide_axes(new)
-    whole = (1,) * (len(old) - len(part)) + part
-    found: list[Dim] = [1] * len(new)
-    kept = (before[:first] + before[len(before) - last :], after[:first] + after[len(after) - last :])
-    for a, c in zip(*kept):
-        found[c] = whole[a]
-    inside = {whole[a] != 1 for a in before[first : len(before) - last]}
-    if len(inside) == 2:
-        return None
-    for c in after[first : len(after) - last] if True in inside else ():
-        found[c] = new[c]
-    return tuple(found)
-
-
-def _reshaped_argument(n: Node) -> tuple[int, tuple] | None:
-    """(argument index, views) where `n` is an argument reshaped, which a packed argument can always be; else None."""
-    x = n.args[0]
-    return (x.attr, (("reshape", n.type.shape),)) if x.op == "param" else None
-
-
-def refine(results: list[Node]) -> list[Node]:
-    """Maps whose last axis merges literal extents run over those instead: of `reshape(u, (n, 8 * k))` each eight are an
-    axis of their own, on which what u repeats is read once and positions need no division."""
-    while True:
-        cuts = {shape: found for shape in {r.type.shape for r in results} if (found := _cut_of(results, shape))}
-        if not cuts:
-            return results
-        results = [_reshaped(r, cuts[r.type.shape]) if r.type.shape in cuts else r for r in results]
-
-
-def _cut_of(results: list[Node], shape: Shape) -> Shape | None:
-    """`shape` with its last axis cut in two as some reshape in the maps of this shape asks for."""
-    maps = [r for r in results if r.type.shape == shape]
-    nodes = list(walk(maps))
-    if any(n.op in ("reduce", "scan", "ranked") for n in nodes):
-        return None
-    whole = [VECTOR_BYTES // r.type.dtype.itemsize for r in maps]
-    found: list[tuple[int, Dim]] = []
-    for n in nodes:
-        if n.op == "reshape" and _reshaped_argument(n) is None and n.type.shape[-1:] == shape[-1:]:
-            cut = _merged_last(n.args[0].type.shape, n.type.shape)
-            if cut is not None and all(cut[0] % count == 0 for count in whole):
-                found.append(cut)
-    if not found:
-        return None
-    inner, outer = max(found, key=lambda cut: cut[0])
-    return (*shape[:-1], outer, inner)
-
-
-VECTOR_BYTES = 16  # of a result, which its last axis should hold a whole number of times
-
-
-def _merged_last(old: Shape, new: Shape) -> tuple[int, Dim] | None:
-    """(inner extent, outer extent) of the last axis of a reshape whose operand ends in a literal extent that divides it."""
-    first, last = shared_ends(old, new)
-    before, after = wide_axes(old)[first:], wide_axes(new)[first:]
-    if last or len(before) < 2 or not after or after[-1] != len(new) - 1 or before[-1] != len(old) - 1:
-        return None
-    inner, extent = old[-1], new[-1]
-    if not isinstance(inner, int):
-        return None
-    if isinstance(extent, int):
-        return (inner, extent // inner) if extent > inner and extent % inner == 0 else None
-    return (inner, product(old[a] for a in before[:-1])) if len(after) == 1 else None
 
 
 # -- coordinates
@@ -305,7 +175,7 @@ class _Lowering:
         if n.op == "iota":
             return position_of(at[0])
         if n.op == "reshape":
-            chain = _reshaped_argument(n)
+            chain = reshaped_argument(n)
             if chain is not None:
                 return _load(Source("argument", *chain), n, at)
             if n.args[0] in self.temporaries:
