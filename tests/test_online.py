@@ -280,3 +280,16 @@ def test_streamed_phases_compute_what_the_text_means(name):
     for made, (value, bound) in zip(found, exact):
         same = np.isnan(made) & np.isnan(value)
         assert (same | (np.abs(made - value) <= 4 * bound + 1e-5 * np.abs(value))).all(), (made - value, bound)
+
+
+@pytest.mark.parametrize("dtype", ("float32", "bfloat16"))
+@pytest.mark.parametrize("name", ("softmax", "layer_norm", "divergence"))
+def test_wide_rows_compile_to_one_streaming_pass_without_spills(name, dtype):
+    pytest.importorskip("numba_cuda")
+    kernel = fd.kernel(STREAMS[name][0])
+    wide = [fd.spec((64, 600_000), dtype) for _ in kernel.params]
+    told = kernel.explain(*wide, cc=80 if dtype == "float32" else 90)
+    (one,) = told.kernels
+    assert [a.passes for a in one.reads] == [2 - (name == "divergence")] * len(kernel.params)
+    assert one.figures.spill_bytes == 0 and one.figures.registers <= one.predicted_registers
+    assert not told.refused

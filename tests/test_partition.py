@@ -26,6 +26,7 @@ PROGRAMS = {
     "layer norm and residual": ("r = x + y; r, layer_norm(r, b, b)", 1, {"b": B}),
     "several outputs of a row": ("sum(x, -1), max(x * y, axis=-1), x + 1", 1, {}),
     "rows beside values of the same rows": ("sum(x, -1) + w, sum(x, -1) * 2, w + 1", 1, {"w": W}),
+    "dear values of the same rows": ("sum(x, -1) + w, lgamma(sin(w))", 2, {"w": W}),
     "full reductions of one array": ("sum(x), max(x), sum(x * y)", 1, {}),
     "a reduction beside a number": ("sum(x), s * 2", 1, {"s": S}),
     "two maps over the same axes": ("x + y, x * 2, exp(y)", 1, {}),

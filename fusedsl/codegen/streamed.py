@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from .. import debug
 from ..ir.graph import Node, node, walk
 from ..rewrite.online import Pass, passes
 from ..rewrite.stream import Lift, StreamFold
+from ..rewrite.stream_text import check, show
 from ..schedule.kernel import Body, FoldUse, Phase, Store
 from .body import literal
 from .folding import fold_use, merging
@@ -63,6 +65,8 @@ class Streamed:
 
     def _streaming(self, p: int, stream: StreamFold, stores, rows: dict[Node, None]) -> Phase:
         """A pass that works every tile as if it were a row, and merges the tiles' states."""
+        check(stream)
+        debug.say(debug.DECISIONS, "folds that stream", show(stream))
         first, points, second, state = stream.lift()
         for lift in (*first, *second):
             for slot in lift.slots:

@@ -11,7 +11,7 @@ from ..rewrite.scalars import bound_axes, free_axes
 from .coordinates import Axis, Coordinate
 from .crossing import BOUND, crossing
 from .lower import Lowered, Root, Source
-from .price import Computation, Prices
+from .price import Computation, Prices, computed, cost
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ class Partition:
     decisions: tuple[Decision, ...]
 
 
+ROW_WORK = 64  # instructions a row that a row's threads, all alike, may spend on what another kernel could compute
 ONE_BLOCK = 65536  # elements of a full reduction that one block may also write: beyond, a second kernel is faster
 
 
@@ -287,6 +288,9 @@ class _Partitioner:
                 self._join(k, needs, r, "is stored by the kernel that folds its rows")
                 return k
             fits = self._accepts(g, axes) or self._is_ranked(k, axes, r.value)
+            if fits and k not in needs and g.rows and axes == frozenset(g.rows) and self._own_work(r) > ROW_WORK:
+                self._refuse(r, "all threads of a row would compute its value", k)
+                continue
             if fits and self._can_join(k, r.value, needs):
                 how = "is stored by the kernel that computes it" if k in needs else "runs over the same axes"
                 self._join(k, needs, r, how)
@@ -296,6 +300,10 @@ class _Partitioner:
             elif k in needs and not g.is_map:
                 self._refuse(r, _mismatch(g), k)
         return None
+
+    def _own_work(self, r: Root) -> int:
+        """Instructions of one value, folds aside."""
+        return sum(map(cost, computed([r.value], self.uses[r.value])))
 
     def _finishes(self, k: int, r: Root, axes: frozenset[Axis], needs: set[int]) -> bool:
         """Whether a root is a value a column of group k's folds over rows, and of nothing that comes later."""

@@ -18,6 +18,7 @@ from .kernel import Body, Kernel, Phase
 from .registers import NAME, row_loads, words
 
 BASE = 14  # registers beside tiles and bodies: addresses, counters, the state of a fold
+TILED = 8  # … for a loop whose states are counted
 LOOPED = 16  # … for a loop over columns: states that are carried, and what is left of the row
 PLACED = 3  # … for each vector that is placed along several axes
 FLOAT64 = 8  # … for the slow paths of float64 functions
@@ -48,12 +49,16 @@ def needed(kernel: Kernel, tiling: Tiling) -> int:
     """Registers of a thread that make it possible to spill nothing."""
     phases = tuple(part for phase in kernel.phases for part in phase.passes)
     apart = not kernel.resident  # each phase loads anew
-    most = max(_most(kernel, (phase,), tiling) for phase in phases) if apart else _most(kernel, phases, tiling)
+    if apart:
+        most = max(_most(kernel, phase.passes, tiling) + _running(phase) for phase in kernel.phases)
+    else:
+        most = _most(kernel, phases, tiling)
     split = any(operand.access == "anchor" for operand in kernel.operands)
     placed = kernel.axes > 1 and not kernel.row_axes
     wide = any(v.dtype.bits == 64 and v.dtype.kind == "f" for phase in phases for v in phase.results)
     extra = 2 * tiling.width * split + PLACED * tiling.vectors * placed + FLOAT64 * wide
-    extra += LOOPED * (apart and kernel.row_axes > 0)
+    if apart and kernel.row_axes > 0:
+        extra += TILED if any(phase.tile for phase in kernel.phases) else LOOPED
     return round(BASE + most + extra)
 
 
@@ -61,6 +66,11 @@ def predicted(kernel: Kernel, hardware: Hardware, need: int, blocks: int, thread
     """Registers of a thread at most: what so many blocks leave it, if it can use that."""
     useful = round(ROW_SHARE * need) + ROW_SPARE if kernel.row_axes else need + SPARE
     return min(registers_for(hardware, blocks, threads), useful)
+
+
+def _running(phase: Phase) -> float:
+    """The joint state of a phase that is worked tile by tile, beside the tile's own."""
+    return words([v.dtype for use in phase.folds for v in use.state]) if phase.tile else 0
 
 
 def _most(kernel: Kernel, phases: Sequence[Phase], tiling: Tiling) -> float:

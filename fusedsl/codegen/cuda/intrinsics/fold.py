@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..backend import I1, I8, I32, I64, Emitter, ScalarFunction, intrinsic, ir, types
+from .memory import Room
 from .tile import Tile, scalar_function, scalar_types
 
 WARP = 32
@@ -52,17 +53,28 @@ def fold_tile(tile: Tile, rule_of: Fold) -> Callable:
             rooms = tile.room_of(e, kinds[-2], *values[-2:])
             empty = rule_of.empty.emit(e, []) if any(rooms) else []
             states = []
-            for number in range(tile.count):
-                state, room = [column[number] for column in columns], rooms[number // tile.width]
-                if room is not None:
-                    there = room.holds(e.builder, number % tile.width)
-                    state = [e.builder.select(there, one, none) for one, none in zip(state, empty)]
-                states.append(state)
+            for number, room in enumerate(rooms):
+                elements = [[column[number * tile.width + k] for column in columns] for k in range(tile.width)]
+                states.append(_vector(e, rule_of, elements, room, empty))
             return e.pack(rule_of.merge.result, rule_of.tree(e, states, not any(rooms)))
 
         return rule_of.merge.result, emit
 
     return intrinsic(parts + 2)(rule)
+
+
+def _vector(e: Emitter, rule_of: Fold, elements: list[State], room: Room | None, empty: State) -> State:
+    """The state of a vector's elements that are there; one that is there or not as a whole is checked once."""
+
+    def kept(state: State, element: int) -> State:
+        assert room is not None
+        there = room.holds(e.builder, element)
+        return [e.builder.select(there, one, none) for one, none in zip(state, empty)]
+
+    if room is not None and room.split:
+        return rule_of.tree(e, [kept(state, k) for k, state in enumerate(elements)])
+    state = rule_of.tree(e, elements, whole=True)
+    return state if room is None else kept(state, 0)
 
 
 def column_of(e: Emitter, tile: Tile, value: ir.Value, kind: types.Type, want: types.Type) -> State:
