@@ -20,7 +20,7 @@ if ROOT not in map(Path, sys.path):
 
 import fusedsl as fd  # noqa: E402
 from fusedsl.report.explain import case_of  # noqa: E402
-from fusedsl.report.kernels import report_kernel  # noqa: E402
+from fusedsl.report.kernels import report_launch  # noqa: E402
 from random_graphs import draw  # noqa: E402
 
 
@@ -47,13 +47,13 @@ def study(seeds: Sequence[int], cc: int = 90) -> Iterator[Row]:
         drawn = draw(seed)
         made = fd.kernel(drawn.text)
         case = case_of(made._program, drawn.values(made.params), "cuda", cc)
-        for plan, bound in case.kernels:
-            built = case.built(plan, bound)
-            told = report_kernel(case, plan, bound, built)
+        for members in case.launches:
+            built = case.built(members)
+            told = report_launch(case, members, built)
             assert told.figures is not None and told.predicted_registers is not None
             shrunk = 0 < built.blocks < built.schedule.blocks
             figures = (told.predicted_registers, told.figures.registers, told.figures.spill_bytes)
-            yield Row(seed, plan.name, told.schedule, *figures, shrunk)
+            yield Row(seed, told.name, told.schedule, *figures, shrunk)
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from .codegen.emit import emit
 from .config import Options
 from .errors import FusionError, LimitError
 from .fusion.budget import FEWEST, REGISTERS, within
+from .fusion.bundle import bundled, side_by_side
 from .fusion.lower import lower
 from .fusion.partition import Decision, Group, Partition, partition
 from .fusion.price import Prices
@@ -32,8 +33,11 @@ from .runtime.arrays import Array, Weak
 from .runtime.bind import Bound, Layout, bind
 from .schedule import can_cross
 from .schedule.plan import KernelPlan, Plan
+from .schedule.pressure import body_words
+from .schedule.registers import words
 
 Arguments = Mapping[str, "Array | Weak"]
+Fits = Callable[[Dim, int], bool]
 PRICED_FOR = (9, 0)  # the architecture whose figures price decisions: a plan does not depend on the device
 
 
@@ -108,16 +112,16 @@ def make_plan(
     graph, told = make_graph(source, parameters, extents, options)
     guards = dict(told)
     budget = budget or REGISTERS
+    header, fits = source.header(), _fits(extents, guards)
     cut = cut_graph(graph, extents, guards, together=together, budget=budget)
-    if options.max_kernels is not None and len(cut.groups) > options.max_kernels:
+    kernels, launches, cut = emitted(cut, header, parameters, fits)
+    if options.max_kernels is not None and len(launches) > options.max_kernels:
         cut = cut_graph(graph, extents, guards, together=together)  # slower kernels still keep what was promised
+        kernels, launches, cut = emitted(cut, header, parameters, fits)
     reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
-    _check_kernels(cut, options, parameters)
-    header = source.header()
-    names = [_kernel_name(g, k) for k, g in enumerate(cut.groups)]
-    kernels = tuple(emit(g, name, header, parameters) for g, name in zip(cut.groups, names))
+    _check_kernels(len(launches), cut, options, parameters)
     return Plan(
         source.text,
         parameters,
@@ -129,7 +133,31 @@ def make_plan(
         reasons,
         together,
         budget,
+        launches,
     )
+
+
+def emitted(cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter, ...], fits: Fits):
+    """(the kernels in launch order, how many of them each launch holds, the partition with what decided that)."""
+    kernels: list[KernelPlan] = []
+    launches: list[int] = []
+    decisions: list[Decision] = []
+    for members in side_by_side(cut.groups, fits):
+        first = len(kernels)
+        numbers = range(first, first + len(members))
+        groups = [cut.groups[g] for g in members]
+        plans = [emit(g, _kernel_name(g, k), header, parameters) for g, k in zip(groups, numbers)]
+        split, reasons = bundled([(_words(plan), len(plan.arrays)) for plan in plans], numbers)
+        decisions += reasons if len(members) > 1 else []
+        kernels += [plans[k - first] for launch in split for k in launch]
+        launches += map(len, split)
+    return tuple(kernels), tuple(launches), replace(cut, decisions=(*cut.decisions, *decisions))
+
+
+def _words(plan: KernelPlan) -> float:
+    """About how many words a thread of a kernel holds for each element."""
+    bodies = [body_words(body) for phase in plan.resident for part in phase.passes for body in part.bodies]
+    return max(bodies, default=0) + words(load.value.dtype for load in plan.loads)
 
 
 def tightened(source: Source, plan: Plan, extents, options: Options) -> Plan | None:
@@ -148,14 +176,14 @@ def _named(reason: str, parameters: tuple[Parameter, ...]) -> str:
     return re.sub(r"\bn(\d+)_(\d+)\b", lambda m: f"axis {m[2]} of {parameters[int(m[1])].name}", reason)
 
 
-def _check_kernels(cut: Partition, options: Options, parameters: tuple[Parameter, ...]) -> None:
+def _check_kernels(count: int, cut: Partition, options: Options, parameters: tuple[Parameter, ...]) -> None:
     """FusionError where there are more kernels than the caller allows. Its `decisions` are dicts: whether something
     `joined`, its `members`, the `reason`, and the `seconds` that one kernel saves, or would have, by the time model."""
-    if options.max_kernels is None or len(cut.groups) <= options.max_kernels:
+    if options.max_kernels is None or count <= options.max_kernels:
         return
     refused = dict.fromkeys(_told(d, parameters) for d in cut.decisions if not d.joined)
     error = FusionError(
-        f"this needs {len(cut.groups)} kernels, and max_kernels is {options.max_kernels}",
+        f"this needs {count} kernels, and max_kernels is {options.max_kernels}",
         "fusion.kernels",
         note="; ".join(refused) or "its results run over different axes",
         help="raise max_kernels, or call explain() to see what keeps the kernels apart",
@@ -182,16 +210,20 @@ def cut_graph(
     cut. What is in doubt is decided by the figures of one GPU, so that all devices run the same kernels; `hardware` is
     the card of the prices.
     """
-
-    def fits(count: Dim, limit: int) -> bool:
-        """Whether a count is within a limit at this call; the plan then holds for calls where that is the same."""
-        dim = expression("fits", count, limit)
-        return bool(dim) if isinstance(dim, int) else guards.setdefault(dim, evaluate(dim, extents) == 1)
-
-    cut = partition(lower(graph), fits, Prices(extents, hardware or facts(PRICED_FOR)), together)
+    cut = partition(lower(graph), _fits(extents, guards), Prices(extents, hardware or facts(PRICED_FOR)), together)
     if budget is None:
         return cut
     return within(store_dear(cut, Prices(extents, facts(PRICED_FOR))), budget)
+
+
+def _fits(extents: Mapping[Symbol, int], guards: dict[Dim, bool]) -> Fits:
+    """Whether a count is within a limit at this call; the plan then holds for calls where that is the same."""
+
+    def fits(count: Dim, limit: int) -> bool:
+        dim = expression("fits", count, limit)
+        return bool(dim) if isinstance(dim, int) else guards.setdefault(dim, evaluate(dim, extents) == 1)
+
+    return fits
 
 
 def decisions(
@@ -199,6 +231,7 @@ def decisions(
 ) -> tuple[Decision, ...]:
     """What joined which kernel of a plan, what did not, and why, priced for a card (None: without prices)."""
     cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget)
+    _, _, cut = emitted(cut, (), plan.parameters, _fits(extents, {}))
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
     return tuple(replace(d, members=(), reason=_told(d, plan.parameters)) for d in priced)
 

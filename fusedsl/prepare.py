@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,10 +15,29 @@ from .ir.types import UINT8
 from .runtime import copies
 from .runtime.arrays import CPU, Array, Weak, describe
 from .runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, place_array, view
-from .runtime.call import TEMPORARY_ALIGNMENT, Call, Payloads, cpu_launch, cuda_launch, workspace_size
-from .runtime.compile import build_scheduled, scheduled_cuda
+from .runtime.call import (
+    TEMPORARY_ALIGNMENT,
+    Call,
+    Payloads,
+    bundle_launch,
+    cpu_launch,
+    cuda_launch,
+    workspace_size,
+)
+from .runtime.compile import build_launch, build_scheduled, scheduled_cuda
 from .runtime.launch import Launch
-from .runtime.results import alike, allocator, check_out, common_order, mark_written, overlap, place, span, strides_in
+from .runtime.results import (
+    alike,
+    allocator,
+    check_out,
+    common_order,
+    interleave,
+    mark_written,
+    overlap,
+    place,
+    span,
+    strides_in,
+)
 from .runtime.streams import stream_reader
 from .runtime.tickets import Tickets
 from .runtime.transfer import device_empty
@@ -163,11 +181,20 @@ def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None, chooser:
     if spilled and program.tighten(plan, list(facts.values()), found.extents):
         return prepare(program, facts, outs, chooser)
     written = [span(g) if g is not None else None for g in given]
-    same = frozenset(found.in_place)
+    same, apart = frozenset(found.in_place), _apart(found)
     stream = stream_reader(library, device)
-    call = Call(launches, found.makers, workspace, numbers, stream, found.spans, written, same, library, tickets)
+    call = Call(launches, found.makers, workspace, numbers, stream, found.spans, written, same, library, tickets, apart)
     chosen = [o if g is not None else None for g, o in zip(given, outs)] if outs is not None else None
     return Prepared(plan, call, found.payloads, chosen, found.late, library, not found.once, found.arguments)
+
+
+def _apart(found: Settled) -> frozenset[tuple[int, int, int]]:
+    """(output, argument or ~output, bytes between their addresses) of arrays that interleave and share no element."""
+    arguments = [(k, a) for k, a in enumerate(found.arguments) if isinstance(a, Array) and not a.by_value]
+    given = [(r, g) for r, g in enumerate(found.given) if g is not None]
+    pairs = [(r, g, k, a) for r, g in given for k, a in arguments]
+    pairs += [(r, g, ~q, h) for r, g in given for q, h in given if q < r]
+    return frozenset((r, k, g.pointer - a.pointer) for r, g, k, a in pairs if interleave(g, a))
 
 
 def _check_device(program: Planner, device: tuple[str, int]) -> None:
@@ -257,18 +284,22 @@ def _storable(plan: Plan, k: int) -> bool:
 
 
 def in_place(plan: Plan, argument: int, result: int) -> bool:
-    """Whether a result may be written over an argument: it is read at the same positions only, and never later."""
+    """Whether a result may be written over an argument: it is read at the same positions only, and never later.
+
+    Kernels that share a launch with the one that writes run at the same time.
+    """
     writer, store = next(
         (k, u)
         for k, kernel in enumerate(plan.kernels)
         for u in kernel.arrays
         if (u.kind, u.index) == ("result", result)
     )
+    beside = next(launch for launch in plan.shared if writer in launch)
     for k, kernel in enumerate(plan.kernels):
         for use in kernel.arrays:
-            if k < writer or (use.kind, use.index) != ("argument", argument):
+            if k < beside[0] or (use.kind, use.index) != ("argument", argument):
                 continue
-            if k > writer or use.gathered is not None or use.views != store.views or use.at != store.at:
+            if k != writer or use.gathered is not None or use.views != store.views or use.at != store.at:
                 return False
     return True
 
@@ -303,17 +334,17 @@ def _launches(program: Planner, plan: Plan, layouts, extents, library: str, devi
     numbers: list[int] = []
     launches: list[Any] = []
     spilled = False
-    for number, (kernel, bound) in enumerate(zip(plan.kernels, pipeline.bind_kernels(plan, layouts, extents))):
-        if bound.empty:
-            continue
-        if device != CPU and 0 in bound.extents:
+    bounds = pipeline.bind_kernels(plan, layouts, extents)
+    given = (where, temporaries, numbers, extents, program.names, device)
+    for together in plan.shared:
+        members = [k for k in together if not bounds[k].empty]
+        if device != CPU and any(0 in bounds[k].extents for k in members):
             raise EmptyRows
-        given = (where, temporaries, numbers, extents, program.names, device)
         if device == CPU:
-            launches.append(launch_on_cpu(kernel, bound, *given))
-        else:
-            record, spills = _cuda(kernel, bound, *given, functools.partial(chooser, number))
-            launches.append(record)
+            launches += [launch_on_cpu(plan.kernels[k], bounds[k], *given) for k in members]
+        elif members:
+            records, spills = _cuda([(k, plan.kernels[k], bounds[k]) for k in members], *given, chooser)
+            launches += records
             spilled |= spills
     shared = [record.geometry for record in launches if isinstance(record, Launch)]
     size += max((g.workspace for g in shared), default=0)  # launches run one after another
@@ -337,15 +368,25 @@ def launch_on_cpu(kernel, bound: Bound, where, temporaries, numbers, extents, na
     return cpu_launch(kernel, bound, built, functions, where, temporaries, numbers, extents, names)
 
 
-def _cuda(kernel, bound: Bound, where, temporaries, numbers, extents, names, device, chosen: Callable):
-    """The launch record of one kernel on a device, and whether it spills registers."""
+def _cuda(members, where, temporaries, numbers, extents, names, device, chooser: Chooser) -> tuple[list[Launch], bool]:
+    """The launch records of kernels (with their numbers) that are to share one: one, or one each. And whether one of
+    them spills registers.
+    """
     from .runtime.driver import driver
 
     told = driver().facts(device[1])
-    scheduled, schedule = chosen(kernel, bound, pipeline.hardware_of(told))
-    built = build_scheduled(scheduled, schedule, kernel.digest, told.cc)
-    record = cuda_launch(kernel, bound, built, loaded(built, device[1]), where, temporaries, numbers, extents, names)
-    return record, built.spill_bytes > 0
+    given = (where, temporaries, numbers, extents, names)
+    chosen = [chooser(k, plan, bound, pipeline.hardware_of(told)) for k, plan, bound in members]
+    pairs = [(plan, bound) for _, plan, bound in members]
+    built = build_launch(pairs, chosen, told.cc, pipeline.hardware_of(told)) if len(members) > 1 else None
+    if built is not None:
+        return [bundle_launch(pairs, built, loaded(built, device[1]), *given)], built.spill_bytes > 0
+    records, spills = [], False
+    for (plan, bound), (kernel, schedule) in zip(pairs, chosen):
+        built = build_scheduled(kernel, schedule, plan.digest, told.cc)
+        records.append(cuda_launch(plan, bound, built, loaded(built, device[1]), *given))
+        spills |= built.spill_bytes > 0
+    return records, spills
 
 
 _functions: dict[tuple, Any] = {}

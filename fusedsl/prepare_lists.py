@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from . import pipeline
+from . import debug, pipeline
 from .errors import ArgumentError, FusedslError
 from .ir.types import UINT8
 from .prepare import EmptyRows, Facts, Planner, Settled, launch_on_cpu, loaded, result_allocator, settle
@@ -201,7 +201,7 @@ class _Gathered:
             alike.setdefault(key, []).append(replace(m, geometry=needs))
         for key, found in alike.items():
             kernel, schedule = chosen[key]
-            together = len(found) > 1 and all(_shares(m.geometry) for m in found)
+            together = len(found) > 1 and all(m.geometry.independent for m in found)
             yield from (self._together if together else self._apart)(kernel, schedule, found, told.cc)
 
     def _together(self, kernel, schedule, members: list[Member], cc) -> Iterator[Any]:
@@ -213,6 +213,7 @@ class _Gathered:
         built = compiler.build_scheduled(replace(kernel, part=True, table=table), schedule, plan.digest, cc)
         function = loaded(built, self.device[1])
         for chunk in chunks(members, table.capacity):
+            debug.say(debug.KERNELS, f"{len(chunk)} calls of {kernel.name} in one launch", f"{table.words} words")
             yield many_launch(driver(), function, built, chunk, self.numbers, self.names)
 
     def _apart(self, kernel, schedule, members: list[Member], cc) -> Iterator[Any]:
@@ -223,8 +224,3 @@ class _Gathered:
             yield cuda_launch(
                 m.plan, m.bound, one, function, m.where, m.temporaries, self.numbers, m.extents, self.names
             )
-
-
-def _shares(needs: Geometry) -> bool:
-    """Whether the blocks of a launch know nothing of each other, so that they may stand among those of others."""
-    return needs.cluster == 1 and not (needs.cooperative or needs.workspace or needs.tickets)

@@ -124,6 +124,8 @@ class _Tuning:
         first = prepare(program, facts, None, self._note)
         self.stream = first.call.stream()
         self.makers = first.call.makers
+        launched = set(self.order)
+        self.launches = [launch for launch in first.plan.shared if launched & set(launch)]
 
     def _note(self, number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
         kernel, base = scheduled_cuda(bound, hardware)
@@ -187,4 +189,6 @@ class _Tuning:
         fires, _ = prepared.call.repeatable(prepared.payloads, self.results)
         for fire in fires:
             fire()
-        return fires[self.order.index(number)]
+        apart = len(fires) == len(self.order)  # kernels that were to share a launch could not
+        places = [(k,) for k in self.order] if apart else self.launches
+        return fires[next(place for place, launch in enumerate(places) if number in launch)]

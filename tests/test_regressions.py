@@ -405,3 +405,17 @@ def test_each_fold_of_a_row_collects_in_a_state_of_its_own(columns):
     assert source.count('rule_sum_1 = fold("int64"') == 1
     names = [line.split(" = ")[0].strip() for line in source.splitlines() if " = empty_sum" in line]
     assert len(set(names)) == (3 if columns > 1000 else 0)
+
+
+def test_outputs_that_interleave_are_remembered():
+    x = np.arange(64, dtype=np.float32)
+    whole = np.zeros((8, 16), np.float32)
+    kernel = fd.kernel("x * 2, x + 1")
+    source = x.reshape(8, 8)
+    for _ in range(3):
+        kernel(source, out=(whole[:, :8], whole[:, 8:]))
+        np.testing.assert_array_equal(whole, np.hstack([source * 2, source + 1]))
+    (call,) = kernel._program._calls.values()
+    address = source.ctypes.data
+    assert call.may_write([address], [whole[:, :8], whole[:, 8:]])
+    assert not call.may_write([address], [whole[:, :8], whole[:, 4:12]])

@@ -39,6 +39,18 @@ class Case:
         return list(zip(self.plan.kernels, self.bounds))
 
     @cached_property
+    def launches(self) -> list[list[tuple[KernelPlan, Bound]]]:
+        """The kernels of each launch. On the CPU each has its own."""
+        if self.target.hardware is None:
+            return [[one] for one in self.kernels]
+        found = []
+        for numbers in self.plan.shared:
+            members = [self.kernels[k] for k in numbers if not self.bounds[k].empty] or [self.kernels[numbers[0]]]
+            together = len(members) > 1 and self.together(members) is not None
+            found += [members] if together else [[one] for one in members]
+        return found
+
+    @cached_property
     def graph(self) -> Graph:
         """The typed graph that the plan was made of."""
         made, _ = self.program.source.build(self.plan.parameters, self.extents, self.program.options)
@@ -50,6 +62,12 @@ class Case:
             return compiler.scheduled_cpu(bound)
         return chooser_of(self.program)(0, plan, bound, self.target.hardware)
 
+    def together(self, members: Sequence[tuple[KernelPlan, Bound]]) -> tuple[Any, Any] | None:
+        """(bundle, schedule) of kernels that are to share a launch on CUDA; None where they cannot."""
+        assert self.target.hardware is not None
+        chosen = [self.scheduled(*member) for member in members]
+        return compiler.scheduled_together(members, chosen, self.target.hardware)
+
     def tuned(self, plan: KernelPlan, bound: Bound) -> Tuned | None:
         """What tuning found for one kernel, where it was asked for and has been done."""
         hardware = self.target.hardware
@@ -57,9 +75,15 @@ class Case:
             return None
         return recall(plan, *compiler.scheduled_cuda(bound, hardware), hardware)
 
-    def built(self, plan: KernelPlan, bound: Bound) -> Built:
-        """The compiled kernel; CompileError where the compiler is missing or refuses."""
+    def built(self, members: Sequence[tuple[KernelPlan, Bound]]) -> Built:
+        """The compiled launch; CompileError where the compiler is missing or refuses."""
         hardware = self.target.hardware
+        if len(members) > 1 and hardware is not None:
+            chosen = [self.scheduled(*member) for member in members]
+            built = compiler.build_launch(members, chosen, hardware.cc, hardware)
+            assert built is not None
+            return built
+        plan, bound = members[0]
         if hardware is None:
             return pipeline.build_kernel(plan, bound, None)
         return compiler.build_scheduled(*self.scheduled(plan, bound), plan.digest, hardware.cc)

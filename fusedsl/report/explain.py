@@ -19,7 +19,7 @@ from ..program import Program
 from ..runtime.arrays import Array, Weak
 from ..runtime.compile import source_of
 from .case import Case, make_case
-from .kernels import Figures, KernelReport, figures_of, report_kernel
+from .kernels import Figures, KernelReport, Members, figures_of, report_launch
 from .measure import launch_seconds
 from .schema import VERSION
 from .table import html_table, text_table
@@ -140,18 +140,18 @@ def explain(
 ) -> Explanation:
     """The Explanation of a call with these arguments or specs (see Kernel.explain)."""
     case = case_of(program, values, device, cc, this_machine() if measure else None)
-    measured = launch_seconds(case, values) if measure else [None] * len(case.kernels)
+    measured = launch_seconds(case, values) if measure else [None] * len(case.launches)
     notes = [f"{name} is made contiguous first: no strides show it as the text reshapes it" for name in case.copied]
     kernels = []
-    for (plan, bound), seconds_taken in zip(case.kernels, measured):
+    for members, seconds_taken in zip(case.launches, measured):
         built = None
         if compile and case.target.is_cuda:
             try:
-                built = _built(case, plan, bound)
+                built = _built(case, members)
             except CompileError as fault:
                 compile = False
                 notes.append(f"no real registers: {fault.message}" + (f"; {fault.help}" if fault.help else ""))
-        kernels.append(report_kernel(case, plan, bound, built, seconds_taken))
+        kernels.append(report_launch(case, members, built, seconds_taken))
     return Explanation(
         case.program.source.header(),
         tuple(f"{name} {_type(a)}" for name, a in case.arguments.items()),
@@ -165,12 +165,12 @@ def explain(
     )
 
 
-def _built(case: Case, plan, bound):
-    """The compiled CUDA kernel; CompileError with what to install where the compiler is missing."""
+def _built(case: Case, members: Members):
+    """The compiled launch; CompileError with what to install where the compiler is missing."""
     if case.target.is_cuda and find_spec("numba_cuda") is None:
         help = "pip install 'fusedsl[cu13]' (or cu12); no GPU is needed"
         raise CompileError("CUDA kernels are compiled by numba-cuda, which is not there", "compile.missing", help=help)
-    return case.built(plan, bound)
+    return case.built(members)
 
 
 def _type(a: Array | Weak) -> str:
@@ -194,7 +194,7 @@ def _refused(case: Case) -> tuple[Refusal, ...]:
 
     told = decisions(case.graph, case.plan, case.extents, case.target.hardware)
     found = [Refusal(d.reason, d.seconds) for d in told if not d.joined]
-    if not found and len(case.plan.kernels) > 1:
+    if not found and len(case.launches) > 1:
         found = [Refusal("the kernels run over different rows and columns")]
     for plan, bound in case.kernels:
         if not case.scheduled(plan, bound)[0].resident:
@@ -239,12 +239,19 @@ def _aliasing(case: Case) -> list[str]:
 def source(program: Program, values: Sequence[Any], device=None, cc=None) -> str:
     """The generated files of all kernels, one after the other (see Kernel.source)."""
     case = case_of(program, values, device, cc)
-    return "\n\n".join(source_of(*case.scheduled(plan, bound)) for plan, bound in case.kernels)
+    return "\n\n".join(source_of(*_scheduled(case, members)) for members in case.launches)
+
+
+def _scheduled(case: Case, members: Members) -> tuple[Any, Any]:
+    """(kernel, schedule) of a launch."""
+    found = case.together(members) if len(members) > 1 else case.scheduled(*members[0])
+    assert found is not None
+    return found
 
 
 @dataclass(frozen=True)
 class KernelResources:
-    """What one kernel takes, from the real compiler."""
+    """What one launch takes, from the real compiler."""
 
     name: str
     threads: int
@@ -279,17 +286,17 @@ def resources(program: Program, values: Sequence[Any], cc: Any = None) -> Resour
     """Registers, spills, shared memory and occupancy of each kernel (see Kernel.resources)."""
     case = case_of(program, values, "cuda", cc)
     found = []
-    for plan, bound in case.kernels:
-        built = _built(case, plan, bound)
-        report = report_kernel(case, plan, bound, built)
-        figures = figures_of(case, bound, built)
-        found.append(KernelResources(plan.name, report.threads or 0, report.predicted_registers or 0, figures))
+    for members in case.launches:
+        built = _built(case, members)
+        report = report_launch(case, members, built)
+        figures = figures_of(case, members, built)
+        found.append(KernelResources(report.name, report.threads or 0, report.predicted_registers or 0, figures))
     return Resources(found)
 
 
 def compile_ahead(program: Program, values: Sequence[Any], device=None, cc=None) -> None:
     """Compile every kernel into memory and the cache (see Kernel.compile)."""
     case = case_of(program, values, device, cc, specs=this_machine())
-    for plan, bound in case.kernels:
-        if not bound.empty:
-            _built(case, plan, bound)
+    for members in case.launches:
+        if not any(bound.empty for _, bound in members):
+            _built(case, members)

@@ -1,23 +1,28 @@
-"""What one kernel of a plan reads, computes, writes and takes, as data."""
+"""What one launch of a plan reads, computes, writes and takes, as data."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from ..fusion.time import seconds
+from ..fusion.time import LAUNCH, seconds
 from ..hardware import Hardware, occupancy, registers_for
 from ..ir.dims import evaluate
 from ..runtime.bind import Bound
 from ..runtime.compile import Built
 from ..schedule import geometry
+from ..schedule.bundle import bundle_geometries
 from ..schedule.kernel import Body, Kernel, Phase
 from ..schedule.plan import ArrayUse, KernelPlan
 from ..tune import Trial
 from .amounts import plural
 from .case import Case
 from .work import computed, work_of
+
+Members = Sequence[tuple[KernelPlan, Bound]]
+"""The kernels of a launch."""
 
 CPU_LOOPS = {
     "map": "one loop over elements, in chunks that threads share",
@@ -82,7 +87,34 @@ class KernelReport:
     tried: tuple[Trial, ...] = ()
 
 
-def report_kernel(
+def report_launch(case: Case, members: Members, built: Built | None, measured: float | None = None) -> KernelReport:
+    """The facts of one launch; `built` adds the compiler's figures, `measured` its seconds."""
+    if len(members) == 1:
+        return _report_kernel(case, *members[0], built, measured)
+    hardware, found = case.target.hardware, [_report_kernel(case, plan, bound, None) for plan, bound in members]
+    together = case.together(members)
+    assert hardware is not None and together is not None
+    launch, _ = bundle_geometries(*together, [bound.extents for _, bound in members])
+    why, registers = _settled(together[1], launch.threads, built, hardware)
+    return KernelReport(
+        " and ".join(one.name for one in found),
+        tuple(member for one in found for member in one.members),
+        " and ".join(one.iteration for one in found),
+        tuple(access for one in found for access in one.reads),
+        tuple(access for one in found for access in one.writes),
+        sum(one.bytes for one in found),
+        sum(one.instructions for one in found),
+        why,
+        launch.blocks,
+        launch.threads,
+        LAUNCH + sum((one.seconds or LAUNCH) - LAUNCH for one in found),
+        registers,
+        None if built is None else figures_of(case, members, built),
+        measured,
+    )
+
+
+def _report_kernel(
     case: Case, plan: KernelPlan, bound: Bound, built: Built | None, measured: float | None = None
 ) -> KernelReport:
     """The facts of one kernel; `built` adds the compiler's figures, `measured` the seconds of a launch."""
@@ -100,7 +132,7 @@ def report_kernel(
     passes, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
     work = work_of(kernel, schedule, bound, launch, hardware, passes, written)
     time = 0.0 if bound.empty else seconds(work, hardware)
-    figures = None if built is None else figures_of(case, bound, built)
+    figures = None if built is None else figures_of(case, [(plan, bound)], built)
     why, registers = _settled(schedule, launch.threads, built, hardware)
     tuned = case.tuned(plan, bound)
     tried = (None, ()) if tuned is None else (tuned.seconds, tuned.trials)
@@ -115,10 +147,14 @@ def _settled(schedule: Any, threads: int, built: Built | None, hardware: Hardwar
     return schedule.reason + fewer, registers_for(hardware, built.blocks, threads)
 
 
-def figures_of(case: Case, bound: Bound, built: Built) -> Figures:
-    """Registers, spills, shared memory and occupancy of a compiled CUDA kernel."""
+def figures_of(case: Case, members: Members, built: Built) -> Figures:
+    """Registers, spills, shared memory and occupancy of a compiled CUDA launch."""
     assert case.target.hardware is not None
-    launch = geometry(built.schedule, built.kernel, bound.extents)
+    extents = [bound.extents for _, bound in members]
+    if len(extents) > 1:
+        launch, _ = bundle_geometries(built.kernel, built.schedule, extents)
+    else:
+        launch = geometry(built.schedule, built.kernel, extents[0])
     shared = built.shared_bytes + launch.shared
     fits = occupancy(case.target.hardware, built.registers, launch.threads, shared)
     return Figures(built.registers, built.spill_bytes, shared, fits.blocks, round(fits.share, 4), fits.limiter)

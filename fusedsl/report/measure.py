@@ -22,7 +22,7 @@ from .target import this_machine
 
 
 def launch_seconds(case: Case, values: Sequence[Any]) -> list[float]:
-    """The median seconds of each kernel of a case, 0 for one that launches nothing; results go to memory of their own.
+    """The median seconds of each launch of a case, 0 for one that launches nothing; results go to memory of their own.
 
     Specs are filled with random numbers. Raises ArgumentError where the case is about a place that is not here.
     """
@@ -37,7 +37,7 @@ def launch_seconds(case: Case, values: Sequence[Any]) -> list[float]:
     prepared = prepare(case.program, facts, None, chooser_of(case.program))
     fires, stream = prepared.call.repeatable(prepared.payloads)
     timed = iter(Clock(device, stream).seconds(fires))
-    return [0.0 if bound.empty else next(timed) for _, bound in case.kernels]
+    return [0.0 if all(bound.empty for _, bound in launch) else next(timed) for launch in case.launches]
 
 
 def _there(facts: dict[str, Array | Weak]) -> dict[str, Array | Weak]:

@@ -6,12 +6,14 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from ..ir.dims import Symbol, evaluate
 from ..schedule import magic_divisors
+from ..schedule.bundle import bundle_geometries
 from ..schedule.division import magic
 from ..schedule.kernel import Kernel, slots
 from ..schedule.plan import KernelPlan, Plan
@@ -70,6 +72,7 @@ class Call:
         in_place: frozenset[tuple[int, int]] = frozenset(),
         library: str = "numpy",
         tickets: Callable[[int], int] | None = None,
+        apart: frozenset[tuple[int, int, int]] = frozenset(),
     ):
         self.launches = tuple(launch.fire for launch in launches)
         given = [s for s in launches[1:] if any(slot.argument < len(spans) for slot in s.layout.slots)]
@@ -83,6 +86,7 @@ class Call:
         self.in_place = in_place
         self.library = library
         self.tickets = tickets
+        self.apart = apart
 
     def __call__(self, payloads: list, outs: Sequence[Any] | None = None) -> list:
         """Run for these arguments' payloads. `outs` are arrays to write, or None for new ones. Returns the results."""
@@ -123,8 +127,12 @@ class Call:
 
     def may_write(self, payloads: Sequence[Any], outs: Sequence[Any]) -> bool:
         """Whether these outputs, alike in layout to those prepared for, may be written: they overlap no input but where
-        the same memory may be."""
-        ends: list[tuple[int, int]] = []
+        the same memory may be.
+
+        Those whose bytes interleave with an input's (or, by ~number, another output's) are known to be `apart` by how
+        far they begin from each other.
+        """
+        ends: list[tuple[int, int, int, int]] = []
         for r, (out, span) in enumerate(zip(outs, self.out_spans)):
             if span is None:
                 continue
@@ -133,11 +141,13 @@ class Call:
             start, (low, high) = address_of(out), span
             for k, first, end in self.spans:
                 meets = start + low < payloads[k] + end and payloads[k] + first < start + high
-                if meets and (payloads[k] != start or (k, r) not in self.in_place):
+                same = payloads[k] == start and (k, r) in self.in_place
+                if meets and not same and (r, k, start - payloads[k]) not in self.apart:
                     return False
-            if any(start + low < end and first < start + high for first, end in ends):
-                return False
-            ends.append((start + low, start + high))
+            for first, end, other, begin in ends:
+                if start + low < end and first < start + high and (r, ~other, start - begin) not in self.apart:
+                    return False
+            ends.append((start + low, start + high, r, start))
         return True
 
 
@@ -210,11 +220,48 @@ def cuda_launch(
     """The launch record of one kernel on one CUDA device."""
     from .driver import driver
 
-    geometry = launch_geometry(built, bound.extents)
+    needs = launch_geometry(built, bound.extents)
     block = template(built.kernel, bound, built.schedule)
     pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
     scalars = scalar_slots(plan, built.kernel, bound, where, numbers, extents)
-    return Launch(driver(), function, geometry, block, pointers, scalars, names)
+    return Launch(driver(), function, needs, block, pointers, scalars, names)
+
+
+def bundle_launch(
+    members: Sequence[tuple[KernelPlan, Bound]],
+    built: Built,
+    function: Any,
+    where: Payloads,
+    temporaries: Sequence[int],
+    numbers: list[int],
+    extents: Mapping[Symbol, int],
+    names: Sequence[str],
+) -> Launch:
+    """The launch record of kernels that share one: the parts of their parameter blocks, and their first blocks."""
+    from .driver import driver
+
+    bundle, schedule = built.kernel, built.schedule
+    launch, each = bundle_geometries(bundle, schedule, [bound.extents for _, bound in members])
+    first = list(accumulate((one.blocks for one in each), initial=0))
+    words: list[dict] = []
+    pointers: list[PointerSlot] = []
+    scalars: list[ScalarSlot] = []
+    for kernel, one, (plan, bound) in zip(bundle.kernels, schedule.members, members):
+        block = struct.iter_unpack("<q", template(kernel, bound, one))
+        words.append({slot: value for slot, (value,) in zip(slots(kernel), block)})
+        pointers += pointer_slots(plan, bound, kernel, where, temporaries)
+        scalars += scalar_slots(plan, kernel, bound, where, numbers, extents)
+    filled = [first[k] if slot.kind == "first" else words[k][slot] for k, slot in bundle.slots]
+    begin = len(filled) - len(scalars)
+    return Launch(
+        driver(),
+        function,
+        launch,
+        struct.pack(f"<{len(filled)}q", *filled),
+        [slot._replace(offset=8 * k) for k, slot in enumerate(pointers)],
+        [slot._replace(offset=8 * (begin + k)) for k, slot in enumerate(scalars)],
+        names,
+    )
 
 
 def cpu_launch(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,7 +13,9 @@ from .. import debug
 from ..errors import CompileError, FusedslError
 from ..hardware import Hardware, facts
 from ..schedule import Geometry, Schedule, choose, geometry
+from ..schedule.bundle import Bundle, BundleSchedule, schedule_bundle
 from ..schedule.kernel import Kernel
+from ..schedule.plan import KernelPlan
 from .bind import Bound
 from .cache import Cache, cache_key
 
@@ -21,7 +24,7 @@ from .cache import Cache, cache_key
 class Built:
     """A compiled kernel: what was chosen, what came out, and where its source stands."""
 
-    kernel: Kernel
+    kernel: Any  # a Kernel, or a Bundle of some
     schedule: Any  # a Schedule on CUDA, the name of the loops on the CPU
     code: bytes
     symbols: tuple[str, ...]
@@ -58,6 +61,29 @@ def scheduled_cuda(bound: Bound, hardware: Hardware) -> tuple[Kernel, Schedule]:
     return dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0), schedule
 
 
+Chosen = Sequence[tuple[Kernel, Any]]
+"""Kernels with their schedules."""
+
+
+def scheduled_together(
+    members: Sequence[tuple[KernelPlan, Bound]], chosen: Chosen, hardware: Hardware
+) -> tuple[Bundle, BundleSchedule] | None:
+    """Kernels that are to share a launch; None where the blocks of one of them know of each other."""
+    needs = (geometry(schedule, kernel, bound.extents) for (kernel, schedule), (_, bound) in zip(chosen, members))
+    if not all(need.independent for need in needs):
+        return None
+    bundle = Bundle(tuple(dataclasses.replace(kernel, part=True) for kernel, _ in chosen))
+    return bundle, schedule_bundle(bundle.kernels, [schedule for _, schedule in chosen], hardware)
+
+
+def build_launch(
+    members: Sequence[tuple[KernelPlan, Bound]], chosen: Chosen, cc: tuple[int, int], hardware: Hardware
+) -> Built | None:
+    """Kernels that are to share a launch, compiled; None where they cannot."""
+    found = scheduled_together(members, chosen, hardware)
+    return found and build_scheduled(*found, " ".join(plan.digest for plan, _ in members), cc)
+
+
 def scheduled_cpu(bound: Bound) -> tuple[Kernel, str]:
     """The kernel of these extents and strides on a CPU, and the name of its loops."""
     from ..codegen.cpu import variant
@@ -70,12 +96,12 @@ def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardwar
     return build_scheduled(*scheduled_cuda(bound, hardware or facts(cc)), digest, cc)
 
 
-def cuda_key(kernel: Kernel, schedule: Schedule, digest: str, cc: tuple[int, int]) -> tuple:
+def cuda_key(kernel: Kernel | Bundle, schedule: Schedule | BundleSchedule, digest: str, cc: tuple[int, int]) -> tuple:
     """What the machine code of a scheduled kernel depends on."""
     return ("cuda", cc, digest, kernel.name, _shape_of(kernel), _fields(schedule))
 
 
-def build_scheduled(kernel: Kernel, schedule: Schedule, digest: str, cc: tuple[int, int]) -> Built:
+def build_scheduled(kernel: Kernel | Bundle, schedule: Any, digest: str, cc: tuple[int, int]) -> Built:
     """A scheduled kernel, compiled where neither memory nor disk has it."""
     key = cuda_key(kernel, schedule, digest, cc)
 
@@ -94,7 +120,7 @@ def build_cpu(bound: Bound, digest: str) -> Built:
     return _once(key, lambda: _load(key, kernel, chosen) or _compile_cpu(kernel, chosen, key), kernel, chosen)
 
 
-def source_of(kernel: Kernel, schedule: Any) -> str:
+def source_of(kernel: Any, schedule: Any) -> str:
     """The generated file of a scheduled kernel; needs no compiler and no GPU."""
     if isinstance(schedule, str):
         from ..codegen.cpu import backend
@@ -110,8 +136,10 @@ def launch_geometry(built: Built, extents: tuple[int, ...]) -> Geometry:
     return geometry(built.schedule, built.kernel, extents)
 
 
-def _shape_of(kernel: Kernel) -> tuple:
+def _shape_of(kernel: Kernel | Bundle) -> tuple:
     """What of a kernel its digest does not say: axes, stride letters, accesses, and its phases' kind."""
+    if isinstance(kernel, Bundle):
+        return tuple(map(_shape_of, kernel.kernels))
     operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
     flags = (kernel.resident, kernel.wide, kernel.kept, kernel.workspace, kernel.tickets)
@@ -119,14 +147,16 @@ def _shape_of(kernel: Kernel) -> tuple:
     return (kernel.row_axes, kernel.column_axes, operands, positions, *flags, *shared)
 
 
-def _fields(schedule: Schedule) -> tuple:
+def _fields(schedule: Any) -> tuple:
     """A schedule as it enters a key: everything but its reason and its estimate."""
+    if isinstance(schedule, BundleSchedule):
+        return ("bundle", schedule.threads, schedule.blocks, *map(_fields, schedule.members))
     return (type(schedule).__name__,) + tuple(
         getattr(schedule, f.name) for f in dataclasses.fields(schedule) if f.compare
     )
 
 
-def _once(key: tuple, make, kernel: Kernel, schedule: Any) -> Built:
+def _once(key: tuple, make, kernel: Any, schedule: Any) -> Built:
     """The built kernel of this key; threads that ask at once wait for one compilation."""
     found = _built.get(key)
     if found is None:
@@ -146,7 +176,7 @@ def _once(key: tuple, make, kernel: Kernel, schedule: Any) -> Built:
 # -- disk
 
 
-def _load(key: tuple, kernel: Kernel, schedule: Any) -> Built | None:
+def _load(key: tuple, kernel: Any, schedule: Any) -> Built | None:
     entry = disk().get(cache_key(kernel=repr(key)))
     if entry is None:
         return None
@@ -173,7 +203,7 @@ def _file_name(key: tuple) -> str:
 # -- compilers
 
 
-def _compile_cuda(kernel: Kernel, schedule: Any, cc: tuple[int, int], key: tuple) -> Built:
+def _compile_cuda(kernel: Any, schedule: Any, cc: tuple[int, int], key: tuple) -> Built:
     from ..codegen.cuda import generate as cuda
 
     source = cuda.generate(kernel, schedule)

@@ -171,6 +171,10 @@ class ManyCall(Call):
             mark_written([out for out in outs if out is not None])
         return results
 
+    def trust(self, payloads: Sequence[Any], addresses: list[int]) -> None:
+        """Remember that these outputs have been found to overlap nothing that they may not."""
+        self._trusted = (list(payloads), addresses)
+
     def may_write(self, payloads: Sequence[Any], outs: Sequence[Any]) -> bool:
         """Whether these outputs overlap nothing but the arguments that each may be in place of."""
         return self.may_write_at(payloads, outs, addresses_of(outs))
@@ -188,5 +192,5 @@ class ManyCall(Call):
                 stretches.append(Stretch(address + span[0], address + span[1], r, True))
         if next(clashes(stretches), None) is not None:
             return False
-        self._trusted = (list(payloads), addresses)
+        self.trust(payloads, addresses)
         return True

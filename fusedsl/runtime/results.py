@@ -256,14 +256,24 @@ def span(array: Array) -> tuple[int, int]:
 
 def overlap(a: Array, b: Array) -> str | None:
     """None where no byte is shared, "same" for the very same elements in the same places, else "partial"."""
-    if a.device != b.device or 0 in a.shape or 0 in b.shape:
-        return None
-    (a_low, a_high), (b_low, b_high) = span(a), span(b)
-    if a.pointer + a_high <= b.pointer + b_low or b.pointer + b_high <= a.pointer + a_low:
+    if not _meet(a, b):
         return None
     if a.pointer == b.pointer and alike(a, b):
         return "same"
     return "partial" if _share(a, b) else None
+
+
+def interleave(a: Array, b: Array) -> bool:
+    """Whether two arrays share no byte, and one has bytes among those that the other spans."""
+    return _meet(a, b) and overlap(a, b) is None
+
+
+def _meet(a: Array, b: Array) -> bool:
+    """Whether what two arrays span has bytes in common."""
+    if a.device != b.device or 0 in a.shape or 0 in b.shape:
+        return False
+    (a_low, a_high), (b_low, b_high) = span(a), span(b)
+    return a.pointer + a_high > b.pointer + b_low and b.pointer + b_high > a.pointer + a_low
 
 
 def alike(a: Array, b: Array) -> bool:

@@ -39,6 +39,11 @@ class Geometry:
     workspace: int = 0
     tickets: int = 0
 
+    @property
+    def independent(self) -> bool:
+        """Whether the blocks know nothing of each other, so that they may stand among those of other launches."""
+        return self.cluster == 1 and not (self.cooperative or self.workspace or self.tickets)
+
 
 def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Schedule:
     """The schedule of a kernel. A row schedule that is not `resident` asks for a kernel that is not.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
@@ -94,6 +95,13 @@ class Plan:
     reasons: tuple[tuple[bool, str], ...] = ()
     together: bool = True  # rows and columns may be folded by one kernel
     budget: int = 0
+    launches: tuple[int, ...] = ()  # how many of the kernels, in order, each launch holds where they share some
+
+    @property
+    def shared(self) -> tuple[tuple[int, ...], ...]:
+        """The kernels of each launch, by number."""
+        ends = list(accumulate(self.launches or (1,) * len(self.kernels), initial=0))
+        return tuple(tuple(range(begin, end)) for begin, end in pairwise(ends))
 
 
 CLASSES = {

@@ -7,7 +7,9 @@ from typing import Any
 
 from ...hardware import Hardware, facts, registers_for
 from ...schedule import ColumnSchedule, CrossSchedule, GangSchedule, MapSchedule, Schedule, TransposeSchedule
+from ...schedule.bundle import Bundle, BundleSchedule, threads_of
 from ...schedule.kernel import Kernel, slots
+from .bundle import bundle_source
 from .column import column_source
 from .cross import cross_source
 from .gang import gang_source
@@ -30,8 +32,13 @@ class Compiled:
     blocks: int  # that were asked to fit on an SM
 
 
-def generate(kernel: Kernel, schedule: Schedule) -> str:
+def generate(kernel: Kernel | Bundle, schedule: Schedule | BundleSchedule) -> str:
     """The source text of a kernel's file; it needs no Numba."""
+    if isinstance(kernel, Bundle):
+        assert isinstance(schedule, BundleSchedule)
+        parts = [generate(part, one) for part, one in zip(kernel.kernels, schedule.members)]
+        return bundle_source(parts, kernel, schedule)
+    assert not isinstance(schedule, BundleSchedule)
     if isinstance(schedule, MapSchedule):
         source = map_source(kernel, schedule)
     elif isinstance(schedule, TransposeSchedule):
@@ -47,18 +54,16 @@ def generate(kernel: Kernel, schedule: Schedule) -> str:
     return many_source(source, kernel) if kernel.table is not None else source
 
 
-def lowered(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tuple[int, int], blocks: int = 0) -> bytes:
+def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int], blocks: int = 0) -> bytes:
     """LTO-IR of a generated file; `path` is where the source was written, for tracebacks."""
     from . import backend, intrinsics
 
     names: dict[str, Any] = {"__builtins__": {}, "__name__": "fusedsl.generated", **intrinsics.namespace()}
     exec(compile(source, path, "exec"), names)
-    words = [backend.types.int64] * len(slots(kernel)) if kernel.table is None else [backend.Words(kernel.table.words)]
-    return backend.lower(names["kernel"], words, cc, (_threads(schedule), blocks or schedule.blocks))
-
-
-def _threads(schedule: Schedule) -> int:
-    return schedule.threads if isinstance(schedule, (MapSchedule, TransposeSchedule)) else schedule.block
+    words = [backend.types.int64] * len(kernel.slots if isinstance(kernel, Bundle) else slots(kernel))
+    if isinstance(kernel, Kernel) and kernel.table is not None:
+        words = [backend.Words(kernel.table.words)]
+    return backend.lower(names["kernel"], words, cc, (threads_of(schedule), blocks or schedule.blocks))
 
 
 def _fewer(hardware: Hardware, blocks: int, threads: int) -> int:
@@ -67,7 +72,7 @@ def _fewer(hardware: Hardware, blocks: int, threads: int) -> int:
     return next((b for b in range(blocks - 1, 0, -1) if registers_for(hardware, b, threads) > now), 1)
 
 
-def compile_source(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tuple[int, int]) -> Compiled:
+def compile_source(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int]) -> Compiled:
     """Machine code of a generated file, for this compute capability; needs no GPU.
 
     Where the schedule asks for so many blocks on an SM that values would spill, fewer are asked for; but not where
@@ -75,7 +80,7 @@ def compile_source(source: str, path: str, kernel: Kernel, schedule: Schedule, c
     """
     from . import backend
 
-    blocks, threads = schedule.blocks, _threads(schedule)
+    blocks, threads = schedule.blocks, threads_of(schedule)
     while True:
         found = backend.link(lowered(source, path, kernel, schedule, cc, blocks), cc)
         if not found.spill_bytes or blocks == 1 or getattr(schedule, "together", False):
@@ -84,7 +89,7 @@ def compile_source(source: str, path: str, kernel: Kernel, schedule: Schedule, c
         blocks = _fewer(facts(cc), blocks, threads)
 
 
-def ptx(source: str, path: str, kernel: Kernel, schedule: Schedule, cc: tuple[int, int]) -> str:
+def ptx(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int]) -> str:
     """The PTX of a generated file, to look at."""
     from . import backend
 

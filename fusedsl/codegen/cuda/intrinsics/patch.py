@@ -136,7 +136,8 @@ class Patch:
 
 @dataclass(frozen=True)
 class Across:
-    """An array whose columns are contiguous. A thread reads or writes `length` elements of `group` columns at once.
+    """An array whose columns are contiguous. A thread reads or writes `length` elements of `group` columns at once;
+    those that are not `whole` one by one, by neighbouring threads.
 
     In shared memory it stands row by row. The chunks of 16 bytes of a row change places by the row's number, so that
     both a warp's words of one column group and its vectors of one row fall into different banks.
@@ -157,6 +158,8 @@ class Across:
 
     @property
     def length(self) -> int:
+        if not self.whole:
+            return 1
         return min(ACCESS_BYTES // self.size, self.patch.edge**2 // (self.patch.threads * self.group))
 
     @property
@@ -265,7 +268,7 @@ class Across:
     def _places(self, e: Emitter) -> list[tuple[ir.Value, ir.Value]]:
         """(first row, first column) of each piece of `length` rows and `group` columns that a thread moves."""
         b, edge = e.builder, self.patch.edge
-        down = min(SWIZZLED, edge // self.length)  # lanes of a warp along the rows
+        down = min(SWIZZLED if self.whole else WARP, edge // self.length)  # lanes of a warp along the rows
         beside = WARP // down
         tall = edge // (self.length * down)  # pieces of a warp along the rows
         thread = e.special_register("tid.x")
@@ -300,22 +303,11 @@ class Across:
         return b.add(shared, b.zext(place, I64))
 
     def _read(self, e: Emitter, line: ir.Value, row: ir.Value, rows: ir.Value) -> list[ir.Value]:
-        b = e.builder
-        if self.whole:
-            at = _moved(b, line, _clamped(b, row, rows, self.length), I64(1), self.kind)
-            return read(e, self.bits, self.length, at, None)
-        each = [_clamped(b, b.add(row, I32(j)), rows, 1) for j in range(self.length)]
-        return [read(e, self.bits, 1, _moved(b, line, at, I64(1), self.kind), None)[0] for at in each]
+        at = _moved(e.builder, line, _clamped(e.builder, row, rows, self.length), I64(1), self.kind)
+        return read(e, self.bits, self.length, at, None)
 
     def _write(self, e: Emitter, line: ir.Value, row: ir.Value, values: list[ir.Value], room: ir.Value) -> None:
-        b = e.builder
-        at = _moved(b, line, row, I64(1), self.kind)
-        if self.whole:
-            write(e, self.bits, self.length, at, values, Room(room))
-            return
-        for j, value in enumerate(values):
-            one = Room(b.sub(room, I32(j)))
-            write(e, self.bits, 1, b.add(at, I64(j * self.size)), [value], one)
+        write(e, self.bits, self.length, _moved(e.builder, line, row, I64(1), self.kind), values, Room(room))
 
     def _joined(self, b: ir.IRBuilder, elements: list[ir.Value]) -> ir.Value:
         """Elements of one row as a word."""
