@@ -83,6 +83,7 @@ def test_kernels_that_need_each_other_stay_apart():
 def test_short_rows_go_together_and_long_ones_do_not():
     assert spread("softmax(x), rms_norm(y)", x=array(5, 128), y=array(9, 256)) == (2,)
     assert spread("softmax(x), rms_norm(y)", x=array(5, 128), y=array(9, 5000)) == (1, 1)
+    assert spread("sum(x * x, -1), sum(y * y, 0)", x=array(5, 128), y=array(9, 256)) == (1, 1)
 
 
 def test_maps_of_unlike_size_stay_apart():

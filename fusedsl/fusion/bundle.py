@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ..ir.dims import Dim, product
+from ..ir.graph import walk
 from .partition import Decision, Group
 from .time import LAUNCH
 
@@ -36,7 +37,12 @@ def side_by_side(groups: Sequence[Group], fits: Callable[[Dim, int], bool]) -> l
 
 
 def _is_plain_row(group: Group) -> bool:
-    return bool(group.rows and group.folds) and not (group.scans or group.ranked or group.cross)
+    """Whether a kernel folds along the last axes of what it reads, and does nothing else with its rows."""
+    if not group.rows or not group.folds or group.scans or group.ranked or group.cross:
+        return False
+    columns = set(group.columns)
+    read = [n.attr[1] for n in walk(group.folds) if n.op == "load"]
+    return all(at[-1].axis in columns for at in read if not columns.isdisjoint(c.axis for c in at))
 
 
 def bundled(sizes: Sequence[tuple[float, int]], members: Sequence[int]) -> tuple[list[list[int]], list[Decision]]:
