@@ -14,7 +14,7 @@ from ..fusion.partition import Group
 from ..ir.folds import FOLDS, State
 from ..ir.graph import Node, Parameter, Type, constant, node, rebuild, walk
 from ..ir.ops import OPS
-from ..ir.types import INT64
+from ..ir.types import FLOAT32, INT64
 from ..rewrite.scalars import free_axes
 from ..schedule.kernel import Body, Finish, Load, Phase, Position, ScanStep, ScanUse, Selection, Store, Value
 from ..schedule.plan import ArrayUse, Coordinate, KernelPlan, ScalarUse, plan_to_json
@@ -57,10 +57,10 @@ class Emitter:
         divided = shared_divisors(list(dict.fromkeys(new[r] for r in roots)), {*g.columns, *self.ranks})
         self.folds = [divided[new[f]] for f in g.folds]
         self.cross = [divided[new[f]] for f in g.cross]
-        self.stores = [(r, divided[new[r.value]]) for r in g.stores]
-        self.row_stores = [(r, divided[new[r.value]]) for r in g.row_stores]
-        self.rank_stores = [(r, divided[new[r.value]]) for r in g.rank_stores]
-        self.cross_stores = [(r, divided[new[r.value]]) for r in g.cross_stores]
+        self.stores, self.row_stores, self.rank_stores, self.cross_stores = (
+            [(r, _stored(divided[new[r.value]], r)) for r in roots]
+            for roots in (g.stores, g.row_stores, g.rank_stores, g.cross_stores)
+        )
 
     def _all_stores(self) -> list[tuple[Root, Node]]:
         return self.stores + self.row_stores + self.rank_stores + self.cross_stores
@@ -388,6 +388,13 @@ class Emitter:
             if not self._varies(v) and depth[v] == p + 1 and v.op not in READ:
                 frontier[v] = None
         return list(frontier)
+
+
+def _stored(value: Node, root: Root) -> Node:
+    """What to store for a value: the store rounds, so that it needs no rounding to the same narrow type before."""
+    d = root.type.dtype
+    rounds = value.op == "cast" and value.type.dtype is d and root.kind == "result" and d.compute is FLOAT32
+    return value.args[0] if rounds and value.args[0].type.dtype.compute is FLOAT32 else value
 
 
 def _position(axis: Axis) -> Node:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -19,6 +18,7 @@ STATE_WORDS = 32  # registers a thread that keep states, if the row is long enou
 TEAM_THREADS = 512  # of a row, at most: larger teams leave a thread too few registers
 NAMED_BARRIERS = 15  # of a block, beside the one of all its threads
 IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
+ABREAST = 2  # rows of 16 bits that a team works on at a time: there is less to load than to wait for
 STAGES = 8  # rows of a team in shared memory, at most
 RESERVED = 10 << 10  # bytes of a block's shared memory for what teams and warps leave for each other
 LINE = 32  # columns of a strip, and what lines of states are padded to
@@ -30,7 +30,8 @@ class CrossSchedule:
     """`threads` work on a row and hold `vectors` vectors of `width` elements; a block has `teams` such teams.
 
     The operands `ahead` are copied into shared memory while earlier rows are worked on, `stages` rows deep; `kept` are
-    loaded once, the same in all rows. One block stays on each of `multiprocessors`.
+    loaded once, the same in all rows. A team works on `abreast` rows at a time. One block stays on each of
+    `multiprocessors`.
     """
 
     width: int
@@ -41,6 +42,7 @@ class CrossSchedule:
     ahead: tuple[int, ...]
     kept: tuple[int, ...]
     stages: int
+    abreast: int
     at_once: int
     multiprocessors: int = field(default=0, compare=False)
     reason: str = field(default="", compare=False)
@@ -93,7 +95,9 @@ def schedule_cross(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware)
         teams -= 1
     if not teams or (ahead and row * teams * 2 > room):
         return None
-    stages = min(STAGES, room // (row * teams), max(2, 1 + -(-IN_FLIGHT // (row * teams)))) if ahead else 1
+    abreast = ABREAST if ahead and row * teams * ABREAST * 2 <= room and packed_rows(kernel) else 1
+    block = row * teams * abreast
+    stages = min(STAGES, room // block, max(2, 1 + -(-IN_FLIGHT // block))) if ahead else 1
     whole = columns // (width * threads) if columns % width == 0 else 0
     at_once = min(AT_ONCE, -(-min(hardware.multiprocessors, rows) * WARP // (threads * teams)))
     reason = (
@@ -102,7 +106,10 @@ def schedule_cross(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware)
         f"their states are merged at the end; about {registers} registers"
     )
     return CrossSchedule(
-        width, vectors, whole, threads, teams, ahead, kept, stages, at_once, hardware.multiprocessors, reason, registers
+        *(width, vectors, whole, threads, teams, ahead, kept, stages, abreast, at_once),
+        hardware.multiprocessors,
+        reason,
+        registers,
     )
 
 
@@ -142,6 +149,11 @@ def _width(kernel: Kernel, columns: int) -> int:
 def _state_words(kernel: Kernel) -> float:
     """Registers of the states of a column."""
     return words(value.dtype for use in kernel.cross for value in use.state)
+
+
+def packed_rows(kernel: Kernel) -> bool:
+    """Whether all that is read row by row has 16 bits or less."""
+    return all(kernel.operands[k].dtype.itemsize <= 2 for k in _varying(kernel))
 
 
 def _computed(kernel: Kernel) -> list[DType]:
@@ -196,15 +208,16 @@ def cross_workspace(schedule: CrossSchedule, kernel: Kernel, blocks: int, column
 
 def cross_shared(schedule: CrossSchedule, kernel: Kernel) -> int:
     """Bytes of dynamic shared memory: rows ahead, later the states of the block's teams."""
-    rings = ring_places(schedule, [kernel.operands[k].dtype for k in schedule.ahead])[1]
+    rings = row_places(schedule, kernel)[1] * schedule.abreast * schedule.stages
     states = max(sum(value.dtype.itemsize for value in use.state) for use in kernel.cross)
     return max(rings, (schedule.teams - 1) * schedule.threads * schedule.vectors * schedule.width * states)
 
 
-def ring_places(schedule: CrossSchedule, dtypes: Sequence[DType]) -> tuple[list[int], int]:
-    """Where the rows ahead of each operand begin in shared memory, and where the last one ends."""
+def row_places(schedule: CrossSchedule, kernel: Kernel) -> tuple[list[int], int]:
+    """Where each operand begins in a row of every team that is ahead, and the size of such rows."""
     places, end = [], 0
-    for dtype in dtypes:
+    for k in schedule.ahead:
         places.append(end)
-        end += _line(dtype, schedule.width, schedule.vectors, schedule.threads) * schedule.teams * schedule.stages
+        line = _line(kernel.operands[k].dtype, schedule.width, schedule.vectors, schedule.threads)
+        end += line * schedule.teams
     return places, end

@@ -24,7 +24,7 @@ def namespace() -> dict[str, Any]:
         (rank, "order enter values_of columns_of best shared_room sort_tile take pick"),
         (stream_rank, "choice reset push settle keep_run merge_runs"),
         (fold, "Team fold fold_tile merge_states empty_state"),
-        (ahead, "Ring arrived send"),
+        (ahead, "Ring arrived send shared_start"),
         (crew, "Crew blocks everyone"),
         (column, "Stack"),
         (exchange, "last meet part_from leave_state take_state"),

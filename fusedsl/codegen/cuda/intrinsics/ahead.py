@@ -21,9 +21,20 @@ def dynamic_shared(e: Emitter) -> ir.Value:
     return e.builder.gep(array, [I32(0), I32(0)])
 
 
+@intrinsic(0)
+def shared_start():
+    """The same as an int32 that stays in a register (the compiler would find it anew at each use)."""
+
+    def emit(e):
+        found = e.builder.ptrtoint(dynamic_shared(e), I32)
+        return e.asm(I32, "mov.b32 $0, $1;", "=r,r", [found], effect=True)
+
+    return types.int32, emit
+
+
 @dataclass(frozen=True)
 class Ring:
-    """The tiles of one operand in `stages` stages of shared memory, `begin` bytes into it, for a block's `threads`.
+    """The tiles of one operand, `begin` bytes into each row that shared memory holds for a block of `threads`.
 
     A thread reads what it fetched itself, so that nobody waits for anybody else.
     """
@@ -31,7 +42,6 @@ class Ring:
     tile: Tile
     name: str
     begin: int
-    stages: int
     threads: int
 
     @property
@@ -39,38 +49,34 @@ class Ring:
         """Of a vector."""
         return self.tile.width * dtype(self.name).itemsize
 
-    @property
-    def size(self) -> int:
-        """Bytes of all stages."""
-        return self.bytes * self.tile.vectors * self.threads * self.stages
+    def _own(self, e: Emitter, row: ir.Value) -> ir.Value:
+        return e.builder.add(row, e.builder.mul(e.special_register("tid.x"), I32(self.bytes)))
 
-    def _places(self, e: Emitter, stage: ir.Value) -> list[ir.Value]:
-        """Where the vectors of this thread stand in shared memory, in bytes from its beginning."""
-        b, vectors = e.builder, self.tile.vectors
-        line = b.mul(stage, I32(vectors * self.threads * self.bytes))
-        own = b.add(line, b.mul(e.special_register("tid.x"), I32(self.bytes)))
-        return [b.add(own, I32(self.begin + k * self.threads * self.bytes)) for k in range(vectors)]
+    def _place(self, number: int) -> int:
+        return self.begin + number * self.threads * self.bytes
 
     def fetch(self) -> Callable:
-        """`fetch(address, start, limit, stage)`: begin to copy a tile of a line of elements; zeros where none is."""
+        """`fetch(address, start, limit, row)`: begin to copy a tile of a line of elements; zeros where none is.
+
+        `row` is where the row begins in shared memory.
+        """
         kind, moved = dtype(self.name), "cg" if self.bytes == 16 else "ca"
 
-        def rule(address, start, limit, stage):
+        def rule(address, start, limit, row):
             def emit(e, at, first, last, where):
-                b, base = e.builder, dynamic_shared(e)
+                b, own = e.builder, self._own(e, where)
                 begin = first if first.type == I64 else b.sext(first, I64)
                 source = b.add(at, b.mul(begin, I64(kind.itemsize)))
-                rooms = self.tile.room_of(e, start, first, last)
-                for k, (room, place) in enumerate(zip(rooms, self._places(e, where))):
-                    values = [b.gep(base, [place]), b.add(source, I64(k * self.tile.step * kind.itemsize))]
-                    text = f"cp.async.{moved}.shared.global [$0], [$1], {self.bytes};"
-                    constraints = "r,l,~{memory}"
+                for k, room in enumerate(self.tile.room_of(e, start, first, last)):
+                    skipped = k * self.tile.step * kind.itemsize
+                    text = f"cp.async.{moved}.shared.global [$0+{self._place(k)}], [$1+{skipped}], {self.bytes}"
+                    values = [own, source]
                     if room is not None:
-                        there = b.select(b.icmp_signed(">", room.room, I32(0)), I32(self.bytes), I32(0))
-                        values[1] = b.select(b.icmp_signed(">", room.room, I32(0)), values[1], at)
-                        values.append(there)
-                        text, constraints = text[:-1] + ", $2;", "r,l,r,~{memory}"
-                    values[0] = b.ptrtoint(values[0], I32)
+                        there = b.icmp_signed(">", room.room, I32(0))
+                        values = [own, b.select(there, source, b.sub(at, I64(skipped)))]
+                        values.append(b.select(there, I32(self.bytes), I32(0)))
+                    text += ", $2;" if room is not None else ";"
+                    constraints = "r,l,r,~{memory}" if room is not None else "r,l,~{memory}"
                     e.asm(VOID, text, constraints, values, effect=True)
 
             return types.void, emit
@@ -78,16 +84,15 @@ class Ring:
         return intrinsic(4)(rule)
 
     def take(self) -> Callable:
-        """`take(stage)`: the tile as `Tile.load` holds it."""
+        """`take(row)`: the tile as `Tile.load` holds it."""
         kind = dtype(self.name)
         result = stored_type(kind, self.tile.count, self.tile.width)
 
-        def rule(stage):
+        def rule(row):
             def emit(e, where):
-                found = []
-                for place in self._places(e, where):
-                    at = e.builder.ptrtoint(e.builder.gep(dynamic_shared(e), [place]), I64)
-                    found += read_shared(e, kind, self.tile.width, at)
+                own, found = e.builder.zext(self._own(e, where), I64), []
+                for k in range(self.tile.vectors):
+                    found += read_shared(e, kind, self.tile.width, e.builder.add(own, I64(self._place(k))))
                 return e.pack(result, found)
 
             return result, emit

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..backend import I1, I8, I32, I64, SHARED, VOID, Emitter, intrinsic, ir, types
 from .ahead import dynamic_shared
-from .fold import WARP, Fold, State, Team
+from .fold import WARP, Fold, State, shuffle
 from .tile import Tile
 
 
@@ -46,18 +46,28 @@ class Crew:
 
         def rule(turn, *kinds):
             def emit(e, which, *values):
-                team, found = Team(self.threads), []
-                states = [_state(e, r, v) for r, v in zip(rules, values)]
-                states = [team._through_shuffles(e, r, s) for r, s in zip(rules, states)]
+                states = self._through_shuffles(e, rules, [_state(e, r, v) for r, v in zip(rules, values)])
                 if self.threads > WARP:
                     states = self._through_shared(e, rules, states, which)
-                for state in states:
-                    found += state
-                return e.pack(result, found)
+                return e.pack(result, [part for state in states for part in state])
 
             return result, emit
 
         return intrinsic(1 + len(rules))(rule)
+
+    def _through_shuffles(self, e: Emitter, rules: Sequence[Fold], states: list[State]) -> list[State]:
+        """Lane 0 merges all of its warp, in order; every step is taken for all folds at once, which hides its latency.
+
+        In a team of one warp all lanes get a copy.
+        """
+        distance = WARP // 2
+        while distance:
+            moved = [[shuffle(e, "down", part, distance, WARP) for part in state] for state in states]
+            states = [r.merge.emit(e, state + other) for r, state, other in zip(rules, states, moved)]
+            distance //= 2
+        if self.threads > WARP:
+            return states
+        return [[shuffle(e, "idx", part, 0, WARP) for part in state] for state in states]
 
     def _through_shared(self, e: Emitter, rules: Sequence[Fold], states: list[State], turn: ir.Value) -> list[State]:
         b, warps = e.builder, self.threads // WARP
