@@ -12,13 +12,12 @@ from .kernel import Kernel
 from .registers import row_loads, words
 
 WARP = 32
-ADDRESSING = 40  # registers beside those that hold elements: addresses ahead of the row, row values and theirs ahead
+ADDRESSING = 48  # registers beside those that hold elements: addresses ahead of the row, row values and theirs ahead
 WORK_WORDS = 1.5  # registers an element while a row is worked on
 STATE_WORDS = 32  # registers a thread that keep states, if the row is long enough
 TEAM_THREADS = 512  # of a row, at most: larger teams leave a thread too few registers
 NAMED_BARRIERS = 15  # of a block, beside the one of all its threads
 IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
-ABREAST = 2  # rows of 16 bits that a team works on at a time: there is less to load than to wait for
 STAGES = 8  # rows of a team in shared memory, at most
 RESERVED = 10 << 10  # bytes of a block's shared memory for what teams and warps leave for each other
 LINE = 32  # columns of a strip, and what lines of states are padded to
@@ -30,8 +29,7 @@ class CrossSchedule:
     """`threads` work on a row and hold `vectors` vectors of `width` elements; a block has `teams` such teams.
 
     The operands `ahead` are copied into shared memory while earlier rows are worked on, `stages` rows deep; `kept` are
-    loaded once, the same in all rows. A team works on `abreast` rows at a time. One block stays on each of
-    `multiprocessors`.
+    loaded once, the same in all rows. One block stays on each of `multiprocessors`.
     """
 
     width: int
@@ -42,7 +40,6 @@ class CrossSchedule:
     ahead: tuple[int, ...]
     kept: tuple[int, ...]
     stages: int
-    abreast: int
     at_once: int
     multiprocessors: int = field(default=0, compare=False)
     reason: str = field(default="", compare=False)
@@ -75,7 +72,7 @@ def schedule_cross(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware)
     per_element = _state_words(kernel)
     width = _width(kernel, columns)
     threads = WARP
-    while threads < TEAM_THREADS and columns * per_element > STATE_WORDS * threads:
+    while threads < TEAM_THREADS and columns * max(per_element, 2) > STATE_WORDS * threads:
         threads *= 2
     vectors = -(-columns // (width * threads))
     ahead = _ahead(kernel, width, hardware)
@@ -95,9 +92,7 @@ def schedule_cross(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware)
         teams -= 1
     if not teams or (ahead and row * teams * 2 > room):
         return None
-    abreast = ABREAST if ahead and row * teams * ABREAST * 2 <= room and packed_rows(kernel) else 1
-    block = row * teams * abreast
-    stages = min(STAGES, room // block, max(2, 1 + -(-IN_FLIGHT // block))) if ahead else 1
+    stages = min(STAGES, room // (row * teams), max(2, 1 + -(-IN_FLIGHT // (row * teams)))) if ahead else 1
     whole = columns // (width * threads) if columns % width == 0 else 0
     at_once = min(AT_ONCE, -(-min(hardware.multiprocessors, rows) * WARP // (threads * teams)))
     reason = (
@@ -106,7 +101,7 @@ def schedule_cross(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware)
         f"their states are merged at the end; about {registers} registers"
     )
     return CrossSchedule(
-        *(width, vectors, whole, threads, teams, ahead, kept, stages, abreast, at_once),
+        *(width, vectors, whole, threads, teams, ahead, kept, stages, at_once),
         hardware.multiprocessors,
         reason,
         registers,
@@ -149,11 +144,6 @@ def _width(kernel: Kernel, columns: int) -> int:
 def _state_words(kernel: Kernel) -> float:
     """Registers of the states of a column."""
     return words(value.dtype for use in kernel.cross for value in use.state)
-
-
-def packed_rows(kernel: Kernel) -> bool:
-    """Whether all that is read row by row has 16 bits or less."""
-    return all(kernel.operands[k].dtype.itemsize <= 2 for k in _varying(kernel))
 
 
 def _computed(kernel: Kernel) -> list[DType]:
@@ -208,7 +198,7 @@ def cross_workspace(schedule: CrossSchedule, kernel: Kernel, blocks: int, column
 
 def cross_shared(schedule: CrossSchedule, kernel: Kernel) -> int:
     """Bytes of dynamic shared memory: rows ahead, later the states of the block's teams."""
-    rings = row_places(schedule, kernel)[1] * schedule.abreast * schedule.stages
+    rings = row_places(schedule, kernel)[1] * schedule.stages
     states = max(sum(value.dtype.itemsize for value in use.state) for use in kernel.cross)
     return max(rings, (schedule.teams - 1) * schedule.threads * schedule.vectors * schedule.width * states)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from ...schedule.cross import LINE, CrossSchedule, row_places, state_parts
@@ -13,41 +12,14 @@ from .text import Names, Scope, header, indented, letter_of, signature
 
 NEXT = "_next"  # suffix of what belongs to the row after this one
 FAR = "_far"  # … and to the row whose copies are begun
-ASSIGNED = re.compile(r"\s*(\w+(?:, \w+)*) = ")
-WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 
 
 def cross_source(kernel: Kernel, schedule: CrossSchedule) -> str:
     """The generated file of a kernel that folds rows and columns."""
-    rows = schedule.teams * schedule.abreast
-    what = f"rows and columns; {schedule.threads} threads to a row, {rows} rows at a time in a block"
+    what = f"rows and columns; {schedule.threads} threads to a row, {schedule.teams} rows at a time in a block"
     writer = CrossWriter(Scope(kernel, Names(kernel)), schedule)
     writer.write()
     return writer.scope.text(header(kernel, what, ""), "Walk over the rows, then join what the columns came to.")
-
-
-@dataclass(frozen=True)
-class _Step:
-    """The lines of a phase for one row: what comes `before` its folds are `joined` from `folded`, and `after`; what is
-    `collected` in the columns' states, and what is `kept` in memory, only if the row is there."""
-
-    before: list[str]
-    collected: list[str]
-    joined: list[str]
-    folded: list[str]
-    after: list[str]
-    kept: list[str]
-
-    def until_joined(self, own: set[str], slot: int) -> list[str]:
-        return [*_renamed(self.before, own, slot), *_if_there(self.collected, own, slot)]
-
-    def once_joined(self, own: set[str], slot: int) -> list[str]:
-        return [*_renamed(self.after, own, slot), *_if_there(self.kept, own, slot)]
-
-    def alone(self, own: set[str], slot: int) -> list[str]:
-        """All of it, where there is nothing to join."""
-        lines = [*self.before, *self.after]
-        return [*_renamed(lines, own, slot), *_if_there([*self.collected, *self.kept], own, slot)]
 
 
 @dataclass
@@ -82,7 +54,10 @@ class CrossWriter:
         for use in self.kernel.cross:
             self.code.append(f"{', '.join(_so_far(use))} = none_{_key(use)}()")
         self._set_out()
-        self.code.extend(["while row < rows:", *indented(self._round())])
+        outside, self.scope.code = self.scope.code, []
+        self._row()
+        inside, self.scope.code = self.scope.code, outside
+        self.code.extend(["while row < rows:", *indented(inside)])
         self._leave_states()
         self._finish()
 
@@ -129,7 +104,7 @@ class CrossWriter:
                 self._define_fold(use)
                 self.scope.functions.append(f"fold_{_key(use)} = fold_tile(tile, rule_{_key(use)})")
             if phase.folds:
-                rules = ", ".join(f"rule_{_key(use)}" for _ in range(plan.abreast) for use in phase.folds)
+                rules = ", ".join(f"rule_{_key(use)}" for use in phase.folds)
                 self.scope.functions.append(f"join_{number} = crew.join({rules})")
             for use in phase.cross:
                 self._define_cross(use)
@@ -206,99 +181,61 @@ class CrossWriter:
     # The walk.
 
     def _set_out(self) -> None:
-        """Begin the copies of the first rows, and load what the first rows have in registers."""
+        """Begin the copies of the first rows, and load what the first row has in registers."""
         plan, code = self.schedule, self.code
         if plan.ahead:
             code.append("first_stage = shared_start()")
             for stage in range(plan.stages - 1):
-                code.extend(
-                    self._fetch(f"row + {stage * plan.abreast} * stride", f"first_stage + {stage * self.stage}")
-                )
-            code += ["stage = first_stage", f"free = int32(first_stage + {(plan.stages - 1) * self.stage})"]
+                code.append(f"far = {self.index}(row + {stage} * stride)" if stage else "far = row")
+                self._fetch(f"int32(first_stage + {stage * self.size})" if stage else "first_stage")
+            code += ["stage = first_stage", f"free = int32(first_stage + {(plan.stages - 1) * self.size})"]
         if self.carried:
-            code.extend(line for slot in range(plan.abreast) for line in self._carry("row", "0", slot))
+            code.append(f"next_row = {self.index}(select(row < rows, row, 0))")
+            self._carry()
         if any(phase.folds for phase in self.kernel.phases):
             code.append("turn = int32(0)")
 
-    @property
-    def stage(self) -> int:
-        """Bytes of the rows that a block works on at a time."""
-        return self.size * self.schedule.abreast
+    def _fetch(self, stage: str) -> None:
+        """Begin the copies of row `far` into a stage, and send them off."""
+        operands = list(dict.fromkeys(load.operand for load in self.ahead))
+        lines = self._find_row("far", FAR, operands)
+        for k in operands:
+            name = self.scope.names.operand(k)
+            lines.append(f"fetch_{name}({self._begin(k, FAR)}, start, columns, {stage})")
+        self.code.extend(["if far < rows:", *indented(lines), "send()"])
 
-    def _fetch(self, first: str, stage: str) -> list[str]:
-        """Begin the copies of the rows from `first` on into a stage, and send them off."""
-        operands, lines = list(dict.fromkeys(load.operand for load in self.ahead)), []
-        for slot in range(self.schedule.abreast):
-            row = f"{first} + {slot} * stride" if slot else first
-            inside = self._find_row("far", FAR, operands)
-            inside.append(f"place = int32({stage}{f' + {slot * self.size}' if slot else ''})")
-            for k in operands:
-                name = self.scope.names.operand(k)
-                inside.append(f"fetch_{name}({self._begin(k, FAR)}, start, columns, place)")
-            lines += [f"far = {self.index}({row})", "if far < rows:", *indented(inside)]
-        return [*lines, "send()"]
-
-    def _carry(self, first: str, instead: str, slot: int) -> list[str]:
-        """Load what the row of a slot has in registers, of the rows from `first` on; of row `instead` past the end."""
-        row = f"{self.index}({first} + {slot} * stride)" if slot else first
-        outside, self.scope.code = self.scope.code, []
+    def _carry(self) -> None:
+        """Load what row `next_row` has in registers."""
         self.code.extend(self._find_row("next_row", NEXT, [load.operand for load in self.carried]))
         for load in self.carried:
             self._load(load, NEXT)
-        lines, self.scope.code = self.scope.code, outside
-        lines.insert(0, f"next_row = {self.index}(select({row} < rows, {row}, {instead}))")
-        return _renamed(lines, _targets(lines), slot)
 
     def _begin(self, k: int, suffix: str) -> str:
         found = self.begins[k]
         return found if found == self.scope.names.pointer(k) else found + suffix
 
-    def _round(self) -> list[str]:
-        """The work on the rows that a team takes at a time, step by step for all of them: what they wait for overlaps."""
-        plan, kernel, slots = self.schedule, self.kernel, range(self.schedule.abreast)
-        lines = []
+    def _row(self) -> None:
+        """The work on one row."""
+        plan, code = self.schedule, self.code
         if plan.ahead:
-            lines = ["come()", *self._fetch(f"row + {(plan.stages - 1) * plan.abreast} * stride", "free")]
-        lines.append(f"after = {self.index}(row + {plan.abreast} * stride)")
-        outside, self.scope.code = self.scope.code, []
-        self.code.extend(f"{load.value.name} = {load.value.name}{NEXT}" for load in self.carried)
-        stores = [s.operand for phase in kernel.phases for s in phase.stores + phase.row_stores]
-        self.code.extend(self._find_row("here", "", list(dict.fromkeys(stores))))
-        self.code.extend(["place = stage"] if plan.ahead else [])
-        opening, self.scope.code = self.scope.code, []
-        steps = [self._phase(number, phase) for number, phase in enumerate(kernel.phases)]
-        self.scope.code = outside
-        own = {"here"}.union(
-            *(_targets(part) for step in steps for part in (step.before, step.after)), _targets(opening)
-        )
-        own = own.union(*(step.joined for step in steps), (f"{load.value.name}{NEXT}" for load in self.carried))
-        for slot in slots:
-            row = f"{self.index}(row + {slot} * stride)"
-            here = f"here = {self.index}(select({row} < rows, {row}, row))" if slot else "here = row"
-            mine = [here, *opening]
-            if slot:
-                mine = [f"there = {row} < rows", *mine]
-                own.add("there")
-            if slot and plan.ahead:
-                mine[mine.index("place = stage")] = f"place = int32(stage + {slot * self.size})"
-            lines += _renamed(mine, own, slot)
+            code += ["come()", f"far = {self.index}(row + {plan.stages - 1} * stride)"]
+            self._fetch("free")
+        stores = [s.operand for phase in self.kernel.phases for s in phase.stores + phase.row_stores]
+        code += self._find_row("row", "", list(dict.fromkeys(stores)))
+        code.append(f"after = {self.index}(row + stride)")
         if self.carried:
-            lines += [line for slot in slots for line in self._carry("after", "row", slot)]
-        for number, step in enumerate(steps):
-            if not step.joined:
-                lines += [line for slot in slots for line in step.alone(own, slot)]
-                continue
-            lines += [line for slot in slots for line in step.until_joined(own, slot)]
-            names = [name for slot in slots for name in _renamed(step.joined, own, slot)]
-            states = [state for slot in slots for state in _renamed(step.folded, own, slot)]
-            lines.append(f"{', '.join(names)} = join_{number}(turn, {', '.join(states)})")
-            lines += [line for slot in slots for line in step.once_joined(own, slot)]
-        if any(phase.folds for phase in kernel.phases):
-            lines.append("turn = int32(1 - turn)")
+            code += [f"{load.value.name} = {load.value.name}{NEXT}" for load in self.carried]
+            code.append(f"next_row = {self.index}(select(after < rows, after, row))")
+            self._carry()
+        for number, phase in enumerate(self.kernel.phases):
+            self._forget()
+            self._phase(number, phase)
+        if any(phase.folds for phase in self.kernel.phases):
+            code.append("turn = int32(1 - turn)")
         if plan.ahead:
-            last = f"first_stage + {(plan.stages - 1) * self.stage}"
-            lines += ["free = stage", f"stage = int32(select(stage == {last}, first_stage, stage + {self.stage}))"]
-        return [*lines, "row = after"]
+            last = f"first_stage + {(plan.stages - 1) * self.size}"
+            code += ["free = stage", f"stage = int32(select(stage == {last}, first_stage, stage + {self.size}))"]
+        code.append("row = after")
 
     def _forget(self) -> None:
         """What stands in shared memory is read again in each phase rather than held in registers."""
@@ -306,35 +243,32 @@ class CrossWriter:
             self.scope.ready.discard(load.value.name)
             self.scope.wide.pop(load.value.name, None)
 
-    def _phase(self, number: int, phase: Phase) -> _Step:
-        """The lines of a phase for one row."""
-        self._forget()
-        self.scope.code = []
+    def _phase(self, number: int, phase: Phase) -> None:
+        """Map, collect what columns come to while the team is waiting for its folds, fold, store."""
+        code = self.code
         for value in phase.element.args:
             self._provide(value)
         self.scope.map_body(f"phase_{number}", stored_quotients(self.kernel, phase))
-        folded = [f"fold_{_key(use)}({self._lifted(use)}, start, columns)" for use in phase.folds]
-        kept, collected = [], []
         for use in phase.cross:
             so_far = ", ".join(_so_far(use))
-            collected.append(f"{so_far} = collect_{_key(use)}({so_far}, {self._lifted(use)})")
+            code.append(f"{so_far} = collect_{_key(use)}({so_far}, {self._lifted(use)})")
+        if phase.folds:
+            states = [f"fold_{_key(use)}({self._lifted(use)}, start, columns)" for use in phase.folds]
+            names = [value.name for use in phase.folds for value in use.state]
+            code.append(f"{', '.join(names)} = join_{number}(turn, {', '.join(states)})")
+            self.scope.ready |= set(names)
         for place, store in enumerate(phase.stores):
             operand, name = self.kernel.operands[store.operand], f"store_{number}_{place}"
             letter = letter_of(operand, self.schedule.width)
             self.scope.top.append(f'{name} = tile.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
             elements, stride = self.scope.element(store.value), self._stride(store.operand, letter)
-            kept.append(f"{name}({self._begin(store.operand, '')}, start, {elements}, start, columns{stride})")
-        before, self.scope.code = self.scope.code, []
-        joined = [value.name for use in phase.folds for value in use.state]
-        self.scope.ready |= set(joined)
+            code.append(f"{name}({self._begin(store.operand, '')}, start, {elements}, start, columns{stride})")
         if phase.row is not None:
             self._body(f"row_{number}", phase.row)
-        after, self.scope.code = self.scope.code, []
         for place, store in enumerate(phase.row_stores):
             name = f"store_row_{number}_{place}"
             self.scope.top.append(f'{name} = store_value("{self.kernel.operands[store.operand].dtype.name}")')
-            kept.append(f"{name}({self._begin(store.operand, '')}, {store.value}, lane == 0)")
-        return _Step(before, collected, joined, folded, after, kept)
+            code.append(f"{name}({self._begin(store.operand, '')}, {store.value}, lane == 0)")
 
     def _lifted(self, use: FoldUse) -> str:
         return ", ".join(self.scope.element(value.name) for value in use.lifted)
@@ -352,7 +286,7 @@ class CrossWriter:
             if load.value.name == value.name:
                 self.scope.ready.add(value.name)
                 self.scope.stored[value.name] = self.kernel.operands[load.operand].dtype
-                self.code.append(f"{value.name} = take_{self.scope.names.operand(load.operand)}(place)")
+                self.code.append(f"{value.name} = take_{self.scope.names.operand(load.operand)}(stage)")
         for load in self.anew:
             if load.value.name == value.name:
                 self._load(load, "")
@@ -427,6 +361,7 @@ class CrossWriter:
         self.code.append(f"strip = {self.index}(strip + blocks() * {LINE})")
         inside, self.scope.code = self.scope.code, outside
         self.code.extend([f"strip = {self.index}(block() * {LINE})", "while strip < columns:", *indented(inside)])
+        self.code.append("leave(tickets, blocks())")
 
     def _finish_columns(self) -> None:
         """The results of a column from its states."""
@@ -455,23 +390,6 @@ class CrossWriter:
         letter = operand.strides[-1]
         stride = f" * {self.scope.names.stride(k, self.kernel.axes - 1)}" if letter == "s" else ""
         return pointer if letter == "0" else f"{pointer} + int64(column){stride} * {operand.dtype.itemsize}"
-
-
-def _targets(lines: list[str]) -> set[str]:
-    """The variables that these lines assign."""
-    return {name for line in lines if (found := ASSIGNED.match(line)) for name in found[1].split(", ")}
-
-
-def _renamed(lines: list[str], names: set[str], slot: int) -> list[str]:
-    """The same for another of the rows that are worked on at a time: variables of a row's own get its number."""
-    if not slot:
-        return lines
-    return [WORD.sub(lambda m: f"{m[0]}_row{slot}" if m[0] in names else m[0], line) for line in lines]
-
-
-def _if_there(lines: list[str], names: set[str], slot: int) -> list[str]:
-    found = _renamed(lines, names, slot)
-    return [*_renamed(["if there:"], names, slot), *indented(found)] if slot and found else found
 
 
 def _key(use: FoldUse) -> str:

@@ -25,7 +25,7 @@ def namespace() -> dict[str, Any]:
         (stream_rank, "choice reset push settle keep_run merge_runs"),
         (fold, "Team fold fold_tile merge_states empty_state"),
         (ahead, "Ring arrived send shared_start"),
-        (crew, "Crew blocks everyone"),
+        (crew, "Crew blocks everyone leave"),
         (column, "Stack"),
         (exchange, "last meet part_from leave_state take_state"),
     ):

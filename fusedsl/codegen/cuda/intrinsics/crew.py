@@ -251,29 +251,57 @@ def blocks():
 def everyone(tickets, count):
     """`everyone(tickets, count)`: wait until all `count` blocks are here and what each wrote can be read by all.
 
-    All blocks must be resident. Two counters, which are 0 before and after.
+    All blocks must be resident. There are two counters, which are 0 before the launch; `leave` has to follow.
     """
 
     def emit(e, at, number):
-        b = e.builder
-        e.barrier()
-        with b.if_then(b.icmp_unsigned("==", e.special_register("tid.x"), I32(0))):
-            lines = [
-                ".reg .pred waiting, last;",
-                ".reg .b32 seen, limit;",
+        _by_the_first(
+            e,
+            at,
+            number,
+            True,
+            [
                 "fence.acq_rel.gpu;",
-                "red.release.gpu.global.add.u32 [$0], 1;",
+                "red.relaxed.gpu.global.add.u32 [$0], 1;",
                 "WAIT_${:uid}:",
-                "ld.acquire.gpu.global.u32 seen, [$0];",
-                "setp.lt.u32 waiting, seen, $1;",
-                "@waiting bra WAIT_${:uid};",
-                "sub.u32 limit, $1, 1;",
-                "atom.acq_rel.gpu.global.inc.u32 seen, [$0+4], limit;",
-                "setp.eq.u32 last, seen, limit;",
-                "@last st.global.u32 [$0], 0;",
-            ]
-            text = "{\n" + "\n".join(lines) + "\n}"
-            e.asm(VOID, text, "l,r,~{memory}", [at, number], effect=True)
-        e.barrier()
+                "ld.relaxed.gpu.global.u32 seen, [$0];",
+                "setp.lt.u32 wrong, seen, $1;",
+                "@wrong bra WAIT_${:uid};",
+                "fence.acq_rel.gpu;",
+            ],
+        )
 
     return types.void, emit
+
+
+@intrinsic(2)
+def leave(tickets, count):
+    """`leave(tickets, count)`: this block has waited for everyone; the last one sets the counters to 0 again."""
+
+    def emit(e, at, number):
+        _by_the_first(
+            e,
+            at,
+            number,
+            False,
+            [
+                "sub.u32 limit, $1, 1;",
+                "atom.relaxed.gpu.global.inc.u32 seen, [$0+4], limit;",
+                "setp.ne.u32 wrong, seen, limit;",
+                "@!wrong st.global.u32 [$0], 0;",
+            ],
+        )
+
+    return types.void, emit
+
+
+def _by_the_first(e: Emitter, at: ir.Value, number: ir.Value, together: bool, lines: Sequence[str]) -> None:
+    """PTX for the first thread of the block; the others wait for it where they are `together`."""
+    b = e.builder
+    text = "\n".join(["{", ".reg .pred wrong;", ".reg .b32 seen, limit;", *lines, "}"])
+    if together:
+        e.barrier()
+    with b.if_then(b.icmp_unsigned("==", e.special_register("tid.x"), I32(0))):
+        e.asm(VOID, text, "l,r,~{memory}", [at, number], effect=True)
+    if together:
+        e.barrier()
