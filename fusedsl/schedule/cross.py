@@ -67,7 +67,7 @@ def schedule_cross(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware)
     not stay in the registers of one SM beside the row.
 
     Measured on an H200 (layer-norm backward, bfloat16, 8192 × 4096, a copy of the same bytes 51 µs): 16 elements a
-    thread take 63 µs, 32 take 71, 8 take 93, where a single team is left on an SM; two rows at a time in a team take 66;
+    thread take 63 µs, 32 take 71, 8 (a single team on an SM) take 93; two rows at a time in a team take 66;
     more than 64 KiB of loads under way gain nothing. About 8 µs are the waiting of all blocks for the last one and
     what comes after it, whatever the number of rows.
     """
