@@ -19,6 +19,7 @@ from .runtime.clock import Clock
 from .runtime.compile import Built, build_scheduled, cuda_key, disk, launch_geometry, scheduled_cuda
 from .runtime.driver import driver
 from .runtime.results import place
+from .schedule import geometry
 from .schedule.neighbours import difference, neighbours
 from .schedule.plan import KernelPlan
 
@@ -151,7 +152,7 @@ class _Tuning:
         (chosen,) = seconds(base)
         trials, best, least = [], base, chosen
         threads = self._threads_of(build_scheduled(kernel, base, plan.digest, self.hardware.cc), plan)
-        for other in neighbours(base, kernel, self.hardware):
+        for other in self._others(plan, kernel, base):
             try:
                 built = build_scheduled(kernel, other, plan.digest, self.hardware.cc)
                 note = self._refused(built, plan, threads)
@@ -164,6 +165,11 @@ class _Tuning:
         if best is not base:
             chosen, least = seconds(base, best)
         return Tuned(best if least < WORTH * chosen else base, chosen, tuple(trials))
+
+    def _others(self, plan: KernelPlan, kernel: Any, base: Any) -> tuple[Any, ...]:
+        """What is tried beside a schedule: nothing where blocks wait for each other, whose number follows from it."""
+        waiting = geometry(base, kernel, self.extents[plan.name]).cooperative
+        return () if waiting else neighbours(base, kernel, self.hardware)
 
     def _refused(self, built: Built, plan: KernelPlan, threads: int) -> str:
         """Why a schedule is not worth a run, by the compiler's report; empty where it is."""

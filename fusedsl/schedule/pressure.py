@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ..fusion.cost import instructions
 from ..hardware import Hardware, registers_for
 from ..ir.types import DType
 from .kernel import Body, Kernel, Phase
@@ -24,7 +25,7 @@ PLACED = 3  # … for each vector that is placed along several axes
 FLOAT64 = 8  # … for the slow paths of float64 functions
 STREAMED = 2  # vectors of a load that are on their way while others are worked on
 SLOW = r" / |\b(sqrt|sin|cos|tan|power|fmod|remainder|floor_divide|cbrt|hypot|lgamma|arctan2)\("
-SPARE = 8  # what the compiler takes beyond the need of a map where it may
+SPARE = 10  # what the compiler takes beyond the need of a map with functions or narrow elements, where it may
 ROW_SPARE, ROW_SHARE = 12, 1.5  # … of rows, whose phases it interleaves: registers, and a factor
 
 
@@ -64,7 +65,9 @@ def needed(kernel: Kernel, tiling: Tiling) -> int:
 
 def predicted(kernel: Kernel, hardware: Hardware, need: int, blocks: int, threads: int) -> int:
     """Registers of a thread at most: what so many blocks leave it, if it can use that."""
-    useful = round(ROW_SHARE * need) + ROW_SPARE if kernel.row_axes else need + SPARE
+    bodies = [body for phase in kernel.phases for body in phase.bodies]
+    plain = all(operand.dtype.itemsize >= 4 for operand in kernel.operands) and not any(map(has_functions, bodies))
+    useful = round(ROW_SHARE * need) + ROW_SPARE if kernel.row_axes else need + SPARE * (not plain)
     return min(registers_for(hardware, blocks, threads), useful)
 
 
@@ -212,6 +215,11 @@ def _split(line: str) -> tuple[str, str]:
 def slow(body: Body) -> bool:
     """Whether a body has slow paths: the compiler moves no work across them, and holds what goes in and comes out."""
     return any(re.search(SLOW, _split(line)[1]) for line in body.lines)
+
+
+def has_functions(body: Body) -> bool:
+    """Whether a body calls more than conversions: what is longer than an instruction holds values of its own."""
+    return any(instructions([line]) > 2 for line in body.lines)
 
 
 def body_words(body: Body) -> float:
