@@ -210,10 +210,11 @@ def cut_graph(
     cut. What is in doubt is decided by the figures of one GPU, so that all devices run the same kernels; `hardware` is
     the card of the prices.
     """
-    cut = partition(lower(graph), _fits(extents, guards), Prices(extents, hardware or facts(PRICED_FOR)), together)
+    prices = Prices(extents, hardware or facts(PRICED_FOR))
+    cut = partition(lower(graph), _fits(extents, guards), prices, together)
     if budget is None:
         return cut
-    return within(store_dear(cut, Prices(extents, facts(PRICED_FOR))), budget)
+    return within(store_dear(cut, Prices(extents, facts(PRICED_FOR))), budget, prices)
 
 
 def _fits(extents: Mapping[Symbol, int], guards: dict[Dim, bool]) -> Fits:

@@ -9,6 +9,8 @@ import pytest
 from bounds import evaluate as bounds
 from oracle import graph_of
 from streamed import Row, joined
+from test_targets import as_torch, make
+from test_targets import check as check_target
 
 import fusedsl as fd
 from fusedsl.fusion.lower import Axis, Coordinate, Source, lower
@@ -22,6 +24,7 @@ from fusedsl.rewrite.engine import rewrite
 from fusedsl.rewrite.execute import execute, scalars
 from fusedsl.rewrite.online import passes
 from fusedsl.rewrite.stream_text import check, show
+from fusedsl.schedule import row
 
 RANDOM = np.random.default_rng(3)
 REDUCE = {"sum": np.sum, "max": np.max, "min": np.min, "argmax": np.argmax, "prod": np.prod}
@@ -49,6 +52,7 @@ STREAMS = {
     "largest of normalised": ("n = x * rsqrt(mean(x * x, -1, keepdims=True) + 1e-6); max(abs(n * y), axis=-1)", 1, 2),
     "range from the mean": ("a = x - mean(x, -1, keepdims=True); max(a, axis=-1) - min(a, axis=-1)", 1, 3),
     "argmax beside softmax": ("argmax(x, axis=-1), softmax(x)", 1, 3),
+    "multiply-add": ("m = max(x, axis=-1, keepdims=True); sum(exp(fma(x, 1.0, -m)), -1)", 1, 2),
     "plain sums": ("sum(x, -1), sum(x * y, -1)", 1, 2),
     "entropy by logarithm": ("p = softmax(x); sum(p * log(p), -1)", 2, 3),
     "mean distance": ("mean(abs(x - mean(x, -1, keepdims=True)), -1)", 2, 2),
@@ -103,6 +107,10 @@ class Values:
         edges = [0, *sorted(cuts), self.arrays["x"].shape[1]]
         parts = [slice(i, j) for i, j in itertools.pairwise(edges)]
         made, _ = passes(folds)
+        with np.errstate(all="ignore"):
+            return self._passes(folds, made, known, parts, order)
+
+    def _passes(self, folds, made, known, parts, order):
         for one in made:
             if one.stream is not None:
                 known |= execute(one.stream, self.leaf, known, parts, order(len(parts)))
@@ -293,3 +301,13 @@ def test_wide_rows_compile_to_one_streaming_pass_without_spills(name, dtype):
     assert [a.passes for a in one.reads] == [2 - (name == "divergence")] * len(kernel.params)
     assert one.figures.spill_bytes == 0 and one.figures.registers <= one.predicted_registers
     assert not told.refused
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ("float32", "bfloat16"))
+@pytest.mark.parametrize("columns", (5000, 4097))
+@pytest.mark.parametrize("name", IN_ONE_KERNEL)
+def test_rows_that_are_looped_over_on_a_gpu(name, columns, dtype, monkeypatch):
+    monkeypatch.setattr(row, "_resident", lambda *facts: None)
+    given = {k: make((9, columns), dtype) for k in "xy"} | {"b": make((columns,), dtype), "s": 0.7}
+    check_target(IN_ONE_KERNEL[name], given, lambda x: as_torch(x) if isinstance(x, np.ndarray) else x)

@@ -8,15 +8,16 @@ from ..ir.graph import Node
 from ..rewrite.scalars import free_axes
 from .crossing import BOUND
 from .partition import Decision, Group, Partition
+from .price import Prices
 from .recompute import loaded, memory_order, ordered, temporary
 
 REGISTERS = 216  # words of a thread's 255 that a body's values may take: the rest are addresses and counters
 FEWEST = 24  # below, cutting costs more than spilling
 
 
-def within(cut: Partition, budget: int) -> Partition:
+def within(cut: Partition, budget: int, prices: Prices) -> Partition:
     """The partition with every kernel cut until its values fit the budget, as far as cuts help."""
-    cutter = _Cutter(cut, budget)
+    cutter = _Cutter(cut, budget, prices)
     k = 0
     while k < len(cutter.groups):
         if cutter.fits(k) or not cutter.cut(k):
@@ -25,8 +26,9 @@ def within(cut: Partition, budget: int) -> Partition:
 
 
 class _Cutter:
-    def __init__(self, cut: Partition, budget: int):
+    def __init__(self, cut: Partition, budget: int, prices: Prices):
         self.budget = budget
+        self.prices = prices
         self.groups = list(cut.groups)
         self.temporaries = list(cut.temporaries)
         self.decisions = list(cut.decisions)
@@ -62,7 +64,7 @@ class _Cutter:
         first = Group((), axes, stores=done, imports=dict(g.imports), after=set(g.after))
         self._before(k, first, over)
         g.stores = [r for r in g.stores if r not in done]
-        self._told(g, over)
+        self._told(g, first, over)
         return True
 
     def _crossing(
@@ -125,7 +127,7 @@ class _Cutter:
         for other in self.groups[:-1]:
             if not written.isdisjoint(_temporaries(other)):
                 other.after.add(len(self.groups) - 1)
-        self._told(g, later.values)
+        self._told(g, later, later.values)
 
     def _compute_before(self, k: int) -> bool:
         """What folds read is computed by a map before this kernel, as far as it needs none of its folds."""
@@ -141,12 +143,13 @@ class _Cutter:
             return False
         first = Group((), memory_order(over[0], axes), imports=dict(g.imports), after=set(g.after))
         self._before(k, first, over)
-        self._told(g, over)
+        self._told(g, first, over)
         return True
 
-    def _told(self, g: Group, over: Sequence[Node]) -> None:
+    def _told(self, g: Group, other: Group, over: Sequence[Node]) -> None:
         reason = f"its values take more than {self.budget} registers: cut where {sum(map(_words, over))} words cross"
-        self.decisions.append(Decision(False, ("a map" if g.is_map else "a reduction",), reason))
+        kind = "a map" if g.is_map else "a reduction"
+        self.decisions.append(Decision(False, (kind,), reason, self.prices.saved(g.work, other.work)))
 
 
 def pressure(order: Sequence[Node], values: Iterable[Node]) -> list[int]:

@@ -147,6 +147,11 @@ def _share(x: Node, scale: float) -> Node:
     return op("negative", x) if scale == -1.0 else op("multiply", x, constant(scale, x.type.dtype.compute))
 
 
+def _fma(n: Node, a: Form, b: Form, c: Form) -> Form | None:
+    product = _multiply(n, a, b)
+    return None if product is None else _add(n, product, c)
+
+
 def _negative(n: Node, a: Form) -> Form:
     return _times_number(a, -1.0)
 
@@ -272,6 +277,7 @@ RULES: dict[str, Callable[..., Form | None]] = {
     "subtract": _subtract,
     "negative": _negative,
     "multiply": _multiply,
+    "fma": _fma,
     "square": _square,
     "divide": _divide,
     "quotient": _divide,
