@@ -21,6 +21,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny shapes and few repetitions: does everything run?")
     parser.add_argument("--only", default="", metavar="WORDS", help='words a case must hold, e.g. "softmax 4096x4096"')
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="map and rows: this dtype alone")
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="the K-th of N parts of the cases")
     parser.add_argument("--repetitions", type=int, default=30, help="timed calls of each peer on the GPU (30)")
     parser.add_argument("--instructions", action="store_true", help="count instructions with ncu first, for the floor")
     parser.add_argument("--minutes", type=float, default=8.0, help="after so long torch.compile is left out (8)")
@@ -49,6 +50,7 @@ def main() -> int:
         5 if chosen.quick else chosen.repetitions,
         chosen.instructions,
         begun + 60 * chosen.minutes,
+        tuple(map(int, chosen.part.split("/"))),
     )
     suites = {
         "map": lambda: suite_gpu.run("map", report, settings),

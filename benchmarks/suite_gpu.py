@@ -19,6 +19,11 @@ class Settings:
     repetitions: int = 30
     instructions: bool = False
     compile_until: float = float("inf")  # on time.monotonic's clock; later cases go without torch.compile
+    part: tuple[int, int] = (1, 1)
+
+    def share(self, cases: list) -> list:
+        """Those of a suite's cases that this run takes: the first, second … of so many parts."""
+        return cases[self.part[0] - 1 :: self.part[1]]
 
 
 Case = tuple[Workload, tuple[int, int], str]
@@ -27,7 +32,7 @@ Case = tuple[Workload, tuple[int, int], str]
 def cases(suite: str, settings: Settings) -> list[Case]:
     """What to run: float32 first, and within a dtype shape by shape."""
     shapes = QUICK_SHAPES if settings.quick else {"map": MAP_SHAPES, "rows": ROW_SHAPES}[suite]
-    return [
+    found = [
         (w, shape, dtype)
         for dtype in DTYPES
         if settings.dtype in (None, dtype)
@@ -35,6 +40,7 @@ def cases(suite: str, settings: Settings) -> list[Case]:
         for w in WORKLOADS
         if w.suite == suite and selected(settings.only, w.name, shape_name(shape), dtype)
     ]
+    return settings.share(found)
 
 
 def run(suite: str, report: Report, settings: Settings) -> None:

@@ -20,11 +20,12 @@ def chosen(suite: str, settings: Settings) -> list:
     """The problems that the command line lets through."""
     from problems import problems
 
-    return [
+    found = [
         p
         for p in problems(suite)
         if settings.dtype in (None, p.dtype) and selected(settings.only, p.name, p.shape, p.dtype)
     ]
+    return settings.share(found)
 
 
 def run(suite: str, report: Report, settings: Settings) -> None:

@@ -20,7 +20,8 @@ def compile_peers(suite: str, count: int, settings: Settings) -> None:
     if settings.quick or left <= 0 or not count:
         return
     jobs = min(JOBS, count)
-    words = [sys.executable, __file__, suite, settings.only, settings.dtype or "", str(jobs)]
+    part = "/".join(map(str, settings.part))
+    words = [sys.executable, __file__, suite, settings.only, settings.dtype or "", part, str(jobs)]
     quiet = os.environ | {"OMP_NUM_THREADS": "1"}
     started = [subprocess.Popen([*words, str(k)], env=quiet, stderr=subprocess.DEVNULL) for k in range(jobs)]
     limit = time.monotonic() + min(left, 600.0)
@@ -34,14 +35,14 @@ def compile_peers(suite: str, count: int, settings: Settings) -> None:
 
 def main() -> None:
     """Compile every `jobs`-th case, from the k-th. A case that fails here fails again, with its reason, when timed."""
-    suite, only, dtype, jobs, k = sys.argv[1:]
+    suite, only, dtype, part, jobs, k = sys.argv[1:]
     sys.path.append(str(Path(__file__).resolve().parent.parent))
     import torch
 
     import suite_gpu
     import suite_problems
 
-    settings = Settings(only=only, dtype=dtype or None)
+    settings = Settings(only=only, dtype=dtype or None, part=tuple(map(int, part.split("/"))))
     if suite in ("map", "rows"):
         cases, compile_one = suite_gpu.cases(suite, settings), suite_gpu.compile_torch
     else:

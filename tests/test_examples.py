@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import fusedsl as fd
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 COMPARED = ("softmax", "gelu_swiglu", "layer_norm_residual", "black_scholes")
 
@@ -62,3 +64,27 @@ def test_an_example_is_one_kernel_and_as_right_as_float32_can_be(name):
 def test_an_example_on_a_gpu(name):
     found = compared(run(name, "--device", "cuda", "--size", "4096"))
     assert found and all(kernels == 1 and error < 1e-6 for kernels, error in found)
+
+
+def expressions():
+    """The list of examples/expressions.py."""
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        import expressions
+    finally:
+        sys.path.remove(str(EXAMPLES))
+    return expressions
+
+
+@pytest.mark.parametrize("name", [e.name for e in expressions().EXPRESSIONS])
+def test_an_expression_is_as_few_kernels_as_it_says(name):
+    """At the size of use; the example itself checks small ones against the interpreter."""
+    e = next(e for e in expressions().EXPRESSIONS if e.name == name)
+    given = {n: fd.spec(e.shape(n, False), e.dtype(n)) if n in e.arrays else e.inputs[n] for n in e.inputs}
+    told = fd.kernel(e.text).explain(**given, cc=90, compile=False)
+    assert len(told.kernels) <= e.kernels, str(told)
+
+
+def test_the_expressions_run():
+    told = run("expressions", "norm")
+    assert "rms_norm_gemma" in told and "layer_norm_backward" in told

@@ -9,10 +9,14 @@ from .coordinates import shared_ends, wide_axes
 
 
 def push_reshapes(results: tuple[Node, ...]) -> list[Node]:
-    """Move each reshape below the elementwise operations whose operands can be reshaped in its place."""
+    """Move each reshape below the elementwise operations whose operands can be reshaped in its place.
+
+    A result that reductions enter keeps its reshape at the end: so it is stored where they are computed.
+    """
+    ends = {r for r in results if r.op == "reshape" and any(n.op == "reduce" for n in walk(r.args))}
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
-        if old.op != "reshape":
+        if old.op != "reshape" or old in ends:
             return node(old.op, args, old.attr, old.type) if args != old.args else old
         return _reshaped(args[0], old.type.shape)
 
