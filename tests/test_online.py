@@ -262,6 +262,7 @@ IN_ONE_KERNEL = {name: text for name, (text, _, _) in STREAMS.items()} | {
     "a row value of each": "logsumexp(x, axis=-1), max(x, axis=-1), mean(x, -1)",
     "affine": "layer_norm(x, b, b)",
     "two layers": "softmax(layer_norm(x))",
+    "a condition on a fold": "p = softmax(x); m = max(p, axis=-1, keepdims=True); sum(where(p >= 0.05*m, p, 0), -1)",
 }
 
 

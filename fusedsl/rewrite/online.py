@@ -93,7 +93,7 @@ class _Stream:
     """One pass in the making."""
 
     def __init__(self, owner: _Passes, stage: int):
-        self.owner = owner
+        self.owner, self.stage = owner, stage
         self.plain: list[Node] = []
         self.folds: dict[Node, None] = {}  # that references are read from
         self.references: dict[Reference, int] = {}
@@ -151,6 +151,9 @@ class _Stream:
             made.append(_component(t, f.type.dtype.compute, references))
         components, folds = dict(self.components), dict(self.folds)
         for c, _, _ in made:
+            read = (c.weight, c.guard, *(r.value for r in c.references()))
+            if any(x is not None and self.owner.depends(x, self.stage) for x in read):
+                return "a condition that reads it"
             components |= dict.fromkeys(below for _, below in c.below())
         for r in references:
             if r.kind == "mean":
