@@ -130,6 +130,9 @@ class _Tuning:
 
     def _note(self, number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
         kernel, base = scheduled_cuda(bound, hardware)
+        if number in self.order:  # the program was cut anew, for one of its kernels spilled
+            for noted in (self.order, self.missing, self.extents):
+                noted.clear()
         self.order.append(number)
         self.extents[plan.name] = bound.extents
         tuned = recall(plan, kernel, base, hardware)
