@@ -166,6 +166,14 @@ def test_nothing_to_fold(target):
         check("sum(x, -1), sum(x, 0), any(x > 0, axis=0)", {"x": make((rows, columns))}, target)
 
 
+def test_a_store_rounds_and_nothing_before_it():
+    x = fd.spec((64, 1024), "bfloat16")
+    alone = fd.kernel("astype(x * astype(2, float32), bfloat16)")
+    assert "bfloat16_round" not in alone.source(x, cc=90)
+    read_again = fd.kernel("y = astype(x * astype(2, float32), bfloat16); return y, sum(y, -1)")
+    assert "bfloat16_round" in read_again.source(x, cc=90)
+
+
 def test_results_may_be_written_over_inputs():
     arrays = given(50, 60)
     kernel = fd.kernel(ONE_KERNEL["layer norm"])
