@@ -211,7 +211,8 @@ def cut_graph(
     the card of the prices.
     """
     prices = Prices(extents, hardware or facts(PRICED_FOR))
-    cut = partition(lower(graph), _fits(extents, guards), prices, together)
+    fits = _fits(extents, guards)
+    cut = partition(lower(graph, _same(fits)), fits, prices, together)
     if budget is None:
         return cut
     return within(store_dear(cut, Prices(extents, facts(PRICED_FOR))), budget, prices)
@@ -225,6 +226,11 @@ def _fits(extents: Mapping[Symbol, int], guards: dict[Dim, bool]) -> Fits:
         return bool(dim) if isinstance(dim, int) else guards.setdefault(dim, evaluate(dim, extents) == 1)
 
     return fits
+
+
+def _same(fits: Fits) -> Callable[[Dim, Dim], bool]:
+    """Whether two extents are equal, likewise."""
+    return lambda a, b: a == b or fits(expression("max", expression("-", a, b), expression("-", b, a)), 0)
 
 
 def decisions(

@@ -193,5 +193,3 @@ def _random(shape, dtype):
 
         return x.astype(ml_dtypes.bfloat16)
     return x.astype(dtype)
-
-

@@ -302,3 +302,59 @@ def test_merged_axes_mean_what_they_did(target):
     made = run(text.replace("; ", "; return ") + ", q + 1, repeat(s, 16, 1)[:, ::-1]", target, w=w, s=s)
     for part, wanted in zip(made, (q.astype(np.float32) * np.repeat(s, 16, 1), q + 1, np.repeat(s, 16, 1)[:, ::-1])):
         np.testing.assert_array_equal(part, wanted)
+
+
+# ---- equal pieces
+
+ROTARY = """
+    n = {0}
+    n*c[:, None, :] + concat([-n[..., {1}:], n[..., :{1}]], -1)*s[:, None, :]
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("columns", (128, 130, 6))
+@pytest.mark.parametrize("normal", ("x + 0", "rms_norm(x, w)", "x - max(x, axis=-1, keepdims=True)"))
+def test_halves_that_are_turned_are_plain_loads(normal, columns, target):
+    half = columns // 2
+    x = RANDOM.standard_normal((5, 3, columns), dtype=np.float32)
+    w, c, s = (RANDOM.standard_normal(n, dtype=np.float32) for n in (columns, (5, columns), (5, columns)))
+    n = {
+        "x + 0": lambda: x,
+        "rms_norm(x, w)": lambda: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * w,
+        "x - max(x, axis=-1, keepdims=True)": lambda: x - x.max(-1, keepdims=True),
+    }[normal]()
+    wanted = n * c[:, None] + np.concatenate([-n[..., half:], n[..., :half]], -1) * s[:, None]
+    arrays = {"x": x, "w": w, "c": c, "s": s}
+    kernel = fd.kernel(ROTARY.format(normal, half), fallback=False)
+    made = kernel(*(target(arrays[name]) for name in kernel.params))
+    np.testing.assert_allclose(to_host(made), wanted, rtol=1e-5, atol=1e-5)
+    given = [arrays[name] for name in kernel.params]
+    assert len(kernel.explain(*given).kernels) == 1
+    assert "fetch_" not in kernel.source(*given, device="cuda")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_plan_for_halves_is_not_used_for_other_cuts(target):
+    kernel = fd.kernel("x*2 + concat([-x[..., 3:], x[..., :3]], -1)", fallback=False)
+    for columns in (6, 8, 6, 7, 3, 4):
+        x = RANDOM.standard_normal((5, columns), dtype=np.float32)
+        wanted = x * 2 + np.concatenate([-x[..., 3:], x[..., :3]], -1)
+        np.testing.assert_array_equal(to_host(kernel(target(x))), wanted)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_equal_pieces_side_by_side(target):
+    a = RANDOM.standard_normal((4, 6), dtype=np.float32)
+    b, c = a * 2, a - 3
+    whole, joined = np.concatenate([a, b, c], 1), "concat([a, b, c], 1)"
+    arrays = {"a": a, "b": b, "c": c}
+    np.testing.assert_array_equal(run(f"{joined} * 2", target, **arrays), whole * 2)
+    np.testing.assert_allclose(run(f"softmax({joined})", target, **arrays), SOFTMAX(whole), rtol=1e-5)
+    made = run(f"x = {joined}; return x + iota(x, 1), sum(x, 0), any(x > 2, 1), argmax(x, 1)", target, **arrays)
+    for part, wanted in zip(made, (whole + np.arange(18), whole.sum(0), (whole > 2).any(1), whole.argmax(1))):
+        np.testing.assert_allclose(part, wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(run("concat([t.T, b.T], 1).T", target, t=a, b=b), np.concatenate([a, b]))
+    x = target(a.copy())
+    fd.evaluate("x*2 + concat([-x[..., 3:], x[..., :3]], -1)", {"x": x}, out=x)
+    np.testing.assert_array_equal(to_host(x), a * 2 + np.concatenate([-a[..., 3:], a[..., :3]], -1))

@@ -179,7 +179,8 @@ class Emitter:
         return ArrayUse(self.scribe.names[n], fetches[0].attr[2], source.kind, source.index, source.views, (), axes)
 
     def _output(self, root: Root) -> ArrayUse:
-        where = tuple(self._coordinate(0, 1, a) for a in root.axes)
+        starts = root.starts or (0,) * len(root.axes)
+        where = tuple(self._coordinate(s, 1, a) for s, a in zip(starts, root.axes))
         views = (("reshape", root.viewed),) if root.viewed != root.shape else ()
         stem = "out" if root.kind == "result" else "part"
         d = root.type.dtype.compute if root.kind == "temporary" else root.type.dtype

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..ir.dims import Dim, expression
@@ -163,23 +163,29 @@ def _moved(c: Coordinate | Computed, start: Dim, step: int) -> Coordinate | Comp
     return Coordinate(expression("+", start, moved), c.step * step, c.axis)
 
 
-def through_gather(n: Node, at: Coordinates, positions: Sequence[Node]) -> tuple[Coordinates, Node | None]:
-    """Coordinates in the array below a gather, and whether its element is there (None: it is, or does not matter)."""
+def through_gather(
+    n: Node, at: Coordinates, positions: Sequence[Node], settled: Callable[[Dim], Dim] = lambda d: d
+) -> tuple[Coordinates, Node | None]:
+    """Coordinates in the array below a gather, and whether its element is there (None: it is, or does not matter).
+    Extents are compared as `settled` writes them."""
     mode, entries = n.attr
     inner: list[Coordinate | Computed] = []
     for extent, (kind, k) in zip(n.args[0].type.shape, entries):
         if kind == "axis":
             inner.append(NOWHERE_ELSE if extent == 1 else at[k])
         else:
-            inner.append(_gathered(mode, positions[k], extent))
+            inner.append(_gathered(mode, positions[k], extent, settled))
     there = [c.inside for c, (kind, _) in zip(inner, entries) if kind == "at" and isinstance(c, Computed)]
     return tuple(inner), all_of(there) if mode == CHECKED else None
 
 
-def _gathered(mode: str, position: Node, extent: Dim) -> Coordinate | Computed:
+def _gathered(mode: str, position: Node, extent: Dim, settled: Callable[[Dim], Dim]) -> Coordinate | Computed:
     plain = along(position)
-    if plain is not None and (mode == INSIDE or plain == Coordinate(0, 1, plain.axis and Axis(extent, plain.axis.tag))):
-        return plain
+    if plain is not None:
+        plain = Coordinate(settled(plain.start), plain.step, plain.axis)
+        whole_axis = plain.axis and Axis(settled(extent), plain.axis.tag)
+        if mode == INSIDE or plain == Coordinate(0, 1, whole_axis):
+            return plain
     if mode == INSIDE:
         return Computed(position)
     if mode == GUARDED:

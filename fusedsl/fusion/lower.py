@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..ir.dims import Dim, expression
 from ..ir.folds import FOLDS, scalar
-from ..ir.graph import Graph, Node, Type, constant, node, walk
+from ..ir.graph import Graph, Node, Type, constant, node, value_of, walk
 from ..ir.ops import OPS, VIEWS
 from ..ir.types import INT64
 from .coordinates import (
@@ -32,6 +32,7 @@ from .coordinates import (
     through_index,
     through_reshape,
 )
+from .pieces import Pieces, Same, before, fetches, find_pieces, settled
 from .reshapes import push_reshapes, refine, reshaped_argument
 
 
@@ -55,6 +56,7 @@ class Root:
     axes: tuple[Axis | None, ...]
     value: Node
     type: Type
+    starts: tuple[Dim, ...] = ()  # where along each axis the store begins, if not at 0
 
 
 @dataclass(frozen=True)
@@ -65,18 +67,28 @@ class Lowered:
     temporaries: tuple[Type, ...]
 
 
-def lower(graph: Graph) -> Lowered:
-    """The scalar program of a graph."""
+def lower(graph: Graph, same: Same = lambda a, b: a == b) -> Lowered:
+    """The scalar program of a graph; `same` answers for this plan whether two extents are equal."""
     results = push_reshapes(graph.results)
     peeled = refine([_peel(r) for r in results])
+    whole = _lowered(results, peeled)
+    pieces = find_pieces(peeled, same) if fetches(r.value for r in whole.roots) and not whole.temporaries else None
+    if pieces is None:
+        return whole
+    found = _lowered(results, peeled, pieces)
+    return whole if found.temporaries or fetches(r.value for r in found.roots) else found
+
+
+def _lowered(results: list[Node], peeled: list[Node], pieces: Pieces | None = None) -> Lowered:
     cut = dict.fromkeys(n.args[0] for n in walk(peeled) if n.op == "reshape" and _is_cut(n))
     scattered: dict[Node, None] = {}
     while True:
         temporaries = {n: k for k, n in enumerate({**cut, **scattered})}
-        lowering = _Lowering(temporaries, frozenset(cut))
+        lowering = _Lowering(temporaries, frozenset(cut), pieces)
         try:
-            roots = [_root(lowering, "temporary", k, n, n) for n, k in temporaries.items()]
-            roots += [_root(lowering, "result", k, r, p) for k, (r, p) in enumerate(zip(results, peeled))]
+            roots = [r for n, k in temporaries.items() for r in _roots(lowering, "temporary", k, n, n)]
+            for k, (r, p) in enumerate(zip(results, peeled)):
+                roots += _roots(lowering, "result", k, r, p)
         except Scattered as found:
             cut[found.node] = None
             continue
@@ -106,13 +118,22 @@ def _peel(result: Node) -> Node:
     return result.args[0] if result.op == "reshape" and reshaped_argument(result) is None else result
 
 
-def _root(lowering: _Lowering, kind: str, index: int, stored: Node, computed: Node) -> Root:
+def _roots(lowering: _Lowering, kind: str, index: int, stored: Node, computed: Node) -> list[Root]:
+    """A root, or one for each piece of its axis that is cut."""
     axes: list[Axis | None] = []
-    for d in computed.type.shape:
+    cut, pieces = None, lowering.pieces
+    for k, d in enumerate(computed.type.shape):
+        if pieces is not None and d == pieces.extent:
+            d, cut = pieces.piece, k
         axes.append(None if d == 1 else fresh(d, axes))
-    coordinates = tuple(Coordinate(0, 1, a) for a in axes)
-    value = lowering.lower(computed, coordinates, cut=False)
-    return Root(kind, index, stored.type.shape, computed.type.shape, tuple(axes), value, stored.type)
+    roots = []
+    for start in pieces.starts if pieces is not None and cut is not None else (0,):
+        starts = tuple(start if k == cut else 0 for k in range(len(axes)))
+        coordinates = tuple(Coordinate(s, 1, a) for s, a in zip(starts, axes))
+        value = lowering.lower(computed, coordinates, cut=False)
+        made = (kind, index, stored.type.shape, computed.type.shape, tuple(axes), value, stored.type)
+        roots.append(Root(*made, starts if start != 0 else ()))
+    return roots
 
 
 def fresh(extent: Dim, used: Iterable[Axis | None]) -> Axis:
@@ -130,8 +151,9 @@ ANYWHERE = ("convert", "cast", "gather", *VIEWS)  # beside elementwise operation
 class _Lowering:
     """Turns (node, coordinates) into scalar nodes, each once."""
 
-    def __init__(self, temporaries: dict[Node, int], cut: frozenset[Node]):
+    def __init__(self, temporaries: dict[Node, int], cut: frozenset[Node], pieces: Pieces | None = None):
         self.temporaries = temporaries
+        self.pieces = pieces
         self.cut = cut  # those that are read from memory wherever they are needed, not only at computed positions
         self.done: dict[Key, Node] = {}
         self.scattered: dict[Node, None] = {}  # what is read at computed positions, and worth computing once
@@ -196,7 +218,7 @@ class _Lowering:
         if n.op == "ranked":
             return [(n.args[0], _ranked_coordinates(n, at))]
         if n.op == "reduce":
-            return [(n.args[0], _reduced_coordinates(n, at)[0])]
+            return [(n.args[0], inner) for inner in _reduced_coordinates(n, at, self.pieces)[0]]
         if n.op == "reshape":
             return [(n.args[0], through_reshape(n, at))]
         if n.op == "gather":
@@ -204,22 +226,40 @@ class _Lowering:
             keys = [(i, aligned(i.type.shape, at)) for i in arrays]
             if any(k not in self.done for k in keys):
                 return keys
-            return [(x, through_gather(n, at, [self.done[k] for k in keys])[0]), *keys]
+            return [(x, through_gather(n, at, [self.done[k] for k in keys], self._settled)[0]), *keys]
+        if n.op == "where" and self.pieces is not None:
+            keys = [(a, aligned(a.type.shape, at)) for a in n.args]
+            condition = self.done.get(keys[0])
+            if condition is None:
+                return keys[:1]
+            if condition.op == "const":
+                return [keys[0], keys[1 if value_of(condition) else 2]]
         return [(a, aligned(a.type.shape, at)) for a in n.args]
 
     def _make(self, n: Node, at: Coordinates, args: tuple[Node, ...]) -> Node:
         if n.op in ("index", "transpose", "broadcast", "reshape"):
             return args[0]
         if n.op == "gather":
-            there = through_gather(n, at, args[1:])[1]
+            there = through_gather(n, at, args[1:], self._settled)[1]
             return args[0] if there is None else scalar("where", there, args[0], _missing(n))
         if n.op == "reduce":
-            return _fold(n, _reduced_coordinates(n, at)[1], args[0])
+            joined = args[0] if self.pieces is None or len(args) == 1 else self.pieces.join(n.attr[0], args)
+            return _fold(n, _reduced_coordinates(n, at, self.pieces)[1], joined)
+        if n.op == "where" and len(args) == 2:
+            return args[1]
+        if n.op == "less" and self.pieces is not None:
+            known = before(args[0], args[1], self.pieces)
+            if known is not None:
+                return known
         if n.op == "scan":
             return _scan(n, at, args[0])
         if n.op == "ranked":
             return _ranked(n, at, args[0])
         return node(n.op, args, n.attr, Type(n.type.dtype))
+
+    def _settled(self, d: Dim) -> Dim:
+        """An extent under the name that the pieces of an axis give it."""
+        return d if self.pieces is None else settled(d, self.pieces)
 
 
 def _load(source: Source, n: Node, at: Coordinates) -> Node:
@@ -252,24 +292,24 @@ def _missing(n: Node) -> Node:
     return constant(float("nan") if n.type.dtype.kind == "f" else 0, n.type.dtype)
 
 
-def _reduced_coordinates(n: Node, at: Coordinates) -> tuple[Coordinates, tuple[Axis, ...]]:
-    """Coordinates of the reduced operand, and the axes that the fold runs over."""
+def _reduced_coordinates(n: Node, at: Coordinates, pieces: Pieces | None) -> tuple[list[Coordinates], tuple[Axis, ...]]:
+    """Coordinates of the reduced operand, for each piece where its axis is cut, and the axes that a fold runs over."""
     (x,) = n.args
     _, axes = n.attr
     used: list[Axis | None] = [c.axis for k, c in enumerate(at) if k not in axes]
     columns: list[Axis] = []
-    inner = []
+    inner: list[list] = [[]]
     for k, d in enumerate(x.type.shape):
-        if k not in axes:
-            inner.append(at[k])
-        elif d == 1:
-            inner.append(Coordinate(0, 1, None))
-        else:
-            column = fresh(d, used)
-            used.append(column)
-            columns.append(column)
-            inner.append(Coordinate(0, 1, column))
-    return tuple(inner), tuple(columns)
+        places: list = [at[k]]
+        if k in axes:
+            cut = pieces is not None and d == pieces.extent
+            column = None if d == 1 else fresh(pieces.piece if pieces is not None and cut else d, used)
+            if column is not None:
+                used.append(column)
+                columns.append(column)
+            places = [Coordinate(start, 1, column) for start in (pieces.starts if pieces is not None and cut else (0,))]
+        inner = [[*outer, place] for outer in inner for place in places]
+    return [tuple(one) for one in inner], tuple(columns)
 
 
 def _scan(n: Node, at: Coordinates, x: Node) -> Node:

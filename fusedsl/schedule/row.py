@@ -25,6 +25,7 @@ EARLY_WORDS = {
 PIECE_FROM, PIECE_WORDS = 60, 24  # … and how many make a last phase of 16-bit rows work in pieces, of how many
 LONG_BODIES = 14  # instructions an element, from which on 16-bit rows want longer threads
 FETCHING = 64  # registers from which on what fetches, and keeps addresses beside elements, takes more threads
+FEW_THREADS, CROWDED = 8, 96  # teams of fewer threads get more of them where each needs more registers
 IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
 VECTOR_CLASSES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
 LOOP_ELEMENTS = 8  # a thread's tile in a loop over single elements
@@ -114,8 +115,8 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
     long = sum(instructions(phase.element.lines) for phase in kernel.phases) >= LONG_BODIES
     longer = reach > columns or (width >= 8 and long)
     threads = _threads(reach, width, per_element, longer, reach > columns, _streamed(kernel))
-    most = FETCHING if kernel.pointers else MOST_NEEDED
     while threads is not None:
+        most = FETCHING if kernel.pointers else CROWDED if threads < FEW_THREADS else MOST_NEEDED
         found, need = _tiled(kernel, columns, reach, width, threads, per_element, hardware)
         room = registers_for(hardware, 1, found.block)
         if need <= min(most, room) or (found.vectors == 1 and need <= min(MOST_NEEDED, room)):

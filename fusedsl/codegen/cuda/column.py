@@ -23,6 +23,7 @@ def column_source(kernel: Kernel, schedule: ColumnSchedule) -> str:
     writer.write()
     return writer.scope.text(opening, "A strip of neighbouring rows for each block, or for each few blocks.")
 
+
 BATCH = 8  # records that a thread reads at once
 
 

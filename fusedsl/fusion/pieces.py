@@ -1,0 +1,131 @@
+"""Concatenations of equal pieces, as in rotary embeddings: loops run over one piece and treat all of them side by side,
+so that what stands in another piece is a load like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from ..ir.dims import Dim, Expression, expression
+from ..ir.folds import FOLDS, scalar
+from ..ir.gathers import GUARDED
+from ..ir.graph import Node, constant, walk
+from ..ir.types import BOOL
+from .coordinates import Axis, along
+
+MOST = 4
+JOINS = {
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "logical_or",
+    "all": "logical_and",
+}
+Same = Callable[[Dim, Dim], bool]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """An axis of `extent` as `count` pieces of `piece`; `alike` are other names of that extent."""
+
+    extent: Dim
+    piece: Dim
+    count: int
+    alike: frozenset[Dim]
+
+    @property
+    def starts(self) -> tuple[Dim, ...]:
+        """Where each piece begins."""
+        return tuple(expression("*", self.piece, k) for k in range(self.count))
+
+    def join(self, fold: str, parts: Sequence[Node]) -> Node:
+        """What a fold of the whole axis lifts: the elements that stand at one place of all pieces, merged."""
+        found = parts[0]
+        for part in parts[1:]:
+            found = scalar(JOINS[fold], found, part)
+        return found
+
+
+def find_pieces(results: Sequence[Node], same: Same) -> Pieces | None:
+    """The axis that a program's concatenations cut into equal pieces, if all of the program allows it. `same` answers
+    whether two extents are equal in all calls that the plan is for."""
+    nodes = list(walk(results))
+    joined: dict[Dim, dict[Dim, Dim]] = {}
+    for n in nodes:
+        if n.op == "gather" and n.attr[0] == GUARDED:
+            axis = next(k for k, (kind, _) in enumerate(n.attr[1]) if kind == "at")
+            begin = _begin(n.args[1])
+            if begin is None:
+                return None
+            joined.setdefault(n.type.shape[axis], {})[begin] = n.args[0].type.shape[axis]
+    if len(joined) != 1:
+        return None
+    ((extent, parts),) = joined.items()
+    if not 2 <= len(parts) <= MOST or 0 not in parts or any(_hinders(n, extent) for n in nodes):
+        return None
+    piece, count = parts[0], len(parts)
+    equal = all(same(e, piece) for e in parts.values()) and same(extent, expression("*", piece, count))
+    places = {k for begin in parts for k in range(count) if same(begin, expression("*", piece, k))} if equal else set()
+    found = Pieces(extent, piece, count, frozenset(parts.values()))
+    return found if len(places) == count else None
+
+
+def _begin(position: Node) -> Dim | None:
+    """b, where a position is that on the axis less b."""
+    while position.op in ("index", "convert"):
+        position = position.args[0]
+    if position.op == "iota":
+        return 0
+    if position.op != "subtract" or _begin(position.args[0]) != 0:
+        return None
+    found = along(position.args[1])
+    return None if found is None or found.axis is not None else found.start
+
+
+def _hinders(n: Node, extent: Dim) -> bool:
+    """Whether a node needs the axis as a whole."""
+    if n.op in ("scan", "ranked", "reshape"):
+        return any(extent in t.type.shape for t in (n, *n.args))
+    if n.op == "reduce" and any(n.args[0].type.shape[a] == extent for a in n.attr[1]):
+        return n.attr[0] not in JOINS or FOLDS[n.attr[0]].positional
+    return n.type.shape.count(extent) > 1
+
+
+def before(position: Node, bound: Node, pieces: Pieces) -> Node | None:
+    """`position < bound` where it is the same on all of a piece: a constant."""
+    x, y = along(position), along(bound)
+    if x is None or y is None or x.axis != Axis(pieces.piece) or x.step != 1 or y.axis is not None:
+        return None
+    first, limit = (_multiple(d, pieces) for d in (x.start, y.start))
+    return None if first is None or limit is None else constant(first < limit, BOOL)
+
+
+def _multiple(d: Dim, pieces: Pieces) -> int | None:
+    """k, where an extent is k pieces."""
+    if d == 0:
+        return 0
+    if d == pieces.piece or d in pieces.alike:
+        return 1
+    if not isinstance(d, Expression) or d.op not in ("+", "-", "*"):
+        return None
+    x, y = d.args
+    if d.op == "*":
+        x, y = (y, x) if isinstance(x, int) else (x, y)
+        found = None if x is None else _multiple(x, pieces)
+        return found * y if found is not None and isinstance(y, int) else None
+    first, second = (None if a is None else _multiple(a, pieces) for a in (x, y))
+    if first is None or second is None:
+        return None
+    return first + second if d.op == "+" else first - second
+
+
+def settled(d: Dim, pieces: Pieces) -> Dim:
+    """An extent in pieces, where it is a number of them."""
+    k = _multiple(d, pieces)
+    return d if k is None else expression("*", pieces.piece, k) if k else 0
+
+
+def fetches(values: Iterable[Node]) -> int:
+    """How many reads at computed addresses these take."""
+    return sum(n.op == "fetch" for n in walk(values))
