@@ -89,6 +89,11 @@ def test_older_architectures_hold_too():
         assert row.spill_bytes == 0
 
 
+def test_rows_that_blocks_stream_together_do_not_spill():
+    pytest.importorskip("numba_cuda")
+    assert not [row for row in study([62]) if row.spill_bytes]
+
+
 @pytest.mark.parametrize("seed", [6, 131, 170])
 def test_what_does_not_fit_in_a_threads_registers_gets_more_threads(seed):
     drawn = draw(seed)

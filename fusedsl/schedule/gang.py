@@ -14,6 +14,7 @@ from .split import columns_of, finishes_at_once, parts_of
 
 THREADS = 512  # of a block
 BLOCKS = 2  # on an SM
+SPARE_REGISTERS = 3  # a thread's, beside the need: blocks that wait for each other cannot be fewer after a spill
 WIDE_REGISTERS = 16  # more where offsets have 64 bits
 IN_FLIGHT = 64  # bytes of loads that a thread should have under way
 MOST_ELEMENTS = 32  # … and the elements that it takes for it
@@ -81,7 +82,7 @@ def schedule_gang(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
     taken = max(1, sum(d.itemsize for d in read)) * width
     vectors = max(1, min(IN_FLIGHT // taken, MOST_ELEMENTS // width))
     steps = -(-columns // (width * vectors * THREADS))
-    need = needed(kernel, Tiling(width, vectors)) + (WIDE_REGISTERS if kernel.wide else 0)
+    need = needed(kernel, Tiling(width, vectors)) + SPARE_REGISTERS + (WIDE_REGISTERS if kernel.wide else 0)
     blocks = min(BLOCKS, blocks_for(hardware, need, THREADS))
     registers = predicted(kernel, hardware, need, blocks, THREADS)
     together = not finishes_at_once(kernel)
