@@ -15,16 +15,22 @@ Calls = dict[str, Callable[[], Any]]
 
 def others(problem: Any, arguments: dict) -> Calls:
     """The calls of every installed library that has a kernel for this problem."""
+    makers = {"liger": ("liger_kernel", _liger), "quack": ("quack", _quack), "cupy": ("cupy", _cupy)}
+    if problem.suite != "expressions":
+        makers["jax"] = ("jax", _jax)
     found: Calls = {}
-    if find_spec("liger_kernel"):
-        found |= _liger(problem.twin, arguments)
-    if find_spec("quack"):
-        found |= _quack(problem.twin, arguments)
-    if find_spec("cupy"):
-        found |= _cupy(problem.twin, arguments)
-    if find_spec("jax") and problem.suite != "expressions":
-        found |= _jax(problem.twin, arguments)
+    for name, (module, make) in makers.items():
+        if find_spec(module) is None:
+            continue
+        try:
+            found |= make(problem.twin, arguments)
+        except Exception as fault:  # an installed library that does not import is a result
+            found[name] = partial(_fail, fault)
     return found
+
+
+def _fail(fault: Exception) -> None:
+    raise fault
 
 
 def _liger(twin: str, arguments: dict) -> Calls:

@@ -68,7 +68,7 @@ class _Draw:
 
     def _arrays(self, kind: str, shape: tuple[int, ...], near: str, whole: bool) -> dict:
         r = self.random
-        found = dict.fromkeys("xyzu"[:r.choice((1, 1, 2, 2, 3, 4))], (shape, near))
+        found = dict.fromkeys("xyzu"[: r.choice((1, 1, 2, 2, 3, 4))], (shape, near))
         if r.random() < 0.2:
             found["x"] = (shape, r.choice(INTEGERS if whole else FLOATS))
         if kind != "line":
