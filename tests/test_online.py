@@ -262,6 +262,10 @@ IN_ONE_KERNEL = {name: text for name, (text, _, _) in STREAMS.items()} | {
     "a row value of each": "logsumexp(x, axis=-1), max(x, axis=-1), mean(x, -1)",
     "affine": "layer_norm(x, b, b)",
     "two layers": "softmax(layer_norm(x))",
+    "two streams": "softmax(softmax(x) + y)",
+    "three streams": "x - max(softmax(softmax(softmax(x) + y) + x) + x, axis=-1, keepdims=True)",
+    "a stream of logarithms": "sum(exp(log_softmax(exp(y - max(y, axis=-1, keepdims=True)) + x)) * y, -1)",
+    "a condition on a stream": "sum(where(x + sum(x, -1, keepdims=True) > 0, tanh(y), 0) + softmax(x), -1)",
     "a condition on a fold": "p = softmax(x); m = max(p, axis=-1, keepdims=True); sum(where(p >= 0.05*m, p, 0), -1)",
 }
 

@@ -8,7 +8,7 @@ that is not negative. What has no such form starts a pass of its own, and says w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, walk
@@ -108,13 +108,13 @@ class _Stream:
             return Pass(tuple(order))
         folds = tuple(dict.fromkeys([*self.plain, *self.folds]))
         rows = frozenset().union(*(free_axes([f])[f] for f in folds))
-        stream = StreamFold(rows, self.owner.stream, folds, tuple(self.components), ())
+        stream = StreamFold(rows, self.owner.stream, folds, tuple(self.components), (), self.stage)
         finish = []
         for f in order:
             own = f in self.plain
             value = stream.of_fold(f, stream.state())[FOLDS[f.attr[0]].finish] if own else self.makers[f](stream)
             finish.append((f, value))
-        return Pass(tuple(order), StreamFold(rows, self.owner.stream, folds, stream.components, tuple(finish)))
+        return Pass(tuple(order), replace(stream, finish=tuple(finish)))
 
     def add(self, f: Node) -> str | None:
         """Take a fold that depends on others of this pass, or say what is in the way."""

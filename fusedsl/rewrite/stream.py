@@ -101,6 +101,7 @@ class StreamFold:
     folds: tuple[Node, ...]
     components: tuple[Component, ...]
     finish: tuple[tuple[Node, Node], ...]
+    number: int = 0  # of the pass: tells its state from that of another
 
     # -- the state
 
@@ -127,7 +128,7 @@ class StreamFold:
 
     def state(self, side: str = "whole") -> tuple[Node, ...]:
         """The names of the state's values: of the whole, of the sides "a" and "b" of a merge, of a "tile"."""
-        return tuple(node("state", (), (side, k), Type(x.type.dtype)) for k, x in enumerate(self.identity))
+        return tuple(node("state", (), (side, k, self.number), Type(x.type.dtype)) for k, x in enumerate(self.identity))
 
     def of_fold(self, f: Node, state: Sequence[Node]) -> tuple[Node, ...]:
         """The values of a fold in a state."""
@@ -186,7 +187,7 @@ class StreamFold:
         for lift in lifts:
             if lift.fold == "sum" and lift.value is value:
                 return lift.slots[0]
-        slot = node("state", (), ("total", len(lifts)), Type(value.type.dtype.compute))
+        slot = node("state", (), ("total", len(lifts), self.number), Type(value.type.dtype.compute))
         lifts.append(Lift("sum", value, (slot,)))
         return slot
 

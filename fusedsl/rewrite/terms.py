@@ -83,6 +83,8 @@ class Algebra:
         return self.forms[root]
 
     def _made(self, n: Node) -> Form | str:
+        if n.op == "where" and self.depends(n.args[0]):
+            return "a condition that reads it"
         args = []
         for a in _operands(n):
             form = self.forms[a]
