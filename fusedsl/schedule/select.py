@@ -14,6 +14,7 @@ from .row import VECTOR_CLASSES, WARP, RowSchedule, row_width
 
 ADDRESSING = 20  # registers beside those that hold entries
 ROUNDS, ROUNDS_COLUMNS = 32, 1024  # the best so many of so many columns are taken out one after the other
+ROUND_ELEMENTS = 8  # of a thread, that it puts in order itself
 TEAMS = 4  # warps of a block whose rows are worked on by a warp or less
 ROOM_BYTES = 32 << 10  # of shared memory for entries
 BLOCK = 512  # threads that sort or merge
@@ -63,7 +64,7 @@ def _lifted(kernel: Kernel) -> list[Value]:
 
 def _rounds(kernel: Kernel, columns: int, reach: int, width: int, count: int, hardware: Hardware) -> RowSchedule:
     threads = 8
-    while threads < WARP and reach > threads * max(width, 4):
+    while threads < WARP and reach > threads * max(width, ROUND_ELEMENTS):
         threads *= 2
     needed = -(-reach // (width * threads))
     vectors = next(v for v in VECTOR_CLASSES if v >= needed)

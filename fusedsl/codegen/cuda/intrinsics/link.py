@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ..backend import GLOBAL, I1, I8, I32, I64, VOID, Emitter, intrinsic, ir, types
 from .fold import WARP, Fold, State, Team, shuffle
@@ -106,13 +107,17 @@ class Link:
         whole = b.add(self.base, b.mul(b.sext(self.slots, I64), I64(board.slot)))
         count = b.mul(b.udiv(self.slots, self.tiles), groups)
         ends = b.add(whole, b.mul(b.sext(count, I64), I64(board.slot)))
-        near = self._within(e, lane, place, b.sub(tile, place))
         own = b.add(b.mul(self.row, groups), group)
+        there = b.icmp_unsigned("<", lane, group)
+        theirs = b.select(there, b.sub(b.sub(own, lane), I32(1)), I32(0))
+        probe = partial(self._probe, e, lane, there, theirs, whole, ends)
+        early = probe()  # on its way while the group's own tiles are waited for
+        near = self._within(e, lane, place, b.sub(tile, place))
         last = b.icmp_unsigned("==", place, I32(WARP - 1))
         sums = rule.merge.emit(e, near + total)
         with b.if_then(b.and_(first, last)):
             board.leave(e, whole, own, sums)
-        far = self._groups(e, lane, group, own, whole, ends)
+        far = self._groups(e, early, probe)
         with b.if_then(b.and_(first, last)):
             board.leave(e, ends, own, rule.merge.emit(e, far + sums))
         return rule.merge.emit(e, far + near)
@@ -146,25 +151,25 @@ class Link:
             following += [b.select(late, new, old) for new, old in zip(seen, held[1:])]
         return held[1:]
 
-    def _groups(self, e: Emitter, lane, group: ir.Value, own: ir.Value, whole: ir.Value, ends: ir.Value) -> State:
-        """The groups before this one: from the nearest whose end is known, one by one."""
-        b, board, rule = e.builder, self.board, self.board.rule
-        empty = rule.empty.emit(e, [])
-        there = b.icmp_unsigned("<", lane, group)
-        place = b.select(there, b.sub(b.sub(own, lane), I32(1)), I32(0))
+    def _probe(self, e: Emitter, lane, there, place: ir.Value, whole: ir.Value, ends: ir.Value) -> list[ir.Value]:
+        """(whether what is left of the groups before this one will do, the lane of the nearest whose end is known; for
+        each lane's group its end, and its total)."""
+        b, board = e.builder, self.board
         none = b.not_(there)  # before the first group there is nothing: its end is known
-        start: list[ir.Value] = [I1(0), I32(0), *empty, *empty]
-        parts = len(empty)
-        with looped(e, start, lambda found, *_: b.not_(found)) as (state, following):
-            end, after = board.look(e, ends, place)
-            total, sums = board.look(e, whole, place)
-            known = b.or_(none, end)
-            nearest = e.call(I32, "llvm.cttz.i32", [_ballot(e, known), ir.Constant(I1, 0)])
-            missing = b.and_(b.icmp_unsigned("<", lane, nearest), b.not_(total))
-            found = b.and_(b.icmp_unsigned("<", nearest, I32(WARP)), b.not_(_any(e, missing)))
-            following += [found, nearest]
-            following += [b.select(none, x, y) for x, y in zip(empty, after)]
-            following += sums
+        end, after = board.look(e, ends, place)
+        total, sums = board.look(e, whole, place)
+        nearest = e.call(I32, "llvm.cttz.i32", [_ballot(e, b.or_(none, end)), ir.Constant(I1, 0)])
+        missing = b.and_(b.icmp_unsigned("<", lane, nearest), b.not_(total))
+        found = b.and_(b.icmp_unsigned("<", nearest, I32(WARP)), b.not_(_any(e, missing)))
+        empty = board.rule.empty.emit(e, [])
+        return [found, nearest, *(b.select(none, x, y) for x, y in zip(empty, after)), *sums]
+
+    def _groups(self, e: Emitter, early: list[ir.Value], probe: Callable[[], list[ir.Value]]) -> State:
+        """The groups before this one: from the nearest whose end is known, one by one."""
+        b, rule = e.builder, self.board.rule
+        parts = len(rule.state)
+        with looped(e, early, lambda found, *_: b.not_(found)) as (state, following):
+            following += probe()
         nearest, after, sums = state[1], state[2 : 2 + parts], state[2 + parts :]
         first = [_shuffle_from(e, part, nearest) for part in after]
         more = lambda at, *_: b.icmp_signed(">", at, I32(0))  # noqa: E731
