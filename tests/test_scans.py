@@ -143,6 +143,8 @@ def test_numpys_scans_are_traced():
         lambda x: np.add.accumulate(x),
         lambda x: np.maximum.accumulate(x, axis=-1),
         lambda x: np.diff(x, n=2, axis=0),
+        lambda x: np.diff(x, prepend=0),
+        lambda x: np.diff(x, 2, 0, x[:1] * 2, x[:2]),
         lambda x: np.cumulative_sum(x, axis=1) if hasattr(np, "cumulative_sum") else np.cumsum(x, axis=1),
     ):
         np.testing.assert_array_equal(call(function, x)[0], function(x))

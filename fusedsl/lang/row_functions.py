@@ -6,7 +6,7 @@ The signature of each function here is its signature in a text; `function` names
 from __future__ import annotations
 
 from ..errors import ArgumentError, ShapeError, Unsupported
-from ..ir import row_ops, shapes
+from ..ir import joins, row_ops, shapes
 from ..ir.builder import Builder, fail
 from ..ir.graph import Node
 from ..ir.types import BOOL, DType
@@ -41,14 +41,17 @@ def cummin(b: Builder, x: Node, axis: int | None = None):
     return row_ops.scan(b, "min", x, axis)
 
 
-@function(n="int", axis="int")
-def diff(b: Builder, x: Node, n: int = 1, axis: int = -1):
+@function(n="int", axis="int", prepend="array | None", append="array | None")
+def diff(b: Builder, x: Node, n: int = 1, axis: int = -1, *, prepend: Node | None = None, append: Node | None = None):
     if n < 0:
         raise fail(ArgumentError(f"an order cannot be {n}", code="argument.order", help="give 0 or more"), 1)
     if x.type.rank == 0:
         message = f"{b.describe(x.type)} has no axis to take differences along"
         raise ShapeError(message, code="shape.axis", help="give it an array with an axis")
     before = shapes.normalize_axis(b, x, axis)
+    if prepend is not None or append is not None:
+        parts = (_edge(b, prepend, x, before), x, _edge(b, append, x, before))
+        x = joins.concat(b, [part for part in parts if part is not None], before, "diff")
     operation = "not_equal" if x.type.dtype is BOOL else "subtract"
     for _ in range(n):
         later, earlier = (
@@ -56,6 +59,14 @@ def diff(b: Builder, x: Node, n: int = 1, axis: int = -1):
         )
         x = b.elementwise(operation, later, earlier)
     return x
+
+
+def _edge(b: Builder, edge: Node | None, x: Node, axis: int) -> Node | None:
+    """What is put before or behind an array: of its shape but for the axis, where a number counts once."""
+    if edge is None or edge.type.rank:
+        return edge
+    shape = tuple(1 if a == axis else d for a, d in enumerate(x.type.shape))
+    return shapes.broadcast_to(b, edge, shape)
 
 
 @function(blame="k", k="int")

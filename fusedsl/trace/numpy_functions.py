@@ -47,7 +47,6 @@ SIGNATURES = {
     "norm": "x ord axis keepdims",
     "cumsum": "a axis dtype out",
     "cumprod": "a axis dtype out",
-    "diff": "a n axis",
 }
 # Parameters that change nothing here, and the values at which others do.
 IGNORED = frozenset(["order", "subok", "device", "copy", "casting", "out"])
@@ -276,6 +275,16 @@ def _sorted(name: str) -> Callable[..., Any]:
     return apply
 
 
+def _diff(recorder: Recorder, a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Edges that are Python's numbers count with NumPy's dtypes."""
+    edges = {}
+    for name, edge in (("prepend", prepend), ("append", append)):
+        if edge is not None and edge is not np._NoValue:
+            plain = isinstance(edge, (bool, int, float))
+            edges[name] = recorder.apply("astype", edge, recorder.dtype(np.asarray(edge).dtype)) if plain else edge
+    return recorder.apply("diff", a, n, axis, **edges)
+
+
 def _nanprod(recorder: Recorder, a: Any, axis: Any = None, **named: Any) -> Any:
     return call_function(recorder, "prod", (recorder.apply("where", recorder.apply("isnan", a), 1, a), axis), named)
 
@@ -310,6 +319,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "copyto": _copyto,
     "astype": _astype,
     "nanprod": _nanprod,
+    "diff": _diff,
     "sort": _sorted("sort"),
     "argsort": _sorted("argsort"),
     "iscomplexobj": _iscomplexobj,

@@ -1,4 +1,5 @@
-"""The text of orders: a row's elements merge-sorted in working memory, and loops over the places of the order."""
+"""The text of orders: a row's elements merge-sorted in working memory, or its best few kept in order as they come;
+and loops over the places of the order."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from . import fold
 from .roles import Array, Roles
 from .source import indented, store_line, times
 
+FEW = 64  # of a row that are kept in order while the row is read; more are sorted
+
 
 def selection(kernel: Kernel) -> Selection | None:
     """The order that a kernel finds, if it does."""
@@ -15,23 +18,63 @@ def selection(kernel: Kernel) -> Selection | None:
 
 
 def arrays(kernel: Kernel) -> list[Array]:
-    """The row's elements and their columns, twice: a merge reads one half and writes the other."""
+    """The elements and their columns: the best few, or all of the row, twice: a merge reads one half and writes the
+    other."""
     select = selection(kernel)
     if select is None:
         return []
-    return [Array("order", _kept(select.lifted.dtype), "2 * columns"), Array("place", INT64, "2 * columns")]
+    count = str(select.count) if _few(select) else "2 * columns"
+    return [Array("order", _kept(select.lifted.dtype), count), Array("place", INT64, count)]
+
+
+def _few(select: Selection) -> bool:
+    return select.count is not None and select.count <= FEW
 
 
 def _kept(d: DType) -> DType:
     return UINT8 if d is BOOL else d
 
 
+def starts(phase: Phase) -> list[str]:
+    """Nothing has been kept."""
+    return ["kept = 0"] if phase.select and _few(phase.select) else []
+
+
 def keep(phase: Phase, index: str) -> list[str]:
     """Keep an element for the order."""
-    if phase.select is None:
+    select = phase.select
+    if select is None:
         return []
-    value = phase.select.lifted
-    return [fold.put("order", index, f"uint8({value.name})" if value.dtype is BOOL else value.name)]
+    name = select.lifted.name
+    value = f"uint8({name})" if select.lifted.dtype is BOOL else name
+    return _insert(select, value, index) if _few(select) else [fold.put("order", index, value)]
+
+
+def _insert(select: Selection, value: str, index: str) -> list[str]:
+    """Put an element among the best, if it comes before the last of them: those behind it move on."""
+    count = select.count
+    move = [
+        fold.put("order", "spot", fold.get("order", "spot - 1")),
+        fold.put("place", "spot", fold.get("place", "spot - 1")),
+        "spot = spot - 1",
+        "ahead = False",
+        "if spot > 0:",
+        *indented([f"old = {fold.get('order', 'spot - 1')}", f"ahead = {_before(select)}"]),
+    ]
+    insert = [
+        f"spot = smaller(kept, {count} - 1)",
+        f"kept = smaller(kept + 1, {count})",
+        "ahead = False",
+        "if spot > 0:",
+        *indented([f"old = {fold.get('order', 'spot - 1')}", f"ahead = {_before(select)}"]),
+        "while ahead:",
+        *indented(move),
+        fold.put("order", "spot", "new"),
+        fold.put("place", "spot", index),
+    ]
+    wanted = [f"wanted = kept < {count}", f"if kept == {count}:"]
+    wanted += indented([f"old = {fold.get('order', f'{count} - 1')}", f"wanted = {_before(select)}"])
+    return [f"new = {value}", *wanted, "if wanted:", *indented(insert)]
 
 
 def sort(phase: Phase) -> list[str]:
@@ -42,6 +85,8 @@ def sort(phase: Phase) -> list[str]:
     select = phase.select
     if select is None:
         return []
+    if _few(select):
+        return ["here = 0", *_picked(select)]
     merge = [
         "chosen = left",
         "if left >= middle:",
@@ -75,7 +120,11 @@ def sort(phase: Phase) -> list[str]:
     lines = ["for spot in range(columns):", *indented([fold.put("place", "spot", "spot")])]
     lines += ["here = 0", "there = columns", "width = 1"]
     lines += ["while width < columns:", *indented([*turn, "width = width * 2"])]
-    return lines + [f"{value.name} = {_read(select, part, f'here + {place}')}" for part, place, value in select.places]
+    return lines + _picked(select)
+
+
+def _picked(select: Selection) -> list[str]:
+    return [f"{value.name} = {_read(select, part, f'here + {place}')}" for part, place, value in select.places]
 
 
 def _before(select: Selection) -> str:

@@ -109,7 +109,8 @@ def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[s
         lines += fold.push(phase.folds, number)
     total = "segments" if low == "0" else f"{high} - {low}"
     joined = fold.join_tree(phase.folds, total) if phase.folds else []
-    return [*scan.starts(phase), *scan.counted(phase, "segment", low, high, lines), *joined, *rank.sort(phase)]
+    opening = [*rank.starts(phase), *scan.starts(phase)]
+    return [*opening, *scan.counted(phase, "segment", low, high, lines), *joined, *rank.sort(phase)]
 
 
 def segment_start(roles: Roles, p: int, base: str) -> list[str]:
