@@ -110,7 +110,7 @@ def test_the_interpreter_scans_as_numpy(x, name, axis, holed):
     if holed:
         x.flat[0] = np.nan
     ufunc = {"cumsum": np.add, "cumprod": np.multiply, "cummax": np.maximum, "cummin": np.minimum}[name]
-    np.testing.assert_array_equal(interpreted(f"{name}(x, {axis})", x=x), ufunc.accumulate(x, axis=axis))
+    np.testing.assert_allclose(interpreted(f"{name}(x, {axis})", x=x), ufunc.accumulate(x, axis=axis), 1e-5, 1e-6)
 
 
 @pytest.mark.parametrize("name", DTYPES)
@@ -147,7 +147,7 @@ def test_numpys_scans_are_traced():
         lambda x: np.diff(x, 2, 0, x[:1] * 2, x[:2]),
         lambda x: np.cumulative_sum(x, axis=1) if hasattr(np, "cumulative_sum") else np.cumsum(x, axis=1),
     ):
-        np.testing.assert_array_equal(call(function, x)[0], function(x))
+        np.testing.assert_allclose(call(function, x)[0], function(x), 1e-6, 1e-6)
 
 
 def test_a_scan_and_what_stands_around_it_are_one_kernel():
@@ -155,6 +155,16 @@ def test_a_scan_and_what_stands_around_it_are_one_kernel():
     for text in (*ALONG[:7], ALONG[8], *ACROSS[:4]):
         kernel = fd.kernel(text, max_kernels=1)
         assert len(kernel(**{name: given[name] for name in kernel.params})) > 0
+
+
+def test_the_interpreters_sums_do_not_drift_and_overflow_as_numpys():
+    x = np.full(1 << 21, 0.1, np.float32)
+    found = interpreted("cumsum(x)", x=x)
+    assert found.dtype == np.float32
+    assert np.max(np.abs(found - np.cumsum(x, dtype=np.float64)) / found) < 1e-7
+    large = np.array([3e38, 3e38, -3e38, 1], np.float32)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(interpreted("cumsum(x)", x=large), np.cumsum(large))
 
 
 def test_sums_of_many_elements_stay_accurate():

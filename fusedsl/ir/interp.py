@@ -185,8 +185,12 @@ ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.m
 
 
 def _scan(n, args, arguments, extents):
+    """Sums of float32 are rounded once, from float64: one after another they would drift over long rows."""
     fold, axis = n.attr
-    return ACCUMULATE[fold].accumulate(args[0], axis=axis, dtype=numpy_dtype(n.type.dtype.compute))
+    found = ACCUMULATE[fold].accumulate(args[0], axis=axis, dtype=numpy_dtype(n.type.dtype.compute))
+    if fold != "sum" or found.dtype != np.float32:
+        return found
+    return np.where(np.isfinite(found), np.add.accumulate(args[0], axis=axis, dtype=np.float64), found)
 
 
 def _ranked(n, args, arguments, extents):
