@@ -17,6 +17,7 @@ BLOCK = 256  # threads of a loop
 FEW_ROWS = 4  # rows an SM, below which the tiles of long rows are worked on at once
 HEADER = 16  # bytes of counters before the slots of a linked scan
 TILE_WORDS = 16  # registers a thread for a tile of the widest array
+LINK_WORDS, LINK_BLOCK = 32, 256  # … and threads of a tile that hands its state on
 ACROSS_LANES, ACROSS_COLUMNS = 8, 8  # threads of a row, and columns of each, where neighbours are rows
 
 
@@ -32,8 +33,7 @@ def schedule_scan(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
         found = schedule_row(kernel, extents, hardware) if folds or extents[-1] <= LONGEST else None
         if found is not None and found.resident and found.threads * found.rows <= 1024:
             return replace(found, piece=0)
-    found = _across(kernel, extents, hardware) or _along(kernel, extents, hardware)
-    return _linked(kernel, found, extents, hardware)
+    return _across(kernel, extents, hardware) or _linked(kernel, extents, hardware) or _along(kernel, extents, hardware)
 
 
 def _registers(kernel: Kernel, elements: int) -> int:
@@ -47,36 +47,41 @@ def _registers(kernel: Kernel, elements: int) -> int:
 
 def _along(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
     """Tiles of a row, one after another, each by a block (or by a part of one, where rows are short)."""
-    width, columns = row_width(kernel), extents[-1]
-    size = max(o.dtype.itemsize for o in kernel.operands)
-    vectors = max(1, TILE_WORDS * 4 // (width * size))
+    found = _tiles(kernel, extents[-1], hardware, TILE_WORDS, BLOCK)
+    reason = (
+        f"{extents[-1]} columns are scanned in tiles of {found.span} by {found.threads} threads, "
+        f"and the state of a tile's end is carried to the next"
+    )
+    return replace(found, reason=reason)
+
+
+def _linked(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+    """Few long rows: a block for every tile instead of a loop, where one pass over the elements is all there is."""
+    rows, columns = prod(extents[: kernel.row_axes]), extents[-1]
+    (phase, *others) = kernel.phases
+    alone = not others and not phase.folds and not phase.row and not phase.row_stores
+    if not alone or rows >= FEW_ROWS * hardware.multiprocessors or columns <= LONGEST:
+        return None
+    found = _tiles(kernel, columns, hardware, LINK_WORDS, LINK_BLOCK)
+    reason = (
+        f"few rows: each tile of {found.span} of {columns} columns is a block of {found.threads} threads, that finds "
+        f"what lies before it from the totals that earlier tiles leave"
+    )
+    return replace(found, linked=True, reason=reason)
+
+
+def _tiles(kernel: Kernel, columns: int, hardware: Hardware, held: int, most: int) -> RowSchedule:
+    """Tiles of `held` registers a thread of the widest array, by up to `most` threads."""
+    width, size = row_width(kernel), max(o.dtype.itemsize for o in kernel.operands)
+    vectors = max(1, held * 4 // (width * size))
     threads = WARP
-    while threads < BLOCK and columns > width * vectors * threads:
+    while threads < most and columns > width * vectors * threads:
         threads *= 2
     rows = max(1, 128 // threads)
     need = _registers(kernel, width * vectors) * (2 if kernel.wide else 1)
     blocks = blocks_for(hardware, need, threads * rows)
     registers = predicted(kernel, hardware, need, blocks, threads * rows)
-    reason = (
-        f"{columns} columns are scanned in tiles of {width * vectors * threads} by {threads} threads, "
-        f"and the state of a tile's end is carried to the next"
-    )
-    found = RowSchedule(False, width, vectors, 0, threads, rows, blocks)
-    return replace(found, reason=reason, registers=registers)
-
-
-def _linked(kernel: Kernel, loop: RowSchedule, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
-    """Few long rows: a block for every tile instead of a loop, where one pass over the elements is all there is."""
-    rows, columns = prod(extents[: kernel.row_axes]), extents[-1]
-    (phase, *others) = kernel.phases
-    alone = not others and not phase.folds and not phase.row and not phase.row_stores
-    if not alone or loop.across or loop.rows > 1 or rows >= FEW_ROWS * hardware.multiprocessors or columns <= LONGEST:
-        return loop
-    reason = (
-        f"few rows: each tile of {loop.span} of {columns} columns is a block of {loop.threads} threads, that finds "
-        f"what lies before it from the totals that earlier tiles leave"
-    )
-    return replace(loop, linked=True, reason=reason)
+    return replace(RowSchedule(False, width, vectors, 0, threads, rows, blocks), registers=registers)
 
 
 def tiles_of(kernel: Kernel, schedule: RowSchedule, extents: tuple[int, ...]) -> tuple[int, int]:
