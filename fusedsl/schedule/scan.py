@@ -17,7 +17,7 @@ BLOCK = 256  # threads of a loop
 FEW_ROWS = 4  # rows an SM, below which the tiles of long rows are worked on at once
 HEADER = 16  # bytes of counters before the slots of a linked scan
 TILE_WORDS = 16  # registers a thread for a tile of the widest array
-LINK_WORDS, LINK_BLOCK = 32, 256  # … and threads of a tile that hands its state on
+LINK_WORDS, LINK_BLOCK = 32, 256  # … of the widest array or state, and threads, where tiles hand their states on
 ACROSS_LANES, ACROSS_COLUMNS = 8, 8  # threads of a row, and columns of each, where neighbours are rows
 
 
@@ -47,7 +47,8 @@ def _registers(kernel: Kernel, elements: int) -> int:
 
 def _along(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
     """Tiles of a row, one after another, each by a block (or by a part of one, where rows are short)."""
-    found = _tiles(kernel, extents[-1], hardware, TILE_WORDS, BLOCK)
+    size = max(operand.dtype.itemsize for operand in kernel.operands)
+    found = _tiles(kernel, extents[-1], hardware, TILE_WORDS * 4 // size, BLOCK)
     reason = (
         f"{extents[-1]} columns are scanned in tiles of {found.span} by {found.threads} threads, "
         f"and the state of a tile's end is carried to the next"
@@ -62,7 +63,9 @@ def _linked(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
     alone = not others and not phase.folds and not phase.row and not phase.row_stores
     if not alone or rows >= FEW_ROWS * hardware.multiprocessors or columns <= LONGEST:
         return None
-    found = _tiles(kernel, columns, hardware, LINK_WORDS, LINK_BLOCK)
+    states = [v.dtype.bits // 8 for step in phase.scans for use in step.scans for v in use.state]
+    size = max([*(operand.dtype.itemsize for operand in kernel.operands), *states])
+    found = _tiles(kernel, columns, hardware, LINK_WORDS * 4 // size, LINK_BLOCK)
     reason = (
         f"few rows: each tile of {found.span} of {columns} columns is a block of {found.threads} threads, that finds "
         f"what lies before it from the totals that earlier tiles leave"
@@ -70,10 +73,10 @@ def _linked(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
     return replace(found, linked=True, reason=reason)
 
 
-def _tiles(kernel: Kernel, columns: int, hardware: Hardware, held: int, most: int) -> RowSchedule:
-    """Tiles of `held` registers a thread of the widest array, by up to `most` threads."""
-    width, size = row_width(kernel), max(o.dtype.itemsize for o in kernel.operands)
-    vectors = max(1, held * 4 // (width * size))
+def _tiles(kernel: Kernel, columns: int, hardware: Hardware, elements: int, most: int) -> RowSchedule:
+    """Tiles of so many elements a thread, by up to `most` threads."""
+    width = row_width(kernel)
+    vectors = max(1, elements // width)
     threads = WARP
     while threads < most and columns > width * vectors * threads:
         threads *= 2
