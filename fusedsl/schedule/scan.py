@@ -16,6 +16,7 @@ LONGEST = 32768  # elements of a row that is held whole where it could as well b
 BLOCK = 256  # threads of a loop
 FEW_ROWS = 4  # rows an SM, below which the tiles of long rows are worked on at once
 HEADER = 16  # bytes of counters before the slots of a linked scan
+WIDE = 16  # … where offsets have 64 bits
 TILE_WORDS = 16  # registers a thread for a tile of the widest array
 LINK_WORDS, LINK_BLOCK = 32, 256  # … of the widest array or state, and threads, where tiles hand their states on
 ACROSS_LANES, ACROSS_COLUMNS = 8, 8  # threads of a row, and columns of each, where neighbours are rows
@@ -81,7 +82,7 @@ def _tiles(kernel: Kernel, columns: int, hardware: Hardware, elements: int, most
     while threads < most and columns > width * vectors * threads:
         threads *= 2
     rows = max(1, 128 // threads)
-    need = _registers(kernel, width * vectors) * (2 if kernel.wide else 1)
+    need = _registers(kernel, width * vectors) + WIDE * kernel.wide
     blocks = blocks_for(hardware, need, threads * rows)
     registers = predicted(kernel, hardware, need, blocks, threads * rows)
     return replace(RowSchedule(False, width, vectors, 0, threads, rows, blocks), registers=registers)
@@ -119,7 +120,7 @@ def _across(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
     lanes = 1
     while lanes < ACROSS_LANES and extents[-1] > lanes * ACROSS_COLUMNS:
         lanes *= 2
-    need = _registers(kernel, ACROSS_COLUMNS) * (2 if kernel.wide else 1)
+    need = _registers(kernel, ACROSS_COLUMNS) + WIDE * kernel.wide
     blocks = blocks_for(hardware, need, lanes * WARP)
     registers = predicted(kernel, hardware, need, blocks, lanes * WARP)
     reason = (

@@ -52,7 +52,7 @@ def _made(kernel: Kernel, hardware: Hardware, reason: str, found: RowSchedule) -
     read = [kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows]
     elements = found.width * found.vectors
     registers = round(ADDRESSING + elements * (entry + words(read)) + body_registers(kernel.phases))
-    registers *= 2 if kernel.wide else 1
+    registers += ADDRESSING if kernel.wide else 0
     blocks = blocks_for(hardware, min(registers, hardware.registers // found.block), found.block)
     registers = predicted(kernel, hardware, registers, blocks, found.block)
     return replace(found, blocks=blocks, reason=reason, registers=registers)
