@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ..ir.dims import Dim, product
+from ..ir.folds import FOLDS
 from ..ir.graph import Node, Type, node, walk
 from ..rewrite.scalars import bound_axes, free_axes
 from .coordinates import Axis, Coordinate
@@ -86,6 +87,7 @@ class Partition:
 
 
 ROW_WORK = 64  # instructions a row that a row's threads, all alike, may spend on what another kernel could compute
+FEW_RANKS = 2048  # places of an order that a block holds, to fold them
 ONE_BLOCK = 65536  # elements of a full reduction that one block may also write: beyond, a second kernel is faster
 
 
@@ -192,7 +194,7 @@ class _Partitioner:
                 if self._crosses(k, f, needs):
                     return True
                 continue
-            along = frozenset(g.columns) == columns or (f.op == "fold" and self._on_ranks(k, x, columns))
+            along = frozenset(g.columns) == columns or (_folds_ranks(f) and self._on_ranks(k, x, columns))
             if g.is_map or frozenset(g.rows) != rows or not along:
                 continue
             if not self._works_together(g, f):
@@ -409,6 +411,13 @@ class _Partitioner:
 
 def _members(g: Group, f: Node) -> list[Node]:
     return {"scan": g.scans, "fold": g.folds, "ranked": g.ranked}[f.op]
+
+
+def _folds_ranks(f: Node) -> bool:
+    """Whether a fold could be over the places of an order: few, and wherever they are."""
+    if f.op != "fold" or FOLDS[f.attr[0]].positional:
+        return False
+    return all(isinstance(a.extent, int) and a.extent <= FEW_RANKS for a in f.attr[1])
 
 
 def _worked(f: Node) -> Node:

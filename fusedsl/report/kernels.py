@@ -169,7 +169,7 @@ def _access(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int) 
     if kernel.operands[k].rank:
         elements *= prod(evaluate(d, case.extents) for d in plan.ranks)
     if use.gathered is not None:
-        axes = (*plan.rows, *plan.columns)
+        axes = (*plan.rows, *plan.columns, *plan.ranks)
         elements = min(prod(evaluate(axes[a], case.extents) for a in use.gathered), prod(case.shape_of(use)))
     passes = 1 if k >= plan.inputs or kernel.resident else _passes(kernel, k)
     moved = 0 if bound.empty else elements * use.dtype.itemsize * passes

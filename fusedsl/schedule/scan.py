@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from ..hardware import Hardware, blocks_for
-from .kernel import Kernel
+from .kernel import Kernel, Phase
 from .pressure import predicted
 from .registers import body_registers, row_loads, words
 from .row import WARP, RowSchedule, contiguous, row_width, schedule_row
@@ -18,7 +18,7 @@ FEW_ROWS = 4  # rows an SM, below which the tiles of long rows are worked on at 
 HEADER = 16  # bytes of counters before the slots of a linked scan
 WIDE = 16  # … where offsets have 64 bits
 TILE_WORDS = 16  # registers a thread for a tile of the widest array
-LINK_WORDS, LINK_BLOCK = 32, 256  # … of the widest array or state, and threads, where tiles hand their states on
+LINK_WORDS, LINK_BLOCK = 64, 512  # … for a tile of all that is alive, and threads, where tiles hand their states on
 ACROSS_LANES, ACROSS_COLUMNS = 8, 8  # threads of a row, and columns of each, where neighbours are rows
 
 
@@ -64,14 +64,27 @@ def _linked(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
     alone = not others and not phase.folds and not phase.row and not phase.row_stores
     if not alone or rows >= FEW_ROWS * hardware.multiprocessors or columns <= LONGEST:
         return None
-    states = [v.dtype.bits // 8 for step in phase.scans for use in step.scans for v in use.state]
-    size = max([*(operand.dtype.itemsize for operand in kernel.operands), *states])
-    found = _tiles(kernel, columns, hardware, LINK_WORDS * 4 // size, LINK_BLOCK)
+    wide = any(v.dtype.bits == 64 for step in phase.scans for use in step.scans for v in use.state)
+    # 64-bit states take temporaries of two registers; split vectors are masked element by element
+    elements, room = 1, LINK_WORDS // (2 if wide or skewed(kernel, row_width(kernel)) else 1)
+    while elements * 2 * _alive(kernel, phase) <= room:
+        elements *= 2
+    found = _tiles(kernel, columns, hardware, elements, LINK_BLOCK)
     reason = (
         f"few rows: each tile of {found.span} of {columns} columns is a block of {found.threads} threads, that finds "
         f"what lies before it from the totals that earlier tiles leave"
     )
     return replace(found, linked=True, reason=reason)
+
+
+def _alive(kernel: Kernel, phase: Phase) -> float:
+    """Registers of an element while it is scanned: what is read before that, or its states and what is read after."""
+    rows, kinds = row_loads(kernel), {x.value.name: kernel.operands[x.operand].dtype for x in kernel.loads}
+    loaded = [kinds[x.value.name] for x in kernel.loads if x.operand not in rows]
+    states = [v.dtype for step in phase.scans for use in step.scans for v in use.state]
+    later = {v.name for step in phase.scans for v in step.element.args}
+    kept = [kinds[x.value.name] for x in kernel.loads if x.value.name in later and x.operand not in rows]
+    return max(words(loaded), words([*states, *kept]))
 
 
 def _tiles(kernel: Kernel, columns: int, hardware: Hardware, elements: int, most: int) -> RowSchedule:
