@@ -65,8 +65,9 @@ def _linked(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
     if not alone or rows >= FEW_ROWS * hardware.multiprocessors or columns <= LONGEST:
         return None
     wide = any(v.dtype.bits == 64 for step in phase.scans for use in step.scans for v in use.state)
-    # 64-bit states take temporaries of two registers; split vectors are masked element by element
-    elements, room = 1, LINK_WORDS // (2 if wide or skewed(kernel, row_width(kernel)) else 1)
+    # 64-bit states take temporaries of two registers; split vectors and lone elements are masked one by one
+    masked = row_width(kernel) == 1 or skewed(kernel, row_width(kernel))
+    elements, room = 1, LINK_WORDS // (2 if wide or masked else 1)
     while elements * 2 * _alive(kernel, phase) <= room:
         elements *= 2
     found = _tiles(kernel, columns, hardware, elements, LINK_BLOCK)
