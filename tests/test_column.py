@@ -89,6 +89,9 @@ CASES = [
     ("softmax(x, axis=0)", (100_000, 4096), "float32"),
     ("x * rsqrt(mean(x * x, axis=1, keepdims=True) + 1e-6)", (112, 64, 512, 512), "float32"),
     ("sum(x, axis=0)", (1 << 20, 4096), "float32"),
+    ("x - mean(x, axis=0)", (1_000_000, 64), "float32"),
+    ("softmax(x, axis=0), var(x, axis=0)", (1_000_000, 64), "bfloat16"),
+    ("layer_norm(x, axis=0)", (100_000, 640), "float32"),
 ]
 
 
@@ -110,6 +113,13 @@ def test_one_block_of_a_split_strip_finishes_it():
     assert "if not last(tickets, number, parts):" in text
     assert text.count("store_row") == 2
     assert "last(" not in source("sum(x, axis=0)", x=((64, 1_000_000), "float32"))
+
+
+def test_blocks_of_a_strip_meet_where_elements_need_the_result():
+    text = source("x - mean(x, axis=0)", x=((1_000_000, 64), "float32"))
+    assert text.count("meet(tickets, number * 2, met)") == 1
+    assert text.count("part_from(tickets, number * 2, parts)") == 1
+    assert "meet(" not in source("x - mean(x, axis=0)", x=((100_000, 1_000_000), "float32"))
 
 
 # -- results on a card
@@ -144,6 +154,14 @@ def test_split_strips(shape):
     for text in ["sum(x, axis=0)", "argmax(x, axis=0), sum(x * x, axis=0), count_nonzero(x > 1, axis=0)"]:
         for _ in range(3):
             check(text, given, as_torch)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(50_000, 3), (30_001, 40), (4, 20_000, 17)])
+def test_strips_whose_blocks_meet(shape):
+    given = {"x": _random(shape, "float32")}
+    for text in ("x - mean(x, axis=-2, keepdims=True)", "softmax(x, axis=-2)", "layer_norm(x, axis=-2)"):
+        check(text, given, as_torch)
 
 
 @pytest.mark.gpu

@@ -7,7 +7,7 @@ from test_targets import as_torch, check
 
 import fusedsl as fd
 from fusedsl.hardware import facts
-from fusedsl.schedule.gang import _gangs, _pays
+from fusedsl.schedule.gang import _pays
 
 H200 = facts((9, 0))
 RANDOM = np.random.default_rng(5)
@@ -49,19 +49,17 @@ def test_a_new_length_compiles_nothing():
     assert len(texts) == 1
 
 
-def test_gangs_are_balanced_and_keep_their_rows_in_the_l2():
-    assert _gangs(64, 67 << 20, 264, H200) == 64
-    assert _gangs(3, 400 << 20, 264, H200) == 1
-    assert _gangs(512, 16 << 20, 264, H200) == 1
-    assert _gangs(4096, 2 << 20, 264, H200) == 8
+def test_rows_that_fill_the_machine_alone_have_a_block_each():
+    assert "meet(" in source("softmax(x)", x=((20, 1_000_000), "float32"))
+    assert "meet(" not in source("softmax(x)", x=((1000, 1_000_000), "float32"))
 
 
 def test_gangs_are_for_few_rows():
     softmax = 600_000 * 8  # bytes that a row moves
-    assert _pays(4, softmax, 4, H200) and _pays(16, 10 * softmax, 1, H200)
-    assert not _pays(264, softmax, 4, H200) and not _pays(2048, softmax, 4, H200)
-    assert not _pays(512, 2_097_152 * 8, 1, H200)  # group norm
-    assert _pays(64, 16_777_216 * 8, 64, H200)  # batch norm
+    assert _pays(4, softmax, H200) and _pays(16, 10 * softmax, H200)
+    assert not _pays(264, softmax, H200) and not _pays(2048, softmax, H200)
+    assert not _pays(512, 2_097_152 * 8, H200)  # group norm
+    assert _pays(64, 16_777_216 * 8, H200)  # batch norm
 
 
 # -- results on a card

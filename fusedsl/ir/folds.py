@@ -18,7 +18,8 @@ class Fold:
 
     `identity(d)` is the state of no elements, `lift(x, position)` the state of one, `merge(a, b)` the state of
     both parts (associative, commutative up to rounding, total on the identity); the result is `state[finish]`.
-    `follow(a, b)`, where there is one, is a shorter merge for parts that are not empty, of which b comes after a.
+    `follow(a, b)`, where there is one, is a shorter merge for parts of which b comes after a; a is empty
+    only where b is.
     """
 
     name: str

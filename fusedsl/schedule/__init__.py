@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from ..hardware import Hardware
-from .column import ColumnSchedule, record_bytes, schedule_column, strips
+from .column import ColumnSchedule, left_bytes, schedule_column, strips
 from .cross import CrossSchedule, cross_grid, cross_shared, cross_workspace, schedule_cross
 from .division import divisors
 from .gang import GangSchedule, gang_grid, schedule_gang, workspace_bytes
@@ -83,14 +83,15 @@ def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Ge
         shared = cross_shared(schedule, kernel)
         return Geometry(blocks, schedule.block, shared, cooperative=True, workspace=workspace, tickets=2)
     if isinstance(schedule, ColumnSchedule):
-        count = strips(schedule, kernel, extents)
+        count, together = strips(schedule, kernel, extents), schedule.together
         blocks = count * schedule.parts
         if not schedule.split:
             return Geometry(blocks, schedule.block)
-        return Geometry(blocks, schedule.block, workspace=blocks * record_bytes(schedule, kernel), tickets=count)
+        size, tickets = blocks * left_bytes(schedule, kernel), 2 * count if together else count
+        return Geometry(blocks, schedule.block, cooperative=together, workspace=size, tickets=tickets)
     rows = prod(extents[: kernel.row_axes])
     if isinstance(schedule, GangSchedule):
-        size, tickets = workspace_bytes(schedule, kernel, rows), 2 * schedule.gangs if schedule.together else rows
+        size, tickets = workspace_bytes(schedule, kernel, rows), 2 * rows if schedule.together else rows
         blocks, together = gang_grid(schedule, rows), schedule.together
         return Geometry(blocks, schedule.block, cooperative=together, workspace=size, tickets=tickets)
     if schedule.linked:

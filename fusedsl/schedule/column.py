@@ -9,7 +9,7 @@ from ..hardware import Hardware, blocks_for, registers_for
 from .kernel import Kernel, Phase
 from .pressure import Tiling, needed, predicted
 from .registers import held, row_loads, words
-from .split import columns_of, finishes_at_once, fold_bytes, parts_of, state_words
+from .split import columns_of, finishes_at_once, fold_bytes, meetings, parts_of, state_words
 
 WARP = 32
 BLOCK = 256  # threads of a block
@@ -18,7 +18,8 @@ SECTOR_BYTES, LINE_BYTES = 32, 128  # what memory is read in: fewer lanes than f
 HELD_AIM = 32  # registers a thread that hold the strip
 HELD_WORDS = {256: 64, 512: 64, 1024: 32}  # … and the most, in blocks up to this size
 IN_FLIGHT = 64  # bytes of loads that a looping thread should have under way
-WIDE_REGISTERS = 16  # more where offsets have 64 bits
+STATES = 3  # of several parts that a thread holds at once: those so far, a tile's, and what they come to
+ADDRESS_WORDS = 2  # registers more for each vector where offsets have 64 bits
 MOST_VECTORS = 16  # … and the vectors that it takes for it
 ALIGNMENT = 8  # bytes, of each part of the states in a record
 SHARED = 48 << 10  # bytes of static shared memory of a block
@@ -30,7 +31,8 @@ class ColumnSchedule:
     """`lanes` threads side by side on vectors of `width` kept elements, `levels` of them along the folded axes.
 
     A thread holds `vectors` vectors, `levels` apart, of which the first `whole` are always there; not `resident`, it
-    loops over so many at a time. `parts` blocks share a strip; the last of them to come finishes it.
+    loops over so many at a time. Where `split`, `parts` blocks share a strip: the last of them to come finishes it, or
+    `together` all are resident at once, wait for each other after each fold and go on.
     """
 
     resident: bool
@@ -41,6 +43,7 @@ class ColumnSchedule:
     levels: int
     blocks: int
     split: bool = False
+    together: bool = False
     parts: int = field(default=1, compare=False)
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
@@ -78,6 +81,11 @@ def record_places(schedule: ColumnSchedule, phase: Phase) -> list[int]:
 def record_bytes(schedule: ColumnSchedule, kernel: Kernel) -> int:
     """What a block of a split strip leaves for the others after a phase."""
     return max(record_places(schedule, phase)[-1] for phase in kernel.phases)
+
+
+def left_bytes(schedule: ColumnSchedule, kernel: Kernel) -> int:
+    """What a block of a split strip leaves after all phases: nothing is written twice."""
+    return meetings(kernel) * record_bytes(schedule, kernel)
 
 
 def _vectors(kernel: Kernel, extents: tuple[int, ...]) -> int:
@@ -151,17 +159,20 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Col
     while lanes * levels < WARP:
         lanes *= 2
     threads = lanes * levels
-    need = needed(kernel, Tiling(width, vectors)) + states + (WIDE_REGISTERS if kernel.wide else 0)
+    need = needed(kernel, Tiling(width, vectors)) + states * (STATES if state_words(kernel.phases) > 1 else 1)
+    need += ADDRESS_WORDS * vectors if kernel.wide else 0
     blocks = min(blocks_for(hardware, need, threads), max(1, hardware.threads // 2 // threads))
     registers = predicted(kernel, hardware, need, blocks, threads)
     count = max(1, -(-_vectors(kernel, extents) // lanes))
     steps = -(-columns // (levels * vectors))
-    parts = parts_of(count, steps, hardware.multiprocessors * blocks) if finishes_at_once(kernel) else 1
-    shared = f"; {parts} blocks share a strip, the last one finishes it" if parts > 1 else ""
+    slots, alone = hardware.multiprocessors * blocks, finishes_at_once(kernel)
+    parts = parts_of(count, steps, slots) if alone else max(1, min(slots // count, steps))
+    how = "the last one finishes it" if alone else "they wait for each other after each fold"
+    shared = f"; {parts} blocks share a strip, {how}" if parts > 1 else ""
     reason = (
         f"{columns} elements are folded across what is contiguous: {lanes} threads side by side on vectors of {width}, "
         f"{levels} deep, loop over them, {vectors} a thread under way ({taken * vectors} bytes){shared}"
     )
-    return ColumnSchedule(
-        False, width, vectors, 0, lanes, levels, blocks, parts > 1, parts, reason=reason, registers=registers
-    )
+    split, together = parts > 1, parts > 1 and not alone
+    shape = (width, vectors, 0, lanes, levels, blocks)
+    return ColumnSchedule(False, *shape, split, together, parts, reason, registers)

@@ -10,7 +10,7 @@ from .kernel import Kernel
 from .pressure import Tiling, needed, predicted
 from .registers import row_loads
 from .row import row_width
-from .split import columns_of, finishes_at_once, parts_of
+from .split import columns_of, finishes_at_once, meetings, parts_of
 
 THREADS = 512  # of a block
 BLOCKS = 2  # on an SM
@@ -20,7 +20,6 @@ IN_FLIGHT = 64  # bytes of loads that a thread should have under way
 MOST_ELEMENTS = 32  # … and the elements that it takes for it
 MEETING = 8e-6  # seconds of a row in which a gang meets, beside what it moves
 BUSY = 0.6  # of all SMs take the whole bandwidth
-CACHED = 0.5  # of the L2 that the rows under way may fill, so that they are found there again
 ALIGNMENT = 8  # bytes, of each part of a state in a record
 
 
@@ -29,8 +28,7 @@ class GangSchedule:
     """`threads` threads of each of `parts` blocks loop over a row, `vectors` vectors of `width` elements at a time.
 
     All blocks of a row leave the states of its folds in the workspace. Not `together`, the last one finishes the row;
-    else the blocks of `gangs` gangs (a power of two) are resident at once, wait for each other and all go on, to the
-    next row at last.
+    else the blocks of all rows are resident at once, wait for each other after each fold and all go on.
     """
 
     width: int
@@ -38,7 +36,6 @@ class GangSchedule:
     threads: int
     blocks: int
     together: bool
-    gangs: int = 0
     parts: int = field(default=1, compare=False)
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
@@ -89,26 +86,23 @@ def schedule_gang(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
     slots = hardware.multiprocessors * blocks
     if together:
         moved = columns * sum(o.dtype.itemsize for k, o in enumerate(kernel.operands) if k not in of_rows)
-        gangs = _gangs(rows, moved, slots, hardware)
-        if not _pays(rows, moved, gangs, hardware):
+        if not _pays(rows, moved, hardware):
             return None
-        parts = min(slots // gangs, steps)
-        told = f"{gangs} gangs of {parts} blocks take the rows in turn, {gangs * moved >> 20} MiB of them under way"
+        parts, how = min(slots // rows, steps), "they wait for each other after each fold"
     else:
-        gangs, parts = 0, parts_of(rows, steps, slots)
-        told = f"{parts} blocks share a row, the last one finishes it"
-    if parts == 1:
+        parts, how = parts_of(rows, steps, slots), "the last one finishes it"
+    if parts <= 1:
         return None
     reason = (
         f"rows of {columns} are streamed by {THREADS} threads of several blocks, {vectors} vectors of {width} a thread "
-        f"under way: {told}"
+        f"under way; {parts} blocks share a row, {how}"
     )
-    return GangSchedule(width, vectors, THREADS, blocks, together, gangs, parts, reason, registers)
+    return GangSchedule(width, vectors, THREADS, blocks, together, parts, reason, registers)
 
 
 def gang_grid(schedule: GangSchedule, rows: int) -> int:
     """Blocks of the launch."""
-    return (schedule.gangs if schedule.together else rows) * schedule.parts
+    return rows * schedule.parts
 
 
 def record_bytes(kernel: Kernel) -> int:
@@ -116,31 +110,16 @@ def record_bytes(kernel: Kernel) -> int:
     return max(ALIGNMENT * sum(len(use.state) for use in phase.folds) for phase in kernel.phases)
 
 
-def meetings(kernel: Kernel) -> int:
-    """Phases after which blocks exchange states."""
-    return sum(bool(phase.folds) for phase in kernel.phases)
-
-
 def workspace_bytes(schedule: GangSchedule, kernel: Kernel, rows: int) -> int:
     """Records of all blocks of all rows after each phase with folds: nothing is written twice."""
     return meetings(kernel) * rows * schedule.parts * record_bytes(kernel)
 
 
-def _pays(rows: int, moved: int, gangs: int, hardware: Hardware) -> bool:
-    """Whether gangs are faster than a block a row, by times of both: a gang has nothing under way while it meets, a
-    block reads its row again from memory, and few blocks do not take all bandwidth.
+def _pays(rows: int, moved: int, hardware: Hardware) -> bool:
+    """Whether gangs are faster than a block a row: few blocks do not take all bandwidth, but need not meet.
 
-    Measured on an H200 (float32 softmax, 264 rows of 600,000: gangs 988 us, a block a row 470 us; group norm, 512 rows
-    of 2,097,152: 6794 and 3140 us).
+    Measured on an H200 (float32 softmax, 264 rows of 600,000: gangs 988 us, a block a row 470 us; batch norm, 64 rows
+    of 16,777,216: gangs at 0.97 of copy speed).
     """
-    again = 0 if gangs * moved <= CACHED * hardware.l2 else moved / 2
-    of_gangs = -(-rows // gangs) * MEETING + rows * (moved + again) / hardware.bandwidth
     share = min(1.0, rows / (BUSY * hardware.multiprocessors))
-    return of_gangs < rows * 1.5 * moved / hardware.bandwidth / share
-
-
-def _gangs(rows: int, moved: int, slots: int, hardware: Hardware) -> int:
-    """Gangs that work side by side, on no more rows than the L2 holds where it holds any; all have equally many."""
-    most = max(1, min(rows, slots, int(CACHED * hardware.l2 / max(moved, 1)) or slots))
-    tried = [1 << k for k in range(most.bit_length())]
-    return min(reversed(tried), key=lambda gangs: -(-rows // gangs) * gangs)
+    return rows * 1.5 * moved / hardware.bandwidth * (1 / share - 1) > MEETING

@@ -71,7 +71,7 @@ class FoldUse:
     `lifted` are results of the phase's element body; after the fold the names in `state` are row values.
     `merge` takes the state a then the state b (same dtypes as `identity`) and results in the merged state.
     `identity` are Python literals in the vocabulary of bodies, e.g. "float32(-inf)". `follow`, where there is one, is
-    a shorter merge for states that are not empty, of which b's elements come after a's.
+    a shorter merge for states of which b's elements come after a's; a is empty only where b is.
     """
 
     name: str

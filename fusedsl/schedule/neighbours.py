@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..hardware import Hardware, blocks_for, registers_for
+from .column import ColumnSchedule
 from .gang import GangSchedule
 from .kernel import Kernel
 from .map import MapSchedule
@@ -28,8 +29,8 @@ def neighbours(schedule: Any, kernel: Kernel, hardware: Hardware) -> tuple[Any, 
     found: Iterator[Any]
     if isinstance(schedule, MapSchedule):
         found = _of_map(schedule, kernel, hardware)
-    elif isinstance(schedule, GangSchedule):
-        found = _of_gang(schedule)
+    elif isinstance(schedule, (ColumnSchedule, GangSchedule)) and not schedule.resident:
+        found = _of_streams(schedule)
     elif not isinstance(schedule, RowSchedule) or any(phase.scans for phase in kernel.phases):
         found = _of_any(schedule, hardware)
     elif schedule.resident:
@@ -129,7 +130,7 @@ def _fitted_row(schedule: RowSchedule, kernel: Kernel, hardware: Hardware) -> Ro
 # -- launch bounds
 
 
-def _of_gang(schedule: GangSchedule) -> Iterator[GangSchedule]:
+def _of_streams(schedule: Any) -> Iterator[Any]:
     """Other tiles; not other launch bounds, for blocks that wait for each other have to fit beside each other."""
     for vectors in (schedule.vectors * 2, schedule.vectors // 2):
         if vectors:

@@ -42,6 +42,11 @@ def finishes_at_once(kernel: Kernel) -> bool:
     return all(not (phase.folds or phase.stores) for phase in kernel.phases[1:])
 
 
+def meetings(kernel: Kernel) -> int:
+    """Phases after which blocks exchange states."""
+    return sum(bool(phase.folds) for phase in kernel.phases)
+
+
 def columns_of(kernel: Kernel, extents: tuple[int, ...]) -> int:
     """Elements that a row folds."""
     return prod(extents[kernel.row_axes :])

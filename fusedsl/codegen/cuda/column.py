@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...schedule.column import ColumnSchedule, record_bytes, record_places
 from ...schedule.kernel import Body, FoldUse, Kernel, Load, Phase, Position, Value
 from ...schedule.registers import row_loads
-from ...schedule.split import fold_bytes
+from ...schedule.split import fold_bytes, state_words
 from .rounding import stored_quotients
 from .text import Names, Scope, function, header, indented, rule, signature
 from .walk import Walk
@@ -24,7 +24,7 @@ def column_source(kernel: Kernel, schedule: ColumnSchedule) -> str:
     return writer.scope.text(opening, "A strip of neighbouring rows for each block, or for each few blocks.")
 
 
-BATCH = 8  # records that a thread reads at once
+BATCH_WORDS = 32  # registers of the records that a thread reads at once
 
 
 @dataclass
@@ -61,6 +61,8 @@ class ColumnWriter:
             else:
                 self._loop(number, phase)
             self._row_work(number, phase)
+        if self.schedule.together:
+            self.code.append("part_from(tickets, number * 2, parts)")
 
     # Where a thread stands.
 
@@ -192,8 +194,8 @@ class ColumnWriter:
         self.code.extend(["column = start", "while column < whole:", *indented(inside)])
         if self.schedule.vectors > 1:
             self.code.extend(["while column < columns:", *indented(self._at_the_end(inside))])
-        if self.schedule.split:
-            self._exchange(phase)
+        if self.schedule.split and phase.folds:
+            self._exchange(number, phase)
         for use in phase.folds:
             self._unpack(use, f"join_{self._rule(use)}({_so_far(use)})")
         self._forget()
@@ -230,22 +232,27 @@ class ColumnWriter:
         if not self.schedule.resident:
             self.scope.top.append(f"{name}_end = ends.{made}")
 
-    def _exchange(self, phase: Phase) -> None:
-        """Leave the states of this block; the last block of the strip merges all, in the order of the parts."""
+    def _exchange(self, number: int, phase: Phase) -> None:
+        """Leave the states of this block; whoever goes on merges all of the strip, in the order of the parts."""
+        batch = max(1, BATCH_WORDS // (self.schedule.width * state_words([phase])))
+        before = sum(bool(earlier.folds) for earlier in self.kernel.phases[:number])
         record, places = record_bytes(self.schedule, self.kernel), record_places(self.schedule, phase)
-        first = "int64(int64(number) * parts)"
-        self.code.append(f"records = workspace + {first} * {record}")
+        first = f"({before} * int64(strips) + int64(number))" if before else "int64(number)"
+        self.code.append(f"records = workspace + {first} * parts * {record}")
         for use, place in zip(phase.folds, places):
             rule, state = self._rule(use), use.state[0].name
             self.scope.functions.append(f"leave_{state} = stack.leave(rule_{rule}, {place})")
-            self.scope.functions.append(f"gather_{state} = stack.gather(rule_{rule}, {place}, {record}, {BATCH})")
+            self.scope.functions.append(f"gather_{state} = stack.gather(rule_{rule}, {place}, {record}, {batch})")
             self.code.append(f"leave_{state}(records + part * {record}, join_{rule}({_so_far(use)}))")
-        self.code.extend(["if not last(tickets, number, parts):", *indented(["return"])])
+        if self.schedule.together:
+            self.code.extend([f"met = int32({before + 1} * parts)", "meet(tickets, number * 2, met)"])
+        else:
+            self.code.extend(["if not last(tickets, number, parts):", *indented(["return"])])
         for use in phase.folds:
             rule, so_far = self._rule(use), _so_far(use)
             merged = f"{so_far} = merge_{rule}({so_far}, gather_{use.state[0].name}(records, other, parts))"
             self.code.extend([f"{so_far} = empty_{rule}()", "other = level", "while other < parts:"])
-            self.code.extend(indented([merged, f"other = int32(other + {BATCH * self.schedule.levels})"]))
+            self.code.extend(indented([merged, f"other = int32(other + {batch * self.schedule.levels})"]))
 
     def _forget(self) -> None:
         """What a loop loaded is gone after it."""
@@ -351,7 +358,8 @@ class ColumnWriter:
             letter, stride = self._letter(k)
             self.scope.top.append(f'{name} = strip.store("{self.kernel.operands[k].dtype.name}", "{letter}")')
             stores.append(f"{name}({self.begins[k]}, int32(0), {store.value}, int32(0), int32(1){stride})")
-        self.code.extend(["if there & (level == 0):", *indented(stores)] if stores else [])
+        wanted = "there & (level == 0)" + (" & (part == 0)" if self.schedule.together else "")
+        self.code.extend([f"if {wanted}:", *indented(stores)] if stores else [])
 
     def _row_body(self, name: str, body: Body) -> None:
         for value in body.args:

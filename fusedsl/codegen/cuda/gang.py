@@ -40,32 +40,16 @@ class GangWriter(RowWriter):
         rows = " * ".join(self.scope.names.extent(axis) for axis in range(self.kernel.row_axes))
         self.code.append(f"count = {self.index}({rows})")
         self.records = record_bytes(self.kernel)
-        if self.together:
-            self._take_turns()
-            return
         self.code.extend(["parts = share(blocks(), int32(count))", "number = int32(share(block(), parts))"])
         self.code.append("part = int32(block() - int32(number * parts))")
-        self._one_row()
-
-    def _take_turns(self) -> None:
-        """Gangs take the rows in turn."""
-        gangs = self.schedule.gangs  # type: ignore[attr-defined]
-        self.code.extend([f"parts = share(blocks(), {gangs})", "gang = int32(share(block(), parts))"])
-        self.code.extend(["part = int32(block() - int32(gang * parts))", "met = int32(0)"])
-        outside, self.scope.code = self.scope.code, []
-        self._one_row()
-        inside, self.scope.code = self.scope.code, outside
-        inside.append(f"number = {self.index}(number + {gangs})")
-        self.code.extend([f"number = {self.index}(gang)", "while number < count:", *indented(inside)])
-        self.code.append("part_from(tickets, gang * 2, parts)")
-
-    def _one_row(self) -> None:
         self._find_row()
         self._find_columns()
         for number, phase in enumerate(self.kernel.phases):
             self.exchange = sum(bool(p.folds) for p in self.kernel.phases[:number])
             self._loop(number, phase)
             self._row_work(number, phase)
+        if self.together:
+            self.code.append("part_from(tickets, number * 2, parts)")
 
     def _place(self) -> str:
         return "number"
@@ -97,7 +81,7 @@ class GangWriter(RowWriter):
             self.code.append(f"leave_{state}(records + part * {size}, join_{rule}({so_far(use)}))")
             begin += ALIGNMENT * len(use.state)
         if self.together:
-            self.code.extend(["met = int32(met + parts)", "meet(tickets, gang * 2, met)"])
+            self.code.extend([f"met = int32({self.exchange + 1} * parts)", "meet(tickets, number * 2, met)"])
         else:
             self.code.extend(["if not last(tickets, number, parts):", *indented(["return"])])
         for use in phase.folds:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..backend import I1, I8, I32, I64, SHARED, Emitter, intrinsic, ir, types
 from .exchange import get, put, size_of
-from .fold import Fold, State
+from .fold import Fold, State, from_first
 from .tile import Tile
 
 ROUND, DIRECT = 8, 2  # states that one thread merges for others, and that all read and merge for themselves
@@ -49,7 +49,7 @@ class Stack:
                             there = room.holds(e.builder, 0)
                             state = [e.builder.select(there, one, none) for one, none in zip(state, empty)]
                         states.append(state)
-                    found.append(rule_of.tree(e, states, not any(rooms)))
+                    found.append(rule_of.tree(e, states, from_first(rooms)))
                 return self._pack(e, rule_of, found)
 
             return result, emit

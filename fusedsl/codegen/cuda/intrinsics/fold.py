@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..backend import I1, I8, I32, I64, Emitter, ScalarFunction, intrinsic, ir, types
@@ -26,9 +26,9 @@ class Fold:
     def state(self) -> tuple[types.Type, ...]:
         return self.empty.results
 
-    def tree(self, e: Emitter, states: list[State], whole: bool = False) -> State:
-        """Neighbours merged pairwise until one is left; `whole`: they are in the elements' order, and none is empty."""
-        merge = self.follow if whole and self.follow else self.merge
+    def tree(self, e: Emitter, states: list[State], ordered: bool = False) -> State:
+        """Neighbours merged pairwise until one is left; `ordered`: as the elements are, empty ones last."""
+        merge = self.follow if ordered and self.follow else self.merge
         while len(states) > 1:
             merged = [merge.emit(e, a + b) for a, b in zip(states[::2], states[1::2])]
             states = merged + ([states[-1]] if len(states) % 2 else [])
@@ -56,7 +56,7 @@ def fold_tile(tile: Tile, rule_of: Fold) -> Callable:
             for number, room in enumerate(rooms):
                 elements = [[column[number * tile.width + k] for column in columns] for k in range(tile.width)]
                 states.append(_vector(e, rule_of, elements, room, empty))
-            return e.pack(rule_of.merge.result, rule_of.tree(e, states, not any(rooms)))
+            return e.pack(rule_of.merge.result, rule_of.tree(e, states, from_first(rooms)))
 
         return rule_of.merge.result, emit
 
@@ -72,9 +72,14 @@ def _vector(e: Emitter, rule_of: Fold, elements: list[State], room: Room | None,
         return [e.builder.select(there, one, none) for one, none in zip(state, empty)]
 
     if room is not None and room.split:
-        return rule_of.tree(e, [kept(state, k) for k, state in enumerate(elements)])
-    state = rule_of.tree(e, elements, whole=True)
+        return rule_of.tree(e, [kept(state, k) for k, state in enumerate(elements)], room.skip is None)
+    state = rule_of.tree(e, elements, ordered=True)
     return state if room is None else kept(state, 0)
+
+
+def from_first(rooms: Sequence[Room | None]) -> bool:
+    """Is the first element of a tile there wherever any is?"""
+    return all(room is None or room.skip is None for room in rooms)
 
 
 def column_of(e: Emitter, tile: Tile, value: ir.Value, kind: types.Type, want: types.Type) -> State:
