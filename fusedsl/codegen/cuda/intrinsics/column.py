@@ -202,10 +202,11 @@ class Stack:
 
     def _pool(self, e: Emitter, kinds: list[ir.Type]) -> list[ir.Value]:
         """Shared memory of the kernel for each part of a state: all folds take turns in it."""
-        module, kind = e.builder.module, ir.ArrayType(I8, slots_of(self.levels) * self.kept * self.state)
-        pool = module.globals.get("pool")
+        size = slots_of(self.levels) * self.kept * self.state
+        module, kind, name = e.builder.module, ir.ArrayType(I8, size), f"pool_of_{size}"  # kernels may share a module
+        pool = module.globals.get(name)
         if pool is None:
-            pool = ir.GlobalVariable(module, kind, "pool", addrspace=SHARED)
+            pool = ir.GlobalVariable(module, kind, name, addrspace=SHARED)
             pool.linkage, pool.align = "internal", 16
             pool.initializer = ir.Constant(kind, ir.Undefined)
         columns, begin = [], 0
