@@ -40,6 +40,14 @@ class Hardware:
         return self.threads // 32
 
     @property
+    def cluster(self) -> int:
+        """Blocks of a thread-block cluster, at most (CUDA C++ Programming Guide, "Thread Block Clusters").
+
+        Eight are portable; sm_90 and sm_100 allow sixteen where a kernel says that it wants them.
+        """
+        return 1 if self.cc < (9, 0) else 16 if self.cc[0] in (9, 10) else 8
+
+    @property
     def issue_rate(self) -> float:
         """Thread instructions per second."""
         return self.rate(self.warp_issue * 32)

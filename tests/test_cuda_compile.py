@@ -135,9 +135,11 @@ def test_what_all_rows_read_comes_early_or_in_pieces(tmp_path, dtype, access, co
     assert wide_accesses(text)[0] == schedule.vectors * (5 if access == "anchor" else 3)
 
 
-def test_results_stay_in_the_l2_where_there_is_a_policy_for_it(tmp_path):
+def test_what_is_read_stays_in_the_l2_where_there_is_a_policy_for_it(tmp_path):
     kernel = map_kernel(FLOAT32, ["z_9 = x_0 + y_0"])
-    assert "st.global.L2::cache_hint.v4" in built(tmp_path, kernel, (1 << 20,))[1]
+    text = built(tmp_path, kernel, (1 << 20,))[1]
+    assert "ld.global.L2::cache_hint.v4" in text
+    assert "st.global.v4" in text
     assert "cache_hint" not in built(tmp_path, kernel, (1 << 20,), (7, 5))[1]
 
 
@@ -275,3 +277,65 @@ def test_compiling_is_quick_once_the_process_is_warm(tmp_path):
             compile_source(source, str(tmp_path / "generated.py"), kernel, schedule, H200)
             taken.append(time.process_time() - start)
         assert min(taken) < limit
+
+
+@pytest.mark.parametrize("dtype", [INT8, FLOAT32, FLOAT64], ids=repr)
+def test_rows_that_end_within_a_vector_are_read_to_their_end(tmp_path, dtype):
+    _, text, code = built(tmp_path, softmax(dtype, access="anchor"), (64, 1003))
+    assert code.spill_bytes == 0
+    assert re.search(r"@some ld\.global\.b(32|64)", text)
+    assert ("@some ld.global.u16" in text) == (dtype.itemsize < 4)
+    assert ("@some ld.global.u8" in text) == (dtype.itemsize < 2)
+
+
+@pytest.mark.parametrize("dtype", [INT8, BFLOAT16, FLOAT32], ids=repr)
+def test_maps_that_end_within_a_vector_are_read_to_their_end(tmp_path, dtype):
+    kernel = map_kernel(dtype, ["z_9 = x_0 + y_0"])
+    _, text, _ = built(tmp_path, kernel, (1_000_003,))
+    assert "@some ld.global.b32" in text
+    assert ("@some ld.global.u16" in text) == (dtype.itemsize < 4)
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=repr)
+@pytest.mark.parametrize(("columns", "cluster"), [(65536, 4), (120001, 8), (262144, 16), (393216, 16)])
+def test_wide_rows_are_kept_in_the_shared_memory_of_clusters(tmp_path, dtype, columns, cluster):
+    kernel = softmax(dtype, access="vector" if columns % 8 == 0 else "anchor", resident=False)
+    schedule = choose(kernel, (4096, columns), facts(H200))
+    assert schedule.shared
+    assert schedule.cluster == (cluster if dtype is FLOAT32 else cluster // 2)
+    geometry_of = geometry(schedule, kernel, (4096, columns))
+    assert (geometry_of.blocks, geometry_of.cluster) == (4096 * schedule.cluster, schedule.cluster)
+    assert geometry_of.shared * schedule.cluster >= columns * dtype.itemsize
+    _, text, code = built(tmp_path, kernel, (4096, columns))
+    assert code.spill_bytes == 0
+    assert ".f64" not in text
+    assert wide_accesses(text)[0] == 0  # every vector is copied, none is loaded
+    assert len(re.findall(r"cp\.async\.cg\.shared\.global", text)) == 2 * schedule.vectors
+    assert len(re.findall(r"barrier\.cluster\.arrive\.release", text)) == 2
+    assert len(re.findall(r"barrier\.cluster\.arrive\.relaxed", text)) == 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "cluster", "threads"),
+    [(FLOAT32, 40000, 4, 512), (FLOAT16, 32768, 4, 256), (BFLOAT16, 32768, 4, 256)],
+)
+def test_exponentials_of_wide_rows_stay_in_the_registers_of_clusters(tmp_path, dtype, columns, cluster, threads):
+    kernel = softmax(dtype)
+    schedule = choose(kernel, (4096, columns), facts(H200))
+    assert (schedule.resident, schedule.cluster, schedule.threads) == (True, cluster, threads)
+    assert geometry(schedule, kernel, (4096, columns)).blocks == 4096 * cluster
+    _, text, code = built(tmp_path, kernel, (4096, columns))
+    assert code.spill_bytes == 0
+    assert len(re.findall(r"barrier\.cluster\.arrive\.release", text)) == 2
+    assert len(re.findall(r"st\.shared::cluster\.f32", text)) == 2
+    assert not choose(scaled_rows(dtype, "vector", ("w",)), (4096, 1 << 18), facts(H200)).resident
+
+
+@pytest.mark.parametrize("cc", [(7, 5), (8, 0), (8, 6), (10, 0)], ids=str)
+def test_wide_rows_on_other_architectures(tmp_path, cc):
+    kernel = softmax(FLOAT32, resident=False)
+    for columns, kept in [(20000, cc >= (8, 0)), (65536, cc >= (9, 0)), (10_000_000, False)]:
+        schedule = choose(kernel, (4096, columns), facts(cc))
+        assert schedule.shared == kept
+        assert schedule.cluster == 1 or cc >= (9, 0)
+        assert built(tmp_path, kernel, (4096, columns), cc)[2].spill_bytes == 0

@@ -1,5 +1,6 @@
 """Schedules are pure functions: axes merge, accesses are safe, divisions are exact, rows fit, reasons are given."""
 
+import dataclasses
 import random
 
 import pytest
@@ -146,3 +147,13 @@ def test_occupancy_names_what_runs_out():
 def test_slots_are_counted_in_one_order():
     kinds = [slot.kind for slot in slots(sum_rows())]
     assert kinds == ["pointer"] * 2 + ["extent"] * 2 + ["stride"] * 2 + ["magic"]
+
+
+def test_wide_rows_share_clusters_and_few_of_them_the_whole_card():
+    kernel = sum_rows(resident=False)
+    second = dataclasses.replace(kernel.phases[0], row_stores=(), stores=(Store("x_0", 1),), folds=())
+    kernel = dataclasses.replace(kernel, phases=(*kernel.phases, second))
+    chosen = [choose(kernel, (rows, 65536), H200) for rows in (1, 8, 33, 4096)]
+    assert [getattr(schedule, "gangs", 0) > 0 for schedule in chosen] == [True, True, False, False]
+    assert [schedule.cluster for schedule in chosen] == [1, 1, 4, 4]
+    assert [geometry(schedule, kernel, (4096, 65536)).cluster for schedule in chosen[2:]] == [4, 4]

@@ -120,6 +120,31 @@ def test_long_rows_on_a_gpu(columns, dtype):
         check(text, given, as_torch)
 
 
+WIDE_TEXTS = (
+    "softmax(x), logsumexp(x, axis=-1)",
+    "layer_norm(x, b, b)",
+    "r = x + y; r, rms_norm(r, b)",
+    "argmax(x, axis=-1), x - max(x, axis=-1, keepdims=True)",
+    "x * any(x > 9, axis=-1, keepdims=True), count_nonzero(x > 0, axis=-1)",
+)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("columns", "dtype"), [(65536, "float32"), (131071, "bfloat16"), (262147, "float32")])
+def test_rows_that_clusters_keep(columns, dtype):
+    for rows in (1, 5):
+        given = arrays(rows, columns, dtype)
+        for text in WIDE_TEXTS if rows == 5 else WIDE_TEXTS[:1]:
+            check(text, given, as_torch)
+
+
+@pytest.mark.gpu
+def test_wide_rows_of_minus_infinity_and_nan():
+    x = make((5, 100003))
+    x[1], x[2, 99999], x[3, 3], x[4, :] = -np.inf, np.nan, np.inf, 1.0
+    check("max(x, axis=-1), argmax(x, axis=-1), softmax(x)", {"x": x}, as_torch)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_rows_of_nothing_and_of_minus_infinity(target):
     check("sum(x, axis=-1), any(x > 0, axis=-1), prod(x, axis=-1)", {"x": make((4, 0))}, target)

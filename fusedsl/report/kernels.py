@@ -16,6 +16,7 @@ from ..schedule import geometry
 from ..schedule.bundle import bundle_geometries
 from ..schedule.kernel import Body, Kernel, Phase
 from ..schedule.plan import ArrayUse, KernelPlan
+from ..schedule.row import kept_operands
 from ..tune import Trial
 from .amounts import plural
 from .case import Case
@@ -119,8 +120,10 @@ def _report_kernel(
 ) -> KernelReport:
     """The facts of one kernel; `built` adds the compiler's figures, `measured` the seconds of a launch."""
     kernel, schedule = case.scheduled(plan, bound)
-    reads = tuple(_access(case, plan, bound, kernel, k) for k in range(plan.inputs))
-    writes = tuple(_access(case, plan, bound, kernel, k) for k in range(plan.inputs, len(plan.arrays)))
+    kept = kept_operands(kernel) if getattr(schedule, "shared", False) else []
+    passes = [1 if kernel.resident or k in kept else _passes(kernel, k) for k in range(plan.inputs)]
+    reads = tuple(_access(case, plan, bound, kernel, k, passes[k]) for k in range(plan.inputs))
+    writes = tuple(_access(case, plan, bound, kernel, k, 1) for k in range(plan.inputs, len(plan.arrays)))
     moved = sum(a.bytes for a in (*reads, *writes))
     issued = round(computed(kernel, bound)[0])
     told = (plan.name, _members(case, plan), _iteration(bound, kernel), reads, writes, moved, issued)
@@ -129,8 +132,8 @@ def _report_kernel(
         loops = CPU_LOOPS.get(schedule.partition(":")[0], schedule)
         return KernelReport(*told, loops, measured_seconds=measured)
     launch = geometry(schedule, kernel, bound.extents)
-    passes, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
-    work = work_of(kernel, schedule, bound, launch, hardware, passes, written)
+    read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
+    work = work_of(kernel, schedule, bound, launch, hardware, read, written)
     time = 0.0 if bound.empty else seconds(work, hardware)
     figures = None if built is None else figures_of(case, [(plan, bound)], built)
     why, registers = _settled(schedule, launch.threads, built, hardware)
@@ -163,7 +166,7 @@ def figures_of(case: Case, members: Members, built: Built) -> Figures:
 # -- arrays
 
 
-def _access(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int) -> Access:
+def _access(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int, passes: int) -> Access:
     use = plan.arrays[k]
     elements = prod(n for n, stride in zip(bound.extents, bound.strides[k]) if stride)
     if kernel.operands[k].rank:
@@ -171,7 +174,6 @@ def _access(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int) 
     if use.gathered is not None:
         axes = (*plan.rows, *plan.columns, *plan.ranks)
         elements = min(prod(evaluate(axes[a], case.extents) for a in use.gathered), prod(case.shape_of(use)))
-    passes = 1 if k >= plan.inputs or kernel.resident else _passes(kernel, k)
     moved = 0 if bound.empty else elements * use.dtype.itemsize * passes
     shape = list(case.shape_of(use))
     return Access(array_name(case, use), use.kind, use.index, f"{use.dtype}{shape}", moved, passes)

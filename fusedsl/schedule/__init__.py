@@ -14,7 +14,7 @@ from .gang import GangSchedule, gang_grid, schedule_gang, workspace_bytes
 from .kernel import Kernel
 from .map import MapSchedule, map_grid, schedule_map
 from .ranking import selection
-from .row import RowSchedule, row_grid, schedule_row
+from .row import RowSchedule, row_grid, schedule_row, shared_bytes
 from .scan import has_scans, schedule_scan, tiles_of
 from .select import merge_bytes, schedule_select
 from .transpose import TransposeSchedule, schedule_transpose, transpose_grid
@@ -42,7 +42,7 @@ class Geometry:
     @property
     def independent(self) -> bool:
         """Whether the blocks know nothing of each other, so that they may stand among those of other launches."""
-        return self.cluster == 1 and not (self.cooperative or self.workspace or self.tickets)
+        return self.cluster == 1 and not (self.shared or self.cooperative or self.workspace or self.tickets)
 
 
 def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Schedule:
@@ -62,7 +62,10 @@ def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Sche
         return schedule_column(kernel, extents, hardware)
     if kernel.row_axes:
         row = schedule_row(kernel, extents, hardware)
-        return row if row.resident else schedule_gang(kernel, extents, hardware) or row
+        spread = prod(extents[: kernel.row_axes]) * row.cluster >= hardware.multiprocessors
+        if row.resident or (row.shared and spread):
+            return row
+        return schedule_gang(kernel, extents, hardware) or row
     return schedule_transpose(kernel, extents, hardware) or schedule_map(kernel, hardware)
 
 
@@ -97,7 +100,8 @@ def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Ge
     if schedule.linked:
         tiles, tickets = tiles_of(kernel, schedule, extents)
         return Geometry(tiles, schedule.block, tickets=tickets)
-    return Geometry(row_grid(schedule, rows), schedule.block, workspace=merge_bytes(kernel, schedule, extents))
+    shared, workspace = shared_bytes(schedule, kernel, extents[-1]), merge_bytes(kernel, schedule, extents)
+    return Geometry(row_grid(schedule, rows), schedule.block, shared, schedule.cluster, workspace=workspace)
 
 
 def magic_divisors(schedule: Any, kernel: Kernel, extents: tuple[int, ...]) -> tuple[int, ...]:

@@ -49,6 +49,8 @@ class GangSchedule:
     rows = 1
     blocked = False
     linked = False
+    shared = False
+    cluster = 1
 
     @property
     def step(self) -> int:

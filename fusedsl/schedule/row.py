@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from ..fusion.cost import instructions
+from ..fusion.cost import instructions, special_functions
 from ..hardware import Hardware, blocks_for, registers_for
 from .access import ACCESS_BYTES, vector_width
 from .kernel import Kernel
@@ -16,7 +16,7 @@ from .registers import held, row_loads, words
 WARP = 32
 HELD_WORDS = {256: 80, 512: 72, 1024: 36}  # registers a thread that may hold a row, for teams up to this size
 MOST_NEEDED = 168  # registers a thread, by estimate, beyond which a row gets more threads
-FULL_WORDS = 64  # … and so many before a larger team is tried
+FULL_WORDS, PACKED_WORDS = 64, 40  # … and so many before a larger team is tried; of pairs, which are unpacked beside
 EARLY_WORDS = {
     16: 32,
     128: 48,
@@ -28,6 +28,14 @@ FETCHING = 64  # registers from which on what fetches, and keeps addresses besid
 FEW_THREADS, CROWDED = 8, 96  # teams of fewer threads get more of them where each needs more registers
 IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
 VECTOR_CLASSES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
+SHARED_BLOCK, SHARED_ELEMENTS = 256, 16  # threads of a block that keeps a row in shared memory, and a tile of each
+SHARED_BLOCKS = 3  # of which so many share an SM
+HELD_CLUSTER = 4  # blocks that hold a row in registers, at most: beyond, they wait longer than computing again takes
+CLUSTER_SHARE = 0.7  # of a thread's registers, which a row may need in a cluster: to leave and read states takes some
+FULL_BLOCK = 120 << 10  # bytes of a row in the registers of a block that has an SM to itself
+LONG_ROW = 16384  # elements, beyond which a row should not be alone on an SM
+SHARED_RESERVE = 4 << 10  # bytes of shared memory beside the row: the system's, and states that blocks merge
+COPY_BYTES, COPY_FROM = (4, 8, 16), (8, 0)  # what cp.async copies, and the architecture that has it
 LOOP_ELEMENTS = 8  # a thread's tile in a loop over single elements
 LOOP_BLOCK = 128  # threads of a block whose rows are looped over by a warp or less
 FEW_ROWS = 1 << 14
@@ -40,7 +48,9 @@ class RowSchedule:
     `whole` of the vectors are always there, the others are checked. Where `across`, neighbouring threads belong to
     neighbouring rows. Where `early`, what later phases load is loaded at once; where there is a `piece`, the last
     phase takes so many vectors at a time. Not `resident`: every phase loops over the row. Where `blocked`, the vectors
-    of a thread are neighbours. Where `linked`, every tile of a row is a block's, which hands its state on.
+    of a thread are neighbours. Where `linked`, every tile of a row is a block's, which hands its state on. Where
+    `shared`, what the phases read again is copied to shared memory first. Where there is a `cluster` of so many blocks,
+    `threads` of each of them work on the row.
     """
 
     resident: bool
@@ -53,6 +63,8 @@ class RowSchedule:
     across: bool = False
     early: bool = False
     piece: int = 0
+    cluster: int = 1
+    shared: bool = False
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
     blocked: bool = False
@@ -62,7 +74,7 @@ class RowSchedule:
     @property
     def step(self) -> int:
         """Elements between one vector of a thread and its next."""
-        return self.width if self.blocked else self.width * self.threads
+        return self.width if self.blocked else self.width * self.threads * self.cluster
 
     @property
     def apart(self) -> int:
@@ -72,7 +84,7 @@ class RowSchedule:
     @property
     def span(self) -> int:
         """Elements that a team works on at once."""
-        return self.width * self.vectors * self.threads
+        return self.width * self.vectors * self.threads * self.cluster
 
     @property
     def block(self) -> int:
@@ -81,7 +93,10 @@ class RowSchedule:
 
 def schedule_row(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
     """How a row kernel runs. If a `resident` kernel does not fit, the schedule is not `resident`: build it anew."""
-    found = _resident(kernel, extents, hardware) if kernel.resident and contiguous(kernel) else None
+    if kernel.resident:
+        found = _resident(kernel, extents, hardware) if contiguous(kernel) else None
+    else:
+        found = _shared(kernel, extents, hardware)
     return found or _looped(kernel, extents, hardware)
 
 
@@ -109,29 +124,62 @@ def _reach(kernel: Kernel, columns: int, width: int) -> int:
 
 
 def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+    """A row in the registers of a block, or of the smallest cluster whose blocks hold it."""
     width, columns = row_width(kernel), extents[-1]
     reach = _reach(kernel, columns, width)
     per_element = max(words(held(kernel), packed=width > 1), words([kernel.operands[0].dtype], packed=width > 1))
     long = sum(instructions(phase.element.lines) for phase in kernel.phases) >= LONG_BODIES
     longer = reach > columns or (width >= 8 and long)
-    threads = _threads(reach, width, per_element, longer, reach > columns, _streamed(kernel))
-    while threads is not None:
-        most = FETCHING if kernel.pointers else CROWDED if threads < FEW_THREADS else MOST_NEEDED
-        found, need = _tiled(kernel, columns, reach, width, threads, per_element, hardware)
-        room = registers_for(hardware, 1, found.block)
-        if need <= min(most, room) or (found.vectors == 1 and need <= min(MOST_NEEDED, room)):
-            return found
-        threads = threads * 2 if threads < hardware.block_threads else None
+    alone = _alone(kernel)
+    most_blocks = hardware.cluster if _dear(kernel) and not alone else 1
+    for cluster in _clusters(min(most_blocks, HELD_CLUSTER)):
+        part = -(-reach // cluster)
+        threads = _threads(part, width, per_element, longer, reach > columns, _streamed(kernel))
+        while threads is not None:
+            cap = FETCHING if kernel.pointers else CROWDED if threads < FEW_THREADS else MOST_NEEDED
+            found, need = _tiled(kernel, columns, reach, width, threads, cluster, per_element, hardware)
+            room = registers_for(hardware, 1, found.block) * (1 if cluster == 1 else CLUSTER_SHARE)
+            if need <= min(cap, room) or (found.vectors == 1 and need <= min(MOST_NEEDED, room)):
+                if alone or _overlaps(kernel, columns, found, need, hardware):
+                    return found
+                break
+            threads = threads * 2 if threads < hardware.block_threads else None
     return None
 
 
+def _alone(kernel: Kernel) -> bool:
+    """Whether a row has to be one block's: other blocks share its launch, or a row is put in order or scanned."""
+    return kernel.part or any(phase.scans or phase.select or phase.ranks for phase in kernel.phases)
+
+
+def _dear(kernel: Kernel) -> bool:
+    """Whether a phase holds for later ones what takes special functions to compute again."""
+    for number, phase in enumerate(kernel.phases[:-1]):
+        made = {value.name for value in phase.element.results} - {value.name for value in phase.element.args}
+        later = {value.name for other in kernel.phases[number + 1 :] for value in other.reads}
+        if made & later and special_functions(phase.element.lines):
+            return True
+    return False
+
+
+def _clusters(most: int) -> list[int]:
+    return [size for size in (1, 2, 4, 8, 16) if size <= most]
+
+
 def _tiled(
-    kernel: Kernel, columns: int, reach: int, width: int, threads: int, per_element: float, hardware: Hardware
+    kernel: Kernel,
+    columns: int,
+    reach: int,
+    width: int,
+    threads: int,
+    cluster: int,
+    per_element: float,
+    hardware: Hardware,
 ) -> tuple[RowSchedule, int]:
     """The schedule of a row in the registers of so many threads, and the registers that each of them needs."""
-    least = -(-reach // (width * threads))
-    vectors = next(v for v in VECTOR_CLASSES if v >= least)
-    below = max((v for v in VECTOR_CLASSES if v < vectors and v * width * threads <= columns), default=0)
+    step = width * threads * cluster
+    vectors = next(v for v in VECTOR_CLASSES if v * step >= reach)
+    below = max((v for v in VECTOR_CLASSES if v < vectors and v * step <= columns), default=0)
     rows = _rows(threads, vectors, hardware) if threads <= WARP else 1
     later, split = _later(kernel) * vectors, reach > columns
     limit = next(words for size, words in EARLY_WORDS.items() if threads <= size)
@@ -140,15 +188,28 @@ def _tiled(
     need = needed(kernel, Tiling(width, vectors, early, piece))
     blocks = blocks_for(hardware, need, threads * rows)
     registers = predicted(kernel, hardware, need, blocks, threads * rows)
-    longest = vectors * width * threads - (reach - columns)
+    team = f"{threads} threads" if cluster == 1 else f"{threads} threads in each of a cluster of {cluster} blocks"
     reason = (
-        f"a row of {columns} fits {threads} threads: {vectors} vectors of {width} each, "
-        f"at most {registers} registers; rows of {below * width * threads + 1} to {longest} may share it"
+        f"a row of {columns} fits {team}: {vectors} vectors of {width} each, at most {registers} registers; "
+        f"rows of {below * step + 1} to {vectors * step - (reach - columns)} may share it"
     )
     if early:
         reason += "; what later phases read is loaded with the row"
-    found = RowSchedule(True, width, vectors, below, threads, rows, blocks, False, early, piece, reason, registers)
-    return found, need
+    found = RowSchedule(True, width, vectors, below, threads, rows, blocks, False, early, piece)
+    return replace(found, cluster=cluster, reason=reason, registers=registers), need
+
+
+def _overlaps(kernel: Kernel, columns: int, found: RowSchedule, need: int, hardware: Hardware) -> bool:
+    """Whether an SM reads a row while it computes another; if not, a cluster or shared memory makes room for that.
+
+    Measured on an H200 with rows of 64 KB, one in the registers of an SM at a time: 0.98 of the speed of a copy in
+    float32, but 0.73 in bfloat16, which computes twice as long. A cluster's blocks wait for each other besides: they
+    should be two on an SM, or fill it (two of them: with four, shared memory is faster by 5 %).
+    """
+    if hardware.cc < COPY_FROM or columns <= LONG_ROW or blocks_for(hardware, need, found.block) > 1:
+        return True
+    size = max(kernel.operands[k].dtype.itemsize for k in _full(kernel)) * found.vectors * found.width * found.threads
+    return found.width < 8 and (found.cluster == 1 or (found.cluster == 2 and size >= FULL_BLOCK))
 
 
 def _rows(threads: int, vectors: int, hardware: Hardware) -> int:
@@ -197,11 +258,67 @@ def _threads(reach: int, width: int, per_element: float, longer: bool, split: bo
         threads *= 2
     while threads < 64 and not split and width < 8 and reach > aim // 2 * threads:
         threads *= 2
-    while threads < 1024 and reach * per_element > slack * FULL_WORDS * threads:
+    full = FULL_WORDS if per_element >= 1 else PACKED_WORDS
+    while threads < 1024 and reach * per_element > slack * full * threads:
         threads *= 2
     held_words = -(-reach // (width * threads)) * width * per_element
     limit = next(words for size, words in HELD_WORDS.items() if threads <= size)
     return threads if held_words <= limit else None
+
+
+def kept_operands(kernel: Kernel) -> list[int]:
+    """Arrays that several phases read, in vectors that can be copied to shared memory as they are."""
+    width, found = row_width(kernel), []
+    for load in kernel.loads:
+        operand = kernel.operands[load.operand]
+        readers = sum(any(load.value in part.reads for part in phase.passes) for phase in kernel.phases)
+        whole = operand.access != "element" and "0" not in operand.strides and operand.strides[-1] == "1"
+        if whole and readers > 1 and width * operand.dtype.itemsize in COPY_BYTES:
+            found.append(load.operand)
+    return found
+
+
+def shared_bytes(schedule: RowSchedule, kernel: Kernel, columns: int) -> int:
+    """Dynamic shared memory of a block whose team keeps its part of a row there."""
+    if not schedule.shared:
+        return 0
+    turns = -(-_reach(kernel, columns, schedule.width) // schedule.span)
+    each = sum(kernel.operands[k].dtype.itemsize for k in kept_operands(kernel))
+    return turns * schedule.vectors * schedule.width * schedule.threads * each
+
+
+def _shared(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+    """A row in the shared memory of a block or of a cluster's blocks, as few as let two of them share an SM.
+
+    Measured on an H200: a row costs more the more blocks wait for each other (2 % with two, 6 % with four, 10 % with
+    eight, 16 % with sixteen, of which an SM's group has no more than one or two), so the smallest cluster is best.
+    """
+    columns, width = extents[-1], row_width(kernel)
+    if hardware.cc < COPY_FROM or _alone(kernel) or not contiguous(kernel) or not kept_operands(kernel):
+        return None
+    made = [_shared_by(size, kernel, width, hardware) for size in _clusters(hardware.cluster)]
+    needs = [shared_bytes(schedule, kernel, columns) for schedule in made]
+    fits = [schedule for schedule, need in zip(made, needs) if need <= hardware.block_shared - SHARED_RESERVE]
+    if not fits:
+        return None
+    ample = [s for s, need in zip(made, needs) if need + SHARED_RESERVE <= hardware.shared // 2]
+    chosen = (ample or fits[-1:])[0]
+    where = "a block" if chosen.cluster == 1 else f"each of a cluster of {chosen.cluster} blocks"
+    need = shared_bytes(chosen, kernel, columns)
+    reason = (
+        f"{columns} columns do not fit registers: {need} bytes of shared memory in {where} keep the row, "
+        f"and phases loop over it there, {chosen.threads} threads each"
+    )
+    return replace(chosen, reason=reason)
+
+
+def _shared_by(cluster: int, kernel: Kernel, width: int, hardware: Hardware) -> RowSchedule:
+    vectors, threads = max(1, SHARED_ELEMENTS // width), SHARED_BLOCK
+    need = needed(kernel, Tiling(width, vectors))
+    blocks = min(SHARED_BLOCKS, blocks_for(hardware, need, threads))
+    found = RowSchedule(False, width, vectors, 0, threads, 1, blocks)
+    registers = predicted(kernel, hardware, need, blocks, threads)
+    return replace(found, shared=True, cluster=cluster, registers=registers)
 
 
 def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
@@ -246,4 +363,4 @@ def _loop_threads(pieces: int, most: int) -> int:
 
 def row_grid(schedule: RowSchedule, rows: int) -> int:
     """Blocks of the launch."""
-    return max(1, -(-rows // schedule.rows))
+    return max(1, -(-rows // schedule.rows)) * schedule.cluster

@@ -67,7 +67,7 @@ class GangWriter(RowWriter):
     def _last(self) -> str:
         return "start + share(max(columns - 1 - start, 0), stride) * stride"
 
-    def _join(self, phase: Phase) -> None:
+    def join(self, phase: Phase) -> None:
         """Each block joins what its threads have collected and leaves it; whoever goes on merges all, in order."""
         if not phase.folds:
             return
@@ -75,7 +75,7 @@ class GangWriter(RowWriter):
         self.code.append(f"records = workspace + ({rows}int64(number)) * parts * {size}")
         begin = 0
         for use in phase.folds:
-            rule, state = self._define_fold(use), use.state[0].name
+            rule, state = self.define_fold(use), use.state[0].name
             self.scope.functions.append(f"leave_{state} = leave_state(rule_{rule}, {begin})")
             self.scope.functions.append(f"take_{state} = take_state(rule_{rule}, {begin})")
             self.code.append(f"leave_{state}(records + part * {size}, join_{rule}({so_far(use)}))")
@@ -85,12 +85,12 @@ class GangWriter(RowWriter):
         else:
             self.code.extend(["if not last(tickets, number, parts):", *indented(["return"])])
         for use in phase.folds:
-            rule, state = self._define_fold(use), use.state[0].name
+            rule, state = self.define_fold(use), use.state[0].name
             taken = f"take_{state}(records + other * {size})"
             self.code.extend([f"{so_far(use)} = empty_{rule}()", "other = thread()", "while other < parts:"])
             merged = f"{so_far(use)} = merge_{rule}({so_far(use)}, {taken})"
             self.code.extend(indented([merged, f"other = int32(other + {self.schedule.threads})"]))
-            self._unpack(use, f"join_{rule}({so_far(use)})")
+            self.unpack(use, f"join_{rule}({so_far(use)})")
 
     def _first(self) -> str:
         return "(lane == 0) & (part == 0)" if self.together else "lane == 0"

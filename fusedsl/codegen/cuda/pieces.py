@@ -32,8 +32,8 @@ def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
     scope.functions += [*indented([*body.lines, f"return {', '.join(results)}"]), "", ""]
     for piece, first in enumerate(range(0, plan.vectors, plan.piece)):
         count, tile = min(plan.piece, plan.vectors - first), f"piece_{piece}"
-        checks = writer.checks()[first : first + count]
-        scope.top.append(f'{tile} = Tile(width={plan.width}, vectors={count}, step={plan.step}, checks="{checks}")')
+        checks = f'checks="{writer.checks()[first : first + count]}"{writer.exact}'
+        scope.top.append(f"{tile} = Tile(width={plan.width}, vectors={count}, step={plan.step}, {checks})")
         scope.functions.append(f'{name}_{piece} = {tile}.elementwise("{kinds}")({name})')
         scope.top.append(f"take_{piece} = tile.part({first}, {count}, anew={anew})")
         start = f"start_{piece}"

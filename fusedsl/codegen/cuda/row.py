@@ -8,6 +8,7 @@ from ...schedule.access import ACCESS_BYTES
 from ...schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Value
 from ...schedule.registers import row_loads
 from ...schedule.row import WARP, RowSchedule
+from .kept import fetch_row, write_kept_loop
 from .pieces import write_in_pieces
 from .rank import begin_order, end_order, write_order, write_ranks
 from .rounding import stored_quotients
@@ -18,9 +19,10 @@ from .walk import Walk
 
 def row_source(kernel: Kernel, schedule: RowSchedule) -> str:
     """The generated file of a row kernel."""
-    where = "in registers" if schedule.resident else "that they loop over"
+    where = "in registers" if schedule.resident else "in shared memory" if schedule.shared else "that they loop over"
     team = f"{schedule.threads} thread{'s' if schedule.threads > 1 else ''}"
-    opening = header(kernel, f"a row kernel; {team} to a row {where}, {schedule.rows} rows a block", "")
+    shared = f"{schedule.rows} rows a block" if schedule.cluster == 1 else f"in each of {schedule.cluster} blocks"
+    opening = header(kernel, f"a row kernel; {team} to a row {where}, {shared}", "")
     writer = RowWriter(Scope(kernel, Names(kernel)), schedule)
     writer.write()
     return writer.scope.text(opening, "A row for each team of threads.")
@@ -34,6 +36,9 @@ class RowWriter:
     schedule: RowSchedule
     walk: Walk | None = None
     begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its row begins
+    kept: dict[str, int] = field(default_factory=dict)  # value -> operand: what is in shared memory
+    whole: bool = False  # the tile that is worked on needs no checks
+    met: bool = False  # the blocks of a cluster know that all of them run
     rules: dict[tuple, str] = field(default_factory=dict)  # how folds merge -> the name of the rule
 
     @property
@@ -41,11 +46,23 @@ class RowWriter:
         return self.scope.kernel
 
     @property
+    def tile(self) -> str:
+        """The tile that is worked on: one that is checked, or one that is there as a whole."""
+        return "whole" if self.whole else "tile"
+
+    @property
+    def prefix(self) -> str:
+        """Of the names of what depends on that."""
+        return "whole_" if self.whole else ""
+
+    @property
     def code(self) -> list[str]:
         return self.scope.code
 
     def write(self) -> None:
         self._define_tile()
+        if self.schedule.cluster > 1:
+            self.code.append("enter_cluster()")
         self.scope.read_scalars()
         if self.schedule.linked:
             begin_linked(self)
@@ -56,16 +73,27 @@ class RowWriter:
             return
         if self.schedule.early:
             self._load_all()
+        if self.schedule.shared:
+            fetch_row(self)
         for number, phase in enumerate(self.kernel.phases):
             if phase.ranks:
                 write_ranks(self, number, phase)
             elif self.schedule.resident:
                 self.element_work(number, phase)
+                self.meet(phase)
                 for use in phase.folds:
                     self._fold(use)
+            elif self.schedule.shared:
+                write_kept_loop(self, number, phase)
             else:
                 self._loop(number, phase)
             self._row_work(number, phase)
+
+    def meet(self, phase: Phase) -> None:
+        """Before its first fold, see that all blocks of the cluster run: by then they have had time to begin."""
+        if self.schedule.cluster > 1 and phase.folds and not self.met:
+            self.code.append("await_cluster()")
+            self.met = True
 
     # Where a thread stands.
 
@@ -78,14 +106,24 @@ class RowWriter:
             checks = self.checks()
         step = plan.threads if self.kernel.column_axes > 1 else plan.step
         top = self.scope.top
-        top.append(f'tile = Tile(width={plan.width}, vectors={plan.vectors}, step={step}, checks="{checks}")')
-        top.append(f"team = Team(threads={plan.threads}{f', across={WARP}' if plan.across else ''})")
+        shape = f"width={plan.width}, vectors={plan.vectors}, step={step}"
+        top.append(f'tile = Tile({shape}, checks="{checks}"{self.exact})')
+        if plan.shared:
+            top.append(f'whole = Tile({shape}, checks="{"." * plan.vectors}")')
+        more = f", across={WARP}" if plan.across else f", cluster={plan.cluster}" if plan.cluster > 1 else ""
+        top.append(f"team = Team(threads={plan.threads}{more})")
+
+    @property
+    def exact(self) -> str:
+        """How far rows that are split at their ends are read: 16-bit rows to the end of the last aligned block."""
+        split = [operand for operand in self.kernel.operands if operand.access == "anchor"]
+        return ", exact=False" if any(operand.dtype.itemsize == 2 for operand in split) else ""
 
     def checks(self) -> str:
         """What a resident row checks of each vector (see Tile)."""
         plan, split = self.schedule, any(operand.access == "anchor" for operand in self.kernel.operands)
         found = "." * plan.whole + ("t" if split else "v") * (plan.vectors - plan.whole)
-        return "b" + found[1:] if split else found
+        return ("h" if plan.whole else "b") + found[1:] if split else found
 
     def _find_row(self) -> None:
         """The row of this thread; teams beyond the last row work on that one, and store nothing."""
@@ -122,7 +160,10 @@ class RowWriter:
 
     def _place(self) -> str:
         """The number of the row, where a block has one."""
-        return "tile_row(number, tiles)" if self.schedule.linked else self.scope.block
+        if self.schedule.linked:
+            return "tile_row(number, tiles)"
+        cluster = self.schedule.cluster.bit_length() - 1
+        return f"{self.scope.block} >> {cluster}" if cluster else self.scope.block
 
     def _find_columns(self) -> None:
         plan, kernel, names = self.schedule, self.kernel, self.scope.names
@@ -130,6 +171,8 @@ class RowWriter:
             lane = f"(thread() >> {WARP.bit_length() - 1})"
         elif plan.rows > 1:
             lane = f"(thread() & {plan.threads - 1})"
+        elif plan.cluster > 1:
+            lane = f"(thread() + (block() & {plan.cluster - 1}) * {plan.threads})"
         else:
             lane = "thread()"
         self.code.append(f"lane = int32{lane}" if lane.startswith("(") else f"lane = {lane}")
@@ -174,7 +217,7 @@ class RowWriter:
         for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
             self.provide(value, tiles=False)
         for use in phase.folds:
-            self.code.append(f"{so_far(use)} = empty_{self._define_fold(use)}()")
+            self.code.append(f"{so_far(use)} = empty_{self.define_fold(use)}()")
         index, step = "int64" if self.kernel.wide else "int32", self._stride()
         plain: Turns = (["column = start"], "while column < columns:", [], [f"column = {index}(column + {step})"])
         if self._backwards(number, phase):
@@ -185,17 +228,12 @@ class RowWriter:
         self.scope.code = opening
         if self.walk:
             self.walk.place()
-        if phase.tile:
-            self._tile_work(number, phase)
-        else:
-            self.element_work(number, phase)
-            for use in phase.folds:
-                self._collect(use, f"fold_{self._define_fold(use)}({self._lifted(use)}, column, columns)")
+        self.turn_work(number, phase)
         inside, self.scope.code = self.scope.code, outside
         self.code.extend([*first, head, *indented([*inside, *closing])])
-        self._join(phase)
+        self.join(phase)
         end_order(self, phase)
-        self._forget()
+        self.forget()
 
     def _stride(self) -> str:
         """From one tile of a loop to the next: elements, or vectors where they are numbered."""
@@ -205,34 +243,46 @@ class RowWriter:
         """Where a thread's last tile begins."""
         return f"start + ((columns - 1 - start) & -{self._stride()})"
 
-    def _join(self, phase: Phase) -> None:
+    def join(self, phase: Phase) -> None:
         """The states that the threads of a row have collected, as one."""
         for use in phase.folds:
-            self._unpack(use, f"join_{self._define_fold(use)}({so_far(use)})")
+            self.unpack(use, f"join_{self.define_fold(use)}({so_far(use)})")
 
     def _backwards(self, number: int, phase: Phase) -> bool:
         """A pass that only stores, after another pass: the order of its elements is free."""
         return number > 0 and not phase.folds
+
+    def turn_work(self, number: int, phase: Phase) -> None:
+        """What a turn of a loop does with its tile."""
+        if phase.tile:
+            self._tile_work(number, phase)
+            return
+        self.element_work(number, phase)
+        for use in phase.folds:
+            self.collect(use, self._folded(use))
+
+    def _folded(self, use: FoldUse) -> str:
+        return f"{self.prefix}fold_{self.define_fold(use)}({self.lifted(use)}, column, columns)"
 
     def _tile_work(self, number: int, phase: Phase) -> None:
         """A tile worked as if it were a row, phase by phase; what it comes to is merged into the row's state."""
         for k, part in enumerate(phase.tile):
             self.element_work(f"{number}_{k}", part)
             for use in part.folds:
-                self._unpack(use, f"fold_{self._define_fold(use)}({self._lifted(use)}, column, columns)")
+                self.unpack(use, self._folded(use))
             if part.row is not None:
-                self._row_body(f"tile_{number}_{k}", part.row)
+                self.row_body(f"tile_{number}_{k}", part.row)
         (use,) = phase.folds
         values = ", ".join(value.name for value in use.lifted)
-        self._collect(use, f"({values})" if len(use.lifted) > 1 else values)
+        self.collect(use, f"({values})" if len(use.lifted) > 1 else values)
         for part in phase.tile:
             made = [value for use in part.folds for value in use.state]
             self.scope.ready -= {value.name for value in (*made, *(part.row.results if part.row else ()))}
 
-    def _collect(self, use: FoldUse, state: str) -> None:
-        self.code.append(f"{so_far(use)} = merge_{self._define_fold(use)}({so_far(use)}, {state})")
+    def collect(self, use: FoldUse, state: str) -> None:
+        self.code.append(f"{so_far(use)} = merge_{self.define_fold(use)}({so_far(use)}, {state})")
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """What a loop loaded is gone after it."""
         rows = row_loads(self.kernel)
         self.scope.ready -= {load.value.name for load in self.kernel.loads if load.operand not in rows}
@@ -258,7 +308,8 @@ class RowWriter:
     def _store(self, name: str, k: int, value: str) -> str:
         operand, column = self.kernel.operands[k], "start" if self.schedule.resident else "column"
         letter = letter_of(operand, self.schedule.width)
-        self.scope.top.append(f'{name} = tile.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
+        name, kind = f"{self.prefix}{name}", "s" if letter == "u" else letter
+        self.scope.top.append(f'{name} = {self.tile}.store("{operand.dtype.name}", "{kind}")')
         stride = self.stride(k, letter)
         place = f"{self.walk.offset(k)}" if self.walk else column
         return f"{name}({self.begins[k]}, {place}, {value}, {column}, columns{stride})"
@@ -299,8 +350,12 @@ class RowWriter:
             self.walk.load(load)
             return
         self.scope.stored[name] = operand.dtype
+        if name in self.kept:
+            self.code.append(f"{name} = kept_{name}(place)")
+            return
         letter = self.load_letter(operand)
-        define = f'load_{name} = tile.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")'
+        kind = "s" if letter == "u" else letter
+        define = f'{self.prefix}load_{name} = {self.tile}.load("{operand.dtype.name}", "{kind}")'
         if define not in self.scope.top:
             self.scope.top.append(define)
         self.code.append(f"{name} = {self.load_from(load, column)}")
@@ -309,7 +364,7 @@ class RowWriter:
         """The call that loads a tile from a column on."""
         letter = self.load_letter(self.kernel.operands[load.operand])
         begin, stride = self.begins[load.operand], self.stride(load.operand, letter)
-        return f"load_{load.value.name}({begin}, {column}, columns{stride})"
+        return f"{self.prefix}load_{load.value.name}({begin}, {column}, columns{stride})"
 
     def load_letter(self, operand: Operand) -> str:
         """How a tile of this operand is loaded; misaligned vectors are shifted out of aligned ones."""
@@ -330,7 +385,7 @@ class RowWriter:
 
     # Folds and the work of a row.
 
-    def _define_fold(self, use: FoldUse) -> str:
+    def define_fold(self, use: FoldUse) -> str:
         """The merge and the identity as scalar functions, and the intrinsics made of them; the rule's name.
 
         Folds that merge alike share a rule; two of one name that do not (sums of several types) have one each.
@@ -342,6 +397,8 @@ class RowWriter:
         name = self.rules[key] = f"{use.name}_{taken}" if taken else use.name
         self.define_rule(use, name)
         self.scope.functions.append(f"fold_{name} = fold_tile(tile, rule_{name})")
+        if self.schedule.shared:
+            self.scope.functions.append(f"whole_fold_{name} = fold_tile(whole, rule_{name})")
         self.scope.functions.append(f"join_{name} = team.join(rule_{name})")
         if not self.schedule.resident:
             self.scope.functions.append(f"empty_{name} = empty_state(rule_{name})")
@@ -353,19 +410,19 @@ class RowWriter:
         self.scope.functions += rule(use, name)
 
     def _fold(self, use: FoldUse) -> None:
-        name = self._define_fold(use)
-        self._unpack(use, f"join_{name}(fold_{name}({self._lifted(use)}, start, columns))")
+        name = self.define_fold(use)
+        self.unpack(use, f"join_{name}(fold_{name}({self.lifted(use)}, start, columns))")
 
-    def _lifted(self, use: FoldUse) -> str:
+    def lifted(self, use: FoldUse) -> str:
         return ", ".join(self.scope.element(value.name) for value in use.lifted)
 
-    def _unpack(self, use: FoldUse, expression: str) -> None:
+    def unpack(self, use: FoldUse, expression: str) -> None:
         self.code.append(f"{', '.join(value.name for value in use.state)} = {expression}")
         self.scope.ready |= {value.name for value in use.state}
 
     def _row_work(self, number: int, phase: Phase) -> None:
         if phase.row is not None:
-            self._row_body(f"row_{number}", phase.row)
+            self.row_body(f"row_{number}", phase.row)
         for place, store in enumerate(phase.row_stores):
             operand, name = self.kernel.operands[store.operand], f"store_row_{number}_{place}"
             self.scope.top.append(f'{name} = store_value("{operand.dtype.name}")')
@@ -375,7 +432,7 @@ class RowWriter:
         """Whether this thread stores what there is one of in a row."""
         return "(lane == 0) & there" if self.schedule.rows > 1 else "lane == 0"
 
-    def _row_body(self, name: str, body: Body) -> None:
+    def row_body(self, name: str, body: Body) -> None:
         for value in body.args:
             self.provide(value)
         given = {value.name for value in body.args}
@@ -383,8 +440,8 @@ class RowWriter:
         if not made:
             return
         kinds = signature((v.dtype for v in body.args), (v.dtype for v in made))
-        self.scope.functions += ["", "", f'@once("{kinds}")', f"def {name}({', '.join(v.name for v in body.args)}):"]
-        self.scope.functions += indented([*body.lines, f"return {', '.join(v.name for v in made)}"])
+        head = ["", "", f'@once("{kinds}")', f"def {name}({', '.join(v.name for v in body.args)}):"]
+        self.scope.define([*head, *indented([*body.lines, f"return {', '.join(v.name for v in made)}"])])
         self.code.append(f"{', '.join(v.name for v in made)} = {name}({', '.join(v.name for v in body.args)})")
         self.scope.ready |= {value.name for value in made}
 

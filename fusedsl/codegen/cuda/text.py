@@ -133,11 +133,18 @@ class Scope:
     stored: dict[str, DType] = field(default_factory=dict)  # loaded tiles, as they are stored
     wide: dict[str, str] = field(default_factory=dict)  # the variable that holds such a tile's elements
     ready: set[str] = field(default_factory=set)  # names that have a value
+    defined: set[tuple[str, ...]] = field(default_factory=set)  # functions, by their lines
 
     @property
     def block(self) -> str:
         """The number of this block among those of the kernel."""
         return BLOCK_NUMBER if self.kernel.part else "block()"
+
+    def define(self, lines: Sequence[str]) -> None:
+        """Add a function to the file, unless it is there."""
+        if tuple(lines) not in self.defined:
+            self.defined.add(tuple(lines))
+            self.functions += lines
 
     def argument(self, name: str, declared: DType) -> DType:
         """The type that a body's argument arrives in."""
@@ -151,8 +158,8 @@ class Scope:
         if name not in self.wide:
             self.wide[name] = f"{name}_wide"
             signed = signature([stored], [stored.compute])
-            self.functions += ["", "", f'@tile.elementwise("{signed}")', f"def widen_{name}({name}):"]
-            self.functions += indented([f"return {name}"])
+            head = ["", "", f'@tile.elementwise("{signed}")', f"def widen_{name}({name}):"]
+            self.define([*head, *indented([f"return {name}"])])
             self.code.append(f"{name}_wide = widen_{name}({name})")
         return self.wide[name]
 
@@ -192,7 +199,7 @@ class Scope:
         made = [value for value in body.results if value.name not in given]
         if made:
             kinds = signature((self.argument(v.name, v.dtype) for v in body.args), (v.dtype for v in made))
-            self.functions += function(f'@{tile}.elementwise("{kinds}")', name, body, [v.name for v in made])
+            self.define(function(f'@{tile}.elementwise("{kinds}")', name, body, [v.name for v in made]))
             arguments = ", ".join(v.name for v in body.args)
             self.code.append(f"{', '.join(v.name for v in made)} = {name}({arguments})")
         self.ready |= {value.name for value in made}

@@ -16,8 +16,8 @@ def namespace() -> dict[str, Any]:
 
     names = dict(vocabulary())
     for source, listed in (
-        (launch, "thread block barrier divide share scalar part word half"),
-        (tile, "Tile once load_value store_value"),
+        (launch, "thread block barrier enter_cluster await_cluster divide share scalar part word half"),
+        (tile, "Tile await_fetched once load_value store_value"),
         (scan, "scan_tile"),
         (link, "scan_linked next_tile tile_row tiles_done"),
         (patch, "Patch shared_bytes"),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..backend import I1, I8, I32, I64, Emitter, ScalarFunction, intrinsic, ir, types
+from ..backend import F32, F64, I1, I8, I16, I32, I64, VOID, Emitter, ScalarFunction, intrinsic, ir, types
 from .memory import Room
 from .tile import Tile, scalar_function, scalar_types
 
 WARP = 32
 FEW_VALUES = 2  # of a state, of which a thread may read those of all warps at once
+ARRIVE_AND_WAIT = "barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;"
 State = list[ir.Value]
 
 
@@ -120,10 +121,12 @@ class Team:
     """The threads of a row: `threads` neighbours (up to a warp share it with other rows; more are a block).
 
     Where `across`, neighbours belong to different rows instead, `across` to a block: thread t works on row t % across.
+    Where there is a `cluster` of so many blocks, `threads` of each of them work on the row.
     """
 
     threads: int
     across: int = 0
+    cluster: int = 1
 
     def join(self, rule_of: Fold) -> Callable:
         """`join(state)`: the states of all threads of the row merged, the same bits in each of them."""
@@ -135,7 +138,9 @@ class Team:
                 if self.across:
                     return e.pack(result, self._through_shared(e, rule_of, state, self.across))
                 state = self._through_shuffles(e, rule_of, state)
-                if self.threads > WARP:
+                if self.cluster > 1:
+                    state = self._through_cluster(e, rule_of, state)
+                elif self.threads > WARP:
                     state = self._through_shared(e, rule_of, state, 0)
                 return e.pack(result, state)
 
@@ -177,9 +182,36 @@ class Team:
         found = []
         for group in range(groups):
             place = b.add(lane, I32(group * spread))
-            values = [b.load(b.gep(array, [place])) for array in arrays]
-            found.append([b.trunc(v, I1) if s.type == I1 else v for v, s in zip(values, state)])
+            found.append(self._left(e, arrays, state, place))
         return rule_of.tree(e, found)
+
+    def _through_cluster(self, e: Emitter, rule_of: Fold, state: State) -> State:
+        """Each warp leaves its state in the shared memory of all blocks; then each warp merges them all, in order.
+
+        A fold has shared memory of its own, so nothing is written there again, and no block ends before all have
+        arrived here: whoever writes into a block finds it alive.
+        """
+        b, warps = e.builder, max(1, self.threads // WARP)
+        thread, rank = e.special_register("tid.x"), b.and_(e.special_register("ctaid.x"), I32(self.cluster - 1))
+        lane, warp = b.and_(thread, I32(WARP - 1)), b.lshr(thread, I32(5))
+        count = warps * self.cluster
+        arrays = [e.shared_array(shared_type(part), count) for part in state]
+        state = [shuffle(e, "idx", part, 0, WARP) for part in state]
+        place = b.add(b.mul(rank, I32(warps)), warp)
+        with b.if_then(b.icmp_unsigned("<", lane, I32(self.cluster))):
+            for array, part in zip(arrays, state):
+                _leave_in_block(e, b.gep(array, [place]), part, lane)
+        e.asm(VOID, ARRIVE_AND_WAIT, "~{memory}", [], effect=True)
+        lanes = min(count, WARP)
+        each, first = count // lanes, b.mul(b.and_(lane, I32(lanes - 1)), I32(count // lanes))
+        found = [self._left(e, arrays, state, b.add(first, I32(k))) for k in range(each)]
+        return Team(lanes)._through_shuffles(e, rule_of, rule_of.tree(e, found))
+
+    def _left(self, e: Emitter, arrays: list[ir.Value], like: State, place: ir.Value) -> State:
+        """The state at a place of shared memory."""
+        b = e.builder
+        values = [b.load(b.gep(array, [place])) for array in arrays]
+        return [b.trunc(value, I1) if part.type == I1 else value for value, part in zip(values, like)]
 
     def _leave(self, e: Emitter, arrays: list[ir.Value], state: State, place: ir.Value) -> None:
         for array, part in zip(arrays, state):
@@ -189,6 +221,16 @@ class Team:
 
 def shared_type(part: ir.Value) -> ir.Type:
     return I8 if part.type == I1 else part.type
+
+
+def _leave_in_block(e: Emitter, address: ir.Value, part: ir.Value, block: ir.Value) -> None:
+    """Write a part of a state to the place in another block's shared memory that corresponds to this address."""
+    b = e.builder
+    value = b.zext(part, I16) if part.type in (I1, I8) else part
+    kinds = {I16: ("b8", "h"), I32: ("b32", "r"), I64: ("b64", "l"), F32: ("f32", "f"), F64: ("f64", "d")}
+    name, register = kinds[value.type]
+    place = e.asm(I32, "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", [b.ptrtoint(address, I32), block])
+    e.asm(VOID, f"st.shared::cluster.{name} [$0], $1;", f"r,{register},~{{memory}}", [place, value], effect=True)
 
 
 def shuffle(e: Emitter, mode: str, value: ir.Value, distance: int, lanes: int) -> ir.Value:

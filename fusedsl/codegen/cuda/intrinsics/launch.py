@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....ir.types import dtype
-from ..backend import I32, I64, ScalarFunction, Words, intrinsic, ir, numba_type, types
+from ..backend import I32, I64, VOID, ScalarFunction, Words, intrinsic, ir, numba_type, types
 from .memory import element_type
 
 
@@ -25,6 +25,18 @@ def block():
 def barrier():
     """Wait for all threads of the block, and for what they wrote to shared memory."""
     return types.void, lambda e: e.barrier()
+
+
+@intrinsic(0)
+def enter_cluster():
+    """Tell the blocks of the cluster that this one runs; does not wait."""
+    return types.void, lambda e: e.asm(VOID, "barrier.cluster.arrive.relaxed.aligned;", "~{memory}", [], effect=True)
+
+
+@intrinsic(0)
+def await_cluster():
+    """Wait until all blocks of the cluster run: from then on their shared memory may be written."""
+    return types.void, lambda e: e.asm(VOID, "barrier.cluster.wait.acquire.aligned;", "~{memory}", [], effect=True)
 
 
 @intrinsic(2)

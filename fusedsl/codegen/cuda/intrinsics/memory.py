@@ -5,38 +5,50 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....ir.types import DType
-from ..backend import F32, F64, GLOBAL, I8, I16, I32, I64, SHARED, VOID, Emitter, ir, types
+from ..backend import F32, F64, GLOBAL, I1, I8, I16, I32, I64, SHARED, VOID, Emitter, ir, types
 
 ACCESS_BYTES = 16
 SKIP = "PARTS_DONE_${:uid}"
-# Results stay in the L2 as long as they may: whoever reads them next finds a part of them there, and less is written
-# back while the inputs stream in (2 % of the time of large rows and maps on an H200).
+# What is read stays in the L2 longer than what is written: results then leave for memory as they come, instead of when
+# inputs push them out. On an H200 that is 3 % of the time of large rows and 4 % of large maps, whatever the L2 held
+# before; reads that leave first, or results that stay, are slower, and nothing outlives the next large kernel.
 KEEP = "createpolicy.fractional.L2::evict_last.b64 {}, 1.0;"
 
 
 @dataclass(frozen=True)
 class Room:
-    """Which elements of a vector exist: those at `skip` and beyond, and below `room` (int32; skip None is 0).
+    """Which elements of a vector exist: those at `skip` and beyond, and below `room` (int32; None: no such bound).
 
-    `split` says that a vector may be there in part; otherwise it is there or not as one.
+    `split` says that a vector may be there in part; otherwise it is there or not as one. Of a part, `exact` reads end
+    with its last element, others with its aligned block of 16 bytes at most.
     """
 
-    room: ir.Value
+    room: ir.Value | None
     skip: ir.Value | None = None
     split: bool = False
+    exact: bool = True
 
     def after(self, builder: ir.IRBuilder, elements: int) -> Room:
         """The same, counted from a later element."""
         if not self.split or not elements:
             return self
-        skip = None if self.skip is None else builder.sub(self.skip, I32(elements))
-        return Room(builder.sub(self.room, I32(elements)), skip, True)
+        room, skip = (None if x is None else builder.sub(x, I32(elements)) for x in (self.room, self.skip))
+        return Room(room, skip, True, self.exact)
 
     def holds(self, builder: ir.IRBuilder, element: int) -> ir.Value:
         """Does this element exist?"""
-        found = builder.icmp_signed(">", self.room, I32(element if self.split else 0))
+        found = I1(1)
+        if self.room is not None:
+            found = builder.icmp_signed(">", self.room, I32(element if self.split else 0))
         if self.split and self.skip is not None:
             found = builder.and_(found, builder.icmp_signed("<=", self.skip, I32(element)))
+        return found
+
+    def any(self, builder: ir.IRBuilder, width: int) -> ir.Value:
+        """Does any of the first `width` elements exist?"""
+        found = I1(1) if self.room is None else builder.icmp_signed(">", self.room, I32(0))
+        if self.split and self.skip is not None:
+            found = builder.and_(found, builder.icmp_signed("<", self.skip, I32(width)))
         return found
 
 
@@ -124,9 +136,15 @@ def write_shared(e: Emitter, dtype: DType, width: int, address: ir.Value, values
 def _read_whole(e: Emitter, dtype: DType, width: int, address: ir.Value, space: int = GLOBAL) -> list[ir.Value]:
     b, bits = e.builder, _unit_bits(dtype, width)
     count = width * dtype.itemsize * 8 // bits
-    kind = ir.IntType(bits) if count == 1 else ir.VectorType(ir.IntType(bits), count)
-    loaded = b.load(b.inttoptr(address, kind.as_pointer(space)), align=width * dtype.itemsize)
-    return [loaded] if count == 1 else [b.extract_element(loaded, I32(k)) for k in range(count)]
+    if count == 1 or e.cc < (8, 0) or space != GLOBAL:
+        kind = ir.IntType(bits) if count == 1 else ir.VectorType(ir.IntType(bits), count)
+        loaded = b.load(b.inttoptr(address, kind.as_pointer(space)), align=width * dtype.itemsize)
+        return [loaded] if count == 1 else [b.extract_element(loaded, I32(k)) for k in range(count)]
+    policy, outs = e.asm(I64, KEEP.format("$0"), "=l", []), [f"${k}" for k in range(count)]
+    text = f"ld.global.L2::cache_hint{_suffix(count, bits)} {_braced(outs)}, [${count}], ${count + 1};"
+    constraints = ",".join([f"={_register(bits)}"] * count + ["l", "l", "~{memory}"])
+    result = ir.LiteralStructType([ir.IntType(bits)] * count)
+    return e.unpack(e.asm(result, text, constraints, [address, policy], effect=True), count)
 
 
 def _write_whole(e: Emitter, address: ir.Value, units: list[ir.Value]) -> None:
@@ -134,53 +152,52 @@ def _write_whole(e: Emitter, address: ir.Value, units: list[ir.Value]) -> None:
     if count == 1:
         b.store(units[0], b.inttoptr(address, unit.as_pointer(GLOBAL)), align=unit.width // 8)
         return
-    register = _register(unit.width)
-    if e.cc >= (8, 0):
-        policy = e.asm(I64, KEEP.format("$0"), "=l", [])
-        hint, place, inputs = ".L2::cache_hint", f", ${count + 1}", [policy]
-    else:
-        hint, place, inputs = "", "", []
-    values = _braced([f"${k}" for k in range(count)])
-    text = f"st.global{hint}{_suffix(count, unit.width)} [${count}], {values}{place};"
-    constraints = ",".join([register] * count + ["l"] * (1 + len(inputs)) + ["~{memory}"])
-    e.asm(VOID, text, constraints, [*units, address, *inputs], effect=True)
+    text = f"st.global{_suffix(count, unit.width)} [${count}], {_braced([f'${k}' for k in range(count)])};"
+    constraints = ",".join([_register(unit.width)] * count + ["l", "~{memory}"])
+    e.asm(VOID, text, constraints, [*units, address], effect=True)
 
 
-def _predicates(width: int, room: Room, first: int, whole: list[str]) -> tuple[list[str], list[str], list[ir.Value]]:
+def _predicates(width: int, room: Room, first: int, whole: str) -> tuple[list[str], list[str], list[ir.Value]]:
     """PTX that does `whole` where a vector is all there and, where a part is, sets p0, p1 … for its elements.
 
     `first` is the number of the first input operand; also the names of the predicates and the inputs.
     """
-    inputs = [room.room] + ([room.skip] if room.split and room.skip is not None else [])
+    inputs, ends, begins = [], "", ""
+    if room.room is not None:
+        ends = f"${first}"
+        inputs.append(room.room)
+    if room.split and room.skip is not None:
+        begins = f"${first + len(inputs)}"
+        inputs.append(room.skip)
     if not room.split or width == 1:
-        lines = [".reg .pred whole;", f"setp.gt.s32 whole, ${first}, 0;"]
-        if len(inputs) > 1:
-            lines.append(f"setp.le.and.s32 whole, ${first + 1}, 0, whole;")
-        return lines + whole, [], inputs
+        return [".reg .pred whole;", *_within("whole", ends, 1, begins, 0), whole], [], inputs
     names = [f"p{k}" for k in range(width)]
-    lines = [f".reg .pred whole, part, {', '.join(names)};", f"setp.ge.s32 whole, ${first}, {width};"]
-    if len(inputs) > 1:
-        lines.append(f"setp.le.and.s32 whole, ${first + 1}, 0, whole;")
-    lines += whole
-    lines.append(f"setp.gt.and.s32 part, ${first}, 0, !whole;")
-    if len(inputs) > 1:
-        lines.append(f"setp.lt.and.s32 part, ${first + 1}, {width}, part;")
+    lines = [f".reg .pred whole, part, {', '.join(names)};", *_within("whole", ends, width, begins, 0), whole]
+    lines += _within("part", ends, 1, begins, width - 1, "!whole")
     lines.append(f"@!part bra {SKIP};")  # most warps have no vector that is there in part
     for k, name in enumerate(names):
-        if len(inputs) > 1:
-            lines.append(f"setp.le.and.s32 {name}, ${first + 1}, {k}, part;")
-        lines.append(f"setp.gt.and.s32 {name}, ${first}, {k}, {name if len(inputs) > 1 else 'part'};")
+        lines += _within(name, ends, k + 1, begins, k, "part")
     return lines, names, inputs
 
 
+def _within(name: str, ends: str, least: int, begins: str, most: int, given: str = "") -> list[str]:
+    """PTX that sets a predicate where `ends` >= least and `begins` <= most (operands, if named) and `given` holds."""
+    lines = []
+    for how, operand, limit in (("ge", ends, least), ("le", begins, most)):
+        if operand:
+            kind, also = (".and", f", {given}") if given else ("", "")
+            lines.append(f"setp.{how}{kind}.s32 {name}, {operand}, {limit}{also};")
+            given = name
+    return lines
+
+
 def _read_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, room: Room) -> list[ir.Value]:
-    """The whole vector where any of its elements exists: it is one aligned block of memory."""
+    """A vector of which any element exists: all of its aligned block or, if it is to be exact, up to its last one."""
     bits = _unit_bits(dtype, width)
     count = width * dtype.itemsize * 8 // bits
-    there = e.builder.icmp_signed(">", room.room, I32(0))
-    if room.split and room.skip is not None:
-        there = e.builder.and_(there, e.builder.icmp_signed("<", room.skip, I32(width)))
-    return _read_if(e, there, count, bits, address)
+    if not room.exact or not room.split or room.room is None or width == 1:
+        return _read_if(e, room.any(e.builder, width), count, bits, address)
+    return _read_up_to(e, dtype, count, bits, address, room, width)
 
 
 def _read_if(
@@ -190,15 +207,70 @@ def _read_if(
 
     Without `effect` the compiler may move the read, or do it once for many: nothing may write there meanwhile.
     """
-    outs = [f"${k}" for k in range(count)]
-    lines = [".reg .pred wanted;", f"setp.ne.b32 wanted, ${count + 1}, 0;"]
-    lines += [f"mov.b{max(bits, 16)} {out}, 0;" for out in outs]
-    lines.append(f"@wanted ld.global{_suffix(count, bits)} {_braced(outs)}, [${count}];")
+    lines = [".reg .pred wanted;", f"setp.ne.b32 wanted, ${count + 1}, 0;", *_zeros(count, bits), *_keep(e, count)]
+    lines.append(_load_block(e, "wanted", count, bits))
+    return _loaded(e, lines, count, bits, [address, e.builder.zext(wanted, I32)], effect)
+
+
+def _read_up_to(
+    e: Emitter, dtype: DType, count: int, bits: int, address: ir.Value, room: Room, width: int
+) -> list[ir.Value]:
+    """`count` registers of an aligned block that is there in part: no byte beyond its last element is read.
+
+    Threads whose vector does not end early read all of it; only those at the end of an array go register by register.
+    """
+    end, begin = f"${count + 1}", f"${count + 2}" if room.skip is not None else ""
+    lines = [".reg .pred whole, part, some;", *_zeros(count, bits), *_keep(e, count)]
+    lines += _within("whole", end, width, begin, width - 1)
+    lines.append(_load_block(e, "whole", count, bits))
+    lines += [f"setp.lt.s32 part, {end}, {width};", *_within("part", end, 1, begin, width - 1, "part")]
+    lines.append(f"@!part bra {SKIP};")
+    for k in range(count):
+        lines += _load_end(dtype, k, count, bits, end)
+    inputs = [address, room.room] + ([room.skip] if room.skip is not None else [])
+    return _loaded(e, [*lines, f"{SKIP}:"], count, bits, inputs)
+
+
+def _load_end(dtype: DType, k: int, count: int, bits: int, end: str) -> list[str]:
+    """PTX that loads what exists of register `k`: all of it, or 1, 2 or 3 bytes."""
+    size, address = bits // 8, f"${count}+{k * bits // 8}"
+    last = (k + 1) * size // dtype.itemsize
+    lines = [f"setp.ge.s32 some, {end}, {last};", f"@some ld.global.b{bits} ${k}, [{address}];"]
+    for there in range(dtype.itemsize, size, dtype.itemsize):
+        lines.append(f"setp.eq.s32 some, {end}, {(k * size + there) // dtype.itemsize};")
+        lines.append(f"@some ld.global.u{16 if there > 1 else 8} ${k}, [{address}];")
+        if there == 3:
+            lines += ["{", f".reg .b{bits} third;", f"@some ld.global.u8 third, [{address}+2];"]
+            lines += [f"@some shl.b{bits} third, third, 16;", f"@some or.b{bits} ${k}, ${k}, third;", "}"]
+    return lines
+
+
+def _zeros(count: int, bits: int) -> list[str]:
+    return [f"mov.b{max(bits, 16)} ${k}, 0;" for k in range(count)]
+
+
+def _keep(e: Emitter, count: int) -> list[str]:
+    """PTX that defines the policy `keep`, where loads of so many registers name one."""
+    return [".reg .b64 keep;", KEEP.format("keep")] if e.cc >= (8, 0) and count > 1 else []
+
+
+def _load_block(e: Emitter, predicate: str, count: int, bits: int) -> str:
+    """PTX that loads registers $0 … from the address after them, where a predicate holds."""
+    outs = _braced([f"${k}" for k in range(count)])
+    hint, policy = (".L2::cache_hint", ", keep") if e.cc >= (8, 0) and count > 1 else ("", "")
+    return f"@{predicate} ld.global{hint}{_suffix(count, bits)} {outs}, [${count}]{policy};"
+
+
+def _loaded(
+    e: Emitter, lines: list[str], count: int, bits: int, inputs: list[ir.Value], effect: bool = True
+) -> list[ir.Value]:
+    """The registers that these lines of PTX fill; the inputs, an address and int32s, stand after them."""
     unit = ir.IntType(max(bits, 16))
     result = unit if count == 1 else ir.LiteralStructType([unit] * count)
-    constraints = ",".join([f"=&{_register(bits)}"] * count + ["l", "r"] + ["~{memory}"] * effect)
-    text = "{\n" + "\n".join(lines) + "\n}"
-    loaded = e.asm(result, text, constraints, [address, e.builder.zext(wanted, I32)], effect=effect)
+    constraints = ",".join(
+        [f"=&{_register(bits)}"] * count + ["l"] + ["r"] * (len(inputs) - 1) + ["~{memory}"] * effect
+    )
+    loaded = e.asm(result, "{\n" + "\n".join(lines) + "\n}", constraints, inputs, effect=effect)
     found = [loaded] if count == 1 else e.unpack(loaded, count)
     return [e.builder.trunc(found[0], I8)] if bits == 8 else found
 
@@ -220,8 +292,9 @@ def read_shifted(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped: 
     if room is not None:
         address = b.add(base, I64(skipped))
         places = [address, b.add(address, I64(ACCESS_BYTES - 1))]
-        last = b.add(address, b.sext(b.mul(b.sub(room.room, I32(1)), I32(size)), I64))
-        places = [b.select(b.icmp_unsigned("<", place, last), place, last) for place in places]
+        if room.room is not None:
+            last = b.add(address, b.sext(b.mul(b.sub(room.room, I32(1)), I32(size)), I64))
+            places = [b.select(b.icmp_unsigned("<", place, last), place, last) for place in places]
         if room.skip is not None:
             first = b.add(address, b.sext(b.mul(room.skip, I32(size)), I64))
             places = [b.select(b.icmp_unsigned(">", place, first), place, first) for place in places]
@@ -236,16 +309,28 @@ def read_shifted(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped: 
     return _elements(e, dtype, width, [e.asm(I32, text, "=r,r,r,r", [words[k], words[k + 1], bits]) for k in range(4)])
 
 
+def copy(e: Emitter, target: ir.Value, source: ir.Value, size: int, room: Room | None, dtype: DType) -> None:
+    """Begin to copy a vector of `size` bytes (4, 8 or 16) to shared memory; bytes that do not exist become 0."""
+    b, policy, width = e.builder, e.asm(I64, KEEP.format("$0"), "=l", []), size // dtype.itemsize
+    there: ir.Value = I32(size)
+    if room is not None:
+        left = there
+        if room.split and room.room is not None:
+            left = b.select(b.icmp_signed("<", room.room, I32(width)), room.room, I32(width))
+            left = b.mul(left, I32(dtype.itemsize))
+        there = b.select(room.any(b, width), left, I32(0))
+    how = "cg" if size == ACCESS_BYTES else "ca"
+    text = f"cp.async.{how}.shared.global.L2::cache_hint [$0], [$1], {size}, $2, $3;"
+    e.asm(VOID, text, "r,l,r,l,~{memory}", [target, source, there, policy], effect=True)
+
+
 def _write_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, units: list[ir.Value], room: Room) -> None:
     bits, size, b = _unit_bits(dtype, width), dtype.itemsize, e.builder
     if bits == 8:
         units = [b.zext(units[0], I16)]
     ins = [f"${k}" for k in range(len(units))]
     at = f"${len(units)}"
-    kept = e.cc >= (8, 0) and len(units) > 1
-    whole = [".reg .b64 keep;", KEEP.format("keep")] if kept else []
-    hint, policy = (".L2::cache_hint", ", keep") if kept else ("", "")
-    whole.append(f"@whole st.global{hint}{_suffix(len(units), bits)} [{at}], {_braced(ins)}{policy};")
+    whole = f"@whole st.global{_suffix(len(units), bits)} [{at}], {_braced(ins)};"
     lines, names, inputs = _predicates(width, room, len(units) + 1, whole)
     if names and size * 8 == bits:
         lines += [f"@{p} st.global.b{bits} [{at}+{k * size}], {ins[k]};" for k, p in enumerate(names)]

@@ -7,8 +7,19 @@ from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
 from .. import math
-from ..backend import I8, I32, I64, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
-from .memory import ACCESS_BYTES, Room, is_packed, read, read_shifted, read_wanted, stored_type, write
+from ..backend import I8, I32, I64, VOID, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
+from .memory import (
+    ACCESS_BYTES,
+    Room,
+    copy,
+    is_packed,
+    read,
+    read_shared,
+    read_shifted,
+    read_wanted,
+    stored_type,
+    write,
+)
 
 INDEX = (types.int32, types.int64)
 
@@ -50,13 +61,15 @@ class Tile:
     """`vectors` vectors of `width` neighbouring elements a thread; each starts `step` elements after the one before.
 
     `checks` has a letter per vector: "." it is there; "v" it is there or not, as one; "t" its tail may be
-    missing; "b" elements at both ends may be missing.
+    missing; "h" its head may be; "b" elements at both ends may be missing. Reads of a
+    part end with its last element where they are `exact`, else with its aligned block: 16-bit rows have no time for it.
     """
 
     width: int
     vectors: int
     step: int
     checks: str
+    exact: bool = True
 
     @property
     def count(self) -> int:
@@ -93,6 +106,43 @@ class Tile:
             return result, emit
 
         return intrinsic(4 if letter in "sc" else 3)(rule)
+
+    def fetch(self, name: str, threads: int, offset: int) -> Callable:
+        """`fetch(address, start, limit, place)`: begin to copy a tile to shared memory, `place + offset` bytes into it.
+
+        Vectors of the block's `threads` lie side by side. Elements that do not exist become 0.
+        """
+        kind = dtype(name)
+
+        def rule(*kinds):
+            def emit(e, address, start, limit, place):
+                size = self.width * kind.itemsize
+                for number in range(self.vectors):
+                    room = self._room(e, kinds[1], start, limit, number)
+                    source = self._places(e, kind, "1", address, kinds[1], start, number, None)[0]
+                    target = _kept_at(e, place, offset + number * threads * size, size)
+                    copy(e, target, source, size, room, kind)
+
+            return types.void, emit
+
+        return intrinsic(4)(rule)
+
+    def kept(self, name: str, threads: int, offset: int) -> Callable:
+        """`kept(place)`: the tile that `fetch` left there, as `load` gives it."""
+        kind = dtype(name)
+        result = stored_type(kind, self.count, self.width)
+
+        def rule(place):
+            def emit(e, at):
+                found, size = [], self.width * kind.itemsize
+                for number in range(self.vectors):
+                    where = _kept_at(e, at, offset + number * threads * size, size)
+                    found += read_shared(e, kind, self.width, where)
+                return e.pack(result, found)
+
+            return result, emit
+
+        return intrinsic(1)(rule)
 
     def store(self, name: str, letter: str = "1") -> Callable:
         """`store(address, begins, values, start, limit[, stride])`: the inverse of load.
@@ -263,11 +313,14 @@ class Tile:
         check, b = self.checks[number], e.builder
         if check == "." or kind not in INDEX:
             return None
-        begin = b.add(start, start.type(number * self.step))
-        room = _int32(b, b.sub(limit, begin))
-        if check == "b":
-            return Room(room, _int32(b, b.neg(begin)), split=True)
-        return Room(room, split=check == "t")
+        if check in "hb":
+            skip = _int32(b, b.neg(b.add(start, start.type(number * self.step))))
+            return Room(None if check == "h" else self._left(e, start, limit, number), skip, True, self.exact)
+        return Room(self._left(e, start, limit, number), None, check == "t", self.exact)
+
+    def _left(self, e: Emitter, start: ir.Value, limit: ir.Value, number: int) -> ir.Value:
+        """Elements between the start of a vector and the limit."""
+        return _int32(e.builder, e.builder.sub(limit, e.builder.add(start, start.type(number * self.step))))
 
     def _places(self, e, kind, letter, address, form, start, number, stride) -> list[ir.Value]:
         """The address of a vector, or where its elements are not neighbours, of each element.
@@ -336,6 +389,19 @@ class Tile:
         if is_packed(kind, self.width):
             return [_pair(e, kind, *elements[k : k + 2]) for k in range(0, len(elements), 2)]
         return [_half(e, kind, element) for element in elements]
+
+
+def _kept_at(e: Emitter, place: ir.Value, offset: int, size: int) -> ir.Value:
+    """The 32-bit address of this thread's vector of `size` bytes, in shared memory."""
+    b = e.builder
+    own = b.add(e.dynamic_shared(), b.mul(e.special_register("tid.x"), I32(size)))
+    return b.add(b.add(own, place), I32(offset))
+
+
+@intrinsic(0)
+def await_fetched():
+    """Wait until what this thread fetches is there, for this thread."""
+    return types.void, lambda e: e.asm(VOID, "cp.async.wait_all;", "~{memory}", [], effect=True)
 
 
 def narrowed_value(e: Emitter, kind: DType, element: ir.Value, source: types.Type) -> ir.Value:
