@@ -295,7 +295,7 @@ def test_a_table_kernel_reads_its_slots_in_place(tmp_path):
     text = ptx(source, str(path), kernel, schedule, (9, 0))
     assert f"param_0[{8 * kernel.table.words}]" in text
     assert "ld.param.b64" in text
-    assert text.count("ld.global.v4") >= 4
+    assert text.count("ld.global.L2::cache_hint.v4") >= 4
     assert ".local" not in text
     assert compile_source(source, str(path), kernel, schedule, (9, 0)).spill_bytes == 0
 
