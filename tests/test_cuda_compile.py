@@ -317,7 +317,7 @@ def test_wide_rows_are_kept_in_the_shared_memory_of_clusters(tmp_path, dtype, co
 
 @pytest.mark.parametrize(
     ("dtype", "columns", "cluster", "threads"),
-    [(FLOAT32, 40000, 4, 512), (FLOAT16, 32768, 4, 256), (BFLOAT16, 32768, 4, 256)],
+    [(FLOAT32, 40000, 4, 512), (FLOAT16, 24576, 2, 256), (BFLOAT16, 24576, 2, 256)],
 )
 def test_exponentials_of_wide_rows_stay_in_the_registers_of_clusters(tmp_path, dtype, columns, cluster, threads):
     kernel = softmax(dtype)

@@ -149,11 +149,11 @@ def test_slots_are_counted_in_one_order():
     assert kinds == ["pointer"] * 2 + ["extent"] * 2 + ["stride"] * 2 + ["magic"]
 
 
-def test_wide_rows_share_clusters_and_few_of_them_the_whole_card():
+def test_wide_rows_share_the_shared_memory_of_clusters():
     kernel = sum_rows(resident=False)
     second = dataclasses.replace(kernel.phases[0], row_stores=(), stores=(Store("x_0", 1),), folds=())
     kernel = dataclasses.replace(kernel, phases=(*kernel.phases, second))
-    chosen = [choose(kernel, (rows, 65536), H200) for rows in (1, 8, 33, 4096)]
-    assert [getattr(schedule, "gangs", 0) > 0 for schedule in chosen] == [True, True, False, False]
-    assert [schedule.cluster for schedule in chosen] == [1, 1, 4, 4]
-    assert [geometry(schedule, kernel, (4096, 65536)).cluster for schedule in chosen[2:]] == [4, 4]
+    chosen = [choose(kernel, (4096, columns), H200) for columns in (20000, 65536, 262144, 10_000_000)]
+    assert [schedule.cluster for schedule in chosen] == [1, 4, 16, 1]
+    assert [schedule.shared for schedule in chosen] == [True, True, True, False]
+    assert geometry(chosen[1], kernel, (4096, 65536)).cluster == 4

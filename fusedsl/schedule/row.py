@@ -131,7 +131,8 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
     long = sum(instructions(phase.element.lines) for phase in kernel.phases) >= LONG_BODIES
     longer = reach > columns or (width >= 8 and long)
     alone = _alone(kernel)
-    most_blocks = hardware.cluster if _dear(kernel) and not alone else 1
+    many = prod(extents[: kernel.row_axes]) * HELD_CLUSTER >= hardware.multiprocessors
+    most_blocks = hardware.cluster if many and _dear(kernel) and not alone else 1
     for cluster in _clusters(min(most_blocks, HELD_CLUSTER)):
         part = -(-reach // cluster)
         threads = _threads(part, width, per_element, longer, reach > columns, _streamed(kernel))
