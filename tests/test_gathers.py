@@ -277,7 +277,7 @@ def test_vectors_of_neighbours_are_gathered_as_one():
         table, ids = fd.spec((50021, 4096), "bfloat16"), fd.spec((77,), "int32")
         assert fd.kernel("w[k] + 1.5").resources(table, ids, cc=90)
     (text,) = seen
-    assert text.count("ld.global.v4") == 2  # vectors a thread
+    assert text.count("ld.global.L2::cache_hint.v4") == 2  # vectors a thread
 
 
 def test_what_merges_literal_extents_runs_over_them():
