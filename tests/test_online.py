@@ -301,7 +301,7 @@ def test_wide_rows_compile_to_one_streaming_pass_without_spills(name, dtype):
     pytest.importorskip("numba_cuda")
     kernel = fd.kernel(STREAMS[name][0])
     wide = [fd.spec((64, 600_000), dtype) for _ in kernel.params]
-    told = kernel.explain(*wide, cc=80 if dtype == "float32" else 90)
+    told = kernel.explain(*wide, cc=80)  # which has no clusters that would keep such rows
     (one,) = told.kernels
     assert [a.passes for a in one.reads] == [2 - (name == "divergence")] * len(kernel.params)
     assert one.figures.spill_bytes == 0 and one.figures.registers <= one.predicted_registers
