@@ -419,3 +419,15 @@ def test_outputs_that_interleave_are_remembered():
     address = source.ctypes.data
     assert call.may_write([address], [whole[:, :8], whole[:, 8:]])
     assert not call.may_write([address], [whole[:, :8], whole[:, 4:12]])
+
+
+def test_bodies_are_written_in_an_order_that_memory_does_not_decide():
+    """The values that a row passes on stood in the order of a set of nodes, whose hashes are addresses."""
+    from fusedsl.codegen.emit import _closure
+    from fusedsl.ir.graph import Type, node
+    from fusedsl.ir.types import FLOAT32
+
+    chain = [node("scalar", (), 0, Type(FLOAT32))]
+    for _ in range(40):
+        chain.append(node("exp", (chain[-1],), None, Type(FLOAT32)))
+    assert list(_closure([chain[-1]], set())) == chain[::-1]

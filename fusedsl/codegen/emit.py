@@ -402,15 +402,18 @@ def _position(axis: Axis) -> Node:
     return node("position", (), axis, Type(INT64))
 
 
-def _closure(roots: Iterable[Node], stop: set[Node]) -> set[Node]:
-    """The nodes below the roots that are computed: those in `stop`, folds and places of an order are read."""
-    found: set[Node] = set()
+def _closure(roots: Iterable[Node], stop: set[Node]) -> dict[Node, None]:
+    """The nodes below the roots that are computed: those in `stop`, folds and places of an order are read.
+
+    They come in an order that is the same in every process, and so is the file that is made of them.
+    """
+    found: dict[Node, None] = {}
     stack = list(roots)
     while stack:
         n = stack.pop()
         if n in found or n in stop or n.op in READ or n.op == "const":
             continue
-        found.add(n)
+        found[n] = None
         stack.extend(n.args)
     return found
 
