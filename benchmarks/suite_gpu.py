@@ -43,14 +43,19 @@ def cases(suite: str, settings: Settings) -> list[Case]:
     return settings.share(found)
 
 
-def run(suite: str, report: Report, settings: Settings) -> None:
-    """Measure the suite. Raises RuntimeError where there is no GPU or no torch to time with."""
+def need_gpu(suite: str) -> None:
+    """RuntimeError where there is no GPU or no torch to time with."""
     try:
         import torch
     except ImportError as fault:
         raise RuntimeError(f"the suite {suite} times with torch: {fault}") from fault
     if not torch.cuda.is_available():
         raise RuntimeError(f"the suite {suite} needs an NVIDIA GPU")
+
+
+def run(suite: str, report: Report, settings: Settings) -> None:
+    """Measure the suite. Raises RuntimeError where there is no GPU or no torch to time with."""
+    need_gpu(suite)
     import warm
     from gpu import Card
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import warm
 from record import Report, failed_row, quantile, times_row
-from suite_gpu import Settings
+from suite_gpu import Settings, need_gpu
 from workloads import selected
 
 COMPILED: dict[str, str | None] = {"torch.compile": None}
@@ -30,12 +30,9 @@ def chosen(suite: str, settings: Settings) -> list:
 
 def run(suite: str, report: Report, settings: Settings) -> None:
     """Measure the suite. Raises RuntimeError where there is no GPU or no torch to time with."""
-    try:
-        import torch
-    except ImportError as fault:
-        raise RuntimeError(f"the suite {suite} times with torch: {fault}") from fault
-    if not torch.cuda.is_available():
-        raise RuntimeError(f"the suite {suite} needs an NVIDIA GPU")
+    need_gpu(suite)
+    import torch
+
     from gpu import Card
 
     picked = chosen(suite, settings)

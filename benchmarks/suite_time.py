@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import suite_gpu
 import workloads
 from record import Report, Row, times_row
 
@@ -39,10 +40,9 @@ ROWS = (16, 256, 4096, 16384, 65536, 262144)
 
 def run(report: Report, settings: Any) -> None:
     """Measure the suite. Raises RuntimeError where there is no GPU or no torch to time with."""
+    suite_gpu.need_gpu("time")
     import torch
 
-    if not torch.cuda.is_available():
-        raise RuntimeError("the suite time needs an NVIDIA GPU")
     import fusedsl as fd
     from gpu import Card
 

@@ -15,10 +15,9 @@ Case = tuple[str, tuple[int, int], str]
 
 def run(report: Report, settings: Any) -> None:
     """Measure the suite. Raises RuntimeError where there is no GPU or no torch to time with."""
+    suite_gpu.need_gpu("tune")
     import torch
 
-    if not torch.cuda.is_available():
-        raise RuntimeError("the suite tune needs an NVIDIA GPU")
     cases = [case for suite in ("map", "rows") for case in suite_gpu.cases(suite, settings)]
     chosen = [(w.name, shape, dtype) for w, shape, dtype in cases]
     cc = torch.cuda.get_device_capability()

@@ -14,8 +14,9 @@ from .config import Options
 from .errors import FusionError, LimitError
 from .fusion.budget import FEWEST, REGISTERS, within
 from .fusion.bundle import bundled, side_by_side
+from .fusion.groups import Decision, Group, Partition
 from .fusion.lower import lower
-from .fusion.partition import Decision, Group, Partition, partition
+from .fusion.partition import partition
 from .fusion.price import Prices
 from .fusion.recompute import store_dear
 from .hardware import Hardware, facts

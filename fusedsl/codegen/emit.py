@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..fusion.coordinates import Axis
 from ..fusion.cost import FETCH_COST
+from ..fusion.groups import Group
 from ..fusion.lower import Root
-from ..fusion.partition import Group
 from ..ir.folds import FOLDS, State
 from ..ir.graph import Node, Parameter, Type, constant, node, rebuild, walk
 from ..ir.ops import OPS

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from ..ir.graph import Node
 from ..rewrite.scalars import free_axes
 from .crossing import BOUND
-from .partition import Decision, Group, Partition
+from .groups import Decision, Group, Partition, loaded, ordered
 from .price import Prices
-from .recompute import loaded, memory_order, ordered, temporary
+from .recompute import memory_order, temporary
 
 REGISTERS = 216  # words of a thread's 255 that a body's values may take: the rest are addresses and counters
 FEWEST = 24  # below, cutting costs more than spilling

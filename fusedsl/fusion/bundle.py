@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..ir.dims import Dim, product
 from ..ir.graph import walk
-from .partition import Decision, Group
+from .groups import Decision, Group
 from .time import LAUNCH
 
 SHORT_ROWS = 2048  # columns: such rows stay in registers, and their blocks know nothing of each other

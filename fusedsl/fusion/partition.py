@@ -3,88 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from ..ir.dims import Dim, product
 from ..ir.folds import FOLDS
-from ..ir.graph import Node, Type, node, walk
+from ..ir.graph import Node, Type, walk
 from ..rewrite.scalars import bound_axes, free_axes
-from .coordinates import Axis, Coordinate
+from .coordinates import Axis
 from .crossing import BOUND, crossing
-from .lower import Lowered, Root, Source
+from .groups import Decision, Group, Partition, loaded, ordered, reaches
+from .lower import Lowered, Root
 from .price import Computation, Prices, computed, cost
-
-
-@dataclass(frozen=True)
-class Decision:
-    """Whether something joined a kernel, and why; `seconds` is what one kernel saves, or would, by the time model."""
-
-    joined: bool
-    members: tuple[str, ...]
-    reason: str
-    seconds: float | None = None
-
-
-@dataclass(eq=False)
-class Group:
-    """One kernel to be: its row and column axes, the folds it computes, and what it stores.
-
-    A map has column axes only. `imports` are folds of other groups, read from their temporaries. `cross` are folds the
-    other way: over the row axes, a value for each column, from what the kernel has of its rows anyway; only
-    `cross_stores`, a value a column each, depend on them.
-    """
-
-    rows: tuple[Axis, ...]
-    columns: tuple[Axis, ...]
-    folds: list[Node] = field(default_factory=list)
-    scans: list[Node] = field(default_factory=list)  # all in one direction
-    ranked: list[Node] = field(default_factory=list)  # places of one order of the columns
-    stores: list[Root] = field(default_factory=list)
-    row_stores: list[Root] = field(default_factory=list)
-    rank_stores: list[Root] = field(default_factory=list)
-    cross: list[Node] = field(default_factory=list)
-    cross_stores: list[Root] = field(default_factory=list)
-    imports: dict[Node, Node] = field(default_factory=dict)  # fold -> the load that stands for it
-    after: set[int] = field(default_factory=set)  # indices of groups that must run before
-
-    @property
-    def is_map(self) -> bool:
-        return not self.folds and not self.scans and not self.ranked
-
-    @property
-    def is_plain(self) -> bool:
-        """A map, or folds of rows: its elements may be computed by several kernels."""
-        return not (self.scans or self.ranked or self.cross)
-
-    @property
-    def ranks(self) -> Axis | None:
-        """The axis of the places in the order, where all of them are wanted."""
-        return next((n.attr[1] for n in self.ranked if isinstance(n.attr[1], Axis)), None)
-
-    @property
-    def values(self) -> list[Node]:
-        """What the kernel folds, scans and stores."""
-        folded = (f.args[0] for f in self.folds + self.cross)
-        return [*folded, *self.scans, *self.ranked, *(r.value for r in self.all_stores)]
-
-    @property
-    def all_stores(self) -> list[Root]:
-        return self.stores + self.row_stores + self.rank_stores + self.cross_stores
-
-    @property
-    def work(self) -> Computation:
-        """What the time model prices."""
-        return Computation(tuple(self.values), tuple(self.all_stores), frozenset(self.imports))
-
-
-@dataclass(frozen=True)
-class Partition:
-    """The kernels in launch order, the temporaries between them, and the decisions that led here."""
-
-    groups: tuple[Group, ...]
-    temporaries: tuple[tuple[Type, tuple[Dim, ...]], ...]
-    decisions: tuple[Decision, ...]
-
 
 ROW_WORK = 64  # instructions a row that a row's threads, all alike, may spend on what another kernel could compute
 FEW_RANKS = 2048  # places of an order that a block holds, to fold them
@@ -134,7 +63,7 @@ class _Partitioner:
                 raise AssertionError("a temporary is needed before it can be computed")
         for k, g in enumerate(self.groups):
             self._import_folds(k, g)
-        return self._ordered()
+        return ordered(self.groups, self.temporaries, self._priced())
 
     # -- dependencies
 
@@ -160,18 +89,6 @@ class _Partitioner:
         """The folds and scans that a value is computed from directly; one with a kernel is the only one of itself."""
         return frozenset((value,)) if value.op in BOUND and value in self.home else self.uses[value]
 
-    def _reaches(self, start: int, goal: int) -> bool:
-        """Whether group `start` needs group `goal`, directly or not."""
-        stack, seen = [start], set()
-        while stack:
-            k = stack.pop()
-            if k == goal:
-                return True
-            if k not in seen:
-                seen.add(k)
-                stack.extend(self.groups[k].after)
-        return False
-
     def _can_join(self, k: int, value: Node, needs: set[int]) -> bool:
         """Whether group k may compute `value` for an element or a row: it needs no temporary that k itself or a group
         after k writes, and no fold of k over all its rows."""
@@ -180,7 +97,7 @@ class _Partitioner:
 
     def _has_inputs(self, k: int, value: Node, needs: set[int]) -> bool:
         reads = {self.writer[n.attr[0].index] for n in self.reads[value]}
-        return k not in reads and not any(d != k and self._reaches(d, k) for d in needs)
+        return k not in reads and not any(d != k and reaches(self.groups, d, k) for d in needs)
 
     # -- placing
 
@@ -392,21 +309,7 @@ class _Partitioner:
             stored = Root("temporary", len(self.temporaries), shape, shape, axes, f, Type(f.type.dtype, shape))
             self.temporaries.append((stored.type, shape))
             stores.append(stored)
-        at = tuple(Coordinate(0, 1, a) for a in stored.axes)
-        return node("load", (), (Source("temporary", stored.index), at), Type(f.type.dtype))
-
-    def _ordered(self) -> Partition:
-        order: list[int] = []
-        remaining = set(range(len(self.groups)))
-        while remaining:
-            k = min(k for k in remaining if self.groups[k].after <= set(order))
-            order.append(k)
-            remaining.discard(k)
-        place = {k: i for i, k in enumerate(order)}
-        for g in self.groups:
-            g.after = {place[k] for k in g.after}
-        decisions = self._priced()
-        return Partition(tuple(self.groups[k] for k in order), tuple(self.temporaries), decisions)
+        return loaded(stored)
 
 
 def _members(g: Group, f: Node) -> list[Node]:

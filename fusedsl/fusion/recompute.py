@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ..ir.graph import Node, Type, node, walk
+from ..ir.graph import Node, Type, walk
 from ..rewrite.scalars import free_axes
-from .coordinates import Axis, Coordinate
+from .coordinates import Axis
 from .crossing import BOUND
-from .lower import Root, Source
-from .partition import Decision, Group, Partition
+from .groups import Decision, Group, Partition, loaded, ordered, reaches
+from .lower import Root
 from .price import Prices, computed, cost
 
 WORTH_ASKING = 32  # instructions an element: below, a load and a store take longer on every GPU
@@ -98,33 +98,3 @@ def temporary(value: Node, axes: tuple[Axis, ...], index: int) -> Root:
     """The store of a value for each point of these axes."""
     shape = tuple(a.extent for a in axes)
     return Root("temporary", index, shape, shape, axes, value, Type(value.type.dtype, shape))
-
-
-def loaded(root: Root) -> Node:
-    """The load of what a root stores."""
-    at = tuple(Coordinate(0, 1, a) for a in root.axes)
-    return node("load", (), (Source("temporary", root.index), at), Type(root.value.type.dtype))
-
-
-def reaches(groups: list[Group], start: int, goal: int) -> bool:
-    """Whether a group needs another one, directly or not."""
-    stack, seen = [start], set()
-    while stack:
-        k = stack.pop()
-        if k == goal:
-            return True
-        if k not in seen:
-            seen.add(k)
-            stack.extend(groups[k].after)
-    return False
-
-
-def ordered(groups: list[Group], temporaries: list, decisions: list[Decision]) -> Partition:
-    """A partition whose groups run in an order that they allow."""
-    order: list[int] = []
-    while len(order) < len(groups):
-        order.append(next(k for k in range(len(groups)) if k not in order and groups[k].after <= set(order)))
-    place = {k: i for i, k in enumerate(order)}
-    for g in groups:
-        g.after = {place[k] for k in g.after}
-    return Partition(tuple(groups[k] for k in order), tuple(temporaries), tuple(decisions))

@@ -71,7 +71,7 @@ def _arg(name: str, worst: Callable[[DType], Node], better: str) -> Fold:
         take = scalar("bitwise_or", scalar(better, y, x, dtype=BOOL), same)
         if x.type.dtype.kind == "f":
             take = _nan_first(x, y, first, take)
-        return (_pick(take, y, x), _pick(take, j, i))
+        return (pick(take, y, x), pick(take, j, i))
 
     def follow(a: State, b: State) -> State:
         (x, i), (y, j) = a, b
@@ -80,7 +80,7 @@ def _arg(name: str, worst: Callable[[DType], Node], better: str) -> Fold:
             worse = scalar("greater_equal" if better == "less" else "less_equal", y, x, dtype=BOOL)
             number = scalar("equal", x, x, dtype=BOOL)
             take = scalar("bitwise_and", scalar("logical_not", worse, dtype=BOOL), number)
-        return (_pick(take, y, x), _pick(take, j, i))
+        return (pick(take, y, x), pick(take, j, i))
 
     nothing = constant((1 << 63) - 1, INT64)
     return Fold(name, lambda d: (worst(d), nothing), lambda x, p: (x, _position(p)), merge, 1, True, follow)
@@ -91,15 +91,16 @@ def _position(p: Node | None) -> Node:
     return p
 
 
-def _pick(condition: Node, yes: Node, no: Node) -> Node:
+def pick(condition: Node, yes: Node, no: Node) -> Node:
+    """One of two scalars of one dtype."""
     return node("where", (condition, yes, no), None, Type(yes.type.dtype))
 
 
 def _nan_first(x: Node, y: Node, first: Node, take: Node) -> Node:
     """`take`, but a NaN beats any number, and the earlier of two NaNs the later."""
     x_nan, y_nan = scalar("isnan", x, dtype=BOOL), scalar("isnan", y, dtype=BOOL)
-    when_y_nan = _pick(x_nan, first, constant(True, BOOL))
-    return _pick(y_nan, when_y_nan, scalar("bitwise_and", scalar("logical_not", x_nan, dtype=BOOL), take))
+    when_y_nan = pick(x_nan, first, constant(True, BOOL))
+    return pick(y_nan, when_y_nan, scalar("bitwise_and", scalar("logical_not", x_nan, dtype=BOOL), take))
 
 
 FOLDS: dict[str, Fold] = {

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
-from ..ir.folds import FOLDS, highest, lowest
+from ..ir.folds import FOLDS, highest, lowest, pick
 from ..ir.graph import Node, Type, constant, node
 from ..ir.types import BOOL, DType
 from .scalars import scalar_op as op
@@ -158,7 +158,7 @@ class StreamFold:
     def point(self, r: Reference, state: Sequence[Node]) -> Node:
         """Where a reference stands in a state: 0 if the extremum, or the mean, is not finite."""
         value = self.of_mean(r, state) if r.kind == "mean" else self.extreme(r, state)
-        return _where(op("isfinite", value, dtype=BOOL), value, constant(0.0, value.type.dtype.compute))
+        return pick(op("isfinite", value, dtype=BOOL), value, constant(0.0, value.type.dtype.compute))
 
     # -- lift
 
@@ -216,7 +216,7 @@ class StreamFold:
             merged += FOLDS[f.attr[0]].merge(self.of_fold(f, sides[0]), self.of_fold(f, sides[1]))
         for factor in self.factors:
             a, b = (self.of_factor(factor, side) for side in sides)
-            merged.append(_where(op("equal", a, constant(0.0, a.type.dtype), dtype=BOOL), b, a))
+            merged.append(pick(op("equal", a, constant(0.0, a.type.dtype), dtype=BOOL), b, a))
         merged += [self._merged_mean(r, sides) for r in self.means]
         whole = [*merged, *[sides[0][0]] * len(self.components)]  # references are read from it, components are not
         for c in self.components:
@@ -246,7 +246,7 @@ class StreamFold:
         extreme = self.extreme(r, side)
         moved = self._exponential(c.exponent, op("subtract", self.point(r, side), self.point(r, whole)), whole)
         none = op("equal", extreme, self._no_extreme(r, side), dtype=BOOL)
-        return op("multiply", _where(none, constant(1.0, c.dtype), moved), total)
+        return op("multiply", pick(none, constant(1.0, c.dtype), moved), total)
 
     # -- finish
 
@@ -285,20 +285,16 @@ def extrema(r: Reference, stream: tuple) -> list[Node]:
     """The folds that a reference is read from: its own, and where there is a sign, the opposite one."""
     kinds = [r.kind] if r.sign is None else [r.kind, OPPOSITE[r.kind]]
     d = r.value.type.dtype
-    values = [r.value if r.guard is None else _where(r.guard, r.value, _nothing(kind, d)) for kind in kinds]
+    values = [r.value if r.guard is None else pick(r.guard, r.value, _nothing(kind, d)) for kind in kinds]
     return [node("fold", (value,), (kind, stream), Type(d)) for kind, value in zip(kinds, values)]
 
 
 def _by_sign(sign: Node, yes: Node, no: Node) -> Node:
-    return _where(op("greater_equal", sign, constant(0.0, sign.type.dtype.compute), dtype=BOOL), yes, no)
-
-
-def _where(condition: Node, yes: Node, no: Node) -> Node:
-    return node("where", (condition, yes, no), None, Type(yes.type.dtype))
+    return pick(op("greater_equal", sign, constant(0.0, sign.type.dtype.compute), dtype=BOOL), yes, no)
 
 
 def _guarded(value: Node, guard: Node | None) -> Node:
-    return value if guard is None else _where(guard, value, constant(0.0, value.type.dtype))
+    return value if guard is None else pick(guard, value, constant(0.0, value.type.dtype))
 
 
 def _nothing(kind: str, d: DType) -> Node:

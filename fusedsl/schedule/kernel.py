@@ -226,6 +226,11 @@ class Kernel:
         return self.row_axes + self.column_axes
 
     @property
+    def index(self) -> str:
+        """The type of its offsets and counts."""
+        return "int64" if self.wide else "int32"
+
+    @property
     def cross(self) -> tuple[FoldUse, ...]:
         """The folds over rows."""
         return tuple(use for phase in self.phases for use in phase.cross)

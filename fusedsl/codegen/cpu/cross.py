@@ -10,9 +10,9 @@ from __future__ import annotations
 from ...schedule.kernel import Kernel
 from . import fold
 from .roles import Array, Roles
-from .row import claim, columns, extents, fold_arrays, row_part, row_start, unclaim
-from .source import address, decode, header, indented, load_line, parameters, store_line
-from .split import places
+from .row import columns, fold_arrays, row_part, row_start, unclaim
+from .source import address, decode, header, indented, load_line, store_line
+from .split import begin
 
 ROWS = 64  # of a part at most: so many are added one after another
 PARTS = 16  # that few rows are cut into
@@ -46,10 +46,6 @@ def emit(kernel: Kernel) -> tuple[str, list[Array]]:
     return "\n".join([*lines, ""]), [*shared, *own, *trees]
 
 
-def _start(kernel: Kernel, shared: list[Array], own: list[Array]) -> list[str]:
-    return [*parameters(kernel), *extents(kernel), *places(kernel, shared), *claim(own)]
-
-
 def _rows(kernel: Kernel, shared: list[Array], own: list[Array]) -> list[str]:
     """Every phase of the rows of a part; each element joins the state of its column."""
     nothing = [line for f in kernel.cross for line in fold.kept(f, "line", "base + column", list(f.identity))]
@@ -64,7 +60,7 @@ def _rows(kernel: Kernel, shared: list[Array], own: list[Array]) -> list[str]:
         *indented([*row_start(roles, "row"), *body]),
     ]
     each = "each = (rows + parts - 1) // parts"
-    return [*_start(kernel, shared, own), each, "for part in range(begin, end):", *indented(part), *unclaim(own)]
+    return [*begin(kernel, shared, own), each, "for part in range(begin, end):", *indented(part), *unclaim(own)]
 
 
 def _columns(kernel: Kernel, shared: list[Array], trees: list[Array]) -> list[str]:
@@ -89,4 +85,4 @@ def _columns(kernel: Kernel, shared: list[Array], trees: list[Array]) -> list[st
     for store in finish.stores:
         body.append(address(kernel, store.operand, f"c{store.operand}", f"p{store.operand}", names))
         body.append(store_line(store, f"c{store.operand}", "0"))
-    return [*_start(kernel, shared, trees), "for column in range(begin, end):", *indented(body), *unclaim(trees)]
+    return [*begin(kernel, shared, trees), "for column in range(begin, end):", *indented(body), *unclaim(trees)]

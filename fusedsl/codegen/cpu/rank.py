@@ -5,16 +5,12 @@ from __future__ import annotations
 
 from ...ir.types import BOOL, INT64, UINT8, DType
 from ...schedule.kernel import Kernel, Phase, Selection
+from ...schedule.ranking import selection
 from . import fold
 from .roles import Array, Roles
 from .source import indented, store_line, times
 
 FEW = 64  # of a row that are kept in order while the row is read; more are sorted
-
-
-def selection(kernel: Kernel) -> Selection | None:
-    """The order that a kernel finds, if it does."""
-    return next((phase.select for phase in kernel.phases if phase.select), None)
 
 
 def arrays(kernel: Kernel) -> list[Array]:

@@ -10,7 +10,7 @@ from ...schedule.kernel import Body, FoldUse, Kernel, Load, Phase, Position, Val
 from ...schedule.registers import row_loads
 from ...schedule.split import fold_bytes, state_words
 from .rounding import stored_quotients
-from .text import Names, Scope, function, header, indented, rule, signature
+from .text import Names, Scope, function, header, indented, rule, signature, so_far
 from .walk import Walk
 
 
@@ -48,7 +48,7 @@ class ColumnWriter:
 
     @property
     def index(self) -> str:
-        return "int64" if self.kernel.wide else "int32"
+        return self.kernel.index
 
     def write(self) -> None:
         self._define_tiles()
@@ -169,7 +169,7 @@ class ColumnWriter:
         self._element_work(number, phase)
         for use in phase.folds:
             name = self._rule(use)
-            self._unpack(use, f"join_{name}(fold_{name}({self._lifted(use)}, column, columns))")
+            self.scope.unpack(use, f"join_{name}(fold_{name}({self.scope.lifted(use)}, column, columns))")
 
     def _loop(self, number: int, phase: Phase) -> None:
         """One pass over the columns; folds collect in the loop and are joined after it."""
@@ -179,7 +179,7 @@ class ColumnWriter:
         for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
             self._provide(value, tiles=False)
         for use in phase.folds:
-            self.code.append(f"{_so_far(use)} = empty_{self._rule(use)}()")
+            self.code.append(f"{so_far(use)} = empty_{self._rule(use)}()")
         self.scope.code = []
         self.walk.place()
         if phase.tile:
@@ -187,7 +187,7 @@ class ColumnWriter:
         else:
             self._element_work(number, phase)
             for use in phase.folds:
-                self._collect(use, f"fold_{self._rule(use)}({self._lifted(use)}, column, columns)")
+                self._collect(use, f"fold_{self._rule(use)}({self.scope.lifted(use)}, column, columns)")
         step = "stride" if self.schedule.split else self.schedule.tile
         self.code.append(f"column = {self.index}(column + {step})")
         inside, self.scope.code = self.scope.code, outside
@@ -197,7 +197,7 @@ class ColumnWriter:
         if self.schedule.split and phase.folds:
             self._exchange(number, phase)
         for use in phase.folds:
-            self._unpack(use, f"join_{self._rule(use)}({_so_far(use)})")
+            self.scope.unpack(use, f"join_{self._rule(use)}({so_far(use)})")
         self._forget()
 
     def _tile_work(self, number: int, phase: Phase) -> None:
@@ -205,7 +205,7 @@ class ColumnWriter:
         for k, part in enumerate(phase.tile):
             self._element_work(f"{number}_{k}", part)
             for use in part.folds:
-                self._unpack(use, f"fold_{self._rule(use)}({self._lifted(use)}, column, columns)")
+                self.scope.unpack(use, f"fold_{self._rule(use)}({self.scope.lifted(use)}, column, columns)")
             if part.row is not None:
                 self._row_body(f"tile_{number}_{k}", part.row)
         (use,) = phase.folds
@@ -216,7 +216,7 @@ class ColumnWriter:
             self.scope.ready -= {value.name for value in (*made, *(part.row.results if part.row else ()))}
 
     def _collect(self, use: FoldUse, states: str) -> None:
-        self.code.append(f"{_so_far(use)} = merge_{self._rule(use)}({_so_far(use)}, {states})")
+        self.code.append(f"{so_far(use)} = merge_{self._rule(use)}({so_far(use)}, {states})")
 
     def _at_the_end(self, lines: list[str]) -> list[str]:
         """The same, where some of a thread's vectors are beyond the columns."""
@@ -243,15 +243,15 @@ class ColumnWriter:
             rule, state = self._rule(use), use.state[0].name
             self.scope.functions.append(f"leave_{state} = stack.leave(rule_{rule}, {place})")
             self.scope.functions.append(f"gather_{state} = stack.gather(rule_{rule}, {place}, {record}, {batch})")
-            self.code.append(f"leave_{state}(records + part * {record}, join_{rule}({_so_far(use)}))")
+            self.code.append(f"leave_{state}(records + part * {record}, join_{rule}({so_far(use)}))")
         if self.schedule.together:
             self.code.extend([f"met = int32({before + 1} * parts)", "meet(tickets, number * 2, met)"])
         else:
             self.code.extend(["if not last(tickets, number, parts):", *indented(["return"])])
         for use in phase.folds:
-            rule, so_far = self._rule(use), _so_far(use)
-            merged = f"{so_far} = merge_{rule}({so_far}, gather_{use.state[0].name}(records, other, parts))"
-            self.code.extend([f"{so_far} = empty_{rule}()", "other = level", "while other < parts:"])
+            rule, found = self._rule(use), so_far(use)
+            merged = f"{found} = merge_{rule}({found}, gather_{use.state[0].name}(records, other, parts))"
+            self.code.extend([f"{found} = empty_{rule}()", "other = level", "while other < parts:"])
             self.code.extend(indented([merged, f"other = int32(other + {batch * self.schedule.levels})"]))
 
     def _forget(self) -> None:
@@ -342,13 +342,6 @@ class ColumnWriter:
             lines += [f"empty_{name} = stack.empty(rule_{name})", f"merge_{name} = stack.merge(rule_{name})"]
         return name
 
-    def _lifted(self, use: FoldUse) -> str:
-        return ", ".join(self.scope.element(value.name) for value in use.lifted)
-
-    def _unpack(self, use: FoldUse, expression: str) -> None:
-        self.code.append(f"{', '.join(value.name for value in use.state)} = {expression}")
-        self.scope.ready |= {value.name for value in use.state}
-
     def _row_work(self, number: int, phase: Phase) -> None:
         if phase.row is not None:
             self._row_body(f"row_{number}", phase.row)
@@ -372,8 +365,3 @@ class ColumnWriter:
         self.scope.functions += function(f'@strip.elementwise("{kinds}")', name, body, [v.name for v in made])
         self.code.append(f"{', '.join(v.name for v in made)} = {name}({', '.join(v.name for v in body.args)})")
         self.scope.ready |= {value.name for value in made}
-
-
-def _so_far(use: FoldUse) -> str:
-    """The variable that collects a fold's states in a loop."""
-    return f"{use.state[0].name}_so_far"

@@ -41,7 +41,7 @@ class CrossWriter:
 
     @property
     def index(self) -> str:
-        return "int64" if self.kernel.wide else "int32"
+        return self.kernel.index
 
     def write(self) -> None:
         self._sort_loads()
@@ -251,9 +251,9 @@ class CrossWriter:
         self.scope.map_body(f"phase_{number}", stored_quotients(self.kernel, phase))
         for use in phase.cross:
             so_far = ", ".join(_so_far(use))
-            code.append(f"{so_far} = collect_{_key(use)}({so_far}, {self._lifted(use)})")
+            code.append(f"{so_far} = collect_{_key(use)}({so_far}, {self.scope.lifted(use)})")
         if phase.folds:
-            states = [f"fold_{_key(use)}({self._lifted(use)}, start, columns)" for use in phase.folds]
+            states = [f"fold_{_key(use)}({self.scope.lifted(use)}, start, columns)" for use in phase.folds]
             names = [value.name for use in phase.folds for value in use.state]
             code.append(f"{', '.join(names)} = join_{number}(turn, {', '.join(states)})")
             self.scope.ready |= set(names)
@@ -261,7 +261,7 @@ class CrossWriter:
             operand, name = self.kernel.operands[store.operand], f"store_{number}_{place}"
             letter = letter_of(operand, self.schedule.width)
             self.scope.top.append(f'{name} = tile.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
-            elements, stride = self.scope.element(store.value), self._stride(store.operand, letter)
+            elements, stride = self.scope.element(store.value), self.scope.stride(store.operand, letter)
             code.append(f"{name}({self._begin(store.operand, '')}, start, {elements}, start, columns{stride})")
         if phase.row is not None:
             self._body(f"row_{number}", phase.row)
@@ -269,14 +269,6 @@ class CrossWriter:
             name = f"store_row_{number}_{place}"
             self.scope.top.append(f'{name} = store_value("{self.kernel.operands[store.operand].dtype.name}")')
             code.append(f"{name}({self._begin(store.operand, '')}, {store.value}, lane == 0)")
-
-    def _lifted(self, use: FoldUse) -> str:
-        return ", ".join(self.scope.element(value.name) for value in use.lifted)
-
-    def _stride(self, k: int, letter: str) -> str:
-        if letter == "u":
-            return ", 1"
-        return f", {self.scope.names.stride(k, self.kernel.axes - 1)}" if letter == "s" else ""
 
     def _provide(self, value: Value) -> None:
         """See that an argument of a body has its value."""
@@ -311,7 +303,7 @@ class CrossWriter:
             self.scope.stored[name] = operand.dtype
             letter = letter_of(operand, self.schedule.width)
             define = f'tile.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")'
-            code = f"load_{name}({self._begin(k, suffix)}, start, columns{self._stride(k, letter)})"
+            code = f"load_{name}({self._begin(k, suffix)}, start, columns{self.scope.stride(k, letter)})"
         if f"load_{name} = {define}" not in self.scope.top:
             self.scope.top.append(f"load_{name} = {define}")
         self.code.append(f"{name}{suffix} = {code}")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ...schedule.gang import ALIGNMENT, GangSchedule, record_bytes
 from ...schedule.kernel import Kernel, Phase
-from .row import RowWriter, so_far
-from .text import Names, Scope, header, indented
+from .row import RowWriter
+from .text import Names, Scope, header, indented, so_far
 
 
 def gang_source(kernel: Kernel, schedule: GangSchedule) -> str:
@@ -32,7 +32,7 @@ class GangWriter(RowWriter):
 
     @property
     def index(self) -> str:
-        return "int64" if self.kernel.wide else "int32"
+        return self.kernel.index
 
     def write(self) -> None:
         self._define_tile()
@@ -90,7 +90,7 @@ class GangWriter(RowWriter):
             self.code.extend([f"{so_far(use)} = empty_{rule}()", "other = thread()", "while other < parts:"])
             merged = f"{so_far(use)} = merge_{rule}({so_far(use)}, {taken})"
             self.code.extend(indented([merged, f"other = int32(other + {self.schedule.threads})"]))
-            self.unpack(use, f"join_{rule}({so_far(use)})")
+            self.scope.unpack(use, f"join_{rule}({so_far(use)})")
 
     def _first(self) -> str:
         return "(lane == 0) & (part == 0)" if self.together else "lane == 0"

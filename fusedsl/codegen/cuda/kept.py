@@ -57,7 +57,7 @@ def write_kept_loop(writer: RowWriter, number: int, phase: Phase) -> None:
 def _turns(writer: RowWriter, whole: list[str], checked: list[str]) -> list[str]:
     """A loop over the columns; `place` is where a turn's tiles are in shared memory."""
     plan, kernel = writer.schedule, writer.kernel
-    index = "int64" if kernel.wide else "int32"
+    index = kernel.index
     there = f"column + {(plan.vectors - 1) * plan.step + plan.width} <= columns"
     if any(operand.access == "anchor" for operand in kernel.operands):
         there = f"(column >= 0) & ({there})"

@@ -28,7 +28,7 @@ def _tile(name: str, schedule: MapSchedule, step: int, check: str) -> str:
 def _line(scope: Scope, schedule: MapSchedule) -> None:
     """One axis: a thread whose vectors are all whole takes them as they are, another looks at each element."""
     kernel, width, step = scope.kernel, schedule.width, schedule.width * schedule.threads
-    index = "int64" if kernel.wide else "int32"
+    index = kernel.index
     scope.top.append(_tile("tile", schedule, step, "." * schedule.vectors))
     scope.top.append(_tile("ends", schedule, step, ("t" if width > 1 else "v") * schedule.vectors))
     begin = f"{index}({index}({scope.block}) * {schedule.tile * width})"
@@ -59,7 +59,7 @@ def _line_loads(scope: Scope, schedule: MapSchedule) -> tuple[list[str], list[st
             scope.code.append(f"{name} = load_{name}({at})")
             continue
         scope.stored[name] = operand.dtype
-        stride = _stride(scope, load.operand, letter)
+        stride = scope.stride(load.operand, letter)
         for tile, suffix, lines in (("tile", "", whole), ("ends", "_end", ends)):
             kind = ', "s"' if stride else ""
             scope.top.append(f'load_{name}{suffix} = {tile}.load("{operand.dtype.name}"{kind})')
@@ -67,18 +67,12 @@ def _line_loads(scope: Scope, schedule: MapSchedule) -> tuple[list[str], list[st
     return whole, ends
 
 
-def _stride(scope: Scope, operand: int, letter: str) -> str:
-    if letter == "u":
-        return ", 1"
-    return f", {scope.names.stride(operand, scope.kernel.axes - 1)}" if letter == "s" else ""
-
-
 def _line_stores(scope: Scope, schedule: MapSchedule) -> tuple[list[str], list[str]]:
     whole: list[str] = []
     ends: list[str] = []
     for number, store in enumerate(scope.kernel.phases[0].stores):
         operand, value = scope.kernel.operands[store.operand], scope.element(store.value)
-        stride = _stride(scope, store.operand, letter_of(operand, schedule.width))
+        stride = scope.stride(store.operand, letter_of(operand, schedule.width))
         for tile, suffix, lines in (("tile", "", whole), ("ends", "_end", ends)):
             name = f"store_{number}{suffix}"
             kind = ', "s"' if stride else ""

@@ -37,7 +37,7 @@ def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
         scope.functions.append(f'{name}_{piece} = {tile}.elementwise("{kinds}")({name})')
         scope.top.append(f"take_{piece} = tile.part({first}, {count}, anew={anew})")
         start = f"start_{piece}"
-        index = "int64" if kernel.wide else "int32"
+        index = kernel.index
         scope.code.append(f"{start} = {index}(start + {first * plan.step})")
         arguments = []
         for value in body.args:
@@ -55,7 +55,7 @@ def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
             letter = letter_of(operand, plan.width)
             define = f"store_{number}_{place}_{piece}"
             scope.top.append(f'{define} = {tile}.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
-            stride = writer.stride(store.operand, letter)
+            stride = writer.scope.stride(store.operand, letter)
             at = writer.begins[store.operand]
             stores.append(f"{define}({at}, {start}, {store.value}_{piece}, {start}, columns{stride})")
         scope.code += ["if there:", *indented(stores)] if plan.rows > 1 else stores
@@ -65,5 +65,5 @@ def _load(writer: RowWriter, load: Load, tile: str, name: str, start: str) -> No
     operand = writer.kernel.operands[load.operand]
     letter = writer.load_letter(operand)
     writer.scope.top.append(f'load_{name} = {tile}.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
-    stride = writer.stride(load.operand, letter)
+    stride = writer.scope.stride(load.operand, letter)
     writer.code.append(f"{name} = load_{name}({writer.begins[load.operand]}, {start}, columns{stride})")

@@ -20,7 +20,7 @@ def ranking_of(writer: RowWriter) -> Ranking:
 
 
 def _index(writer: RowWriter) -> str:
-    return "int64" if writer.kernel.wide else "int32"
+    return writer.kernel.index
 
 
 def define_order(writer: RowWriter, select: Selection) -> None:

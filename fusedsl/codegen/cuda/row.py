@@ -13,7 +13,7 @@ from .pieces import write_in_pieces
 from .rank import begin_order, end_order, write_order, write_ranks
 from .rounding import stored_quotients
 from .scan import Turns, begin_linked, turns, write_linked, write_scans
-from .text import Names, Scope, header, indented, letter_of, rule, signature
+from .text import Names, Scope, header, indented, letter_of, rule, signature, so_far
 from .walk import Walk
 
 
@@ -130,7 +130,7 @@ class RowWriter:
         plan, names, axes = self.schedule, self.scope.names, self.kernel.row_axes
         rows = " * ".join(names.extent(axis) for axis in range(axes))
         self.code.append(f"rows = {rows}")
-        index = "int64" if self.kernel.wide else "int32"
+        index = self.kernel.index
         team, block = f"(thread() >> {plan.threads.bit_length() - 1})", self.scope.block
         block = "tile_row(number, tiles)" if plan.linked else block
         if plan.across:
@@ -179,7 +179,7 @@ class RowWriter:
         if kernel.column_axes > 1:
             self._find_scattered_columns()
             return
-        index = "int64" if kernel.wide else "int32"
+        index = kernel.index
         self.code.append(f"columns = {index}({names.extent(kernel.axes - 1)})")
         anchor = next((k for k, o in enumerate(kernel.operands) if o.access == "anchor"), None)
         begin = f"lane * {plan.apart}" if plan.apart > 1 else "lane"
@@ -218,7 +218,7 @@ class RowWriter:
             self.provide(value, tiles=False)
         for use in phase.folds:
             self.code.append(f"{so_far(use)} = empty_{self.define_fold(use)}()")
-        index, step = "int64" if self.kernel.wide else "int32", self._stride()
+        index, step = self.kernel.index, self._stride()
         plain: Turns = (["column = start"], "while column < columns:", [], [f"column = {index}(column + {step})"])
         if self._backwards(number, phase):
             last = f"column = {index}({self._last()})  # what was read last is still in L2"
@@ -246,7 +246,7 @@ class RowWriter:
     def join(self, phase: Phase) -> None:
         """The states that the threads of a row have collected, as one."""
         for use in phase.folds:
-            self.unpack(use, f"join_{self.define_fold(use)}({so_far(use)})")
+            self.scope.unpack(use, f"join_{self.define_fold(use)}({so_far(use)})")
 
     def _backwards(self, number: int, phase: Phase) -> bool:
         """A pass that only stores, after another pass: the order of its elements is free."""
@@ -262,14 +262,14 @@ class RowWriter:
             self.collect(use, self._folded(use))
 
     def _folded(self, use: FoldUse) -> str:
-        return f"{self.prefix}fold_{self.define_fold(use)}({self.lifted(use)}, column, columns)"
+        return f"{self.prefix}fold_{self.define_fold(use)}({self.scope.lifted(use)}, column, columns)"
 
     def _tile_work(self, number: int, phase: Phase) -> None:
         """A tile worked as if it were a row, phase by phase; what it comes to is merged into the row's state."""
         for k, part in enumerate(phase.tile):
             self.element_work(f"{number}_{k}", part)
             for use in part.folds:
-                self.unpack(use, self._folded(use))
+                self.scope.unpack(use, self._folded(use))
             if part.row is not None:
                 self.row_body(f"tile_{number}_{k}", part.row)
         (use,) = phase.folds
@@ -310,14 +310,9 @@ class RowWriter:
         letter = letter_of(operand, self.schedule.width)
         name, kind = f"{self.prefix}{name}", "s" if letter == "u" else letter
         self.scope.top.append(f'{name} = {self.tile}.store("{operand.dtype.name}", "{kind}")')
-        stride = self.stride(k, letter)
+        stride = self.scope.stride(k, letter)
         place = f"{self.walk.offset(k)}" if self.walk else column
         return f"{name}({self.begins[k]}, {place}, {value}, {column}, columns{stride})"
-
-    def stride(self, k: int, letter: str) -> str:
-        if letter == "u":
-            return ", 1"
-        return f", {self.scope.names.stride(k, self.kernel.axes - 1)}" if letter == "s" else ""
 
     def provide(self, value: Value, tiles: bool = True) -> None:
         """See that an argument of a body has its value."""
@@ -363,7 +358,7 @@ class RowWriter:
     def load_from(self, load: Load, column: str) -> str:
         """The call that loads a tile from a column on."""
         letter = self.load_letter(self.kernel.operands[load.operand])
-        begin, stride = self.begins[load.operand], self.stride(load.operand, letter)
+        begin, stride = self.begins[load.operand], self.scope.stride(load.operand, letter)
         return f"{self.prefix}load_{load.value.name}({begin}, {column}, columns{stride})"
 
     def load_letter(self, operand: Operand) -> str:
@@ -411,14 +406,7 @@ class RowWriter:
 
     def _fold(self, use: FoldUse) -> None:
         name = self.define_fold(use)
-        self.unpack(use, f"join_{name}(fold_{name}({self.lifted(use)}, start, columns))")
-
-    def lifted(self, use: FoldUse) -> str:
-        return ", ".join(self.scope.element(value.name) for value in use.lifted)
-
-    def unpack(self, use: FoldUse, expression: str) -> None:
-        self.code.append(f"{', '.join(value.name for value in use.state)} = {expression}")
-        self.scope.ready |= {value.name for value in use.state}
+        self.scope.unpack(use, f"join_{name}(fold_{name}({self.scope.lifted(use)}, start, columns))")
 
     def _row_work(self, number: int, phase: Phase) -> None:
         if phase.row is not None:
@@ -444,8 +432,3 @@ class RowWriter:
         self.scope.define([*head, *indented([*body.lines, f"return {', '.join(v.name for v in made)}"])])
         self.code.append(f"{', '.join(v.name for v in made)} = {name}({', '.join(v.name for v in body.args)})")
         self.scope.ready |= {value.name for value in made}
-
-
-def so_far(use: FoldUse) -> str:
-    """The variable that collects a fold's state in a loop."""
-    return f"{use.state[0].name}_so_far"

@@ -83,7 +83,7 @@ def begin_linked(writer: RowWriter) -> None:
 def write_linked(writer: RowWriter) -> None:
     """The one phase of a linked kernel: a tile's work, and a note that it is done."""
     (phase,) = writer.kernel.phases
-    plan, index = writer.schedule, "int64" if writer.kernel.wide else "int32"
+    plan, index = writer.schedule, writer.kernel.index
     row, code = _row(writer), writer.code
     code.append(f"turn = int32(number - {row} * tiles)")
     code.append("rows_tiles = int32(rows * tiles)")
@@ -118,7 +118,7 @@ def turns(writer: RowWriter, phase: Phase) -> Turns:
     All threads of a block take as many turns, since they wait for each other in each.
     """
     plan, kernel, scope = writer.schedule, writer.kernel, writer.scope
-    index, span = "int64" if kernel.wide else "int32", plan.span
+    index, span = kernel.index, plan.span
     backwards = any(use.reverse for use in scans_of(phase))
     skew = skewed(kernel, plan.width)
     reach = f"columns + {skew}" if skew else "columns"

@@ -121,6 +121,11 @@ def letter_of(operand: Operand, width: int) -> str:
     return "u" if last == "1" and operand.access == "element" and width > 1 else last
 
 
+def so_far(use: FoldUse) -> str:
+    """The variable that collects a fold's state in a loop."""
+    return f"{use.state[0].name}_so_far"
+
+
 @dataclass
 class Scope:
     """The file being written: top-level lines, kernel lines, and what each name of a body stands for."""
@@ -162,6 +167,21 @@ class Scope:
             self.define([*head, *indented([f"return {name}"])])
             self.code.append(f"{name}_wide = widen_{name}({name})")
         return self.wide[name]
+
+    def lifted(self, use: FoldUse) -> str:
+        """What the elements of a fold are lifted to, as a call's arguments."""
+        return ", ".join(self.element(value.name) for value in use.lifted)
+
+    def unpack(self, use: FoldUse, expression: str) -> None:
+        """The parts of a fold's state, by name."""
+        self.code.append(f"{', '.join(value.name for value in use.state)} = {expression}")
+        self.ready |= {value.name for value in use.state}
+
+    def stride(self, k: int, letter: str) -> str:
+        """The further argument of an access along the last axis, where it takes one."""
+        if letter == "u":
+            return ", 1"
+        return f", {self.names.stride(k, self.kernel.axes - 1)}" if letter == "s" else ""
 
     def read_scalars(self) -> None:
         """Run-time scalars out of their parameters, and the addresses that bodies compute with."""

@@ -24,7 +24,7 @@ class Walk:
 
     @property
     def index(self) -> str:
-        return "int64" if self.scope.kernel.wide else "int32"
+        return self.scope.kernel.index
 
     def define(self, operands: Sequence[int], vectors: int, step: int) -> None:
         """Write the function that places a vector, and count the vectors."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..backend import I1, I8, I32, I64, SHARED, VOID, Emitter, intrinsic, ir, types
 from .ahead import dynamic_shared
-from .fold import WARP, Fold, State, shuffle
+from .fold import WARP, Fold, State, shuffle, state_of
 from .tile import Tile
 
 
@@ -46,7 +46,7 @@ class Crew:
 
         def rule(turn, *kinds):
             def emit(e, which, *values):
-                states = self._through_shuffles(e, rules, [_state(e, r, v) for r, v in zip(rules, values)])
+                states = self._through_shuffles(e, rules, [state_of(e, r, v) for r, v in zip(rules, values)])
                 if self.threads > WARP:
                     states = self._through_shared(e, rules, states, which)
                 return e.pack(result, [part for state in states for part in state])
@@ -229,10 +229,6 @@ def _read(e: Emitter, base: ir.Value, offset: ir.Value, kind: ir.Type) -> ir.Val
     if isinstance(kind, ir.IntType):
         return b.trunc(bits, kind) if kind.width < word.width else bits
     return b.bitcast(bits, kind)
-
-
-def _state(e: Emitter, rule_of: Fold, value: ir.Value) -> State:
-    return [value] if len(rule_of.state) == 1 else e.unpack(value, len(rule_of.state))
 
 
 def _together(rules: Sequence[Fold]) -> types.Type:
