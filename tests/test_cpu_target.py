@@ -85,7 +85,8 @@ class Case:
         self.launch = pool.runner(
             COMPILED[self.kernel, name], variant.launch(self.kernel, name, self.extents), len(slots(self.kernel))
         )
-        self.launch(self.block().ctypes.data)
+        block = self.block()  # alive until the launch has read it
+        self.launch(block.ctypes.data)
         return self.arrays[-1]
 
     def kinds(self):
@@ -526,7 +527,8 @@ from fusedsl.runtime import native
 (f,) = native.load(open(sys.argv[1], "rb").read(), ("kernel",))
 x = np.linspace(0.5, 3, 100)
 y = np.zeros_like(x)
-f(np.array([x.ctypes.data, y.ctypes.data, 100], np.int64).ctypes.data, 0, 1)
+block = np.array([x.ctypes.data, y.ctypes.data, 100], np.int64)
+f(block.ctypes.data, 0, 1)
 assert "numba" not in sys.modules
 print(float(y.sum()))
 """
@@ -567,7 +569,8 @@ def test_a_forked_child_has_its_own_threads(tmp_path, monkeypatch):
     child = os.fork()
     if child == 0:
         case.arrays[-1][:] = 0
-        case.launch(case.block().ctypes.data)
+        block = case.block()
+        case.launch(block.ctypes.data)
         os._exit(0 if (case.arrays[-1] == 2 * x).all() else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
