@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -471,6 +473,29 @@ def test_bits_do_not_depend_on_the_number_of_threads(kind, tmp_path, monkeypatch
         monkeypatch.setattr(pool, "_pool", pool.Pool(threads))
         found.append(case.run(kind).copy())
     assert all((one == found[0]).all() for one in found)
+
+
+def test_a_thread_that_comes_late_does_not_end_the_wait():
+    computing, go_on = threading.Event(), threading.Event()
+
+    def slow(slots, begin, end):
+        computing.set()
+        go_on.wait()
+
+    job = pool.Job(slow, 0, 1, 1)
+    first, caller, late = (threading.Thread(target=f) for f in (job.help, job.settle, job.help))
+    first.start()
+    computing.wait()
+    caller.start()
+    time.sleep(0.05)  # the caller waits for the first
+    late.start()
+    late.join()
+    caller.join(0.05)
+    waits = caller.is_alive()
+    go_on.set()
+    for thread in (first, caller):
+        thread.join()
+    assert waits
 
 
 # ---- variants

@@ -74,11 +74,11 @@ class Job:
         """Leave nothing running: after an interrupt, too, since the threads write to the caller's arrays."""
         for _ in self.claims:
             pass
-        waiting, interrupt = len(self.started), None
-        while waiting:
+        ended, interrupt = 0, None
+        while ended < len(self.started):  # counted anew: one that started late may end before one that computes
             try:
                 self.ended.get()
-                waiting -= 1
+                ended += 1
             except BaseException as error:
                 interrupt = error
         if interrupt is not None:
