@@ -12,12 +12,13 @@ from ....ir.types import DTYPES
 def namespace() -> dict[str, Any]:
     """Every name that a generated file may use."""
     from ..math import vocabulary
-    from . import ahead, column, crew, exchange, fold, launch, link, patch, rank, scan, stream_rank, tile
+    from . import ahead, column, crew, element, exchange, fold, launch, link, patch, rank, scan, stream_rank, tile
 
     names = dict(vocabulary())
     for source, listed in (
         (launch, "thread block barrier enter_cluster await_cluster divide share scalar part word half"),
-        (tile, "Tile await_fetched once load_value store_value"),
+        (tile, "Tile await_fetched once"),
+        (element, "load_value store_value"),
         (scan, "scan_tile"),
         (link, "scan_linked next_tile tile_row tiles_done"),
         (patch, "Patch shared_bytes"),
@@ -30,4 +31,4 @@ def namespace() -> dict[str, Any]:
         (exchange, "last meet part_from leave_state take_state"),
     ):
         names |= {name: getattr(source, name) for name in listed.split()}
-    return names | {f"fetch_{name}": tile.fetch(name) for name in DTYPES}
+    return names | {f"fetch_{name}": element.fetch(name) for name in DTYPES}

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
-from .. import math
+from .. import convert
 from ..backend import I8, I32, I64, VOID, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
+from .element import narrowed_value, pair, paired, stored_element, unpaired
 from .memory import (
     ACCESS_BYTES,
     Room,
@@ -255,7 +256,7 @@ class Tile:
                 at_once, after = read(e, kind, self.width, places[0], Room(b.zext(whole, I32))), b.block
             with otherwise:
                 single = [read_wanted(e, kind, place, one) for place, one in zip(places, wanted)]
-                apart, after_single = _paired(e, kind, single), b.block
+                apart, after_single = paired(e, kind, single), b.block
         found = []
         for one, other in zip(at_once, apart):
             either = b.phi(one.type)
@@ -353,18 +354,18 @@ class Tile:
         if letter == "1":
             return read(e, kind, self.width, places[0], room)
         if letter == "0":
-            return _paired(e, kind, read(e, kind, 1, places[0], None) * self.width)
+            return paired(e, kind, read(e, kind, 1, places[0], None) * self.width)
         found = []
         for k, place in enumerate(places):
             one = room and Room(e.builder.zext(room.holds(e.builder, k), I32))
             found += read(e, kind, 1, place, one)
-        return _paired(e, kind, found)
+        return paired(e, kind, found)
 
     def store_vector(self, e, kind, letter, places, values, room) -> None:
         if letter == "1":
             write(e, kind, self.width, places[0], values, room)
             return
-        for k, (place, value) in enumerate(zip(places, _unpaired(e, kind, values, self.width))):
+        for k, (place, value) in enumerate(zip(places, unpaired(e, kind, values, self.width))):
             one = room and Room(e.builder.zext(room.holds(e.builder, k), I32))
             write(e, kind, 1, place, [value], one)
 
@@ -376,7 +377,7 @@ class Tile:
         if kind.kind == "b" and source.dtype != types.boolean:
             elements = [e.builder.icmp_unsigned("!=", element, I8(0)) for element in elements]
         elif kind is not kind.compute:
-            elements = [math.widen(e, half, kind.name) for half in _unpaired(e, kind, elements, self.width)]
+            elements = [convert.widen(e, half, kind.name) for half in unpaired(e, kind, elements, self.width)]
         return elements * (self.count // len(elements))  # one vector may stand for all
 
     def narrowed(self, e: Emitter, kind: DType, value, source: types.Type) -> list[ir.Value]:
@@ -387,8 +388,8 @@ class Tile:
             elements = [value] * self.count
         elements = [narrowed_value(e, kind, element, source) for element in elements]
         if is_packed(kind, self.width):
-            return [_pair(e, kind, *elements[k : k + 2]) for k in range(0, len(elements), 2)]
-        return [_half(e, kind, element) for element in elements]
+            return [pair(e, kind, *elements[k : k + 2]) for k in range(0, len(elements), 2)]
+        return [stored_element(e, kind, element) for element in elements]
 
 
 def _kept_at(e: Emitter, place: ir.Value, offset: int, size: int) -> ir.Value:
@@ -404,42 +405,6 @@ def await_fetched():
     return types.void, lambda e: e.asm(VOID, "cp.async.wait_all;", "~{memory}", [], effect=True)
 
 
-def narrowed_value(e: Emitter, kind: DType, element: ir.Value, source: types.Type) -> ir.Value:
-    """A body's value in the compute type of an array's elements; bool as a byte."""
-    element = e.cast(element, source, numba_type(kind.compute.name))
-    return e.builder.zext(element, I8) if kind.kind == "b" else element
-
-
-def _half(e: Emitter, kind: DType, element: ir.Value) -> ir.Value:
-    return element if kind is kind.compute else math.narrow(e, element, kind.name)
-
-
-def _pair(e: Emitter, kind: DType, low: ir.Value, high: ir.Value) -> ir.Value:
-    """Two float32 rounded into the halves of a word, in one instruction where there is one."""
-    if e.cc >= (8, 0):
-        name = "bf16x2" if kind.name == "bfloat16" else "f16x2"
-        return e.asm(I32, f"cvt.rn.{name}.f32 $0, $2, $1;", "=r,f,f", [low, high])
-    b = e.builder
-    low, high = (b.zext(math.narrow(e, half, kind.name), I32) for half in (low, high))
-    return b.or_(low, b.shl(high, I32(16)))
-
-
-def _paired(e: Emitter, kind: DType, elements: list[ir.Value]) -> list[ir.Value]:
-    """Single 16-bit floats in pairs, where a vector of their number is held so."""
-    if not is_packed(kind, len(elements)):
-        return elements
-    b, wide = e.builder, [e.builder.zext(element, I32) for element in elements]
-    return [b.or_(low, b.shl(high, I32(16))) for low, high in zip(wide[::2], wide[1::2])]
-
-
-def _unpaired(e: Emitter, kind: DType, elements: list[ir.Value], width: int) -> list[ir.Value]:
-    if not is_packed(kind, width):
-        return elements
-    b = e.builder
-    halves = [(word, b.lshr(word, I32(16))) for word in elements]
-    return [b.trunc(half, ir.IntType(16)) for pair in halves for half in pair]
-
-
 def _int32(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
     """A count that is compared with at most a vector's width: clamped, where it is wider."""
     if value.type == I32:
@@ -447,52 +412,3 @@ def _int32(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
     low, high = I64(-64), I64(64)
     value = b.select(b.icmp_signed("<", value, low), low, value)
     return b.trunc(b.select(b.icmp_signed(">", value, high), high, value), I32)
-
-
-def load_value(name: str) -> Callable:
-    """`load(address)`: one element, widened."""
-    kind = dtype(name)
-    result = numba_type(kind.compute.name)
-
-    def rule(address):
-        def emit(e, at):
-            bits = read(e, kind, 1, at, None)[0]
-            if kind.kind == "b":
-                return e.builder.icmp_unsigned("!=", bits, I8(0))
-            return bits if kind is kind.compute else math.widen(e, bits, kind.name)
-
-        return result, emit
-
-    return intrinsic(1)(rule)
-
-
-def fetch(name: str) -> Callable:
-    """`fetch(address, wanted)`: one element of an array that is only read, widened; 0 where it is not wanted."""
-    kind = dtype(name)
-    result = numba_type(kind.compute.name)
-
-    def rule(address, wanted):
-        def emit(e, at, when):
-            bits = read_wanted(e, kind, at, when)
-            if kind.kind == "b":
-                return e.builder.icmp_unsigned("!=", bits, I8(0))
-            return bits if kind is kind.compute else math.widen(e, bits, kind.name)
-
-        return (result, emit) if address == types.int64 and wanted == types.boolean else None
-
-    return intrinsic(2)(rule)
-
-
-def store_value(name: str) -> Callable:
-    """`store(address, value, wanted)`: one element, if it is wanted."""
-    kind = dtype(name)
-
-    def rule(address, value, wanted):
-        def emit(e, at, element, when):
-            stored = _half(e, kind, narrowed_value(e, kind, element, value))
-            with e.builder.if_then(e.cast(when, wanted, types.boolean)):
-                write(e, kind, 1, at, [stored], None)
-
-        return types.void, emit
-
-    return intrinsic(3)(rule)
