@@ -132,3 +132,28 @@ def test_the_readme_table_is_made_of_the_results(tmp_path):
     assert (tmp_path / "full.md").read_text().endswith(f"{text}\n")
     assert "old" not in readme.read_text() and readme.read_text().startswith("before\n<!--")
     assert readme.read_text().endswith("-->\nafter\n") and "7.00× (7.00)" in readme.read_text()
+
+
+def test_jobs_of_a_run_over_everything_share_the_gpus_and_stop_in_time(tmp_path, capsys, monkeypatch):
+    import everything
+
+    folder = tmp_path / "found"
+    program = "import time; print({0}, flush=True); time.sleep(60 * {0})"
+    sleeps = [everything.Job(f"job_{k}", (sys.executable, "-c", program.format(k))) for k in (0, 1)]
+    monkeypatch.setattr(everything, "jobs", lambda folder, chosen: sleeps)
+    archive = tmp_path / "found.tar.gz"
+    monkeypatch.setattr(sys, "argv", ["", str(folder), "--gpus", "2", "--minutes", "0.02", "--archive", str(archive)])
+    everything.main()
+    told = capsys.readouterr().out
+    assert "job_0: exit code 0" in told and "job_1: stopped: the time is over" in told
+    assert (folder / "job_0.txt").read_text() == "0\n"
+    assert archive.stat().st_size > 0
+
+
+def test_a_run_over_everything_knows_the_suites():
+    import everything
+
+    options = everything.parser().parse_args(["found", "--tests"])
+    found = list(everything.jobs(Path("found"), options))
+    assert found[0].command[1:3] == ("-m", "pytest")
+    assert {job.command[2] for job in found[1:]} == set(options.suites.split(","))

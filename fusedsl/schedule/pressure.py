@@ -26,6 +26,7 @@ FLOAT64 = 8  # … for the slow paths of float64 functions
 STREAMED = 2  # vectors of a load that are on their way while others are worked on
 SLOW = r" / |\b(sqrt|sin|cos|tan|power|fmod|remainder|floor_divide|cbrt|hypot|lgamma|arctan2)\("
 SPARE = 10  # what the compiler takes beyond the need of a map with functions or narrow elements, where it may
+BYTE_SHARE = 1.45  # … of a map over elements of a byte, four of which it takes apart at once: a factor
 ROW_SPARE, ROW_SHARE = 12, 1.5  # … of rows, whose phases it interleaves: registers, and a factor
 
 
@@ -66,8 +67,12 @@ def needed(kernel: Kernel, tiling: Tiling) -> int:
 def predicted(kernel: Kernel, hardware: Hardware, need: int, blocks: int, threads: int) -> int:
     """Registers of a thread at most: what so many blocks leave it, if it can use that."""
     bodies = [body for phase in kernel.phases for body in phase.bodies]
-    plain = all(operand.dtype.itemsize >= 4 for operand in kernel.operands) and not any(map(has_functions, bodies))
-    useful = round(ROW_SHARE * need) + ROW_SPARE if kernel.row_axes else need + SPARE * (not plain)
+    sizes = [operand.dtype.itemsize for operand in kernel.operands]
+    plain = min(sizes, default=4) >= 4 and not any(map(has_functions, bodies))
+    if kernel.row_axes:
+        useful = round(ROW_SHARE * need) + ROW_SPARE
+    else:
+        useful = max(need + SPARE * (not plain), round(BYTE_SHARE * need) * (1 in sizes))
     return min(registers_for(hardware, blocks, threads), useful)
 
 
