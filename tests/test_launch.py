@@ -315,6 +315,21 @@ def test_a_launch_goes_to_its_own_device_and_leaves_the_current_one(cuda, librar
     assert library.launches[0][-2:] == (51, PRIMARY[1]) and library.stack == [PRIMARY[0]]
 
 
+def test_a_launch_with_fixed_arguments_is_the_launch_that_would_be_fired(cuda, library):
+    for launch in (record(cuda, scalars="f"), record(cuda, function=Function(51, "k_1", 1, 40, 0, 16, 1024))):
+        payloads = [0x7F0000000010, 0x20, 0.5]
+        launch.fire(payloads, 99)
+        fixed = launch.fixed(payloads, 99)
+        payloads[0] = 0
+        fixed(), fixed()
+        assert library.launches[0] == library.launches[1] == library.launches[2]
+        library.launches.clear()
+    record(cuda, grid=0).fixed([1, 2], 0)()
+    assert not library.launches
+    with pytest.raises(DTypeError, match="alpha"):
+        record(cuda, scalars="b").fixed([1, 2, 300], 0)
+
+
 def test_on_restores_after_an_error(cuda, library):
     with pytest.raises(ZeroDivisionError), cuda.on(1):
         assert cuda.current_device() == 1

@@ -76,6 +76,7 @@ class Call:
     ):
         self.launches = tuple(launch.fire for launch in launches)
         given = [s for s in launches[1:] if any(slot.argument < len(spans) for slot in s.layout.slots)]
+        self.fixers = tuple(launch.fixed for launch in launches)
         self.checks = tuple(launch.layout.check for launch in given)
         self.makers = tuple(makers)
         self.workspace = workspace

@@ -53,8 +53,8 @@ class _Scratch(NamedTuple):
     named: ctypes.Array
 
     @classmethod
-    def new(cls) -> _Scratch:
-        buffer = (ctypes.c_uint64 * ((_BLOCK + BLOCK_BYTES) // 8 + 1))()
+    def new(cls, block_bytes: int = BLOCK_BYTES) -> _Scratch:
+        buffer = (ctypes.c_uint64 * ((_BLOCK + block_bytes) // 8 + 1))()
         address = ctypes.addressof(buffer)
         # CU_LAUNCH_PARAM_BUFFER_POINTER, address, CU_LAUNCH_PARAM_BUFFER_SIZE, address of size, CU_LAUNCH_PARAM_END
         named = (ctypes.c_uint64 * 5)(1, address + _BLOCK, 2, address + _SIZE, 0)
@@ -90,6 +90,7 @@ class _Layout:
         self.pointers = _pointer_reader(pointers)
         self.scalars = _reader([s.argument for s in scalars]) if scalars else None
         self.slots, self.names = tuple(scalars), tuple(names)
+        self.bytes = len(template)
 
     def check(self, payloads: Sequence[Any]) -> None:
         """DTypeError for an integer that does not fit its slot."""
@@ -146,6 +147,7 @@ class Launch:
     `template` is the parameter block (schedule/kernel.py `slots`) with extents, strides and magics filled in.
     `names` are the arguments' names, for the message about a number that does not fit.
     `fire(payloads, stream)` launches and does not wait: payloads are, by argument, an address or a Python number.
+    `fixed(payloads, stream)` is a function of nothing that launches with these.
     """
 
     def __init__(
@@ -171,8 +173,10 @@ class Launch:
         head = struct.pack("<7I4x", geometry.blocks, 1, 1, geometry.threads, 1, 1, shared)
         tail = struct.pack("<QI4xQ", address, len(attributes) // _ATTRIBUTE_BYTES, len(template))
         self.fire: Callable[[Sequence[Any], int], None] = _nothing
+        self.fixed: Callable[[Sequence[Any], int], Callable[[], None]] = lambda payloads, stream: _nothing_fixed
         if geometry.blocks:
             self.fire = _launcher(driver, function, layout, head, tail)
+            self.fixed = _fixer(driver, function, layout, head, tail)
 
 
 def _launcher(driver: Driver, function: Function, layout: _Layout, head: bytes, tail: bytes) -> Callable:
@@ -212,8 +216,38 @@ def _launcher(driver: Driver, function: Function, layout: _Layout, head: bytes, 
     return fire
 
 
+def _fixer(driver: Driver, function: Function, layout: _Layout, head: bytes, tail: bytes) -> Callable:
+    """Launch.fixed(payloads, stream): the same launch again and again, its parameter block filled in once."""
+    launch, handle, device = driver.launch, function.handle, function.device
+    context = driver.primary_context(device) if driver.device_count() > 1 else 0
+
+    def fixed(payloads: Sequence[Any], stream: int) -> Callable[[], None]:
+        scratch = _Scratch.new(layout.bytes)
+        numbers = layout.fit(payloads) if layout.scalars else ()
+        told = (head, stream, tail, *layout.pointers(payloads), layout.fixed, *numbers)
+        struct.pack_into(f"<32sQ24s{layout.format}", scratch.buffer, 0, *told)
+        config, extra = scratch.config, scratch.extra
+
+        def fire(kept: _Scratch = scratch) -> None:
+            if context and driver.current_context() != context:
+                with driver.on(device):
+                    code = launch(config, handle, None, extra)
+            else:
+                code = launch(config, handle, None, extra)
+            if code and (code := driver.launch_elsewhere(code, device, config, handle, extra)):
+                raise driver.fault(code, "cuLaunchKernelEx")
+
+        return fire
+
+    return fixed
+
+
 def _nothing(payloads: Sequence[Any], stream: int) -> None:
     """Launch nothing: the grid is empty."""
+
+
+def _nothing_fixed() -> None:
+    """The same, with the arguments fixed."""
 
 
 _ATTRIBUTE_BYTES = 72
@@ -268,3 +302,18 @@ class HostLaunch:
             self.run(self.function, scratch.config + _BLOCK, self.units, self.grain)
         finally:
             _free.append(scratch)
+
+    def fixed(self, payloads: Sequence[Any], stream: int = 0) -> Callable[[], None]:
+        """A function of nothing that runs to completion with these payloads."""
+        if not self.units:
+            return _nothing_fixed
+        block = _Scratch.new(self.layout.bytes)
+        numbers = self.layout.fit(payloads) if self.layout.scalars else ()
+        self.pack(block.buffer, _BLOCK, *self.layout.pointers(payloads), self.layout.fixed, *numbers)
+        run, function, units, grain = self.run, self.function, self.units, self.grain
+        address = block.config + _BLOCK
+
+        def fire(kept: _Scratch = block) -> None:
+            run(function, address, units, grain)
+
+        return fire
