@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import prod
 
+from ..ir.contraction import Subscripts
 from ..ir.dims import Symbol, evaluate
 from ..ir.gathers import GUARDED
 from ..ir.graph import Graph, Node
@@ -68,7 +69,7 @@ def _computes(n: Node) -> bool:
         return below.op in VIEWS
     if n.op == "gather":
         return n.attr[0] != GUARDED  # where it is chosen among others, that choice is the kernel
-    return n.op in OPS or n.op in ("reduce", "scan", "ranked", "cast")
+    return n.op in OPS or n.op in ("reduce", "scan", "ranked", "cast", "contract")
 
 
 def _below_views(n: Node) -> Node:
@@ -85,9 +86,17 @@ def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
         _size(a, extents) if most is None else min(_count(a, extents), most) * a.type.dtype.itemsize for a in operands
     )
     cost = OPS[n.op].cost if n.op in OPS else 1
-    work = _count(n.args[0] if n.op == "reduce" else n, extents)
     name = n.attr[0] if n.op == "reduce" else f"cum{n.attr[0]}" if n.op == "scan" else n.op
-    return Step(name, read, _size(n, extents), cost * work)
+    return Step(name, read, _size(n, extents), cost * _work(n, extents))
+
+
+def _work(n: Node, extents: Mapping[Symbol, int]) -> int:
+    """How often an operation is carried out."""
+    if n.op != "contract":
+        return _count(n.args[0] if n.op == "reduce" else n, extents)
+    letters, shape = Subscripts.parse(n.attr), n.args[0].type.shape
+    summed = (shape[letters.left.index(c)] for c in letters.summed)
+    return _count(n, extents) * prod(evaluate(d, extents) or 0 for d in summed)
 
 
 def _operand(n: Node) -> Node:

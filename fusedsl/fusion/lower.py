@@ -33,6 +33,7 @@ from .coordinates import (
     through_reshape,
 )
 from .pieces import Pieces, Same, before, fetches, find_pieces, settled
+from .products import spread
 from .reshapes import push_reshapes, refine, reshaped_argument
 
 
@@ -69,7 +70,7 @@ class Lowered:
 
 def lower(graph: Graph, same: Same = lambda a, b: a == b) -> Lowered:
     """The scalar program of a graph; `same` answers for this plan whether two extents are equal."""
-    results = push_reshapes(graph.results)
+    results = push_reshapes(tuple(spread(graph.results)))
     peeled = refine([_peel(r) for r in results])
     whole = _lowered(results, peeled)
     pieces = find_pieces(peeled, same) if fetches(r.value for r in whole.roots) and not whole.temporaries else None

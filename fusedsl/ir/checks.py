@@ -9,7 +9,8 @@ from ..errors import ShapeError
 from .dims import Symbol, evaluate
 from .graph import Check, Type
 
-VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "**": "raise", "//": "divide", "%": "divide"}
+VERBS = {"+": "add", "-": "subtract", "*": "multiply", "@": "multiply",
+         "/": "divide", "**": "raise", "//": "divide", "%": "divide"}  # fmt: skip
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
@@ -31,7 +32,7 @@ def holds(check: Check, extents: Mapping[Symbol, int]) -> bool:
             return -values[1] <= values[0] < values[1]  # type: ignore[operator]
         case "nonempty":
             return all(values)
-        case "same_size":
+        case "same_size" | "contract":
             return values[0] == values[1]
         case "enough":
             return values[0] >= values[1]
@@ -52,6 +53,8 @@ def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None
     values = [evaluate(d, extents) for d in check.dims]
     if check.kind == "equal":
         return _broadcast_words(check, shown, values, extents)
+    if check.kind == "contract":
+        return _contraction_words(check, shown, values)
     if check.kind == "index":
         n = values[1]
         return (
@@ -97,6 +100,16 @@ def _broadcast_words(check, shown, values, extents):
         f"{name} needs {other} elements there, or 1",
         "broadcast",
     )
+
+
+def _contraction_words(check, shown, values):
+    a, b = values
+    if check.what == "matmul":
+        help = "the last axis of the left operand meets the last but one of the right: transpose with .mT?"
+        return f"cannot multiply {shown[0]} by {shown[1]}", f"{a} and {b} differ", help, "matmul"
+    note = f"{check.names[0]} is {a} and {b}" if check.names else f"{a} and {b} differ"
+    help = "a letter has one extent, or 1" if check.names else "the axes that are summed over have one extent"
+    return f"cannot contract {shown[0]} with {shown[1]}", note, help, check.what
 
 
 def _extent(t: Type, axis: int, extents) -> int | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 import numpy as np
 
 from ..errors import ShapeError
 from .checks import explain, holds
+from .contraction import Subscripts
 from .dims import Symbol, evaluate
 from .graph import Graph, Node, value_of
 from .ops import OPS
@@ -204,6 +206,28 @@ def _ranked(n, args, arguments, extents):
     return order if part == "positions" else np.take_along_axis(args[0], order, axis=-1)
 
 
+def _contract(n, args, arguments, extents):
+    """As products of matrices; float32 in float64, rounded once, unless a product is beyond float32."""
+    letters, (x, y) = Subscripts.parse(n.attr), args
+    compute = numpy_dtype(n.type.dtype.compute)
+    left = _matrices(x.astype(compute, copy=False), letters.left, (letters.batch, letters.rows, letters.summed))
+    right = _matrices(y.astype(compute, copy=False), letters.right, (letters.batch, letters.summed, letters.columns))
+    found = np.matmul(left, right)
+    if compute == np.float32:
+        found = np.where(np.isfinite(found), np.matmul(left.astype(np.float64), right.astype(np.float64)), found)
+    extent = dict(zip(letters.left, x.shape)) | dict(zip(letters.right, y.shape))
+    order = letters.batch + letters.rows + letters.columns
+    unfolded = found.reshape(tuple(extent[c] for c in order))
+    return unfolded.transpose([order.index(c) for c in letters.result])
+
+
+def _matrices(x, letters, parts):
+    """`x` with one axis for the letters of each part."""
+    extent = dict(zip(letters, x.shape))
+    ordered = x.transpose([letters.index(c) for part in parts for c in part])
+    return ordered.reshape(tuple(prod(extent[c] for c in part) for part in parts))
+
+
 RULES: dict[str, Callable] = {
     "param": _parameter,
     "scalar": _parameter,
@@ -220,4 +244,5 @@ RULES: dict[str, Callable] = {
     "scan": _scan,
     "ranked": _ranked,
     "gather": _gather,
+    "contract": _contract,
 }

@@ -29,7 +29,7 @@ def concat(b: Builder, arrays: Sequence[Node], axis: int, what: str = "concat") 
         raise fail(error, 1) from None
     for other in arrays[1:]:
         require_same(b, what, arrays[0], other, a)
-    parts = _alike(b, arrays)
+    parts = alike(b, arrays)
     if len(parts) == 1:
         return parts[0]
     ends = [total([x.type.shape[a] for x in parts[: k + 1]]) for k in range(len(parts))]
@@ -48,7 +48,7 @@ def concat(b: Builder, arrays: Sequence[Node], axis: int, what: str = "concat") 
     return joined
 
 
-def _alike(b: Builder, arrays: Sequence[Node]) -> list[Node]:
+def alike(b: Builder, arrays: Sequence[Node]) -> list[Node]:
     """The arrays in the one dtype that they promote to."""
     strong = [x.type.dtype for x in arrays if not x.type.weak]
     if not strong:

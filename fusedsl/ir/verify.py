@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .contraction import Subscripts
 from .dims import Expression, Symbol
 from .graph import Graph, Node
 from .ops import LEAVES, OPS, OTHERS, VIEWS
@@ -24,6 +25,8 @@ def verify(graph: Graph) -> None:
             assert n.type.shape[:-1] == n.args[0].type.shape[:-1], f"ranking keeps the rows: {n!r}"
         elif n.op == "gather":
             _verify_gather(n)
+        elif n.op == "contract":
+            _verify_contraction(n)
     for r in graph.results:
         assert not r.type.weak, f"a weak result: {r!r}"
 
@@ -63,3 +66,18 @@ def _verify_gather(n: Node) -> None:
     for i in arrays:
         assert i.type.dtype is INT64 and not i.type.weak, f"positions are int64: {n!r}"
         assert i.type.rank <= n.type.rank, f"positions do not broadcast: {n!r}"
+
+
+def _verify_contraction(n: Node) -> None:
+    letters = Subscripts.parse(n.attr)
+    parts = (letters.left, letters.right, letters.result)
+    shapes = (*(a.type.shape for a in n.args), n.type.shape)
+    extent: dict[str, object] = {}
+    for mine, shape in zip(parts, shapes):
+        assert len(mine) == len(shape) and len(set(mine)) == len(mine), f"a letter for each axis: {n!r}"
+        assert all(extent.setdefault(c, d) == d for c, d in zip(mine, shape)), f"a letter has one extent: {n!r}"
+    left, right, result = map(set, parts)
+    assert result <= left | right and left ^ right <= result, f"a letter of one operand alone is kept: {n!r}"
+    assert left & right - result, f"something is summed over: {n!r}"
+    assert n.args[0].type.dtype is n.args[1].type.dtype, f"operands of several dtypes: {n!r}"
+    assert not any(a.type.weak for a in n.args), f"a weak operand: {n!r}"

@@ -6,10 +6,9 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, FusedslError, ShapeError, UnknownNameError, Unsupported, suggest
-from ..ir.builder import Builder
-from ..ir.dims import Dim, evaluate
+from ..ir.dims import Dim
 from ..ir.graph import Node
-from . import functions, prelude
+from . import contraction_functions, functions, prelude
 from .frames import BROKEN, Broken, Frame, UserFunction
 from .functions import REQUIRED, Parameter, dim_of, show_value
 from .syntax import Call, Definition, Expr, Literal, Sequence, Subscript
@@ -151,8 +150,10 @@ def show_signature(name: str, parameters: tuple[Parameter, ...]) -> str:
     return f"{name}({', '.join(shown)})"
 
 
-def _surplus(node: Call, parameters: tuple[Parameter, ...], k: int) -> ArgumentError:
+def _surplus(node: Call, parameters: tuple[Parameter, ...], k: int) -> FusedslError:
     name = node.function
+    if name == "einsum":
+        return contraction_functions.many_operands()
     positional = sum(not p.named for p in parameters)
     if name in POINTLESS:
         value = node.arguments[k].value
@@ -248,22 +249,3 @@ def tuple_item(ev: Evaluator, value: tuple, key: list, node: Subscript, frame: F
         f"a tuple of {len(value)} has no such item", code="shape.index", help=f"give an integer below {len(value)}"
     )
     raise ev.fault(error, frame, node.indices[0])
-
-
-# -- products
-
-
-def matmul(b: Builder, x: Node, y: Node) -> Node:
-    """`x @ y`: its shapes are checked, its kernels are not there yet."""
-    if not x.type.shape or not y.type.shape:
-        raise ShapeError("@ needs arrays, not numbers", code="shape.matmul", help="use * to scale")
-    inner, outer = x.type.shape[-1], y.type.shape[max(y.type.rank - 2, 0)]
-    n, m = evaluate(inner, b.extents), evaluate(outer, b.extents)
-    if n != m:
-        raise ShapeError(
-            f"cannot multiply {b.describe(x.type)} by {b.describe(y.type)}",
-            code="shape.matmul",
-            note=f"{n} and {m} differ",
-            help="the last axis of the left operand meets the last but one of the right: transpose with .mT?",
-        )
-    raise Unsupported("@ is not there yet (contraction)", code="unsupported.matmul")

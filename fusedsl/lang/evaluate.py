@@ -11,6 +11,7 @@ from ..errors import ArgumentError, FusedslError, LimitError, UnknownNameError, 
 from ..ir import graph as ir
 from ..ir import shapes
 from ..ir.builder import Builder
+from ..ir.contraction import matmul
 from ..ir.gathers import advanced_index
 from ..ir.types import BOOL, DTYPES
 from . import calls, functions
@@ -276,7 +277,7 @@ class Evaluator:
                 self._value(left, node.left, frame, node.op), self._value(right, node.right, frame, node.op)
             )  # fmt: skip
             if node.op == "@":
-                return calls.matmul(self.builder, *operands)
+                return self._ranked(matmul(self.builder, *operands))
             if node.op in ("and", "or"):
                 return self._logic(node.op, operands)
             return self._elementwise(OPERATORS[node.op], *operands)

@@ -101,7 +101,6 @@ ALIASES = {
 
 # Known, named, and not there yet.
 LATER = {
-    "contraction": "matmul dot vdot vecdot tensordot einsum inner",
     "sorting": "median percentile quantile unique nonzero searchsorted",
     "scatter": "scatter",
     "attention": "attention",
@@ -111,7 +110,7 @@ UNSUPPORTED = {name: family for family, names in LATER.items() for name in names
 
 def lookup(name: str) -> Function | None:
     """The function of this name or alias, if the table has it."""
-    from . import array_functions, index_functions, quantisation, random_functions, row_functions  # noqa: F401
+    from . import array_functions, contraction_functions, index_functions, quantisation, random_functions, row_functions  # noqa: F401
 
     return TABLE.get(ALIASES.get(name, name))
 

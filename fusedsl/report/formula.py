@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..ir.contraction import Subscripts
 from ..ir.graph import Node, value_of
 from ..ir.ops import OPS
 
@@ -37,12 +38,24 @@ def formula(n: Node, names: Sequence[str], depth: int = DEEP) -> str:
         return f"{'sort' if n.attr[0] == 'values' else 'argsort'}({parts[0]})"
     if n.op == "reduce":
         return f"{n.attr[0]}({parts[0]})"
+    if n.op == "contract":
+        return _contraction(n, parts)
     symbol = OPS[n.op].symbol if n.op in OPS else None
     if symbol is None:
         return f"{n.op}({', '.join(parts)})"
     if len(parts) == 2:
         return f" {symbol} ".join(map(_bracketed, parts))
     return f"{symbol}{' ' * symbol.isalpha()}{_bracketed(parts[0])}"
+
+
+def _contraction(n: Node, parts: Sequence[str]) -> str:
+    """As `@`, where the operands' axes stand so."""
+    letters = Subscripts.parse(n.attr)
+    if len(letters.summed) == 1 and letters.right.index(letters.summed) == max(len(letters.right) - 2, 0):
+        rows, columns = letters.left.removesuffix(letters.summed), letters.right.replace(letters.summed, "")
+        if letters.left.endswith(letters.summed) and rows[:-1] + rows[-1:] + columns[-1:] == letters.result:
+            return " @ ".join(map(_bracketed, parts))
+    return f'einsum("{letters}", {", ".join(parts)})'
 
 
 def _bracketed(text: str) -> str:

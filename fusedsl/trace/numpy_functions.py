@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, TraceError, Unsupported
+from . import contraction_functions
 from .index_functions import INDEXING
 from .tracer import Tracer
 
@@ -81,7 +82,7 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
         return _accumulate(recorder, SCANS[name], *inputs, **kwargs)
     if method != "__call__":
         raise Unsupported(f"{name}.{method} is not there yet", code="unsupported.function")
-    if name in SPECIAL and not kwargs:
+    if name in SPECIAL and (not kwargs or name == "vecdot"):
         return call_function(recorder, name, inputs, kwargs)
     return _strong(recorder, call_elementwise(recorder, SPELLED.get(name, name), inputs, kwargs))
 
@@ -309,6 +310,14 @@ def _same(recorder: Recorder, x: Any) -> Any:
     return recorder.apply("copy", x)
 
 
+def _written(recorder: Recorder, out: Any, result: Any) -> Any:
+    """The result, or `out` with the result written to it."""
+    if _single(out) is None:
+        return result
+    _write(recorder, _single(out), result, "same_kind")
+    return _single(out)
+
+
 SPECIAL: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
     "ravel": _ravel,
@@ -331,8 +340,10 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "conjugate": _same,
     "angle": lambda recorder, x: recorder.apply("where", x < 0, np.pi, recorder.apply("as_float", x) * 0.0),
     "imag": _imag,
-    "dot": lambda recorder, a, b: a @ b,
-    "matmul": lambda recorder, a, b: a @ b,
+    **{name: contraction_functions.product(name, _written) for name in ("dot", "inner", "vdot", "outer", "matmul")},
+    "vecdot": contraction_functions.vecdot(_written),
+    "tensordot": contraction_functions.tensordot,
+    "einsum": contraction_functions.einsum(_written),
     **INDEXING,
     "result_type": lambda recorder, *parts: np.result_type(*(p.dtype if isinstance(p, Tracer) else p for p in parts)),
 }

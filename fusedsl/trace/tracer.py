@@ -332,12 +332,10 @@ class Tracer:
         raise AttributeError(f"a traced array has no attribute {name}")
 
     def __matmul__(self, other: Any) -> Any:
-        with self.recorder.here():
-            return calls.matmul(self.recorder.builder, self.node, self.recorder.node(other))
+        return self.recorder.apply("matmul", self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        with self.recorder.here():
-            return calls.matmul(self.recorder.builder, self.recorder.node(other), self.node)
+        return self.recorder.apply("matmul", other, self)
 
     def __divmod__(self, other: Any) -> Any:
         return self.recorder.apply("divmod", self, other)

@@ -1,0 +1,65 @@
+"""Contractions as what they are made of, before they are lowered: a product over all their axes, and a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.contraction import Subscripts
+from ..ir.dims import Dim
+from ..ir.graph import Node, Type, node, rebuild
+from ..ir.types import BOOL, INT32, UINT32, DType
+
+
+def spread(results: Sequence[Node]) -> list[Node]:
+    """The results with every contraction written out. The product is as large as all axes together, and no memory
+    ever holds it: it is lowered to a fold whose operands vary along axes of their own."""
+    new = rebuild(results, lambda old, args: _spread(old, args) if old.op == "contract" else _with(old, args))
+    return [new[r] for r in results]
+
+
+def _with(old: Node, args: tuple[Node, ...]) -> Node:
+    return old if args == old.args else node(old.op, args, old.attr, old.type)
+
+
+def _spread(n: Node, args: tuple[Node, ...]) -> Node:
+    letters = Subscripts.parse(n.attr)
+    whole = letters.result + letters.summed
+    extent = dict(zip(letters.left, n.args[0].type.shape)) | dict(zip(letters.right, n.args[1].type.shape))
+    wide, d = _adds_in(n.type.dtype), n.type.dtype
+    operands = [_converted(_aligned(x, mine, whole), wide) for x, mine in zip(args, (letters.left, letters.right))]
+    multiply, fold = ("logical_and", "any") if d is BOOL else ("multiply", "sum")
+    product = node(multiply, tuple(operands), None, Type(wide, tuple(extent[c] for c in whole)))
+    axes = tuple(range(len(letters.result), len(whole)))
+    kept = n.type.shape + (1,) * len(axes)
+    total = node("reduce", (product,), (fold, axes), Type(wide, kept))
+    key = (*(_every(s) for s in n.type.shape), *(("int", 0) for _ in axes))
+    found = node("index", (total,), key, Type(wide, n.type.shape))
+    return found if wide is d else node("cast", (found,), None, n.type)
+
+
+def _adds_in(d: DType) -> DType:
+    """The type that products are added in: integers of 32 bits wrap to the narrower ones' values."""
+    if d.kind in "iu" and d.bits < 32:
+        return INT32 if d.kind == "i" else UINT32
+    return d
+
+
+def _aligned(x: Node, letters: str, whole: str) -> Node:
+    """`x` with its axes in the order of `whole`, and axes of extent 1 for the letters that it lacks."""
+    order = tuple(sorted(range(len(letters)), key=lambda a: whole.index(letters[a])))
+    shape = tuple(x.type.shape[a] for a in order)
+    if order != tuple(range(len(letters))):
+        x = node("transpose", (x,), order, Type(x.type.dtype, shape))
+    rest = iter(shape)
+    key = tuple(_every(next(rest)) if c in letters else ("new",) for c in whole)
+    if len(letters) == len(whole):
+        return x
+    return node("index", (x,), key, Type(x.type.dtype, tuple(1 if k[0] == "new" else k[3] for k in key)))
+
+
+def _every(d: Dim) -> tuple:
+    return ("slice", 0, 1, d)
+
+
+def _converted(x: Node, to: DType) -> Node:
+    return x if x.type.dtype is to else node("convert", (x,), None, Type(to, x.type.shape))

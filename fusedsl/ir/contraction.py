@@ -1,0 +1,251 @@
+"""Builds contractions: products of two arrays summed over shared axes, which are written as einsum's subscripts."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..errors import FusedslError, LimitError, ShapeError
+from . import shapes
+from .builder import Builder, fail
+from .checks import explain
+from .dims import Dim, product
+from .graph import Check, Node, Type, node
+from .joins import alike
+from .ops import VIEWS
+from .types import FLOAT32
+
+LETTERS = string.ascii_letters + "".join(map(chr, range(0x3B1, 0x3CA)))  # a letter an axis
+
+
+@dataclass(frozen=True)
+class Subscripts:
+    """Whose axes meet: "abc,acd->abd" is a batched matrix product.
+
+    No letter is twice in an operand or in the result. The axes of a letter have one extent everywhere, and a letter
+    of one operand alone is an axis of the result.
+    """
+
+    left: str
+    right: str
+    result: str
+
+    @classmethod
+    def parse(cls, text: str) -> Subscripts:
+        """The subscripts that `str` prints."""
+        operands, result = text.split("->")
+        left, right = operands.split(",")
+        return cls(left, right, result)
+
+    def __str__(self) -> str:
+        return f"{self.left},{self.right}->{self.result}"
+
+    @cached_property
+    def summed(self) -> str:
+        """The letters that the products are summed over, in the left operand's order."""
+        return "".join(c for c in self.left if c not in self.result)
+
+    @cached_property
+    def batch(self) -> str:
+        """The letters of both operands and the result."""
+        return "".join(c for c in self.result if c in self.left and c in self.right)
+
+    @cached_property
+    def rows(self) -> str:
+        """The letters of the left operand and the result alone."""
+        return "".join(c for c in self.result if c not in self.right)
+
+    @cached_property
+    def columns(self) -> str:
+        """The letters of the right operand and the result alone."""
+        return "".join(c for c in self.result if c not in self.left)
+
+
+def contract(b: Builder, x: Node, y: Node, left: str, right: str, result: str, what: str) -> Node:
+    """The sum of x * y over the letters that the result lacks, an axis a letter; an axis of extent 1 meets any other.
+
+    `what` names the operation in errors. Where nothing is left to sum over together it is an elementwise product.
+    Integers wrap in their own width, bools multiply by `and` and add by `or`; narrow floats are rounded to what
+    they are stored as before they are multiplied in float32.
+    """
+    _unify(b, (x, y), (left, right), what)
+    x, left = _without_units(b, x, left)
+    y, right = _without_units(b, y, right)
+    x, y = (b.strong(z) for z in alike(b, (x, y)))
+    d, gone = x.type.dtype, set(left + right) - set(result)
+    meet = set(left) & set(right) & gone
+    if (d.storage and not meet) or (d.compute is not d and gone - meet):
+        x, y = (b.convert(_rounded(b, z), FLOAT32) for z in (x, y))
+    x, left = _alone_summed(b, x, left, right + result)
+    y, right = _alone_summed(b, y, right, left + result)
+    kept = "".join(c for c in result if c in left + right)
+    if meet:
+        made = _sum_of_products(b, x, y, Subscripts(left, right, kept))
+    else:
+        made = b.elementwise("multiply", _placed(b, x, left, kept), _placed(b, y, right, kept))
+    return _placed(b, made if d.storage else b.convert(made, d), kept, result)
+
+
+def _sum_of_products(b: Builder, x: Node, y: Node, subscripts: Subscripts) -> Node:
+    letters: dict[str, str] = {}
+    for c in subscripts.left + subscripts.right:
+        letters.setdefault(c, LETTERS[len(letters)])
+    canonical = Subscripts(*("".join(letters[c] for c in part)
+                             for part in (subscripts.left, subscripts.right, subscripts.result)))  # fmt: skip
+    extent = dict(zip(canonical.right, y.type.shape)) | dict(zip(canonical.left, x.type.shape))
+    dtype = FLOAT32 if x.type.dtype.storage else x.type.dtype
+    shape = tuple(extent[c] for c in canonical.result)
+    made = node("contract", (_rounded(b, x), _rounded(b, y)), str(canonical), Type(dtype, shape))
+    return b.cast(made, dtype) if b.rounding == "op" and dtype.compute is not dtype else made
+
+
+def _rounded(b: Builder, x: Node) -> Node:
+    """A narrow float as it is stored: what was computed in float32 is rounded, what comes from memory is."""
+    d, below = x.type.dtype, x
+    if d.compute is d:
+        return x
+    while below.op in VIEWS or below.op == "gather" or (below.op == "convert" and below.args[0].type.dtype is not d):
+        below = below.args[0]
+    exact = below.op in ("param", "cast") or below.type.dtype.kind != "f"
+    return x if exact and below.type.dtype.bits <= d.bits else b.cast(x, d)
+
+
+# -- extents
+
+
+def _unify(b: Builder, operands: Sequence[Node], letters: Sequence[str], what: str) -> None:
+    """Where both operands have a letter, its extents are one, or one of them is 1."""
+    extents: dict[str, Dim] = {}
+    for x, mine in zip(operands, letters):
+        for c, d in zip(mine, x.type.shape):
+            if c not in extents or b.is_unit(extents[c]):
+                extents[c] = b.canonical(d)
+            elif not b.is_unit(d):
+                names = (c,) if what == "einsum" else ()
+                _require_same(b, extents[c], d, Check("contract", (), what, tuple(o.type for o in operands), names))
+
+
+def _require_same(b: Builder, one: Dim, other: Dim, check: Check) -> None:
+    """Two extents are one from here on; a call tests it."""
+    if b.canonical(one) == b.canonical(other):
+        return
+    check = Check(check.kind, (one, other), check.what, check.operands, check.names, b.site)
+    b.checks.append(check)
+    if isinstance(one, int) and isinstance(other, int):
+        raise explain(check, b.extents)
+    b.unify(one, other)
+
+
+def require_summed(b: Builder, x: Node, y: Node, axis: int, other: int, what: str) -> None:
+    """The two axes have one extent: an extent of 1 is no exception."""
+    one, two = x.type.shape[axis], y.type.shape[other]
+    _require_same(b, one, two, Check("contract", (), what, (x.type, y.type)))
+
+
+def _without_units(b: Builder, x: Node, letters: str) -> tuple[Node, str]:
+    """`x` without its axes of extent 1; a letter that no operand has then comes back in the result."""
+    units = [a for a, d in enumerate(x.type.shape) if b.is_unit(d)]
+    return shapes.squeeze(b, x, units) if units else x, "".join(c for a, c in enumerate(letters) if a not in units)
+
+
+def _alone_summed(b: Builder, x: Node, letters: str, others: str) -> tuple[Node, str]:
+    """`x` summed over the letters that nothing else has."""
+    axes = tuple(a for a, c in enumerate(letters) if c not in others)
+    if not axes:
+        return x, letters
+    return added(b, x, axes), "".join(c for c in letters if c in others)
+
+
+def added(b: Builder, x: Node, axes: tuple[int, ...]) -> Node:
+    """The sum over some axes as products add up: integers in their own width, bools by `or`."""
+    total = shapes.reduce(b, "any" if x.type.dtype.kind == "b" else "sum", x, axes)
+    return total if total.type.dtype is x.type.dtype else b.cast(total, x.type.dtype)
+
+
+def _placed(b: Builder, x: Node, letters: str, result: str) -> Node:
+    """`x` with its axes in the result's order, and axes of extent 1 for the letters that it lacks."""
+    order = sorted(range(len(letters)), key=lambda a: result.index(letters[a]))
+    x = shapes.transpose(b, x, order)
+    missing = [k for k, c in enumerate(result) if c not in letters]
+    return shapes.expand_dims(b, x, missing) if missing else x
+
+
+# -- NumPy's products
+
+
+def matmul(b: Builder, x: Node, y: Node) -> Node:
+    """`x @ y`: the last axis of x meets the last but one of y, the axes before these broadcast."""
+    for k, z in enumerate((x, y)):
+        if not z.type.shape:
+            error = ShapeError("@ needs arrays, not numbers", code="shape.matmul", help="use * to scale")
+            raise fail(error, k)
+    require_summed(b, x, y, -1, max(y.type.rank - 2, 0) - y.type.rank, "matmul")
+    batch = max(x.type.rank, y.type.rank, 2) - 2
+    _require_letters(batch + 3)
+    outer, rows, columns, met = LETTERS[:batch], LETTERS[batch], LETTERS[batch + 1], LETTERS[batch + 2]
+    left = met if x.type.rank == 1 else outer[batch - (x.type.rank - 2) :] + rows + met
+    right = met if y.type.rank == 1 else outer[batch - (y.type.rank - 2) :] + met + columns
+    kept = outer + rows * (x.type.rank > 1) + columns * (y.type.rank > 1)
+    _check_batch(b, x, y)
+    return contract(b, x, y, left, right, kept, "matmul")
+
+
+def _check_batch(b: Builder, x: Node, y: Node) -> None:
+    """The axes before the last two broadcast."""
+    check = Check("equal", (), "@", (x.type, y.type), b.names)
+    b.broadcast([(*z.type.shape[:-2], 1, 1) for z in (x, y) if z.type.rank > 2], check)
+
+
+def tensordot(b: Builder, x: Node, y: Node, left: Sequence[int], right: Sequence[int], what: str = "tensordot") -> Node:
+    """Summed over pairs of axes; the result has the other axes of x, then those of y."""
+    for one, other in zip(left, right):
+        require_summed(b, x, y, one, other, what)
+    _require_letters(x.type.rank + y.type.rank)
+    mine = LETTERS[: x.type.rank]
+    yours = list(LETTERS[x.type.rank : x.type.rank + y.type.rank])
+    for one, other in zip(left, right):
+        yours[other] = mine[one]
+    free = [c for a, c in enumerate(mine) if a not in left] + [c for a, c in enumerate(yours) if a not in right]
+    return contract(b, x, y, mine, "".join(yours), "".join(free), what)
+
+
+def vecdot(b: Builder, x: Node, y: Node, axis: int) -> Node:
+    """Summed over one axis, counted from the end; the others broadcast."""
+    require_summed(b, x, y, axis, axis, "vecdot")
+    rank = max(x.type.rank, y.type.rank)
+    _require_letters(rank)
+    mine, yours = (LETTERS[rank - z.type.rank : rank] for z in (x, y))
+    return contract(b, x, y, mine, yours, LETTERS[:rank].replace(LETTERS[rank + axis], ""), "vecdot")
+
+
+def dot(b: Builder, x: Node, y: Node) -> Node:
+    """NumPy's dot: a product with a number; else the last axis of x meets the last but one of y."""
+    if not x.type.shape or not y.type.shape:
+        return b.elementwise("multiply", x, y)
+    return tensordot(b, x, y, (x.type.rank - 1,), (max(y.type.rank - 2, 0),), "dot")
+
+
+def inner(b: Builder, x: Node, y: Node) -> Node:
+    """The last axes meet."""
+    if not x.type.shape or not y.type.shape:
+        return b.elementwise("multiply", x, y)
+    return tensordot(b, x, y, (x.type.rank - 1,), (y.type.rank - 1,), "inner")
+
+
+def vdot(b: Builder, x: Node, y: Node) -> Node:
+    """The sum of the products of all elements."""
+    x, y = (shapes.reshape(b, z, (product(z.type.shape),)) for z in (x, y))
+    return tensordot(b, x, y, (0,), (0,), "vdot")
+
+
+def _require_letters(count: int) -> None:
+    if count > len(LETTERS):
+        raise too_many_axes(count)
+
+
+def too_many_axes(count: int) -> FusedslError:
+    """A product of arrays with so many axes together."""
+    message = f"a product over {count} axes is more than {len(LETTERS)}"
+    return LimitError(message, code="limit.dimensions", help="reshape some axes into one")

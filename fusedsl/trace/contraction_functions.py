@@ -1,0 +1,47 @@
+"""NumPy's products of arrays on tracers: matmul, dot and their kin, einsum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Unsupported
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+Write = Callable[["Recorder", Any, Any], Any]
+
+
+def product(name: str, write: Write) -> Callable[..., Any]:
+    """NumPy's function of two arrays, with out=."""
+
+    def apply(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
+        return write(recorder, out, recorder.apply(name, a, b))
+
+    return apply
+
+
+def vecdot(write: Write) -> Callable[..., Any]:
+    def apply(recorder: Recorder, x1: Any, x2: Any, axis: int = -1, out: Any = None, **named: Any) -> Any:
+        if named:
+            raise Unsupported(f"vecdot({next(iter(named))}=) is not there yet", code="unsupported.function")
+        return write(recorder, out, recorder.apply("vecdot", x1, x2, axis=axis))
+
+    return apply
+
+
+def tensordot(recorder: Recorder, a: Any, b: Any, axes: Any = 2) -> Any:
+    if not isinstance(axes, int):
+        axes = tuple(tuple(side) if isinstance(side, list) else side for side in axes)
+    return recorder.apply("tensordot", a, b, axes)
+
+
+def einsum(write: Write) -> Callable[..., Any]:
+    def apply(recorder: Recorder, subscripts: Any, *operands: Any, out: Any = None, dtype: Any = None,
+              order: str = "K", casting: str = "safe", optimize: Any = False) -> Any:  # fmt: skip
+        if dtype is not None:
+            operands = tuple(recorder.apply("astype", x, recorder.dtype(dtype)) for x in operands)
+        return write(recorder, out, recorder.apply("einsum", subscripts, *operands))
+
+    return apply

@@ -1,0 +1,169 @@
+"""Contractions: what matmul, dot, einsum and their kin mean (NumPy is the oracle), on the interpreter and compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ml_dtypes import bfloat16, float8_e4m3fn, float8_e5m2
+from oracle import call, evaluate, graph_of
+
+from fusedsl.errors import FusedslError
+from fusedsl.ir.printer import show
+
+RNG = np.random.default_rng(0)
+
+
+def whole(*shape, dtype=np.float32):
+    """Small whole numbers, whose products add up exactly in any dtype."""
+    return RNG.integers(-3, 4, shape).astype(dtype)
+
+
+# ---- shapes
+
+SHAPES = [
+    ((3, 4), (4, 5)), ((4,), (4,)), ((4,), (4, 5)), ((3, 4), (4,)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)),
+    ((2, 1, 3, 4), (6, 4, 5)), ((4,), (2, 4, 5)), ((2, 3, 4), (4,)), ((1, 4), (4, 1)), ((3, 1), (1, 5)), ((1,), (1,)),
+    ((3, 0), (0, 5)), ((0, 4), (4, 5)), ((2, 3, 0), (0,)), ((0,), (0,)), ((1, 3, 4), (2, 4, 1)),
+]  # fmt: skip
+EINSUMS = [
+    ("ij,jk->ik", (3, 4), (4, 5)), ("ij,jk", (3, 4), (4, 5)), ("ij,kj->ki", (3, 4), (5, 4)), ("i,j->ji", (3,), (4,)),
+    ("ij,ij->", (3, 4), (3, 4)), ("ij,ij->ij", (3, 4), (3, 4)), ("ij,j->", (3, 4), (4,)), ("ij,jk->k", (3, 4), (4, 5)),
+    ("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)), ("bi,bj->ij", (7, 3), (7, 4)), (",ij->ji", (), (3, 4)),
+    ("ij,jk->ik", (3, 1), (4, 5)), ("i j , j -> i", (3, 4), (4,)), ("abc,dcb->ad", (2, 3, 4), (5, 4, 3)),
+    ("ij,kl->jl", (2, 3), (4, 5)), ("ba,ab", (3, 4), (4, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right"), SHAPES)
+def test_matmul_has_numpys_shapes(left, right):
+    x, y = whole(*left), whole(*right)
+    np.testing.assert_array_equal(evaluate("x @ y", x=x, y=y), x @ y, strict=True)
+
+
+@pytest.mark.parametrize(("subscripts", "left", "right"), EINSUMS)
+def test_einsum_has_numpys_subscripts(subscripts, left, right):
+    x, y = whole(*left), whole(*right)
+    found = evaluate(f'einsum("{subscripts}", x, y)', x=x, y=y)
+    np.testing.assert_array_equal(found, np.einsum(subscripts, x, y), strict=True)
+
+
+X, Y, V, T, U = whole(3, 4), whole(5, 4), whole(4), whole(2, 3, 4), whole(4, 3, 6)
+GIVEN = {"x": X, "y": Y, "v": V, "t": T, "u": U}
+FORMS = [
+    ("matmul(x, v)", lambda: X @ V), ("dot(v, v)", lambda: np.dot(V, V)), ("dot(t, y.T)", lambda: np.dot(T, Y.T)),
+    ("dot(x, 2)", lambda: np.dot(X, np.float32(2))), ("dot(t, u[0, :2, :4].T)", lambda: np.dot(T, U[0, :2, :4].T)),
+    ("inner(x, y)", lambda: np.inner(X, Y)), ("inner(t, v)", lambda: np.inner(T, V)),
+    ("vdot(x, y[:3])", lambda: np.vdot(X, Y[:3])), ("vecdot(x, v)", lambda: np.vecdot(X, V)),
+    ("vecdot(x, y[:3], axis=0)", lambda: np.vecdot(X, Y[:3], axis=0)),
+    ("tensordot(t, u, axes=((2, 1), (0, 1)))", lambda: np.tensordot(T, U, ((2, 1), (0, 1)))),
+    ("tensordot(t, u, 1)", lambda: np.tensordot(T, U, 1)), ("tensordot(v, v, 0)", lambda: np.tensordot(V, V, 0)),
+    ("tensordot(t, u, axes=(-1, 0))", lambda: np.tensordot(T, U, (-1, 0))),
+    ("linear_algebra(a, b) = a @ b.mT; linear_algebra(x, y)", lambda: X @ Y.mT),
+    ('einsum("ij->ji", x)', lambda: X.T), ('einsum("ijk->j", t)', lambda: T.sum((0, 2))),
+    ('einsum("ji", x)', lambda: X.T),
+    ("iota(x, 1) @ v", lambda: np.broadcast_to(np.arange(4, dtype=np.float32), (3, 4)) @ V),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), FORMS, ids=[t for t, _ in FORMS])
+def test_each_form_means_what_numpy_says(text, expected):
+    np.testing.assert_array_equal(
+        evaluate(text, **{name: GIVEN[name] for name in GIVEN if name in text}), expected(), strict=True
+    )
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, y: x @ y, lambda x, y: np.matmul(x, y), lambda x, y: np.dot(x, y), lambda x, y: x.dot(y),
+    lambda x, y: np.einsum("ij,jk->ki", x, y), lambda x, y: np.tensordot(x, y, 1), lambda x, y: np.inner(x, y.T),
+    lambda x, y: np.vdot(x, y.T), lambda x, y: np.vecdot(x, y.T), lambda x, y: np.einsum("ij->i", x),
+    lambda x, y: np.ones((2, 3), np.float32) @ x, lambda x, y: np.tensordot(x, y, axes=([1], [0])),
+])  # fmt: skip
+def test_numpys_functions_are_traced(function):
+    x, y = whole(3, 4), whole(4, 3)
+    np.testing.assert_array_equal(call(function, x, y)[0], function(x, y), strict=True)
+
+
+# ---- dtypes
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    ("int8", "int8"), ("int8", "uint8"), ("int32", "int64"), ("uint64", "uint64"), ("bool", "bool"), ("bool", "int16"),
+    ("float16", "float16"), ("float16", "float32"), ("int32", "float32"), ("float64", "float32"), ("bool", "float16"),
+])  # fmt: skip
+def test_dtypes_are_numpys(one, other):
+    x, y = (RNG.integers(0, 20, shape).astype(d) for shape, d in (((3, 40), one), ((40, 5), other)))
+    found, expected = evaluate("x @ y", x=x, y=y), x @ y
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=2e-3 if "16" in one else 0)
+
+
+def test_integers_wrap_in_their_own_width():
+    x = np.full((2, 300), 100, np.int8)
+    np.testing.assert_array_equal(evaluate("x @ x.T", x=x), x @ x.T, strict=True)
+
+
+def test_narrow_operands_are_rounded_and_sums_are_not():
+    x = np.float16([[1, 2048]])
+    y = np.float16([[1], [1]])
+    assert evaluate("astype(x @ y, float32)", x=x, y=y) == 2049  # float16 has no 2049
+    third = np.float16([[3, 5]])
+    expected = (np.float16([[1]]) / third).astype(np.float32) @ np.float32([[1], [1]])
+    np.testing.assert_array_equal(evaluate("astype((1 / x) @ y, float32)", x=third, y=y), expected)
+
+
+@pytest.mark.parametrize(("one", "other", "result"), [
+    (float8_e4m3fn, float8_e4m3fn, "float32"), (float8_e5m2, float8_e4m3fn, "float32"),
+    (float8_e4m3fn, bfloat16, "bfloat16"), (bfloat16, bfloat16, "bfloat16"), (np.float16, bfloat16, "float32"),
+])  # fmt: skip
+def test_what_numpy_does_not_have(one, other, result):
+    x, y = whole(3, 4).astype(one), whole(4, 5).astype(other)
+    for text in ("x @ y", 'einsum("ij,jk->k", x, y)', 'einsum("ij,jk->ijk", x, y)'):
+        found = evaluate(text, x=x, y=y)
+        assert found.dtype.name == result
+        wide = np.einsum(text.split('"')[1] if '"' in text else "ij,jk->ik", x.astype(np.float32), y.astype(np.float32))
+        np.testing.assert_array_equal(found.astype(np.float32), wide)
+
+
+# ---- the graph
+
+
+def test_equal_contractions_are_one_node_and_print():
+    graph, _ = graph_of('x @ y, einsum("pq,qr->pr", x, y)', {"x": whole(3, 4), "y": whole(4, 5)})
+    assert graph.results[0] is graph.results[1]
+    assert "%2: f32[n0_0, n1_1] = contract %0, %1, ab,bc->ac" in show(graph)
+    assert "require contract n0_1, n1_0" in show(graph)
+
+
+# ---- faults
+
+FAULTS = [
+    ("x @ y", "ShapeError", "shape.matmul", 3, "4 and 5 differ"),
+    ("matmul(x, y)", "ShapeError", "shape.matmul", 1, "4 and 5 differ"),
+    ("x @ 2", "ShapeError", "shape.matmul", 3, "@ needs arrays"),
+    ("matmul(x, 2)", "ShapeError", "shape.matmul", 11, "@ needs arrays"),
+    ("t @ u.mT[:, :4]", "ShapeError", "shape.broadcast", 3, "2 and 4 differ"),
+    ("dot(x, y)", "ShapeError", "shape.dot", 1, "4 and 5 differ"),
+    ("tensordot(x, y, 3)", "ShapeError", "shape.tensordot", 17, "3 axes"),
+    ("tensordot(x, y, ((0, 1), (0,)))", "ArgumentError", "argument.axes", 17, "two lists"),
+    ("tensordot(x, y, ((5,), (0,)))", "ShapeError", "shape.axis", 17, "axis 5"),
+    ("vecdot(x, y)", "ShapeError", "shape.vecdot", 1, ""),
+    ("vecdot(x, v, axis=4)", "ShapeError", "shape.axis", 19, "axis 4"),
+    ('einsum("ij,jk->ik", x, y)', "ShapeError", "shape.einsum", 1, "j is 4 and 5"),
+    ('einsum("ij,j->i", x, t)', "ShapeError", "shape.einsum", 22, "'j' names 1 axes"),
+    ('einsum("ij,jk->iz", x, y)', "ArgumentError", "argument.einsum", 8, "axis z"),
+    ('einsum("i1,jk->i", x, y)', "ArgumentError", "argument.einsum", 8, "'1' names no axis"),
+    ('einsum("ij,jk->ik", x)', "ArgumentError", "argument.einsum", 8, "2 operands in the subscripts, 1 given"),
+    ("einsum(x, y)", "ArgumentError", "argument.kind", 8, "subscripts first"),
+    ('einsum("...j,jk->...k", x, y)', "Unsupported", "unsupported.einsum", 8, "..."),
+    ('einsum("ii->i", x)', "Unsupported", "unsupported.einsum", 8, "twice"),
+    ('einsum("i,i,i->", v, v, v)', "Unsupported", "unsupported.einsum", 25, "two operands"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "error", "code", "column", "words"), FAULTS, ids=[f[0] for f in FAULTS])
+def test_faults_say_what_differs_and_where(text, error, code, column, words):
+    with pytest.raises(FusedslError) as raised:
+        evaluate(text, **{name: GIVEN[name] for name in GIVEN if name in text})
+    found = raised.value
+    assert (type(found).__name__, found.code, found.column) == (error, code, column)
+    assert words in str(found) and found.help
