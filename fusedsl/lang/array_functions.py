@@ -38,22 +38,22 @@ def copy(b: Builder, x: Node):
     return x
 
 
-@function()
-def zeros_like(b: Builder, x: Node, *, dtype: DType | None = None):
-    return full_like(b, x, b.literal(0), dtype=dtype)
+@function(shape="shape | None")
+def zeros_like(b: Builder, x: Node, *, dtype: DType | None = None, shape: Dims | None = None):
+    return full_like(b, x, b.literal(0), dtype=dtype, shape=shape)
 
 
-@function()
-def ones_like(b: Builder, x: Node, *, dtype: DType | None = None):
-    return full_like(b, x, b.literal(1), dtype=dtype)
+@function(shape="shape | None")
+def ones_like(b: Builder, x: Node, *, dtype: DType | None = None, shape: Dims | None = None):
+    return full_like(b, x, b.literal(1), dtype=dtype, shape=shape)
 
 
-@function()
-def full_like(b: Builder, x: Node, fill_value: Node, *, dtype: DType | None = None):
+@function(shape="shape | None")
+def full_like(b: Builder, x: Node, fill_value: Node, *, dtype: DType | None = None, shape: Dims | None = None):
     if dtype is not None or not x.type.weak:
         to = dtype or x.type.dtype
         fill_value = b.coerce(fill_value, to) if _exact(fill_value, to) else b.cast(fill_value, to)
-    return shapes.broadcast_to(b, fill_value, x.type.shape)
+    return shapes.broadcast_to(b, fill_value, x.type.shape if shape is None else shape)
 
 
 def _exact(x: Node, to: DType) -> bool:
@@ -99,7 +99,7 @@ def divmod_(b: Builder, x: Node, y: Node):
 
 
 @function(decimals="int")
-def round_(b: Builder, x: Node, *, decimals: int = 0):
+def round_(b: Builder, x: Node, decimals: int = 0):
     if x.type.dtype.kind != "f":
         x = b.cast(x, DTYPES["float16"]) if x.type.dtype is BOOL else x
         if x.type.dtype.kind != "f":
@@ -213,13 +213,14 @@ def iota(b: Builder, x: Node, axis: int):
 
 
 @function(start="extent", stop="extent", step="int")
-def arange(b: Builder, start: Dim, stop: Dim | None = None, step: int = 1):
+def arange(b: Builder, start: Dim, stop: Dim | None = None, step: int = 1, *, dtype: DType | None = None):
     if step == 0:
         raise fail(ArgumentError("a step cannot be 0", code="argument.step", help="use 1, or -1 to count down"), 2)
     start, stop = (0, start) if stop is None else (start, stop)
     counted = b.iota(_steps(start, stop, step))
     scaled = counted if step == 1 else b.elementwise("multiply", counted, b.literal(step))
-    return scaled if start == 0 else b.elementwise("add", scaled, b.extent(start))
+    moved = scaled if start == 0 else b.elementwise("add", scaled, b.extent(start))
+    return moved if dtype is None else b.cast(moved, dtype)
 
 
 def _steps(start: Dim, stop: Dim, step: int) -> Dim:
@@ -245,34 +246,59 @@ def _kept(b: Builder, x: Node, where: Node | None, identity: Node) -> Node:
     return b.elementwise("where", where, x, b.coerce(identity, x.type.dtype) if identity.type.weak else identity)
 
 
-def _total(b: Builder, fold: str, identity: int, x: Node, axis, dtype, keepdims, where) -> Node:
+def _total(b: Builder, fold: str, identity: int, x: Node, axis, dtype, keepdims, initial, where) -> Node:
     if dtype is not None and x.type.dtype is not dtype:
         x = b.cast(x, dtype)
     identity_node = b.literal(bool(identity)) if x.type.dtype is BOOL else b.literal(identity)
     total = shapes.reduce(b, fold, _kept(b, x, where, identity_node), axis, keepdims)
-    return total if dtype is None else b.cast(total, dtype)
+    total = total if dtype is None else b.cast(total, dtype)
+    return _joined(b, "add" if fold == "sum" else "multiply", total, initial)
+
+
+def _joined(b: Builder, operation: str, total: Node, initial: Node | None) -> Node:
+    """A reduction that starts from `initial`, taken in the dtype of the result as in NumPy."""
+    if initial is None:
+        return total
+    if initial.type.rank:
+        error = ArgumentError(
+            f"initial is one number, not {b.describe(initial.type)}",
+            code="argument.initial",
+            help="add an array to the result",
+        )
+        raise fail(error, _INITIAL)
+    to = total.type.dtype
+    if not total.type.weak:
+        initial = b.coerce(initial, to) if _exact(initial, to) else b.cast(initial, to)
+    return b.elementwise(operation, total, initial)
+
+
+_INITIAL = 4  # the operand
 
 
 @function()
 def sum_(b: Builder, x: Node, axis: Axes = None, *, dtype: DType | None = None, keepdims: bool = False,
-         where: Node | None = None):  # fmt: skip
-    return _total(b, "sum", 0, x, axis, dtype, keepdims, where)
+         initial: Node | None = None, where: Node | None = None):  # fmt: skip
+    return _total(b, "sum", 0, x, axis, dtype, keepdims, initial, where)
 
 
 @function()
 def prod(b: Builder, x: Node, axis: Axes = None, *, dtype: DType | None = None, keepdims: bool = False,
+         initial: Node | None = None, where: Node | None = None):  # fmt: skip
+    return _total(b, "prod", 1, x, axis, dtype, keepdims, initial, where)
+
+
+@function()
+def max_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
          where: Node | None = None):  # fmt: skip
-    return _total(b, "prod", 1, x, axis, dtype, keepdims, where)
+    found = shapes.reduce(b, "max", _kept(b, x, where, lowest(x.type.dtype)), axis, keepdims)
+    return _joined(b, "maximum", found, initial)
 
 
 @function()
-def max_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, where: Node | None = None):
-    return shapes.reduce(b, "max", _kept(b, x, where, lowest(x.type.dtype)), axis, keepdims)
-
-
-@function()
-def min_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, where: Node | None = None):
-    return shapes.reduce(b, "min", _kept(b, x, where, highest(x.type.dtype)), axis, keepdims)
+def min_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
+         where: Node | None = None):  # fmt: skip
+    found = shapes.reduce(b, "min", _kept(b, x, where, highest(x.type.dtype)), axis, keepdims)
+    return _joined(b, "minimum", found, initial)
 
 
 @function()
@@ -286,13 +312,24 @@ def all_(b: Builder, x: Node, axis: Axes = None, *, keepdims: bool = False, wher
 
 
 @function(axis="axis")
-def argmax(b: Builder, x: Node, axis: int | None = None, *, keepdims: bool = False):
+def argmax(b: Builder, x: Node, axis: int | None = None, *, keepdims: bool = False, where: Node | None = None):
+    if where is not None:
+        x = _reaches(b, x, max_(b, x, axis=axis, keepdims=axis is not None, where=where), where)
     return _position(b, "argmax", x, axis, keepdims)
 
 
 @function(axis="axis")
-def argmin(b: Builder, x: Node, axis: int | None = None, *, keepdims: bool = False):
-    return _position(b, "argmin", x, axis, keepdims)
+def argmin(b: Builder, x: Node, axis: int | None = None, *, keepdims: bool = False, where: Node | None = None):
+    if where is not None:
+        x = _reaches(b, x, min_(b, x, axis=axis, keepdims=axis is not None, where=where), where)
+    return _position(b, "argmin" if where is None else "argmax", x, axis, keepdims)
+
+
+def _reaches(b: Builder, x: Node, extreme: Node, where: Node) -> Node:
+    """Which of the elements that count equal their extreme: an infinite one is not taken for one that is left out."""
+    same = b.elementwise("equal", x, extreme)
+    both = b.elementwise("logical_and", b.elementwise("isnan", x), b.elementwise("isnan", extreme))
+    return b.elementwise("logical_and", where, b.elementwise("logical_or", same, both))
 
 
 def _position(b: Builder, fold: str, x: Node, axis: int | None, keepdims: bool) -> Node:

@@ -9,6 +9,7 @@ from ..errors import ArgumentError, FusedslError, ShapeError, UnknownNameError, 
 from ..ir.dims import Dim
 from ..ir.graph import Node
 from . import contraction_functions, functions, prelude
+from .forms import form
 from .frames import BROKEN, Broken, Frame, UserFunction
 from .functions import REQUIRED, Parameter, dim_of, show_value
 from .syntax import Call, Definition, Expr, Literal, Sequence, Subscript
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
     from .evaluate import Evaluator
 
 # Of the prelude's functions, the parameters that are neither an array nor an axis.
-NAMED_ONLY = frozenset(["dtype", "keepdims", "where", "ddof", "eps", "rtol", "atol", "equal_nan"])
-SPELLINGS = {"correction": "ddof", "keepdim": "keepdims"}  # the array API's name, and torch's
+NAMED_ONLY = frozenset(["dtype", "keepdims", "where", "ddof", "mean", "initial", "eps", "rtol", "atol", "equal_nan"])
+# NumPy's, the array API's and torch's other names of a parameter.
+SPELLINGS = {
+    "correction": "ddof", "keepdim": "keepdims", "dim": "axis", "a_min": "min", "a_max": "max", "reps": "repetitions",
+}  # fmt: skip
 POINTLESS = {"max": "maximum", "min": "minimum"}
 
 
@@ -187,16 +191,15 @@ def _unknown(name: str, frame: Frame) -> FusedslError:
     """Why there is no function of this name."""
     if name in functions.UNSUPPORTED:
         family = functions.UNSUPPORTED[name]
-        return Unsupported(f"{name} is not there yet ({family})", code="unsupported.function")
+        return Unsupported(f"{name} is not there yet ({family})", code="unsupported.function", help=form(name))
     if name in frame.values:
         return UnknownNameError(
             f"{name} is a value, not a function", code="name.function", help=f"write {name}*(...) to multiply"
         )
     known = {*frame.functions, *functions.known_names(), *prelude.names(), *functions.UNSUPPORTED}
     near = suggest(name, known)
-    return UnknownNameError(
-        f"there is no function {name}", code="name.function", help=f"did you mean {near}?" if near else None
-    )
+    help = form(name) or (f"did you mean {near}?" if near else None)
+    return UnknownNameError(f"there is no function {name}", code="name.function", help=help)
 
 
 # -- subscripts

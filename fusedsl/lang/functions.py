@@ -65,6 +65,7 @@ KIND_OF = {
     "dtype": "dtype | None",
     "keepdims": "flag",
     "where": "array | None",
+    "initial": "array | None",
     "shape": "shape",
 }
 
@@ -96,7 +97,7 @@ ALIASES = {
     "bitwise_right_shift": "right_shift", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
     "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "amax": "max", "amin": "min",
     "permute_dims": "transpose", "gammaln": "lgamma", "around": "round", "degrees": "rad2deg", "radians": "deg2rad",
-    "cumulative_sum": "cumsum", "cumulative_prod": "cumprod", "concatenate": "concat",
+    "concatenate": "concat",
 }  # fmt: skip
 
 # Known, named, and not there yet.
@@ -172,7 +173,8 @@ def show_value(value: Any) -> str:
 
 def array(b: Builder, name: str, value: Any) -> Node:
     if not isinstance(value, Node):
-        help = "cast with astype(x, dtype)" if isinstance(value, DType) else None
+        forms = {DType: "cast with astype(x, dtype)", tuple: "pass the numbers as an array, or stack([x, y])"}
+        help = forms.get(type(value))
         raise _malformed(name, "an array or a number", value, help)
     return value
 
@@ -228,6 +230,10 @@ def shape(b: Builder, name: str, value: Any) -> tuple[Dim, ...]:
     return (extent(b, name, value),)
 
 
+def optional_shape(b: Builder, name: str, value: Any) -> tuple[Dim, ...] | None:
+    return None if value is None else shape(b, name, value)
+
+
 def _item(k: int, convert: Callable, b: Builder, name: str, value: Any):
     """A part of a tuple; a fault in it remembers which."""
     try:
@@ -275,6 +281,7 @@ KINDS: dict[str, Callable[[Builder, str, Any], Any]] = {
     "axis": axis,
     "axes": axes,
     "shape": shape,
+    "shape | None": optional_shape,
     "dtype": dtype,
     "dtype | None": optional_dtype,
     "places": places,

@@ -7,16 +7,41 @@ from typing import Any
 from ..errors import ArgumentError, FusedslError, suggest
 from ..ir import gathers, joins, shapes
 from ..ir.builder import Builder, fail
-from ..ir.dims import Dim, product
+from ..ir.dims import Dim, expression, product
 from ..ir.graph import Node
+from ..ir.types import DType
 from .functions import dim_of, function, show_value
 
 Axes = int | tuple[int, ...] | None
 
 
-@function(axis="axis")
-def take(b: Builder, x: Node, indices: Node, axis: int | None = None):
+@function(axis="axis", mode="any")
+def take(b: Builder, x: Node, indices: Node, axis: int | None = None, *, mode: Any = "raise"):
+    _check_choice("mode of take", mode, TAKEN, 3)
+    if mode == "raise":
+        return gathers.take(b, x, indices, axis)
+    if axis is None:
+        x, axis = _flat(b, x), 0
+    n = x.type.shape[shapes.normalize_axis(b, x, axis)]
+    if mode == "wrap":
+        indices = b.elementwise("remainder", indices, b.extent(n))
+    else:
+        last = b.extent(expression("-", n, 1))
+        indices = b.elementwise("maximum", b.elementwise("minimum", indices, last), b.literal(0))
     return gathers.take(b, x, indices, axis)
+
+
+TAKEN = ("raise", "wrap", "clip")  # what numpy.take does with a position outside; nothing raises here
+
+
+def _check_choice(what: str, value: Any, choices: tuple[str, ...], operand: int) -> None:
+    """ArgumentError where a string is none of the choices."""
+    if value in choices:
+        return
+    near = suggest(value, choices) if isinstance(value, str) else None
+    message = f"{what} is {' or '.join(map(repr, choices))}, not {show_value(value)}"
+    help = f"did you mean {near!r}?" if near else None
+    raise fail(ArgumentError(message, code="argument.choice", help=help), operand)
 
 
 @function(axis="axis")
@@ -25,15 +50,20 @@ def take_along_axis(b: Builder, x: Node, indices: Node, axis: int | None = -1):
 
 
 @function(arrays="arrays", axis="plain axis")
-def concat(b: Builder, arrays: tuple[Node, ...], axis: int | None = 0):
+def concat(b: Builder, arrays: tuple[Node, ...], axis: int | None = 0, *, dtype: DType | None = None):
+    arrays = _cast_all(b, arrays, dtype)
     if axis is None:
         return joins.concat(b, [_flat(b, x) for x in arrays], 0)
     return joins.concat(b, arrays, axis)
 
 
 @function(arrays="arrays", axis="plain axis")
-def stack(b: Builder, arrays: tuple[Node, ...], axis: int = 0):
-    return joins.stack(b, arrays, axis)
+def stack(b: Builder, arrays: tuple[Node, ...], axis: int = 0, *, dtype: DType | None = None):
+    return joins.stack(b, _cast_all(b, arrays, dtype), axis)
+
+
+def _cast_all(b: Builder, arrays: tuple[Node, ...], dtype: DType | None) -> tuple[Node, ...]:
+    return arrays if dtype is None else tuple(b.cast(x, dtype) for x in arrays)
 
 
 @function()
@@ -73,10 +103,7 @@ def tile(b: Builder, x: Node, repetitions: tuple[Dim, ...]):
 
 @function(pad_width="any", mode="any", constant_values="any")
 def pad(b: Builder, x: Node, pad_width: Any, mode: Any = "constant", constant_values: Any = None):
-    if mode not in joins.PADDINGS:
-        near = suggest(mode, joins.PADDINGS) if isinstance(mode, str) else None
-        message = f"mode of pad is {' or '.join(map(repr, joins.PADDINGS))}, not {show_value(mode)}"
-        raise fail(ArgumentError(message, code="argument.choice", help=f"did you mean {near!r}?" if near else None), 2)
+    _check_choice("mode of pad", mode, joins.PADDINGS, 2)
     widths = [(_width(w[0]), _width(w[1])) for w in _ends(pad_width, x.type.rank, 1)]
     zero = b.literal(0)
     fills = _ends(zero if constant_values is None else constant_values, x.type.rank, 3)

@@ -15,15 +15,15 @@ from .functions import KINDS, dim_of, function, show_value
 BITS = {FLOAT32: 24, FLOAT64: 53}  # that a number in [0, 1) takes
 
 
-@function(x="any")
-def uniform(b: Builder, seed: Node, x: Any, stream: Node | None = None):
-    shape, kind = _wanted(b, x)
+@function(x_or_shape="any", stream="array | None")
+def uniform(b: Builder, seed: Node, x_or_shape: Any, stream: Node | None = None):
+    shape, kind = _wanted(b, x_or_shape)
     return _unit(b, _words(b, "philox", seed, stream, shape), kind)
 
 
-@function(x="any")
-def normal(b: Builder, seed: Node, x: Any, stream: Node | None = None):
-    shape, kind = _wanted(b, x)
+@function(x_or_shape="any", stream="array | None")
+def normal(b: Builder, seed: Node, x_or_shape: Any, stream: Node | None = None):
+    shape, kind = _wanted(b, x_or_shape)
     first, second = _two(b, seed, stream, shape, kind)
     up = b.elementwise("add", first, b.literal(2.0 ** -BITS[kind]))  # in (0, 1], so that its logarithm is finite
     radius = b.elementwise("sqrt", b.elementwise("multiply", b.elementwise("log", up), b.literal(-2.0)))

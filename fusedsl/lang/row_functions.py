@@ -31,6 +31,26 @@ def cumprod(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None
     return _accumulated(b, "prod", x, axis, dtype)
 
 
+@function(axis="axis", include_initial="flag")
+def cumulative_sum(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
+                   include_initial: bool = False):  # fmt: skip
+    return _begun(b, _accumulated(b, "sum", x, axis, dtype), axis, 0 if include_initial else None)
+
+
+@function(axis="axis", include_initial="flag")
+def cumulative_prod(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
+                    include_initial: bool = False):  # fmt: skip
+    return _begun(b, _accumulated(b, "prod", x, axis, dtype), axis, 1 if include_initial else None)
+
+
+def _begun(b: Builder, made: Node, axis: int | None, first: int | None) -> Node:
+    """A scan with the value that it starts from in front, where there is to be one."""
+    if first is None:
+        return made
+    a = 0 if axis is None else shapes.normalize_axis(b, made, axis)
+    return joins.pad(b, made, a, 1, 0, "constant", b.literal(first))
+
+
 @function(axis="axis")
 def cummax(b: Builder, x: Node, axis: int | None = None):
     return row_ops.scan(b, "max", x, axis)
@@ -81,13 +101,13 @@ def _last(b: Builder, name: str, x: Node, axis: int) -> None:
         raise fail(Unsupported(f"{name} off the last axis is not there yet", code="unsupported.axis", help=help), 1)
 
 
-@function(axis="int", descending="flag")
-def sort(b: Builder, x: Node, axis: int = -1, *, descending: bool = False):
+@function(axis="int", descending="flag", stable="flag")
+def sort(b: Builder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
     _last(b, "sort", x, axis)
     return row_ops.ranked(b, x, descending)[0]
 
 
-@function(axis="int", descending="flag")
-def argsort(b: Builder, x: Node, axis: int = -1, *, descending: bool = False):
+@function(axis="int", descending="flag", stable="flag")
+def argsort(b: Builder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
     _last(b, "argsort", x, axis)
     return row_ops.ranked(b, x, descending)[1]
