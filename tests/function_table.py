@@ -220,7 +220,14 @@ QUANTISED = [
     ("unpack(u, bits=4, signed=False)", "unpacked(u, 4, False)"),
 ]
 
+CONTRACTIONS = [
+    "x @ y.mT", "matmul(x, y.mT)", "matmul(x, v)", "dot(s, v)", "dot(v, v)", "inner(v, v)", "vdot(s, s)",
+    "tensordot(s, s, axes=((0, 1), (0, 1)))", "tensordot(s, s.T, axes=1)", "einsum('bij,bkj->bik', x, y)",
+    ("vecdot(x, y)", "sum(x * y, axis=-1)"), ("vecdot(x, y, axis=1)", "sum(x * y, axis=1)"),
+]  # fmt: skip
+
 GROUPS = {
     "operators": OPERATORS, "elementwise": ELEMENTWISE, "casts": CASTS, "reductions": REDUCTIONS, "rows": ROWS,
     "shapes": SHAPES, "gathers": GATHERS, "activations": ACTIVATIONS, "quantised": QUANTISED,
+    "contractions": CONTRACTIONS,
 }  # fmt: skip
