@@ -105,7 +105,7 @@ PAIRS = [
     ("ldexp(x, n)", lambda: np.ldexp(X, N)),
     ("copy(x)", lambda: X),
     ("x * (-2 if s else pi) + (k if inf else 1)", lambda: X * -2 + 2),
-    ("heaviside(int8(n), 0.5)", lambda: np.heaviside(N.astype(np.int8), np.float16(0.5))),
+    ("heaviside(int8(n), 0.5)", lambda: np.heaviside(N.astype(np.int8), 0.5)),
     ("where(m, 1, 2)", lambda: np.where(M, 1, 2)),
     ("bitwise_not(n) + bitwise_left_shift(n, 1)", lambda: ~N + (N << 1)),
 ]  # fmt: skip

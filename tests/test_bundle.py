@@ -187,6 +187,4 @@ def test_one_launch_gives_what_the_cpu_gives(text, given):
     for _ in range(2):
         for found, value in zip(kernel(*there), expected):
             assert tuple(found.shape) == value.shape
-            np.testing.assert_allclose(
-                found.float().cpu().numpy(), np.asarray(value, np.float32), rtol=1e-2, atol=1e-4
-            )
+            np.testing.assert_allclose(found.float().cpu().numpy(), np.asarray(value, np.float32), rtol=1e-2, atol=1e-4)

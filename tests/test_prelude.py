@@ -30,19 +30,15 @@ def maximum(a, b):
     return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)  # weak stays weak
 
 
-def as_float(x, *others):
-    return np.asarray(x).astype(np.hypot(x, np.asarray(others[0] if others else x)).dtype)
-
-
 PRIMITIVES = {
-    "as_float": as_float,
     "erf": erf,
     "size": size,
     "iota": iota,
     "given": lambda p: p is not None,
     "rsqrt": lambda x: 1 / np.sqrt(x),
 }
-PRIMITIVES["as_float"] = lambda x, other=False: np.asarray(x).astype(np.result_type(np.exp(x), np.exp(other)))
+PRIMITIVES["as_float"] = lambda x, other=False: np.asarray(x).astype(np.hypot(x, other).dtype)
+PRIMITIVES |= {"summand": lambda x: x if np.asarray(x).itemsize < 8 else np.asarray(x) * 1.0}
 PRIMITIVES |= {"maximum": maximum, "astype": lambda x, dtype: np.asarray(x).astype(dtype)}
 BINARY = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "&": "and_", "|": "or_", "**": "pow"}
 COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}

@@ -11,7 +11,7 @@ from .checks import describe, explain
 from .dims import Dim, Expression, Symbol, evaluate
 from .graph import Check, Graph, Node, Parameter, Site, Type, constant, node, resolve_dims, value_of
 from .ops import OPS, VIEWS, Op, RuleError, infer
-from .types import BOOL, FLOAT64, INT32, INT64, UINT64, DType
+from .types import BOOL, FLOAT64, INT32, INT64, UINT32, UINT64, DType, fits
 
 # Operations on weak integers that mean the same in any dtype; the others are computed in int64, then converted.
 EXACT_IN_FLOAT = (
@@ -26,22 +26,13 @@ EXACT_IN_FLOAT = (
     "gather",
     *VIEWS,
 )
+FOLDING = ("reduce", "scan")
 
 
 def fail(error: FusedslError, operand: int | None = None) -> FusedslError:
     """Note which operand of the call is at fault, so that the language can put the caret there."""
     error.operand = operand  # type: ignore[attr-defined]
     return error
-
-
-def fits(value: int, d: DType) -> bool:
-    """Whether an integer can be held in dtype `d` (floats hold any)."""
-    if d.kind == "f":
-        return True
-    if d is BOOL:
-        return value in (0, 1)
-    low = -(1 << d.bits - 1) if d.kind == "i" else 0
-    return low <= value < (1 << (d.bits - (d.kind == "i")))
 
 
 class Builder:
@@ -183,7 +174,7 @@ class Builder:
         """Whether the arguments of weak `x` are computed in `to` too (else `x` is computed wide, then converted)."""
         if x.op in EXACT_IN_FLOAT:
             return True
-        return x.op in OPS and (x.type.dtype.kind == "f" or to.kind != "f")
+        return (x.op in OPS or x.op in FOLDING) and (x.type.dtype.kind == "f" or to.kind != "f")
 
     def _coerce_one(self, x: Node, to: DType) -> Node:
         strong = Type(to, x.type.shape)
@@ -196,6 +187,10 @@ class Builder:
             return constant(fold_constants.convert(value, to), to)
         if x.op in ("scalar", "size"):
             return node(x.op, (), x.attr, strong)
+        if x.op in FOLDING and to.kind != "f":  # a total of small integers is held in a wide one
+            held = to.accumulate
+            part = self.convert(self.coerce(x.args[0], to), held)
+            return self.convert(node(x.op, (part,), x.attr, Type(held, x.type.shape)), to)
         if not self._rebuilt(x, to):
             wide = self._typed(x, x.type.dtype)
             return wide if wide.type.dtype is to else node("convert", (wide,), None, strong)
@@ -247,11 +242,14 @@ class Builder:
         if op.rule != "ldexp":
             return ()
         exponent = args[1]
-        if exponent.type.dtype.kind == "f":
-            raise fail(DTypeError("ldexp takes an integer exponent", code="dtype.ldexp", help="cast it: int32(e)"), 1)
-        if exponent.type.dtype.bits > 32 and not exponent.type.weak:
-            low, high = self.literal(-(1 << 20)), self.literal(1 << 20)
-            exponent = self.elementwise("minimum", self.elementwise("maximum", exponent, low), high)
+        d = exponent.type.dtype
+        if d.kind == "f" or (d is UINT64 and not exponent.type.weak):
+            fault = DTypeError(f"ldexp takes an integer exponent, not {d}", "dtype.ldexp", help="cast it: int32(e)")
+            raise fail(fault, 1)
+        if (d.bits > 32 or d is UINT32) and not exponent.type.weak:
+            exponent = self.elementwise("minimum", exponent, self.literal(1 << 20))
+            if d.kind == "i":
+                exponent = self.elementwise("maximum", exponent, self.literal(-(1 << 20)))
         return (self.convert(exponent, INT32),)
 
     def _operands(self, op: Op, args: tuple[Node, ...]) -> tuple[tuple[Node, ...], DType, DType]:
@@ -267,6 +265,10 @@ class Builder:
             raise fail(fault, error.operand) from None
         return values, compute, result
 
+    def computed(self, name: str, *args: Node) -> DType:
+        """The dtype that an operation of the table computes these operands in."""
+        return self._operands(OPS[name], args)[1]
+
     def _met(self, x: Node, strong: list[DType], op: Op) -> DType:
         """The dtype that a weak operand takes beside these strong ones."""
         if not x.type.weak or not strong:
@@ -278,10 +280,16 @@ class Builder:
             return common if common.kind == "f" else FLOAT64
         if common is BOOL:
             return INT64
-        if op.rule == "compare" and x.op == "const" and not fits(int(value_of(x)), common):
+        return self._compared(x, common) if op.rule == "compare" else common
+
+    def _compared(self, x: Node, common: DType) -> DType:
+        """The dtype that a weak integer is compared in: comparisons are of the numbers themselves, whatever fits."""
+        if x.op == "const":
             value = int(value_of(x))
+            if fits(value, common):
+                return common
             return INT64 if common is not UINT64 and fits(value, INT64) else FLOAT64
-        return common
+        return INT64 if common.kind != "f" and common is not UINT64 else common
 
     def _exact_comparison(self, op: Op, args: tuple[Node, ...]) -> Node | None:
         """int64 against uint64 compares the numbers, not their float64 roundings."""

@@ -7,13 +7,13 @@ from math import prod
 
 import numpy as np
 
-from ..errors import ShapeError
+from ..errors import DTypeError, ShapeError
 from .checks import explain, holds
 from .contraction import Subscripts
 from .dims import Symbol, evaluate
 from .graph import Graph, Node, value_of
 from .ops import OPS
-from .types import BOOL, DType, numpy_dtype
+from .types import BOOL, DType, fits, numpy_dtype
 
 
 def extents_of(arrays: Sequence) -> dict[Symbol, int]:
@@ -59,12 +59,23 @@ def _parameter(n, args, arguments, extents):
     return np.asarray(arguments[n.attr])
 
 
+def _scalar(n, args, arguments, extents):
+    return _fitting(arguments[n.attr], n)
+
+
+def _fitting(value, n):
+    """A number in the dtype of the arrays that it meets; DTypeError where that does not hold it, as on every target."""
+    if isinstance(value, int) and not fits(value, n.type.dtype):
+        raise DTypeError(f"{value} does not fit {n.type.dtype}", "dtype.overflow", help="pass a NumPy scalar")
+    return np.asarray(value)
+
+
 def _constant(n, args, arguments, extents):
     return np.asarray(value_of(n))
 
 
 def _size(n, args, arguments, extents):
-    return np.asarray(evaluate(n.attr, extents))
+    return _fitting(evaluate(n.attr, extents), n)
 
 
 def _iota(n, args, arguments, extents):
@@ -230,7 +241,7 @@ def _matrices(x, letters, parts):
 
 RULES: dict[str, Callable] = {
     "param": _parameter,
-    "scalar": _parameter,
+    "scalar": _scalar,
     "const": _constant,
     "size": _size,
     "iota": _iota,

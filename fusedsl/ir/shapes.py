@@ -55,6 +55,8 @@ def reduce(b: Builder, fold: str, x: Node, axis=None, keepdims: bool = False) ->
         _require_elements(b, fold, x, axes)
     if fold in ("sum", "prod") and not x.type.weak:
         x = b.convert(x, result)
+    if not axes and fold in ("sum", "prod", "max", "min"):
+        return x
     folded = node(
         "reduce", (x,), (fold, axes), Type(result, kept, x.type.weak and fold in ("sum", "prod", "max", "min"))
     )

@@ -74,6 +74,16 @@ def numpy_dtype(d: DType):
     return np.dtype(d.name)
 
 
+def fits(value: int, d: DType) -> bool:
+    """Whether an integer can be held in dtype `d` (floats hold any)."""
+    if d.kind == "f":
+        return True
+    if d is BOOL:
+        return value in (0, 1)
+    low = -(1 << d.bits - 1) if d.kind == "i" else 0
+    return low <= value < (1 << (d.bits - (d.kind == "i")))
+
+
 @cache
 def promote(a: DType, b: DType) -> DType:
     """NumPy 2's result type of two strong operands; bfloat16 as in JAX (with float16 it gives float32)."""

@@ -5,14 +5,13 @@ The signature of each function here is its signature in a text; `function` names
 
 from __future__ import annotations
 
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir import shapes
 from ..ir.builder import Builder, fail
 from ..ir.dims import Dim, expression, product
 from ..ir.folds import highest, lowest
 from ..ir.graph import Node, constant
-from ..ir.ops import OPS, infer
-from ..ir.types import BOOL, DTYPES, INT8, DType
+from ..ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT8, DType
 from .functions import TABLE, Function, Parameter, function
 
 Axes = int | tuple[int, ...] | None
@@ -66,6 +65,8 @@ def _exact(x: Node, to: DType) -> bool:
 
 @function()
 def positive(b: Builder, x: Node):
+    if x.type.dtype is BOOL:
+        raise fail(DTypeError("cannot take the sign of a bool", "dtype.positive", help="use int8(x)"), 0)
     return x
 
 
@@ -77,10 +78,37 @@ def square(b: Builder, x: Node):
 
 @function(other="array | None")
 def as_float(b: Builder, x: Node, other: Node | None = None):
+    """`x` as the float that NumPy computes in, alone or beside another operand. Weak stays weak."""
     if x.type.weak or x.type.dtype.kind == "f":
         return x if x.type.dtype.kind == "f" else b.elementwise("multiply", x, b.literal(1.0))
-    beside = (other.type.dtype,) if other is not None and not other.type.weak else ()
-    return b.convert(x, infer(OPS["hypot"], (x.type.dtype, *beside))[0])
+    return b.convert(x, b.computed("hypot", x) if other is None else b.computed("hypot", x, other))
+
+
+@function()
+def nextafter(b: Builder, x: Node, y: Node):
+    """The neighbour among the numbers of the dtype itself: float16 and bfloat16 are only computed in float32."""
+    d = b.computed("nextafter", x, y)
+    if d.compute is d:
+        return b.elementwise("nextafter", x, y)
+    x, y = (b.convert(b.cast(b.convert(v, d), d), FLOAT32) for v in (x, y))
+    moved = b.elementwise("subtract", b.elementwise("nextafter", x, y), x)
+    scaled = b.elementwise("multiply", moved, b.literal(2.0 ** (24 - PRECISION[d.name])))
+    least = b.elementwise("maximum", b.elementwise("absolute", scaled), b.literal(SMALLEST[d.name]))
+    finite = b.elementwise("add", x, b.elementwise("copysign", least, scaled))
+    largest = b.elementwise("copysign", b.literal(LARGEST[d.name]), x)
+    left = b.elementwise("where", b.elementwise("isinf", scaled), largest, finite)
+    return b.cast(b.elementwise("where", b.elementwise("equal", x, y), y, left), d)
+
+
+PRECISION = {"float16": 11, "bfloat16": 8}  # bits of a number; float32 has 24
+SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133}
+
+
+@function()
+def summand(b: Builder, x: Node):
+    """64-bit integers as float64, so that the sum of a mean does not wrap; the sums of others are exact in int64."""
+    wide = x.type.dtype.kind in "iu" and x.type.dtype.bits == 64 and not x.type.weak
+    return b.convert(x, FLOAT64) if wide else x
 
 
 @function()

@@ -15,7 +15,7 @@ from ..ir.contraction import matmul
 from ..ir.gathers import advanced_index
 from ..ir.types import BOOL, DTYPES
 from . import calls, functions
-from .array_functions import matrix_transpose
+from .array_functions import matrix_transpose, positive
 from .frames import BROKEN, Broken, Frame, UserFunction, find_literal, place, plain_name
 from .syntax import (
     Argument,
@@ -260,7 +260,7 @@ class Evaluator:
         with self.at(frame, node, node.at, (node.operand,), own=False):
             x = self._value(value, node.operand, frame, node.op)
             if node.op == "+":
-                return x
+                return positive(self.builder, x)
             if node.op == "not":
                 return self._logic(node.op, (x,))
             return self._elementwise({"-": "negative", "~": "bitwise_invert"}[node.op], x)
