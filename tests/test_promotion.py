@@ -209,5 +209,6 @@ def test_the_next_narrow_float_is_one_of_its_dtype(d):
             wanted = np.nextafter(x, kind.type(y))
         for found in (fd.evaluate("nextafter(x, y)", x=x, y=y), interpreted("nextafter(x, y)", x=x, y=y)):
             np.testing.assert_array_equal(found.astype(np.float32), wanted.astype(np.float32))
+    x = x[~np.isnan(x.astype(np.float32))]
     same = fd.evaluate("nextafter(x, x)", x=x)
-    np.testing.assert_array_equal(same.view(np.uint16)[x == x], x.view(np.uint16)[x == x])
+    np.testing.assert_array_equal(same.view(np.uint16), x.view(np.uint16))
