@@ -53,8 +53,7 @@ class Report:
     head: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        self.head = {"machine": machine(), "versions": versions(), "date": now}
+        self.head = {"machine": machine(), "versions": versions(), "date": now()}
 
     def add(self, row: Row) -> None:
         self.rows.append(row)
@@ -65,6 +64,11 @@ class Report:
             part = self.path.with_suffix(".part")
             part.write_text(json.dumps({**self.head, "rows": rows}, indent=1, allow_nan=False) + "\n")
             os.replace(part, self.path)
+
+
+def now() -> str:
+    """The date and time, in UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def quantile(times: Sequence[float], share: float) -> float:

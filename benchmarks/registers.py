@@ -22,6 +22,7 @@ import fusedsl as fd  # noqa: E402
 from fusedsl.report.explain import case_of  # noqa: E402
 from fusedsl.report.kernels import report_launch  # noqa: E402
 from random_graphs import draw  # noqa: E402
+from record import machine, now, versions  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,10 @@ def main() -> int:
             print(f"  {row.seed} {row.kernel}: {row.predicted} predicted, {row.real} real, {row.spill_bytes} B spilled")
     print("\n".join(summary(rows)))
     if chosen.json:
-        chosen.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+        head = {"machine": machine(), "versions": versions(), "date": now(), "compute_capability": chosen.cc}
+        told = json.dumps({**head, "rows": []}, indent=1)[: -len("]\n}")]
+        lines = ",\n  ".join(json.dumps(asdict(row)) for row in rows)
+        chosen.json.write_text(f"{told}\n  {lines}\n ]\n}}\n")
     return 0
 
 

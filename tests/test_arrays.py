@@ -12,7 +12,9 @@ from fusedsl.errors import ArgumentError, DeviceError, DTypeError, LimitError
 from fusedsl.ir.types import BFLOAT16, DTYPES, FLOAT32, INT32, numpy_dtype
 from fusedsl.runtime import arrays, foreign, keys, results, streams
 from fusedsl.runtime.arrays import CPU, Array, Weak, describe
+from fusedsl.runtime.call import Call
 from fusedsl.runtime.keys import SLOW, look, look_all
+from fusedsl.runtime.replay import replay
 from fusedsl.runtime.results import check_out, common_order, empty, overlap, overlaps_itself, place, span
 
 torch = pytest.importorskip("torch")
@@ -279,6 +281,40 @@ def fake_driver(monkeypatch):
     )
     monkeypatch.setattr(foreign, "driver", lambda: driver)
     return driver
+
+
+def test_a_replayed_call_of_cupy_arrays(cupy):
+    def make(**more):
+        return FakeCudaArray(*more.pop("layout", ((2, 3), (12, 4))), **more)
+
+    fired = []
+    launch = types.SimpleNamespace(
+        fire=lambda payloads, stream: fired.append((payloads, stream)),
+        fixed=None,
+        layout=types.SimpleNamespace(slots=()),
+    )
+    makers = [lambda: make(pointer=0x7F0000002000)]
+    call = Call([launch], makers, None, [5], lambda: 77, [(0, 24)], [(0, 24)], library="cupy")
+    x, out = make(), make(pointer=0x7F0000001000)
+    fresh, written = replay(call, [x], None, [make()]), replay(call, [x], [out], [out])
+    again = make(pointer=0x7F0000000100)
+    assert fresh([again], None)[0].data.ptr == 0x7F0000002000 and written([again], [out]) == [out]
+    assert [(p[:2], p[-1], stream) for p, stream in fired] == [
+        ((0x7F0000000100, 0x7F0000002000), 5, 77),
+        ((0x7F0000000100, 0x7F0000001000), 5, 77),
+    ]
+    for other in (
+        make(device=1),
+        make(pointer=0x7F0000000104),
+        make(dtype="int32"),
+        make(layout=((2, 3), (4, 8))),
+        make(layout=((3, 2), (8, 4))),
+        np.zeros((2, 3), np.float32),
+        2.0,
+    ):
+        assert fresh([other], None) is None and written([other], [out]) is None
+    assert written([x], [make(pointer=0x7F0000000010)]) is None  # overlaps the argument
+    assert fresh([x], [out]) is None and written([x], None) is None and written([x], [None]) is None
 
 
 def test_the_cuda_array_interface(fake_driver, cupy):

@@ -88,6 +88,7 @@ class Call:
         self.library = library
         self.tickets = tickets
         self.apart = apart
+        self.replay: Any = None  # the same as generated lines, made when it is first repeated
 
     def __call__(self, payloads: list, outs: Sequence[Any] | None = None) -> list:
         """Run for these arguments' payloads. `outs` are arrays to write, or None for new ones. Returns the results."""
