@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .config import Options, current, options, split_options
-from .errors import ArgumentError, UnknownNameError, Unsupported, suggest
+from .errors import ArgumentError, Unsupported, suggest
 from .program import Program
 from .specs import Spec, spec
 from .text import TextSource
@@ -237,9 +237,11 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
             hint = f"did you mean {near}?" if near else f"the text reads {', '.join(made.params) or 'no names'}"
             raise ArgumentError(f"the text does not read {unused[0]!r}", "argument.unused", help=hint)
         found = {**(arrays or {}), **given}
-    for name in made.params:
-        if name not in found:
-            raise _missing(made, name, found)
+    missing = [name for name in made.params if name not in found]
+    if missing:
+        from .lang.build import undefined
+
+        raise undefined(made._source.program, missing, [name for name in found if isinstance(name, str)])
     return made(*(found[name] for name in made.params), out=out)
 
 
@@ -256,16 +258,6 @@ def _caller_values(names: Sequence[str], frame: Any) -> dict[str, Any]:
 
 def _is_value(x: Any) -> bool:
     return isinstance(x, (bool, int, float)) or (hasattr(x, "dtype") and hasattr(x, "shape"))
-
-
-def _missing(made: Kernel, name: str, found: Mapping[str, Any]) -> UnknownNameError:
-    """The error for a name that nothing was given for, drawn where the text first reads it."""
-    from .lang.syntax import free_names
-
-    span = dict(free_names(made._source.program))[name]
-    near = suggest(name, [k for k in found if isinstance(k, str)])
-    hint = f"did you mean {near}?" if near else f"pass {name}=..."
-    return UnknownNameError(f"nothing is called {name}", "name.value", text=made.text, span=span, help=hint)
 
 
 def later(what: str, instead: str) -> Unsupported:

@@ -13,7 +13,8 @@ class FusedslError(Exception):
 
     `code` is a stable dotted name (`shape.broadcast`); `span` the offsets (start, end) in `text` of the expression
     at fault, drawn `~`; `caret` the offset of the exact place, drawn `^`, and `column` its 1-based column;
-    `note` is drawn after the underline, `help` on a line of its own; `others` are further faults of the same text.
+    `note` is drawn after the underline, `help` on a line of its own; `inside` says where in the functions that are
+    called there the fault arose, outermost first; `others` are further faults of the same text.
     A fault of a call itself has no span, and `column` is then None.
     """
 
@@ -29,6 +30,7 @@ class FusedslError(Exception):
         note: str | None = None,
         help: str | None = None,
         others: Iterable[FusedslError] = (),
+        inside: Iterable[str] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -41,6 +43,7 @@ class FusedslError(Exception):
         self.note = note
         self.help = help
         self.others = tuple(others)
+        self.inside = tuple(inside)
 
     @property
     def column(self) -> int | None:
@@ -60,6 +63,7 @@ class FusedslError(Exception):
             lines += _drawing(self.text, self.span, self.caret, self.note)
         elif self.note:
             lines.append(f"  note: {self.note}")
+        lines += [f"  inside {place}" for place in self.inside]
         if self.help:
             lines.append("  help: " + self.help.replace("\n", "\n        "))
         for other in self.others:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from . import debug
 from .codegen.emit import emit
 from .config import Options
-from .errors import FusionError, LimitError
+from .errors import FusedslError, FusionError, LimitError
 from .fusion.budget import FEWEST, REGISTERS, within
 from .fusion.bundle import bundled, side_by_side
 from .fusion.groups import Decision, Group, Partition
@@ -264,9 +264,12 @@ def _kernel_name(group: Group, k: int) -> str:
 
 
 def check_call(plan: Plan, extents: Mapping[Symbol, int]) -> None:
-    """Raise the ShapeError of the first check that these extents break; the others ride along."""
-    failed = [explain(c, extents) for c in plan.checks if not holds(c, extents)]
+    """Raise the ShapeError of the first check that these extents break; those that stand alone ride along."""
+    failed: list[FusedslError] = [explain(c, extents) for c in plan.checks if not holds(c, extents)]
     if failed:
+        from .lang.cascade import independent
+
+        failed = independent(plan.text, failed)
         failed[0].others = tuple(failed[1:])
         raise failed[0]
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from ..errors import DTypeError, FusedslError
 from . import fold_constants
-from .checks import describe, explain
+from .checks import describe, explain, phrase
 from .dims import Dim, Expression, Symbol, evaluate
 from .graph import Check, Graph, Node, Parameter, Site, Type, constant, node, resolve_dims, value_of
 from .ops import OPS, VIEWS, Op, RuleError, infer
@@ -260,8 +260,8 @@ class Builder:
         try:
             compute, result = infer(op, dtypes)
         except RuleError as error:
-            shown = " and ".join(self.describe(a.type) for a in values)
-            fault = DTypeError(f"cannot {_verb(op)} {shown}", code=f"dtype.{op.name}", help=error.help)
+            shown = phrase(op.symbol or op.name, [self.describe(a.type) for a in values])
+            fault = DTypeError(f"cannot {shown}", code=f"dtype.{op.name}", help=error.help)
             raise fail(fault, error.operand) from None
         return values, compute, result
 
@@ -338,12 +338,3 @@ def _mentions(outer: Dim, inner: Dim) -> bool:
     if outer == inner:
         return True
     return isinstance(outer, Expression) and any(a is not None and _mentions(a, inner) for a in outer.args)
-
-
-def _verb(op: Op) -> str:
-    words = {"power": "raise", "negative": "negate", "sign": "take the sign of"}
-    if op.rule == "compare":
-        return "compare"
-    if op.rule in ("bits", "shift"):
-        return f"apply {op.symbol} to"
-    return words.get(op.name, op.name)

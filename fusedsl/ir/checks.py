@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..errors import ShapeError
 from .dims import Symbol, evaluate
 from .graph import Check, Type
 
-VERBS = {"+": "add", "-": "subtract", "*": "multiply", "@": "multiply",
-         "/": "divide", "**": "raise", "//": "divide", "%": "divide"}  # fmt: skip
+# How an error names an operation on two operands; a comparison, a unary one and any other have theirs in `phrase`.
+PHRASES = {
+    "+": "add {0} and {1}",
+    "-": "subtract {1} from {0}",
+    "*": "multiply {0} and {1}",
+    "@": "multiply {0} by {1}",
+    "/": "divide {0} by {1}",
+    "//": "divide {0} by {1}",
+    "%": "take {0} modulo {1}",
+    "**": "raise {0} to the power {1}",
+    **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), "compare {0} with {1}"),
+}
+UNARY = {"-": "negate", "sign": "take the sign of"}
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
@@ -20,6 +31,15 @@ def describe(t: Type, extents: Mapping[Symbol, int]) -> str:
         return {"i": "a Python int", "f": "a Python float", "b": "a bool"}[t.dtype.kind]
     shape = ", ".join(str(evaluate(d, extents)) for d in t.shape)
     return f"{t.dtype}[{shape}]" if t.shape else str(t.dtype)
+
+
+def phrase(what: str, operands: Sequence[str]) -> str:
+    """What an operation does to its operands, in words: `add float32[3] and float32[4]`."""
+    if len(operands) == 2 and what in PHRASES:
+        return PHRASES[what].format(*operands)
+    *first, last = operands
+    verb = UNARY.get(what, f"apply {what} to") if not first else f"apply {what} to"
+    return f"{verb} {', '.join(first)} and {last}" if first else f"{verb} {last}"
 
 
 def holds(check: Check, extents: Mapping[Symbol, int]) -> bool:
@@ -43,9 +63,8 @@ def explain(check: Check, extents: Mapping[Symbol, int]) -> ShapeError:
     """The error for a check that these extents break, pointing at the operation that asked for it."""
     message, note, help, code = _words(check, extents)
     site = check.site
-    return ShapeError(
-        message, code=f"shape.{code}", text=site.text, span=site.span, caret=site.caret, note=note, help=help
-    )
+    place = {"text": site.text, "span": site.span, "caret": site.caret, "inside": site.inside}
+    return ShapeError(message, f"shape.{code}", note=note, help=help, **place)  # type: ignore[arg-type]
 
 
 def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None, str | None, str]:
@@ -83,9 +102,6 @@ def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None
 
 def _broadcast_words(check, shown, values, extents):
     a, b, axis = values
-    verb = VERBS.get(
-        check.what, "compare" if check.what in ("<", "<=", ">", ">=", "==", "!=") else f"apply {check.what} to"
-    )
     rank = max(t.rank for t in check.operands)
     place = "last axis" if axis == -1 else f"{ORDINALS[rank + axis] if rank + axis < 8 else rank + axis} axis"
     short = min(
@@ -95,7 +111,7 @@ def _broadcast_words(check, shown, values, extents):
     other = a if _extent(check.operands[short], axis, extents) == b else b
     name = check.names[short] if short < len(check.names) and check.names[short] else shown[short]
     return (
-        f"cannot {verb} {' and '.join(shown)}",
+        f"cannot {phrase(check.what, shown)}",
         f"{a} and {b} differ in the {place}",
         f"{name} needs {other} elements there, or 1",
         "broadcast",

@@ -105,11 +105,15 @@ def rebuild(roots: Iterable[Node], change: Callable[[Node, tuple[Node, ...]], No
 
 @dataclass(frozen=True)
 class Site:
-    """Where a node came from: offsets in the text, for errors that only a call can find."""
+    """Where a node came from: offsets in the text, for errors that only a call can find.
+
+    `inside` are the places, outermost first, in the functions that are called there.
+    """
 
     text: str | None = None
     span: tuple[int, int] | None = None
     caret: int | None = None
+    inside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

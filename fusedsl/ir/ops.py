@@ -158,10 +158,11 @@ def _integral(dtypes: tuple[DType, ...]) -> tuple[DType, DType]:
     return (INT8, INT8) if common is BOOL else (common, common)
 
 
-def _whole_only(dtypes: tuple[DType, ...]) -> None:
+def _whole_only(dtypes: tuple[DType, ...], symbol: str | None) -> None:
     for k, d in enumerate(dtypes):
         if d.kind == "f":
-            raise RuleError(k, f"{d} has no bits to work on; cast with astype(x, int32), or use logical_and/or/not")
+            power = "a power is written **; " if symbol == "^" else ""
+            raise RuleError(k, f"{power}{d} has no bits to work on: cast with int32(x), or compare first, as in x > 0")
 
 
 def _divide(dtypes: tuple[DType, ...]) -> tuple[DType, DType]:
@@ -214,13 +215,13 @@ def infer(op: Op, dtypes: tuple[DType, ...]) -> tuple[DType, DType]:
         case "float_test":
             return float_of(dtypes[0]), BOOL
         case "bits":
-            _whole_only(dtypes)
+            _whole_only(dtypes, op.symbol)
             common = _common(dtypes)
             if common.kind == "f":  # int64 with uint64
                 raise RuleError(None, "int64 and uint64 have no common integer; cast one of them")
             return common, common
         case "shift":
-            _whole_only(dtypes)
+            _whole_only(dtypes, op.symbol)
             common = _integral(dtypes)[0]
             if common.kind == "f":
                 raise RuleError(None, "int64 and uint64 have no common integer; cast one of them")

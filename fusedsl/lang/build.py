@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ..config import Options
+from ..errors import FusedslError, UnknownNameError
 from ..ir import graph as ir
 from ..ir.builder import Builder
 from ..ir.dims import Dim, Symbol
 from ..ir.types import DTYPES
-from .evaluate import Evaluator
+from . import calls
+from .evaluate import MOST_FAULTS, Evaluator
+from .hints import value_hint
 from .syntax import (
     Assign,
     Attribute,
     Binary,
+    Call,
     Compare,
     Conditional,
     Definition,
@@ -40,6 +44,31 @@ def parameter_names(program: Program) -> tuple[str, ...]:
                     child.name for child in _operands(part) if isinstance(child, Name) and child.name in DTYPES
                 }
     return tuple(name for name in found if name not in DTYPES or name in operands)
+
+
+def undefined(program: Program, missing: Collection[str], given: Collection[str]) -> UnknownNameError:
+    """The error for names that a call gave no value, drawn where the text first reads each, with the functions that
+    do not exist. `given` are the names that the call did give.
+    """
+    faults: list[FusedslError] = []
+    defined = [definition.name for definition in program.functions]
+    for name, span in free_names(program):
+        if name in missing and len(faults) < MOST_FAULTS:
+            hint = value_hint(name, given, defined) or f"pass {name}=..."
+            faults.append(UnknownNameError(f"nothing is called {name}", "name.value", span=span, help=hint))
+    above: set[str] = set()
+    for statement in (*program.statements, *program.results):
+        for part in (part for root in _roots(statement) for part in postorder(root)):
+            known = not isinstance(part, Call) or part.function in above or calls.exists(part.function)
+            if not known and len(faults) < MOST_FAULTS:
+                fault = calls.unknown(part.function, defined, given)
+                fault.span, fault.caret = part.span, part.function_span[0]
+                faults.append(fault)
+        above.update([statement.name] if isinstance(statement, Definition) else ())
+    for fault in faults:
+        fault.text = program.text
+    faults[0].others = tuple(sorted(faults[1:], key=lambda fault: fault.caret or 0))
+    return faults[0]  # type: ignore[return-value]
 
 
 def _roots(statement) -> tuple[Expr, ...]:

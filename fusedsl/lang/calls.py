@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, FusedslError, ShapeError, UnknownNameError, Unsupported, suggest
 from ..ir.dims import Dim
 from ..ir.graph import Node
+from ..ir.types import BOOL
 from . import contraction_functions, functions, prelude
-from .forms import form
 from .frames import BROKEN, Broken, Frame, UserFunction
 from .functions import REQUIRED, Parameter, dim_of, show_value
-from .syntax import Call, Definition, Expr, Literal, Sequence, Subscript
+from .hints import function_hint, keyword_hint
+from .syntax import Call, Definition, Expr, Literal, Sequence, Subscript, Unary, show
 
 if TYPE_CHECKING:
     from .evaluate import Evaluator
 
 # Of the prelude's functions, the parameters that are neither an array nor an axis.
 NAMED_ONLY = frozenset(["dtype", "keepdims", "where", "ddof", "mean", "initial", "eps", "rtol", "atol", "equal_nan"])
+PRELUDE_KINDS = {"axis": "axes", "dtype": "dtype | None", "groups": "extent"}
 # NumPy's, the array API's and torch's other names of a parameter.
 SPELLINGS = {
     "correction": "ddof", "keepdim": "keepdims", "dim": "axis", "a_min": "min", "a_max": "max", "reps": "repetitions",
@@ -47,9 +49,13 @@ def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame]
             return ev._ranked(functions.call(ev.builder, table, values))
     composite = None if hidden else prelude_function(ev, name)
     if composite is None:
-        raise ev.fault(_unknown(name, frame), frame, node, node.function_span[0])
+        for argument in node.arguments:  # their own faults count too
+            yield argument.value, frame
+        raise ev.fault(unknown(name, ev.defined, frame.values), frame, node, node.function_span[0])
     values, expressions = yield from _bind(ev, node, frame, signature(composite.definition, composite.defaults))
-    _check_choices(ev, name, node, frame, composite, values, expressions)
+    if not name.startswith("_"):
+        _check_choices(ev, name, node, frame, composite, values, expressions)
+        _check_kinds(ev, node, frame, composite, values, expressions)
     return (yield from _inline(ev, node, frame, composite, values, expressions))
 
 
@@ -69,7 +75,7 @@ def prelude_function(ev: Evaluator, name: str) -> UserFunction | None:
         return None
     alone = Frame({})
     defaults = {p.name: ev.evaluate(p.default, alone) for p in definition.parameters if p.default is not None}
-    return UserFunction(definition, {}, {}, defaults)
+    return UserFunction(definition, {}, {}, defaults, prelude.own_source(name))
 
 
 def signature(definition: Definition, defaults) -> tuple[Parameter, ...]:
@@ -96,6 +102,25 @@ def _check_choices(ev, name: str, node: Call, frame: Frame, found: UserFunction,
             raise ev.fault(error, frame, expression if expression is not None else node)
 
 
+def _check_kinds(ev: Evaluator, node: Call, frame: Frame, found: UserFunction, values, expressions) -> None:
+    """What the prelude's functions are given is of the kind that their parameters take, as the table's is."""
+    parameters = tuple(
+        Parameter(p.name, _kind(node.function, p.name, found.defaults.get(p.name, REQUIRED)))
+        for p in found.definition.parameters
+    )
+    with ev.at(frame, node, node.function_span[0], tuple(expressions)):
+        functions.converted(ev.builder, functions.Function(node.function, parameters, _inline), values)
+
+
+def _kind(name: str, parameter: str, default: Any) -> str:
+    """What a parameter of the prelude takes."""
+    if parameter in prelude.choices(name):
+        return "any"
+    if isinstance(default, Node) and default.op == "const" and default.type.dtype is BOOL:
+        return "flag"
+    return PRELUDE_KINDS.get(parameter, "array | None" if default is None else "array")
+
+
 def _inline(ev: Evaluator, node: Call, frame: Frame, found: UserFunction, values, expressions):
     """The body of a function, evaluated with its parameters bound; faults in it belong to the call."""
     names = [p.name for p in found.definition.parameters]
@@ -105,6 +130,8 @@ def _inline(ev: Evaluator, node: Call, frame: Frame, found: UserFunction, values
         frame,
         node,
         {n: e for n, e in zip(names, expressions) if e is not None},
+        found.values,
+        found.source,
     )
     return (yield found.definition.body, inner)
 
@@ -141,6 +168,8 @@ def _bind(ev: Evaluator, node: Call, frame: Frame, parameters: tuple[Parameter, 
     values = []
     for p, s in zip(parameters, slots):
         values.append(p.default if s is None else (yield s, frame))
+    if any(value is BROKEN for value in values):
+        raise Broken
     return values, slots
 
 
@@ -164,6 +193,8 @@ def _surplus(node: Call, parameters: tuple[Parameter, ...], k: int) -> FusedslEr
         second = value.source if isinstance(value, Literal) else "y"
         axis = value.source if isinstance(value, Literal) and isinstance(value.value, int) else "..."
         help = f"{POINTLESS[name]}(x, {second}), or axis={axis}?"
+    elif (tupled := _as_tuple(node, parameters, positional)) is not None:
+        help = f"give them as one tuple: {tupled}"
     elif positional < len(parameters):
         keywords = ", ".join(f"{p.name}=" for p in parameters if p.named)
         help = f"arrays and axis go by position, the rest by keyword: {keywords}"
@@ -173,32 +204,46 @@ def _surplus(node: Call, parameters: tuple[Parameter, ...], k: int) -> FusedslEr
     return ArgumentError(f"{name} takes {few}", code="argument.surplus", help=help)
 
 
+def _as_tuple(node: Call, parameters: tuple[Parameter, ...], positional: int) -> str | None:
+    """The call with integers that are spread over arguments in one tuple; None where there are none."""
+    given = [argument.value for argument in node.arguments if argument.keyword is None]
+    spread = given[positional - 1 :]
+    if not positional or parameters[positional - 1].kind not in ("shape", "axes", "places", "extents"):
+        return None
+    if not all(isinstance(part, (Literal, Unary)) and show(part).lstrip("-").isdigit() for part in spread):
+        return None
+    before = [show(part) for part in given[: positional - 1]]
+    return f"{node.function}({', '.join([*before, '(' + ', '.join(map(show, spread)) + ')'])})"
+
+
 def _unknown_keyword(name: str, keyword: str, parameters: tuple[Parameter, ...]) -> UnknownNameError:
-    names = [p.name for p in parameters]
-    near = suggest(keyword, names)
-    hint = f"did you mean {near}?" if near else f"call it as {show_signature(name, parameters)}"
+    hint = keyword_hint(keyword, [p.name for p in parameters]) or f"call it as {show_signature(name, parameters)}"
     return UnknownNameError(f"{name} has no parameter {keyword}", code="name.keyword", help=hint)
 
 
 def check_known(ev: Evaluator, node: Call, frame: Frame) -> None:
     """Raise where a function's body calls what does not exist: at its definition, called or not."""
     name = node.function
-    if name not in frame.functions and functions.lookup(name) is None and prelude.definition(name) is None:
-        raise ev.fault(_unknown(name, frame), frame, node, node.function_span[0])
+    if name not in frame.functions and not exists(name):
+        raise ev.fault(unknown(name, ev.defined, frame.values), frame, node, node.function_span[0])
 
 
-def _unknown(name: str, frame: Frame) -> FusedslError:
-    """Why there is no function of this name."""
+def exists(name: str) -> bool:
+    """Whether there is such a function without the text's own."""
+    return functions.lookup(name) is not None or prelude.definition(name) is not None
+
+
+def unknown(name: str, defined: Iterable[str], values: Iterable[str]) -> FusedslError:
+    """Why there is no function of this name, in a text that has these functions and values."""
     if name in functions.UNSUPPORTED:
         family = functions.UNSUPPORTED[name]
-        return Unsupported(f"{name} is not there yet ({family})", code="unsupported.function", help=form(name))
-    if name in frame.values:
+        help = function_hint(name, ())
+        return Unsupported(f"{name} is not there yet ({family})", code="unsupported.function", help=help)
+    if name in values:
         return UnknownNameError(
             f"{name} is a value, not a function", code="name.function", help=f"write {name}*(...) to multiply"
         )
-    known = {*frame.functions, *functions.known_names(), *prelude.names(), *functions.UNSUPPORTED}
-    near = suggest(name, known)
-    help = form(name) or (f"did you mean {near}?" if near else None)
+    help = function_hint(name, defined) or f"if {name} is an array, write {name} * (...), or {name}[...]"
     return UnknownNameError(f"there is no function {name}", code="name.function", help=help)
 
 
@@ -207,6 +252,8 @@ def _unknown(name: str, frame: Frame) -> FusedslError:
 
 def bound(ev: Evaluator, value: Any, expression: Expr, frame: Frame) -> Dim | None:
     """A slice's bound: an integer known at the call, from literals and sizes."""
+    if value is BROKEN:
+        raise Broken
     if value is None:
         return None
     found = dim_of(value)
@@ -222,6 +269,8 @@ def bound(ev: Evaluator, value: Any, expression: Expr, frame: Frame) -> Dim | No
 
 def position(ev: Evaluator, value: Any, expression: Expr, frame: Frame) -> Dim | Node | None:
     """An index: an integer known at the call, integers known only when the kernel runs, or None for a new axis."""
+    if value is BROKEN:
+        raise Broken
     if value is None:
         return None
     found = dim_of(value)

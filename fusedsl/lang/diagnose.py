@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..errors import FusedslError, ParseError, UnknownNameError
-from .syntax import Argument, Expr, Name, Span, show
+from .syntax import Argument, Expr, Span, show
 
 if TYPE_CHECKING:
     from .scan import Token
@@ -17,11 +18,10 @@ CHARACTERS = {
     "?": "write `a if c else b`",
     "`": "remove it",
     "$": "names are letters, digits and _",
-    "{": "tuples are (a, b), lists [a, b]",
-    "}": "tuples are (a, b), lists [a, b]",
+    "{": "there are no dicts or sets; tuples are (a, b), lists [a, b]",
+    "}": "there are no dicts or sets; tuples are (a, b), lists [a, b]",
     "\ufeff": "remove the byte-order mark",
     "\xa0": "this is a no-break space; write a blank",
-    "\t": "write a blank",
     "\r": "end lines with \\n",
     "\x0b": "end lines with \\n",
     "\x0c": "end lines with \\n",
@@ -54,11 +54,23 @@ OPERATORS = {
     ":=": "assign on a line of its own: name = value",
     "->": "write `name = value`",
     "<>": "write !=",
+    "=<": "write <=",
     "||": "write | (elementwise), or `or` between bools",
     "&&": "write & (elementwise), or `and` between bools",
     "===": "write ==",
     "!==": "write !=",
     "!": "write `not x`, or `a != b`",
+}
+
+# What a statement does not start with, and what it may have been meant for.
+STARTS = {
+    "if": "there are no if statements; write `a if c else b`, or where(c, a, b)",
+    "else": "there are no if statements; write `a if c else b`, or where(c, a, b)",
+    "@": "a text has no decorators; define functions as f(x) = expression",
+    "*": "arguments cannot be unpacked; write each one",
+    "**": "arguments cannot be unpacked; write each one",
+    "return": "write `return a`, or `return a, b`",
+    ".": "a number starts with a digit, as in 0.5",
 }
 
 WORDS = {
@@ -68,45 +80,26 @@ WORDS = {
     "def": "write f(x) = expression",
     "is": "write ==",
     "in": "compare with ==, and combine with | or any(...)",
+    "pass": "a text is expressions and assignments; leave it out",
+    "global": "a text assigns its own names only; leave it out",
+    "nonlocal": "a text assigns its own names only; leave it out",
+    "assert": "check in Python, before or after the call",
+    "raise": "check in Python, before or after the call",
+    "try": "no value raises; test with isnan, isfinite or where",
+    "except": "no value raises; test with isnan, isfinite or where",
+    "finally": "no value raises; test with isnan, isfinite or where",
+    "with": "options go to kernel(...) or evaluate(...)",
+    "class": "define functions: f(x) = expression",
+    "yield": "write `return a, b`",
+    "break": "write array operations; there are no loops",
+    "continue": "write array operations; there are no loops",
+    "async": "call the kernel in Python; a text only computes",
+    "await": "call the kernel in Python; a text only computes",
     "for": "write array operations; there are no loops",
     "while": "write array operations; there are no loops",
     "elif": "write `a if c else b if d else e`",
     "del": "nothing needs deleting",
 }
-
-# The form to use for an attribute or method of an array, where its name is not also a function's.
-FORMS = {
-    "shape": "shape({x}), or size({x}, axis)",
-    "size": "size({x})",
-    "ndim": "size({x}, axis) for each axis you know",
-    "dot": "{x} @ other",
-    "mm": "{x} @ other",
-    "bmm": "{x} @ other",
-    "matmul": "{x} @ other",
-    "t": "{x}.T",
-    "H": "{x}.mT",
-    "view": "reshape({x}, shape), or astype({x}, dtype)",
-    "permute": "transpose({x}, axes)",
-    "unsqueeze": "expand_dims({x}, axis)",
-    "expand": "broadcast_to({x}, shape)",
-    "flatten": "reshape({x}, -1)",
-    "ravel": "reshape({x}, -1)",
-    "clamp": "clip({x}, low, high)",
-    "pow": "{x} ** exponent",
-    "to": "astype({x}, dtype)",
-    "type": "astype({x}, dtype)",
-    "float": "float32({x})",
-    "double": "float64({x})",
-    "half": "float16({x})",
-    "long": "int64({x})",
-    "int": "int32({x})",
-    "amax": "max({x}, axis)",
-    "amin": "min({x}, axis)",
-    "masked_fill": "where(mask, value, {x})",
-}
-
-MODULES = {"np", "numpy", "cp", "cupy", "torch", "jnp", "jax", "math", "scipy", "special", "F", "xp", "nn", "tf"}
-
 
 def foreign_character(text: str, at: int) -> ParseError:
     """The error for a character that no token starts with."""
@@ -126,13 +119,18 @@ def foreign_character(text: str, at: int) -> ParseError:
 def _spelled(character: str) -> str:
     import unicodedata
 
-    if character.isascii():
+    if character.isascii() or unicodedata.category(character) in ("Cf", "Mn", "Me"):
         return "remove it"
+    if character.isspace():
+        return "write a blank"
     if (digit := unicodedata.digit(character, None)) is not None:
         return f"write {digit}"
     name = unicodedata.name(character, "")
     if name.startswith("GREEK "):
         return f"names are ASCII; write {name.split()[-1].lower()}"
+    plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+    if plain.isprintable() and len(plain) == 1:
+        return f"texts are ASCII; write {plain}"
     return "texts are ASCII, comments too"
 
 
@@ -155,7 +153,11 @@ def _string(text: str, at: int) -> ParseError:
 
 def foreign_operator(text: str, word: str, at: int) -> ParseError:
     """The error for an operator of other languages, or an augmented assignment."""
-    help = OPERATORS.get(word) or f"write `name = name {word[:-1]} value`"
+    help = OPERATORS.get(word)
+    if help is None:
+        named = re.search(r"([A-Za-z_]\w{0,63})[ \t]*$", text[max(at - 80, 0) : at])
+        name = named.group(1) if named else "name"
+        help = f"write `{name} = {name} {word[:-1]} value`"
     return ParseError(f"{word} is not an operator", "parse.operator", text, (at, at + len(word)), help=help)
 
 
@@ -177,6 +179,10 @@ def malformed_number(text: str, word: str, at: int) -> ParseError:
         help = f"write {word.lstrip('0') or '0'}, or 0o{word.lstrip('0')} for octal"
     elif word.count(".") > 1:
         help = "a number has one point"
+    elif lower.endswith("e"):
+        help = "digits are missing after e"
+    elif "_" in word:
+        help = "a _ stands between two digits"
     else:
         help = "put an operator between a number and a name"
     return ParseError(f"{word} is not a number", "parse.number", text, (at, at + len(word)), help=help)
@@ -184,35 +190,50 @@ def malformed_number(text: str, word: str, at: int) -> ParseError:
 
 def attribute(base: Expr, name: str, span: Span) -> FusedslError:
     """The error for `base.name`; only .T and .mT exist."""
-    if (error := _module(base, name)) is not None:
-        return error
-    help = f"write {_form(base, name, ())}" if name in FORMS else "only .T and .mT exist; everything else is a function"
+    from .hints import method_hint
+
+    help = method_hint(name, _operand(base), ()) or "only .T and .mT exist; everything else is a function"
     return ParseError(f"arrays have no .{name}", "parse.attribute", None, span, help=help)
 
 
 def method(base: Expr, name: str, span: Span, arguments: tuple[Argument, ...]) -> FusedslError:
     """The error for `base.name(arguments)`."""
-    if (error := _module(base, name)) is not None:
-        return error
+    from .hints import method_hint
+
     if name in ("T", "mT"):
         return ParseError(f".{name} takes no arguments", "parse.attribute", None, span, help=f"write .{name}")
-    help = f"write {_form(base, name, arguments)}"
+    shown = [show(argument) for argument in arguments]
+    help = method_hint(name, _operand(base), shown) or "there are no methods; the functions are NumPy's, called f(x)"
     return ParseError(f"arrays have no method .{name}", "parse.attribute", None, span, help=help)
 
 
-def _module(base: Expr, name: str) -> UnknownNameError | None:
-    if not (isinstance(base, Name) and base.name in MODULES):
+def _operand(base: Expr) -> str:
+    shown = show(base)
+    return shown if len(shown) <= 40 else "x"
+
+
+MODULES = frozenset("np numpy cp cupy torch jnp jax math scipy special F xp nn tf".split())
+PATH = re.compile(r"[A-Za-z_]\w*(?:[ \t]*\.[ \t]*(?!m?T\b)[A-Za-z_]\w*)+")
+CALL = re.compile(r"[ \t]*\([^()\n#]{0,60}\)")
+MEMBERS = {"newaxis": "None", "Inf": "inf", "infty": "inf", "NaN": "nan", "e": "exp(1)", "bool_": "bool"}
+
+
+def module_member(text: str, at: int) -> UnknownNameError | None:
+    """The error for a name that stands in a module, as in `np.exp(x)`; None where the name is no module's."""
+    path = PATH.match(text, at)
+    if path is None:
         return None
-    message = f"{base.name} is no value; functions have no module"
-    return UnknownNameError(message, "name.module", None, base.span, help=f"write {name}(...)")
+    from .hints import function_hint, is_known
 
-
-def _form(base: Expr, name: str, arguments: tuple[Argument, ...]) -> str:
-    operand = show(base)
-    operand = operand if len(operand) <= 40 else "x"
-    if name in FORMS:
-        return FORMS[name].format(x=operand)
-    return f"{name}({', '.join([operand, *(show(argument) for argument in arguments)])})"
+    base, member = re.match(r"\w+", path.group()).group(), re.split(r"[ \t]*\.[ \t]*", path.group())[-1]  # type: ignore[union-attr]
+    called = CALL.match(text, path.end())
+    arguments = called.group().strip() if called else "(...)" if text[path.end() : path.end() + 1] == "(" else ""
+    if is_known(member) or member in MEMBERS:
+        help: str | None = f"write {MEMBERS.get(member, member)}{arguments}"
+    else:
+        help = function_hint(member) or f"there is no {member} without it either"
+    message = f"{base} is no value: functions have no module"
+    return UnknownNameError(message, "name.module", text, (at, at + len(base)), help=help)
 
 
 def stray_equals(span: Span) -> ParseError:
@@ -229,7 +250,8 @@ def unexpected(text: str, tokens: list[Token], expected: Iterable[str]) -> Parse
         return ParseError("the text is empty", "parse.empty", text, token.span, help="write an expression")
     if token.type == "$END" and all(t.type not in ("NAME", "LITERAL") for t in tokens):
         token = tokens[0]
-        return ParseError(f"{token.value} has nothing to work on", "parse.syntax", text, token.span)
+        help = STARTS.get(token.value)
+        return ParseError(f"{token.value} has nothing to work on", "parse.syntax", text, token.span, help=help)
     if token.type in ("$END", "SEP"):
         return _stopped(text, tokens, set(expected))
     if token.type == "ASSIGN" and _opened(tokens[:-1]) is not None:
@@ -285,7 +307,7 @@ def _surprise(tokens: list[Token], expected: set[str]) -> tuple[str, str | None]
     if token.type == "ELLIPSIS":
         return "an ... outside of a subscript", None
     if token.type == "DOT":
-        return "a . with nothing before it", None
+        return "a . with nothing before it", STARTS["."]
     if before is not None and before.type == "DOT":
         return f"{token.value} is no attribute", "only .T and .mT exist"
     if value_needed and before is not None:
@@ -297,7 +319,7 @@ def _surprise(tokens: list[Token], expected: set[str]) -> tuple[str, str | None]
             return "arguments cannot be unpacked", "write each one"
         return f"a value is missing between {before.value} and {token.value}", None
     if value_needed:
-        return f"{token.value} has nothing to work on", None
+        return f"{token.value} has nothing to work on", STARTS.get(token.value)
     if before is not None and token.type in ("NAME", "LITERAL", "LPAR", "NOT"):
         return _side_by_side(before, token)
     if token.type == "ELSE":
@@ -308,6 +330,8 @@ def _surprise(tokens: list[Token], expected: set[str]) -> tuple[str, str | None]
 
 
 def _side_by_side(before: Token, token: Token) -> tuple[str, str | None]:
+    if token.type == "NOT":
+        return f"an operator is missing between {before.value} and not", "write a != b for what is not equal"
     if token.type == "LPAR":
         if before.type == "LITERAL":
             return f"{before.value} is no function", f"write {before.value} * (...)"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ..config import Limits
-from ..errors import ArgumentError, FusedslError, LimitError, UnknownNameError, suggest
+from ..errors import ArgumentError, FusedslError, LimitError, UnknownNameError
 from ..ir import graph as ir
 from ..ir import shapes
 from ..ir.builder import Builder
@@ -16,7 +16,8 @@ from ..ir.gathers import advanced_index
 from ..ir.types import BOOL, DTYPES
 from . import calls, functions
 from .array_functions import matrix_transpose, positive
-from .frames import BROKEN, Broken, Frame, UserFunction, find_literal, place, plain_name
+from .frames import BROKEN, Broken, Frame, UserFunction, find_literal, inside, place, plain_name
+from .hints import value_hint
 from .syntax import (
     Argument,
     Assign,
@@ -42,7 +43,12 @@ OPERATORS = {
     "**": "power", "&": "bitwise_and", "|": "bitwise_or", "^": "bitwise_xor", "<<": "left_shift", ">>": "right_shift",
     "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal", "==": "equal", "!=": "not_equal",
 }  # fmt: skip
+MOST_FAULTS = 16  # of one text: each may search all names for the one that was meant
 Visit = Generator[tuple[Any, Frame], Any, Any]
+
+
+class Enough(Exception):
+    """The text has more faults than anyone wants to read."""
 
 
 class Evaluator:
@@ -59,6 +65,8 @@ class Evaluator:
         self.limits = limits
         self.operations = 0
         self.outside = ir.Site()  # where a call from Python stands
+        self.defined: tuple[str, ...] = ()  # the functions of the text, wherever it defines them
+        self.faults: list[FusedslError] | None = None  # of a text, gathered; None: the first one ends the evaluation
 
     # -- statements
 
@@ -66,35 +74,61 @@ class Evaluator:
         """The results of a whole text."""
         frame = Frame({p.name: self.builder.parameter(k) for k, p in enumerate(self.builder.parameters)})
         frame.values.update((name, self.builder.literal(value)) for name, value in constants.items())
-        faults: list[FusedslError] = []
+        self.faults, self.defined = [], tuple(definition.name for definition in program.functions)
+        results: list[ir.Node] = []
+        with suppress(Enough):
+            results = self._statements(program, frame)
+        if self.faults:
+            raise self._gathered()
+        return results
+
+    def _statements(self, program: Program, frame: Frame) -> list[ir.Node]:
+        """The results of the statements in order, with every fault gathered."""
         for statement in program.statements:
-            with self._gathering(faults, frame, statement):
+            with self._gathering(frame, statement):
                 if isinstance(statement, Definition):
                     frame.functions = {**frame.functions, statement.name: self._define(statement, frame)}
                 else:
                     self._assign(statement, frame)
         results: list[ir.Node] = []
         for expression in program.results:
-            with self._gathering(faults, frame, expression):
+            with self._gathering(frame, expression):
                 results += self._result(expression, frame)
-        if faults:
-            faults[0].others = tuple(faults[1:])
-            raise faults[0]
         return results
 
+    def _gather(self, error: FusedslError) -> None:
+        assert self.faults is not None
+        self.faults.append(error)
+        if len(self.faults) == MOST_FAULTS:
+            raise Enough
+
+    def _gathered(self) -> FusedslError:
+        """The first fault of the text, with the others: one for each place and each cause."""
+        assert self.faults
+        ordered = sorted(self.faults, key=lambda error: error.caret or 0)
+        places, causes, kept = set(), set(), []
+        for error in ordered:
+            error.text = self.text
+            if (error.span, error.caret) not in places and (error.message, error.inside) not in causes:
+                kept.append(error)
+            places.add((error.span, error.caret))
+            causes.update([(error.message, error.inside)] if error.inside else [])
+        kept[0].others = tuple(kept[1:])
+        return kept[0]
+
     @contextmanager
-    def _gathering(self, faults: list[FusedslError], frame: Frame, statement):
+    def _gathering(self, frame: Frame, statement):
         """Keep a statement's fault, and mark what it would have assigned, so that the others are still examined."""
         try:
             yield
             return
         except Broken:
             pass
-        except FusedslError as error:
+        except LimitError as error:
             error.text = self.text
-            faults.append(error)
-            if isinstance(error, LimitError):
-                raise
+            raise
+        except FusedslError as error:
+            self._gather(error)
         if isinstance(statement, Assign):
             frame.values.update((target.name, BROKEN) for target in statement.targets)
         elif isinstance(statement, Definition):
@@ -113,10 +147,12 @@ class Evaluator:
                 if part.name in frame.values:
                     bound[part.name] = frame.values[part.name]
         defaults = {p.name: self.evaluate(p.default, frame) for p in definition.parameters if p.default is not None}
-        return UserFunction(definition, bound, frame.functions, defaults)
+        return UserFunction(definition, bound, frame.functions, defaults, self.text or "")
 
     def _assign(self, statement: Assign, frame: Frame) -> None:
         value = self.evaluate(statement.value, frame)
+        if value is BROKEN:
+            raise Broken
         if len(statement.targets) == 1:
             frame.values[statement.targets[0].name] = value
             return
@@ -133,11 +169,16 @@ class Evaluator:
 
     def _result(self, expression: Expr, frame: Frame) -> list[ir.Node]:
         value = self.evaluate(expression, frame)
+        if value is BROKEN:
+            raise Broken
         parts = value if isinstance(value, tuple) else (value,)
         nodes = []
         for part in parts:
             with self.at(frame, expression, expression.span[0], (expression,)):
-                nodes.append(self.builder.strong(functions.array(self.builder, "the result", part)))
+                if not isinstance(part, ir.Node):
+                    message = f"a result is an array or a number, not {functions.show_value(part)}"
+                    raise ArgumentError(message, code="argument.kind", help="return an expression of the arguments")
+                nodes.append(self.builder.strong(part))
         return nodes
 
     # -- places
@@ -149,7 +190,8 @@ class Evaluator:
         Faults name an operand (and an item of it); with `own` they point at that operand, else at the caret.
         """
         span, at = place(frame, node, caret)
-        self.builder.site = self.outside if span is None else ir.Site(self.text, span, at)
+        within = inside(frame, node)
+        self.builder.site = self.outside if span is None else ir.Site(self.text, span, at, within)
         self.builder.names = tuple(plain_name(frame, o) for o in operands)
         try:
             yield
@@ -160,6 +202,7 @@ class Evaluator:
                 error.operand = None  # type: ignore[attr-defined]
             elif error.span is None:
                 error.span, error.caret = span, at
+            error.inside = error.inside or within
             raise
 
     def _operand_place(self, error, k: int, frame: Frame, operands: tuple, otherwise):
@@ -181,37 +224,37 @@ class Evaluator:
 
     def fault(self, error: FusedslError, frame: Frame, node, caret: int | None = None) -> FusedslError:
         """The error, placed at a node of the text."""
+        error.inside = inside(frame, node)
         error.span, error.caret = place(frame, node, node.span[0] if caret is None else caret)
         return error
 
     # -- expressions
 
     def evaluate(self, expression: Expr, frame: Frame) -> Any:
-        """The value of an expression."""
+        """The value of an expression; BROKEN where faults are gathered and it has one."""
         stack: list[Visit] = []
         request: tuple[Any, Frame] | None = (expression, frame)
         value: Any = None
-        error: BaseException | None = None
         while True:
             if request is not None:
                 self._count(*request)
                 stack.append(VISITS[type(request[0])](self, *request))
                 value, request = None, None
             try:
-                if error is not None:
-                    thrown, error = error, None
-                    request = stack[-1].throw(thrown)
-                else:
-                    request = stack[-1].send(value)
+                request = stack[-1].send(value)
             except StopIteration as finished:
                 stack.pop()
                 value = finished.value
-            except (FusedslError, Broken) as raised:
+            except Broken:
                 stack.pop()
-                error = raised
+                value = BROKEN
+            except FusedslError as error:
+                if self.faults is None or isinstance(error, LimitError):
+                    raise
+                self._gather(error)
+                stack.pop()
+                value = BROKEN
             if not stack:
-                if error is not None:
-                    raise error
                 return value
 
     def _count(self, node, frame: Frame) -> None:
@@ -245,14 +288,15 @@ class Evaluator:
         yield
 
     def _unknown_value(self, node: Name, frame: Frame) -> FusedslError:
-        near = suggest(node.name, frame.values)
-        hint = f"did you mean {near}?" if near else "pass it by name, or assign it first"
+        hint = value_hint(node.name, frame.values, frame.functions) or "pass it by name, or assign it first"
         return self.fault(UnknownNameError(f"nothing is called {node.name}", "name.value", help=hint), frame, node)
 
     def _sequence(self, node: Sequence, frame: Frame) -> Visit:
         values = []
         for item in node.items:
             values.append((yield item, frame))
+        if any(value is BROKEN for value in values):
+            raise Broken
         return tuple(values)
 
     def _unary(self, node: Unary, frame: Frame) -> Visit:
@@ -305,6 +349,8 @@ class Evaluator:
 
     def _conditional(self, node: Conditional, frame: Frame) -> Visit:
         condition = yield node.condition, frame
+        if condition is BROKEN:  # it may have been what decides which branch is built
+            raise Broken
         known = _known(condition)
         if known is not None:
             return (yield (node.then if known else node.otherwise), frame)
@@ -336,10 +382,14 @@ class Evaluator:
                 key.append(...)
             else:
                 key.append(calls.position(self, (yield index, frame), index, frame))
+        if value is BROKEN:
+            raise Broken
         if isinstance(value, tuple):
             return calls.tuple_item(self, value, key, node, frame)
         with self.at(frame, node, node.at, node.indices):
-            sites = [ir.Site(self.text, *place(frame, index, index.span[0])) for index in node.indices]
+            sites = [
+                ir.Site(self.text, *place(frame, index, index.span[0]), inside(frame, node)) for index in node.indices
+            ]
             x = self._value(value, node.value, frame, "[ ]")
             read = advanced_index if any(isinstance(part, ir.Node) for part in key) else shapes.index
             return self._ranked(read(self.builder, x, tuple(key), sites))
@@ -364,6 +414,8 @@ class Evaluator:
 
     def _value(self, value: Any, expression: Expr, frame: Frame, op: str) -> ir.Node:
         """An operand, which must be an array or a number."""
+        if value is BROKEN:
+            raise Broken
         try:
             return functions.array(self.builder, op, value)
         except ArgumentError as error:

@@ -8,6 +8,9 @@ from typing import Any
 
 from .syntax import Call, Definition, Expr, Literal, Name, Span, Unary, postorder
 
+SHOWN = 60  # characters of an inner place that an error shows
+TRAIL = 4  # functions called inside each other that an error names
+
 
 class Broken(Exception):
     """A value or function that an earlier fault left undefined was read: that fault says it all."""
@@ -18,20 +21,24 @@ BROKEN: Any = object()
 
 @dataclass(frozen=True, eq=False)
 class UserFunction:
-    """A function of the text, closed over the values and functions in force where it is defined."""
+    """A function of the text, closed over the values and functions in force where it is defined.
+
+    `source` is the text that holds its definition.
+    """
 
     definition: Definition
     values: Mapping[str, Any]
     functions: Mapping[str, Any]
     defaults: Mapping[str, Any]
+    source: str
 
 
 @dataclass(eq=False)
 class Frame:
     """The names that an expression sees. An inlined body has a frame of its own, whose `call` lies in `parent`.
 
-    `arguments` are the expressions, in `parent`, that the body's parameters stand for. A call from Python has
-    neither.
+    `arguments` are the expressions, in `parent`, that the body's parameters stand for, `free` its names that are
+    none, and `source` is the text that its spans count in. A call from Python has none of them.
     """
 
     values: dict[str, Any]
@@ -39,29 +46,53 @@ class Frame:
     parent: Frame | None = None
     call: Call | None = None
     arguments: Mapping[str, Expr] = field(default_factory=dict)
+    free: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+
+    # What leads back to the user's text, found once for a frame, so that deep inlining stays linear.
+    name: str = field(init=False, default="")
+    trail: tuple[str, ...] = field(init=False, default=())
+    outer: tuple[Span | None, int | None] = field(init=False, default=(None, None))
+    given: dict[str, tuple[Span | None, int | None]] = field(init=False, default_factory=dict)
+    spelled: dict[str, str] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.parent is None or self.call is None:
+            return
+        private = self.call.function.startswith("_") and self.parent.name
+        self.name = self.parent.name if private else self.call.function
+        self.trail = self.parent.trail if private else inside(self.parent, self.call)
+        self.outer = place(self.parent, self.call, self.call.function_span[0])
+        for name, expression in self.arguments.items():
+            self.given[name] = place(self.parent, expression, expression.span[0])
+            self.spelled[name] = plain_name(self.parent, expression)
 
 
 def place(frame: Frame, node, caret: int) -> tuple[Span | None, int | None]:
     """The span and caret, in the user's text, of a node: an inlined one lies at its argument, or at the call."""
-    span: Span | None = node.span
-    while frame.parent is not None:
-        if isinstance(node, Name) and node.name in frame.arguments:
-            node = frame.arguments[node.name]
-            span, caret = node.span, node.span[0]
-        elif frame.call is None:
-            return None, None
-        else:
-            node = frame.call
-            span, caret = node.span, node.function_span[0]
-        frame = frame.parent
-    return span, caret
+    if frame.parent is None:
+        return node.span, caret
+    if isinstance(node, Name) and node.name in frame.given:
+        return frame.given[node.name]
+    return frame.outer
+
+
+def inside(frame: Frame, node) -> tuple[str, ...]:
+    """The places in inlined bodies that lead from the user's text to a node, outermost first."""
+    if frame.parent is None or not frame.source:
+        return ()
+    shown = " ".join(frame.source[node.span[0] : min(node.span[1], node.span[0] + 2 * SHOWN)].split())
+    shown = shown if len(shown) <= SHOWN else f"{shown[: SHOWN - 3]}..."
+    return (*frame.trail, f"{frame.name}: {shown}")[-TRAIL:]
 
 
 def plain_name(frame: Frame, expression: Any) -> str:
     """The name by which the text calls an operand, where it is no more than a name."""
-    while isinstance(expression, Name) and frame.parent is not None:
-        expression, frame = frame.arguments.get(expression.name), frame.parent
-    return expression.name if isinstance(expression, Name) else ""
+    if not isinstance(expression, Name):
+        return ""
+    if frame.parent is None or expression.name in frame.free:
+        return expression.name
+    return frame.spelled.get(expression.name, "")
 
 
 def find_literal(operands: tuple, value: Any) -> Expr | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError, suggest
+from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError
 from ..ir.builder import Builder, fail
 from ..ir.dims import Dim, expression
 from ..ir.graph import Node, value_of
@@ -167,13 +167,13 @@ def show_value(value: Any) -> str:
             return str(value_of(value))
         return "an array" if value.type.shape or not value.type.weak else "a number known only at run time"
     if isinstance(value, tuple):
-        return "a tuple"
+        return "several values"
     return repr(value)
 
 
 def array(b: Builder, name: str, value: Any) -> Node:
     if not isinstance(value, Node):
-        forms = {DType: "cast with astype(x, dtype)", tuple: "pass the numbers as an array, or stack([x, y])"}
+        forms = {DType: "cast with astype(x, dtype)", tuple: "take one of them, e.g. [0], or join them: stack([x, y])"}
         help = forms.get(type(value))
         raise _malformed(name, "an array or a number", value, help)
     return value
@@ -188,20 +188,22 @@ def flag(b: Builder, name: str, value: Any) -> bool:
         return bool(value_of(value))
     if isinstance(value, bool):
         return value
-    raise _malformed(name, "True or False", value)
+    raise _malformed(name, "True or False", value, "write True or False: it shapes the kernel")
 
 
 def integer(b: Builder, name: str, value: Any) -> int:
     found = dim_of(value)
     if not isinstance(found, int):
-        raise _malformed(name, "an integer", value, "write a literal: it shapes the kernel")
+        help = "write a literal, or fix its name in constants={...}: it shapes the kernel"
+        raise _malformed(name, "an integer", value, help)
     return found
 
 
 def extent(b: Builder, name: str, value: Any) -> Dim:
     found = dim_of(value)
     if found is None:
-        raise _malformed(name, "an integer", value, "use a literal, or arithmetic on size(x, axis)")
+        help = "use a literal, a name fixed in constants={...}, or arithmetic on size(x, axis)"
+        raise _malformed(name, "an integer", value, help)
     return found
 
 
@@ -249,12 +251,10 @@ def dtype(b: Builder, name: str, value: Any) -> DType:
     if isinstance(value, str):
         if value in DTYPES:
             return DTYPES[value]
-        near = suggest(value, DTYPES)
-        raise ArgumentError(
-            f"{value!r} is not a dtype",
-            code="argument.dtype",
-            help=f"did you mean {near}?" if near else f"the dtypes are {', '.join(DTYPES)}",
-        )
+        from .hints import dtype_hint
+
+        help = dtype_hint(value) or f"the dtypes are {', '.join(DTYPES)}"
+        raise ArgumentError(f"{value!r} is not a dtype", code="argument.dtype", help=help)
     raise _malformed(name, "a dtype, e.g. float32", value)
 
 
@@ -294,6 +294,11 @@ KINDS: dict[str, Callable[[Builder, str, Any], Any]] = {
 
 def call(b: Builder, f: Function, values: list[Any]) -> Any:
     """Build a call. A fault knows the parameter it lies in (`operand`) and the part of a tuple (`item`)."""
+    return f.build(b, *converted(b, f, values))
+
+
+def converted(b: Builder, f: Function, values: list[Any]) -> list[Any]:
+    """The values as the function takes them, of the right kind and with axes that the first one has."""
     ready = []
     for k, (parameter, value) in enumerate(zip(f.parameters, values)):
         try:
@@ -301,7 +306,7 @@ def call(b: Builder, f: Function, values: list[Any]) -> Any:
         except FusedslError as error:
             raise fail(error, k) from None
     _check_axes(b, f, ready)
-    return f.build(b, *ready)
+    return ready
 
 
 def _check_axes(b: Builder, f: Function, values: list[Any]) -> None:

@@ -152,7 +152,8 @@ def _value(part) -> Expr:
     if type(part) is Group:
         part = part.inner
     if type(part) is Sequence:
-        help = "write bare results as `return a, b`" if part.kind == "tuple" else None
+        forms = {"tuple": "write bare results as `return a, b`", "list": "join arrays: stack([x, y]) or concat([x, y])"}
+        help = forms[part.kind]
         raise _fault(f"a {part.kind} may only be an argument or an index", "sequence", part.span, help=help)
     if type(part) is Literal and type(part.value) is str:
         help = "strings name dtypes, einsum subscripts and choices"
@@ -188,11 +189,15 @@ class Actions:
     def assign(self, parts):
         left, equals, right = parts
         span = (left[0].span[0], right[-1].span[1])
+        defines = len(left) == 1 and type(left[0]) is Call
+        if defines and (len(right) > 1 or type(right[0]) is Sequence):
+            span_of_all = (right[0].span[0], right[-1].span[1])
+            raise _fault("a function has one result", "definition", span_of_all, help="define one function for each")
         if len(right) > 1:
-            span_of_pair = (right[0].span[0], right[-1].span[1])
-            raise _fault("one value for each assignment", "assign", span_of_pair, help="assign each on its own line")
+            span_of_all = (right[0].span[0], right[-1].span[1])
+            raise _fault("one value for each assignment", "assign", span_of_all, help="assign each on its own line")
         value = _value(right[0])
-        if len(left) == 1 and type(left[0]) is Call:
+        if defines:
             call = left[0]
             return Definition(span, call.function, call.function_span, _parameters(call), value, equals.start)
         if len(left) == 1 and type(left[0]) is Sequence:

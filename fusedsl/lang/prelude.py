@@ -27,6 +27,11 @@ def names() -> frozenset[str]:
     return frozenset(name for name in _sources() if not name.startswith("_"))
 
 
+def own_source(name: str) -> str:
+    """The definition alone, in which the spans of its tree count."""
+    return _sources()[name]
+
+
 def source(name: str) -> str:
     """The definition as it stands in prelude.fd with its comment, after the private ones it needs: ready to copy.
 

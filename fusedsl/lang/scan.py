@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from ..errors import LimitError, ParseError
-from .diagnose import foreign_character, foreign_operator, foreign_word, malformed_number
+from .diagnose import MODULES, foreign_character, foreign_operator, foreign_word, malformed_number, module_member
 
 LIMITS = {"text": 65536, "nesting": 256, "literal": 32, "operations": 4096}
 NAME_LENGTH = 64
@@ -53,7 +53,7 @@ TOKEN = re.compile(
         | 0(?:_?0)* | [1-9](?:_?[0-9])* )
       (?![\w.]) )
   | (?P<malformed> \.?[0-9](?:[eE][+-]?[0-9]|[\w.])* )
-  | (?P<foreign> (?:\*\*|//|<<|>>|[-+*/%@&|^])=(?!=) | => | := | -> | <> | \|\| | && | ===|!== | !(?!=) )
+  | (?P<foreign> =< | (?:\*\*|//|<<|>>|[-+*/%@&|^])=(?!=) | => | := | -> | <> | \|\| | && | ===|!== | !(?!=) )
   | (?P<symbol> \*\* | // | << | >> | <= | >= | == | != | \.\.\. | [-+*/%@&|^~<>=.,:;()\[\]] )
   | (?P<newline> \r?\n )
   | (?P<string> "[ !\#-\[\]-~]*"(?!") | '[ -&(-\[\]-~]*'(?!') )
@@ -111,7 +111,7 @@ def _tokens(text: str, most: Mapping[str, int]) -> Iterator[Token]:
                 separated = separated or Token("SEP", "\n", position, found.end())
             position = found.end()
             continue
-        token = _token(text, found, most)
+        token = _token(text, found, most, previous)
         position = token.end
         type = token.type
         if type == "SEP" and not brackets:
@@ -138,7 +138,7 @@ def _tokens(text: str, most: Mapping[str, int]) -> Iterator[Token]:
         yield token
 
 
-def _token(text: str, found: re.Match[str], most: Mapping[str, int]) -> Token:
+def _token(text: str, found: re.Match[str], most: Mapping[str, int], previous: str) -> Token:
     """The token that was found, or the error that says why it is none."""
     kind, word, (start, end) = found.lastgroup, found.group(), found.span()
     if kind == "symbol":
@@ -150,6 +150,8 @@ def _token(text: str, found: re.Match[str], most: Mapping[str, int]) -> Token:
             return Token("LITERAL", word, start, end)
         if word in REFUSED:
             raise foreign_word(text, word, start)
+        if word in MODULES and previous != "DOT" and (error := module_member(text, start)) is not None:
+            raise error
         if len(word) > NAME_LENGTH:
             message = f"a name of {len(word)} characters; the limit is {NAME_LENGTH}"
             raise ParseError(message, "parse.name", text, (start, end), help="use a shorter name")

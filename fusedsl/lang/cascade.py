@@ -1,0 +1,69 @@
+"""Which faults of a text stand alone: not those that another fault, in what they read, already explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..errors import FusedslError
+from .parse import parse
+from .syntax import Assign, Call, Definition, Expr, Name, Program, Span, postorder
+
+
+def independent(text: str, faults: Sequence[FusedslError]) -> list[FusedslError]:
+    """The faults, in the order in which they were found, less those that follow from an earlier one of `text`.
+
+    A fault follows from one that lies within its expression, or within what was assigned to a name that it reads.
+    """
+    if len(faults) < 2 or any(fault.text != text or fault.span is None for fault in faults):
+        return list(faults[:1])
+    try:
+        program = parse(text)
+    except FusedslError:  # a text that only other limits allow
+        return list(faults[:1])
+    kept = []
+    for k, fault in enumerate(faults):
+        read = list(_read(program, fault.span))  # type: ignore[arg-type]
+        if not any(_within(earlier.span, span) for earlier in faults[:k] for span in read):  # type: ignore[arg-type]
+            kept.append(fault)
+    return kept
+
+
+def _within(inner: Span, outer: Span) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
+
+
+def _read(program: Program, span: Span) -> Iterator[Span]:
+    """The span, and those of the assignments and definitions that its value comes from."""
+    seen = {span}
+    stack = [span]
+    while stack:
+        current = stack.pop()
+        yield current
+        for part in _parts(program, current):
+            found = _source(program, part)
+            if found is not None and found not in seen:
+                seen.add(found)
+                stack.append(found)
+
+
+def _parts(program: Program, span: Span) -> Iterator[Name | Call]:
+    """The names and calls within a span."""
+    roots: list[Expr] = [s.body if isinstance(s, Definition) else s.value for s in program.statements]
+    for root in (*roots, *program.results):
+        if root.span[0] <= span[1] and span[0] <= root.span[1]:
+            for part in postorder(root):
+                if isinstance(part, (Name, Call)) and _within(part.span, span):
+                    yield part
+
+
+def _source(program: Program, part: Name | Call) -> Span | None:
+    """The span of what a name stands for where it is read: the last assignment to it, or definition of it, before."""
+    for statement in reversed(program.statements):
+        if statement.span[1] > part.span[0]:
+            continue
+        if isinstance(part, Call) and isinstance(statement, Definition) and statement.name == part.function:
+            return statement.body.span
+        if isinstance(part, Name) and isinstance(statement, Assign):
+            if part.name in [target.name for target in statement.targets]:
+                return statement.value.span
+    return None

@@ -1,0 +1,185 @@
+"""What was probably meant by a name that nothing defines: a function, a value, a keyword or a dtype."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from ..errors import suggest
+from ..ir.types import DTYPES
+from . import functions, prelude
+from .forms import form
+
+# The form to use for methods and attributes of arrays, where it is more than the function's call. {rest:...} are the
+# method's arguments, or what follows the colon; {shape:...} are they as one tuple.
+METHODS = {
+    "double": "float64({x})",
+    "half": "float16({x})",
+    "long": "int64({x})",
+    "to": "astype({x}, {rest:dtype})",
+    "type": "astype({x}, {rest:dtype})",
+    "dtype": "the dtype itself: a text does not ask for one",
+    "numel": "size({x})",
+    "ndim": "size({x}, axis) for each axis you know",
+    "dim": "size({x}, axis) for each axis you know",
+    "size": "size({x}, {rest:axis})",
+    "shape": "shape({x}), or size({x}, axis)",
+    "clamp": "clip({x}, {rest:low, high})",
+    "unsqueeze": "expand_dims({x}, {rest:axis})",
+    "permute": "transpose({x}, {shape:axes})",
+    "view": "reshape({x}, {shape:shape})",
+    "expand": "broadcast_to({x}, {shape:shape})",
+    "t": "{x}.T",
+    "H": "{x}.mT",
+    "dot": "{x} @ {rest:other}",
+    "mm": "{x} @ {rest:other}",
+    "bmm": "{x} @ {rest:other}",
+    "matmul": "{x} @ {rest:other}",
+    "pow": "{x} ** {rest:exponent}",
+    "amax": "max({x}, axis={rest:axis})",
+    "amin": "min({x}, axis={rest:axis})",
+    "item": "{x}, and call .item() on the result",
+    "tolist": "{x}, and call .tolist() on the result",
+    "numpy": "{x}, and call .numpy() on the result",
+}
+
+DTYPE_NAMES = {
+    "float": "float32 or float64",
+    "double": "float64",
+    "half": "float16",
+    "single": "float32",
+    "int": "int32 or int64",
+    "long": "int64",
+    "short": "int16",
+    "byte": "uint8",
+    "uint": "uint32 or uint64",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "fp32": "float32",
+    "fp64": "float64",
+    "bool_": "bool",
+    "float8": "float8_e4m3fn or float8_e5m2",
+}
+
+CHOICES = ("none", "tanh")
+
+KEYWORDS = {
+    "dim": "axis",
+    "dims": "axis",
+    "mask": "where",
+    "unbiased": "ddof",
+    "a_min": "min",
+    "a_max": "max",
+    "low": "min",
+    "high": "max",
+    "reps": "repetitions",
+    "shifts": "shift",
+    "newshape": "shape",
+    "size": "shape",
+    "type": "dtype",
+}
+
+
+class Given(str):
+    """Arguments as a form shows them: what its format spec names where there are none."""
+
+    def __format__(self, default: str) -> str:
+        return str(self) or default
+
+
+def function_hint(name: str, known: Iterable[str] = ()) -> str | None:
+    """The help for a call of `name`, where `known` are the functions of the text."""
+    if name in known:
+        return f"define {name} above: a function is called below its definition, and not by itself"
+    if (known_form := form(name)) is not None:
+        return known_form
+    if name in METHODS:
+        return f"write {METHODS[name].format(x='x', rest=Given(), shape=Given())}"
+    if hasattr(builtins, name):
+        return "Python's own functions are not there: a text computes with arrays"
+    near = suggest(name, {*known, *functions.known_names(), *prelude.names()})
+    return f"did you mean {near}?" if near else None
+
+
+def method_hint(name: str, operand: str, arguments: Sequence[str]) -> str | None:
+    """The help for `operand.name(arguments)`, or for the attribute alone."""
+    if name in METHODS:
+        tupled = f"({', '.join(arguments)})" if len(arguments) > 1 else "".join(arguments)
+        return f"write {METHODS[name].format(x=operand, rest=Given(', '.join(arguments)), shape=Given(tupled))}"
+    if is_function(name):
+        return f"write {_call(name, operand, list(arguments))}"
+    if (known_form := form(name)) is not None:
+        return re.sub(r"\bx\b", lambda _: operand, known_form)
+    near = suggest(name, {*functions.known_names(), *prelude.names()})
+    return f"did you mean {near}({operand})?" if near else None
+
+
+def _call(name: str, operand: str, arguments: list[str]) -> str:
+    """A method's call as the function's: what it takes by keyword only is named, a spread shape is one tuple."""
+    function = functions.lookup(name)
+    parameters = function.parameters[1:] if function is not None else ()
+    if parameters and parameters[0].kind in ("shape", "axes", "places", "extents") and len(arguments) > 1:
+        if all(part.lstrip("-").isdigit() for part in arguments):
+            arguments = [f"({', '.join(arguments)})"]
+    for k, parameter in enumerate(parameters[: len(arguments)]):
+        if parameter.named and "=" not in arguments[k]:
+            arguments[k] = f"{parameter.name}={arguments[k]}"
+    return f"{name}({', '.join([operand, *arguments])})"
+
+
+def value_hint(name: str, values: Iterable[str], own: Iterable[str] = ()) -> str | None:
+    """The help for a value `name`, among the `values` that there are and the `own` functions of the text."""
+    if name in DTYPES:
+        return f"{name} is a dtype: cast with {name}(x)"
+    if is_function(name) or name in own:
+        choice = f'; a choice is written "{name}"' if name in CHOICES else ""
+        return f"{name} is a function: call it, {name}(...){choice}"
+    if name in DTYPE_NAMES:
+        return f"the dtype is called {DTYPE_NAMES[name]}"
+    near = suggest(name, values) or suggest(name, DTYPES)
+    if near:
+        return f"did you mean {near}?"
+    if name.startswith("complex"):
+        return "there are no complex numbers"
+    near = suggest(name, {*functions.known_names(), *prelude.names(), *own})
+    return f"did you mean the function {near}(...)?" if near else None
+
+
+def keyword_hint(keyword: str, names: Iterable[str]) -> str | None:
+    """The help for an argument `keyword` of a function whose parameters have these names."""
+    names = tuple(names)
+    if keyword == "out":
+        return "give out= to the call of the kernel"
+    near = KEYWORDS.get(keyword)
+    near = near if near in names else suggest(keyword, names)
+    return f"did you mean {near}?" if near else None
+
+
+def dtype_hint(name: str) -> str | None:
+    """The help for a string that names no dtype."""
+    import numpy as np
+
+    if name in DTYPE_NAMES:
+        return f"write {DTYPE_NAMES[name]}"
+    if name.startswith("complex"):
+        return "there are no complex numbers"
+    spelled = ""
+    if len(name) <= 16 and name.isalnum():
+        with suppress(TypeError, ValueError, SyntaxError):
+            spelled = np.dtype(name).name
+    if spelled in DTYPES:
+        return f"write {spelled}"
+    near = suggest(name, DTYPES)
+    return f"did you mean {near}?" if near else None
+
+
+def is_function(name: str) -> bool:
+    """Whether a text may call `name` without defining it."""
+    return name in functions.known_names() or name in prelude.names()
+
+
+def is_known(name: str) -> bool:
+    """Whether a text knows the name by itself: a function, a dtype or a constant."""
+    return is_function(name) or name in DTYPES or name in ("pi", "inf", "nan") or name in functions.UNSUPPORTED
