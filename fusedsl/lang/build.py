@@ -59,8 +59,9 @@ def undefined(program: Program, missing: Collection[str], given: Collection[str]
     above: set[str] = set()
     for statement in (*program.statements, *program.results):
         for part in (part for root in _roots(statement) for part in postorder(root)):
-            known = not isinstance(part, Call) or part.function in above or calls.exists(part.function)
-            if not known and len(faults) < MOST_FAULTS:
+            if not isinstance(part, Call) or part.function in above or calls.exists(part.function):
+                continue
+            if len(faults) < MOST_FAULTS:
                 fault = calls.unknown(part.function, defined, given)
                 fault.span, fault.caret = part.span, part.function_span[0]
                 faults.append(fault)

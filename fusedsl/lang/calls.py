@@ -40,7 +40,7 @@ def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame]
         )
         values, expressions = yield from _bind(ev, node, frame, parameters)
         return (yield from _inline(ev, node, frame, found, values, expressions))
-    hidden = name.startswith("_") and frame.parent is None
+    hidden = name.startswith("_") and (frame.parent is None or frame.source == ev.text)
     table = None if hidden else functions.lookup(name)
     if table is not None:
         values, expressions = yield from _bind(ev, node, frame, table.parameters)
@@ -229,8 +229,8 @@ def check_known(ev: Evaluator, node: Call, frame: Frame) -> None:
 
 
 def exists(name: str) -> bool:
-    """Whether there is such a function without the text's own."""
-    return functions.lookup(name) is not None or prelude.definition(name) is not None
+    """Whether a text may call such a function without defining it."""
+    return not name.startswith("_") and (functions.lookup(name) is not None or prelude.definition(name) is not None)
 
 
 def unknown(name: str, defined: Iterable[str], values: Iterable[str]) -> FusedslError:

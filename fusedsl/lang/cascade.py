@@ -61,9 +61,9 @@ def _source(program: Program, part: Name | Call) -> Span | None:
     for statement in reversed(program.statements):
         if statement.span[1] > part.span[0]:
             continue
-        if isinstance(part, Call) and isinstance(statement, Definition) and statement.name == part.function:
-            return statement.body.span
-        if isinstance(part, Name) and isinstance(statement, Assign):
-            if part.name in [target.name for target in statement.targets]:
+        match part, statement:
+            case Call(function=name), Definition() if statement.name == name:
+                return statement.body.span
+            case Name(name=name), Assign() if name in [target.name for target in statement.targets]:
                 return statement.value.span
     return None

@@ -101,6 +101,7 @@ WORDS = {
     "del": "nothing needs deleting",
 }
 
+
 def foreign_character(text: str, at: int) -> ParseError:
     """The error for a character that no token starts with."""
     character = text[at]
@@ -212,7 +213,9 @@ def _operand(base: Expr) -> str:
     return shown if len(shown) <= 40 else "x"
 
 
-MODULES = frozenset("np numpy cp cupy torch jnp jax math scipy special F xp nn tf".split())
+MODULES = frozenset(
+    ["np", "numpy", "cp", "cupy", "torch", "jnp", "jax", "math", "scipy", "special", "F", "xp", "nn", "tf"]
+)
 PATH = re.compile(r"[A-Za-z_]\w*(?:[ \t]*\.[ \t]*(?!m?T\b)[A-Za-z_]\w*)+")
 CALL = re.compile(r"[ \t]*\([^()\n#]{0,60}\)")
 MEMBERS = {"newaxis": "None", "Inf": "inf", "infty": "inf", "NaN": "nan", "e": "exp(1)", "bool_": "bool"}

@@ -120,9 +120,9 @@ def _call(name: str, operand: str, arguments: list[str]) -> str:
     """A method's call as the function's: what it takes by keyword only is named, a spread shape is one tuple."""
     function = functions.lookup(name)
     parameters = function.parameters[1:] if function is not None else ()
-    if parameters and parameters[0].kind in ("shape", "axes", "places", "extents") and len(arguments) > 1:
-        if all(part.lstrip("-").isdigit() for part in arguments):
-            arguments = [f"({', '.join(arguments)})"]
+    takes_tuple = parameters and parameters[0].kind in ("shape", "axes", "places", "extents")
+    if takes_tuple and len(arguments) > 1 and all(part.lstrip("-").isdigit() for part in arguments):
+        arguments = [f"({', '.join(arguments)})"]
     for k, parameter in enumerate(parameters[: len(arguments)]):
         if parameter.named and "=" not in arguments[k]:
             arguments[k] = f"{parameter.name}={arguments[k]}"
