@@ -18,6 +18,7 @@ from .fusion.groups import Decision, Group, Partition
 from .fusion.lower import lower
 from .fusion.partition import partition
 from .fusion.price import Prices
+from .fusion.products import factors
 from .fusion.recompute import store_dear
 from .hardware import Hardware, facts
 from .ir.checks import explain, holds
@@ -29,6 +30,7 @@ from .ir.types import BOOL
 from .ir.verify import verify
 from .rewrite import rules as _rules  # noqa: F401  (registers the laws)
 from .rewrite.engine import Rule, rewrite
+from .rewrite.scalars import free_axes
 from .runtime import compile as compiler
 from .runtime.arrays import Array, Weak
 from .runtime.bind import Bound, Layout, bind
@@ -252,12 +254,20 @@ def _told(d: Decision, parameters: tuple[Parameter, ...]) -> str:
 def _kernel_name(group: Group, k: int) -> str:
     """A name that tells in a profiler what the kernel does: its folds, or its first operations."""
     roots = group.values
+    if group.folds and _multiplies(group):
+        return f"matmul_{k}"
     folds = [f.attr[0] for f in group.folds] + [f"cum{s.attr[0]}" for s in group.scans]
     folds = list(dict.fromkeys(folds + ["order" for _ in group.ranked]))
     special = [n.op for n in walk(roots) if n.op in OPS and OPS[n.op].special and n.op != "divide"]
     plain = [n.op for n in walk(roots) if n.op in OPS]
     words = folds + list(dict.fromkeys(special or plain))
     return "_".join(["row" if folds else "map", *words[:4], str(k)])[:48]
+
+
+def _multiplies(group: Group) -> bool:
+    """Whether all that a group folds are products of matrices."""
+    free = free_axes(group.values)
+    return all(factors(f, free, group.rows) for f in group.folds)
 
 
 # -- calls

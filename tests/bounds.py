@@ -10,6 +10,7 @@ import itertools
 
 import numpy as np
 
+from fusedsl.ir.contraction import Subscripts
 from fusedsl.ir.graph import Graph, Node
 from fusedsl.ir.interp import ACCUMULATE, RULES, extents_of
 from fusedsl.ir.ops import OPS
@@ -60,6 +61,8 @@ def _node(n: Node, args, arguments, extents):
         return value, bound
     if n.op == "reduce":
         return _reduce(n, *args[0])
+    if n.op == "contract":
+        return _contract(n, args, arguments, extents)
     if n.op == "scan":
         return _scan(n, *args[0])
     if n.op == "ranked":
@@ -132,6 +135,20 @@ def _reduce(n: Node, value, bound):
             relative = np.where(value != 0, bound / np.abs(value), 0)
         return total, np.abs(total) * (np.sum(relative, axis=axes, keepdims=True) + count * eps) * 1.1 + 1e-300
     return total, np.max(bound, axis=axes, keepdims=True, initial=0.0)
+
+
+def _contract(n: Node, args, arguments, extents):
+    """Sums of products: a few hundred one after another, then those of blocks."""
+    (x, ex), (y, ey) = args
+    if n.type.dtype.kind != "f":
+        return np.asarray(RULES["contract"](n, [x, y], arguments, extents)), np.zeros(())
+    value, size, most = (
+        np.einsum(n.attr, a, b) for a, b in ((x, y), (np.abs(x), np.abs(y)), (np.abs(x) + ex, np.abs(y) + ey))
+    )
+    letters = Subscripts.parse(n.attr)
+    count = max(1, int(np.prod([x.shape[letters.left.index(c)] for c in letters.summed])))
+    serial = min(count, 256) + count // 256 + 8
+    return value, most - size + 2 * serial * EPS[n.type.dtype.compute.name] * size
 
 
 def _scan(n: Node, value, bound):

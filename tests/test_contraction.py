@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bounds
 import numpy as np
 import pytest
 from ml_dtypes import bfloat16, float8_e4m3fn, float8_e5m2
 from oracle import call, evaluate, graph_of
 
+import fusedsl as fd
 from fusedsl.errors import FusedslError
 from fusedsl.ir.printer import show
 
@@ -167,3 +169,71 @@ def test_faults_say_what_differs_and_where(text, error, code, column, words):
     found = raised.value
     assert (type(found).__name__, found.code, found.column) == (error, code, column)
     assert words in str(found) and found.help
+
+
+# ---- compiled for the CPU
+
+MATRICES = {
+    "x": whole(200, 270), "y": whole(270, 530), "b": whole(530), "r": whole(200, 530), "s": whole(200),
+    "i": RNG.integers(0, 270, 270), "c": whole(3, 20, 9), "d": whole(1, 30, 9), "p": whole(6, 10, 30, 7),
+    "q": whole(7, 30, 8, 5), "h": whole(200, 40).astype(np.float16), "g": whole(40, 90).astype(np.float16),
+    "n": RNG.integers(-128, 128, (50, 60)).astype(np.int8), "z": np.broadcast_to(whole(270), (200, 270)),
+    "f": np.asfortranarray(whole(270, 40)), "e": whole(0, 40), "m": whole(20, 30) > 0,
+    "w": whole(200, 270).astype(np.float64),
+}  # fmt: skip
+COMPILED = {
+    "x @ y": "blocks with ends in all three directions",
+    "x.mT[::-1] @ x[:, ::3]": "transposed, reversed and stepped operands",
+    "y.mT @ x.mT": "both factors across",
+    'einsum("ij,jk->ki", x, y)': "a result whose rows are the right operand's columns",
+    "c @ d.mT": "a batch that one operand repeats",
+    'einsum("abcd,dcef->eafb", p, q)': "several axes on every side",
+    "maximum(x @ y + b, 0) * s[:, None] + r, sum(r)": "an epilogue that reads a row, a column and the whole",
+    "sigmoid(x @ y * 0.01) * (x @ (y * 2 + 1))": "two products that share a factor, and a prologue",
+    "(x * iota(x, 1) + iota(x, 0)) @ y + iota(y, 1)[:1]": "positions on every side",
+    "x[:, i] @ y": "a gathered factor",
+    "h @ g, (h * 0.3) @ g, astype(h @ g, float32)": "narrow floats",
+    "n @ n.mT, astype(n, uint64) @ astype(n.mT, uint64)": "integers that wrap",
+    "z @ y": "a factor whose rows are one row in memory",
+    "x @ f, x @ f[:, 0], x[0] @ f, x[0] @ x[1]": "matrices and vectors",
+    "e @ f.mT, f[:, :0] @ f[:, :0].mT": "nothing to multiply, nothing to sum",
+    "m @ m.mT": "bools",
+    "w @ w.mT, w @ f": "float64",
+    "x @ y @ y.mT": "one product after another",
+    "sum(x[:, None, :40] * f.mT[None, :, :40], -1)": "a sum of products, not written as one",
+    "(x - mean(x, -1, keepdims=True)) @ f": "a prologue that a reduction enters",
+}
+
+
+@pytest.mark.parametrize("text", COMPILED, ids=list(COMPILED.values()))
+def test_products_on_the_cpu_are_within_the_derived_bound(text):
+    kernel = fd.kernel(text)
+    given = {name: MATRICES[name] for name in kernel.params}
+    graph, arguments = graph_of(text, given)
+    results = kernel(**given)
+    results = results if isinstance(results, tuple) else (results,)
+    for found, (value, bound) in zip(results, bounds.evaluate(graph, arguments)):
+        assert found.shape == value.shape
+        if found.dtype.kind == "f":
+            assert (np.abs(found.astype(np.float64) - value) <= bound).all()
+        else:
+            np.testing.assert_array_equal(found, value)
+
+
+def test_what_surrounds_a_product_is_in_its_kernel():
+    given = {name: MATRICES[name] for name in "xybr"}
+    told = fd.kernel("maximum(x * 2 @ y + b, 0) + r, x * 2 @ y").explain(**given)
+    assert len(told.to_dict()["kernels"]) == 1
+    assert "matmul_0" in str(told) and "product of matrices" in str(told)
+
+
+def test_a_sum_of_no_products_is_zero_and_starts_no_block():
+    x, y = np.ones((40, 0), np.float32), np.ones((0, 50), np.float32)
+    np.testing.assert_array_equal(fd.evaluate("x @ y + 1", x=x, y=y), np.ones((40, 50), np.float32))
+
+
+def test_a_product_is_the_same_whatever_its_blocks_are_next_to():
+    """The order of a sum depends on its length alone."""
+    x, y = RNG.normal(size=(400, 700)).astype(np.float32), RNG.normal(size=(700, 1100)).astype(np.float32)
+    whole_product = fd.evaluate("x @ y", x=x, y=y)
+    np.testing.assert_array_equal(fd.evaluate("x @ y", x=x[150:210], y=y[:, 500:590]), whole_product[150:210, 500:590])

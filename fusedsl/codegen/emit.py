@@ -11,12 +11,13 @@ from ..fusion.coordinates import Axis
 from ..fusion.cost import FETCH_COST
 from ..fusion.groups import Group
 from ..fusion.lower import Root
+from ..fusion.products import factors
 from ..ir.folds import FOLDS, State
 from ..ir.graph import Node, Parameter, Type, constant, node, rebuild, walk
 from ..ir.ops import OPS
 from ..ir.types import FLOAT32, INT64
 from ..rewrite.scalars import free_axes
-from ..schedule.kernel import Body, Finish, Load, Phase, Position, ScanStep, ScanUse, Selection, Store, Value
+from ..schedule.kernel import Body, Finish, Load, Phase, Position, Product, ScanStep, ScanUse, Selection, Store, Value
 from ..schedule.plan import ArrayUse, Coordinate, KernelPlan, ScalarUse, plan_to_json
 from .body import Scribe, literal
 from .folding import fold_use, merging
@@ -243,7 +244,18 @@ class Emitter:
         )
         element_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
         select = self.selection(selects[0], names[selects[0].args[0]]) if selects else None
-        return [Phase(element, element_stores, uses, scans=scans, select=select, cross=across)], held
+        products = self._products(folds) if p == 0 and not (stores or scans or select or across or held) else ()
+        return [Phase(element, element_stores, uses, scans=scans, select=select, cross=across, products=products)], held
+
+    def _products(self, folds: list[Node]) -> tuple[Product, ...]:
+        """What each fold sums, where all of them sum products of values with row axes of their own."""
+        found = []
+        for f in folds:
+            pair = factors(f, self.free, self.group.rows)
+            if pair is None:
+                return ()
+            found.append(Product(*(self._body([a], self.known())[0] for a in pair)))
+        return tuple(found)
 
     # -- orders
 

@@ -1,13 +1,14 @@
-"""Contractions as what they are made of, before they are lowered: a product over all their axes, and a sum."""
+"""Products of matrices: contractions written out before they are lowered, and found again among the folds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..ir.contraction import Subscripts
 from ..ir.dims import Dim
 from ..ir.graph import Node, Type, node, rebuild
 from ..ir.types import BOOL, INT32, UINT32, DType
+from .coordinates import Axis
 
 
 def spread(results: Sequence[Node]) -> list[Node]:
@@ -15,6 +16,15 @@ def spread(results: Sequence[Node]) -> list[Node]:
     ever holds it: it is lowered to a fold whose operands vary along axes of their own."""
     new = rebuild(results, lambda old, args: _spread(old, args) if old.op == "contract" else _with(old, args))
     return [new[r] for r in results]
+
+
+def factors(f: Node, free: Mapping[Node, frozenset[Axis]], rows: Iterable[Axis]) -> tuple[Node, Node] | None:
+    """What a fold sums the products of, where each of two values has row axes that the other lacks."""
+    (x,) = f.args
+    if f.op != "fold" or f.attr[0] != "sum" or x.op != "multiply" or x.type.dtype is BOOL:
+        return None
+    left, right = (free.get(a, frozenset()) & frozenset(rows) for a in x.args)
+    return (x.args[0], x.args[1]) if left - right and right - left else None
 
 
 def _with(old: Node, args: tuple[Node, ...]) -> Node:

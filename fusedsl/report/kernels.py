@@ -31,6 +31,7 @@ CPU_LOOPS = {
     "rows": "row by row, every phase over a row that stays in the cache",
     "cross": "parts of the rows, each with a state for every column; then the parts merged",
     "split": "few long rows, cut into parts that threads share",
+    "products": "product of matrices: blocks of both factors packed in the cache, tiles of sums in vector registers",
     "strips": "neighbouring rows side by side in vector lanes",
 }
 

@@ -83,6 +83,17 @@ class FoldUse:
 
 
 @dataclass(frozen=True)
+class Product:
+    """A sum whose elements are products of two values, each with row axes that the other lacks: a product of matrices.
+
+    The bodies compute one value each, from loads, positions and scalars alone.
+    """
+
+    left: Body
+    right: Body
+
+
+@dataclass(frozen=True)
 class ScanUse(FoldUse):
     """A fold's prefixes along the one column axis: `state` are element values, of each element and what is before it.
 
@@ -136,6 +147,9 @@ class Phase:
     each tile of the loop is worked as if it were a row, tile phase after tile phase; the names that `folds[0].lifted`
     then has are row values of the tile, and its state (of several values) merges into the running one.
 
+    Where every fold of the phase is a sum of products, `products` says of what: an element's work is then spread over
+    the axes that its factors have.
+
     `cross` are folds the other way, over all row axes: results of the element body, a state for each column. What
     they come to is the kernel's `finish`.
     """
@@ -150,6 +164,7 @@ class Phase:
     select: Selection | None = None  # the order of the elements, once the bodies have run
     ranks: bool = False  # the phase runs over the order's places, not over the columns
     cross: tuple[FoldUse, ...] = ()
+    products: tuple[Product, ...] = ()
 
     @property
     def bodies(self) -> tuple[Body, ...]:
@@ -234,6 +249,12 @@ class Kernel:
     def cross(self) -> tuple[FoldUse, ...]:
         """The folds over rows."""
         return tuple(use for phase in self.phases for use in phase.cross)
+
+    @property
+    def products(self) -> tuple[Product, ...]:
+        """What the folds sum, where that is all the kernel does but for the work after it."""
+        (first, *others) = self.phases
+        return () if others or first.stores or self.finish is not None else first.products
 
     @property
     def along(self) -> int:

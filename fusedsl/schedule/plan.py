@@ -10,7 +10,7 @@ from typing import Any
 from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
 from ..ir.graph import Check, Parameter, Site, Type
 from ..ir.types import DType, dtype
-from .kernel import Body, Finish, FoldUse, Load, Phase, Position, ScanStep, ScanUse, Selection, Store, Value
+from .kernel import Body, Finish, FoldUse, Load, Phase, Position, Product, ScanStep, ScanUse, Selection, Store, Value
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ CLASSES = {
     c.__name__: c
     for c in (
         *(Plan, KernelPlan, ScalarUse, ArrayUse, Coordinate, Parameter, Type, Check, Site),
-        *(Phase, Finish, FoldUse, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
+        *(Phase, Finish, FoldUse, Product, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
     )
 }
 

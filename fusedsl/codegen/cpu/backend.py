@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...schedule.kernel import Kernel
-from . import cross, map, row, split, strip
+from . import contract, cross, map, row, split, strip
 from .roles import Array
 
 
@@ -27,6 +27,8 @@ def generate(kernel: Kernel, variant: str) -> tuple[str, list[Array]]:
             return map.emit(kernel, tiled=kind == "tiles"), []
         case "rows":
             return row.emit(kernel)
+        case "products":
+            return contract.emit(kernel, letters)
         case "split":
             return split.emit(kernel)
         case "cross":

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from math import prod
 
 from ...schedule.kernel import Kernel
+from ...schedule.product import Sides, extent, sides
 
 CHUNK = 16384  # elements of a map's innermost axis that one unit computes
 TILE = (64, 32)  # innermost columns, rows of a block of two axes
 WORK = 65536  # elements that are worth a thread
 SEGMENT = 2048  # columns that are folded in vector lanes before their sum joins the pairwise tree
 SHORT = 12  # columns of rows that are too short for loops of their own
+PRODUCT_BLOCK = (192, 512, 256)  # rows and columns of a block of a product of matrices, steps that are packed at a time
+PRODUCT_WORK = 1 << 21  # multiplications that are worth a thread
+SMALL_PRODUCT = (4, 4, 8)  # rows, columns and steps below which a product is computed as folds of rows
 STRIP = 256  # rows that are folded side by side where neighbours in memory are rows
 
 
@@ -52,6 +56,10 @@ def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, .
         return "tiles" if _crosses(extents, strides) else "map"
     if kernel.finish is not None:
         return "cross"
+    if (found := _product(kernel, extents)) is not None:
+        ends = (found.rows[-1], found.columns[-1])
+        near = [line[axis] for axis in ends for line in strides]
+        return "products:" + "".join(str(step) if step in (0, 1) else "s" for step in near)
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
     if kernel.row_axes and extents[kernel.row_axes - 1] >= 8:
         steps = [line[kernel.row_axes - 1] for line in strides]
@@ -62,6 +70,15 @@ def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, .
     if rows < 16 and columns >= 4 * WORK and not scans:
         return "split"
     return "rows"
+
+
+def _product(kernel: Kernel, extents: tuple[int, ...]) -> Sides | None:
+    """The sides of a kernel's products, where blocks of them are worth packing."""
+    found = sides(kernel)
+    if found is None:
+        return None
+    counts = (extent(found.rows, extents), extent(found.columns, extents), prod(extents[kernel.row_axes :]))
+    return found if all(n >= least for n, least in zip(counts, SMALL_PRODUCT)) else None
 
 
 def _crosses(extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> bool:
@@ -88,8 +105,20 @@ def launch(kernel: Kernel, variant: str, extents: tuple[int, ...]) -> Launch:
         return _split(kernel, rows, columns, extents)
     if variant == "cross":
         return _cross(kernel, rows, columns)
+    if variant.startswith("products"):
+        return _products(kernel, extents, columns)
     strips = prod(extents[: kernel.row_axes - 1]) * -(-extents[kernel.row_axes - 1] // STRIP)
     return Launch((Stage("kernel", strips, max(1, WORK // max(1, columns * STRIP))),))
+
+
+def _products(kernel: Kernel, extents: tuple[int, ...], steps: int) -> Launch:
+    """Blocks of the result."""
+    found = sides(kernel)
+    assert found is not None
+    counts = [extent(axes, extents) for axes in (found.rows, found.columns)]
+    blocks = [-(-n // most) for n, most in zip(counts, PRODUCT_BLOCK)]
+    work = prod(min(n, most) for n, most in zip(counts, PRODUCT_BLOCK)) * steps
+    return Launch((Stage("kernel", extent(found.batch, extents) * prod(blocks), max(1, PRODUCT_WORK // work)),))
 
 
 def _split(kernel: Kernel, rows: int, columns: int, extents: tuple[int, ...]) -> Launch:

@@ -11,6 +11,7 @@ from llvmlite import ir
 
 from ...ir.types import BOOL, DTYPES, FLOAT32, INT64, DType
 from ...schedule.kernel import Kernel
+from . import tile
 from .math import convert, integers, random, table
 from .memory import POINTER_TYPE, accumulate, allocate, element_address, fetch, load, read, release, scalar, store
 from .number import Number, intrinsic, llvm_type, select
@@ -109,6 +110,9 @@ def words_of_loops() -> dict[str, Word]:
         if d.compute is d:
             name = f"scalar_{d.name}"
             found[name] = Word(name, always(d), lambda b, slots, k, d=d: scalar(b, slots, k, d))
+            if d is not BOOL:
+                name = f"{tile.NAME}_{d.name}"
+                found[name] = Word(name, always(None), lambda b, *args, d=d: tile.add_product(b, d, *args))
     return found
 
 

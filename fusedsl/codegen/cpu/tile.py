@@ -1,0 +1,127 @@
+"""The innermost loop of products of matrices: a tile of sums in vector registers, one step of the sum at a time."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from llvmlite import ir
+
+from ...ir.types import DType
+from . import host
+from .memory import POINTER_TYPE
+from .number import Number, llvm_type
+
+WORD = ir.IntType(64)
+NAME = "tile_product"
+
+
+@cache
+def registers() -> tuple[int, int]:
+    """(bytes of a vector register, how many there are) of this CPU."""
+    features = {f[1:] for f in host.cpu()[1].split(",") if f.startswith("+")}
+    if "avx512f" in features:
+        return 64, 32
+    if "avx" in features:
+        return 32, 16
+    return 16, 32 if "neon" in features else 16
+
+
+@cache
+def shape(d: DType) -> tuple[int, int]:
+    """(rows, columns) of a tile: two vectors wide, and as many rows as leave registers for the operands."""
+    size, count = registers()
+    return (12 if count == 32 else 6), 2 * size // d.itemsize
+
+
+def add_product(builder: ir.IRBuilder, d: DType, a, b, c, depth: Number, stride: Number) -> None:
+    """c += a · b for one tile: a is (depth, rows) packed, b (depth, columns) packed, c has rows `stride` apart."""
+    builder.call(_function(builder.module, d), [a, b, c, depth.value, stride.value])
+
+
+def _function(module: ir.Module, d: DType) -> ir.Function:
+    name = f"{NAME}_{d.name}"
+    found = module.globals.get(name)
+    if found is None:
+        kind = ir.FunctionType(ir.VoidType(), [POINTER_TYPE] * 3 + [WORD] * 2)
+        found = ir.Function(module, kind, name)
+        found.linkage = "internal"
+        found.attributes.add("noinline")
+        set.add(found.attributes, '"prefer-vector-width"="512"')
+        for pointer in found.args[:3]:
+            pointer.add_attribute("noalias")
+        _write(found, d)
+    return found
+
+
+def _write(function: ir.Function, d: DType) -> None:
+    a, b, c, depth, stride = function.args
+    rows, columns = shape(d)
+    lanes = columns // 2
+    scalar, vector = llvm_type(d), ir.VectorType(llvm_type(d), lanes)
+    before, loop, after = (function.append_basic_block(name) for name in ("before", "step", "after"))
+    builder = ir.IRBuilder(before)
+    builder.cbranch(builder.icmp_signed(">", depth, WORD(0)), loop, after)
+
+    builder.position_at_end(loop)
+    k = builder.phi(WORD)
+    k.add_incoming(WORD(0), before)
+    sums = [[builder.phi(vector) for _ in range(2)] for _ in range(rows)]
+    right = [_vector(builder, b, _place(builder, k, columns, v * lanes), scalar, vector, d) for v in range(2)]
+    for r, line in enumerate(sums):
+        left = _spread(builder, _element(builder, a, _place(builder, k, rows, r), scalar), vector)
+        for v, held in enumerate(line):
+            held.add_incoming(ir.Constant(vector, None), before)
+            held.add_incoming(_fused(builder, d, left, right[v], held, vector), loop)
+    following = builder.add(k, WORD(1))
+    k.add_incoming(following, loop)
+    builder.cbranch(builder.icmp_signed("<", following, depth), loop, after)
+
+    builder.position_at_end(after)
+    for line in sums:
+        for v, held in enumerate(line):
+            total = builder.phi(vector)
+            total.add_incoming(ir.Constant(vector, None), before)
+            total.add_incoming(held.incomings[1][0], loop)
+            line[v] = total
+    for r, line in enumerate(sums):
+        for v, total in enumerate(line):
+            place = builder.add(builder.mul(stride, WORD(r)), WORD(v * lanes))
+            address = _address(builder, c, place, scalar, vector)
+            old = builder.load(address, typ=vector, align=d.itemsize)
+            added = builder.fadd(old, total) if d.kind == "f" else builder.add(old, total)
+            builder.store(added, address, align=d.itemsize)
+    builder.ret_void()
+
+
+def _place(builder, k, step: int, offset: int):
+    return builder.add(builder.mul(k, WORD(step)), WORD(offset))
+
+
+def _address(builder, base, place, scalar, target):
+    typed = builder.bitcast(base, scalar.as_pointer())
+    return builder.bitcast(builder.gep(typed, [place], inbounds=True, source_etype=scalar), target.as_pointer())
+
+
+def _vector(builder, base, place, scalar, vector, d: DType):
+    return builder.load(_address(builder, base, place, scalar, vector), typ=vector, align=d.itemsize)
+
+
+def _element(builder, base, place, scalar):
+    return builder.load(_address(builder, base, place, scalar, scalar), typ=scalar)
+
+
+def _spread(builder, x, vector):
+    """A vector of one element everywhere."""
+    first = builder.insert_element(ir.Constant(vector, ir.Undefined), x, ir.IntType(32)(0))
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None)
+    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
+
+
+def _fused(builder, d: DType, x, y, z, vector):
+    if d.kind != "f":
+        return builder.add(builder.mul(x, y), z)
+    name = f"llvm.fma.v{vector.count}f{d.bits}"
+    function = builder.module.globals.get(name) or ir.Function(
+        builder.module, ir.FunctionType(vector, [vector] * 3), name
+    )
+    return builder.call(function, [x, y, z])

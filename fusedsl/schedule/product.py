@@ -1,0 +1,60 @@
+"""Products of matrices in a kernel: which row axes are rows of a tile, which are columns, and which repeat it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from .kernel import Body, Kernel
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The row axes of a kernel by the factors that they belong to.
+
+    `rows` are axes of one factor alone, `columns` of the other, `batch` of both (or of none). `factors` has for each
+    product of the kernel its factor with the rows, then that with the columns.
+    """
+
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    factors: tuple[tuple[Body, Body], ...]
+
+
+def sides(kernel: Kernel) -> Sides | None:
+    """The sides of a kernel's products; None where it sums no products, or does not sum them all over the same sides.
+
+    The last axis that is of one factor alone is a column: neighbours in memory are columns of the result.
+    """
+    found: Sides | None = None
+    for product in kernel.products:
+        left, right = (axes_of(kernel, body) for body in (product.left, product.right))
+        alone = left ^ right
+        if not left - right or not right - left:
+            return None
+        turned = max(alone) in left
+        mine, other = (right, left) if turned else (left, right)
+        factors = (product.right, product.left) if turned else (product.left, product.right)
+        batch = set(range(kernel.row_axes)) - alone
+        parts = [tuple(sorted(s)) for s in (batch, mine - other, other - mine)]
+        if found is not None and [found.batch, found.rows, found.columns] != parts:
+            return None
+        found = Sides(parts[0], parts[1], parts[2], (*(found.factors if found else ()), factors))
+    return found
+
+
+def axes_of(kernel: Kernel, body: Body) -> set[int]:
+    """The row axes along which what a body computes varies."""
+    names = {v.name for v in body.args}
+    found = {p.axis for p in kernel.positions if p.value.name in names and p.axis < kernel.row_axes}
+    for load in kernel.loads:
+        if load.value.name in names:
+            letters = kernel.operands[load.operand].strides[: kernel.row_axes]
+            found |= {axis for axis, letter in enumerate(letters) if letter != "0"}
+    return found
+
+
+def extent(axes: tuple[int, ...], extents: tuple[int, ...]) -> int:
+    """The number of points of some axes."""
+    return prod(extents[a] for a in axes)
