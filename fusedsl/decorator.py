@@ -131,7 +131,7 @@ class Fused:
             self.options,
             call.immutable,
             call.aliases,
-            call.array_class,
+            call.example,
         )
         names = [p.name for p in traced.graph.parameters]
         found = _Trace(traced, Program(TracedSource(self.function, traced), names, self.options))
@@ -238,10 +238,10 @@ class _Call:
         return {k: f.value for k, f in enumerate(self.facts) if isinstance(f, Weak) or f.by_value}
 
     @property
-    def array_class(self) -> type:
-        """The class of the arrays: NumPy's where there is none."""
-        kinds = (type(v) for v, f in zip(self.values, self.facts) if isinstance(f, Array) and not f.by_value)
-        return next(kinds, np.ndarray)
+    def example(self) -> Any:
+        """An array among the arguments; one with axes, if there is one."""
+        arrays = [v for v, f in zip(self.values, self.facts) if isinstance(f, Array) and not isinstance(v, np.generic)]
+        return next((a for a in arrays if a.shape), next(iter(arrays), None))
 
     @property
     def immutable(self) -> frozenset[int]:

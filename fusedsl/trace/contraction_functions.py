@@ -17,7 +17,8 @@ def product(name: str, write: Write) -> Callable[..., Any]:
     """NumPy's function of two arrays, with out=."""
 
     def apply(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
-        return write(recorder, out, recorder.apply(name, a, b))
+        operands = (recorder.tracer(recorder.builder.strong(recorder.node(x))) for x in (a, b))  # numbers are arrays too
+        return write(recorder, out, recorder.apply(name, *operands))
 
     return apply
 

@@ -6,15 +6,13 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapp
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..config import Options
 from ..errors import ArgumentError, TraceError
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter
 from .rebind import Read, rebind
 from .recorder import Recorder, concrete
-from .tracer import Tracer
+from .tracer import Size, Tracer
 
 
 @dataclass(frozen=True)
@@ -84,18 +82,19 @@ def trace(
     options: Options,
     immutable: frozenset[int] = frozenset(),
     aliases: Mapping[int, int] | None = None,
-    array_class: type = np.ndarray,
+    example: Any = None,
 ) -> Traced:
     """Trace `function(*arguments, **keywords)`, in which each array and run-time number is a `Parameter`.
 
     Parameters may sit in tuples, lists and dicts, and are counted in the order of `leaves`; everything else is
     passed as it is, so it must be part of the signature. `numbers` are the values of the scalars (argument → value),
     used only where the function needs them to go on. `immutable` are arguments that `+=` does not write (NumPy
-    scalars; weak numbers never are), `aliases` arguments that are an earlier one once more, `array_class`
-    what `isinstance` takes arrays for. Raises TraceError where the function asks for the value of an array.
+    scalars; weak numbers never are), `aliases` arguments that are an earlier one once more, `example` an array of the
+    call (None: NumPy's), whose library has its own rules. Raises TraceError where the function asks for the value of
+    an array.
     """
     aliases = aliases or {}
-    recorder = Recorder(tuple(leaves(arguments, keywords)), extents, numbers, options, immutable, aliases, array_class)
+    recorder = Recorder(tuple(leaves(arguments, keywords)), extents, numbers, options, immutable, aliases, example)
     tracers = iter(recorder.arguments)
     positional, named = _mapped((tuple(arguments), dict(keywords)), lambda _: next(tracers), Parameter)
     rebound, reads = rebind(function, recorder)
@@ -158,6 +157,11 @@ def _mapped(value: Any, change: Callable[[Any], Any], leaf: type) -> Any:
         return type(value)(_mapped(part, change, leaf) for part in value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(_mapped(part, change, leaf) for part in value))
+    if isinstance(value, tuple) and hasattr(value, "n_sequence_fields"):  # torch.return_types
+        return type(value)([_mapped(part, change, leaf) for part in value])
+    if isinstance(value, Size):  # a tensor's shape
+        mapped = [_mapped(part, change, leaf) for part in value]
+        return value.settled(mapped) if leaf is not Tracer else type(value)(mapped)
     if type(value) is dict:
         return {key: _mapped(part, change, leaf) for key, part in value.items()}
     return value

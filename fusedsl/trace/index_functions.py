@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentError(f"take has no mode {mode!r}", code="argument.choice", help="raise, wrap or clip")
+    indices = recorder.listed(indices) if isinstance(indices, (list, tuple)) else indices
     if axis is None:
         a, axis = recorder.apply("reshape", a, -1), 0
     if mode != "raise":
@@ -62,6 +63,16 @@ def _pad(recorder: Recorder, array: Any, pad_width: Any, mode: str = "constant",
     return recorder.apply("pad", array, pad_width, mode, **named)
 
 
+def _repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
+    if not isinstance(repeats, (list, tuple)):
+        return recorder.apply("repeat", a, repeats, axis)
+    a, axis = (recorder.apply("reshape", a, -1), 0) if axis is None else (a, axis)
+    if int(a.shape[axis]) != len(repeats):
+        raise ArgumentError(f"repeat has {len(repeats)} counts", code="argument.repeats", help="one for each element")
+    places = [k for k, count in enumerate(repeats) for _ in range(int(count))]
+    return recorder.apply("take", a, recorder.listed(places), axis)
+
+
 def _outer(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
     return _written(recorder, recorder.apply("outer", a, b), out)
 
@@ -87,7 +98,7 @@ INDEXING: dict[str, Callable[..., Any]] = {
     "fliplr": lambda recorder, m: recorder.apply("flip", m, 1),
     "flipud": lambda recorder, m: recorder.apply("flip", m, 0),
     "roll": lambda recorder, a, shift, axis=None: recorder.apply("roll", a, shift, axis),
-    "repeat": lambda recorder, a, repeats, axis=None: recorder.apply("repeat", a, repeats, axis),
+    "repeat": _repeat,
     "tile": lambda recorder, A, reps: recorder.apply("tile", A, reps),
     "pad": _pad,
     "outer": _outer,

@@ -10,7 +10,10 @@ import numpy as np
 from ..errors import ArgumentError, TraceError, Unsupported
 from . import contraction_functions
 from .index_functions import INDEXING
+from .numpy_shapes import SHAPES
+from .numpy_statistics import FORMULAS
 from .tracer import Tracer
+from .views import View, reshaped, transposed
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -41,11 +44,6 @@ SIGNATURES = {
     "ravel": "a order",
     "flatten": "a order",
     "transpose": "a axes",
-    "zeros_like": "a dtype order subok shape device",
-    "ones_like": "a dtype order subok shape device",
-    "full_like": "a fill_value dtype order subok shape device",
-    "empty_like": "a dtype order subok shape device",
-    "norm": "x ord axis keepdims",
     "cumsum": "a axis dtype out",
     "cumprod": "a axis dtype out",
 }
@@ -54,15 +52,15 @@ IGNORED = frozenset(["order", "subok", "device", "copy", "casting", "out"])
 NEUTRAL = {"initial": (), "where": (True,), "dtype": (None,), "axis": (None,), "keepdims": (False,), "correction": ()}
 RENAMED = {"a_min": "min", "a_max": "max", "newshape": "shape", "correction": "ddof"}
 SPELLED = {
-    "amax": "max", "amin": "min", "around": "round", "round_": "round", "empty_like": "zeros_like",
+    "amax": "max", "amin": "min", "around": "round", "round_": "round",
     "permute_dims": "transpose", "expit": "sigmoid", "gammaln": "lgamma",
 }  # fmt: skip
 METHODS = frozenset([
     "sum", "prod", "mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin", "clip", "round",
     "copy", "astype", "reshape", "transpose", "swapaxes", "squeeze", "ravel", "flatten", "dot", "cumsum",
-    "cumprod", "sort", "argsort", "take", "repeat", "nonzero",
+    "cumprod", "sort", "argsort", "take", "repeat", "nonzero", "diagonal", "trace", "choose",
 ])  # fmt: skip
-VIEWS = frozenset(["reshape", "transpose", "swapaxes", "squeeze", "expand_dims", "ravel", "broadcast_to", "moveaxis"])
+VIEWS = frozenset(["reshape", "squeeze", "expand_dims", "broadcast_to"])
 REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
 }  # fmt: skip
@@ -78,11 +76,16 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
         kwargs.setdefault("axis", inputs[1] if len(inputs) > 1 else 0)
         kwargs["out"] = _single(kwargs.get("out"))
         return call_function(recorder, REDUCTIONS[name], inputs[:1], kwargs)
+    if method == "outer":
+        a, b = map(recorder.lifted, inputs)
+        a = a[(..., *[None] * recorder.node(b).type.rank)] if isinstance(a, Tracer) else a
+        return call_ufunc(recorder, ufunc, "__call__", (a, b), kwargs)
     if method == "accumulate" and name in SCANS:
         return _accumulate(recorder, SCANS[name], *inputs, **kwargs)
     if method != "__call__":
         raise Unsupported(f"{name}.{method} is not there yet", code="unsupported.function")
-    if name in SPECIAL and (not kwargs or name == "vecdot"):
+    if name in SPECIAL and (("where" not in kwargs and "out" not in kwargs) or name == "vecdot"):
+        kwargs.pop("casting", None)
         return call_function(recorder, name, inputs, kwargs)
     return _strong(recorder, call_elementwise(recorder, SPELLED.get(name, name), inputs, kwargs))
 
@@ -149,7 +152,7 @@ def _strong(recorder: Recorder, result: Any) -> Any:
     if isinstance(result, tuple):
         return tuple(_strong(recorder, part) for part in result)
     if isinstance(result, Tracer) and result.node.type.weak and not any(result is a for a in recorder.arguments):
-        return Tracer(recorder, recorder.builder.strong(result.node))
+        return recorder.tracer(recorder.builder.strong(result.node))
     return result
 
 
@@ -205,24 +208,34 @@ def _view_or_value(recorder: Recorder, name: str, args: tuple, kwargs: dict[str,
         kwargs = {**kwargs, "dtype": recorder.dtype(kwargs["dtype"])}
     if name not in VIEWS or not isinstance(args[0], Tracer):
         return recorder.apply(name, *args, **kwargs)
+    return viewed(recorder, name, args, kwargs)
+
+
+def viewed(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A function of the language that rearranges a tracer, as a view of that."""
     settled = [recorder.settled(a) for a in args[1:]]
     named = {key: recorder.settled(value) for key, value in kwargs.items()}
 
-    def view(x):
-        return recorder._apply(name, (Tracer(recorder, x), *settled), named)
+    def read(x):
+        return recorder.call(name, (recorder.tracer(x), *settled), named)
 
-    return args[0]._viewed(view)
+    with recorder.here():
+        view = View(read) if name == "broadcast_to" else reshaped(recorder.builder, read, args[0].node)
+    return args[0].viewed(view)
 
 
 # -- functions that are written otherwise in NumPy
 
 
-def _reshape(recorder: Recorder, a: Any, *shape: Any, order: Any = "C", copy: Any = None, **named: Any) -> Any:
-    shape = named.pop("shape", named.pop("newshape", shape))
-    if isinstance(shape, tuple) and len(shape) == 2 and isinstance(shape[1], str) and shape[1] in ("C", "A"):
-        shape = shape[:1]
+def _reshape(recorder: Recorder, a: Any, *args: Any, order: Any = "C", copy: Any = None, **named: Any) -> Any:
+    shape: Any = named.pop("shape", named.pop("newshape", args))
+    if isinstance(shape, tuple) and len(shape) == 2 and isinstance(shape[1], str):
+        shape, order = shape[:1], shape[1]
     if isinstance(shape, tuple) and len(shape) == 1:
         shape = shape[0]
+    if order == "F":
+        backwards = tuple(reversed(shape)) if isinstance(shape, (tuple, list)) else shape
+        return _reshape(recorder, recorder.lifted(a).T, backwards).T
     if order not in ("C", "A"):
         raise Unsupported(f"order={order!r} is not there yet", code="unsupported.order")
     return _view_or_value(recorder, "reshape", (a, tuple(shape) if isinstance(shape, list) else shape), {})
@@ -234,9 +247,21 @@ def _ravel(recorder: Recorder, a: Any, order: str = "C") -> Any:
 
 def _transpose(recorder: Recorder, a: Any, *axes: Any, **named: Any) -> Any:
     axes = named.get("axes", axes)
-    if isinstance(axes, tuple) and len(axes) == 1 and not isinstance(axes[0], int):
+    if isinstance(axes, tuple) and len(axes) == 1 and not isinstance(axes[0], (int, np.integer)):
         axes = axes[0]
-    return _view_or_value(recorder, "transpose", (a,), {"axes": tuple(axes)} if axes else {})
+    return permuted(recorder, a, tuple(recorder.settled(axes)) if axes else None)
+
+
+def permuted(recorder: Recorder, a: Any, axes: tuple[int, ...] | None) -> Any:
+    """The view of an array with its axes in another order."""
+    return recorder.lifted(a).viewed(transposed(recorder.builder, axes))
+
+
+def _swapaxes(recorder: Recorder, a: Any, axis1: int, axis2: int) -> Any:
+    recorder.apply("swapaxes", a, axis1, axis2)  # refuses axes that there are not
+    order = list(range(a.ndim))
+    order[axis1], order[axis2] = order[axis2], order[axis1]
+    return permuted(recorder, a, tuple(order))
 
 
 def _moveaxis(recorder: Recorder, a: Any, source: Any, destination: Any) -> Any:
@@ -246,7 +271,7 @@ def _moveaxis(recorder: Recorder, a: Any, source: Any, destination: Any) -> Any:
     order = [k for k in range(rank) if k not in moved]
     for place, axis in sorted(zip(places, moved)):
         order.insert(place, axis)
-    return _transpose(recorder, a, tuple(order))
+    return permuted(recorder, a, tuple(order))
 
 
 def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
@@ -256,7 +281,7 @@ def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> 
 
 
 def _copyto(recorder: Recorder, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    source = Tracer(recorder, dst._assigned(recorder.node(src)))
+    source = recorder.tracer(dst._assigned(recorder.node(src)))
     _write(recorder, dst, source if where is True else recorder.apply("where", where, source, dst), casting)
 
 
@@ -270,8 +295,9 @@ def _sorted(name: str) -> Callable[..., Any]:
     def apply(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, stable: Any = None):
         if order is not None:
             raise Unsupported(f"{name}(order=) is not there yet", code="unsupported.order")
-        a = a if axis is not None else recorder.apply("reshape", a, -1)
-        return recorder.apply(name, a, -1 if axis is None else axis)
+        if axis is None or axis in (-1, a.ndim - 1):
+            return recorder.apply(name, a if axis is not None else recorder.apply("reshape", a, -1), -1)
+        return recorder.apply("swapaxes", recorder.apply(name, recorder.apply("swapaxes", a, axis, -1), -1), axis, -1)
 
     return apply
 
@@ -286,12 +312,23 @@ def _diff(recorder: Recorder, a: Any, n: int = 1, axis: int = -1, prepend: Any =
     return recorder.apply("diff", a, n, axis, **edges)
 
 
-def _nanprod(recorder: Recorder, a: Any, axis: Any = None, **named: Any) -> Any:
-    return call_function(recorder, "prod", (recorder.apply("where", recorder.apply("isnan", a), 1, a), axis), named)
+def _like(value: Any) -> Callable[..., Any]:
+    """zeros_like, ones_like, empty_like."""
+
+    def apply(recorder: Recorder, a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None,
+              *, device: Any = None) -> Any:  # fmt: skip
+        return _full_like(recorder, a, value, dtype, order, subok, shape)
+
+    return apply
 
 
-def _iscomplexobj(recorder: Recorder, x: Any) -> bool:
-    return False
+def _full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
+               shape: Any = None, *, device: Any = None) -> Any:  # fmt: skip
+    kind = {} if dtype is None else {"dtype": recorder.dtype(dtype)}
+    if shape is None:
+        return recorder.apply("full_like", a, fill_value, **kind)
+    one = recorder.apply("full_like", recorder.apply("zeros_like", a, dtype=recorder.dtype(dtype or a.dtype)).sum(), 0)
+    return recorder.apply("broadcast_to", recorder.apply("full_like", one, fill_value, **kind), shape)
 
 
 def _shape(recorder: Recorder, a: Any) -> Any:
@@ -321,20 +358,25 @@ def _written(recorder: Recorder, out: Any, result: Any) -> Any:
 SPECIAL: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
     "ravel": _ravel,
-    "flatten": lambda recorder, a, order="C": recorder.apply("reshape", a, -1),
+    "flatten": lambda recorder, a, order="C": recorder.apply("copy", _reshape(recorder, a, -1, order=order)),
     "transpose": _transpose,
     "moveaxis": _moveaxis,
+    "swapaxes": _swapaxes,
     "where": _where,
     "copyto": _copyto,
     "astype": _astype,
-    "nanprod": _nanprod,
     "diff": _diff,
     "sort": _sorted("sort"),
     "argsort": _sorted("argsort"),
-    "iscomplexobj": _iscomplexobj,
+    "iscomplexobj": lambda recorder, x: False,
+    "isrealobj": lambda recorder, x: True,
     "shape": _shape,
     "size": _size,
     "ndim": lambda recorder, a: a.ndim,
+    "zeros_like": _like(0),
+    "ones_like": _like(1),
+    "empty_like": _like(0),
+    "full_like": _full_like,
     "real": _same,
     "conj": _same,
     "conjugate": _same,
@@ -345,12 +387,16 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "tensordot": contraction_functions.tensordot,
     "einsum": contraction_functions.einsum(_written),
     **INDEXING,
+    **SHAPES,
+    **FORMULAS,
     "result_type": lambda recorder, *parts: np.result_type(*(p.dtype if isinstance(p, Tracer) else p for p in parts)),
 }
 
 
 def call_creator(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
     """arange, zeros, ones, full, empty with an extent of a traced array."""
+    if name in CONVERTERS:
+        return _array(recorder, name, *args, **kwargs)
     dtype = kwargs.pop("dtype", None)
     if name == "arange":
         made = recorder.apply("arange", *args)
@@ -366,3 +412,20 @@ def call_creator(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, A
         dtype = np.float64 if name != "full" else np.asarray(value).dtype
     filled = value if dtype is None else recorder.apply("astype", value, recorder.dtype(dtype))
     return recorder.apply("broadcast_to", filled, shape)
+
+
+CONVERTERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray")
+
+
+def _array(recorder: Recorder, name: str, a: Any, dtype: Any = None, **named: Any) -> Any:
+    """np.array and its like: of an array, or of lists that hold some."""
+    if not isinstance(a, Tracer):
+        if isinstance(a, (tuple, list)):
+            made = recorder.apply("stack", tuple(_array(recorder, "array", part) for part in a), 0)
+        else:
+            made = _strong(recorder, recorder.tracer(recorder.node(a)))
+        return made if dtype is None else recorder.apply("astype", made, recorder.dtype(dtype))
+    a = recorder.tracer(recorder.builder.strong(a.node)) if a.is_number else a
+    if dtype is not None and recorder.dtype(dtype) is not a.node.type.dtype:
+        return recorder.apply("astype", a, recorder.dtype(dtype))
+    return a if name != "array" or named.get("copy") is False else recorder.apply("copy", a)

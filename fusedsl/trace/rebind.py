@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import sys
 import types
 from collections.abc import Callable
@@ -10,14 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ir.types import DTYPES
 from .tracer import Tracer
 
 if TYPE_CHECKING:
     from .recorder import Recorder
 
 PLAIN = (int, float, str, bytes, type(None))
-CREATORS = ("arange", "zeros", "ones", "full", "empty")  # of NumPy's, those that dispatch on no array
+# Functions that dispatch on no array, and those of them whose arrays a function may go on to write.
+CREATORS = (
+    "arange", "zeros", "ones", "full", "empty", "tensor", "scalar_tensor",
+    "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",
+)  # fmt: skip
+FILLED = {"numpy": ("zeros", "ones", "full", "empty"), "cupy": (), "torch": ("zeros", "ones", "full", "empty")}
 
 
 class Same:
@@ -158,14 +164,12 @@ class _Rebinder:
         library = _library(value)
         if isinstance(value, types.ModuleType) and library:
             return ModuleProxy(value, library, self.recorder)
-        if library == "cupy" and callable(value):
+        if library in ("cupy", "torch") and callable(value) and not isinstance(value, type):
             name = getattr(value, "__name__", "") or getattr(value, "name", "")
-            return bridge(value, name, self.recorder)
+            return bridge(value, name, self.recorder, library)
         if isinstance(value, types.FunctionType) and not library:
             return self.function(value) if _own(value) else value
-        if hasattr(value, "shape") and str(getattr(value, "dtype", "")) in DTYPES and not isinstance(value, np.generic):
-            return Tracer(self.recorder, self.recorder.capture(value), captured=True)
-        return value
+        return self.recorder.lifted(value)
 
 
 def _own(f: types.FunctionType) -> bool:
@@ -188,14 +192,14 @@ def _names(code: types.CodeType) -> list[str]:
 
 
 def _library(value: Any) -> str | None:
-    """numpy or cupy, for a module of it or something that it defines."""
+    """numpy, cupy or torch, for a module of it or something that it defines."""
     home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
     if home is None or not isinstance(home, str):
         home = type(value).__module__
     root = home.split(".")[0]
     if root in ("cupy", "cupyx"):
         return "cupy"
-    return "numpy" if root == "numpy" else None
+    return root if root in ("numpy", "torch") else None
 
 
 class ModuleProxy:
@@ -208,10 +212,12 @@ class ModuleProxy:
         found = getattr(self._module, name)
         if isinstance(found, types.ModuleType):
             return ModuleProxy(found, self._library, self._recorder)
+        if self._library == "torch" and name == "Tensor":
+            return TensorClass
         if isinstance(found, type) or not callable(found):
             return found
-        if self._library == "cupy" or name in CREATORS:
-            return bridge(found, name, self._recorder)
+        if self._library != "numpy" or name in CREATORS:
+            return bridge(found, name, self._recorder, self._library)
         return found
 
     def __eq__(self, other: object) -> bool:
@@ -221,21 +227,45 @@ class ModuleProxy:
         return hash(self._module)
 
 
-def bridge(function: Callable, name: str, recorder: Recorder) -> Callable:
+def bridge(function: Callable, name: str, recorder: Recorder, library: str) -> Callable:
     """`function`, or the language's function of that name where an argument is a tracer."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         from .numpy_functions import call_creator, call_function
 
-        if name in CREATORS and _holds_tracer((args, kwargs)):
-            return call_creator(recorder, name, args, kwargs)
+        if name in CREATORS and (_holds_tracer((args, kwargs)) or name in FILLED[library]):
+            create = call_creator if library != "torch" else _torch("torch_math").create
+            return create(recorder, name, args, kwargs)
         if name == "get_array_module" and _holds_tracer(args):
             return ModuleProxy(__import__(function.__module__.split(".")[0]), "cupy", recorder)
-        if _holds_tracer((args, kwargs)):
-            return call_function(recorder, name, args, kwargs)
-        return function(*args, **kwargs)
+        if not _holds_tracer((args, kwargs)):
+            return function(*args, **kwargs)
+        if library == "torch":
+            functions = _torch("torch_functions")
+            return functions.call(recorder, functions.name_of(function), args, kwargs)
+        return call_function(recorder, name, args, kwargs)
 
-    return call
+    return functools.update_wrapper(call, function) if isinstance(function, types.FunctionType) else call
+
+
+def _torch(name: str) -> Any:
+    return importlib.import_module(f"{__package__}.{name}")
+
+
+class _IsTensor(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        import torch
+
+        return isinstance(x, torch.Tensor) or (type(x) is not Tracer and isinstance(x, Tracer) and not x.is_number)
+
+    def __getattr__(cls, name: str) -> Any:
+        import torch
+
+        return getattr(torch.Tensor, name)
+
+
+class TensorClass(metaclass=_IsTensor):
+    """torch.Tensor as a traced function sees it: its instances are tensors, traced or not."""
 
 
 def _holds_tracer(value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -40,6 +40,25 @@ def concrete(node: Node, numbers: Mapping[int, Any], extents: Mapping[Symbol, in
     return values[node].item()
 
 
+def library(kind: type) -> str:
+    """The library that a class of arrays belongs to."""
+    return kind.__module__.split(".")[0]
+
+
+def is_array(x: Any) -> bool:
+    """Whether a value is an array of some library, and no scalar."""
+    return hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, (np.generic, type))
+
+
+def _kind(array_class: type) -> type[Tracer]:
+    """The class of the tracers: torch's arrays have rules of their own."""
+    if library(array_class) != "torch":
+        return Tracer
+    from .torch_tensor import Tensor
+
+    return Tensor
+
+
 class Recorder:
     """One trace: a builder, and tracers for the arguments."""
 
@@ -51,11 +70,13 @@ class Recorder:
         options: Options,
         immutable: frozenset[int],
         aliases: Mapping[int, int],
-        array_class: type,
+        example: Any,
     ) -> None:
         self.extents = dict(extents)
         self.numbers = numbers
-        self.array_class = array_class
+        self.example = example
+        self.array_class = np.ndarray if example is None else type(example)
+        self.kind = _kind(self.array_class)
         self.limits = options.limits
         self.builder = Builder(parameters, self.extents, options.rounding)
         self.evaluator = Evaluator(self.builder, None, options.limits)
@@ -68,8 +89,34 @@ class Recorder:
         self.arguments: tuple[Tracer, ...] = ()
         for k, p in enumerate(parameters):
             mutable = not p.type.weak and k not in immutable
-            made = Tracer(self, self.builder.parameter(k), mutable) if k not in aliases else self.arguments[aliases[k]]
+            made = self.tracer(self.builder.parameter(k), mutable) if k not in aliases else self.arguments[aliases[k]]
             self.arguments += (made,)
+
+    def tracer(self, node: Node, mutable: bool = True, captured: bool = False) -> Tracer:
+        """The stand-in for a value, with the manners of the arguments' library."""
+        return self.kind(self, node, mutable, captured=captured)
+
+    def lifted(self, x: Any) -> Any:
+        """An array from outside as a tracer; all else as it is."""
+        if isinstance(x, Tracer) or not is_array(x):
+            return x
+        return self.tracer(self.capture(x), captured=True)
+
+    def listed(self, positions: Sequence) -> Any:
+        """A list that indexes, as an array: of the integers it holds, or of the places where it is True."""
+        if any(isinstance(p, Tracer) for p in positions):
+            return self.apply("stack", [self.settled(p) for p in positions])
+        found = np.asarray(positions)
+        if found.dtype == bool and found.ndim == 1:
+            found = np.flatnonzero(found)
+        return self.like_arguments(found if found.size else found.astype(np.int64))
+
+    def like_arguments(self, x: np.ndarray) -> Any:
+        """An array of the arguments' library and device with these elements, which never change."""
+        if self.example is None or library(type(self.example)) == "numpy":
+            return x
+        home = sys.modules[library(type(self.example))]
+        return home.asarray(x) if home.__name__ == "cupy" else home.asarray(x, device=self.example.device)
 
     # -- values
 
@@ -89,7 +136,9 @@ class Recorder:
             return tuple(self.value(part) for part in x)
         if isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, (np.generic, bool, int, float))):
             return self.dtype(x)
-        if hasattr(x, "shape") and hasattr(x, "dtype"):
+        if type(x).__module__ == "torch" and type(x).__name__ == "dtype":
+            return self.dtype(x)
+        if is_array(x):
             return self.capture(x)
         raise TraceError(f"{type(x).__name__} is not an array or a number", code="trace.value")
 
@@ -97,7 +146,7 @@ class Recorder:
         """The element type for NumPy's (or its name, or Python's type)."""
         if isinstance(x, DType):
             return x
-        name = np.dtype(x).name
+        name = str(x).removeprefix("torch.") if type(x).__module__ == "torch" else np.dtype(x).name
         if name not in DTYPES:
             raise DTypeError(f"{name} is not an element type of fusedsl", code="dtype.unknown")
         return DTYPES[name]
@@ -109,7 +158,7 @@ class Recorder:
     def capture(self, x: Any) -> Node:
         """An array from outside becomes one more argument of the graph."""
         if id(x) not in self._captured:
-            name = str(getattr(x.dtype, "name", x.dtype))
+            name = str(getattr(x.dtype, "name", x.dtype)).removeprefix("torch.")
             if name not in DTYPES:
                 raise DTypeError(f"{name} is not an element type of fusedsl", code="dtype.unknown")
             index = len(self.builder.parameters)
@@ -126,7 +175,7 @@ class Recorder:
     def wrap(self, value: Any) -> Any:
         """A value of the language, as the traced function sees it."""
         if isinstance(value, Node):
-            return Tracer(self, value)
+            return self.tracer(value)
         return tuple(self.wrap(part) for part in value) if isinstance(value, tuple) else value
 
     def static(self, x: Any) -> bool | int | float:
@@ -168,9 +217,9 @@ class Recorder:
     def apply(self, name: str, *values: Any, **named: Any) -> Any:
         """Call a function of the language with Python's values."""
         with self.here():
-            return self.wrap(self._apply(name, values, named))
+            return self.wrap(self.call(name, values, named))
 
-    def _apply(self, name: str, values: tuple, named: dict[str, Any]) -> Any:
+    def call(self, name: str, values: tuple, named: dict[str, Any]) -> Any:
         table = functions.lookup(name)
         if table is not None:
             return functions.call(self.builder, table, self._bound(name, table.parameters, values, named))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +10,11 @@ from ..errors import ArgumentError, DTypeError, TraceError, Unsupported
 from ..ir import shapes
 from ..ir.gathers import advanced_index
 from ..ir.graph import Node
-from ..ir.types import numpy_dtype
+from ..ir.types import BOOL, numpy_dtype
 from ..lang import calls
-from ..lang.array_functions import matrix_transpose
 from ..lang.functions import dim_of
+from . import views
+from .views import View
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -31,7 +31,7 @@ class Tracer:
         node: Node | None,
         mutable: bool = True,
         base: Tracer | None = None,
-        view: Callable[[Node], Node] | None = None,
+        view: View | None = None,
         captured: bool = False,
     ) -> None:
         self.recorder = recorder
@@ -40,6 +40,8 @@ class Tracer:
         self.writes = 0
         self._node = node
         self._base, self._view, self._seen = base, view, -1
+        if base is not None and view is not None:
+            self._node, self._seen = view.read(base.node), base.version
 
     @property
     def rebound(self) -> bool:
@@ -53,7 +55,13 @@ class Tracer:
         """The value now."""
         if self._base is not None and self._seen != self._base.version:
             assert self._view is not None
-            self._node, self._seen = self._view(self._base.node), self._base.version
+            if not self._view.certain:
+                raise Unsupported(
+                    "a reshaped array is read after its base was written: whether it shares the memory, strides decide",
+                    code="unsupported.view",
+                    help="reshape once more after writing",
+                )
+            self._node, self._seen = self._view.read(self._base.node), self._base.version
         assert self._node is not None
         return self._node
 
@@ -61,11 +69,13 @@ class Tracer:
     def version(self) -> int:
         return self.writes if self._base is None else self._base.version
 
-    def _viewed(self, view: Callable[[Node], Node]) -> Tracer:
-        made = Tracer(self.recorder, None, base=self, view=view)
+    def viewed(self, view: View) -> Any:
+        """A view of this array; faults belong to the line that asks for it."""
         with self.recorder.here():
-            made.node  # noqa: B018  faults belong to this line
-        return made
+            return type(self)(self.recorder, None, base=self, view=view)
+
+    def _made(self, node: Node) -> Any:
+        return type(self)(self.recorder, node)
 
     # -- what it is
 
@@ -82,7 +92,7 @@ class Tracer:
     @property
     def shape(self) -> tuple[Any, ...]:
         b = self.recorder.builder
-        return tuple(d if isinstance(d, int) else Tracer(self.recorder, b.extent(d)) for d in self.node.type.shape)
+        return tuple(d if isinstance(d, int) else self._made(b.extent(d)) for d in self.node.type.shape)
 
     @property
     def ndim(self) -> int:
@@ -103,16 +113,27 @@ class Tracer:
         return self.dtype.itemsize
 
     @property
-    def T(self) -> Tracer:
-        return self._viewed(lambda x: shapes.transpose(self.recorder.builder, x))
+    def nbytes(self) -> Any:
+        return self.size * self.itemsize
 
     @property
-    def mT(self) -> Tracer:
-        return self._viewed(lambda x: matrix_transpose(self.recorder.builder, x))
+    def T(self) -> Any:
+        return self.viewed(views.transposed(self.recorder.builder, None))
+
+    @property
+    def mT(self) -> Any:
+        if self.ndim < 2:
+            self.recorder.apply("matrix_transpose", self)  # refuses
+        axes = (*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
+        return self.viewed(views.transposed(self.recorder.builder, axes))
 
     @property
     def real(self) -> Tracer:
         return self
+
+    @property
+    def imag(self) -> Any:
+        return self.recorder.apply("zeros_like", self)
 
     def conj(self) -> Tracer:
         return self
@@ -120,6 +141,8 @@ class Tracer:
     conjugate = conj
 
     def __repr__(self) -> str:
+        if self.is_number:
+            return repr(self._known("a number"))
         return f"<traced {self.recorder.builder.describe(self.node.type)}>"
 
     # -- values that a trace can or cannot know
@@ -189,6 +212,8 @@ class Tracer:
         return self._known("the items of an array", "return the array, and take them outside")
 
     def __array__(self, *args: Any, **kwargs: Any):
+        if self.is_number:
+            return np.asarray(self._known("a number"), *args)
         with self.recorder.here():
             raise TraceError(
                 "a traced array has no elements yet",
@@ -198,11 +223,19 @@ class Tracer:
 
     # -- subscripts
 
-    def __getitem__(self, key: Any) -> Tracer:
+    def __getitem__(self, key: Any) -> Any:
         with self.recorder.here():
             ready = self._key(key)
-        read = advanced_index if any(isinstance(part, Node) for part in ready) else shapes.index
-        return self._viewed(lambda x: read(self.recorder.builder, x, ready))
+            if any(isinstance(part, Node) for part in ready):
+                return self._made(advanced_index(self.recorder.builder, self.node, ready))
+        if self._is_scalar(ready):
+            with self.recorder.here():
+                return self._made(shapes.index(self.recorder.builder, self.node, ready))
+        return self.viewed(views.indexed(self.recorder.builder, ready))
+
+    def _is_scalar(self, key: tuple) -> bool:
+        """Whether a subscript takes one element, which NumPy copies."""
+        return Ellipsis not in key and len(key) == self.ndim and not any(k is None or isinstance(k, slice) for k in key)
 
     def _key(self, key: Any) -> tuple:
         return tuple(self._part(part) for part in (key if isinstance(key, tuple) else (key,)))
@@ -215,9 +248,7 @@ class Tracer:
         if isinstance(part, (bool, np.bool_)):
             raise Unsupported("indexing with a bool is not there yet", code="unsupported.gather")
         if isinstance(part, list):
-            raise Unsupported(
-                "indexing with a list is not there yet", code="unsupported.gather", help="pass it as an array"
-            )
+            part = self.recorder.listed(part)
         settled = self.recorder.settled(part)
         found = self.recorder.value(settled)
         if not isinstance(found, Node):
@@ -236,15 +267,31 @@ class Tracer:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         with self.recorder.here():
+            if isinstance(key, Tracer) and key.node.type.dtype is BOOL and key.ndim:
+                self._set_masked(key.node, self.recorder.node(value))
+                return
             ready = self._key(key)
-            everything = all(part is Ellipsis or part == slice(None) for part in ready)
-            if not everything or len(ready) > max(1, self.ndim):
+            b = self.recorder.builder
+            if any(isinstance(part, Node) for part in ready):
                 raise Unsupported(
-                    "writing to part of an array is not there yet",
+                    "writing at computed positions is not there yet",
                     code="unsupported.scatter",
                     help="build the whole: x[...] = np.where(condition, new, x)",
                 )
-            self._write(self._assigned(self.recorder.node(value)), "unsafe")
+            target = type(self)(self.recorder, None, base=self, view=views.indexed(b, ready))
+            target._write(target._assigned(self.recorder.node(value)), "unsafe")
+
+    def _set_masked(self, mask: Node, value: Node) -> None:
+        if value.type.rank > self.ndim - mask.type.rank:
+            raise Unsupported(
+                "the values for the elements that a mask picks would have to be counted out",
+                code="unsupported.scatter",
+                help="assign a number, or x[...] = np.where(mask, new, x)",
+            )
+        b, to = self.recorder.builder, self.node.type.dtype
+        exact = value.type.weak and (value.type.dtype.kind != "f" or to.kind == "f")
+        value = b.coerce(value, to) if exact else b.cast(value, to)
+        self._write(views.masked(b, self.node, mask, value), "unsafe")
 
     def _assigned(self, value: Node) -> Node:
         """A value to assign: NumPy drops leading axes of extent 1 that the target lacks."""
@@ -256,10 +303,31 @@ class Tracer:
 
     def _write(self, new: Node, casting: str) -> None:
         """Take a new value, in the dtype and shape that it has."""
-        if self._base is not None:
-            raise Unsupported(
-                "writing to a view is not there yet", code="unsupported.view", help="write to the array itself"
+        b, mine = self.recorder.builder, self.node.type
+        self._check_cast(new, casting)
+        exact = new.type.weak and not (new.type.dtype.kind == "f" and mine.dtype.kind != "f")
+        self._store(shapes.broadcast_to(b, b.coerce(new, mine.dtype) if exact else b.cast(new, mine.dtype), mine.shape))
+
+    def _check_cast(self, new: Node, casting: str) -> None:
+        """DTypeError where NumPy would not cast `new` to this array's dtype."""
+        to = self.node.type.dtype
+        if not new.type.weak and not np.can_cast(numpy_dtype(new.type.dtype), numpy_dtype(to), casting):  # type: ignore[arg-type]
+            raise DTypeError(
+                f"{new.type.dtype} does not go into {to}", code="dtype.write", help="cast it first: astype"
             )
+        if new.type.weak and new.type.dtype.kind == "f" and to.kind != "f" and casting != "unsafe":
+            raise DTypeError(f"a float does not go into {to}", code="dtype.write", help="cast it first: astype")
+
+    def _store(self, value: Node) -> None:
+        """The new value; a view's goes into its base."""
+        if self._base is not None:
+            assert self._view is not None
+            if self._view.write is None:
+                raise Unsupported(
+                    "writing to this view is not there yet", code="unsupported.view", help="write to the array itself"
+                )
+            self._base._store(self._view.write(self._base.node, value))
+            return
         if self.captured:
             raise Unsupported(
                 "writing to an array from outside is not there yet",
@@ -268,19 +336,15 @@ class Tracer:
             )
         if not self.mutable:
             raise ArgumentError("a number cannot be written to", code="trace.write", help="use a 0-d array")
-        b, mine = self.recorder.builder, self.node.type
-        if not new.type.weak and not np.can_cast(numpy_dtype(new.type.dtype), self.dtype, casting):  # type: ignore[arg-type]
-            raise DTypeError(
-                f"{new.type.dtype} does not go into {mine.dtype}", code="dtype.write", help="cast it first: astype"
-            )
-        if new.type.weak and new.type.dtype.kind == "f" and mine.dtype.kind != "f" and casting != "unsafe":
-            raise DTypeError(f"a float does not go into {mine.dtype}", code="dtype.write", help="cast it first: astype")
-        exact = new.type.weak and not (new.type.dtype.kind == "f" and mine.dtype.kind != "f")
-        self._node = shapes.broadcast_to(b, b.coerce(new, mine.dtype) if exact else b.cast(new, mine.dtype), mine.shape)
+        self._node = value
         self.writes += 1
 
-    def _in_place(self, name: str, other: Any) -> Tracer:
-        result = self.recorder.apply(name, self, other)
+    def _operate(self, name: str, *operands: Any) -> Any:
+        """What an operator means for this library's arrays."""
+        return self.recorder.apply(name, *operands)
+
+    def _in_place(self, name: str, other: Any) -> Any:
+        result = self._operate(name, self, other)
         if self.rebound:
             return result
         with self.recorder.here():
@@ -310,8 +374,11 @@ class Tracer:
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
-        name = getattr(function, "__name__", str(function))
-        raise Unsupported(f"torch.{name} in a traced function is not there yet", code="unsupported.torch")
+        raise Unsupported(
+            f"torch.{getattr(function, '__name__', function)} of an array that is not torch's",
+            code="unsupported.torch",
+            help="pass tensors",
+        )
 
     def sort(self, axis: int = -1, **named: Any) -> None:
         """Put this array in order, in place."""
@@ -327,8 +394,10 @@ class Tracer:
 
         if name in METHODS:
             return lambda *args, **kwargs: call_function(self.recorder, name, (self, *args), kwargs)
-        if not name.startswith("__") and self.is_number and hasattr(self.__class__, name):
+        if not name.startswith("_") and self.is_number and hasattr(self.__class__, name):
             return getattr(self._known("a number"), name)
+        if not name.startswith("_") and not self.is_number and hasattr(self.recorder.array_class, name):
+            raise Unsupported(f"{name} of an array cannot be traced", code="unsupported.trace")
         raise AttributeError(f"a traced array has no attribute {name}")
 
     def __matmul__(self, other: Any) -> Any:
@@ -338,13 +407,37 @@ class Tracer:
         return self.recorder.apply("matmul", other, self)
 
     def __divmod__(self, other: Any) -> Any:
-        return self.recorder.apply("divmod", self, other)
+        return self._operate("divmod", self, other)
 
     def __rdivmod__(self, other: Any) -> Any:
-        return self.recorder.apply("divmod", other, self)
+        return self._operate("divmod", other, self)
 
-    def __pos__(self) -> Tracer:
-        return self.recorder.apply("positive", self)
+    def __pos__(self) -> Any:
+        return self._operate("positive", self)
+
+
+class Size(tuple):
+    """A tensor's shape, whose extents may be tracers."""
+
+    def numel(self) -> Any:
+        total: Any = 1
+        for extent in self:
+            total = total * extent
+        return total
+
+    def __getitem__(self, key: Any) -> Any:
+        found = tuple.__getitem__(self, key)
+        return Size(found) if isinstance(key, slice) else found
+
+    @staticmethod
+    def settled(extents: Any) -> Any:
+        """torch's own, of extents that are numbers now."""
+        import torch
+
+        return torch.Size(extents)
+
+    def __add__(self, other: Any) -> Size:
+        return Size(tuple(self) + tuple(other))
 
 
 BINARY = {
@@ -361,12 +454,12 @@ UNARY = {"neg": "negative", "invert": "bitwise_invert", "abs": "absolute"}
 def _operators() -> None:
     """Give Tracer Python's operators, each a function of the language."""
     for python, name in (BINARY | COMPARE).items():
-        setattr(Tracer, f"__{python}__", lambda self, other, name=name: self.recorder.apply(name, self, other))
+        setattr(Tracer, f"__{python}__", lambda self, other, name=name: self._operate(name, self, other))
     for python, name in BINARY.items():
-        setattr(Tracer, f"__r{python}__", lambda self, other, name=name: self.recorder.apply(name, other, self))
+        setattr(Tracer, f"__r{python}__", lambda self, other, name=name: self._operate(name, other, self))
         setattr(Tracer, f"__i{python}__", lambda self, other, name=name: self._in_place(name, other))
     for python, name in UNARY.items():
-        setattr(Tracer, f"__{python}__", lambda self, name=name: self.recorder.apply(name, self))
+        setattr(Tracer, f"__{python}__", lambda self, name=name: self._operate(name, self))
 
 
 _operators()

@@ -1,0 +1,165 @@
+"""torch's functions and methods on tracers: the table of names, binding, out= and the forms that write in place.
+
+The functions stand in torch_math.py, torch_reductions.py, torch_shapes.py and torch_nn.py, each with torch's own
+signature. They see tensors alone: arrays from outside are tracers by then.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError, DTypeError, ShapeError, Unsupported
+from ..lang import functions
+from .recorder import is_array
+from .tracer import Tracer
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+TABLE: dict[str, Callable[..., Any]] = {}
+ALIASES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
+HOMES = ("special_", "linalg_")  # what stands before the names of torch.special's and torch.linalg's functions
+
+
+def torch_function(*names: str) -> Callable[[Callable], Callable]:
+    """Put a function into the table, under its own name less a trailing `_` and under others."""
+
+    def put(function: Callable) -> Callable:
+        for name in (function.__name__.rstrip("_"), *names):
+            TABLE[name] = function
+        return function
+
+    return put
+
+
+@cache
+def _loaded() -> dict[str, Callable[..., Any]]:
+    from . import torch_math, torch_nn, torch_reductions, torch_shapes  # noqa: F401
+
+    return TABLE
+
+
+def name_of(function: Any) -> str:
+    """What the table calls one of torch's functions."""
+    name = getattr(function, "__name__", str(function))
+    name = name.strip("_") if name.startswith("__") else name
+    is_method = type(function).__name__ == "method_descriptor"
+    return f"Tensor.{name}" if is_method and f"Tensor.{name}" in _loaded() else name
+
+
+def method_name(name: str) -> str | None:
+    """The table's name of a method of tensors; None if they have none."""
+    import torch
+
+    if name.startswith("__") or not callable(getattr(torch.Tensor, name, None)):
+        return None
+    return f"Tensor.{name}" if f"Tensor.{name}" in _loaded() else name
+
+
+def call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """torch's function `name` on tracers."""
+    table = _loaded()
+    for home in HOMES:
+        plain = name.removeprefix(home)
+        name = plain if name not in table and plain in table else name
+    args, kwargs = _lifted(recorder, args), _lifted(recorder, kwargs)
+    if name not in table and name.endswith("_") and name[:-1] in table:
+        return _in_place(recorder, name, args, kwargs)
+    if name not in table:
+        raise _unknown(name)
+    function = table[name]
+    out = kwargs.pop("out", None)
+    inplace = kwargs.pop("inplace", False)
+    bound = _bound(function, name, args, kwargs)
+    with recorder.here():
+        result = function(*bound.args, **bound.kwargs)
+        if inplace:
+            out = bound.arguments["input"]
+        return result if out is None else _written(out, result)
+
+
+def _lifted(recorder: Recorder, value: Any) -> Any:
+    """Arguments with tracers in place of arrays."""
+    if isinstance(value, dict):
+        return {name: _lifted(recorder, part) for name, part in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)(_lifted(recorder, part) for part in value)
+    return recorder.lifted(value) if is_array(value) and not isinstance(value, Tracer) else value
+
+
+def _bound(function: Callable, name: str, args: tuple, kwargs: dict[str, Any]) -> inspect.BoundArguments:
+    """The arguments by torch's names; NumPy's are taken too where torch takes them."""
+    signature = _signature(function)
+    for given, meant in ALIASES.items():
+        if given in kwargs and given not in signature.parameters and meant in signature.parameters:
+            kwargs[meant] = kwargs.pop(given)
+    for needless in ("_stacklevel", "memory_format", "non_blocking", "layout", "pin_memory", "requires_grad"):
+        if needless not in signature.parameters:
+            kwargs.pop(needless, None)
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentError(f"torch.{name}: {error}", code="argument.binding") from None
+
+
+_signature = cache(inspect.signature)
+
+
+def _in_place(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """`x.add_(y)`: the function's result, written to its first argument."""
+    target = args[0]
+    result = call(recorder, name[:-1], args, kwargs)
+    with recorder.here():
+        return _written(target, result)
+
+
+def _written(target: Any, result: Any) -> Any:
+    if isinstance(target, (tuple, list)):
+        return type(result)([_written(t, r) for t, r in zip(target, result)])
+    if not isinstance(target, Tracer):
+        raise ArgumentError(f"out is a {type(target).__name__}", code="trace.out", help="pass a tensor")
+    if result.ndim > target.ndim:
+        raise ShapeError("the result has more axes than the tensor that it goes to", code="shape.write")
+    target._write(result.node, "same_kind")
+    return target
+
+
+def _unknown(name: str) -> Unsupported:
+    if name in functions.UNSUPPORTED:
+        return Unsupported(f"{name} is not there yet ({functions.UNSUPPORTED[name]})", code="unsupported.function")
+    return Unsupported(f"torch.{name} cannot be traced", code="unsupported.trace")
+
+
+# -- what the functions are written with
+
+
+def recorder_of(*values: Any) -> Recorder:
+    """The recorder of the first tracer."""
+    return next(v.recorder for v in values if isinstance(v, Tracer))
+
+
+def language(name: str, *values: Any, **named: Any) -> Any:
+    """A function of the language on tensors, as it stands there: no promotion of torch's."""
+    flat = [part for v in values for part in (v if isinstance(v, (tuple, list)) else (v,))]
+    return recorder_of(*flat).apply(name, *values, **named)
+
+
+def dtype_of(x: Any) -> Any:
+    """The element type of a tracer."""
+    return x.node.type.dtype
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """`x.to(dtype)`, for torch's dtypes and the language's."""
+    return x.recorder.apply("astype", x, x.recorder.dtype(dtype)) if dtype is not None else x
+
+
+def need_float(name: str, x: Any) -> None:
+    """DTypeError where torch would have no result for integers."""
+    if dtype_of(x).kind != "f":
+        raise DTypeError(
+            f"torch's {name} takes floats, not {dtype_of(x)}", code=f"dtype.{name}", help="cast it first: x.float()"
+        )

@@ -1,0 +1,403 @@
+"""torch.nn.functional on tracers: activations, norms, losses and products, with torch's signatures and defaults."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..errors import ArgumentError, ShapeError, TraceError, Unsupported
+from .torch_functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
+from .torch_math import clamp, where
+from .torch_reductions import axes_of, mean, p_norm, var
+from .torch_reductions import sum_ as total
+from .torch_shapes import transpose, unsqueeze
+from .torch_types import operate, result_type
+
+# -- activations: those that the prelude has under torch's name
+
+ACTIVATIONS = {
+    "selu": "", "silu": "", "mish": "", "hardsigmoid": "",
+    "hardswish": "", "leaky_relu": "negative_slope=0.01", "elu": "alpha=1.0", "celu": "alpha=1.0",
+    "gelu": "approximate=none", "softshrink": "lambd=0.5", "softplus": "beta=1 threshold=20",
+}  # fmt: skip
+
+
+def _activation(name: str, names: tuple[str, ...]) -> None:
+    def function(input: Any, *values: Any, **named: Any) -> Any:
+        if len(values) > len(names):
+            raise ArgumentError(f"{name} takes {len(names) + 1} arguments", code="argument.surplus")
+        need_float(name, input)
+        return language(name, input, **dict(zip(names, values)), **named)
+
+    TABLE[name] = function
+
+
+for _name, _signature in ACTIVATIONS.items():
+    _activation(_name, tuple(part.partition("=")[0] for part in _signature.split()))
+
+
+@torch_function()
+def relu(input):
+    return language("relu", input)
+
+
+@torch_function()
+def hardtanh(input, min_val=-1.0, max_val=1.0):
+    return cast(clamp(input, min_val, max_val), input.dtype)
+
+
+@torch_function()
+def relu6(input):
+    return hardtanh(input, 0, 6)
+
+
+@torch_function()
+def softsign(input):
+    return input / (abs(input) + 1)
+
+
+@torch_function()
+def tanhshrink(input):
+    return input - operate(recorder_of(input), "tanh", input)
+
+
+@torch_function()
+def hardshrink(input, lambd=0.5):
+    need_float("hardshrink", input)
+    return where((input >= -lambd) & (input <= lambd), 0, input)
+
+
+@torch_function("log_sigmoid")
+def logsigmoid(input):
+    need_float("logsigmoid", input)
+    return clamp(input, None, 0) - operate(recorder_of(input), "log1p", _exp(-abs(input)))
+
+
+def _exp(x: Any) -> Any:
+    return operate(recorder_of(x), "exp", x)
+
+
+def _log(x: Any) -> Any:
+    return operate(recorder_of(x), "log", x)
+
+
+@torch_function("_threshold")
+def threshold(input, threshold, value):
+    return where(input > threshold, input, value)
+
+
+@torch_function()
+def glu(input, dim=-1):
+    half = int(input.shape[dim]) // 2
+    cut = [slice(None)] * (dim % input.ndim)
+    return input[(*cut, slice(None, half))] * language("sigmoid", input[(*cut, slice(half, 2 * half))])
+
+
+@torch_function()
+def prelu(input, weight):
+    if weight.ndim and input.ndim > 2 and int(weight.shape[0]) > 1:
+        weight = weight.reshape(-1, *[1] * (input.ndim - 2))
+    return where(input > 0, input, weight * input)
+
+
+@torch_function()
+def softmax(input, dim=None, dtype=None):
+    return _row("softmax", input, dim, dtype)
+
+
+@torch_function()
+def log_softmax(input, dim=None, dtype=None):
+    return _row("log_softmax", input, dim, dtype)
+
+
+@torch_function()
+def softmin(input, dim=None, dtype=None):
+    return _row("softmax", -input, dim, dtype)
+
+
+def _row(name: str, input: Any, dim: Any, dtype: Any) -> Any:
+    if dim is None:
+        raise ArgumentError(f"{name} takes dim", code="argument.missing", help="dim=-1 is the last dimension")
+    input = cast(input, dtype)
+    need_float(name, input)
+    return language(name, input, dim)
+
+
+@torch_function("alpha_dropout", "feature_dropout", "native_dropout")
+def dropout(input, p=0.5, training=True):
+    """The identity; with randomness in it a trace would draw once for all calls."""
+    if training and not (isinstance(p, (int, float)) and p == 0):
+        raise TraceError("dropout draws random numbers", code="trace.random",
+                         help="pass the mask as an argument, or use fd.kernel's uniform(seed, x)")  # fmt: skip
+    return language("copy", input)
+
+
+# -- norms
+
+
+def _trailing(input: Any, shape: Any) -> tuple[int, ...]:
+    """The last axes, which have these extents."""
+    shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    axes = tuple(range(-len(shape), 0))
+    if len(shape) > input.ndim or any(input.shape[a] != extent for a, extent in zip(axes, shape)):
+        raise ShapeError(f"the last dimensions are not {tuple(map(str, shape))}", code="shape.norm")
+    return axes
+
+
+@torch_function()
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    need_float("layer_norm", input)
+    axes = _trailing(input, normalized_shape)
+    return cast(language("layer_norm", input, weight, bias, axes, eps=eps), input.dtype)
+
+
+@torch_function()
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    need_float("rms_norm", input)
+    if eps is None:
+        eps = _epsilon(input)
+    axes = _trailing(input, normalized_shape)
+    found = language("rms_norm", input, weight, axes, eps=eps)
+    kind = dtype_of(input) if weight is None else result_type([input.node, weight.node])
+    return cast(found, kind)
+
+
+def _epsilon(input: Any) -> float:
+    """torch's default: the machine epsilon of what it computes in, float32 for narrower ones."""
+    import torch
+
+    return torch.finfo(getattr(torch, dtype_of(input).compute.name)).eps
+
+
+@torch_function()
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    need_float("group_norm", input)
+    return language("group_norm", input, num_groups, weight, bias, eps=eps)
+
+
+@torch_function()
+def batch_norm(
+    input, running_mean=None, running_var=None, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5
+):
+    need_float("batch_norm", input)
+    if training and running_mean is not None:
+        raise Unsupported("batch_norm that updates running statistics", code="unsupported.function")
+    if running_mean is None or running_var is None:
+        axes = tuple(k for k in range(input.ndim) if k != 1)
+        middle, spread = mean(input, axes, True), var(input, axes, False, True)
+    else:
+        middle, spread = _channels(input, running_mean), _channels(input, running_var)
+    found = (input - middle) * operate(recorder_of(input), "rsqrt", spread + eps)
+    return _affine(found, _channels(input, weight), _channels(input, bias))
+
+
+@torch_function()
+def instance_norm(
+    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
+):
+    if running_mean is not None or not use_input_stats:
+        raise Unsupported("instance_norm with running statistics", code="unsupported.function")
+    axes = tuple(range(2, input.ndim))
+    found = (input - mean(input, axes, True)) * operate(
+        recorder_of(input), "rsqrt", var(input, axes, False, True) + eps
+    )
+    return _affine(found, _channels(input, weight), _channels(input, bias))
+
+
+def _channels(input: Any, values: Any) -> Any:
+    """One value a channel (dimension 1), shaped to broadcast."""
+    return None if values is None else values.reshape(-1, *[1] * (input.ndim - 2))
+
+
+def _affine(x: Any, weight: Any, bias: Any) -> Any:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
+@torch_function()
+def normalize(input, p=2.0, dim=1, eps=1e-12):
+    need_float("normalize", input)
+    return input / clamp(p_norm(input, p, axes_of(dim), True), eps)
+
+
+# -- losses
+
+
+def _reduced(x: Any, reduction: str) -> Any:
+    if reduction not in ("none", "mean", "sum"):
+        raise ArgumentError(f"reduction is {reduction!r}", code="argument.choice", help="none, mean or sum")
+    return x if reduction == "none" else mean(x) if reduction == "mean" else total(x)
+
+
+@torch_function()
+def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    loss = language("square", input - target)
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+@torch_function()
+def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    loss = abs(input - target)
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+@torch_function()
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    gap = abs(input - target)
+    return _reduced(gap if beta == 0 else where(gap < beta, 0.5 * gap * gap / beta, gap - 0.5 * beta), reduction)
+
+
+@torch_function()
+def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+    gap = abs(input - target)
+    loss = where(gap <= delta, 0.5 * gap * gap, delta * (gap - 0.5 * delta))
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+@torch_function()
+def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    loss = -(target * clamp(_log(input), -100) + (1 - target) * clamp(_log(1 - input), -100))
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+@torch_function()
+def binary_cross_entropy_with_logits(
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
+):
+    log_weight = 1 if pos_weight is None else (pos_weight - 1) * target + 1
+    loss = (1 - target) * input - log_weight * logsigmoid(input)
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+@torch_function()
+def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+    loss = _exp(target) * (target - input) if log_target else language("xlogy", target, target) - target * input
+    return total(loss) / input.shape[0] if reduction == "batchmean" else _reduced(loss, reduction)
+
+
+@torch_function()
+def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
+    return _picked(input, target, weight, ignore_index, reduction)
+
+
+def _picked(log: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+    """-log p of the target class (dimension 1, or 0 of a vector), weighted, without the ignored."""
+    classes = 1 if log.ndim > 1 else 0
+    kept = target != ignore_index
+    safe = where(kept, target, 0)
+    picked = language("take_along_axis", log, unsqueeze(safe, classes), classes)
+    each = -(picked.squeeze(classes))
+    scale = cast(kept, log.dtype) if weight is None else where(kept, language("take", weight, safe), 0)
+    each = where(kept, each if weight is None else each * scale, 0)
+    return total(each) / total(scale) if reduction == "mean" else _reduced(each, reduction)
+
+
+@torch_function()
+def cross_entropy(
+    input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0
+):
+    need_float("cross_entropy", input)
+    classes = 1 if input.ndim > 1 else 0
+    log = language("log_softmax", input, classes)
+    if dtype_of(target).kind == "f":
+        return _soft_targets(log, target, weight, classes, reduction, label_smoothing)
+    sharp = _picked(log, target, weight, ignore_index, reduction)
+    if isinstance(label_smoothing, (int, float)) and label_smoothing == 0:
+        return sharp
+    kept = target != ignore_index
+    scaled = log if weight is None else log * weight.reshape(*[1] * classes, -1, *[1] * (log.ndim - classes - 1))
+    spread = where(kept, -total(scaled, classes), 0)
+    if reduction == "mean":
+        share = cast(kept, log.dtype) if weight is None else where(
+            kept, language("take", weight, where(kept, target, 0)), 0)  # fmt: skip
+        smooth = total(spread) / total(share)
+    else:
+        smooth = _reduced(spread, reduction)
+    return (1 - label_smoothing) * sharp + label_smoothing / input.shape[classes] * smooth
+
+
+def _soft_targets(log: Any, target: Any, weight: Any, classes: int, reduction: str, smoothing: Any) -> Any:
+    """Cross entropy against probabilities."""
+    target = target * (1 - smoothing) + smoothing / log.shape[classes]
+    scaled = log if weight is None else log * weight.reshape(*[1] * classes, -1, *[1] * (log.ndim - classes - 1))
+    each = -total(target * scaled, classes)
+    return total(each) / (each.numel()) if reduction == "mean" else _reduced(each, reduction)
+
+
+@torch_function()
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    need_float("cosine_similarity", x1)
+    norms = [clamp(p_norm(x, 2, dim, True), eps) for x in (x1, x2)]
+    return total(x1 / norms[0] * (x2 / norms[1]), dim)
+
+
+@torch_function()
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    return p_norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+# -- padding, rows of a table, products
+
+
+@torch_function()
+def pad(input, pad, mode="constant", value=None):
+    """torch counts from the last dimension, in pairs; a negative amount cuts."""
+    widths = [tuple(pad[k : k + 2]) for k in range(0, len(pad), 2)][::-1]
+    cut = [slice(max(0, -a), None if b >= 0 else b) for a, b in widths]
+    input = input[(..., *cut)] if any(a < 0 or b < 0 for a, b in widths) else input
+    widths = [(max(a, 0), max(b, 0)) for a, b in widths]
+    pairs = ((0, 0),) * (input.ndim - len(widths)) + tuple(widths)
+    modes = {"constant": "constant", "replicate": "edge", "reflect": "reflect", "circular": "wrap"}
+    if mode not in modes:
+        raise ArgumentError(f"mode of pad is {mode!r}", code="argument.choice", help=", ".join(modes))
+    named = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
+    return language("pad", input, pairs, modes[mode], **named)
+
+
+@torch_function()
+def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    if max_norm is not None:
+        raise Unsupported("embedding(max_norm=) writes its weight", code="unsupported.function")
+    return language("take", weight, input, 0)
+
+
+@torch_function("mm", "bmm", "mv", "dot")
+def matmul(input, other):
+    return language("matmul", input, other)
+
+
+@torch_function()
+def linear(input, weight, bias=None):
+    found = language("matmul", input, transpose(weight, 0, 1) if weight.ndim == 2 else weight)
+    return found if bias is None else found + bias
+
+
+@torch_function("baddbmm")
+def addmm(input, mat1, mat2, *, beta=1, alpha=1):
+    return (input if beta == 1 else input * beta) + (matmul(mat1, mat2) if alpha == 1 else matmul(mat1, mat2) * alpha)
+
+
+@torch_function()
+def einsum(equation, *operands):
+    parts = operands[0] if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
+    return recorder_of(*parts).apply("einsum", equation, *parts)
+
+
+@torch_function()
+def scaled_dot_product_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+):
+    if enable_gqa:
+        raise Unsupported("enable_gqa is not there yet", code="unsupported.attention", help="fd.attention shares heads")
+    dropout(query, dropout_p)
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = language("matmul", query, transpose(key, -2, -1)) * scale
+    if is_causal:
+        n, m = query.shape[-2], key.shape[-2]
+        r = recorder_of(query)
+        below = unsqueeze(r.apply("arange", n), 1) >= r.apply("arange", m)
+        scores = where(below, scores, -math.inf)
+    if attn_mask is not None:
+        is_mask = dtype_of(attn_mask).kind == "b"
+        scores = where(attn_mask, scores, -math.inf) if is_mask else scores + attn_mask
+    return language("matmul", language("softmax", scores, -1), value)

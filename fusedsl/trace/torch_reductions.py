@@ -1,0 +1,270 @@
+"""torch's reductions, scans and sorting, with torch's signatures, defaults and result types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import ArgumentError
+from ..ir.types import INT64, UINT8
+from .torch_functions import cast, dtype_of, language, need_float, recorder_of, torch_function
+from .torch_types import default_float, operate
+
+
+def named(kind: str, *parts: Any) -> Any:
+    """torch's named tuple of several results."""
+    import torch
+
+    return getattr(torch.return_types, kind)(parts)
+
+
+def _wide(input: Any, dtype: Any) -> Any:
+    """What a sum or product adds: `dtype`, or int64 for integers and bools."""
+    if dtype is not None:
+        return cast(input, dtype)
+    return input if dtype_of(input).kind == "f" else cast(input, INT64)
+
+
+def axes_of(dim: Any) -> Any:
+    """torch's dim as the language's axis: an empty tuple means all."""
+    return tuple(dim) if isinstance(dim, (tuple, list)) and dim else None if isinstance(dim, (tuple, list)) else dim
+
+
+@torch_function()
+def sum_(input, dim=None, keepdim=False, *, dtype=None):
+    return cast(language("sum", _wide(input, dtype), axes_of(dim), keepdims=keepdim), dtype)
+
+
+@torch_function()
+def nansum(input, dim=None, keepdim=False, *, dtype=None):
+    return language("nansum", _wide(input, dtype), axes_of(dim), keepdims=keepdim)
+
+
+@torch_function()
+def prod(input, dim=None, keepdim=False, *, dtype=None):
+    return cast(language("prod", _wide(input, dtype), dim, keepdims=keepdim), dtype)
+
+
+@torch_function()
+def mean(input, dim=None, keepdim=False, *, dtype=None):
+    input = cast(input, dtype)
+    need_float("mean", input)
+    return language("mean", input, axes_of(dim), keepdims=keepdim)
+
+
+@torch_function()
+def nanmean(input, dim=None, keepdim=False, *, dtype=None):
+    input = cast(input, dtype)
+    need_float("nanmean", input)
+    return language("nanmean", input, axes_of(dim), keepdims=keepdim)
+
+
+def _spread(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, correction: Any) -> Any:
+    """var or std; `var(x, False)` is `unbiased=False` over all."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    need_float(name, input)
+    ddof = correction if correction is not None else 1 if unbiased is None else int(unbiased)
+    return language(name, input, axes_of(dim), ddof=ddof, keepdims=keepdim)
+
+
+@torch_function()
+def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    return _spread("var", input, dim, unbiased, keepdim, correction)
+
+
+@torch_function()
+def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    return _spread("std", input, dim, unbiased, keepdim, correction)
+
+
+@torch_function()
+def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    both = var(input, dim, unbiased, keepdim, correction=correction)
+    return both, mean(input, None if isinstance(dim, bool) else dim, keepdim)
+
+
+@torch_function()
+def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    both = std(input, dim, unbiased, keepdim, correction=correction)
+    return both, mean(input, None if isinstance(dim, bool) else dim, keepdim)
+
+
+def _extreme(name: str, input: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+    """max or min: of all, of two tensors, or (values, indices) along a dimension."""
+    if other is not None or (hasattr(dim, "ndim") and not dim.is_number):
+        return operate(recorder_of(input), name + "imum", input, dim if other is None else other)
+    if dim is None:
+        return language(name, input)
+    values = language(name, input, axis=dim, keepdims=keepdim)
+    return named(name, values, language("arg" + name, input, dim, keepdims=keepdim))
+
+
+@torch_function()
+def max_(input, dim=None, keepdim=False, *, other=None):
+    return _extreme("max", input, dim, keepdim, other)
+
+
+@torch_function()
+def min_(input, dim=None, keepdim=False, *, other=None):
+    return _extreme("min", input, dim, keepdim, other)
+
+
+@torch_function()
+def amax(input, dim=(), keepdim=False):
+    return language("max", input, axis=axes_of(dim), keepdims=keepdim)
+
+
+@torch_function()
+def amin(input, dim=(), keepdim=False):
+    return language("min", input, axis=axes_of(dim), keepdims=keepdim)
+
+
+@torch_function()
+def aminmax(input, *, dim=None, keepdim=False):
+    found = (language(name, input, axis=dim, keepdims=keepdim) for name in ("min", "max"))
+    return named("aminmax", *found)
+
+
+@torch_function()
+def argmax(input, dim=None, keepdim=False):
+    return language("argmax", input, dim, keepdims=keepdim)
+
+
+@torch_function()
+def argmin(input, dim=None, keepdim=False):
+    return language("argmin", input, dim, keepdims=keepdim)
+
+
+def _truth(name: str, input: Any, dim: Any, keepdim: bool) -> Any:
+    found = language(name, input, axes_of(dim), keepdims=keepdim)
+    return cast(found, UINT8) if dtype_of(input) is UINT8 else found
+
+
+@torch_function()
+def any_(input, dim=None, keepdim=False):
+    return _truth("any", input, dim, keepdim)
+
+
+@torch_function()
+def all_(input, dim=None, keepdim=False):
+    return _truth("all", input, dim, keepdim)
+
+
+@torch_function()
+def count_nonzero(input, dim=None):
+    return language("count_nonzero", input, axes_of(dim))
+
+
+@torch_function()
+def logsumexp(input, dim, keepdim=False):
+    input = input if dtype_of(input).kind == "f" else cast(input, default_float())
+    return language("logsumexp", input, axes_of(dim), keepdims=keepdim)
+
+
+@torch_function("vector_norm")
+def norm(input, p="fro", dim=None, keepdim=False, dtype=None, *, ord=None):
+    input = cast(input, dtype)
+    need_float("norm", input)
+    p = 2 if ord is None and p in ("fro", None) else p if ord is None else ord
+    return p_norm(input, p, axes_of(dim), keepdim)
+
+
+def p_norm(input: Any, p: Any, dim: Any, keepdim: bool) -> Any:
+    """(sum |x|^p)^(1/p) and its limits."""
+    p = float(p)
+    if p == 2:
+        return language("norm", input, dim, keepdims=keepdim)
+    size = abs(input)
+    if p in (float("inf"), -float("inf")):
+        return language("max" if p > 0 else "min", size, axis=dim, keepdims=keepdim)
+    if p == 0:
+        return cast(language("sum", size != 0, dim, keepdims=keepdim), input.dtype)
+    total = language("sum", size if p == 1 else size**p, dim, keepdims=keepdim)
+    return total if p == 1 else total ** (1 / p)
+
+
+@torch_function()
+def dist(input, other, p=2):
+    return p_norm(input - other, p, None, False)
+
+
+# -- scans
+
+
+@torch_function()
+def cumsum(input, dim, *, dtype=None):
+    return cast(language("cumsum", _wide(input, dtype), dim), dtype)
+
+
+@torch_function()
+def cumprod(input, dim, *, dtype=None):
+    return cast(language("cumprod", _wide(input, dtype), dim), dtype)
+
+
+def _refuse_index(name: str) -> ArgumentError:
+    return ArgumentError(f"the indices of {name} are not there yet", code="unsupported.indices", help="take .values")
+
+
+class Running(tuple):
+    """(values, indices) of cummax or cummin, of which only the values are there."""
+
+    @property
+    def values(self) -> Any:
+        return self[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        if key not in (0, -2):
+            raise _refuse_index("cummax and cummin")
+        return tuple.__getitem__(self, 0)
+
+    def __iter__(self):
+        raise _refuse_index("cummax and cummin")
+
+    indices = property(__iter__)
+
+
+@torch_function()
+def cummax(input, dim):
+    return Running((language("cummax", input, dim),))
+
+
+@torch_function()
+def cummin(input, dim):
+    return Running((language("cummin", input, dim),))
+
+
+@torch_function()
+def diff(input, n=1, dim=-1, prepend=None, append=None):
+    given = {name: edge for name, edge in (("prepend", prepend), ("append", append)) if edge is not None}
+    return language("diff", input, n, dim, **given)
+
+
+# -- order
+
+
+def _along(name: str, input: Any, dim: int, **named: Any) -> Any:
+    """A function of rows, along any dimension."""
+    if dim in (-1, input.ndim - 1):
+        return language(name, input, -1, **named)
+    turned = language(name, language("swapaxes", input, dim, -1), -1, **named)
+    return language("swapaxes", turned, dim, -1)
+
+
+@torch_function()
+def sort(input, dim=-1, descending=False, stable=False):
+    order = {"descending": descending}
+    return named("sort", _along("sort", input, dim, **order), _along("argsort", input, dim, **order))
+
+
+@torch_function()
+def argsort(input, dim=-1, descending=False, stable=False):
+    return _along("argsort", input, dim, descending=descending)
+
+
+@torch_function()
+def topk(input, k, dim=-1, largest=True, sorted=True):
+    if largest and dim in (-1, input.ndim - 1):
+        return named("topk", *language("topk", input, k))
+    found = sort(input, dim, largest)
+    cut = (*[slice(None)] * (dim % input.ndim), slice(None, k))
+    return named("topk", found[0][cut], found[1][cut])

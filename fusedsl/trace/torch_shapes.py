@@ -1,0 +1,432 @@
+"""torch's views, joins, repetitions and gathers, with torch's signatures."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from ..errors import ArgumentError, ShapeError, Unsupported
+from .numpy_functions import viewed
+from .torch_functions import TABLE, cast, language, recorder_of, torch_function
+from .torch_types import result_type
+
+
+def _several(parts: tuple) -> tuple:
+    """`(2, 3)` or `((2, 3),)` as a tuple."""
+    return tuple(parts[0]) if len(parts) == 1 and isinstance(parts[0], (tuple, list)) else tuple(parts)
+
+
+# -- views
+
+
+@torch_function()
+def reshape(input, *shape):
+    return viewed(recorder_of(input), "reshape", (input, _several(shape)), {})
+
+
+@torch_function()
+def view(input, *shape, size=None, dtype=None):
+    shape = _several(shape) if size is None else tuple(size)
+    if dtype is not None or any(type(part).__name__ == "dtype" for part in shape):
+        raise Unsupported(
+            "view as another dtype is not there yet", code="unsupported.view", help="x.to(dtype) converts"
+        )
+    return reshape(input, shape)
+
+
+@torch_function("reshape_as")
+def view_as(input, other):
+    return reshape(input, tuple(other.shape))
+
+
+@torch_function("ravel")
+def flatten(input, start_dim=0, end_dim=-1):
+    rank = input.ndim
+    if not rank:
+        return reshape(input, (1,))
+    first, last = start_dim % rank, end_dim % rank
+    merged: Any = 1
+    for extent in input.shape[first : last + 1]:
+        merged = merged * extent
+    return reshape(input, (*input.shape[:first], merged, *input.shape[last + 1 :]))
+
+
+@torch_function()
+def unflatten(input, dim, sizes):
+    a = dim % input.ndim
+    sizes = tuple(sizes)
+    if -1 in [s for s in sizes if isinstance(s, int)]:
+        known: Any = 1
+        for s in sizes:
+            known = known if isinstance(s, int) and s == -1 else known * s
+        sizes = tuple(input.shape[a] // known if isinstance(s, int) and s == -1 else s for s in sizes)
+    return reshape(input, (*input.shape[:a], *sizes, *input.shape[a + 1 :]))
+
+
+@torch_function()
+def permute(input, *dims):
+    axes = _several(dims)
+    if len(axes) != input.ndim:
+        raise ShapeError(f"permute takes {input.ndim} dimensions, not {len(axes)}", code="shape.transpose")
+    return input.permuted(tuple(recorder_of(input).settled(axes)))
+
+
+@torch_function("swapaxes", "swapdims")
+def transpose(input, dim0, dim1):
+    language("swapaxes", input, dim0, dim1)  # refuses dimensions that there are not
+    order = list(range(input.ndim))
+    order[dim0], order[dim1] = order[dim1], order[dim0]
+    return input.permuted(tuple(order))
+
+
+@torch_function()
+def t(input):
+    if input.ndim > 2:
+        raise ShapeError(f"t() of {input.ndim} dimensions", code="shape.transpose", help="transpose(0, 1), or .mT")
+    return input.permuted(None)
+
+
+@torch_function("T")
+def numpy_T(input):
+    return input.permuted(None)
+
+
+@torch_function("mT", "adjoint")
+def mH(input):
+    return transpose(input, -2, -1)
+
+
+@torch_function("moveaxis")
+def movedim(input, source, destination):
+    pair = [[v] if isinstance(v, int) else list(v) for v in (source, destination)]
+    moved, places = ([k % input.ndim for k in part] for part in pair)
+    order = [k for k in range(input.ndim) if k not in moved]
+    for place, axis in sorted(zip(places, moved)):
+        order.insert(place, axis)
+    return input.permuted(tuple(order))
+
+
+@torch_function()
+def unsqueeze(input, dim):
+    return viewed(recorder_of(input), "expand_dims", (input, dim), {})
+
+
+@torch_function()
+def squeeze(input, dim=None):
+    """Unlike NumPy, torch leaves dimensions that are not 1."""
+    if dim is None:
+        return viewed(recorder_of(input), "squeeze", (input,), {})
+    dims = dim if isinstance(dim, (tuple, list)) else (dim,)
+    b, shape = recorder_of(input).builder, input.node.type.shape
+    gone = tuple(d for d in dims if shape and b.is_unit(shape[_checked(input, d)]))
+    return viewed(recorder_of(input), "squeeze", (input, gone), {})
+
+
+def _checked(input: Any, dim: int) -> int:
+    language("size", input, dim)  # refuses a dimension that there is not
+    return dim
+
+
+@torch_function()
+def expand(input, *size):
+    size = _several(size)
+    new = len(size) - input.ndim
+    if new < 0:
+        raise ShapeError(f"cannot expand {input.ndim} dimensions to {len(size)}", code="shape.broadcast")
+    shape = [input.shape[k - new] if _is_minus_one(s) and k >= new else s for k, s in enumerate(size)]
+    return viewed(recorder_of(input), "broadcast_to", (input, tuple(shape)), {})
+
+
+def _is_minus_one(s: Any) -> bool:
+    return isinstance(s, int) and not hasattr(s, "node") and s == -1
+
+
+@torch_function()
+def expand_as(input, other):
+    return expand(input, *other.shape)
+
+
+@torch_function()
+def broadcast_to(input, size):
+    return expand(input, *size)
+
+
+@torch_function()
+def broadcast_tensors(*tensors):
+    tensors = _several(tensors)
+    shape = common_shape(tensors)
+    return tuple(viewed(recorder_of(x), "broadcast_to", (x, shape), {}) for x in tensors)
+
+
+def common_shape(tensors: Any) -> tuple:
+    """The shape that tensors broadcast to, as extents."""
+    total: Any = 0
+    for x in tensors:
+        total = language("add", language("zeros_like", x), total)
+    return tuple(total.shape)
+
+
+# -- parts
+
+
+@torch_function()
+def narrow(input, dim, start, length):
+    return input[(*[slice(None)] * (dim % input.ndim), slice(start, start + length))]
+
+
+@torch_function()
+def select(input, dim, index):
+    return input[(*[slice(None)] * (dim % input.ndim), index)]
+
+
+@torch_function()
+def unbind(input, dim=0):
+    return tuple(select(input, dim, k) for k in range(int(input.shape[dim])))
+
+
+@torch_function()
+def split(input, split_size_or_sections=None, dim=0, split_size=None):
+    sizes = split_size_or_sections if split_size is None else split_size
+    extent = int(input.shape[dim])
+    if not isinstance(sizes, (tuple, list)):
+        sizes = [min(int(sizes), extent - start) for start in range(0, extent, int(sizes))]
+    if sum(map(int, sizes)) != extent:
+        raise ShapeError(f"pieces of {tuple(sizes)} do not add up to {extent}", code="shape.split")
+    starts = [sum(map(int, sizes[:k])) for k in range(len(sizes))]
+    return tuple(narrow(input, dim, start, int(size)) for start, size in zip(starts, sizes))
+
+
+TABLE["split_with_sizes"] = split
+
+
+@torch_function()
+def chunk(input, chunks, dim=0):
+    extent = int(input.shape[dim])
+    return split(input, -(-extent // int(chunks)), dim)
+
+
+@torch_function()
+def tensor_split(input, indices_or_sections, dim=0):
+    extent = int(input.shape[dim])
+    if isinstance(indices_or_sections, int):
+        n = int(indices_or_sections)
+        sizes = [extent // n + (k < extent % n) for k in range(n)]
+    else:
+        ends = [0, *(min(int(i), extent) for i in indices_or_sections), extent]
+        sizes = [last - first for first, last in itertools.pairwise(ends)]
+    return split(input, sizes, dim)
+
+
+@torch_function()
+def diagonal(input, offset=0, dim1=0, dim2=1):
+    """Gathered, not a view."""
+    rank = input.ndim
+    first, second = dim1 % rank, dim2 % rank
+    order = [k for k in range(rank) if k not in (first, second)]
+    turned = input.permuted((first, second, *order))
+    rows, columns = int(turned.shape[0]), int(turned.shape[1])
+    length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    at = language("astype", recorder_of(input).apply("arange", length), "int64")
+    found = turned[at - min(offset, 0), at + max(offset, 0)]
+    return found.permuted((*range(1, found.ndim), 0))
+
+
+@torch_function()
+def diag(input, diagonal=0):
+    if input.ndim != 1:
+        return TABLE["diagonal"](input, diagonal)
+    raise Unsupported(
+        "diag of a vector is not there yet", code="unsupported.function", help="where(row == column, v, 0)"
+    )
+
+
+@torch_function()
+def trace(input):
+    return language("sum", diagonal(input))
+
+
+# -- joins and repetitions
+
+
+def _alike(tensors: Any) -> list:
+    """The tensors in torch's common dtype."""
+    dtype = result_type([x.node for x in tensors])
+    return [x.recorder.tracer(x.recorder.builder.convert(x.node, dtype)) for x in tensors]
+
+
+@torch_function("concat", "concatenate")
+def cat(tensors, dim=0):
+    return language("concat", tuple(_alike(tensors)), dim)
+
+
+@torch_function()
+def stack(tensors, dim=0):
+    return language("stack", tuple(_alike(tensors)), dim)
+
+
+@torch_function()
+def hstack(tensors):
+    return cat(tensors, 0 if tensors[0].ndim == 1 else 1)
+
+
+@torch_function("row_stack")
+def vstack(tensors):
+    return cat([x if x.ndim > 1 else x.reshape(1, -1) for x in tensors], 0)
+
+
+@torch_function()
+def repeat(input, *repeats):
+    repeats = _several(repeats)
+    if len(repeats) < input.ndim:
+        raise ShapeError("repeat takes a count for each dimension", code="shape.repeat", help="tile takes fewer")
+    return language("tile", input, repeats)
+
+
+@torch_function()
+def tile(input, *dims):
+    return language("tile", input, _several(dims))
+
+
+@torch_function()
+def repeat_interleave(input, repeats, dim=None, *, output_size=None):
+    return language("repeat", input, repeats, dim)
+
+
+@torch_function()
+def flip(input, *dims):
+    return language("flip", input, _several(dims))
+
+
+@torch_function()
+def fliplr(input):
+    return language("flip", input, 1)
+
+
+@torch_function()
+def flipud(input):
+    return language("flip", input, 0)
+
+
+@torch_function()
+def roll(input, shifts, dims=None):
+    return language("roll", input, shifts, dims)
+
+
+@torch_function()
+def tril(input, diagonal=0):
+    return language("tril", input, diagonal)
+
+
+@torch_function()
+def triu(input, diagonal=0):
+    return language("triu", input, diagonal)
+
+
+@torch_function()
+def atleast_1d(input):
+    return input if input.ndim else reshape(input, (1,))
+
+
+@torch_function()
+def atleast_2d(input):
+    return input if input.ndim > 1 else reshape(input, (1, -1))
+
+
+@torch_function()
+def meshgrid(*tensors, indexing="ij"):
+    tensors = _several(tensors)
+    shape = tuple(x.shape[0] for x in tensors)
+    n = len(tensors)
+    lines = [reshape(x, tuple(-1 if k == place else 1 for place in range(n))) for k, x in enumerate(tensors)]
+    grids = [expand(x, *shape) for x in lines]
+    return tuple(g.transpose(0, 1) for g in grids) if indexing == "xy" and n > 1 else tuple(grids)
+
+
+# -- gathers
+
+
+@torch_function()
+def index_select(input, dim, index):
+    return language("take", input, index, dim)
+
+
+@torch_function()
+def take(input, index):
+    return language("take", input, index)
+
+
+@torch_function()
+def take_along_dim(input, indices, dim=None):
+    return language("take_along_axis", input, indices, dim)
+
+
+@torch_function()
+def gather(input, dim, index, *, sparse_grad=False):
+    """index may be shorter than input: out[i][j] = input[index[i][j]][j]."""
+    key = tuple(slice(None) if k == dim % input.ndim else slice(None, n) for k, n in enumerate(index.shape))
+    return language("take_along_axis", input[key], index, dim)
+
+
+@torch_function()
+def outer(input, vec2):
+    if input.ndim != 1 or vec2.ndim != 1:
+        raise ShapeError("outer takes two vectors", code="shape.outer")
+    return unsqueeze(input, 1) * vec2
+
+
+# -- what a trace knows of tensors
+
+
+@torch_function("ndimension")
+def dim(input):
+    return input.ndim
+
+
+@torch_function("nelement")
+def numel(input):
+    return input.numel()
+
+
+@torch_function()
+def is_floating_point(input):
+    return input.is_floating_point()
+
+
+@torch_function("is_complex")
+def is_conj(input):
+    return False
+
+
+@torch_function()
+def is_tensor(obj):
+    return not obj.is_number
+
+
+@torch_function("result_type")
+def common_dtype(tensor1, tensor2):
+    r = recorder_of(tensor1, tensor2)
+    return r.tracer(r.builder.convert(r.builder.literal(0), result_type([r.node(tensor1), r.node(tensor2)]))).dtype
+
+
+@torch_function()
+def is_nonzero(input):
+    return bool(input)
+
+
+@torch_function()
+def size(input, dim=None):
+    return input.size(dim)
+
+
+@torch_function("masked_select", "nonzero")
+def unique(input, *args, **kwargs):
+    raise ArgumentError("a result whose size depends on values has no place in a kernel", code="argument.mask",
+                        help="torch.where(mask, x, 0), or a sum over it")  # fmt: skip
+
+
+@torch_function()
+def one_hot(input, num_classes=-1):
+    if num_classes == -1:
+        raise ArgumentError("one_hot takes num_classes: the largest value is not known yet", code="argument.missing")
+    line = recorder_of(input).apply("arange", num_classes)
+    return cast(language("equal", unsqueeze(input, -1), line), "int64")
