@@ -17,7 +17,7 @@ def product(name: str, write: Write) -> Callable[..., Any]:
     """NumPy's function of two arrays, with out=."""
 
     def apply(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
-        operands = (recorder.tracer(recorder.builder.strong(recorder.node(x))) for x in (a, b))  # numbers are arrays too
+        operands = (recorder.tracer(recorder.builder.strong(recorder.node(x))) for x in (a, b))
         return write(recorder, out, recorder.apply(name, *operands))
 
     return apply
