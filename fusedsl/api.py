@@ -54,7 +54,28 @@ class Kernel:
         """
         values = args if not named and len(args) == len(self.params) else self._bind(args, named)
         outs = None if out is None else self._outs(out)
-        results = self._program.run(values, outs)
+        if "torch" in sys.modules and sys.modules["torch"].compiler.is_compiling():
+            return self._in_trace(values, outs)
+        try:
+            results = self._program.run(values, outs)
+        except ArgumentError:
+            if "torch" in sys.modules and self._is_abstract(values):
+                return self._in_trace(values, outs)
+            raise
+        return results[0] if len(results) == 1 else tuple(results)
+
+    @staticmethod
+    def _is_abstract(values: Sequence[Any]) -> bool:
+        """Whether some argument is a tensor of torch's that has no memory."""
+        from .interop.torch_operator import is_abstract
+
+        return any(map(is_abstract, values))
+
+    def _in_trace(self, values: Sequence[Any], outs: Sequence[Any] | None) -> Any:
+        """The results of a call that torch traces: it sees one operator."""
+        from .interop.torch_operator import call
+
+        results = call(self._program, values, outs)
         return results[0] if len(results) == 1 else tuple(results)
 
     def _outs(self, out: Any) -> Sequence[Any]:

@@ -90,7 +90,7 @@ class Program:
         """
         facts = describe_all(self.names, values)
         library, device = place(facts)
-        plan, shapes = self._settled(facts)
+        plan, shapes = self.settled(facts)
         outputs(plan, outs, shapes, (library, device), facts)
         given = outs or [None] * len(shapes)
         made = zip(given, shapes, plan.results)
@@ -109,7 +109,7 @@ class Program:
     def _run_there(self, facts: Facts, outs: Sequence[Any] | None) -> list:
         """NumPy arrays to a CUDA device, and the results back."""
         device = int((self.options.device or "").partition(":")[2] or 0)
-        plan, shapes = self._settled(facts)
+        plan, shapes = self.settled(facts)
         outputs(plan, outs, shapes, ("numpy", CPU), facts)
         there = {n: upload(a, device) if isinstance(a, Array) and not a.by_value else a for n, a in facts.items()}
         results = self._prepare(there, None).run()
@@ -118,7 +118,7 @@ class Program:
     def _run_verified(self, facts: Facts, outs: Sequence[Any] | None, away: bool) -> list:
         """The results, written to `outs` only once they agree with the interpreter."""
         library, device = place(facts)
-        plan, shapes = self._settled(facts)
+        plan, shapes = self.settled(facts)
         outputs(plan, outs, shapes, (library, device), facts)
         expected = self._interpreted(facts, strict=True)
         results = self._run_there(facts, None) if away else self._prepare(facts, None).run()
@@ -129,7 +129,7 @@ class Program:
                 results[k] = out
         return results
 
-    def _settled(self, facts: Facts) -> tuple[Plan, list[tuple[int, ...]]]:
+    def settled(self, facts: Facts) -> tuple[Plan, list[tuple[int, ...]]]:
         """The plan for these arguments and the shapes of its results, all checks passed."""
         arguments = list(facts.values())
         extents = pipeline.extents_of(arguments)
@@ -153,7 +153,7 @@ class Program:
     def _interpret(self, facts: Facts, outs: Sequence[Any] | None) -> list:
         """The results from the interpreter, in arrays of the caller's library."""
         library, device = place(facts)
-        plan, shapes = self._settled(facts)
+        plan, shapes = self.settled(facts)
         outputs(plan, outs, shapes, (library, device), facts)
         values = self._interpreted(facts)
         results = []

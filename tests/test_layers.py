@@ -25,7 +25,7 @@ LAYERS = (
     ("verify", "prepare", "text", "specs"),
     ("tune",),
     ("program", "prepare_lists"),
-    ("report",),
+    ("report", "interop"),
     ("api", "decorator"),
     ("lists",),
     ("cli", "__main__"),

@@ -254,8 +254,13 @@ def _check_tensor(torch: Any, x: Any, name: str) -> None:
         help = f"pass {name}.to_dense()"
         raise ArgumentError(f"{name} is a sparse tensor ({x.layout})", "argument.sparse", help=help)
     if x.requires_grad and torch.is_grad_enabled():
-        help = f"pass {name}.detach(), or call under torch.no_grad()"
-        raise ArgumentError(f"{name} requires grad, and a kernel records no gradient", "argument.grad", help=help)
+        raise gradient_fault(name)
+
+
+def gradient_fault(name: str) -> ArgumentError:
+    """The error for a tensor that requires grad."""
+    help = f"pass {name}.detach(), or call under torch.no_grad()"
+    return ArgumentError(f"{name} requires grad, and a kernel records no gradient", "argument.grad", help=help)
 
 
 # ---- CuPy

@@ -212,9 +212,9 @@ def check_out(
         help = "pass an array whose elements are aligned and in the machine's byte order, no number and no lazy view"
         raise ArgumentError(f"{name} is not an array that can be written in place", "argument.out", help=help)
     if facts.shape != tuple(shape):
-        raise _unfit(name, f"has shape {facts.shape}", f"has shape {tuple(shape)}")
+        raise unfit(name, f"has shape {facts.shape}", f"has shape {tuple(shape)}")
     if facts.dtype is not dtype and not (dtype.storage and facts.dtype is UINT8 and facts.library == "cupy"):
-        raise _unfit(name, f"holds {facts.dtype}", f"is {dtype}")
+        raise unfit(name, f"holds {facts.dtype}", f"is {dtype}")
     if facts.device != device:
         raise DeviceError(f"{name} is {facts.where}, and the result is on {device[0]}:{device[1]}", "device.out",
                           help="pass an array on the device of the inputs")  # fmt: skip
@@ -230,7 +230,8 @@ def check_out(
     return facts
 
 
-def _unfit(name: str, has: str, needs: str) -> ArgumentError:
+def unfit(name: str, has: str, needs: str) -> ArgumentError:
+    """The error for an output that is no place for the result."""
     help = "out is neither cast nor broadcast: pass an array of exactly the result's shape and dtype"
     return ArgumentError(f"{name} {has}, and the result {needs}", "argument.out", help=help)
 

@@ -1,0 +1,1 @@
+"""Kernels as citizens of other libraries' programs."""

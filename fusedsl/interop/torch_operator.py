@@ -1,0 +1,106 @@
+"""A kernel as an operator of torch: what torch.compile, torch.export and fake tensors see instead of our Python.
+
+An operator is registered for a kernel and the kinds of its arguments ("t": tensor, "n": number) when it is first
+traced: `torch.ops.fusedsl.kernel_<digest>_<kinds>`; another, `…_out`, writes outputs that are all given. It runs the
+kernel as a call does. Its fake implementation tells shapes, dtypes and strides from the plan, and compiles nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import is_fake
+
+from ..ir.types import DTYPES
+from ..pipeline import extents_of
+from ..prepare import layout_of, result_order
+from ..program import Program
+from ..runtime.arrays import Array, Weak, describe, dtype_fault, gradient_fault
+from ..runtime.results import strides_in, unfit
+
+_registered: dict[str, Any] = {}  # by name
+
+
+def is_abstract(x: Any) -> bool:
+    """Whether an argument stands for a tensor that has no memory: a fake or functional one."""
+    return isinstance(x, torch.Tensor) and (is_fake(x) or torch._is_functional_tensor(x))
+
+
+def call(program: Program, values: Sequence[Any], outs: Sequence[Any] | None) -> Sequence[Any]:
+    """The results of a kernel's operator, in the order of the program's results; `outs` as in a call."""
+    for parameter, value in zip(program.names, values):
+        if isinstance(value, torch.Tensor) and value.requires_grad and torch.is_grad_enabled():
+            raise gradient_fault(parameter)
+    kinds = "".join(["t" if isinstance(v, torch.Tensor) else "n" for v in values])
+    if outs and not [out for out in outs if out is None]:
+        getattr(torch.ops.fusedsl, operator(program, kinds, len(outs)))(*values, *outs)
+        return outs
+    results = getattr(torch.ops.fusedsl, operator(program, kinds))(*values)
+    if outs is None:
+        return results
+    return [made if out is None else out.copy_(made) for made, out in zip(results, outs)]
+
+
+@torch.compiler.assume_constant_result
+def operator(program: Program, kinds: str, outs: int = 0) -> str:
+    """The name in `torch.ops.fusedsl` of the operator for these kinds that writes so many given outputs, or allocates.
+
+    It is registered when it is first asked for.
+    """
+    told = repr((program.source.cache_parts(), program.options))
+    digest = hashlib.sha256(told.encode()).hexdigest()[:16]
+    name = f"kernel_{digest}_{kinds}{'_out' if outs else ''}"
+    if name in _registered:
+        return name
+    count = len(kinds)
+    taken = [f"{'Tensor' if kind == 't' else 'Scalar'} a{k}" for k, kind in enumerate(kinds)]
+    taken += [f"Tensor(o{k}!) out{k}" for k in range(outs)]
+    schema = f"({', '.join(taken)}) -> {'()' if outs else 'Tensor[]'}"
+
+    def run(*given: Any) -> list[Any] | None:
+        results = program.run(given[:count], given[count:] or None)
+        return None if outs else results
+
+    def fake(*given: Any) -> list[Any] | None:
+        results = _fake_results(program, given[:count], given[count:] or None)
+        return None if outs else results
+
+    written = tuple(f"out{k}" for k in range(outs))
+    _registered[name] = torch.library.custom_op(f"fusedsl::{name}", run, mutates_args=written, schema=schema)
+    _registered[name].register_fake(fake)
+    return name
+
+
+def _fake_results(program: Program, values: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:
+    """Tensors without memory, of the shapes, dtypes and strides that a call would return."""
+    facts = {name: _facts(value, name) for name, value in zip(program.names, values)}
+    arguments = list(facts.values())
+    plan, shapes = program.settled(facts)
+    layouts = {("argument", k): layout_of(a) for k, a in enumerate(arguments) if isinstance(a, Array)}
+    device = next((v.device for v in values if isinstance(v, torch.Tensor) and v.ndim), torch.device("cpu"))
+    results = []
+    for k, (shape, t, out) in enumerate(zip(shapes, plan.results, outs or [None] * len(shapes))):
+        kind = getattr(torch, t.dtype.name)
+        if out is None:
+            strides = strides_in(shape, result_order(plan, k, layouts, extents_of(arguments)))
+            out = torch.empty_strided(shape, strides, dtype=kind, device=device)
+        elif tuple(out.shape) != shape or out.dtype is not kind:
+            raise unfit("out", f"is {out.dtype}{list(out.shape)}", f"is {t.dtype}{list(shape)}")
+        results.append(out)
+    return results
+
+
+def _facts(value: Any, name: str) -> Array | Weak:
+    """What planning asks of an argument; sizes and numbers may be symbols of torch."""
+    if isinstance(value, torch.Tensor):
+        dtype = DTYPES.get(str(value.dtype).removeprefix("torch."))
+        if dtype is None:
+            raise dtype_fault(name, str(value.dtype))
+        device = (value.device.type, value.device.index or 0)
+        return Array("torch", dtype, tuple(value.shape), tuple(value.stride()), 0, device, False, value)
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return Weak("i" if isinstance(value, torch.SymInt) else "f", value)
+    return describe(value, name)
