@@ -267,7 +267,7 @@ def outputs(
         checked = check_out(out, shapes[k], plan.results[k].dtype, device, facts, others, name, library)
         others.append(checked)
         same = [i for i, a in enumerate(facts.values()) if isinstance(a, Array) and _same_memory(checked, a)]
-        if all(in_place(plan, i, k) for i in same) and _storable(plan, k):
+        if not checked.copied and all(in_place(plan, i, k) for i in same) and _storable(plan, k):
             given[k] = checked
         else:
             late.append((out, k))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..ir.dims import Symbol, evaluate
 from ..schedule.access import (
+    WIDE,
     Collapsed,
     collapse,
     collapse_rows,
@@ -15,6 +16,7 @@ from ..schedule.access import (
     lies_across,
     map_access,
     near_access,
+    reach,
     row_access,
 )
 from ..schedule.kernel import Kernel, Operand, Position
@@ -139,6 +141,10 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
         Operand(use.name, use.dtype, letters(merged.extents, line), a, *near, _rank_letter(rank))
         for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, ranks)
     )
+    places = tuple(evaluate(d, extents) for d in plan.ranks)
+    wide = merged.wide or any(
+        reach(merged.extents + places, line + rank) >= WIDE for line, rank in zip(merged.strides, ranks) if rank
+    )
     positions = tuple(Position(p.value, merged.axes.index((p.axis,))) for p in plan.positions)
 
     steps = tuple(_steps(use, layouts, extents) for use in plan.arrays)
@@ -162,7 +168,7 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
             tuple(s.value for s in plan.scalars),
             plan.resident if resident else plan.streamed,
             resident,
-            merged.wide,
+            wide,
             plan.pointers,
             literals,
             kept,

@@ -205,11 +205,13 @@ def check_out(
 
     It has exactly the result's shape, dtype and device, belongs to its `library` (or is known through a protocol), is
     writeable, overlaps neither itself nor `others` (further outputs), and an input only if that is the very same
-    memory.
+    memory. The facts of a NumPy array with misaligned elements are those of its bytes, and `copied`: no kernel can
+    write it.
     """
     facts = describe(out, name)
-    if isinstance(facts, Weak) or facts.copied or (not facts.shape and facts.owner is not out):
-        help = "pass an array whose elements are aligned and in the machine's byte order, no number and no lazy view"
+    misaligned = not isinstance(facts, Weak) and facts.copied and _is_misaligned(out)
+    if isinstance(facts, Weak) or (not misaligned and (facts.copied or (not facts.shape and facts.owner is not out))):
+        help = "pass an array whose elements are in the machine's byte order, no number and no lazy view"
         raise ArgumentError(f"{name} is not an array that can be written in place", "argument.out", help=help)
     if facts.shape != tuple(shape):
         raise unfit(name, f"has shape {facts.shape}", f"has shape {tuple(shape)}")
@@ -223,11 +225,25 @@ def check_out(
                           help="results belong to the inputs' library: pass an array of that")  # fmt: skip
     if facts.readonly:
         raise ArgumentError(f"{name} is read-only", "argument.out", help=f"pass {name}.copy() and keep it")
+    facts = _as_bytes(out, facts) if misaligned else facts
     if overlaps_itself(facts):
         help = "pass an array whose elements all have their own memory"
         raise ArgumentError(f"elements of {name} share memory (strides {facts.strides})", "argument.overlap", help=help)
     _check_overlaps(facts, inputs, others, name)
     return facts
+
+
+def _is_misaligned(out: Any) -> bool:
+    """Whether this is a NumPy array, and only where its elements lie keeps kernels from writing it."""
+    import numpy as np
+
+    return isinstance(out, np.ndarray) and out.dtype.isnative
+
+
+def _as_bytes(out: Any, facts: Array) -> Array:
+    """A NumPy array as its bytes, which lie at any address and any distance from each other."""
+    shape, strides = (*out.shape, out.itemsize), (*out.strides, 1)
+    return Array("numpy", UINT8, shape, strides, out.ctypes.data, CPU, facts.readonly, out, True)
 
 
 def unfit(name: str, has: str, needs: str) -> ArgumentError:

@@ -26,8 +26,12 @@ class Collapsed:
         total = 1
         for extent in self.extents:
             total *= extent
-        reach = (sum(abs(s) * (n - 1) for s, n in zip(line, self.extents)) for line in self.strides)
-        return total >= WIDE or max(reach, default=0) >= WIDE
+        return total >= WIDE or any(reach(self.extents, line) >= WIDE for line in self.strides)
+
+
+def reach(extents: Sequence[int], strides: Sequence[int]) -> int:
+    """How far apart the first and the last element can lie, in elements."""
+    return sum(abs(s) * (n - 1) for s, n in zip(strides, extents))
 
 
 def collapse(
