@@ -81,7 +81,16 @@ def multiply(a, b):
 
 
 def fma(a, b, c):
-    return add(multiply(a, b), c)
+    """a * b + c; of float32 rounded once, by way of a float64 that is rounded to odd (Boldo & Melquiond, 2008)."""
+    if np.asarray(a).dtype != np.float32:
+        return add(multiply(a, b), c)
+    product, addend = np.multiply(a, b, dtype=np.float64), np.asarray(c, np.float64)
+    total = product + addend
+    other = total - product
+    lost = (product - (total - other)) + (addend - other)
+    even = (np.asarray(total).view(np.int64) & 1) == 0
+    odd = np.nextafter(total, np.copysign(np.inf, lost))
+    return np.where(even & (lost != 0) & np.isfinite(lost), odd, total).astype(np.float32)
 
 
 def _nonzero(b):
