@@ -10,6 +10,7 @@ from ..ir.graph import Node, Type, node
 from .coordinates import Axis, Coordinate
 from .lower import Root, Source
 from .price import Computation
+from .streams import Streaming
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Group:
     stores: list[Root] = field(default_factory=list)
     row_stores: list[Root] = field(default_factory=list)
     rank_stores: list[Root] = field(default_factory=list)
+    streaming: Streaming | None = None  # the pass over scores that finds the folds
+    own_stores: list[Root] = field(default_factory=list)  # … of values with an axis of their own
     cross: list[Node] = field(default_factory=list)
     cross_stores: list[Root] = field(default_factory=list)
     imports: dict[Node, Node] = field(default_factory=dict)  # fold -> the load that stands for it
@@ -51,7 +54,7 @@ class Group:
     @property
     def is_plain(self) -> bool:
         """A map, or folds of rows: its elements may be computed by several kernels."""
-        return not (self.scans or self.ranked or self.cross)
+        return not (self.scans or self.ranked or self.cross or self.streaming)
 
     @property
     def ranks(self) -> Axis | None:
@@ -66,7 +69,7 @@ class Group:
 
     @property
     def all_stores(self) -> list[Root]:
-        return self.stores + self.row_stores + self.rank_stores + self.cross_stores
+        return self.stores + self.row_stores + self.rank_stores + self.cross_stores + self.own_stores
 
     @property
     def work(self) -> Computation:

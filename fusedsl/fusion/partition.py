@@ -14,6 +14,7 @@ from .crossing import BOUND, crossing
 from .groups import Decision, Group, Partition, loaded, ordered, reaches
 from .lower import Lowered, Root
 from .price import Computation, Prices, computed, cost
+from .streams import Streaming, find_streams, nearest, reached
 
 ROW_WORK = 64  # instructions a row that a row's threads, all alike, may spend on what another kernel could compute
 FEW_RANKS = 2048  # places of an order that a block holds, to fold them
@@ -25,16 +26,33 @@ def partition(
     fits: Callable[[Dim, int], bool] = lambda count, limit: False,
     prices: Prices | None = None,
     together: bool = True,
+    streams: bool = True,
 ) -> Partition:
     """The groups of a lowered program. `fits` answers for this length class whether a count is within a limit.
 
-    Unless `together`, folds over rows and folds over columns are kernels of their own.
+    Unless `together`, folds over rows and folds over columns are kernels of their own; unless `streams`, so are folds
+    over sums of products and these sums.
     """
-    return _Partitioner(program, fits, prices, together).run()
+    return _Partitioner(program, fits, prices, together, streams).run()
 
 
 class _Partitioner:
-    def __init__(self, program: Lowered, fits: Callable[[Dim, int], bool], prices: Prices | None, together: bool):
+    def __init__(
+        self,
+        program: Lowered,
+        fits: Callable[[Dim, int], bool],
+        prices: Prices | None,
+        together: bool,
+        streams: bool,
+    ):
+        self.streaming: dict[Node, Streaming] = {}
+        self.refused: list[Decision] = []
+        if streams:
+            found = find_streams(program, fits)
+            self.refused = [Decision(False, (_name(f),), reason) for f, reason in found.refused]
+            if found.passes:
+                program = found.program
+                self.streaming = {f: one for one in found.passes for f in one.folds}
         self.program = program
         self.fits = fits
         self.prices = prices
@@ -52,7 +70,7 @@ class _Partitioner:
 
     def run(self) -> Partition:
         pending = list(self.program.roots)
-        folds = [n for n in self.order if n.op in BOUND]
+        folds = self._wanted()
         while pending or folds:
             left = len(pending) + len(folds)
             folds = [f for f in folds if f in self.crossing or not self._place_fold(f)]
@@ -63,7 +81,19 @@ class _Partitioner:
                 raise AssertionError("a temporary is needed before it can be computed")
         for k, g in enumerate(self.groups):
             self._import_folds(k, g)
-        return ordered(self.groups, self.temporaries, self._priced())
+        return ordered(self.groups, self.temporaries, (*self._priced(), *self.refused))
+
+    def _wanted(self) -> list[Node]:
+        """The folds that a kernel has to find: those within a stream are its own."""
+        roots, found = [r.value for r in self.program.roots], set()
+        taken: set[Node] = set()
+        while roots:
+            needed = set(reached(roots, set(self.streaming)))
+            found |= needed
+            passes = {self.streaming[f] for f in needed & set(self.streaming)} - taken
+            taken |= passes
+            roots = [n for one in passes for n in _foreign(one)]
+        return [n for n in self.order if n in found]
 
     # -- dependencies
 
@@ -101,7 +131,26 @@ class _Partitioner:
 
     # -- placing
 
+    def _place_stream(self, one: Streaming) -> bool:
+        """A kernel for a pass over scores, once what it reads has one."""
+        foreign = _foreign(one)
+        if not all(f in self.home for f in foreign):
+            return False
+        reads = frozenset().union(*(self.reads[v] for v in one.values))
+        if not all(n.attr[0].index in self.writer for n in reads):
+            return False
+        after = {self.home[f] for f in foreign} | {self.writer[n.attr[0].index] for n in reads}
+        group = Group(one.rows, one.fold.stream, list(one.folds), after=after, streaming=one)
+        self.groups.append(group)
+        self.home |= dict.fromkeys(one.folds, len(self.groups) - 1)
+        scores = ", ".join(dict.fromkeys(_name(p.fold) for p in one.products))
+        decision = Decision(True, (f"kernel {len(self.groups) - 1}",), f"{scores} streams into {len(one.folds)} folds")
+        self.decisions.append((decision, len(self.groups) - 1, one.folds[-1]))
+        return True
+
     def _place_fold(self, f: Node) -> bool:
+        if f in self.streaming:
+            return f in self.home or self._place_stream(self.streaming[f])
         x, columns = _worked(f).args[0], bound_axes(_worked(f))
         if not self._ready(x):
             return False
@@ -110,6 +159,8 @@ class _Partitioner:
             if f in self.crossing and g.folds and (frozenset(g.rows), frozenset(g.columns)) == (columns, rows):
                 if self._crosses(k, f, needs):
                     return True
+                continue
+            if g.streaming:
                 continue
             along = frozenset(g.columns) == columns or (_folds_ranks(f) and self._on_ranks(k, x, columns))
             if g.is_map or frozenset(g.rows) != rows or not along:
@@ -123,7 +174,7 @@ class _Partitioner:
                 return True
             else:
                 self._refuse(f, "it needs a result that is computed after the kernel has run", k)
-        others = [k for k, g in enumerate(self.groups) if not g.is_map]
+        others = [k for k, g in enumerate(self.groups) if not g.is_map and not g.streaming]
         if others:
             kernels = " and ".join(f"kernel {k}" for k in others)
             self._refuse(f, f"{_spaces(f, rows, columns)}, unlike {kernels}", others[0])
@@ -191,6 +242,8 @@ class _Partitioner:
         g.after |= needs - {k}
         if not self._uses(r.value).isdisjoint(g.cross):
             g.cross_stores.append(r)
+        elif g.streaming:
+            (g.row_stores if axes == frozenset(g.rows) else g.own_stores).append(r)
         elif not g.is_map and axes == frozenset(g.rows) and g.columns:
             g.row_stores.append(r)
         else:
@@ -206,6 +259,8 @@ class _Partitioner:
             if self._finishes(k, r, axes, needs):
                 self._join(k, needs, r, "is stored by the kernel that folds its rows")
                 return k
+            if g.streaming and k not in needs:
+                continue
             fits = self._accepts(g, axes) or self._is_ranked(k, axes, r.value)
             if fits and k not in needs and g.rows and axes == frozenset(g.rows) and self._own_work(r) > ROW_WORK:
                 self._refuse(r, "all threads of a row would compute its value", k)
@@ -236,6 +291,8 @@ class _Partitioner:
             return frozenset(g.columns) == axes
         if axes == frozenset(g.rows):
             return True
+        if g.streaming:
+            return any(axes == frozenset((*g.rows, a)) for a in g.streaming.own)
         if axes != frozenset(g.rows) | frozenset(g.columns):
             return False
         return bool(g.rows) or not g.folds or self.fits(product(a.extent for a in g.columns), ONE_BLOCK)
@@ -287,7 +344,11 @@ class _Partitioner:
     # -- temporaries between groups
 
     def _import_folds(self, k: int, g: Group) -> None:
-        values = [_worked(f).args[0] for f in g.folds + g.cross + g.scans + g.ranked]
+        if g.streaming:
+            for f in _foreign(g.streaming):
+                if f not in g.imports:
+                    g.imports[f] = self._temporary(f)
+        values = [] if g.streaming else [_worked(f).args[0] for f in g.folds + g.cross + g.scans + g.ranked]
         for value in [*values, *(r.value for r in g.all_stores)]:
             for f in self._uses(value):
                 if self.home[f] != k and f not in g.imports:
@@ -297,7 +358,9 @@ class _Partitioner:
         """The load of a fold's value (or a scan's) from the temporary that its group stores it to."""
         home = self.groups[self.home[f]]
         axes, stores = home.rows, home.row_stores
-        if f in home.cross:
+        if home.streaming and (own := [a for a in home.streaming.own if a in self.free[f]]):
+            axes, stores = (*home.rows, *own), home.own_stores
+        elif f in home.cross:
             axes, stores = home.columns, home.cross_stores
         elif f.op == "scan":
             axes, stores = home.rows + home.columns, home.stores
@@ -310,6 +373,13 @@ class _Partitioner:
             self.temporaries.append((stored.type, shape))
             stores.append(stored)
         return loaded(stored)
+
+
+def _foreign(one: Streaming) -> list[Node]:
+    """What a pass over scores reads of other kernels."""
+    own = {*one.folds, *(p.fold for p in one.products)}
+    values = [*one.values, *(p.fold.args[0] for p in one.products)]
+    return [n for n in nearest(values) if n not in own]
 
 
 def _members(g: Group, f: Node) -> list[Node]:

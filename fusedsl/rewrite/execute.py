@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ..ir.folds import FOLDS
-from ..ir.graph import Node, Type, node, value_of, walk
+from ..ir.graph import Node, Type, node, value_of
 from ..ir.ops import OPS
 from ..ir.types import INT64, numpy_dtype
 from .stream import Lift, StreamFold
@@ -46,9 +46,9 @@ def execute(
 ) -> Values:
     """The results of a stream fold whose stream is cut in parts, of which neighbours are merged in this order.
 
-    `leaves(node, part)` are the values of a load or position for some elements, along axis 1 of (rows, elements) and
-    the components' own axes behind; `rows` are row values that the pass is given. `order` names, merge by merge, the
-    left one of two neighbours.
+    `leaves(node, part)` are the values of a load, a position or an inner contraction (a fold that has a value per
+    element) for some elements, along axis 1 of (rows, elements) and the components' own axes behind; `rows` are row
+    values that the pass is given. `order` names, merge by merge, the left one of two neighbours.
     """
     with np.errstate(all="ignore"):
         states = [_lifted(stream, leaves, rows, part) for part in parts]
@@ -66,9 +66,7 @@ def _lifted(stream: StreamFold, leaves: Leaves, rows, part: slice) -> list[np.nd
     first, points, second, state = stream.lift()
     known: Values = dict(rows)
     for lift in (*first, *second):
-        for n in walk([lift.value]):
-            if n.op in ("load", "position"):
-                known[n] = leaves(n, part)
+        known |= {n: leaves(n, part) for n in _leaves(lift.value, known)}
     count = part.stop - part.start
     place = node("position", (), stream.stream[0], Type(INT64))
     known.setdefault(place, np.arange(part.start, part.stop)[None])
@@ -78,6 +76,22 @@ def _lifted(stream: StreamFold, leaves: Leaves, rows, part: slice) -> list[np.nd
     for lift in second:
         _fold(lift, known, count, place)
     return scalars(state, known)
+
+
+def _leaves(root: Node, known: Values) -> list[Node]:
+    """The loads, positions and inner contractions that a value is computed from."""
+    found: dict[Node, None] = {}
+    stack, seen = [root], set()
+    while stack:
+        n = stack.pop()
+        if n in seen or n in known:
+            continue
+        seen.add(n)
+        if n.op in ("load", "position", "fold"):
+            found[n] = None
+        else:
+            stack += n.args
+    return list(found)
 
 
 def _fold(lift: Lift, known: Values, count: int, place: Node) -> None:

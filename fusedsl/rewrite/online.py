@@ -43,14 +43,18 @@ class Refusal:
         return f"{a} is not streamed with the {b} that it depends on, because of {self.obstacle} between them"
 
 
-def passes(folds: Sequence[Node]) -> tuple[tuple[Pass, ...], tuple[Refusal, ...]]:
-    """The fewest passes for folds over the same columns, and why they are not fewer."""
-    return _Passes(folds).find()
+def passes(folds: Sequence[Node], own: frozenset = frozenset()) -> tuple[tuple[Pass, ...], tuple[Refusal, ...]]:
+    """The fewest passes for folds over the same columns, and why they are not fewer.
+
+    Sums for each of some axes `own`, beside the rows, are contractions: always components of a stream fold.
+    """
+    return _Passes(folds, own).find()
 
 
 class _Passes:
-    def __init__(self, folds: Sequence[Node]):
+    def __init__(self, folds: Sequence[Node], own: frozenset):
         wanted = set(folds)
+        self.own = own
         self.folds = [n for n in walk(folds) if n in wanted]
         self.stream = self.folds[0].attr[1] if self.folds else ()
         self.free = free_axes(self.folds)
@@ -67,7 +71,7 @@ class _Passes:
             stage = max((self.stage[g] for g in self.below[f]), default=0)
             if stage == len(streams):
                 streams.append(_Stream(self, stage))
-            if not self.depends(f, stage):
+            if not self.depends(f, stage) and not self.free[f] & self.own:
                 streams[stage].plain.append(f)
             elif (obstacle := streams[stage].add(f)) is not None:
                 other = next(g for g in reversed(self.folds) if g in self.below[f] and self.stage[g] == stage)
@@ -75,7 +79,8 @@ class _Passes:
                 stage += 1
                 if stage == len(streams):
                     streams.append(_Stream(self, stage))
-                streams[stage].plain.append(f)
+                if not self.free[f] & self.own or streams[stage].add(f) is not None:
+                    streams[stage].plain.append(f)
             self.stage[f] = stage
         return tuple(s.made() for s in streams), tuple(refusals)
 
@@ -107,7 +112,7 @@ class _Stream:
         if not self.makers:
             return Pass(tuple(order))
         folds = tuple(dict.fromkeys([*self.plain, *self.folds]))
-        rows = frozenset().union(*(free_axes([f])[f] for f in folds))
+        rows = frozenset().union(*(free_axes([f])[f] for f in folds or order)) - self.owner.own
         stream = StreamFold(rows, self.owner.stream, folds, tuple(self.components), (), self.stage)
         finish = []
         for f in order:

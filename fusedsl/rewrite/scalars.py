@@ -42,6 +42,13 @@ def scalar_op(name: str, *args: Node, dtype: DType | None = None) -> Node:
     return node(name, args, None, Type(dtype or args[-1].type.dtype.compute))
 
 
+def times(x: Node | None, y: Node | None) -> Node | None:
+    """The product of what is there."""
+    if x is None or y is None:
+        return x if y is None else y
+    return scalar_op("multiply", x, y)
+
+
 def total_of(addends: Sequence[Node]) -> Node:
     """The sum of one or several values, one by one."""
     found = addends[0]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ..ir.graph import Node, constant, value_of
 from ..ir.types import BOOL
 from .scalars import scalar_op as op
-from .scalars import total_of
+from .scalars import times, total_of
 
 MOST_TERMS = 8
 MOST_POWERS = 3
@@ -191,13 +191,6 @@ def _times_row(a: Form, row: Node, scale: float = 1.0, factor: Node | None = Non
             return replace(scaled, rows=(op("multiply", total_of(scaled.rows), row),))
         return replace(scaled, factor=times(scaled.factor, row))
     return tuple(replace(t, factor=times(t.factor, row)) for t in scaled)
-
-
-def times(x: Node | None, y: Node | None) -> Node | None:
-    """The product of what is there."""
-    if x is None or y is None:
-        return x if y is None else y
-    return op("multiply", x, y)
 
 
 def _product(s: Term, t: Term) -> Term | None:

@@ -1,0 +1,390 @@
+"""Finds folds over sums of products, as in attention: the products are used where they are computed, and never stored.
+
+`softmax(q @ k.mT) @ v` lowers to folds over one axis (the stream) of elements that hold a fold of their own (a score).
+What rewrite/online.py brings into one pass becomes a kernel of its own; what it cannot says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ..ir.dims import Dim
+from ..ir.folds import FOLDS, pick
+from ..ir.graph import Node, constant, node, rebuild, value_of, walk
+from ..rewrite.online import passes
+from ..rewrite.scalars import free_axes, scalar_op, times
+from ..rewrite.stream import Component, StreamFold
+from .coordinates import Axis, Computed, Coordinate
+from .crossing import BOUND
+from .lower import Lowered
+
+Fits = Callable[[Dim, int], bool]
+WIDEST = 512  # of the axes of a product and of a result: a tile of rows holds that much for each row
+
+
+@dataclass(frozen=True)
+class Product:
+    """A score: the sum over `axis` of left * right. Left depends on rows; right on the stream, and on no lane."""
+
+    fold: Node
+    axis: Axis
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A component with an axis of its own: the sum over the stream of what `weight` adds, times right."""
+
+    component: Component
+    axis: Axis
+    weight: Component
+    right: Node
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """One pass over a stream of scores: `lanes` are the rows that no right operand depends on."""
+
+    fold: StreamFold
+    rows: tuple[Axis, ...]
+    lanes: tuple[Axis, ...]
+    products: tuple[Product, ...]
+    weighted: tuple[Weighted, ...]
+
+    @property
+    def folds(self) -> tuple[Node, ...]:
+        """The folds that the pass finds."""
+        return tuple(f for f, _ in self.fold.finish)
+
+    @property
+    def own(self) -> tuple[Axis, ...]:
+        return tuple(dict.fromkeys(w.axis for w in self.weighted))
+
+    @property
+    def inner(self) -> tuple[Axis, ...]:
+        return tuple(dict.fromkeys(p.axis for p in self.products))
+
+    @property
+    def values(self) -> tuple[Node, ...]:
+        """What the pass computes an element from."""
+        return tuple(f.args[0] for f in self.folds)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The program with the folds of one stream on one axis, the passes that stream, and why others do not."""
+
+    program: Lowered
+    passes: tuple[Streaming, ...]
+    refused: tuple[tuple[Node, str], ...]
+
+
+def find_streams(program: Lowered, fits: Fits) -> Found:
+    """The passes over scores of a lowered program."""
+    roots = [r.value for r in program.roots]
+    renamed, groups = _grouped(roots)
+    program = replace(program, roots=tuple(replace(r, value=renamed[r.value]) for r in program.roots))
+    made: list[Streaming] = []
+    refused: list[tuple[Node, str]] = []
+    for folds, own in groups:
+        found = _streamed(folds, own, fits)
+        if isinstance(found, str):
+            refused.append((folds[-1], found))
+        else:
+            made += found[0]
+            refused += found[1]
+    stored = reached([r.value for r in program.roots], {f for one in made for f in one.folds})
+    kept = []
+    for one in made:
+        if _are_stored(one, stored):
+            refused.append((one.folds[-1], "its scores are needed elsewhere too, so that they are stored"))
+        else:
+            kept.append(one)
+    return Found(program, tuple(kept), tuple(refused))
+
+
+def reached(roots: Iterable[Node], ends: set[Node]) -> list[Node]:
+    """The folds, scans and orders that are needed where the folds in `ends` are read, and those."""
+    found: dict[Node, None] = {}
+    seen: set[Node] = set()
+    stack = list(roots)
+    while stack:
+        n = stack.pop()
+        if n in seen:
+            continue
+        seen.add(n)
+        if n.op in BOUND:
+            found[n] = None
+        if n not in ends:
+            stack += n.args
+    return list(found)
+
+
+def _are_stored(one: Streaming, needed: Sequence[Node]) -> bool:
+    """Whether a score is needed beside the pass, along whichever axis."""
+    (stream,) = one.fold.stream
+    free = free_axes(needed)
+    for n in needed:
+        if n.op == "fold" and n not in one.folds:
+            alike = [a for a in free[n] if a.extent == stream.extent and a not in one.rows]
+            moved = [n, *(_moved(n, a, stream, free_axes([n])) for a in alike)]
+            if any(p.fold in moved for p in one.products):
+                return True
+    return False
+
+
+# -- candidates
+
+
+def scores(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[Node]:
+    """The folds that an element holds of its own."""
+    return [n for n in nearest([value]) if n.op == "fold" and n.attr[0] == "sum" and stream in free[n]]
+
+
+def nearest(roots: Iterable[Node]) -> list[Node]:
+    """The folds, scans and orders that values are computed from directly."""
+    found: dict[Node, None] = {}
+    seen: set[Node] = set()
+    stack = list(roots)
+    while stack:
+        n = stack.pop()
+        if n in seen:
+            continue
+        seen.add(n)
+        if n.op in BOUND:
+            found[n] = None
+        else:
+            stack += n.args
+    return list(found)
+
+
+def _grouped(roots: Sequence[Node]) -> tuple[dict[Node, Node], list[tuple[list[Node], frozenset]]]:
+    """(every node with the streams of alike folds on one axis, for each stream: its folds, the axes of their own)."""
+    free = free_axes(roots)
+    tags = 1 + max((a.tag for n in free for a in free[n]), default=0)
+    tags = max([tags, *(1 + a.tag for n in free if n.op == "fold" for a in n.attr[1])])
+    groups: dict[tuple, tuple[list[Node], set]] = {}
+
+    def change(old: Node, args: tuple[Node, ...]) -> Node:
+        made = node(old.op, args, old.attr, old.type) if args != old.args else old
+        free.update(free_axes([made]) if made not in free else {})
+        if made.op != "fold" or len(made.attr[1]) != 1 or not scores(made.args[0], made.attr[1][0], free):
+            return made
+        (along,) = made.attr[1]
+        stream = Axis(along.extent, tags)
+        value = _moved(made.args[0], along, stream, free)
+        free.update(free_axes([value]))
+        rows, own, value = _parted(value, stream, free) if made.attr[0] == "sum" else (free[value], frozenset(), value)
+        made = node("fold", (value,), (made.attr[0], (stream,)), made.type)
+        free.update(free_axes([made]))
+        members, axes = groups.setdefault((rows - {stream}, stream), ([], set()))
+        members.append(made)
+        axes.update(own)
+        return made
+
+    new = rebuild(roots, change)
+    return new, [(list(dict.fromkeys(members)), frozenset(axes)) for members, axes in groups.values()]
+
+
+def _moved(root: Node, old: Axis, new: Axis, free: dict[Node, frozenset]) -> Node:
+    """A value with another name for one of the axes that it depends on."""
+
+    def coordinate(c):
+        if isinstance(c, Computed):
+            return replace(c, value=_moved(c.value, old, new, free_axes([c.value])))
+        return replace(c, axis=new) if c.axis == old else c
+
+    done: dict[Node, Node] = {}
+    stack = [root]
+    while stack:
+        n = stack[-1]
+        if n in done:
+            stack.pop()
+        elif old not in free[n]:
+            done[n] = n
+        elif missing := [a for a in n.args if a not in done]:
+            stack += missing
+        else:
+            args, attr = tuple(done[a] for a in n.args), n.attr
+            if n.op == "load":
+                attr = (attr[0], tuple(map(coordinate, attr[1])))
+            elif n.op == "fetch":
+                attr = (attr[0], tuple(map(coordinate, attr[1])), *attr[2:])
+            elif n.op == "position":
+                attr = new
+            elif n.op in ("scan", "select", "ranked"):
+                attr = tuple(new if part == old else part for part in attr)
+            done[n] = node(n.op, args, attr, n.type)
+    return done[root]
+
+
+# -- weights and what they weigh
+
+
+@dataclass
+class _Factors:
+    """A product taken apart: multiplied, divided by, and where it is not 0."""
+
+    over: list[Node]
+    under: list[Node]
+    where: list[Node]
+
+    def product(self, chosen: Sequence[Node]) -> Node | None:
+        found: Node | None = None
+        for n in chosen:
+            found = times(found, n)
+        return found
+
+
+def _factors(root: Node) -> _Factors:
+    """The factors of an element. Narrow floats on the way are not rounded to: a factor of a sum has a rounding less."""
+    found = _Factors([], [], [])
+    stack = [root]
+    while stack:
+        n = stack.pop()
+        if n.op == "multiply" and n.type.dtype.kind == "f":
+            stack += reversed(n.args)
+        elif n.op == "divide":
+            found.under.append(n.args[1])
+            stack.append(n.args[0])
+        elif n.op in ("cast", "convert") and _is_float(n) and _is_float(n.args[0]):
+            stack.append(n.args[0])
+        elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
+            found.where.append(n.args[0])
+            stack.append(n.args[1])
+        else:
+            found.over.append(n)
+    return found
+
+
+def _is_float(n: Node) -> bool:
+    return n.type.dtype.kind == "f" and n.type.dtype.compute.bits == 32 or n.type.dtype.bits == 64
+
+
+def _parted(value: Node, stream: Axis, free: dict[Node, frozenset]) -> tuple[frozenset, frozenset, Node]:
+    """(rows of the weights, axes of what they weigh alone, the element as weight * weighed)."""
+    parts = _factors(value)
+    pieces = [*parts.over, *parts.under, *parts.where]
+    rows = frozenset().union(*(free[n] for n in pieces if scores(n, stream, free)))
+    own = free[value] - rows - {stream}
+    if not own:
+        return free[value], frozenset(), value
+    weighed = [n for n in parts.over if free[n] & own]
+    if any(free[n] & own for n in (*parts.under, *parts.where)):
+        return free[value], frozenset(), value
+    weight = parts.product([n for n in parts.over if n not in weighed])
+    assert weight is not None
+    for n in parts.under:
+        weight = scalar_op("divide", weight, n)
+    for condition in parts.where:
+        weight = pick(condition, weight, constant(0.0, weight.type.dtype))
+    whole = times(weight, parts.product(weighed))
+    assert whole is not None
+    free.update(free_axes([whole]))
+    return rows, own, whole
+
+
+# -- passes
+
+
+def _streamed(folds: list[Node], own: frozenset, fits: Fits) -> tuple[list[Streaming], list[tuple[Node, str]]] | str:
+    """The passes of folds over one stream, and what keeps them apart; or why there are none."""
+    free = free_axes(folds)
+    for f in folds:
+        others = [n for n in nearest(f.args) if n not in folds and f.attr[1][0] not in free[n]]
+        if any(g in folds for n in others for g in walk([n])):
+            return "a result of the stream is folded along other axes before it is used"
+    made = []
+    found, refusals = passes(folds, own)
+    for one in found:
+        stream = one.stream or _plain(one.folds, own)
+        built = _streaming(stream, own, fits)
+        if isinstance(built, str):
+            return built
+        made.append(built)
+    return made, [(r.fold, r.reason) for r in refusals]
+
+
+def _plain(folds: tuple[Node, ...], own: frozenset) -> StreamFold:
+    """Folds that need nothing of one another, as a stream fold."""
+    free = free_axes(folds)
+    rows = frozenset().union(*(free[f] for f in folds)) - own
+    stream = StreamFold(rows, folds[0].attr[1], folds, (), ())
+    finish = tuple((f, stream.of_fold(f, stream.state())[FOLDS[f.attr[0]].finish]) for f in folds)
+    return replace(stream, finish=finish)
+
+
+def _streaming(stream: StreamFold, own: frozenset, fits: Fits) -> Streaming | str:
+    (along,) = stream.stream
+    if any(free_axes([f])[f] & own for f in stream.folds):
+        return "what is folded for each of its own axes is no sum of products"
+    values = [f.args[0] for f, _ in stream.finish]
+    free = free_axes(values)
+    products = [_product(g, along, free) for g in dict.fromkeys(g for v in values for g in scores(v, along, free))]
+    weighted = [_weighted(c, stream, along) for c in stream.components if _own(c, stream)]
+    for one in (*products, *weighted):
+        if isinstance(one, str):
+            return one
+    rights = [one.right for one in (*products, *weighted)]  # type: ignore[union-attr]
+    used = free_axes(rights)
+    lanes = stream.rows.difference(*(used[r] for r in rights))
+    if not lanes:
+        return "no axis of its rows is absent from the other operand of its products"
+    axes = [one.axis for one in (*products, *weighted)]  # type: ignore[union-attr]
+    if not all(fits(a.extent, WIDEST) for a in axes):
+        return f"a product or a result is wider than {WIDEST}: a tile of rows does not hold it"
+    order = _in_memory_order(values, stream.rows)
+    rows = tuple([a for a in order if a not in lanes] + [a for a in order if a in lanes])
+    return Streaming(stream, rows, tuple(a for a in order if a in lanes), tuple(products), tuple(weighted))  # type: ignore[arg-type]
+
+
+def _in_memory_order(values: Sequence[Node], axes: frozenset) -> list[Axis]:
+    """Axes as the largest operands store them."""
+    found: list[Axis] = []
+    loads = [n for n in walk(values) if n.op == "load"]
+    for n in sorted(loads, key=lambda n: -len(n.attr[1])):
+        found += [c.axis for c in n.attr[1] if c.axis in axes and c.axis not in found]
+    return found + [a for a in sorted(axes, key=str) if a not in found]
+
+
+def _product(g: Node, along: Axis, free: dict[Node, frozenset]) -> Product | str:
+    """A score as a sum of products of what depends on the stream and what does not."""
+    if len(g.attr[1]) != 1:
+        return "its scores sum over several axes at once"
+    parts = _factors(g.args[0])
+    if parts.under or parts.where:
+        parts = _Factors([g.args[0]], [], [])
+    left = parts.product([n for n in parts.over if along not in free[n]])
+    right = parts.product([n for n in parts.over if along in free[n]])
+    if left is None or right is None:
+        return "its scores are no products of two operands"
+    return Product(g, g.attr[1][0], left, right)
+
+
+def _own(c: Component, stream: StreamFold) -> frozenset:
+    if c.weight is None:
+        return frozenset()
+    return free_axes([c.weight])[c.weight] - stream.rows - set(stream.stream)
+
+
+def _weighted(c: Component, stream: StreamFold, along: Axis) -> Weighted | str:
+    own = _own(c, stream)
+    if len(own) != 1:
+        return "a result has several axes of its own"
+    assert c.weight is not None
+    parts, free = _factors(c.weight), free_axes([c.weight])
+    free |= free_axes([*parts.over, *parts.under, *parts.where])
+    right = [n for n in parts.over if free[n] & own]
+    rest = parts.product([n for n in parts.over if n not in right])
+    if any(free[n] & own for n in (*parts.under, *parts.where)):
+        return "a result has several axes of its own"
+    for n in parts.under:
+        rest = scalar_op("divide", rest if rest is not None else constant(1.0, c.dtype), n)
+    for condition in parts.where:
+        one = rest if rest is not None else constant(1.0, c.dtype)
+        rest = pick(condition, one, constant(0.0, c.dtype))
+    weighed = parts.product(right)
+    assert weighed is not None
+    return Weighted(c, next(iter(own)), replace(c, weight=rest), weighed)
