@@ -31,6 +31,10 @@ SCAN_COST = 100  # … and all threads of a row wait for each other
 
 def emit(group: Group, name: str, header: Sequence[str], parameters: Sequence[Parameter]) -> KernelPlan:
     """The kernel plan of a group."""
+    if group.streaming is not None:
+        from .scored import ScoreEmitter
+
+        return ScoreEmitter(group, parameters).plan(name, tuple(header))
     return Emitter(group, parameters).plan(name, tuple(header))
 
 
@@ -39,7 +43,8 @@ class Emitter:
         self.group = group
         self.parameters = parameters
         self.ranks = (group.ranks,) if group.ranks else ()
-        self.axes = (*group.rows, *group.columns, *self.ranks)
+        self.columns = self._columns()
+        self.axes = (*group.rows, *self.columns, *self.ranks)
         self.scribe = Scribe()
         self._import()
         self.free = free_axes(self._roots())
@@ -47,6 +52,10 @@ class Emitter:
         self.selects = [n for n in self.nodes if n.op == "select"]
         self.depth = self.depths()
         self._name_leaves()
+
+    def _columns(self) -> tuple[Axis, ...]:
+        """The axes of the iteration behind the rows."""
+        return self.group.columns
 
     def _import(self) -> None:
         """Replace the folds of other groups by loads of their temporaries."""
@@ -59,7 +68,7 @@ class Emitter:
         self.folds = [divided[new[f]] for f in g.folds]
         self.cross = [divided[new[f]] for f in g.cross]
         self.stores, self.row_stores, self.rank_stores, self.cross_stores = (
-            [(r, _stored(divided[new[r.value]], r)) for r in roots]
+            [(r, stored(divided[new[r.value]], r)) for r in roots]
             for roots in (g.stores, g.row_stores, g.rank_stores, g.cross_stores)
         )
 
@@ -114,7 +123,7 @@ class Emitter:
                 self.scribe.name(n, f"cum{n.attr[0]}", f"cum{n.attr[0]}")
         for n in self.nodes:
             if n.op == "position" or (n.op == "fold" and FOLDS[n.attr[0]].positional):
-                p = n if n.op == "position" else _position(n.attr[1][0])
+                p = n if n.op == "position" else position(n.attr[1][0])
                 if p not in self.positions:
                     self.scribe.name(p, "i", "position")
                     self.positions.append(p)
@@ -138,6 +147,16 @@ class Emitter:
     # -- the plan
 
     def plan(self, name: str, header: tuple[str, ...]) -> KernelPlan:
+        """The plan, with the phases of resident and of streamed rows."""
+        made = dataclasses.replace(self.frame(name, header), resident=self._phases())
+        made = dataclasses.replace(made, finish=self._finish() if self.cross else None)
+        if not self.group.is_map and not self.cross:
+            streamed = Streamed(self)
+            made = dataclasses.replace(made, streamed=streamed.phases(), rereads=streamed.reasons)
+        return dataclasses.replace(made, digest=digest(made))
+
+    def frame(self, name: str, header: tuple[str, ...]) -> KernelPlan:
+        """The plan without its work: axes, arrays, and what is read of them."""
         arrays = [*map(self._input, self.loads), *map(self._gathered, self.pointers)]
         gathered = len(self.loads)
         places = {}
@@ -145,25 +164,20 @@ class Emitter:
             places[root] = len(arrays)
             arrays.append(self._output(root))
         self.places = places
-        made = KernelPlan(
+        return KernelPlan(
             name,
             header,
             tuple(a.extent for a in self.group.rows),
-            tuple(a.extent for a in self.group.columns),
+            tuple(a.extent for a in self.columns),
             len(self.loads) + len(self.pointers),
             tuple(arrays),
             tuple(Load(self.scribe.value(n), k) for k, n in enumerate(self.loads)),
             tuple(Position(self.scribe.value(n), self.axes.index(n.attr)) for n in self.positions),
             tuple(self._scalar(n) for n in self.numbers),
-            self._phases(),
-            finish=self._finish() if self.cross else None,
+            (),
             pointers=tuple(Load(self.scribe.value(n), gathered + k) for k, n in enumerate(self.pointers)),
             ranks=tuple(a.extent for a in self.ranks),
         )
-        if not self.group.is_map and not self.cross:
-            streamed = Streamed(self)
-            made = dataclasses.replace(made, streamed=streamed.phases(), rereads=streamed.reasons)
-        return dataclasses.replace(made, digest=_digest(made))
 
     def _input(self, n: Node) -> ArrayUse:
         source, at = n.attr
@@ -291,7 +305,7 @@ class Emitter:
     def lifted(self, name: str, value: Node, along: Axis | None = None) -> State:
         """The state that a fold along the columns, or `along` the rows, lifts an element to."""
         fold = FOLDS[name]
-        return fold.lift(value, _position(along or self.group.columns[0]) if fold.positional else None)
+        return fold.lift(value, position(along or self.group.columns[0]) if fold.positional else None)
 
     def _finish(self) -> Finish:
         """What becomes of the folds over rows, a column at a time."""
@@ -332,7 +346,7 @@ class Emitter:
         read = {a for n, above in level.items() if above > s and n.op != "scan" for a in n.args}
         stop = set(known)
         here = [n for n in level if level[n] == s and n in read and n.op != "scan"]
-        return [n for n in here if _cost(n, stop) >= WORTH_HOLDING]
+        return [n for n in here if dearness(n, stop) >= WORTH_HOLDING]
 
     def _scan_use(self, n: Node, lifted: str) -> ScanUse:
         """A fold's prefixes; the sum of nothing is -0.0 here, which changes no first element."""
@@ -359,7 +373,7 @@ class Emitter:
         later_roots += [n.args[0] for n in self.selects if self.depth[n] > p + 1]
         later = _closure(later_roots, stop)
         both = [n for n in self.nodes if n in here and n in later and self._is_element(n)]
-        dear = [n for n in both if _cost(n, stop) >= WORTH_HOLDING]
+        dear = [n for n in both if dearness(n, stop) >= WORTH_HOLDING]
         needed = {a for n in later if n not in dear for a in n.args} | set(later_roots)
         return [n for n in dear if n in needed]
 
@@ -403,14 +417,15 @@ class Emitter:
         return list(frontier)
 
 
-def _stored(value: Node, root: Root) -> Node:
+def stored(value: Node, root: Root) -> Node:
     """What to store for a value: the store rounds, so that it needs no rounding to the same narrow type before."""
     d = root.type.dtype
     rounds = value.op == "cast" and value.type.dtype is d and root.kind == "result" and d.compute is FLOAT32
     return value.args[0] if rounds and value.args[0].type.dtype.compute is FLOAT32 else value
 
 
-def _position(axis: Axis) -> Node:
+def position(axis: Axis) -> Node:
+    """The index on an axis."""
     return node("position", (), axis, Type(INT64))
 
 
@@ -430,16 +445,18 @@ def _closure(roots: Iterable[Node], stop: set[Node]) -> dict[Node, None]:
     return found
 
 
-def _cost(n: Node, stop: set[Node]) -> int:
+def dearness(n: Node, stop: set[Node]) -> int:
+    """Instructions of computing a value from those in `stop`."""
     return sum(_PRICED.get(m.op) or OPS[m.op].cost for m in _closure([n], stop) if m.op in OPS or m.op in _PRICED)
 
 
 _PRICED = {"scan": SCAN_COST, "fetch": FETCH_COST}
 
 
-def _digest(plan: KernelPlan) -> str:
+def digest(plan: KernelPlan) -> str:
     """A name for the computation, whatever the program's name and text."""
     parts: tuple = (plan.is_map, plan.inputs, plan.loads, tuple(p.value for p in plan.positions))
     parts += (plan.resident, plan.streamed, plan.finish, plan.pointers)
     parts += (tuple(s.value for s in plan.scalars), tuple((a.name, a.dtype) for a in plan.arrays))
+    parts += (plan.stream,) if plan.stream else ()
     return hashlib.sha256(json.dumps(plan_to_json(parts)).encode()).hexdigest()[:16]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -133,8 +133,8 @@ class Streamed:
         done: dict[Node, Node] = {}
 
         for f, value in finish.items():
-            done[f] = _replaced([value], done)[value]
-        return _replaced(wanted, done)
+            done[f] = replaced([value], done)[value]
+        return replaced(wanted, done)
 
     def _later_values(self, p: int) -> list[Node]:
         """The once-a-row values that become computable after pass p and that elements of later passes read."""
@@ -160,7 +160,7 @@ def _after_order(emitter: Emitter) -> bool:
     return any(n.op == "ranked" for n in walk(folds))
 
 
-def _replaced(roots: Sequence[Node], done: dict[Node, Node]) -> dict[Node, Node]:
+def replaced(roots: Sequence[Node], done: Mapping[Node, Node]) -> dict[Node, Node]:
     """The roots with some nodes replaced; what stands below a replaced node is left alone."""
     new: dict[Node, Node] = {}
     stack = list(roots)

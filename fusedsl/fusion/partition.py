@@ -62,6 +62,7 @@ class _Partitioner:
         self.uses = self._nearest(lambda n: n.op in BOUND)
         self.reads = self._nearest(lambda n: n.op in ("load", "pointer") and n.attr[0].kind == "temporary")
         self.crossing = crossing(self.order, self.free, self.uses, [r.value for r in program.roots])
+        self.crossing -= set(self.streaming)
         self.groups: list[Group] = []
         self.home: dict[Node, int] = {}
         self.writer: dict[int, int] = {}  # temporary -> group
@@ -108,7 +109,7 @@ class _Partitioner:
         return below
 
     def _ready(self, value: Node) -> bool:
-        folds = ({value} if value.op in BOUND else set()) | self.uses[value]
+        folds = {value} if value in self.home else ({value} if value.op in BOUND else set()) | self.uses[value]
         return all(f in self.home for f in folds) and all(n.attr[0].index in self.writer for n in self.reads[value])
 
     def _dependencies(self, value: Node) -> set[int]:

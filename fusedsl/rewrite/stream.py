@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import combinations
 
 from ..ir.folds import FOLDS, highest, lowest, pick
-from ..ir.graph import Node, Type, constant, node
+from ..ir.graph import Node, Type, constant, node, value_of
 from ..ir.types import BOOL, DType
 from .scalars import scalar_op as op
 from .scalars import scaled, total_of
@@ -64,6 +64,27 @@ class Component:
 
     def references(self) -> list[Reference]:
         return ([self.exponent.reference] if self.exponent else []) + list(self.powers)
+
+    def kept(self) -> Node | None:
+        """Where an element adds anything: where the guard holds, a condition of the weight does, and the exponential
+        is not exp(-inf); None: everywhere."""
+        found = [self.guard] if self.guard is not None else []
+        stack = [self.weight] if self.weight is not None else []
+        while stack:
+            n = stack.pop()
+            if n.op == "multiply":
+                stack += n.args
+            elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
+                found.append(n.args[0])
+                stack.append(n.args[1])
+        if self.exponent is not None and self.exponent.factor is None:
+            value = self.exponent.reference.value
+            nothing = constant(float("-inf") if self.exponent.scale > 0 else float("inf"), value.type.dtype.compute)
+            found.append(op("not_equal", value, nothing, dtype=BOOL))
+        kept: Node | None = None
+        for condition in found:
+            kept = condition if kept is None else op("logical_and", kept, condition, dtype=BOOL)
+        return kept
 
     def below(self) -> list[tuple[tuple[Reference, ...], Component]]:
         """(powers left over, component) for every choice of the powers: what moving the references mixes."""
@@ -169,7 +190,7 @@ class StreamFold:
             tile[tile.index(self.of_factor(factor, tile))] = factor
         first = [Lift(f.attr[0], f.args[0], self.of_fold(f, tile)) for f in self.folds]
         plain = [c for c in self.components if c.plain]
-        first += [Lift("sum", self._element(c, tile), (self.of_component(c, tile),)) for c in plain]
+        first += [Lift("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in plain]
         points: list[Node] = []
         for r in self.means:
             total = self._total(r, first, tile)
@@ -178,7 +199,7 @@ class StreamFold:
             tile[tile.index(self.of_mean(r, tile))] = mean
         points += [self.point(r, tile) for r in self.references]
         rest = [c for c in self.components if not c.plain]
-        second = [Lift("sum", self._element(c, tile), (self.of_component(c, tile),)) for c in rest]
+        second = [Lift("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in rest]
         return tuple(first), tuple(dict.fromkeys(points)), tuple(second), tuple(tile)
 
     def _total(self, r: Reference, lifts: list[Lift], tile: Sequence[Node]) -> Node:
@@ -194,7 +215,7 @@ class StreamFold:
     def _count(self, r: Reference) -> Component:
         return Component(r.value.type.dtype.compute, guard=r.guard)
 
-    def _element(self, c: Component, state: Sequence[Node]) -> Node:
+    def element(self, c: Component, state: Sequence[Node]) -> Node:
         """What an element adds to a component."""
         factors = [] if c.weight is None else [c.weight]
         if c.exponent is not None:

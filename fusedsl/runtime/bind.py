@@ -71,6 +71,8 @@ class Bound:
         """Nothing is stored: no launch."""
         if self.kernel.finish is not None:
             return False
+        if self.kernel.stream is not None:
+            return 0 in self.extents[: self.kernel.row_axes]
         rows_only = self.kernel.phases[-1].folds or self.streamed
         outputs = self.kernel.row_axes if rows_only else len(self.extents)
         return any(n == 0 for n in self.extents[:outputs])
@@ -127,6 +129,8 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
         (layouts[use.kind, use.index].address + offset * use.dtype.itemsize) % ALIGNMENT
         for use, offset in zip(plan.arrays, offsets)
     ]
+    if plan.stream is not None:
+        return _bind_stream(plan, rows + columns, strides, offsets, tuple(_steps(u, layouts, extents) for u in plan.arrays))
     outputs = range(plan.inputs, len(plan.arrays))
     keep = [p.axis for p in plan.positions]
     dtypes = [use.dtype for use in plan.arrays]
@@ -181,6 +185,30 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
     if not plan.is_map and _may_turn(plan) and lies_across(merged, row_axes, dtypes):
         both = tuple(kernel(r, *_turned(plan, r, merged, row_axes, dtypes, addresses)) for r in (True, False))
     return Bound(kernel(True), merged.extents, lines, offsets, steps, streamed, both)  # type: ignore[arg-type]
+
+
+def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], strides, offsets, steps) -> Bound:
+    """A pass over scores: its axes stay as they are, and a stride of one element is known on any of them."""
+    lines = [tuple(0 if n == 1 else s for n, s in zip(extents, line)) for line in strides]
+    operands = tuple(
+        Operand(use.name, use.dtype, "".join("s" if s not in (0, 1) else str(s) for s in line))
+        for use, line in zip(plan.arrays, lines)
+    )
+    kernel = Kernel(
+        plan.name,
+        plan.header,
+        len(plan.rows),
+        len(plan.columns),
+        plan.inputs,
+        operands,
+        plan.loads,
+        plan.positions,
+        tuple(s.value for s in plan.scalars),
+        (),
+        pointers=plan.pointers,
+        stream=plan.stream,
+    )
+    return Bound(kernel, extents, tuple(lines), offsets, steps)
 
 
 def _may_turn(plan: KernelPlan) -> bool:

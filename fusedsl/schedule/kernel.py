@@ -196,6 +196,65 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Score:
+    """`value`, an element of a stream: the sum along iteration axis `axis` of left * right.
+
+    The results of the bodies are elements of the two operands: left depends on rows, right on no lane.
+    """
+
+    value: Value
+    axis: int
+    left: Body
+    right: Body
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """A state with the iteration axis `axis` of its own: the sum over the stream of `weight` times right's result.
+
+    `state` is its name once the stream is over. `merge` takes row values, the state so far and that of a tile (`sides`)
+    and gives the state of both. Elements where `kept` is False weigh nothing, whatever they weigh; None: all count.
+    """
+
+    axis: int
+    weight: Value
+    right: Body
+    state: Value
+    sides: tuple[Value, Value]
+    merge: Body
+    kept: Body | None = None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Stores of values with the iteration axis `axis` beside the rows, once the stream is over."""
+
+    axis: int
+    body: Body
+    stores: tuple[Store, ...]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One pass over a stream of scores (rewrite/stream.py), a tile after the other, for a tile of rows at a time.
+
+    The stream is the iteration axis behind the rows; axes of scores and weighings come after it. `lanes` are the row
+    axes that no right operand depends on, of which a tile of rows takes some. `tile` phases make a tile's state as if
+    it were a row, `state` says what of it is kept and how it merges (its body also results in row values that the
+    merges of weighings read); then come `row`, its stores, and the endings.
+    """
+
+    lanes: tuple[int, ...]
+    scores: tuple[Score, ...]
+    tile: tuple[Phase, ...]
+    state: FoldUse
+    weighings: tuple[Weighing, ...]
+    row: Body | None
+    row_stores: tuple[Store, ...]
+    endings: tuple[Ending, ...]
+
+
+@dataclass(frozen=True)
 class Finish:
     """What a kernel does once all its rows are folded, for each column: `body` takes states of folds over the rows,
     scalars, and loads and positions that are the same in all rows."""
@@ -235,6 +294,7 @@ class Kernel:
     part: bool = False  # it shares a launch: the number of its block and its slots are handed to it
     table: Table | None = None  # … with other calls of itself, whose slots stand here
     finish: Finish | None = None  # of the folds over its rows, if it has any
+    stream: Stream | None = None  # … it is a pass over scores instead of phases
 
     @property
     def axes(self) -> int:

@@ -10,7 +10,24 @@ from typing import Any
 from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
 from ..ir.graph import Check, Parameter, Site, Type
 from ..ir.types import DType, dtype
-from .kernel import Body, Finish, FoldUse, Load, Phase, Position, Product, ScanStep, ScanUse, Selection, Store, Value
+from .kernel import (
+    Body,
+    Ending,
+    Finish,
+    FoldUse,
+    Load,
+    Phase,
+    Position,
+    Product,
+    ScanStep,
+    ScanUse,
+    Score,
+    Selection,
+    Store,
+    Stream,
+    Value,
+    Weighing,
+)
 
 
 @dataclass(frozen=True)
@@ -72,10 +89,11 @@ class KernelPlan:
     digest: str = ""
     pointers: tuple[Load, ...] = ()
     ranks: tuple[Dim, ...] = ()  # places of an order of the columns, where they are stored or folded
+    stream: Stream | None = None  # a pass over scores; its columns are the stream, then axes of products and results
 
     @property
     def is_map(self) -> bool:
-        return not any(p.folds or p.scans or p.select for p in self.resident)
+        return self.stream is None and not any(p.folds or p.scans or p.select for p in self.resident)
 
 
 @dataclass(frozen=True)
@@ -109,6 +127,7 @@ CLASSES = {
     for c in (
         *(Plan, KernelPlan, ScalarUse, ArrayUse, Coordinate, Parameter, Type, Check, Site),
         *(Phase, Finish, FoldUse, Product, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
+        *(Stream, Score, Weighing, Ending),
     )
 }
 

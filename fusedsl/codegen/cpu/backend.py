@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...schedule.kernel import Kernel
-from . import contract, cross, map, row, split, strip
+from . import contract, cross, map, row, split, stream, strip
 from .roles import Array
 
 
@@ -33,6 +33,8 @@ def generate(kernel: Kernel, variant: str) -> tuple[str, list[Array]]:
             return split.emit(kernel)
         case "cross":
             return cross.emit(kernel)
+        case "stream":
+            return stream.emit(kernel, int(letters))
         case "strips":
             return strip.emit(kernel, letters)
     raise ValueError(f"unknown variant {variant!r}")

@@ -16,6 +16,7 @@ SHORT = 12  # columns of rows that are too short for loops of their own
 PRODUCT_BLOCK = (192, 512, 256)  # rows and columns of a block of a product of matrices, steps that are packed at a time
 PRODUCT_WORK = 1 << 21  # multiplications that are worth a thread
 SMALL_PRODUCT = (4, 4, 8)  # rows, columns and steps below which a product is computed as folds of rows
+LANES = 64  # rows of a tile of a pass over scores
 STRIP = 256  # rows that are folded side by side where neighbours in memory are rows
 
 
@@ -44,11 +45,13 @@ class Launch:
 def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
     """The loops for these extents and strides (in elements, per operand and axis): part of the kernel's key.
 
-    "map"; "tiles", a map in blocks of two axes; "rows"; "cross", rows that are folded both ways; "split", few rows cut
+    "stream:" and the axis of a tile's rows, for passes over scores; "map"; "tiles", a map in blocks of two axes; "rows"; "cross", rows that are folded both ways; "split", few rows cut
     into parts that threads share; or
     "strips:" and a letter per operand, rows side by side, where the last row axis is contiguous and the columns are
     not, or the rows are very short.
     """
+    if kernel.stream is not None:
+        return f"stream:{max(kernel.stream.lanes, key=lambda axis: extents[axis])}"
     scans = any(phase.scans for phase in kernel.phases)
     if any(phase.select for phase in kernel.phases):
         return "rows"
@@ -91,6 +94,10 @@ def _crosses(extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> 
 def launch(kernel: Kernel, variant: str, extents: tuple[int, ...]) -> Launch:
     """The stages for these extents. Their results do not depend on the number of threads."""
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
+    if kernel.stream is not None:
+        lane = int(variant.partition(":")[2])
+        units = rows // max(1, extents[lane]) * -(-extents[lane] // LANES)
+        return Launch((Stage("kernel", units, 1),))
     if variant == "map":
         inner = extents[-1] if extents else 1
         count = prod(extents[:-1]) * -(-inner // CHUNK)

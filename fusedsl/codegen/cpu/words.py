@@ -9,12 +9,13 @@ from functools import cache
 
 from llvmlite import ir
 
-from ...ir.types import BOOL, DTYPES, FLOAT32, INT64, DType
+from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT64, DType
 from ...schedule.kernel import Kernel
 from . import tile
 from .math import convert, integers, random, table
 from .memory import POINTER_TYPE, accumulate, allocate, element_address, fetch, load, read, release, scalar, store
 from .number import Number, intrinsic, llvm_type, select
+from .product import product
 from .roles import Array
 
 POINTER = "pointer"
@@ -106,6 +107,9 @@ def words_of_loops() -> dict[str, Word]:
         "release": Word("release", always(None), release),
         "offset": Word("offset", always(POINTER), lambda b, p, n: b.gep(p, [n.value], source_etype=ir.IntType(8))),
     }
+    for d in (FLOAT32, FLOAT64):
+        found[f"product_{d.name}"] = Word("product", always(None), lambda b, *args, d=d: product(b, d, *args))
+        found[f"number_{d.name}"] = Word("number", always(d), lambda b, p, i, d=d: load(b, d, p, i))
     for d in DTYPES.values():
         if d.compute is d:
             name = f"scalar_{d.name}"

@@ -1,0 +1,283 @@
+"""The plan of a pass over scores: bodies of its products, of a tile's elements, of merging tiles, and of its results."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .. import debug
+from ..fusion.coordinates import Axis
+from ..fusion.lower import Root
+from ..fusion.streams import Product, Streaming, Weighted
+from ..ir.folds import FOLDS
+from ..ir.graph import Node, node, rebuild, walk
+from ..rewrite.scalars import free_axes
+from ..rewrite.stream import Component, Exponent, Lift, Reference, StreamFold
+from ..rewrite.stream_text import check, show
+from ..schedule.kernel import Body, Ending, FoldUse, Phase, Score, Store, Stream, Value, Weighing
+from ..schedule.plan import KernelPlan
+from .body import literal
+from .emit import WORTH_HOLDING, Emitter, dearness, digest, position, stored
+from .folding import fold_use
+from .streamed import replaced
+
+
+PARTS = (Streaming, Product, Weighted, StreamFold, Component, Exponent, Reference)
+
+
+class ScoreEmitter(Emitter):
+    """Writes the plan of a group that streams."""
+
+    streaming: Streaming
+
+    def plan(self, name: str, header: tuple[str, ...]) -> KernelPlan:
+        check(self.streaming.fold)
+        debug.say(debug.DECISIONS, "a pass over scores", show(self.streaming.fold))
+        frame = self.frame(name, header)
+        made = dataclasses.replace(frame, stream=self._stream())
+        return dataclasses.replace(made, digest=digest(made))
+
+    # -- what is read
+
+    def _columns(self) -> tuple[Axis, ...]:
+        assert self.group.streaming is not None
+        one = self.group.streaming
+        return tuple(dict.fromkeys((*self.group.columns, *one.own, *one.inner)))
+
+    def _import(self) -> None:
+        g, one = self.group, self.group.streaming
+        assert one is not None
+        roots = [*one.folds, *one.values, *_nodes(one), *(r.value for r in g.all_stores)]
+        new = rebuild(
+            roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
+        )
+        self.streaming = _mapped(one, new.__getitem__)
+        self.folds, self.cross = list(self.streaming.folds), []
+        self.row_stores = [(r, stored(new[r.value], r)) for r in g.row_stores]
+        self.own_stores = [(r, stored(new[r.value], r)) for r in g.own_stores]
+        self.stores = self.rank_stores = self.cross_stores = []
+        self._state()
+
+    def _state(self) -> None:
+        """A tile's lifts, and what becomes of the state in the end."""
+        stream = self.streaming.fold
+        first, points, second, self.tile = stream.lift()
+        slots = {stream.of_component(w.component, self.tile): w for w in self.streaming.weighted}
+        kept = [[lift for lift in lifts if lift.slots[0] not in slots] for lifts in (first, second)]
+        self.lifts: tuple[list[Lift], list[Lift]] = (kept[0], kept[1])
+        self.points = points
+        self.weights = {w: stream.element(w.weight, self.tile) for w in self.streaming.weighted}
+        done: dict[Node, Node] = {}
+        for f, value in stream.finish:
+            done[f] = replaced([value], done)[value]
+        values = [v for _, v in self.row_stores + self.own_stores]
+        final = replaced(values, done)
+        self.row_stores = [(r, final[v]) for r, v in self.row_stores]
+        self.own_stores = [(r, final[v]) for r, v in self.own_stores]
+
+    def _all_stores(self) -> list[tuple[Root, Node]]:
+        return self.row_stores + self.own_stores
+
+    def _roots(self) -> list[Node]:
+        """What is computed, with scores as leaves: what they are made of is read by their products."""
+        one = self.streaming
+        found = [n for p in one.products for n in (p.left, p.right)] + [w.right for w in one.weighted]
+        found += [lift.value for lifts in self.lifts for lift in lifts] + [*self.points, *self.weights.values()]
+        found += [n for n in self.tile if n.op != "state"] + [v for _, v in self._all_stores()]
+        found += [k for w in one.weighted if (k := w.weight.kept()) is not None]
+        if any(FOLDS[f.attr[0]].positional for f in one.fold.folds):
+            found.append(position(one.fold.stream[0]))
+        self.values = found
+        leaves = {p.fold: node("score", (), k, p.fold.type) for k, p in enumerate(one.products)}
+        return list(replaced(found, leaves).values())
+
+    # -- the pass
+
+    def _stream(self) -> Stream:
+        one = self.streaming
+        self.free = self.free | free_axes(self.values)
+        scores = tuple(self._score(k) for k in range(len(one.products)))
+        tile = self._tile()
+        state, weighings = self._merging()
+        row, endings = self._ending()
+        row_stores = tuple(Store(self.scribe.names[v], self.places[r]) for r, v in self.row_stores)
+        lanes = tuple(self.axes.index(a) for a in one.lanes)
+        return Stream(lanes, scores, tile, state, weighings, row, row_stores, endings)
+
+    def _score(self, k: int) -> Score:
+        p = self.streaming.products[k]
+        value = self.scribe.name(p.fold, "score", "score")
+        left, right = (self.scribe.body((), [n], self.known()) for n in (p.left, p.right))
+        return Score(value, self.axes.index(p.axis), left, right)
+
+    def _tile(self) -> tuple[Phase, ...]:
+        """Folds over a tile, row values between them, folds measured from these, and weights."""
+        first, second = self.lifts
+        for lift in (*first, *second):
+            for slot in lift.slots:
+                self.scribe.name(slot, f"tile_{lift.fold}", lift.fold)
+        slots = [slot for lift in first for slot in lift.slots]
+        known = [*self.known(), *(p.fold for p in self.streaming.products)]
+        weights = list(self.weights.values())
+        if not second and not self.points:
+            return (self._elements(first, weights, known, []),)
+        held = self._held_between([lift.value for lift in first], [*(x.value for x in second), *weights], known)
+        before = self._elements(first, held, known, [])
+        measured = {slot for lift in second for slot in lift.slots} | set(slots) | set(self._own_slots())
+        wanted = [n for n in dict.fromkeys([*self.points, *self.tile]) if n not in measured and n not in known]
+        row = self.scribe.body((), wanted, [*known, *slots]) if wanted else None
+        after = self._elements(second, weights, [*known, *held, *slots, *wanted], [])
+        return dataclasses.replace(before, row=row), after
+
+    def _own_slots(self) -> list[Node]:
+        stream = self.streaming.fold
+        return [stream.of_component(w.component, self.tile) for w in self.streaming.weighted]
+
+    def _held_between(self, before: list[Node], after: list[Node], known: list[Node]) -> list[Node]:
+        """Element values of the first phase that the second reads and that are dear to compute again."""
+        stop, stream = set(known), self.streaming.fold.stream[0]
+        early = set(_computed(before, stop))
+        late = _computed(after, stop)
+        both = [n for n in late if n in early and stream in self.free.get(n, ())]
+        dear = [n for n in both if dearness(n, stop) >= WORTH_HOLDING]
+        read = {a for n in late if n not in dear for a in n.args} | set(after)
+        return [n for n in dear if n in read]
+
+    def _elements(self, lifts: Sequence[Lift], others: Sequence[Node], known: list[Node], rows: list[Node]) -> Phase:
+        lifted = [self.lifted(lift.fold, lift.value) for lift in lifts]
+        results = list(dict.fromkeys([*(x for state in lifted for x in state), *others]))
+        body = self.scribe.body((), results, [*known, *rows])
+        names = {n: value.name for n, value in zip(results, body.results)}
+        uses = []
+        for lift, state in zip(lifts, lifted):
+            states = tuple(map(self.scribe.value, lift.slots))
+            uses.append(fold_use(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
+        return Phase(body, (), tuple(uses))
+
+    # -- merging tiles
+
+    def _merging(self) -> tuple[FoldUse, tuple[Weighing, ...]]:
+        stream, one = self.streaming.fold, self.streaming
+        a, b, whole = stream.state("a"), stream.state("b"), stream.state()
+        own = {k: w for k, c in enumerate(stream.identity) for w in one.weighted if self._place(w) == k}
+        for k, (before, tile, after) in enumerate(zip(a, b, whole)):
+            self.scribe.name(before, "weighed" if k in own else "stream", f"state {k}")
+            if k in own:
+                self.scribe.name(tile, "tile_weighed", f"state {k} of the tile")
+            else:
+                self.scribe.rename(tile, self.tile[k])
+            self.scribe.rename(after, before)
+        merged = stream.merge()
+        plain = [k for k in range(len(a)) if k not in own]
+        sides = {side for k in own for side in (a[k], b[k])}
+        moving = _frontier([merged[k] for k in own], lambda n: n in sides, [*a, *b])
+        rows = [a[k] for k in plain] + [b[k] for k in plain]
+        results = list(dict.fromkeys([merged[k] for k in plain] + moving))
+        body = self.scribe.body([x for x in rows if x.op == "state"], results, [*self.known(), *rows])
+        use = FoldUse(
+            "stream",
+            tuple(self.scribe.value(b[k]) for k in plain),
+            tuple(self.scribe.value(a[k]) for k in plain),
+            tuple(literal(stream.identity[k]) for k in plain),
+            dataclasses.replace(body, results=self._in_order(body, results, [merged[k] for k in plain], moving)),
+        )
+        found = [self._weighing(w, a[k], b[k], merged[k], [*rows, *moving]) for k, w in own.items()]
+        return use, tuple(found)
+
+    def _in_order(self, body: Body, results: list[Node], states: list[Node], moving: list[Node]) -> tuple[Value, ...]:
+        """The merged state in its order, then the row values that weighings move by."""
+        names = dict(zip(results, body.results))
+        return tuple(names[n] for n in [*states, *moving])
+
+    def _place(self, w: Weighted) -> int:
+        stream = self.streaming.fold
+        return len(stream.identity) - len(stream.components) + stream.components.index(w.component)
+
+    def _weighing(self, w: Weighted, before: Node, tile: Node, merged: Node, rows: list[Node]) -> Weighing:
+        known = [*self.known(), *rows, before, tile, *(n for s in "ab" for n in self.streaming.fold.state(s))]
+        kept = w.weight.kept()
+        elements = [*self.known(), *(p.fold for p in self.streaming.products)]
+        return Weighing(
+            self.axes.index(w.axis),
+            self.scribe.value(self.weights[w]),
+            self.scribe.body((), [w.right], self.known()),
+            self.scribe.value(before),
+            (self.scribe.value(before), self.scribe.value(tile)),
+            self.scribe.body((), [merged], known),
+            None if kept is None else self.scribe.body((), [kept], elements),
+        )
+
+    # -- results
+
+    def _ending(self) -> tuple[Body | None, tuple[Ending, ...]]:
+        stream, one = self.streaming.fold, self.streaming
+        whole = stream.state()
+        own_state = {whole[self._place(w)] for w in one.weighted}
+        axes = set(one.own)
+
+        def varies(n: Node) -> bool:
+            return n in own_state or (n.op in ("load", "position") and bool(self.free.get(n, frozenset()) & axes))
+
+        values = [v for _, v in self.own_stores]
+        given = [*self.known(), *whole]
+        rows = _frontier(values, varies, given)
+        wanted = [n for n in dict.fromkeys([*(v for _, v in self.row_stores), *rows]) if n not in given]
+        row = None
+        if wanted:
+            row = self.scribe.body((), wanted, given)
+            for n, value in zip(wanted, row.results):
+                self.scribe.names[n] = value.name
+        known, found = [*given, *wanted], []
+        for axis in one.own:
+            stores = [(r, v) for r, v in self.own_stores if axis in r.axes]
+            if stores:
+                results = list(dict.fromkeys(v for _, v in stores))
+                body = self.scribe.body((), results, known)
+                names = {n: value.name for n, value in zip(results, body.results)}
+                made = tuple(Store(names[v], self.places[r]) for r, v in stores)
+                found.append(Ending(self.axes.index(axis), body, made))
+        return row, tuple(found)
+
+
+def _nodes(one: Streaming) -> list[Node]:
+    """Every node that stands in a pass."""
+    found: list[Node] = []
+
+    def collect(n: Node) -> Node:
+        found.append(n)
+        return n
+
+    _mapped(one, collect)
+    return found
+
+
+def _mapped(x: Any, change: Callable[[Node], Node]) -> Any:
+    """Frozen data with its nodes replaced."""
+    if isinstance(x, Node):
+        return change(x)
+    if isinstance(x, tuple):
+        return tuple(_mapped(part, change) for part in x)
+    if isinstance(x, PARTS):
+        return dataclasses.replace(x, **{f.name: _mapped(getattr(x, f.name), change) for f in dataclasses.fields(x)})
+    return x
+
+
+def _computed(roots: Iterable[Node], stop: set[Node]) -> list[Node]:
+    found: dict[Node, None] = {}
+    stack = list(roots)
+    while stack:
+        n = stack.pop()
+        if n not in found and n not in stop and n.op != "const":
+            found[n] = None
+            stack += n.args
+    return list(found)
+
+
+def _frontier(roots: Sequence[Node], varies: Callable[[Node], bool], given: Iterable[Node]) -> list[Node]:
+    """The values that do not vary and that others which do are computed from; the roots themselves included."""
+    own, given = {n: False for n in walk(roots)}, set(given)
+    for n in walk(roots):
+        own[n] = varies(n) or any(own[a] for a in n.args)
+    ends = [n for n in roots if not own[n]] + [a for n in own if own[n] for a in n.args if not own[a]]
+    return [n for n in dict.fromkeys(ends) if n.op != "const" and n not in given]
