@@ -108,18 +108,20 @@ def make_plan(
     options: Options,
     together: bool = True,
     budget: int | None = None,
+    scores: bool = True,
 ) -> Plan:
-    """Text or trace to kernels: what depends on the signature alone (see `partition` for `together`). Values may take
-    `budget` registers.
+    """Text or trace to kernels: what depends on the signature alone (see `partition` for `together` and `scores`).
+    Values may take `budget` registers.
     """
     graph, told = make_graph(source, parameters, extents, options)
     guards = dict(told)
     budget = budget or REGISTERS
     header, fits = source.header(), _fits(extents, guards)
-    cut = cut_graph(graph, extents, guards, together=together, budget=budget)
+    cut = cut_graph(graph, extents, guards, together=together, budget=budget, scores=scores)
     kernels, launches, cut = emitted(cut, header, parameters, fits)
     if options.max_kernels is not None and len(launches) > options.max_kernels:
-        cut = cut_graph(graph, extents, guards, together=together)  # slower kernels still keep what was promised
+        # slower kernels still keep what was promised
+        cut = cut_graph(graph, extents, guards, together=together, scores=scores)
         kernels, launches, cut = emitted(cut, header, parameters, fits)
     reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
@@ -135,6 +137,7 @@ def make_plan(
         kernels,
         reasons,
         together,
+        scores,
         budget,
         launches,
     )
@@ -167,7 +170,7 @@ def tightened(source: Source, plan: Plan, extents, options: Options) -> Plan | N
     """A plan in more kernels, whose values take fewer registers; None where there is none that is worth it."""
     budget = plan.budget * 3 // 4
     while budget >= FEWEST and options.max_kernels is None:
-        made = make_plan(source, plan.parameters, extents, options, plan.together, budget)
+        made = make_plan(source, plan.parameters, extents, options, plan.together, budget, plan.scores)
         if len(made.kernels) > len(plan.kernels):
             return made
         budget = budget * 3 // 4
@@ -206,6 +209,7 @@ def cut_graph(
     hardware: Hardware | None = None,
     together: bool = True,
     budget: int | None = None,
+    scores: bool = True,
 ) -> Partition:
     """The kernels of a rewritten graph at these extents; `guards` takes up which other extents they are for.
 
@@ -215,7 +219,7 @@ def cut_graph(
     """
     prices = Prices(extents, hardware or facts(PRICED_FOR))
     fits = _fits(extents, guards)
-    cut = partition(lower(graph, _same(fits)), fits, prices, together)
+    cut = partition(lower(graph, _same(fits)), fits, prices, together, scores)
     if budget is None:
         return cut
     return within(store_dear(cut, Prices(extents, facts(PRICED_FOR))), budget, prices)
@@ -240,7 +244,7 @@ def decisions(
     graph: Graph, plan: Plan, extents: Mapping[Symbol, int], hardware: Hardware | None
 ) -> tuple[Decision, ...]:
     """What joined which kernel of a plan, what did not, and why, priced for a card (None: without prices)."""
-    cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget)
+    cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget, plan.scores)
     _, _, cut = emitted(cut, (), plan.parameters, _fits(extents, {}))
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
     return tuple(replace(d, members=(), reason=_told(d, plan.parameters)) for d in priced)
@@ -254,14 +258,15 @@ def _told(d: Decision, parameters: tuple[Parameter, ...]) -> str:
 def _kernel_name(group: Group, k: int) -> str:
     """A name that tells in a profiler what the kernel does: its folds, or its first operations."""
     roots = group.values
-    if group.folds and _multiplies(group):
+    if group.folds and not group.streaming and _multiplies(group):
         return f"matmul_{k}"
     folds = [f.attr[0] for f in group.folds] + [f"cum{s.attr[0]}" for s in group.scans]
     folds = list(dict.fromkeys(folds + ["order" for _ in group.ranked]))
     special = [n.op for n in walk(roots) if n.op in OPS and OPS[n.op].special and n.op != "divide"]
     plain = [n.op for n in walk(roots) if n.op in OPS]
     words = folds + list(dict.fromkeys(special or plain))
-    return "_".join(["row" if folds else "map", *words[:4], str(k)])[:48]
+    kind = "stream" if group.streaming else "row" if folds else "map"
+    return "_".join([kind, *words[:4], str(k)])[:48]
 
 
 def _multiplies(group: Group) -> bool:

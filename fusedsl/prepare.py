@@ -52,7 +52,13 @@ class Planner(Protocol):
     names: tuple[str, ...]
     options: Options
 
-    def plan(self, arguments: Sequence[Array | Weak], extents: Mapping[Symbol, int], together: bool = True) -> Plan:
+    def plan(
+        self,
+        arguments: Sequence[Array | Weak],
+        extents: Mapping[Symbol, int],
+        together: bool = True,
+        scores: bool = True,
+    ) -> Plan:
         """The plan for these arguments (see `Program.plan`)."""
 
     def tighten(self, plan: Plan, arguments: Sequence[Array | Weak], extents: Mapping[Symbol, int]) -> bool:
@@ -142,7 +148,7 @@ def _settle(program: Planner, facts: Facts, outs, place_in_lists: str, together:
     _check_device(program, device)
     arguments = list(facts.values())
     extents = pipeline.extents_of(arguments)
-    plan = program.plan(arguments, extents, together)
+    plan = program.plan(arguments, extents, together, scores=device == CPU)
     pipeline.check_call(plan, extents)
     shapes = pipeline.result_shapes(plan, extents)
     arguments, packed = _pack(plan, arguments, extents, library)

@@ -165,19 +165,20 @@ class Program:
 
     # -- plans
 
-    def plan(self, arguments: Sequence[Array | Weak], extents, together: bool = True) -> Plan:
+    def plan(self, arguments: Sequence[Array | Weak], extents, together: bool = True, scores: bool = True) -> Plan:
         """The plan for these arguments' signature (and the guards that their extents pass).
 
-        Unless `together`, one whose kernels fold either rows or columns.
+        Unless `together`, one whose kernels fold either rows or columns; unless `scores`, one without passes over
+        sums of products.
         """
         parameters = self._parameters(arguments)
-        key = (parameters, together)
+        key = (parameters, together, scores)
         plans = self._plans.get(key, ())
         for plan in plans:
             if pipeline.guards_hold(plan.guards, extents):
                 return plan
         with self._lock:
-            plan = self._stored_plan(parameters, extents, together)
+            plan = self._stored_plan(parameters, extents, together, scores)
             self._plans.setdefault(key, []).append(plan)
         return plan
 
@@ -185,38 +186,39 @@ class Program:
         """After a spill: plan these arguments anew, in more kernels that hold fewer values; False if there are none."""
         parameters = self._parameters(arguments)
         with self._lock:
-            plans = self._plans.get((parameters, plan.together), [])
+            plans = self._plans.get((parameters, plan.together, plan.scores), [])
             if plan not in plans:  # another thread was here
                 return True
             made = pipeline.tightened(self.source, plan, extents, self.options)
             if made is None:
                 return False
             plans[plans.index(plan)] = made
-            if (key := self._plan_key(parameters, plan.together)) is not None:
+            if (key := self._plan_key(parameters, plan.together, plan.scores)) is not None:
                 disk().put(key, {"plan": plan_to_json(made)})
         return True
 
-    def _stored_plan(self, parameters: tuple[Parameter, ...], extents, together: bool) -> Plan:
+    def _stored_plan(self, parameters: tuple[Parameter, ...], extents, together: bool, scores: bool) -> Plan:
         """The plan from the cache on disk, or a new one, which is put there. A traced function's is always new."""
-        key = self._plan_key(parameters, together)
+        key = self._plan_key(parameters, together, scores)
         if key is None:
-            return pipeline.make_plan(self.source, parameters, extents, self.options, together)
+            return pipeline.make_plan(self.source, parameters, extents, self.options, together, scores=scores)
         entry = disk().get(key)
         if entry is not None:
             with contextlib.suppress(KeyError, TypeError):
                 plan = plan_from_json(entry[0]["plan"])
                 if pipeline.guards_hold(plan.guards, extents):
                     return plan
-        plan = pipeline.make_plan(self.source, parameters, extents, self.options, together)
+        plan = pipeline.make_plan(self.source, parameters, extents, self.options, together, scores=scores)
         disk().put(key, {"plan": plan_to_json(plan)})
         return plan
 
-    def _plan_key(self, parameters: tuple[Parameter, ...], together: bool) -> str | None:
+    def _plan_key(self, parameters: tuple[Parameter, ...], together: bool, scores: bool) -> str | None:
         """Where plans for this signature stand on disk; None where they do not."""
         told = self.source.cache_parts()
         if told is None:
             return None
-        parts = {"parameters": plan_to_json(parameters), "together": together, "registers": pipeline.REGISTERS}
+        kinds = {"together": together, "scores": scores}
+        parts = {"parameters": plan_to_json(parameters), **kinds, "registers": pipeline.REGISTERS}
         return cache_key(plan=told, options=repr(self.options), **parts)
 
     def _parameters(self, arguments: Sequence[Array | Weak]) -> tuple[Parameter, ...]:

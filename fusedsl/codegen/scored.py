@@ -1,4 +1,4 @@
-"""The plan of a pass over scores: bodies of its products, of a tile's elements, of merging tiles, and of its results."""
+"""The plan of a pass over scores: its products, a tile's elements, how tiles merge, and the results, as bodies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from .body import literal
 from .emit import WORTH_HOLDING, Emitter, dearness, digest, position, stored
 from .folding import fold_use
 from .streamed import replaced
-
 
 PARTS = (Streaming, Product, Weighted, StreamFold, Component, Exponent, Reference)
 
@@ -276,7 +275,7 @@ def _computed(roots: Iterable[Node], stop: set[Node]) -> list[Node]:
 
 def _frontier(roots: Sequence[Node], varies: Callable[[Node], bool], given: Iterable[Node]) -> list[Node]:
     """The values that do not vary and that others which do are computed from; the roots themselves included."""
-    own, given = {n: False for n in walk(roots)}, set(given)
+    own, given = dict.fromkeys(walk(roots), False), set(given)
     for n in walk(roots):
         own[n] = varies(n) or any(own[a] for a in n.args)
     ends = [n for n in roots if not own[n]] + [a for n in own if own[n] for a in n.args if not own[a]]

@@ -26,14 +26,14 @@ def partition(
     fits: Callable[[Dim, int], bool] = lambda count, limit: False,
     prices: Prices | None = None,
     together: bool = True,
-    streams: bool = True,
+    scores: bool = True,
 ) -> Partition:
     """The groups of a lowered program. `fits` answers for this length class whether a count is within a limit.
 
-    Unless `together`, folds over rows and folds over columns are kernels of their own; unless `streams`, so are folds
-    over sums of products and these sums.
+    Unless `together`, folds over rows and folds over columns are kernels of their own; unless `scores`, so are sums
+    of products and the folds over them.
     """
-    return _Partitioner(program, fits, prices, together, streams).run()
+    return _Partitioner(program, fits, prices, together, scores).run()
 
 
 class _Partitioner:
@@ -43,16 +43,19 @@ class _Partitioner:
         fits: Callable[[Dim, int], bool],
         prices: Prices | None,
         together: bool,
-        streams: bool,
+        scores: bool,
     ):
         self.streaming: dict[Node, Streaming] = {}
         self.refused: list[Decision] = []
-        if streams:
-            found = find_streams(program, fits)
-            self.refused = [Decision(False, (_name(f),), reason) for f, reason in found.refused]
-            if found.passes:
-                program = found.program
-                self.streaming = {f: one for one in found.passes for f in one.folds}
+        found = find_streams(program, fits)
+        self.refused = [Decision(False, (_name(f),), reason) for f, reason in found.refused]
+        if scores and found.passes:
+            program = found.program
+            self.streaming = {f: one for one in found.passes for f in one.folds}
+        elif found.passes:
+            stored = dict.fromkeys(p.fold for one in found.passes for p in one.products)
+            reason = "it is stored, because kernels that use scores as they compute them are the CPU's alone so far"
+            self.refused += [Decision(False, (_name(f),), reason) for f in stored]
         self.program = program
         self.fits = fits
         self.prices = prices
@@ -87,7 +90,7 @@ class _Partitioner:
     def _wanted(self) -> list[Node]:
         """The folds that a kernel has to find: those within a stream are its own."""
         roots, found = [r.value for r in self.program.roots], set()
-        taken: set[Node] = set()
+        taken: set[Streaming] = set()
         while roots:
             needed = set(reached(roots, set(self.streaming)))
             found |= needed

@@ -15,7 +15,7 @@ from ..ir.graph import Node, constant, node, rebuild, value_of, walk
 from ..rewrite.online import passes
 from ..rewrite.scalars import free_axes, scalar_op, times
 from ..rewrite.stream import Component, StreamFold
-from .coordinates import Axis, Computed, Coordinate
+from .coordinates import Axis, Computed
 from .crossing import BOUND
 from .lower import Lowered
 
@@ -82,27 +82,41 @@ class Found:
 
 
 def find_streams(program: Lowered, fits: Fits) -> Found:
-    """The passes over scores of a lowered program."""
+    """The passes over scores of a lowered program. What is refused stays as it was."""
     roots = [r.value for r in program.roots]
-    renamed, groups = _grouped(roots)
-    program = replace(program, roots=tuple(replace(r, value=renamed[r.value]) for r in program.roots))
+    apart: set[Node] = set()
+    refused: dict[str, Node] = {}
+    while True:
+        renamed, groups = _grouped(roots, apart)
+        values = [renamed[r] for r in roots]
+        made, later, failed = _passes_of(groups, values, fits)
+        if not failed:
+            moved = tuple(replace(r, value=renamed[r.value]) for r in program.roots)
+            told = [*((f, reason) for reason, f in refused.items()), *later]
+            return Found(replace(program, roots=moved), tuple(made), tuple(told))
+        for group, reason in failed:
+            apart |= set(group.written)
+            refused.setdefault(reason, group.written[-1])
+
+
+def _passes_of(groups: list[_Group], roots: list[Node], fits: Fits):
+    """(the passes of all groups, why a group has several, the groups that have none with the reason)"""
     made: list[Streaming] = []
-    refused: list[tuple[Node, str]] = []
-    for folds, own in groups:
-        found = _streamed(folds, own, fits)
+    later: list[tuple[Node, str]] = []
+    failed: list[tuple[_Group, str]] = []
+    home: dict[Streaming, _Group] = {}
+    for group in groups:
+        found = _streamed(group.folds, frozenset(group.own), fits)
         if isinstance(found, str):
-            refused.append((folds[-1], found))
+            failed.append((group, found))
         else:
             made += found[0]
-            refused += found[1]
-    stored = reached([r.value for r in program.roots], {f for one in made for f in one.folds})
-    kept = []
-    for one in made:
-        if _are_stored(one, stored):
-            refused.append((one.folds[-1], "its scores are needed elsewhere too, so that they are stored"))
-        else:
-            kept.append(one)
-    return Found(program, tuple(kept), tuple(refused))
+            later += found[1]
+            home |= dict.fromkeys(found[0], group)
+    stored = reached(roots, {f for one in made for f in one.folds})
+    for group in dict.fromkeys(home[one] for one in made if _are_stored(one, stored)):
+        failed.append((group, "its scores are needed elsewhere too, so that they are stored"))
+    return made, later, failed
 
 
 def reached(roots: Iterable[Node], ends: set[Node]) -> list[Node]:
@@ -139,8 +153,14 @@ def _are_stored(one: Streaming, needed: Sequence[Node]) -> bool:
 
 
 def scores(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[Node]:
-    """The folds that an element holds of its own."""
-    return [n for n in nearest([value]) if n.op == "fold" and n.attr[0] == "sum" and stream in free[n]]
+    """The sums that an element holds of its own, unless these hold such sums themselves."""
+    found = [n for n in nearest([value]) if n.op == "fold" and n.attr[0] == "sum" and stream in free[n]]
+    return [n for n in found if not _holds_sums(n, free)]
+
+
+def _holds_sums(n: Node, free: dict[Node, frozenset]) -> bool:
+    below = nearest(n.args)
+    return any(m.op == "fold" and m.attr[0] == "sum" and not free[m].isdisjoint(n.attr[1]) for m in below)
 
 
 def nearest(roots: Iterable[Node]) -> list[Node]:
@@ -160,32 +180,44 @@ def nearest(roots: Iterable[Node]) -> list[Node]:
     return list(found)
 
 
-def _grouped(roots: Sequence[Node]) -> tuple[dict[Node, Node], list[tuple[list[Node], frozenset]]]:
-    """(every node with the streams of alike folds on one axis, for each stream: its folds, the axes of their own)."""
+@dataclass(eq=False)
+class _Group:
+    """Folds over one stream for the same rows: as they were written, as they are on one axis, and their own axes."""
+
+    written: list[Node]
+    folds: list[Node]
+    own: set[Axis]
+
+
+def _grouped(roots: Sequence[Node], apart: set[Node]) -> tuple[dict[Node, Node], list[_Group]]:
+    """(every node, with folds over alike streams on one axis, those streams); folds in `apart` are left alone."""
     free = free_axes(roots)
-    tags = 1 + max((a.tag for n in free for a in free[n]), default=0)
-    tags = max([tags, *(1 + a.tag for n in free if n.op == "fold" for a in n.attr[1])])
-    groups: dict[tuple, tuple[list[Node], set]] = {}
+    folded = (a for n in free if n.op == "fold" for a in n.attr[1])
+    tag = 1 + max((a.tag for axes in (*free.values(), folded) for a in axes), default=0)
+    groups: dict[tuple, _Group] = {}
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         made = node(old.op, args, old.attr, old.type) if args != old.args else old
-        free.update(free_axes([made]) if made not in free else {})
-        if made.op != "fold" or len(made.attr[1]) != 1 or not scores(made.args[0], made.attr[1][0], free):
+        if made not in free:
+            free.update(free_axes([made]))
+        alone = made.op == "fold" and len(made.attr[1]) == 1 and old not in apart
+        if not alone or not scores(made.args[0], made.attr[1][0], free):
             return made
         (along,) = made.attr[1]
-        stream = Axis(along.extent, tags)
+        stream = Axis(along.extent, tag)
         value = _moved(made.args[0], along, stream, free)
         free.update(free_axes([value]))
         rows, own, value = _parted(value, stream, free) if made.attr[0] == "sum" else (free[value], frozenset(), value)
         made = node("fold", (value,), (made.attr[0], (stream,)), made.type)
         free.update(free_axes([made]))
-        members, axes = groups.setdefault((rows - {stream}, stream), ([], set()))
-        members.append(made)
-        axes.update(own)
+        group = groups.setdefault((rows - {stream}, stream), _Group([], [], set()))
+        group.written.append(old)
+        group.own |= own
+        if made not in group.folds:
+            group.folds.append(made)
         return made
 
-    new = rebuild(roots, change)
-    return new, [(list(dict.fromkeys(members)), frozenset(axes)) for members, axes in groups.values()]
+    return rebuild(roots, change), list(groups.values())
 
 
 def _moved(root: Node, old: Axis, new: Axis, free: dict[Node, frozenset]) -> Node:
@@ -249,7 +281,7 @@ def _factors(root: Node) -> _Factors:
         elif n.op == "divide":
             found.under.append(n.args[1])
             stack.append(n.args[0])
-        elif n.op in ("cast", "convert") and _is_float(n) and _is_float(n.args[0]):
+        elif n.op in ("cast", "convert") and n.args[0].type.dtype.compute is n.type.dtype.compute:
             stack.append(n.args[0])
         elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
             found.where.append(n.args[0])
@@ -257,10 +289,6 @@ def _factors(root: Node) -> _Factors:
         else:
             found.over.append(n)
     return found
-
-
-def _is_float(n: Node) -> bool:
-    return n.type.dtype.kind == "f" and n.type.dtype.compute.bits == 32 or n.type.dtype.bits == 64
 
 
 def _parted(value: Node, stream: Axis, free: dict[Node, frozenset]) -> tuple[frozenset, frozenset, Node]:
@@ -330,6 +358,8 @@ def _streaming(stream: StreamFold, own: frozenset, fits: Fits) -> Streaming | st
     rights = [one.right for one in (*products, *weighted)]  # type: ignore[union-attr]
     used = free_axes(rights)
     lanes = stream.rows.difference(*(used[r] for r in rights))
+    if any(f.type.dtype.kind != "f" for f in (*(p.fold for p in products), *(w.right for w in weighted))):  # type: ignore[union-attr]
+        return "its products are of integers"
     if not lanes:
         return "no axis of its rows is absent from the other operand of its products"
     axes = [one.axis for one in (*products, *weighted)]  # type: ignore[union-attr]

@@ -103,7 +103,7 @@ def make_case(program: Program, arguments: Mapping[str, Array | Weak], target: T
     given = list(arguments.values())
     extents = pipeline.extents_of(given)
     for together in (True, False):
-        plan = program.plan(given, extents, together)
+        plan = program.plan(given, extents, together, scores=target.hardware is None)
         pipeline.check_call(plan, extents)
         layouts, copied = _layouts(plan, given, extents)
         bounds = tuple(pipeline.bind_kernels(plan, layouts, extents))

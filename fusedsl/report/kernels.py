@@ -14,7 +14,7 @@ from ..runtime.bind import Bound
 from ..runtime.compile import Built
 from ..schedule import geometry
 from ..schedule.bundle import bundle_geometries
-from ..schedule.kernel import Body, Kernel, Phase
+from ..schedule.kernel import Body, Kernel, Phase, Stream
 from ..schedule.plan import ArrayUse, KernelPlan
 from ..schedule.row import kept_operands
 from ..tune import Trial
@@ -32,6 +32,7 @@ CPU_LOOPS = {
     "cross": "parts of the rows, each with a state for every column; then the parts merged",
     "split": "few long rows, cut into parts that threads share",
     "products": "product of matrices: blocks of both factors packed in the cache, tiles of sums in vector registers",
+    "stream": "rows in vector lanes, a tile of scores after the other; no score is stored",
     "strips": "neighbouring rows side by side in vector lanes",
 }
 
@@ -200,6 +201,10 @@ def array_name(case: Case, use: ArrayUse) -> str:
 
 def _iteration(bound: Bound, kernel: Kernel) -> str:
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
+    if kernel.stream is not None:
+        columns, wide = bound.extents[kernel.row_axes], sorted({s.axis for s in kernel.stream.scores})
+        products = " and ".join(f"{bound.extents[axis]:,}" for axis in wide)
+        return f"{rows:,} rows × {columns:,} scores of {products} products"
     if kernel.phases[-1].folds or kernel.row_axes or bound.streamed is not None:
         return f"{rows:,} row{'s' * (rows != 1)} × {columns:,} columns"
     return f"{columns:,} element{'s' * (columns != 1)}"
@@ -216,6 +221,8 @@ def _maker(phase: Phase, name: str) -> Body:
 def _members(case: Case, plan: KernelPlan) -> tuple[str, ...]:
     """The folds and results that the kernel computes, each with its formula."""
     found = []
+    if plan.stream is not None:
+        found += _stream_members(case, plan, plan.stream)
     for phase in plan.resident:
         for folds, along in ((phase.folds, ""), (phase.cross, " over all rows")):
             for fold in folds:
@@ -234,6 +241,25 @@ def _members(case: Case, plan: KernelPlan) -> tuple[str, ...]:
             target = array_name(case, plan.arrays[store.operand])
             found.append(f"{target} = {_meaning(plan.finish.body, store.value, plan)}")
     return tuple(found)
+
+
+def _stream_members(case: Case, plan: KernelPlan, stream: Stream) -> list[str]:
+    """The scores, folds, weighings and results of a pass over scores."""
+    found = []
+    for score in stream.scores:
+        a, b = (_meaning(body, body.results[0].name, plan) for body in (score.left, score.right))
+        found.append(f"score = sum of {a} * {b}")
+    for phase in stream.tile:
+        found += [f"{f.name} of {_meaning(phase.element, f.lifted[0].name, plan)}" for f in phase.folds]
+    for w in stream.weighings:
+        weight = next(p.element for p in stream.tile if any(v.name == w.weight.name for v in p.element.results))
+        right = _meaning(w.right, w.right.results[0].name, plan)
+        found.append(f"sum of {_meaning(weight, w.weight.name, plan)} times {right}")
+    ends = [(stream.row, stream.row_stores), *((e.body, e.stores) for e in stream.endings)]
+    for body, stores in ends:
+        for store in stores:
+            found.append(f"{array_name(case, plan.arrays[store.operand])} = {_meaning(body, store.value, plan)}")
+    return found
 
 
 def _meaning(body: Body | None, name: str, plan: KernelPlan) -> str:

@@ -11,7 +11,7 @@ from ..fusion.time import Work
 from ..hardware import Hardware, occupancy
 from ..runtime.bind import Bound
 from ..schedule import Geometry, MapSchedule, RowSchedule
-from ..schedule.kernel import Body, Kernel
+from ..schedule.kernel import Body, Kernel, Stream
 from ..schedule.registers import row_loads
 
 FLOAT64_WORK = 2.7  # instructions of a float64 function for one of float32
@@ -49,6 +49,8 @@ def computed(kernel: Kernel, bound: Bound) -> tuple[float, float, float]:
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
     elements = rows * columns
     found = [0.0, 0.0, 0.0]
+    if kernel.stream is not None:
+        return _of_stream(kernel.stream, bound, rows, bound.extents[kernel.row_axes])
     found[0] = elements * len(kernel.operands)  # a load or store each
     for phase in kernel.phases:
         if phase.row is not None:
@@ -59,6 +61,20 @@ def computed(kernel: Kernel, bound: Bound) -> tuple[float, float, float]:
             uses = [*part.folds, *part.cross, *(use for step in part.scans for use in step.scans for _ in range(2))]
             for use in uses:
                 _count(found, use.merge, elements)
+    return found[0], found[1], found[2]
+
+
+def _of_stream(stream: Stream, bound: Bound, rows: int, columns: int) -> tuple[float, float, float]:
+    """The work of a pass over scores: a multiply-add for every term of a product, and what is done with a score."""
+    found = [0.0, 0.0, 0.0]
+    axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighings)]
+    found[0] += rows * columns * sum(bound.extents[axis] for axis in axes)
+    for phase in stream.tile:
+        _count(found, phase.element, rows * columns)
+        for use in phase.folds:
+            _count(found, use.merge, rows * columns)
+    for ending in stream.endings:
+        _count(found, ending.body, rows * bound.extents[ending.axis])
     return found[0], found[1], found[2]
 
 

@@ -130,7 +130,8 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
         for use, offset in zip(plan.arrays, offsets)
     ]
     if plan.stream is not None:
-        return _bind_stream(plan, rows + columns, strides, offsets, tuple(_steps(u, layouts, extents) for u in plan.arrays))
+        steps = tuple(_steps(use, layouts, extents) for use in plan.arrays)
+        return _bind_stream(plan, rows + columns, strides, offsets, steps)
     outputs = range(plan.inputs, len(plan.arrays))
     keep = [p.axis for p in plan.positions]
     dtypes = [use.dtype for use in plan.arrays]

@@ -313,6 +313,8 @@ class Kernel:
     @property
     def products(self) -> tuple[Product, ...]:
         """What the folds sum, where that is all the kernel does but for the work after it."""
+        if self.stream is not None:
+            return ()
         (first, *others) = self.phases
         return () if others or first.stores or self.finish is not None else first.products
 

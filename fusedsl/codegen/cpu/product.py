@@ -1,105 +1,100 @@
-"""Products of small matrices in registers: the word that passes over scores multiply their tiles with."""
+"""Products of what a stream holds, wherever it lies, with tiles of rows in vector lanes: the words of passes over scores."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from llvmlite import ir
 
 from ...ir.types import DType
-from . import host
-from .memory import c_function
+from .memory import POINTER_TYPE
 from .number import Number, llvm_type
+from .tile import WORD, fused, registers, spread
 from .variant import LANES
 
-BYTES = 64  # of a vector
+NAME = "lane_product"
+ROWS = 4  # of the result at a time
 
 
 def product(builder: ir.IRBuilder, d: DType, c, a, b, count: Number, depth: Number, across: Number, along: Number):
     """c[m, lane] = sum over k of a[m * across + k * along] * b[k, lane], for m < count and k < depth.
 
-    c and b have LANES columns, one after the other. Rows of c are computed four at a time, with all their sums in
-    registers where these are wide enough for 64 lanes, else for some lanes after the other.
+    c and b have LANES columns, one row after the other. Four rows of c are summed at a time, with all their sums in
+    registers: for as many lanes as fit, then for the next.
     """
-    kind, word = llvm_type(d), ir.IntType(64)
-    width = BYTES // d.itemsize
-    lanes = LANES if "+avx512f" in host.cpu()[1] and d.itemsize == 4 else LANES // 4
-    four, rest = builder.udiv(count.value, word(4)), builder.urem(count.value, word(4))
-
-    def rows(first, many: int) -> None:
-        for start in range(0, LANES, lanes):
-            block(builder, kind, width, (c, a, b), first, many, start, lanes // width, depth, across, along)
-
-    with loop(builder, four) as k:
-        rows(builder.mul(k, word(4)), 4)
-    base = builder.mul(four, word(4))
-    with loop(builder, rest) as k:
-        rows(builder.add(base, k), 1)
+    numbers = (count.value, depth.value, across.value, along.value)
+    builder.call(_function(builder.module, d), [c, a, b, *numbers])
 
 
-def block(builder, kind, width: int, pointers, first, many: int, start: int, vectors: int, depth, across, along) -> None:
-    """Rows first … first + many of c, in `vectors` vectors of lanes from `start`."""
-    word, vector = ir.IntType(64), ir.VectorType(kind, width)
-    c, a, b = (builder.bitcast(p, kind.as_pointer()) for p in pointers)
-    tops = [
-        builder.gep(a, [builder.mul(builder.add(first, word(m)), across.value)], source_etype=kind) for m in range(many)
-    ]
-    zero = ir.Constant(vector, [0.0] * width)
-    entry = builder.block
-    head, body, tail = (builder.append_basic_block(name) for name in ("product.head", "product.body", "product.end"))
+def _function(module: ir.Module, d: DType) -> ir.Function:
+    name = f"{NAME}_{d.name}"
+    found = module.globals.get(name)
+    if found is None:
+        found = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER_TYPE] * 3 + [WORD] * 4), name)
+        found.linkage = "internal"
+        found.attributes.add("noinline")
+        set.add(found.attributes, '"prefer-vector-width"="512"')
+        for pointer in found.args[:3]:
+            pointer.add_attribute("noalias")
+        _write(found, d)
+    return found
+
+
+def _write(function: ir.Function, d: DType) -> None:
+    count, size, many = function.args[3], *registers()
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    vector = ir.VectorType(llvm_type(d), size // d.itemsize)
+    vectors = 4 if many == 32 else 2
+    four = builder.udiv(count, WORD(ROWS))
+    rest = builder.mul(four, WORD(ROWS))
+    for begin, end, step in ((WORD(0), rest, ROWS), (rest, count, 1)):
+        with _loop(builder, begin, end, step) as (first, _, _):
+            for start in range(0, LANES, vectors * vector.count):
+                _block(builder, d, vector, first, step, [start + v * vector.count for v in range(vectors)])
+    builder.ret_void()
+
+
+def _block(builder: ir.IRBuilder, d: DType, vector: ir.VectorType, first, rows: int, lanes: list[int]) -> None:
+    """Rows first … first + rows of c, in the vectors that begin at these lanes."""
+    kind = llvm_type(d)
+    c, a, b = (builder.bitcast(p, kind.as_pointer()) for p in builder.function.args[:3])
+    depth, across, along = builder.function.args[4:]
+
+    def address(base, place, target=kind):
+        return builder.bitcast(builder.gep(base, [place], source_etype=kind), target.as_pointer())
+
+    tops = [address(a, builder.mul(builder.add(first, WORD(m)), across)) for m in range(rows)]
+    zeros = [ir.Constant(vector, None)] * (rows * len(lanes))
+    with _loop(builder, WORD(0), depth, 1, zeros) as (k, sums, following):
+        places = [builder.add(builder.mul(k, WORD(LANES)), WORD(start)) for start in lanes]
+        rights = [builder.load(address(b, place, vector), typ=vector, align=d.itemsize) for place in places]
+        step = builder.mul(k, along)
+        lefts = [spread(builder, builder.load(address(top, step), typ=kind), vector) for top in tops]
+        pairs = [(left, right) for left in lefts for right in rights]
+        following += [fused(builder, d, *pair, held, vector) for pair, held in zip(pairs, sums)]
+    for n, total in enumerate(sums):
+        row = builder.mul(builder.add(first, WORD(n // len(lanes))), WORD(LANES))
+        place = builder.add(row, WORD(lanes[n % len(lanes)]))
+        builder.store(total, address(c, place, vector), align=d.itemsize)
+
+
+@contextmanager
+def _loop(builder: ir.IRBuilder, begin, end, step: int, starts=()) -> Iterator[tuple]:
+    """A loop: (its counter, values that begin as `starts`, a list for what they are next)."""
+    before = builder.block
+    head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
     builder.branch(head)
     builder.position_at_end(head)
-    k = builder.phi(word)
-    k.add_incoming(word(0), entry)
-    sums = [[builder.phi(vector) for _ in range(vectors)] for _ in range(many)]
-    for line in sums:
-        for x in line:
-            x.add_incoming(zero, entry)
-    builder.cbranch(builder.icmp_unsigned("<", k, depth.value), body, tail)
+    k = builder.phi(WORD)
+    k.add_incoming(begin, before)
+    held, following = [builder.phi(x.type) for x in starts], []  # type: list, list
+    for x, start in zip(held, starts):
+        x.add_incoming(start, before)
+    builder.cbranch(builder.icmp_unsigned("<", k, end), body, after)
     builder.position_at_end(body)
-    place = builder.add(builder.mul(k, word(LANES)), word(start))
-    rights = [load(builder, b, builder.add(place, word(v * width)), kind, vector) for v in range(vectors)]
-    step = builder.mul(k, along.value)
-    fused = c_function(builder.module, f"llvm.fma.v{width}f{8 * BYTES // width}", vector, vector, vector, vector)
-    for m, line in enumerate(sums):
-        scalar = builder.load(builder.gep(tops[m], [step], source_etype=kind), typ=kind)
-        one = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.IntType(32)(0))
-        splat = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width))
-        for x, right in zip(line, rights):
-            x.add_incoming(builder.call(fused, [splat, right, x]), body)
-    k.add_incoming(builder.add(k, word(1)), body)
+    yield k, held, following
+    for x, value in zip((k, *held), (builder.add(k, WORD(step)), *following)):
+        x.add_incoming(value, builder.block)
     builder.branch(head)
-    builder.position_at_end(tail)
-    for m, line in enumerate(sums):
-        row = builder.add(builder.mul(builder.add(first, word(m)), word(LANES)), word(start))
-        for v, x in enumerate(line):
-            address = builder.gep(c, [builder.add(row, word(v * width))], source_etype=kind)
-            builder.store(x, builder.bitcast(address, vector.as_pointer()), align=4)
-
-
-def load(builder, base, index, kind, vector):
-    address = builder.gep(base, [index], source_etype=kind)
-    return builder.load(builder.bitcast(address, vector.as_pointer()), typ=vector, align=4)
-
-
-class loop:
-    """`with loop(builder, count) as k:` runs for k from 0 to count."""
-
-    def __init__(self, builder, count):
-        self.builder, self.count = builder, count
-
-    def __enter__(self):
-        builder, word = self.builder, ir.IntType(64)
-        before = builder.block
-        self.head, body, self.tail = (builder.append_basic_block(n) for n in ("loop.head", "loop.body", "loop.end"))
-        builder.branch(self.head)
-        builder.position_at_end(self.head)
-        self.k = builder.phi(word)
-        self.k.add_incoming(word(0), before)
-        builder.cbranch(builder.icmp_unsigned("<", self.k, self.count), body, self.tail)
-        builder.position_at_end(body)
-        return self.k
-
-    def __exit__(self, *_):
-        builder = self.builder
-        self.k.add_incoming(builder.add(self.k, ir.IntType(64)(1)), builder.block)
-        builder.branch(self.head)
-        builder.position_at_end(self.tail)
+    builder.position_at_end(after)

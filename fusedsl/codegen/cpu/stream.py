@@ -182,15 +182,17 @@ class Writer:
             d = score.value.dtype
             lines += ["", f"# score {k}"]
             right = self.operand(score.right, score.axis, d, f"right{k}", lines)
-            lines.append(f"product_{d}({score.value.name}_at, {right[0]}, left{k}_at, count, n{score.axis}, {right[1]})")
+            lines.append(
+                f"product_{d}({score.value.name}_at, {right[0]}, left{k}_at, count, n{score.axis}, {right[1]})"
+            )
         for phase in self.stream.tile:
             lines += ["", "# a tile's elements", *self.phase(phase)]
-        for k, w in enumerate(self.stream.weighings):
+        for k in range(len(self.stream.weighings)):
             lines += ["", f"# weighing {k}", *self.weighing(k, attempt)]
         return ["for tile in range(tiles):", *indented([*lines, "", "# both states in one", *self.merging()])]
 
     def operand(self, body: Body, axis: int, d: DType, label: str, lines: list[str]) -> tuple[str, str]:
-        """(address, strides along the stream and along `axis`) of a right operand, computed first where it has to be."""
+        """(address, strides along the stream and `axis`) of a right operand, which `lines` compute if they have to."""
         found = self.direct(body, axis, d)
         if found is None:
             value = body.results[0].name
@@ -266,7 +268,11 @@ class Writer:
         found = self.by_lane(lines, "rows") if lines else []
         for ending in self.stream.endings:
             inner = [f"place = i{ending.axis} * {LANES} + lane"]
-            inner += [f"{w.state.name} = {fold.get(w.state.name, 'place')}" for w in self.stream.weighings if w.axis == ending.axis]
+            inner += [
+                f"{w.state.name} = {fold.get(w.state.name, 'place')}"
+                for w in self.stream.weighings
+                if w.axis == ending.axis
+            ]
             inner += self.body(ending.body)
             inner += [store_line(s, f"p{s.operand}", self.offset(s.operand)) for s in ending.stores]
             found += self.by_lane([f"for i{ending.axis} in range(n{ending.axis}):", *indented(inner)], "rows")

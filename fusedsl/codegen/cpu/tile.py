@@ -68,10 +68,10 @@ def _write(function: ir.Function, d: DType) -> None:
     sums = [[builder.phi(vector) for _ in range(2)] for _ in range(rows)]
     right = [_vector(builder, b, _place(builder, k, columns, v * lanes), scalar, vector, d) for v in range(2)]
     for r, line in enumerate(sums):
-        left = _spread(builder, _element(builder, a, _place(builder, k, rows, r), scalar), vector)
+        left = spread(builder, _element(builder, a, _place(builder, k, rows, r), scalar), vector)
         for v, held in enumerate(line):
             held.add_incoming(ir.Constant(vector, None), before)
-            held.add_incoming(_fused(builder, d, left, right[v], held, vector), loop)
+            held.add_incoming(fused(builder, d, left, right[v], held, vector), loop)
     following = builder.add(k, WORD(1))
     k.add_incoming(following, loop)
     builder.cbranch(builder.icmp_signed("<", following, depth), loop, after)
@@ -110,14 +110,15 @@ def _element(builder, base, place, scalar):
     return builder.load(_address(builder, base, place, scalar, scalar), typ=scalar)
 
 
-def _spread(builder, x, vector):
+def spread(builder, x, vector):
     """A vector of one element everywhere."""
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), x, ir.IntType(32)(0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None)
     return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
 
 
-def _fused(builder, d: DType, x, y, z, vector):
+def fused(builder, d: DType, x, y, z, vector):
+    """x * y + z, rounded once where they are floats."""
     if d.kind != "f":
         return builder.add(builder.mul(x, y), z)
     name = f"llvm.fma.v{vector.count}f{d.bits}"

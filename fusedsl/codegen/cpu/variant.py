@@ -45,8 +45,8 @@ class Launch:
 def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
     """The loops for these extents and strides (in elements, per operand and axis): part of the kernel's key.
 
-    "stream:" and the axis of a tile's rows, for passes over scores; "map"; "tiles", a map in blocks of two axes; "rows"; "cross", rows that are folded both ways; "split", few rows cut
-    into parts that threads share; or
+    "map"; "tiles", a map in blocks of two axes; "rows"; "cross", rows that are folded both ways; "split", few rows cut
+    into parts that threads share; "stream:" and the axis of a tile's rows, for passes over scores; or
     "strips:" and a letter per operand, rows side by side, where the last row axis is contiguous and the columns are
     not, or the rows are very short.
     """

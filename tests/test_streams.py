@@ -1,0 +1,156 @@
+"""Passes over scores: softmax(q @ k.mT) @ v and its kin in one kernel, whose scores are never stored."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracle import graph_of
+
+import fusedsl as fd
+from fusedsl.fusion.lower import lower
+from fusedsl.fusion.streams import find_streams
+from fusedsl.pipeline import extents_of
+from fusedsl.prepare import describe_all
+from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
+from fusedsl.rewrite.engine import rewrite
+from fusedsl.rewrite.stream_text import check, show
+
+RANDOM = np.random.default_rng(5)
+SCORES = "s = q @ k.mT * 0.3\n"
+CAUSAL = "iota(s, -1) <= iota(s, -2)"
+
+# text behind the scores: how many kernels, how many of them stream
+FORMULAS = {
+    "softmax": ("softmax(s) @ v", 1, 1),
+    "by hand": ("e = exp(s - max(s, axis=-1, keepdims=True)); (e @ v) / sum(e, -1, keepdims=True)", 1, 1),
+    "causal": (f"softmax(where({CAUSAL}, s, -inf)) @ v", 1, 1),
+    "window": (f"softmax(s, where=({CAUSAL}) & (iota(s, -1) > iota(s, -2) - 20)) @ v", 1, 1),
+    "softcap and slopes": ("softmax(5 * tanh(s / 5) + slope[:, None, None] * iota(s, -1)) @ v", 1, 1),
+    "bias": ("softmax(s + bias) @ v", 1, 1),
+    "document": ("softmax(where(doc[:, None] == doc[None, : size(s, -1)], s, -inf)) @ v", 1, 1),
+    "sink": ("m = maximum(max(s, axis=-1, keepdims=True), slope[:, None, None]); e = exp(s - m); "
+             "(e @ v) / (sum(e, -1, keepdims=True) + exp(slope[:, None, None] - m))", 1, 1),
+    "softmax plus one": ("m = maximum(max(s, axis=-1, keepdims=True), 0); e = exp(s - m); "
+                         "(e @ v) / (sum(e, -1, keepdims=True) + exp(-m))", 1, 1),
+    "sigmoid": ("sigmoid(s) @ v", 1, 1),
+    "masked sigmoid": (f"where({CAUSAL}, sigmoid(s), 0) @ v", 1, 1),
+    "squared relu": ("relu(s)**2 @ v", 1, 1),
+    "dropout": ("where(uniform(7, (2, 3, size(s, -2), size(s, -1))) > 0.25, softmax(s) / 0.75, 0) @ v", 1, 1),
+    "two values": ("softmax(s) @ v, softmax(s) @ k", 1, 1),
+    "with logsumexp": ("softmax(s) @ v, logsumexp(s, -1)", 1, 1),
+    "with entropy": ("p = log_softmax(s); softmax(s) @ v, -sum(exp(p) * p, -1)", 1, 1),
+    "rows alone": ("logsumexp(s, -1), argmax(s, axis=-1)", 1, 1),
+    "residual": ("q[..., :5] + 2 * (softmax(s) @ v)", 1, 1),
+    "normed": ("layer_norm(softmax(s) @ v)", 2, 1),
+    "entropy by logarithm": ("p = softmax(s); sum(p * log(p), -1)", 2, 2),
+    "probabilities too": ("softmax(s), softmax(s) @ v", 3, 0),
+}  # fmt: skip
+
+
+def arrays(n, m, heads=3, d=8, e=5):
+    made = {
+        "q": (2, heads, n, d),
+        "k": (2, heads, m, d),
+        "v": (2, heads, m, e),
+        "bias": (heads, n, m),
+        "slope": (heads,),
+    }
+    found = {name: RANDOM.standard_normal(shape).astype(np.float32) for name, shape in made.items()}
+    return found | {"doc": np.sort(RANDOM.integers(0, 5, n)).astype(np.int32)}
+
+
+def run(text, given):
+    """(results, what the interpreter says in float64, the kernels' plans)"""
+    kernel = fd.kernel(text, fallback=False)
+    values = [given[name] for name in kernel.params]
+    got = kernel(*values)
+    wide = [x.astype(np.float64) if x.dtype == np.float32 else x for x in values]
+    facts = describe_all(kernel.params, wide)
+    expected = kernel._program._interpreted(facts)
+    facts = describe_all(kernel.params, values)
+    plans = kernel._program.plan(list(facts.values()), extents_of(list(facts.values())))
+    return (got if isinstance(got, tuple) else (got,)), expected, plans.kernels
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_formula_streams_and_is_right(name):
+    text, kernels, streams = FORMULAS[name]
+    got, expected, plans = run(SCORES + text, arrays(70, 70 if "doc" in text else 150))
+    assert (len(plans), sum(p.stream is not None for p in plans)) == (kernels, streams)
+    for a, b in zip(got, expected):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["causal", "with entropy", "sigmoid", "entropy by logarithm"])
+def test_a_stream_prints_and_keeps_its_rules(name):
+    graph, _ = graph_of(SCORES + FORMULAS[name][0], arrays(6, 9))
+    found = find_streams(lower(rewrite(graph)), lambda d, n: True)
+    for one in found.passes:
+        check(one.fold)
+        assert "for each" in show(one.fold)
+    if name == "entropy by logarithm":
+        assert [reason for _, reason in found.refused] == [
+            "sum is not streamed with the sum that it depends on, because of log between them"
+        ]
+
+
+@pytest.mark.parametrize("n, m", [(1, 1), (64, 128), (65, 129), (3, 0), (0, 3), (130, 1)])
+def test_any_length(n, m):
+    softmax = "softmax(s) @ v, " if m else ""
+    got, expected, _ = run(f"s = q @ k.mT\n{softmax}sigmoid(s) @ v, sum(s, -1)", arrays(n, m))
+    for a, b in zip(got, expected):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+def test_any_strides():
+    given = arrays(40, 50)
+    given["q"] = given["q"][:, ::-1, ::2]
+    given["k"] = np.asfortranarray(given["k"])
+    given["v"] = np.broadcast_to(given["v"][:1, :, ::-1], given["v"].shape)
+    got, expected, _ = run(SCORES + "softmax(s) @ v", given)
+    np.testing.assert_allclose(got[0], expected[0], rtol=2e-5, atol=2e-5)
+
+
+def test_float64_and_narrow_floats():
+    import ml_dtypes
+
+    given = arrays(40, 50)
+    for dtype, bound in ((np.float64, 1e-13), (np.float16, 4e-3), (ml_dtypes.bfloat16, 3e-2)):
+        q, k, v = (given[name].astype(dtype) for name in "qkv")
+        got = fd.evaluate("softmax(q @ k.mT) @ v", q=q, k=k, v=v)
+        assert got.dtype == dtype
+        q, k, v = (x.astype(np.float64) for x in (q, k, v))
+        s = np.exp(q @ k.mT - (q @ k.mT).max(-1, keepdims=True))
+        np.testing.assert_allclose(got.astype(np.float64), s @ v / s.sum(-1, keepdims=True), rtol=bound, atol=bound)
+
+
+def test_large_scores_and_masked_rows():
+    """Scores up to 1e5 neither overflow nor vanish; a row that is masked whole is NaN in softmax, 0 with where=."""
+    given = arrays(9, 20)
+    given["q"] = given["q"] * np.float32(2e4)
+    got, expected, _ = run("s = q @ k.mT\nsoftmax(s) @ v", given)
+    np.testing.assert_allclose(got[0], expected[0], rtol=2e-3, atol=2e-2)
+    mask = "iota(s, -1) < iota(s, -2)"
+    plain, zero = fd.evaluate(f"s = q @ k.mT\nsoftmax(where({mask}, s, -inf)) @ v, softmax(s, where={mask}) @ v", given)
+    assert np.isnan(plain[:, :, 0]).all() and not np.isnan(plain[:, :, 1:]).any()
+    assert (zero[:, :, 0] == 0).all()
+
+
+def test_what_is_masked_is_not_touched():
+    """NaN and inf in padding reach no result, and those that count do."""
+    given = arrays(10, 20)
+    kernel = fd.kernel("s = q @ k.mT\nsoftmax(where(iota(s, -1) < 12, s, -inf)) @ v")
+    clean = kernel(q=given["q"], k=given["k"], v=given["v"])
+    given["v"][:, :, 12:], given["k"][:, :, 12:] = np.nan, np.inf
+    given["v"][1, 2, 12:] = np.inf
+    np.testing.assert_allclose(kernel(q=given["q"], k=given["k"], v=given["v"]), clean, rtol=1e-6, atol=1e-6)
+    given["v"][0, 1, 3] = np.nan
+    assert np.isnan(kernel(q=given["q"], k=given["k"], v=given["v"])[0, 1]).all()
+
+
+def test_why_scores_are_stored():
+    told = str(fd.kernel("s = q @ k.mT\nsoftmax(s), softmax(s) @ v").explain(*[arrays(8, 8)[x] for x in "qkv"]))
+    assert "its scores are needed elsewhere too, so that they are stored" in told
+    specs = [fd.spec((2, 3, 64, 8), "float32")] * 3
+    told = str(fd.kernel("softmax(q @ k.mT) @ v").explain(*specs, compile=False))
+    assert "kernels that use scores as they compute them are the CPU's alone so far" in told
