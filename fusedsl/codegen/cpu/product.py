@@ -1,4 +1,4 @@
-"""Products of what a stream holds, wherever it lies, with tiles of rows in vector lanes: the words of passes over scores."""
+"""Products of what a stream holds, wherever it lies, with tiles of rows in vector lanes, for passes over scores."""
 
 from __future__ import annotations
 
