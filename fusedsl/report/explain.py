@@ -167,10 +167,14 @@ def explain(
 
 def _built(case: Case, members: Members):
     """The compiled launch; CompileError with what to install where the compiler is missing."""
-    if case.target.is_cuda and find_spec("numba_cuda") is None:
+    try:
+        return case.built(members)
+    except ImportError:
+        if not case.target.is_cuda or find_spec("numba_cuda") is not None:
+            raise
         help = "pip install 'fusedsl[cu13]' (or cu12); no GPU is needed"
-        raise CompileError("CUDA kernels are compiled by numba-cuda, which is not there", "compile.missing", help=help)
-    return case.built(members)
+        message = "CUDA kernels are compiled by numba-cuda, which is not there"
+        raise CompileError(message, "compile.missing", help=help) from None
 
 
 def _type(a: Array | Weak) -> str:
