@@ -188,9 +188,21 @@ class Kernel:
         """Not there yet: Unsupported."""
         raise later("Kernel.graph", "calls with out= can be captured by the array library's own graphs")
 
-    def report(self, path: str, /, *args: Any, **named: Any):
-        """Not there yet: Unsupported."""
-        raise later("Kernel.report", "explain() prints the same as text")
+    def report(
+        self, path: Any, /, *args: Any, device: str | None = None, cc: Any = None, measure: bool = False, **named: Any
+    ) -> None:
+        """Write `explain` of these arguments as a page: one HTML file with a picture, every kernel and its source.
+
+        The other arguments are those of `explain`. OSError where the file cannot be written.
+        """
+        from pathlib import Path
+
+        from .report.explain import explain, sources
+        from .report.page import page
+
+        values = self._bind(args, named)
+        told = explain(self._program, values, device, cc, True, measure)
+        Path(path).write_text(page(told, sources(self._program, values, device, cc)), encoding="utf-8")
 
     def save(self, path: Any, /, *args: Any, cc: Sequence[Any] = (90,), **named: Any) -> None:
         """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.

@@ -242,8 +242,14 @@ def _aliasing(case: Case) -> list[str]:
 
 def source(program: Program, values: Sequence[Any], device=None, cc=None) -> str:
     """The generated files of all kernels, one after the other (see Kernel.source)."""
+    return "\n\n".join(text for _, text in sources(program, values, device, cc))
+
+
+def sources(program: Program, values: Sequence[Any], device=None, cc=None) -> list[tuple[str, str]]:
+    """The generated file of every launch, with the kernel's name."""
     case = case_of(program, values, device, cc)
-    return "\n\n".join(source_of(*_scheduled(case, members)) for members in case.launches)
+    chosen = [_scheduled(case, members) for members in case.launches]
+    return [(kernel.name, source_of(kernel, schedule)) for kernel, schedule in chosen]
 
 
 def _scheduled(case: Case, members: Members) -> tuple[Any, Any]:
