@@ -1,0 +1,35 @@
+"""A pytest plugin that gives every test an emulated GPU: `PYTHONPATH=tests python -m pytest -p ptx.plugin tests/test_x.py`.
+
+Tests that are marked `gpu` then run, those of torch's CUDA tensors on the stand-in for CuPy instead. It is for sweeps by
+hand: what a GPU takes milliseconds for takes seconds here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from . import emulated_gpu
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Where tests ask whether there is a GPU, there is one; only those that are marked stay."""
+    targets = sys.modules.get("test_targets")
+    if targets is not None:
+        targets.as_torch = targets.as_cupy
+    with emulated_gpu():
+        yield
+    if not os.environ.get("PTX_ALL"):
+        items[:] = [item for item in items if item.get_closest_marker("gpu")]
+
+
+@pytest.fixture(autouse=True)
+def gpu() -> Iterator[object]:
+    """The device of one test."""
+    cc = os.environ.get("PTX_CC", "9.0").split(".")
+    with emulated_gpu(cc=(int(cc[0]), int(cc[1]))) as found:
+        yield found
