@@ -83,7 +83,8 @@ class Machine:
         self.block = number // padded  # among those here
         self.thread = number % padded
         self.first = first
-        self.registers = [np.full(lanes, POISON[size], RAW[size]) for size in program.register_sizes]
+        self.poison = {size: np.full(lanes, POISON[size], RAW[size]) for size in RAW}
+        self.registers = [self.poison[size] for size in program.register_sizes]  # until they are written
         self.carry = np.zeros(lanes, bool)
         self.key = np.where(self.thread < grid.threads, np.int64(0), DONE)  # turns of loops, then the place
         self.turns = np.zeros(lanes, np.int64)

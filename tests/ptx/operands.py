@@ -90,7 +90,7 @@ def writer(operand: Any, kind: np.dtype) -> Write:
         return lambda m, at, value: None
     if not isinstance(operand, Register):
         raise Unsupported(f"writing to {operand}")
-    number, raw = operand.number, RAW[operand.size]
+    number, size, raw = operand.number, operand.size, RAW[operand.size]
     wide = np.dtype(f"i{raw.itemsize}") if kind.kind == "i" else raw
 
     def write(m, at, value):
@@ -105,6 +105,8 @@ def writer(operand: Any, kind: np.dtype) -> Write:
         if at is None:
             m.registers[number] = value if value.ndim else np.full(m.lanes, value)
         else:
+            if m.registers[number] is m.poison[size]:
+                m.registers[number] = m.registers[number].copy()
             m.registers[number][at] = value
 
     return write

@@ -319,13 +319,11 @@ class _Body:
         return None if text == "_" else self.variables.get(text) or Special(text)
 
     def _address(self, text: str) -> Address:
-        parts = re.fullmatch(r"([\w$%.]+)\s*(?:\+\s*(-?\w+))?", text)
-        if parts is None:
-            raise Unsupported(f"[{text}]")
-        offset = int(parts[2], 0) if parts[2] else 0
-        if (number := _number(parts[1])) is not None:
+        first, *rest = (part.strip() for part in text.split("+"))
+        offset = sum(int(part, 0) for part in rest)
+        if (number := _number(first)) is not None:
             return Address(None, int(number.value) + offset)
-        return Address(self.variables.get(parts[1]) or self._register(parts[1]), offset)
+        return Address(self.variables.get(first) or self._register(first), offset)
 
     def _known(self, name: str) -> Register | None:
         for scope in reversed(self.scopes):
