@@ -155,7 +155,11 @@ def _map(ins: Instruction) -> Step:
     kind = type_of(ins)
     if "shared::cluster" not in ins.modifiers:
         raise Unsupported(ins.text)
-    read, rank, write = reader(ins.operands[1], kind), reader(ins.operands[2], KINDS["u32"]), writer(ins.operands[0], kind)
+    read, rank, write = (
+        reader(ins.operands[1], kind),
+        reader(ins.operands[2], KINDS["u32"]),
+        writer(ins.operands[0], kind),
+    )
     return lambda m, at: write(m, at, m.map_shared(ins, at, read(m, at), rank(m, at)).astype(kind))
 
 

@@ -37,7 +37,9 @@ class Pointer:
 class ndarray:
     """An array in the arena: `host` is NumPy's view of its bytes. Views of it are arrays as well."""
 
-    def __init__(self, shape: Any, dtype: Any = np.float32, *, owner: Allocation | None = None, host: Any = None) -> None:
+    def __init__(
+        self, shape: Any, dtype: Any = np.float32, *, owner: Allocation | None = None, host: Any = None
+    ) -> None:
         dtype = np.dtype(dtype)
         if owner is None:
             shape = (shape,) if isinstance(shape, int) else tuple(shape)

@@ -40,14 +40,32 @@ class Fault(Exception):
 
 @dataclass(frozen=True)
 class Grid:
-    """A launch: blocks, threads of each, blocks of a cluster, bytes of dynamic shared memory, and whether all blocks are
-    there at the same time."""
+    """A launch: blocks, threads of each, blocks of a cluster, bytes of dynamic shared memory, and whether all blocks
+    are there at the same time."""
 
     blocks: int
     threads: int
     cluster: int = 1
     shared: int = 0
     cooperative: bool = False
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Copies to shared memory that are under way, with the thread and the group that each belongs to."""
+
+    ins: Instruction
+    lanes: np.ndarray
+    groups: np.ndarray
+    into: np.ndarray
+    source: np.ndarray
+    size: int
+    lengths: np.ndarray  # bytes that are read
+
+    def only(self, mask: np.ndarray) -> Copies:
+        """Those of a mask."""
+        return Copies(self.ins, *(x[mask] for x in (self.lanes, self.groups, self.into, self.source)), self.size,
+                      self.lengths[mask])  # fmt: skip
 
 
 def run(program: Program, arena: Arena, grid: Grid, parameters: bytes, seed: int = 0, limit: int = 1 << 22) -> None:
@@ -101,7 +119,8 @@ class Machine:
         size = program.shared_bytes + grid.shared
         self.shared = Shared(count, size, program.shared_unit)
         self.local = np.full((lanes, -(-program.local_bytes // 16) * 16), 0xCD, np.uint8)
-        self.copies: dict[int, list[list[tuple]]] = {}  # by thread: groups of copies, the last one open
+        self.copies: list[Copies] = []
+        self.groups = np.zeros(lanes, np.int64)  # of copies that each thread has committed
         self.steps = 0
 
     # ---- threads
@@ -163,9 +182,10 @@ class Machine:
         lanes = self.which(at)
         self.key[lanes] = DONE
         self.alive[lanes] = False
-        unfinished = [lane for lane in self.copies if not self.alive[lane] and any(self.copies[lane])]
-        if unfinished:
-            raise Fault(f"{self.program.kernel.name}: thread {self.name(unfinished[0])} ends before its copies")
+        for batch in self.copies:
+            early = batch.lanes[~self.alive[batch.lanes]]
+            if len(early):
+                raise Fault(f"{self.program.kernel.name}: thread {self.name(early[0])} ends before its copies")
 
     def name(self, lane: int) -> str:
         return f"{self.thread[lane]} of block {self.block[lane] + self.first}"
@@ -289,38 +309,42 @@ class Machine:
     # ---- asynchronous copies
 
     def start_copies(self, ins: Instruction, at, into: np.ndarray, source: np.ndarray, size: int, lengths) -> None:
-        for lane, to, begin, length in zip(self.which(at).tolist(), into.tolist(), source.tolist(), lengths.tolist()):
-            self.copies.setdefault(lane, [[]])[-1].append((ins, to, begin, size, length))
+        lanes = self.which(at)
+        self.copies.append(Copies(ins, lanes, self.groups[lanes], into, source, size, lengths))
 
     def commit_copies(self, at) -> None:
-        for lane in self.which(at).tolist():
-            self.copies.setdefault(lane, [[]]).append([])
+        self.groups[self.which(at)] += 1
 
     def finish_copies(self, at, left: int, everything: bool = False) -> None:
         """Make the copies of all committed groups but the last `left` ones, or of all."""
-        for lane in self.which(at).tolist():
-            groups = self.copies.get(lane, [[]])
-            due = groups if everything else groups[: max(len(groups) - 1 - left, 0)]
-            for group in due:
-                for copy in group:
-                    self._copy(lane, *copy)
-            self.copies[lane] = [[]] if everything else groups[len(due) :]
+        due = np.full(self.lanes, -1)  # groups before this one
+        lanes = self.which(at)
+        due[lanes] = np.iinfo(np.int64).max if everything else self.groups[lanes] - left
+        kept = []
+        for batch in self.copies:
+            now = batch.groups < due[batch.lanes]
+            if now.any():
+                self._copy(batch.only(now))
+            if not now.all():
+                kept.append(batch.only(~now))
+        self.copies = kept
 
-    def _copy(self, lane: int, ins: Instruction, to: int, source: int, size: int, length: int) -> None:
-        one = np.array([lane])
-        unit = size
-        while length % unit or source % unit:
-            unit //= 2
-        words: list[np.ndarray] = []
-        each = min(unit, 8)
-        if (source % size or to % size) and length:
-            raise self.report(ins, one)(f"a copy of {size} bytes from {source:#x} to {to:#x}", 0)
-        for k in range(0, size, each):
-            where = np.array([source + k], np.int64)
-            zero = [np.zeros(1, f"u{each}")]
-            words += self.load(ins, one, "global", where, each, 1) if k < length else zero
-        for k, word in enumerate(words):
-            self.store(ins, one, "shared", np.array([to + k * each], np.int64), each, [word])
+    def _copy(self, batch: Copies) -> None:
+        """Bytes beyond `lengths` become 0."""
+        size = batch.size
+        for length in np.unique(batch.lengths).tolist():
+            part = batch.only(batch.lengths == length)
+            each = min(size, 8) if length in (0, size) else 1
+            words = []
+            for k in range(0, size, each):
+                if k < length:
+                    words += self.load(part.ins, part.lanes, "global", part.source + k, each, 1)
+                else:
+                    words.append(np.zeros(len(part.lanes), f"u{each}"))
+            if length and ((part.source | part.into) % size).any():
+                raise self.report(part.ins, part.lanes)(f"a copy of {size} bytes that is not aligned", 0)
+            for k, word in enumerate(words):
+                self.store(part.ins, part.lanes, "shared", part.into + k * each, each, [word])
 
 
 assert GLOBAL >> 40 not in {w >> 40 for w in (SHARED_WINDOW, LOCAL_WINDOW, PARAM_WINDOW)}

@@ -99,7 +99,9 @@ def _fma64(a, b, c):
     low = ((ah * bh - p) + ah * bl + al * bh) + al * bl
     u = c + low
     t = p + u
-    v = _odd(_sum_error(p, u, t) + (e := _sum_error(c, low, u)), _sum_error(_sum_error(p, u, t), e, _sum_error(p, u, t) + e))
+    v = _odd(
+        _sum_error(p, u, t) + (e := _sum_error(c, low, u)), _sum_error(_sum_error(p, u, t), e, _sum_error(p, u, t) + e)
+    )
     result = t + v
     size = np.abs(p)
     plain = (size < 1e290) & (size > 1e-250) & (np.abs(a) < 1e290) & (np.abs(b) < 1e290) & (np.abs(c) < 1e300)

@@ -96,7 +96,9 @@ class Barrier:
         self.ins, self.here = ins, here
         self.arrive, self.reduce = "arrive" in ins.modifiers, "red" in ins.modifiers
         operands = list(ins.operands)
-        self.result = writer(operands.pop(0), KINDS["u32" if "popc" in ins.modifiers else "pred"]) if self.reduce else None
+        self.result = (
+            writer(operands.pop(0), KINDS["u32" if "popc" in ins.modifiers else "pred"]) if self.reduce else None
+        )
         vote = operands.pop() if self.reduce else None
         self.vote = reader(vote, KINDS["pred"]) if vote is not None else None
         self.number = reader(operands[0], U4) if operands else reader(Immediate(0), U4)
@@ -260,7 +262,9 @@ def _shuffle(ins: Instruction) -> Callable:
     return act
 
 
-def _by_warp(at: np.ndarray, function: Callable[[np.ndarray], Any], values: np.ndarray, members: np.ndarray) -> np.ndarray:
+def _by_warp(
+    at: np.ndarray, function: Callable[[np.ndarray], Any], values: np.ndarray, members: np.ndarray
+) -> np.ndarray:
     """function(values of the threads that take part together), for each thread."""
     found = np.empty(len(at), object)
     groups: dict[tuple[int, int], list[int]] = {}
@@ -279,7 +283,9 @@ def _vote(ins: Instruction) -> Callable:
 
     def act(m, at, members):
         votes = np.broadcast_to(read(m, at), len(at))
-        bits = np.bincount(at // WARP, votes * 2.0 ** (at % WARP), m.lanes // WARP).astype(np.int64)[at // WARP] & members
+        bits = (
+            np.bincount(at // WARP, votes * 2.0 ** (at % WARP), m.lanes // WARP).astype(np.int64)[at // WARP] & members
+        )
         uniform = (bits == 0) | (bits == members)
         write(m, at, {"ballot": bits.astype(U4), "any": bits != 0, "all": bits == members, "uni": uniform}[way])
 

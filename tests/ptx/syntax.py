@@ -119,6 +119,15 @@ class Kernel:
         return max((p.offset + p.size for p in self.parameters.values()), default=0)
 
 
+@dataclass(frozen=True)
+class Function:
+    """A device function: the names of its parameters and results, and its body."""
+
+    parameters: list[str]
+    results: list[str]
+    text: str
+
+
 @dataclass
 class Module:
     """What a PTX file declares."""
@@ -145,29 +154,32 @@ _OPERAND = re.compile(r"\s*(\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|[^,{}\[\]()]+)\s*(?:,
 def parse(text: str) -> Module:
     """The module of a PTX text."""
     text = _LINES.sub("", _COMMENT.sub(" ", text))
-    module, at = Module({}, {}), 0
+    variables: dict[str, Variable] = {}
+    functions: dict[str, Function] = {}
+    entries, at = [], 0
     while (at := _SPACE.match(text, at).end()) < len(text):  # type: ignore[union-attr]
         head = _HEAD.match(text, at)
-        if head is None:
-            end = text.index(";", at)
-            found = _variable(text[at:end].strip())
-            module.variables[found.name] = found
-            at = end + 1
-            continue
-        begin = text.find("{", head.end())
-        stop = text.find(";", head.end())
-        if head[1] == "func" and (begin < 0 or 0 <= stop < begin):  # a declaration
+        begin, stop = text.find("{", at), text.find(";", at)
+        if head is None or not 0 <= begin < stop:  # a variable, or a declaration
+            if head is None:
+                found = _variable(text[at:stop].strip())
+                variables[found.name] = found
             at = stop + 1
             continue
-        end = _closing(text, begin)
-        if head[1] == "func":
-            raise Unsupported(f"the device function {head[3]}")
-        body = _Body(_parameters(head[4] or ""), module.variables)
-        body.read(text[begin + 1 : end])
-        bound = re.search(r"\.maxntid\s+(\d+)", text[head.end() : begin])
-        module.kernels[head[3]] = body.kernel(head[3], int(bound[1]) if bound else 0)
-        at = end + 1
-    return module
+        at = _closing(text, begin) + 1
+        if head[1] == "entry":
+            entries.append((head, text[head.end() : begin], text[begin + 1 : at - 1]))
+        else:
+            taken, given = (list(_parameters((part or "").strip("() "))) for part in (head[4], head[2]))
+            functions[head[3]] = Function(taken, given, text[begin + 1 : at - 1])
+    return Module({head[3]: _kernel(head, *rest, variables, functions) for head, *rest in entries}, variables)
+
+
+def _kernel(head: re.Match, directives: str, text: str, variables: dict, functions: dict) -> Kernel:
+    body = _Body(_parameters(head[4] or ""), variables, functions)
+    body.read(text)
+    bound = re.search(r"\.maxntid\s+(\d+)", directives)
+    return body.kernel(head[3], int(bound[1]) if bound else 0)
 
 
 def _closing(text: str, begin: int) -> int:
@@ -225,17 +237,22 @@ def _number(text: str) -> Immediate | None:
 class _Body:
     """Reads the statements of one body, with the names of each scope that is open."""
 
-    def __init__(self, parameters: dict[str, Variable], outside: dict[str, Variable]) -> None:
-        self.parameters = parameters
+    def __init__(
+        self, parameters: dict[str, Variable], outside: dict[str, Variable], functions: dict[str, Function]
+    ) -> None:
+        self.parameters, self.functions = parameters, functions
+        self.prefix = ""  # of labels: which call of a function this is
+        self.passed: dict[tuple[str, int], Register] = {}  # (variable of a call, offset)
         self.scopes: list[dict[str, Register]] = [{}]
         self.families: dict[str, int] = {}  # prefix: size
-        self.variables = dict(outside) | parameters
+        self.variables = dict(outside) | parameters  # by the name that the scope gives them
+        self.placed = dict(self.variables)
         self.registers: list[Register] = []
         self.body: list[Instruction] = []
         self.labels: dict[str, int] = {}
 
     def kernel(self, name: str, threads: int) -> Kernel:
-        return Kernel(name, self.parameters, self.variables, self.body, self.labels, self.registers, threads)
+        return Kernel(name, self.parameters, self.placed, self.body, self.labels, self.registers, threads)
 
     def read(self, text: str) -> None:
         at = 0
@@ -250,9 +267,10 @@ class _Body:
                 self.scopes.pop()
                 at += 1
             elif label := _LABEL.match(text, at):
-                if label[1] in self.labels:
-                    raise Unsupported(f"two labels {label[1]}")
-                self.labels[label[1]] = len(self.body)
+                name = self.prefix + label[1]
+                if name in self.labels:
+                    raise Unsupported(f"two labels {name}")
+                self.labels[name] = len(self.body)
                 at = label.end()
             else:
                 found = _STATEMENT.match(text, at)
@@ -266,9 +284,36 @@ class _Body:
             self._declare(text)
         elif text.startswith(tuple(f".{space}" for space in SPACES)):
             found = _variable(text)
-            self.variables[found.name] = found
+            if found.space == "param":  # of a call
+                found = Variable(self.prefix + found.name, "call", found.size, found.align)
+            self.placed[found.name] = found
+            self.variables[found.name.removeprefix(self.prefix)] = found
+        elif text.startswith("call"):
+            self._call(text)
         elif text and not text.startswith(".pragma"):
             self.body.append(self._instruction(text))
+
+    def _call(self, text: str) -> None:
+        """A function's body in place of its call."""
+        _, operands = text.split(None, 1)
+        *results, callee, given = self._operands(operands) if "(" in operands else (*self._operands(operands), ())
+        if not isinstance(callee, Special) or callee.name not in self.functions:
+            raise Unsupported(text)
+        function = self.functions[callee.name]
+        names = dict(zip(function.parameters, given)) | dict(zip(function.results, results[0] if results else ()))
+        outer = self.prefix, self.scopes, self.families, self.variables
+        self.prefix = f"{callee.name}#{len(self.body)}:"
+        self.scopes, self.families, self.variables = [{}], {}, {**self.variables, **names}
+        self.read(function.text)
+        self.labels[f"{self.prefix}return"] = len(self.body)
+        self.prefix, self.scopes, self.families, self.variables = outer
+
+    def _passed(self, place: Address, size: int) -> Register | None:
+        """The register that stands for a variable of a call."""
+        if not isinstance(place.base, Variable) or place.base.space != "call":
+            return None
+        key = (place.base.name, place.offset)
+        return self.passed.setdefault(key, self._new("passed", size))
 
     def _declare(self, text: str) -> None:
         _, kind, names = text.split(None, 2)
@@ -290,7 +335,18 @@ class _Body:
             guard = (self._register(word.removeprefix("!")), word.startswith("!"))
         opcode, _, rest = text.partition(" ")
         name, *modifiers = opcode.split(".")
-        return Instruction(name, tuple(modifiers), self._operands(rest), guard, whole)
+        operands = self._operands(rest)
+        if name == "bra":
+            operands = (Special(self.prefix + operands[0].name),)
+        elif name == "ret" and self.prefix:
+            name, operands = "bra", (Special(f"{self.prefix}return"),)
+        elif name in ("ld", "st") and "param" in modifiers:
+            size = SIZE[modifiers[-1]]
+            place = operands[1 if name == "ld" else 0]
+            if (register := self._passed(place, size)) is not None:
+                name, modifiers = "mov", [f"b{8 * size}"]
+                operands = (operands[0], register) if place is operands[1] else (register, operands[1])
+        return Instruction(name, tuple(modifiers), operands, guard, whole)
 
     def _operands(self, text: str) -> tuple:
         found, at = [], 0

@@ -261,7 +261,9 @@ def _dot(ins: Instruction) -> Step:
     result = np.dtype("i4") if "i" in (a_kind.kind, b_kind.kind) else U4
 
     def dot(a, b, c):
-        octets = [np.atleast_1d(x).view(f"{k.kind}1").reshape(-1, 4).astype(np.int64) for x, k in ((a, a_kind), (b, b_kind))]
+        octets = [
+            np.atleast_1d(x).view(f"{k.kind}1").reshape(-1, 4).astype(np.int64) for x, k in ((a, a_kind), (b, b_kind))
+        ]
         return ((octets[0] * octets[1]).sum(axis=1) + c.astype(np.int64)).astype(result)
 
     return simple(ins, dot, [U4, U4, result], result)
