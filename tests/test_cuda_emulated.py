@@ -51,6 +51,7 @@ def check_twice(gpu, text, arrays, skip=0):
     return [grid for _, grid in gpu.launches]
 
 
+BYTES = whole(0, 255, 9, 20).astype(np.uint8)
 MAPS = {
     "line": ("x * y + 1, x / y", {"x": normal(13, 37), "y": normal(13, 37)}),
     "reversed": ("x + y[::-1, ::-1]", {"x": normal(13, 37, dtype=HALF), "y": normal(13, 37, dtype=HALF)}),
@@ -59,7 +60,7 @@ MAPS = {
     "joined": ("concat((pad(x, 3, mode='reflect')[3:-3], y), axis=1)", {"x": normal(13, 37), "y": normal(13, 5)}),
     "random": ("normal(3, x) + x, uniform(4, x)", {"x": normal(13, 37)}),
     "integers": ("x ** y, x // y, x % y, x >> y", {"x": whole(-9, 9, 130), "y": whole(-3, 9, 130)}),
-    "float8": ("unpack(z) + float32(float8_e4m3fn(x))", {"x": normal(9, 40), "z": whole(0, 255, 9, 20, dtype=np.uint8)}),
+    "float8": ("unpack(z) + float32(float8_e4m3fn(x))", {"x": normal(9, 40), "z": BYTES}),
     "float64": ("sin(x * 1e9) + lgamma(x)", {"x": normal(129, dtype=np.float64)}),
     "bundle": (ROPE, rope(33, 5, 3)),
 }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .memory import GLOBAL, WRITTEN, Arena
+from .memory import WRITTEN, Arena
 
 
 class Allocation:
@@ -19,7 +19,7 @@ class Allocation:
         self.address = arena.allocate(size + skip)
         self.skip = skip
         if skip:
-            arena.state[self.address - GLOBAL :][:skip] = 0
+            arena.state[self.address - arena.base :][:skip] = 0
 
     def __del__(self) -> None:
         self.arena.free(self.address)
@@ -44,12 +44,12 @@ class ndarray:
         if owner is None:
             shape = (shape,) if isinstance(shape, int) else tuple(shape)
             owner = Allocation(current(), dtype.itemsize * int(np.prod(shape)))
-            host = np.ndarray(shape, dtype, owner.arena.bytes, owner.address - GLOBAL)
+            host = np.ndarray(shape, dtype, owner.arena.bytes, owner.address - owner.arena.base)
         self.owner, self.host = owner, host
         self.shape, self.dtype, self.strides, self.ndim = host.shape, host.dtype, host.strides, host.ndim
         self.size, self.nbytes = host.size, host.nbytes
         first = owner.arena.bytes.__array_interface__["data"][0]
-        self.data = Pointer(GLOBAL + host.__array_interface__["data"][0] - first)
+        self.data = Pointer(owner.arena.base + host.__array_interface__["data"][0] - first)
 
     def __getitem__(self, index: Any) -> ndarray:
         return self._view(self.host[index if index is Ellipsis else (*_tuple(index), Ellipsis)])
@@ -74,7 +74,7 @@ class ndarray:
         """The states of the array's bytes."""
         strides = (*self.strides, 1)
         return np.ndarray((*self.shape, self.dtype.itemsize), np.uint8, self.owner.arena.state,
-                          self.data.ptr - GLOBAL, strides)  # fmt: skip
+                          self.data.ptr - self.owner.arena.base, strides)  # fmt: skip
 
     def transpose(self, *axes: Any) -> ndarray:
         return self._view(self.host.transpose(*axes))
@@ -107,7 +107,7 @@ def asarray(x: Any, dtype: Any = None, skip: int = 0) -> ndarray:
     order = sorted(range(x.ndim), key=lambda axis: (-abs(x.strides[axis]), axis))
     packed = np.ascontiguousarray(x.transpose(order))
     owner = Allocation(current(), packed.nbytes, skip)
-    host = np.ndarray(packed.shape, packed.dtype, owner.arena.bytes, owner.address - GLOBAL + skip)
+    host = np.ndarray(packed.shape, packed.dtype, owner.arena.bytes, owner.address - owner.arena.base + skip)
     back = host.transpose([order.index(axis) for axis in range(x.ndim)]).reshape(x.shape)
     made = ndarray(x.shape, x.dtype, owner=owner, host=back)
     made.set(x)

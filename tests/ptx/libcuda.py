@@ -93,7 +93,8 @@ class Libcuda:
         return 0
 
     def cuMemFree_v2(self, address: Any) -> int:
-        self.arena.free(address.value)
+        if self.arena.base <= address.value < self.arena.base + len(self.arena.bytes):  # not an earlier device's
+            self.arena.free(address.value)
         return 0
 
     def cuMemcpyHtoD_v2(self, to: Any, source: Any, size: Any) -> int:

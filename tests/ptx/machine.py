@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from .memory import (
-    GLOBAL,
     LOCAL_WINDOW,
     PARAM_WINDOW,
     RANK_SHIFT,
@@ -345,6 +344,3 @@ class Machine:
                 raise self.report(part.ins, part.lanes)(f"a copy of {size} bytes that is not aligned", 0)
             for k, word in enumerate(words):
                 self.store(part.ins, part.lanes, "shared", part.into + k * each, each, [word])
-
-
-assert GLOBAL >> 40 not in {w >> 40 for w in (SHARED_WINDOW, LOCAL_WINDOW, PARAM_WINDOW)}

@@ -7,6 +7,7 @@ address is generic.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -16,6 +17,7 @@ SHARED_WINDOW, LOCAL_WINDOW, PARAM_WINDOW = 0x10000000000, 0x20000000000, 0x3000
 SHARED_BASE = 1024  # the first shared address: what is below belongs to nobody, so that a null pointer is noticed
 RANK_SHIFT = 24
 ALIGNMENT = 256
+SPACING, _numbers = 1 << 32, itertools.count()
 ABSENT, FRESH, WRITTEN = 0, 1, 2  # states of a byte
 _FULL = {n: np.frombuffer(bytes([WRITTEN]) * n, f"u{n}")[0] for n in (1, 2, 4, 8)}
 
@@ -50,6 +52,7 @@ class Arena:
     """
 
     def __init__(self, size: int = 1 << 28, tails: bool = False, fresh: bool = True) -> None:
+        self.base = GLOBAL + next(_numbers) * SPACING  # no address is in two arenas
         self.bytes = np.zeros(size, np.uint8)
         self.state = np.zeros(size, np.uint8)
         self.tails, self.fresh = tails, fresh
@@ -68,10 +71,10 @@ class Arena:
         self.live[begin] = size
         self.bytes[begin : begin + size] = 0xCD
         self.state[begin : begin + size] = FRESH
-        return GLOBAL + begin
+        return self.base + begin
 
     def free(self, address: int) -> None:
-        begin = address - GLOBAL
+        begin = address - self.base
         size = self.live.pop(begin)
         self.state[begin : begin + size] = ABSENT
         if begin + -(-max(size, 1) // ALIGNMENT) * ALIGNMENT == self.top:
@@ -79,7 +82,7 @@ class Arena:
 
     def place(self, address: int, size: int) -> np.ndarray:
         """The bytes at an address, for the host."""
-        begin = address - GLOBAL
+        begin = address - self.base
         if size and not self.state[begin : begin + size].all():
             raise MemoryError(f"{size} bytes at {address:#x} are not allocated")
         return self.bytes[begin : begin + size]
@@ -87,11 +90,11 @@ class Arena:
     def write(self, address: int, data: bytes) -> None:
         """The host writes bytes."""
         self.place(address, len(data))[:] = np.frombuffer(data, np.uint8)
-        self.state[address - GLOBAL :][: len(data)] = WRITTEN
+        self.state[address - self.base :][: len(data)] = WRITTEN
 
     def offsets(self, addresses: np.ndarray, span: int, report: Report) -> np.ndarray:
         """Places in the arena; each is aligned to the access."""
-        found = addresses - np.uint64(GLOBAL)
+        found = addresses - np.uint64(self.base)
         odd = (found & np.uint64(span - 1)) != 0
         if odd.any():
             k = int(odd.argmax())
@@ -138,7 +141,7 @@ class Arena:
         """An address in the words of the nearest allocation."""
         below = max((b for b in self.live if b <= offset), default=None)
         if below is None:
-            return f"{offset + GLOBAL:#x}, before all allocations"
+            return f"{offset + self.base:#x}, before all allocations"
         return f"byte {offset - below} of an allocation of {self.live[below]} bytes"
 
 

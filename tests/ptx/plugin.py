@@ -1,7 +1,7 @@
 """A pytest plugin that runs tests marked `gpu` on an emulated one, with CuPy's stand-in for torch's CUDA tensors.
 
-`PYTHONPATH=tests python -m pytest -p ptx.plugin tests/test_x.py`: for sweeps by hand, since what takes milliseconds on a
-GPU takes seconds here. PTX_CC=8.0 asks for another architecture, PTX_ALL=1 for the tests that are not marked too.
+`PYTHONPATH=tests python -m pytest -p ptx.plugin tests/test_x.py`: for sweeps by hand, since milliseconds of a GPU are
+seconds here. PTX_CC=8.0 asks for another architecture, PTX_ALL=1 for the tests that are not marked too.
 """
 
 from __future__ import annotations
