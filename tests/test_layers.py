@@ -26,7 +26,6 @@ LAYERS = (
     ("tune",),
     ("program", "prepare_lists"),
     ("report", "interop"),
-    ("aot",),
     ("api", "decorator"),
     ("lists",),
     ("cli", "__main__"),

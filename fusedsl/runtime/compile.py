@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import hashlib
 import threading
-from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,6 +14,7 @@ from ..errors import CompileError, FusedslError
 from ..hardware import Hardware, facts
 from ..schedule import Geometry, Schedule, choose, geometry
 from ..schedule.bundle import Bundle, BundleSchedule, schedule_bundle
+from ..schedule.contract import schedule_contract
 from ..schedule.kernel import Kernel
 from ..schedule.plan import KernelPlan
 from .bind import Bound
@@ -47,14 +45,15 @@ def disk() -> Cache:
 
 
 _built: dict[tuple, Built] = {}
-_shipped: dict[str, tuple[dict, bytes]] = {}  # by `plain_key`: what came in files that were loaded
-_recorder: ContextVar[dict[str, Built] | None] = ContextVar("fusedsl_recorder", default=None)
 _locks: dict[tuple, threading.Lock] = {}
 _guard = threading.Lock()
 
 
 def scheduled_cuda(bound: Bound, hardware: Hardware) -> tuple[Kernel, Schedule]:
     """The kernel that these extents call for (a row that does not fit is streamed), and how it runs."""
+    products = schedule_contract(bound.kernel, bound.extents, hardware)
+    if products is not None:
+        return bound.kernel, products
     kernel, streamed = bound.across or (bound.kernel, bound.streamed)
     if streamed is not None and 0 in bound.extents:  # a row of nothing has no register to hold it
         kernel = streamed
@@ -175,43 +174,14 @@ def _once(key: tuple, make, kernel: Any, schedule: Any) -> Built:
                     debug.KERNELS, f"kernel {kernel.name} for {key[0]}", getattr(schedule, "reason", str(schedule))
                 )
                 debug.say(debug.SOURCES, found.path, found.source)
-    if (kept := _recorder.get()) is not None:
-        kept[plain_key(key)] = found
     return dataclasses.replace(found, kernel=kernel, schedule=schedule)
 
 
-@contextlib.contextmanager
-def recorded() -> Iterator[dict[str, Built]]:
-    """Every kernel that is built, or found built, inside the block in this thread or task, by `plain_key`."""
-    kept: dict[str, Built] = {}
-    token = _recorder.set(kept)
-    try:
-        yield kept
-    finally:
-        _recorder.reset(token)
-
-
-def plain_key(key: tuple) -> str:
-    """A digest of what the machine code of a kernel depends on, but for the versions that made it."""
-    return hashlib.sha256(repr(key).encode()).hexdigest()
-
-
-# -- what was compiled elsewhere, or before
-
-
-def ship(plain: str, told: dict, code: bytes) -> None:
-    """Machine code that came in a file: found where the kernel would be compiled."""
-    _shipped[plain] = (told, code)
-
-
-def facts_of(built: Built) -> dict[str, Any]:
-    """What is kept of a compiled kernel beside its machine code, as JSON can hold it."""
-    figures = [built.registers, built.spill_bytes, built.shared_bytes, built.blocks]
-    return {"symbols": list(built.symbols), "source": built.source, "path": built.path, "figures": figures}
+# -- disk
 
 
 def _load(key: tuple, kernel: Any, schedule: Any) -> Built | None:
-    entry = _shipped.get(plain_key(key)) or disk().get(cache_key(kernel=repr(key)))
+    entry = disk().get(cache_key(kernel=repr(key)))
     if entry is None:
         return None
     told, code = entry
@@ -224,7 +194,9 @@ def _load(key: tuple, kernel: Any, schedule: Any) -> Built | None:
 
 
 def _keep(key: tuple, built: Built) -> Built:
-    disk().put(cache_key(kernel=repr(key)), facts_of(built), built.code)
+    figures = [built.registers, built.spill_bytes, built.shared_bytes, built.blocks]
+    told = {"symbols": built.symbols, "source": built.source, "path": built.path, "figures": figures}
+    disk().put(cache_key(kernel=repr(key)), told, built.code)
     return built
 
 

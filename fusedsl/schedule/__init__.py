@@ -8,6 +8,7 @@ from typing import Any
 
 from ..hardware import Hardware
 from .column import ColumnSchedule, left_bytes, schedule_column, strips
+from .contract import ContractSchedule, contract_grid, schedule_contract
 from .cross import CrossSchedule, cross_grid, cross_shared, cross_workspace, schedule_cross
 from .division import divisors
 from .gang import GangSchedule, gang_grid, schedule_gang, workspace_bytes
@@ -19,7 +20,9 @@ from .scan import has_scans, schedule_scan, tiles_of
 from .select import merge_bytes, schedule_select
 from .transpose import TransposeSchedule, schedule_transpose, transpose_grid
 
-Schedule = MapSchedule | RowSchedule | ColumnSchedule | GangSchedule | TransposeSchedule | CrossSchedule
+Schedule = (
+    MapSchedule | RowSchedule | ColumnSchedule | GangSchedule | TransposeSchedule | CrossSchedule | ContractSchedule
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,8 @@ class Geometry:
 
     `shared` is dynamic shared memory of a block in bytes, `cluster` the blocks of a thread-block cluster. Where
     `cooperative`, all blocks are resident at once. `workspace` is the size in bytes of what blocks leave for each
-    other; `tickets` is a number of uint32 counters that are 0 before the launch and after it.
+    other; `tickets` is a number of uint32 counters that are 0 before the launch and after it. Kernels that are
+    `alone` share no launch.
     """
 
     blocks: int
@@ -38,11 +42,13 @@ class Geometry:
     cooperative: bool = False
     workspace: int = 0
     tickets: int = 0
+    alone: bool = False
 
     @property
     def independent(self) -> bool:
         """Whether the blocks know nothing of each other, so that they may stand among those of other launches."""
-        return self.cluster == 1 and not (self.shared or self.cooperative or self.workspace or self.tickets)
+        bound = self.shared or self.cooperative or self.workspace or self.tickets or self.alone
+        return self.cluster == 1 and not bound
 
 
 def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Schedule:
@@ -58,6 +64,9 @@ def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Sche
         return schedule_select(kernel, extents, hardware)
     if has_scans(kernel):
         return schedule_scan(kernel, extents, hardware)
+    products = schedule_contract(kernel, extents, hardware)
+    if products is not None:
+        return products
     if kernel.kept:
         return schedule_column(kernel, extents, hardware)
     if kernel.row_axes:
@@ -80,6 +89,8 @@ def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Ge
         return Geometry(map_grid(schedule, extents), schedule.threads)
     if isinstance(schedule, TransposeSchedule):
         return Geometry(transpose_grid(schedule, extents), schedule.threads)
+    if isinstance(schedule, ContractSchedule):
+        return Geometry(contract_grid(kernel, extents), schedule.threads, alone=True)
     if isinstance(schedule, CrossSchedule):
         blocks = cross_grid(schedule, prod(extents[: kernel.row_axes]))
         workspace = cross_workspace(schedule, kernel, blocks, extents[-1])
@@ -112,7 +123,16 @@ def magic_divisors(schedule: Any, kernel: Kernel, extents: tuple[int, ...]) -> t
 
 
 __all__ = [
-    *("ColumnSchedule", "GangSchedule", "CrossSchedule", "Geometry", "Kernel", "MapSchedule", "RowSchedule"),
+    *(
+        "ColumnSchedule",
+        "ContractSchedule",
+        "GangSchedule",
+        "CrossSchedule",
+        "Geometry",
+        "Kernel",
+        "MapSchedule",
+        "RowSchedule",
+    ),
     *("Schedule", "TransposeSchedule", "can_cross", "choose", "geometry", "magic_divisors", "schedule_map"),
     *("schedule_row", "schedule_transpose"),
 ]

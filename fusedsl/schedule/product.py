@@ -58,3 +58,12 @@ def axes_of(kernel: Kernel, body: Body) -> set[int]:
 def extent(axes: tuple[int, ...], extents: tuple[int, ...]) -> int:
     """The number of points of some axes."""
     return prod(extents[a] for a in axes)
+
+
+SMALL = (4, 4, 8)  # rows, columns and steps below which products are folds of rows
+
+
+def worthwhile(kernel: Kernel, found: Sides, extents: tuple[int, ...]) -> bool:
+    """Whether factors of these extents are worth collecting in strips."""
+    counts = (extent(found.rows, extents), extent(found.columns, extents), prod(extents[kernel.row_axes :]))
+    return all(n >= least for n, least in zip(counts, SMALL))

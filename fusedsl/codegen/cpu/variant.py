@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ...schedule.kernel import Kernel
-from ...schedule.product import Sides, extent, sides
+from ...schedule.product import Sides, extent, sides, worthwhile
 
 CHUNK = 16384  # elements of a map's innermost axis that one unit computes
 TILE = (64, 32)  # innermost columns, rows of a block of two axes
@@ -15,7 +15,6 @@ SEGMENT = 2048  # columns that are folded in vector lanes before their sum joins
 SHORT = 12  # columns of rows that are too short for loops of their own
 PRODUCT_BLOCK = (192, 512, 256)  # rows and columns of a block of a product of matrices, steps that are packed at a time
 PRODUCT_WORK = 1 << 21  # multiplications that are worth a thread
-SMALL_PRODUCT = (4, 4, 8)  # rows, columns and steps below which a product is computed as folds of rows
 LANES = 64  # rows of a tile of a pass over scores
 STRIP = 256  # rows that are folded side by side where neighbours in memory are rows
 
@@ -78,10 +77,7 @@ def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, .
 def _product(kernel: Kernel, extents: tuple[int, ...]) -> Sides | None:
     """The sides of a kernel's products, where blocks of them are worth packing."""
     found = sides(kernel)
-    if found is None:
-        return None
-    counts = (extent(found.rows, extents), extent(found.columns, extents), prod(extents[kernel.row_axes :]))
-    return found if all(n >= least for n, least in zip(counts, SMALL_PRODUCT)) else None
+    return found if found is not None and worthwhile(kernel, found, extents) else None
 
 
 def _crosses(extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> bool:

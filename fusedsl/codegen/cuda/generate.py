@@ -6,11 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...hardware import Hardware, facts, registers_for
-from ...schedule import ColumnSchedule, CrossSchedule, GangSchedule, MapSchedule, Schedule, TransposeSchedule
+from ...schedule import (
+    ColumnSchedule,
+    ContractSchedule,
+    CrossSchedule,
+    GangSchedule,
+    MapSchedule,
+    Schedule,
+    TransposeSchedule,
+)
 from ...schedule.bundle import Bundle, BundleSchedule, threads_of
 from ...schedule.kernel import Kernel, slots
 from .bundle import bundle_source
 from .column import column_source
+from .contract import contract_source
 from .cross import cross_source
 from .gang import gang_source
 from .many import many_source
@@ -43,6 +52,8 @@ def generate(kernel: Kernel | Bundle, schedule: Schedule | BundleSchedule) -> st
         source = map_source(kernel, schedule)
     elif isinstance(schedule, TransposeSchedule):
         source = transpose_source(kernel, schedule)
+    elif isinstance(schedule, ContractSchedule):
+        source = contract_source(kernel, schedule)
     elif isinstance(schedule, CrossSchedule):
         source = cross_source(kernel, schedule)
     elif isinstance(schedule, ColumnSchedule):

@@ -12,7 +12,22 @@ from ....ir.types import DTYPES
 def namespace() -> dict[str, Any]:
     """Every name that a generated file may use."""
     from ..math import vocabulary
-    from . import ahead, column, crew, element, exchange, fold, launch, link, patch, rank, scan, stream_rank, tile
+    from . import (
+        ahead,
+        column,
+        contract,
+        crew,
+        element,
+        exchange,
+        fold,
+        launch,
+        link,
+        patch,
+        rank,
+        scan,
+        stream_rank,
+        tile,
+    )
 
     names = dict(vocabulary())
     for source, listed in (
@@ -28,6 +43,7 @@ def namespace() -> dict[str, Any]:
         (ahead, "Ring arrived send shared_start"),
         (crew, "Crew blocks everyone leave"),
         (column, "Stack"),
+        (contract, "strip_places square_places put_strip no_sums add_sums multiply_strips scatter whole_quotient"),
         (exchange, "last meet part_from leave_state take_state"),
     ):
         names |= {name: getattr(source, name) for name in listed.split()}
