@@ -15,6 +15,7 @@ from .text import TextSource
 
 if TYPE_CHECKING:
     from .runtime.fixed import BoundCall
+    from .schedule.plan import Plan
 
 __all__ = ["Kernel", "Spec", "attention", "evaluate", "kernel", "load", "options", "spec"]
 
@@ -33,13 +34,19 @@ class Kernel:
         params: Sequence[str] | str | None = None,
         constants: Mapping[str, bool | int | float] | None = None,
         chosen: Options | None = None,
+        *,
+        _saved: tuple[Sequence[str], Sequence[Plan]] | None = None,
     ):
         self.options = chosen if chosen is not None else current()
         self._source = TextSource(text, self.options, params, constants)
+        if _saved is not None:
+            self._source.names = tuple(_saved[0])
         self._made_from = (text, params, constants)
         self.params = self._source.names
         self._program = Program(self._source, self.params, self.options)
         self._positions = {name: k for k, name in enumerate(self.params)}
+        for plan in _saved[1] if _saved is not None else ():
+            self._program.adopt(plan)
 
     @property
     def text(self) -> str:
@@ -181,13 +188,36 @@ class Kernel:
         """Not there yet: Unsupported."""
         raise later("Kernel.graph", "calls with out= can be captured by the array library's own graphs")
 
-    def report(self, path: str, /, *args: Any, **named: Any):
-        """Not there yet: Unsupported."""
-        raise later("Kernel.report", "explain() prints the same as text")
+    def report(
+        self, path: Any, /, *args: Any, device: str | None = None, cc: Any = None, measure: bool = False, **named: Any
+    ) -> None:
+        """Write `explain` of these arguments as a page: one HTML file with a picture, every kernel and its source.
 
-    def save(self, path: str, *specs: Any, cc: Sequence[int] = (90,)):
-        """Not there yet: Unsupported."""
-        raise later("Kernel.save", "compiled kernels are kept in the cache folder")
+        The other arguments are those of `explain`. OSError where the file cannot be written.
+        """
+        from pathlib import Path
+
+        from .report.explain import explain, sources
+        from .report.page import page
+
+        values = self._bind(args, named)
+        told = explain(self._program, values, device, cc, True, measure)
+        Path(path).write_text(page(told, sources(self._program, values, device, cc)), encoding="utf-8")
+
+    def save(self, path: Any, /, *args: Any, cc: Sequence[Any] = (90,), **named: Any) -> None:
+        """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
+
+        `cc` lists compute capabilities (80, 90, 100) and "cpu", which means the kind of CPU that this machine has. The
+        file serves every call of the same signature whose shapes need no other binary; other calls compile as ever.
+
+        Raises what a call would raise for the text, shapes and dtypes; CompileError where a compiler is missing;
+        ArgumentError for an unknown architecture; OSError where the file cannot be written.
+        """
+        from . import aot
+
+        if isinstance(cc, (int, str)):
+            cc = (cc,)
+        aot.save(path, self._made_from, self._program, self._bind(args, named), tuple(cc))
 
     def grad(self, wrt: Sequence[str] = ()):
         """Not there yet: Unsupported."""
@@ -291,6 +321,13 @@ def attention(*args: Any, **named: Any):
     raise later("attention", "softmax, where and sum work; products of matrices do not yet")
 
 
-def load(path: str):
-    """Not there yet: Unsupported."""
-    raise later("load", "compiled kernels are kept in the cache folder")
+def load(path: Any) -> Kernel:
+    """The kernel of a file that `Kernel.save` wrote: its calls run the machine code in it, and need no Numba.
+
+    The file holds machine code: load it only from whom you would take a program. Raises ArgumentError where it is
+    damaged or of another version of fusedsl, OSError where it cannot be read.
+    """
+    from . import aot
+
+    (text, params, constants), chosen, names, plans = aot.load(path)
+    return Kernel(text, params, constants, chosen, _saved=(names, plans))

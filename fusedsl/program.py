@@ -182,6 +182,10 @@ class Program:
             self._plans.setdefault(key, []).append(plan)
         return plan
 
+    def adopt(self, plan: Plan) -> None:
+        """Use a plan that was made before, for the signature that it was made for."""
+        self._plans.setdefault((plan.parameters, plan.together), []).append(plan)
+
     def tighten(self, plan: Plan, arguments: Sequence[Array | Weak], extents) -> bool:
         """After a spill: plan these arguments anew, in more kernels that hold fewer values; False if there are none."""
         parameters = self._parameters(arguments)

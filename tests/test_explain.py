@@ -243,13 +243,18 @@ def test_real_registers_without_a_gpu():
 
 def test_a_missing_compiler_is_a_note_and_an_error_with_help(monkeypatch):
     from fusedsl.report import explain as module
+    from fusedsl.runtime import compile as compiler
+
+    def compile_cuda(*args):
+        raise ModuleNotFoundError("No module named 'numba_cuda'")
 
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    e = told("x + 1", fd.spec(8), compile=True)
+    monkeypatch.setattr(compiler, "_compile_cuda", compile_cuda)
+    e = told("x + 9.0625", fd.spec(8), compile=True)
     assert e.kernels[0].figures is None
     assert any("numba-cuda" in note for note in e.notes)
     with pytest.raises(fd.CompileError, match="pip install"):
-        fd.kernel("x + 1").resources(fd.spec(8))
+        fd.kernel("x + 9.0625").resources(fd.spec(8))
 
 
 def test_compile_ahead_makes_the_first_call_find_its_kernel(monkeypatch):

@@ -74,7 +74,8 @@ def test_long_rows(shape, dtype):
         import ml_dtypes
 
         x = x.astype(ml_dtypes.bfloat16)
-    for text in ("sum(x, -1)", "argmax(x, -1), min(x, -1), count_nonzero(x > 0, axis=-1)", "softmax(x)", "var(x, -1)"):
+    several = "argmax(x, -1), min(x, axis=-1), count_nonzero(x > 0, axis=-1)"
+    for text in ("sum(x, -1)", several, "softmax(x)", "var(x, -1)"):
         check(text, {"x": x}, as_torch)
 
 

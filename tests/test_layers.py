@@ -26,6 +26,7 @@ LAYERS = (
     ("tune",),
     ("program", "prepare_lists"),
     ("report", "interop"),
+    ("aot",),
     ("api", "decorator"),
     ("lists",),
     ("cli", "__main__"),

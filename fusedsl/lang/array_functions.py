@@ -1,4 +1,4 @@
-"""The table's functions that are no single operation and no line of the prelude: shapes, casts, rounding, reductions.
+"""The table's functions that are no single operation and no line of the prelude: shapes, casts, rounding.
 
 The signature of each function here is its signature in a text; `function` names the kinds that KIND_OF does not.
 """
@@ -9,8 +9,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir import shapes
 from ..ir.builder import Builder, fail
 from ..ir.dims import Dim, expression, product
-from ..ir.folds import highest, lowest
-from ..ir.graph import Node, constant
+from ..ir.graph import Node
 from ..ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT8, DType
 from .functions import TABLE, Function, Parameter, function
 
@@ -22,11 +21,12 @@ Dims = tuple[Dim, ...]
 
 @function(dtype="dtype")
 def astype(b: Builder, x: Node, dtype: DType):
+    """`x` in another dtype: a float becomes an integer by truncation and saturation, NaN becomes 0."""
     return b.cast(x, dtype)
 
 
 def _cast_to(d: DType) -> Function:
-    return Function(d.name, (Parameter("x", "array"),), lambda b, x: b.cast(x, d))
+    return Function(d.name, (Parameter("x", "array"),), lambda b, x: b.cast(x, d), about=f"astype(x, {d})")
 
 
 TABLE.update({d.name: _cast_to(d) for d in DTYPES.values()})
@@ -34,28 +34,32 @@ TABLE.update({d.name: _cast_to(d) for d in DTYPES.values()})
 
 @function()
 def copy(b: Builder, x: Node):
+    """`x` itself: results are always new arrays."""
     return x
 
 
 @function(shape="shape | None")
 def zeros_like(b: Builder, x: Node, *, dtype: DType | None = None, shape: Dims | None = None):
+    """Zeros of the shape and dtype of `x`."""
     return full_like(b, x, b.literal(0), dtype=dtype, shape=shape)
 
 
 @function(shape="shape | None")
 def ones_like(b: Builder, x: Node, *, dtype: DType | None = None, shape: Dims | None = None):
+    """Ones of the shape and dtype of `x`."""
     return full_like(b, x, b.literal(1), dtype=dtype, shape=shape)
 
 
 @function(shape="shape | None")
 def full_like(b: Builder, x: Node, fill_value: Node, *, dtype: DType | None = None, shape: Dims | None = None):
+    """`fill_value` in the shape and dtype of `x`."""
     if dtype is not None or not x.type.weak:
         to = dtype or x.type.dtype
-        fill_value = b.coerce(fill_value, to) if _exact(fill_value, to) else b.cast(fill_value, to)
+        fill_value = b.coerce(fill_value, to) if exact(fill_value, to) else b.cast(fill_value, to)
     return shapes.broadcast_to(b, fill_value, x.type.shape if shape is None else shape)
 
 
-def _exact(x: Node, to: DType) -> bool:
+def exact(x: Node, to: DType) -> bool:
     """Whether a value takes dtype `to` by meeting it, as literals do, rather than by a cast."""
     return x.type.weak and (x.type.dtype is BOOL or x.type.dtype.kind != "f" or to.kind == "f")
 
@@ -65,6 +69,7 @@ def _exact(x: Node, to: DType) -> bool:
 
 @function()
 def positive(b: Builder, x: Node):
+    """`x`."""
     if x.type.dtype is BOOL:
         raise fail(DTypeError("cannot take the sign of a bool", "dtype.positive", help="use int8(x)"), 0)
     return x
@@ -72,6 +77,7 @@ def positive(b: Builder, x: Node):
 
 @function()
 def square(b: Builder, x: Node):
+    """x · x"""
     x = b.convert(x, INT8) if x.type.dtype is BOOL else x
     return b.elementwise("multiply", x, x)
 
@@ -113,21 +119,25 @@ def summand(b: Builder, x: Node):
 
 @function()
 def fabs(b: Builder, x: Node):
+    """|x| as a float."""
     return b.elementwise("absolute", as_float(b, x))
 
 
 @function(x="any")
 def given(b: Builder, x):
+    """Whether `x` is there: False for None alone."""
     return b.literal(x is not None)
 
 
 @function()
 def divmod_(b: Builder, x: Node, y: Node):
+    """Quotient and remainder: x // y, x % y."""
     return b.elementwise("floor_divide", x, y), b.elementwise("remainder", x, y)
 
 
 @function(decimals="int")
 def round_(b: Builder, x: Node, decimals: int = 0):
+    """`x` with so many decimals, half to even."""
     if x.type.dtype.kind != "f":
         x = b.cast(x, DTYPES["float16"]) if x.type.dtype is BOOL else x
         if x.type.dtype.kind != "f":
@@ -148,11 +158,13 @@ def _round_integers(b: Builder, x: Node, unit: int) -> Node:
 
 @function()
 def fix(b: Builder, x: Node):
+    """`x` without its fraction."""
     return b.elementwise("trunc", x)
 
 
 @function()
 def reciprocal(b: Builder, x: Node):
+    """1 / x; integers divide as integers."""
     if x.type.dtype.kind == "f" or x.type.weak:
         return b.elementwise("divide", b.literal(1), x)
     x = b.convert(x, INT8) if x.type.dtype is BOOL else x
@@ -166,6 +178,7 @@ def reciprocal(b: Builder, x: Node):
 
 @function(nan="array | None", posinf="array | None", neginf="array | None")
 def nan_to_num(b: Builder, x: Node, *, nan: Node | None = None, posinf: Node | None = None, neginf: Node | None = None):
+    """`x` with NaN as 0 and infinities as the largest numbers, or as what is given."""
     if x.type.dtype.kind != "f":
         return x
     largest = LARGEST[x.type.dtype.name]
@@ -186,16 +199,19 @@ LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4
 
 @function(blame="shape")
 def reshape(b: Builder, x: Node, shape: Dims):
+    """The elements in C order under another shape; one extent may be -1."""
     return shapes.reshape(b, x, shape)
 
 
 @function(blame="axes")
 def transpose(b: Builder, x: Node, axes: Axes = None):
+    """The axes in another order, reversed by default."""
     return shapes.transpose(b, x, (axes,) if isinstance(axes, int) else axes)
 
 
 @function()
 def matrix_transpose(b: Builder, x: Node):
+    """The last two axes swapped, as in x.mT."""
     if x.type.rank < 2:
         raise ShapeError(
             f"{b.describe(x.type)} has no two axes to swap", code="shape.transpose", help="mT needs 2 axes or more"
@@ -205,16 +221,19 @@ def matrix_transpose(b: Builder, x: Node):
 
 @function(axis1="int", axis2="int")
 def swapaxes(b: Builder, x: Node, axis1: int, axis2: int):
+    """Two axes swapped."""
     return shapes.swapaxes(b, x, axis1, axis2)
 
 
 @function(axis="places")
 def expand_dims(b: Builder, x: Node, axis: int | tuple[int, ...]):
+    """New axes of extent 1, at these places of the result."""
     return shapes.expand_dims(b, x, axis)
 
 
 @function(blame="axis")
 def squeeze(b: Builder, x: Node, axis: Axes = None):
+    """Without axes of extent 1: these, or all."""
     if axis is None:
         return shapes.squeeze(b, x, [a for a, d in enumerate(x.type.shape) if b.is_unit(d)])
     return shapes.squeeze(b, x, shapes.normalize_axes(b, x, axis))
@@ -222,26 +241,31 @@ def squeeze(b: Builder, x: Node, axis: Axes = None):
 
 @function(blame="shape")
 def broadcast_to(b: Builder, x: Node, shape: Dims):
+    """`x` repeated to a shape, without a copy."""
     return shapes.broadcast_to(b, x, shape)
 
 
 @function()
 def size(b: Builder, x: Node, axis: Axes = None):
+    """The number of elements, or the extent of some axes: a weak integer."""
     return b.extent(product(x.type.shape[a] for a in shapes.normalize_axes(b, x, axis)))
 
 
 @function()
 def shape_(b: Builder, x: Node):
+    """The extents, as a tuple of weak integers."""
     return tuple(b.extent(d) for d in x.type.shape)
 
 
 @function(axis="int")
 def iota(b: Builder, x: Node, axis: int):
+    """The position along an axis, in the shape of `x`: a weak integer that no memory holds."""
     return shapes.iota_along(b, x, shapes.normalize_axis(b, x, axis))
 
 
 @function(start="extent", stop="extent", step="int")
 def arange(b: Builder, start: Dim, stop: Dim | None = None, step: int = 1, *, dtype: DType | None = None):
+    """start, start + step, … below stop: weak integers that no memory holds."""
     if step == 0:
         raise fail(ArgumentError("a step cannot be 0", code="argument.step", help="use 1, or -1 to count down"), 2)
     start, stop = (0, start) if stop is None else (start, stop)
@@ -256,112 +280,3 @@ def _steps(start: Dim, stop: Dim, step: int) -> Dim:
     room = expression("-", stop, start) if step > 0 else expression("-", start, stop)
     whole = expression("//", expression("+", room, abs(step) - 1), abs(step))
     return whole if isinstance(room, int) and room >= 0 else expression("max", whole, 0)
-
-
-# -- reductions (mean, var, norm and the like are in the prelude)
-
-
-def _kept(b: Builder, x: Node, where: Node | None, identity: Node) -> Node:
-    """`x` with the elements that `where` leaves out replaced by the reduction's identity."""
-    if where is None:
-        return x
-    if where.type.rank > x.type.rank:
-        raise ShapeError(
-            f"where= has {where.type.rank} axes, the array {x.type.rank}",
-            code="shape.where",
-            help="drop or sum an axis",
-        )
-    return b.elementwise("where", where, x, b.coerce(identity, x.type.dtype) if identity.type.weak else identity)
-
-
-def _total(b: Builder, fold: str, identity: int, x: Node, axis, dtype, keepdims, initial, where) -> Node:
-    if dtype is not None and x.type.dtype is not dtype:
-        x = b.cast(x, dtype)
-    identity_node = b.literal(bool(identity)) if x.type.dtype is BOOL else b.literal(identity)
-    total = shapes.reduce(b, fold, _kept(b, x, where, identity_node), axis, keepdims)
-    total = total if dtype is None else b.cast(total, dtype)
-    return _joined(b, "add" if fold == "sum" else "multiply", total, initial)
-
-
-def _joined(b: Builder, operation: str, total: Node, initial: Node | None) -> Node:
-    """A reduction that starts from `initial`, taken in the dtype of the result as in NumPy."""
-    if initial is None:
-        return total
-    if initial.type.rank:
-        error = ArgumentError(
-            f"initial is one number, not {b.describe(initial.type)}",
-            code="argument.initial",
-            help="add an array to the result",
-        )
-        raise fail(error, _INITIAL)
-    to = total.type.dtype
-    if not total.type.weak:
-        initial = b.coerce(initial, to) if _exact(initial, to) else b.cast(initial, to)
-    return b.elementwise(operation, total, initial)
-
-
-_INITIAL = 4  # the operand
-
-
-@function()
-def sum_(b: Builder, x: Node, axis: Axes = None, *, dtype: DType | None = None, keepdims: bool = False,
-         initial: Node | None = None, where: Node | None = None):  # fmt: skip
-    return _total(b, "sum", 0, x, axis, dtype, keepdims, initial, where)
-
-
-@function()
-def prod(b: Builder, x: Node, axis: Axes = None, *, dtype: DType | None = None, keepdims: bool = False,
-         initial: Node | None = None, where: Node | None = None):  # fmt: skip
-    return _total(b, "prod", 1, x, axis, dtype, keepdims, initial, where)
-
-
-@function()
-def max_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
-         where: Node | None = None):  # fmt: skip
-    found = shapes.reduce(b, "max", _kept(b, x, where, lowest(x.type.dtype)), axis, keepdims)
-    return _joined(b, "maximum", found, initial)
-
-
-@function()
-def min_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
-         where: Node | None = None):  # fmt: skip
-    found = shapes.reduce(b, "min", _kept(b, x, where, highest(x.type.dtype)), axis, keepdims)
-    return _joined(b, "minimum", found, initial)
-
-
-@function()
-def any_(b: Builder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
-    return shapes.reduce(b, "any", _kept(b, b.truth(x), where, constant(False, BOOL)), axis, keepdims)
-
-
-@function()
-def all_(b: Builder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
-    return shapes.reduce(b, "all", _kept(b, b.truth(x), where, constant(True, BOOL)), axis, keepdims)
-
-
-@function(axis="axis")
-def argmax(b: Builder, x: Node, axis: int | None = None, *, keepdims: bool = False, where: Node | None = None):
-    if where is not None:
-        x = _reaches(b, x, max_(b, x, axis=axis, keepdims=axis is not None, where=where), where)
-    return _position(b, "argmax", x, axis, keepdims)
-
-
-@function(axis="axis")
-def argmin(b: Builder, x: Node, axis: int | None = None, *, keepdims: bool = False, where: Node | None = None):
-    if where is not None:
-        x = _reaches(b, x, min_(b, x, axis=axis, keepdims=axis is not None, where=where), where)
-    return _position(b, "argmin" if where is None else "argmax", x, axis, keepdims)
-
-
-def _reaches(b: Builder, x: Node, extreme: Node, where: Node) -> Node:
-    """Which of the elements that count equal their extreme: an infinite one is not taken for one that is left out."""
-    same = b.elementwise("equal", x, extreme)
-    both = b.elementwise("logical_and", b.elementwise("isnan", x), b.elementwise("isnan", extreme))
-    return b.elementwise("logical_and", where, b.elementwise("logical_or", same, both))
-
-
-def _position(b: Builder, fold: str, x: Node, axis: int | None, keepdims: bool) -> Node:
-    found = shapes.reduce(b, fold, x, axis, keepdims)
-    if axis is None and keepdims and x.type.rank != 1:
-        return shapes.reshape(b, found, (1,) * x.type.rank)
-    return found

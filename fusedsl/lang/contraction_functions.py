@@ -18,26 +18,31 @@ Axes = int | tuple[int, ...] | None
 
 @function()
 def matmul(b: Builder, x: Node, y: Node):
+    """x @ y: Σ over the last axis of x and the last but one of y."""
     return contraction.matmul(b, x, y)
 
 
 @function()
 def dot(b: Builder, x: Node, y: Node):
+    """As matmul for vectors and matrices; more axes do not broadcast but come one after another."""
     return contraction.dot(b, x, y)
 
 
 @function()
 def inner(b: Builder, x: Node, y: Node):
+    """Σ over the last axis of both."""
     return contraction.inner(b, x, y)
 
 
 @function()
 def vdot(b: Builder, x: Node, y: Node):
+    """Σ of the products of all elements."""
     return contraction.vdot(b, x, y)
 
 
 @function(axis="int")
 def vecdot(b: Builder, x: Node, y: Node, *, axis: int = -1):
+    """Σ of products along one axis; the others broadcast."""
     if not x.type.shape or not y.type.shape:
         error = ShapeError("vecdot needs arrays, not numbers", code="shape.vecdot", help="use * to scale")
         raise fail(error, 0 if not x.type.shape else 1)
@@ -53,6 +58,7 @@ def vecdot(b: Builder, x: Node, y: Node, *, axis: int = -1):
 
 @function(axes="any")
 def tensordot(b: Builder, x: Node, y: Node, axes: Any = 2):
+    """Σ over so many axes, or over pairs of them."""
     try:
         left, right = _pairs(b, x, y, axes)
     except FusedslError as error:
@@ -81,6 +87,7 @@ def _pairs(b: Builder, x: Node, y: Node, axes: Any) -> tuple[tuple[int, ...], tu
 
 @function(subscripts="any", y="array | None")
 def einsum(b: Builder, subscripts: Any, x: Node, y: Node | None = None):
+    """Σ of products by the letters of its axes."""
     arrays = (x,) if y is None else (x, y)
     operands, result = _subscripts(b, subscripts, arrays)
     if y is not None:

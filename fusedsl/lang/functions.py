@@ -31,13 +31,15 @@ class Parameter:
 class Function:
     """A callable name. `build(builder, *values)` takes one value for each parameter.
 
-    `blame` is the parameter that the checks of a call point at; None points at the function's name.
+    `blame` is the parameter that the checks of a call point at; None points at the function's name. `about` says in a
+    line what it computes.
     """
 
     name: str
     parameters: tuple[Parameter, ...]
     build: Callable[..., Any]
     blame: int | None = None
+    about: str = ""
 
 
 def _from_python(build: Callable, blame: str | None, kinds: Mapping[str, str]) -> Function:
@@ -55,7 +57,8 @@ def _from_python(build: Callable, blame: str | None, kinds: Mapping[str, str]) -
         named = {p.name: v for v, p in zip(values, signature) if p.kind is p.KEYWORD_ONLY}
         return build(b, *positional, **named)
 
-    return Function(build.__name__.rstrip("_"), tuple(found), call, places.index(blame) if blame else None)
+    about = (inspect.getdoc(build) or "").partition("\n")[0]
+    return Function(build.__name__.rstrip("_"), tuple(found), call, places.index(blame) if blame else None, about)
 
 
 # What a parameter takes, where its function does not say otherwise.
@@ -74,7 +77,9 @@ def _elementwise(name: str) -> Function:
     op = OPS[name]
     names = ("condition", "x", "y") if op.rule == "where" else ("x", "y", "z")
     parameters = tuple(Parameter(names[k], "array") for k in range(op.arity))
-    return Function(name, parameters, lambda b, *values: b.elementwise(name, *values))
+    symbols = [op.symbol, "x"] if op.arity == 1 else ["x", op.symbol, "y"]
+    about = op.formula or ("" if len(op.symbol or "  ") == 1 and op.arity == 1 else " ").join(map(str, symbols))
+    return Function(name, parameters, lambda b, *values: b.elementwise(name, *values), about=about)
 
 
 TABLE: dict[str, Function] = {name: _elementwise(name) for name, op in OPS.items() if not op.internal}
@@ -111,7 +116,15 @@ UNSUPPORTED = {name: family for family, names in LATER.items() for name in names
 
 def lookup(name: str) -> Function | None:
     """The function of this name or alias, if the table has it."""
-    from . import array_functions, contraction_functions, index_functions, quantisation, random_functions, row_functions  # noqa: F401
+    from . import (  # noqa: F401
+        array_functions,
+        contraction_functions,
+        index_functions,
+        quantisation,
+        random_functions,
+        reduction_functions,
+        row_functions,
+    )
 
     return TABLE.get(ALIASES.get(name, name))
 

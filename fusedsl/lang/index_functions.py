@@ -17,6 +17,7 @@ Axes = int | tuple[int, ...] | None
 
 @function(axis="axis", mode="any")
 def take(b: Builder, x: Node, indices: Node, axis: int | None = None, *, mode: Any = "raise"):
+    """The elements at `indices` along an axis, or of the flattened array."""
     _check_choice("mode of take", mode, TAKEN, 3)
     if mode == "raise":
         return gathers.take(b, x, indices, axis)
@@ -46,11 +47,13 @@ def _check_choice(what: str, value: Any, choices: tuple[str, ...], operand: int)
 
 @function(axis="axis")
 def take_along_axis(b: Builder, x: Node, indices: Node, axis: int | None = -1):
+    """The element at its own index for each place of `indices`."""
     return gathers.take_along_axis(b, x, indices, axis)
 
 
 @function(arrays="arrays", axis="plain axis")
 def concat(b: Builder, arrays: tuple[Node, ...], axis: int | None = 0, *, dtype: DType | None = None):
+    """Arrays one after another along an axis."""
     arrays = _cast_all(b, arrays, dtype)
     if axis is None:
         return joins.concat(b, [_flat(b, x) for x in arrays], 0)
@@ -59,6 +62,7 @@ def concat(b: Builder, arrays: tuple[Node, ...], axis: int | None = 0, *, dtype:
 
 @function(arrays="arrays", axis="plain axis")
 def stack(b: Builder, arrays: tuple[Node, ...], axis: int = 0, *, dtype: DType | None = None):
+    """Arrays side by side along a new axis."""
     return joins.stack(b, _cast_all(b, arrays, dtype), axis)
 
 
@@ -68,11 +72,13 @@ def _cast_all(b: Builder, arrays: tuple[Node, ...], dtype: DType | None) -> tupl
 
 @function()
 def flip(b: Builder, x: Node, axis: Axes = None):
+    """The order reversed along axes, all by default."""
     return joins.flip(b, x, shapes.normalize_axes(b, x, axis))
 
 
 @function(shift="extents")
 def roll(b: Builder, x: Node, shift: tuple[Dim, ...], axis: Axes = None):
+    """Elements moved by `shift`; those beyond the end come in at the start."""
     if axis is None:
         flat = _flat(b, x)
         return shapes.reshape(b, joins.roll(b, flat, gathers.total(shift), 0), x.type.shape)
@@ -88,6 +94,7 @@ def roll(b: Builder, x: Node, shift: tuple[Dim, ...], axis: Axes = None):
 
 @function(repeats="extent", axis="axis")
 def repeat(b: Builder, x: Node, repeats: Dim, axis: int | None = None):
+    """Each element so many times."""
     _not_negative(repeats, "repeats", 1)
     if axis is None:
         x, axis = _flat(b, x), 0
@@ -96,6 +103,7 @@ def repeat(b: Builder, x: Node, repeats: Dim, axis: int | None = None):
 
 @function(repetitions="shape")
 def tile(b: Builder, x: Node, repetitions: tuple[Dim, ...]):
+    """The whole array so many times along each axis."""
     for count in repetitions:
         _not_negative(count, "repetitions", 1)
     return joins.tile(b, x, repetitions)
@@ -103,6 +111,7 @@ def tile(b: Builder, x: Node, repetitions: tuple[Dim, ...]):
 
 @function(pad_width="any", mode="any", constant_values="any")
 def pad(b: Builder, x: Node, pad_width: Any, mode: Any = "constant", constant_values: Any = None):
+    """Elements added at the ends: constant, edge, reflect or wrap."""
     _check_choice("mode of pad", mode, joins.PADDINGS, 2)
     widths = [(_width(w[0]), _width(w[1])) for w in _ends(pad_width, x.type.rank, 1)]
     zero = b.literal(0)
@@ -162,6 +171,7 @@ def _not_negative(value: Dim, what: str, operand: int) -> None:
 
 @function()
 def outer(b: Builder, x: Node, y: Node):
+    """x[i] · y[j]"""
     left = shapes.expand_dims(b, _flat(b, x), 1)
     return b.elementwise("multiply", left, _flat(b, y))
 

@@ -17,6 +17,7 @@ WIDTHS = (1, 2, 4, 8, 16, 32)
 @function(dtype="dtype", axis="axis", group="int")
 def quantize(b: Builder, x: Node, scale: Node, zero: Node | None = None, *, dtype: DType = INT8,
              axis: int | None = None, group: int | None = None):  # fmt: skip
+    """clip(rint(x / scale) + zero) in `dtype`; a scale for all, each place of `axis`, or each `group`."""
     if dtype.kind == "b" or (dtype.kind == "f" and not dtype.storage):
         error = DTypeError(f"quantize to {dtype}", code="dtype.quantize", help="to an integer or float8")
         raise fail(error, 3)
@@ -35,6 +36,7 @@ def quantize(b: Builder, x: Node, scale: Node, zero: Node | None = None, *, dtyp
 @function(axis="axis", group="int")
 def dequantize(b: Builder, x: Node, scale: Node, zero: Node | None = None, *, axis: int | None = None,
                group: int | None = None):  # fmt: skip
+    """(x - zero) · scale"""
     x, scale, zero = _beside(b, x, scale, zero, axis, group)
     kind = scale.type.dtype if scale.type.dtype.kind == "f" and not scale.type.weak else FLOAT32
     value = b.convert(x, kind)
@@ -95,6 +97,7 @@ def _together(b: Builder, x: Node, axis: int | None, group: int | None) -> Node:
 
 @function(bits="int", signed="flag")
 def unpack(b: Builder, x: Node, bits: int = 4, signed: bool = True):
+    """The numbers of so many bits that words hold, lowest bits first; the last axis grows."""
     x = b.strong(x)
     word = x.type.dtype
     if word.kind not in "iu":

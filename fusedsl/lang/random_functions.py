@@ -17,12 +17,14 @@ BITS = {FLOAT32: 24, FLOAT64: 53}  # that a number in [0, 1) takes
 
 @function(x_or_shape="any", stream="array | None")
 def uniform(b: Builder, seed: Node, x_or_shape: Any, stream: Node | None = None):
+    """Random numbers in [0, 1), each from the seed, the stream and its position."""
     shape, kind = _wanted(b, x_or_shape)
     return _unit(b, _words(b, "philox", seed, stream, shape), kind)
 
 
 @function(x_or_shape="any", stream="array | None")
 def normal(b: Builder, seed: Node, x_or_shape: Any, stream: Node | None = None):
+    """Random numbers of the standard normal distribution."""
     shape, kind = _wanted(b, x_or_shape)
     first, second = _two(b, seed, stream, shape, kind)
     up = b.elementwise("add", first, b.literal(2.0 ** -BITS[kind]))  # in (0, 1], so that its logarithm is finite

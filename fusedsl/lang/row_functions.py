@@ -23,23 +23,27 @@ def _accumulated(b: Builder, fold: str, x: Node, axis: int | None, dtype: DType 
 
 @function(axis="axis")
 def cumsum(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None):
+    """The sum of each element and those before it."""
     return _accumulated(b, "sum", x, axis, dtype)
 
 
 @function(axis="axis")
 def cumprod(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None):
+    """The product of each element and those before it."""
     return _accumulated(b, "prod", x, axis, dtype)
 
 
 @function(axis="axis", include_initial="flag")
 def cumulative_sum(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
                    include_initial: bool = False):  # fmt: skip
+    """cumsum; with `include_initial` a 0 comes first."""
     return _begun(b, _accumulated(b, "sum", x, axis, dtype), axis, 0 if include_initial else None)
 
 
 @function(axis="axis", include_initial="flag")
 def cumulative_prod(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
                     include_initial: bool = False):  # fmt: skip
+    """cumprod; with `include_initial` a 1 comes first."""
     return _begun(b, _accumulated(b, "prod", x, axis, dtype), axis, 1 if include_initial else None)
 
 
@@ -53,16 +57,19 @@ def _begun(b: Builder, made: Node, axis: int | None, first: int | None) -> Node:
 
 @function(axis="axis")
 def cummax(b: Builder, x: Node, axis: int | None = None):
+    """The largest of each element and those before it."""
     return row_ops.scan(b, "max", x, axis)
 
 
 @function(axis="axis")
 def cummin(b: Builder, x: Node, axis: int | None = None):
+    """The smallest of each element and those before it."""
     return row_ops.scan(b, "min", x, axis)
 
 
 @function(n="int", axis="int", prepend="array | None", append="array | None")
 def diff(b: Builder, x: Node, n: int = 1, axis: int = -1, *, prepend: Node | None = None, append: Node | None = None):
+    """Each element less the one before it, `n` times over."""
     if n < 0:
         raise fail(ArgumentError(f"an order cannot be {n}", code="argument.order", help="give 0 or more"), 1)
     if x.type.rank == 0:
@@ -91,6 +98,7 @@ def _edge(b: Builder, edge: Node | None, x: Node, axis: int) -> Node | None:
 
 @function(blame="k", k="int")
 def topk(b: Builder, x: Node, k: int):
+    """Values and positions of the `k` largest of the last axis, the first among equals first."""
     return row_ops.ranked(b, x, True, k)
 
 
@@ -103,11 +111,13 @@ def _last(b: Builder, name: str, x: Node, axis: int) -> None:
 
 @function(axis="int", descending="flag", stable="flag")
 def sort(b: Builder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
+    """The last axis in order, stable; NaN counts as the largest."""
     _last(b, "sort", x, axis)
     return row_ops.ranked(b, x, descending)[0]
 
 
 @function(axis="int", descending="flag", stable="flag")
 def argsort(b: Builder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
+    """The positions that sort the last axis, stable."""
     _last(b, "argsort", x, axis)
     return row_ops.ranked(b, x, descending)[1]

@@ -167,10 +167,14 @@ def explain(
 
 def _built(case: Case, members: Members):
     """The compiled launch; CompileError with what to install where the compiler is missing."""
-    if case.target.is_cuda and find_spec("numba_cuda") is None:
+    try:
+        return case.built(members)
+    except ImportError:
+        if not case.target.is_cuda or find_spec("numba_cuda") is not None:
+            raise
         help = "pip install 'fusedsl[cu13]' (or cu12); no GPU is needed"
-        raise CompileError("CUDA kernels are compiled by numba-cuda, which is not there", "compile.missing", help=help)
-    return case.built(members)
+        message = "CUDA kernels are compiled by numba-cuda, which is not there"
+        raise CompileError(message, "compile.missing", help=help) from None
 
 
 def _type(a: Array | Weak) -> str:
@@ -238,8 +242,14 @@ def _aliasing(case: Case) -> list[str]:
 
 def source(program: Program, values: Sequence[Any], device=None, cc=None) -> str:
     """The generated files of all kernels, one after the other (see Kernel.source)."""
+    return "\n\n".join(text for _, text in sources(program, values, device, cc))
+
+
+def sources(program: Program, values: Sequence[Any], device=None, cc=None) -> list[tuple[str, str]]:
+    """The generated file of every launch, with the kernel's name."""
     case = case_of(program, values, device, cc)
-    return "\n\n".join(source_of(*_scheduled(case, members)) for members in case.launches)
+    chosen = [_scheduled(case, members) for members in case.launches]
+    return [(kernel.name, source_of(kernel, schedule)) for kernel, schedule in chosen]
 
 
 def _scheduled(case: Case, members: Members) -> tuple[Any, Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -45,6 +48,8 @@ def disk() -> Cache:
 
 
 _built: dict[tuple, Built] = {}
+_shipped: dict[str, tuple[dict, bytes]] = {}  # by `plain_key`: what came in files that were loaded
+_recorder: ContextVar[dict[str, Built] | None] = ContextVar("fusedsl_recorder", default=None)
 _locks: dict[tuple, threading.Lock] = {}
 _guard = threading.Lock()
 
@@ -174,14 +179,43 @@ def _once(key: tuple, make, kernel: Any, schedule: Any) -> Built:
                     debug.KERNELS, f"kernel {kernel.name} for {key[0]}", getattr(schedule, "reason", str(schedule))
                 )
                 debug.say(debug.SOURCES, found.path, found.source)
+    if (kept := _recorder.get()) is not None:
+        kept[plain_key(key)] = found
     return dataclasses.replace(found, kernel=kernel, schedule=schedule)
 
 
-# -- disk
+@contextlib.contextmanager
+def recorded() -> Iterator[dict[str, Built]]:
+    """Every kernel that is built, or found built, inside the block in this thread or task, by `plain_key`."""
+    kept: dict[str, Built] = {}
+    token = _recorder.set(kept)
+    try:
+        yield kept
+    finally:
+        _recorder.reset(token)
+
+
+def plain_key(key: tuple) -> str:
+    """A digest of what the machine code of a kernel depends on, but for the versions that made it."""
+    return hashlib.sha256(repr(key).encode()).hexdigest()
+
+
+# -- what was compiled elsewhere, or before
+
+
+def ship(plain: str, told: dict, code: bytes) -> None:
+    """Machine code that came in a file: found where the kernel would be compiled."""
+    _shipped[plain] = (told, code)
+
+
+def facts_of(built: Built) -> dict[str, Any]:
+    """What is kept of a compiled kernel beside its machine code, as JSON can hold it."""
+    figures = [built.registers, built.spill_bytes, built.shared_bytes, built.blocks]
+    return {"symbols": list(built.symbols), "source": built.source, "path": built.path, "figures": figures}
 
 
 def _load(key: tuple, kernel: Any, schedule: Any) -> Built | None:
-    entry = disk().get(cache_key(kernel=repr(key)))
+    entry = _shipped.get(plain_key(key)) or disk().get(cache_key(kernel=repr(key)))
     if entry is None:
         return None
     told, code = entry
@@ -194,9 +228,7 @@ def _load(key: tuple, kernel: Any, schedule: Any) -> Built | None:
 
 
 def _keep(key: tuple, built: Built) -> Built:
-    figures = [built.registers, built.spill_bytes, built.shared_bytes, built.blocks]
-    told = {"symbols": built.symbols, "source": built.source, "path": built.path, "figures": figures}
-    disk().put(cache_key(kernel=repr(key)), told, built.code)
+    disk().put(cache_key(kernel=repr(key)), facts_of(built), built.code)
     return built
 
 

@@ -1,0 +1,131 @@
+"""The table's reductions: sums, products, extremes, their places, any and all (mean, var, norm … are in the prelude).
+
+The signature of each function here is its signature in a text; `function` names the kinds that KIND_OF does not.
+"""
+
+from __future__ import annotations
+
+from ..errors import ArgumentError, ShapeError
+from ..ir import shapes
+from ..ir.builder import Builder, fail
+from ..ir.folds import highest, lowest
+from ..ir.graph import Node, constant
+from ..ir.types import BOOL, DType
+from .array_functions import exact
+from .functions import function
+
+Axes = int | tuple[int, ...] | None
+
+
+def _kept(b: Builder, x: Node, where: Node | None, identity: Node) -> Node:
+    """`x` with the elements that `where` leaves out replaced by the reduction's identity."""
+    if where is None:
+        return x
+    if where.type.rank > x.type.rank:
+        raise ShapeError(
+            f"where= has {where.type.rank} axes, the array {x.type.rank}",
+            code="shape.where",
+            help="drop or sum an axis",
+        )
+    return b.elementwise("where", where, x, b.coerce(identity, x.type.dtype) if identity.type.weak else identity)
+
+
+def _total(b: Builder, fold: str, identity: int, x: Node, axis, dtype, keepdims, initial, where) -> Node:
+    if dtype is not None and x.type.dtype is not dtype:
+        x = b.cast(x, dtype)
+    identity_node = b.literal(bool(identity)) if x.type.dtype is BOOL else b.literal(identity)
+    total = shapes.reduce(b, fold, _kept(b, x, where, identity_node), axis, keepdims)
+    total = total if dtype is None else b.cast(total, dtype)
+    return _joined(b, "add" if fold == "sum" else "multiply", total, initial)
+
+
+def _joined(b: Builder, operation: str, total: Node, initial: Node | None) -> Node:
+    """A reduction that starts from `initial`, taken in the dtype of the result as in NumPy."""
+    if initial is None:
+        return total
+    if initial.type.rank:
+        error = ArgumentError(
+            f"initial is one number, not {b.describe(initial.type)}",
+            code="argument.initial",
+            help="add an array to the result",
+        )
+        raise fail(error, _INITIAL)
+    to = total.type.dtype
+    if not total.type.weak:
+        initial = b.coerce(initial, to) if exact(initial, to) else b.cast(initial, to)
+    return b.elementwise(operation, total, initial)
+
+
+_INITIAL = 4  # the operand
+
+
+@function()
+def sum_(b: Builder, x: Node, axis: Axes = None, *, dtype: DType | None = None, keepdims: bool = False,
+         initial: Node | None = None, where: Node | None = None):  # fmt: skip
+    """Σ x"""
+    return _total(b, "sum", 0, x, axis, dtype, keepdims, initial, where)
+
+
+@function()
+def prod(b: Builder, x: Node, axis: Axes = None, *, dtype: DType | None = None, keepdims: bool = False,
+         initial: Node | None = None, where: Node | None = None):  # fmt: skip
+    """Π x"""
+    return _total(b, "prod", 1, x, axis, dtype, keepdims, initial, where)
+
+
+@function()
+def max_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
+         where: Node | None = None):  # fmt: skip
+    """The largest element; NaN wins."""
+    found = shapes.reduce(b, "max", _kept(b, x, where, lowest(x.type.dtype)), axis, keepdims)
+    return _joined(b, "maximum", found, initial)
+
+
+@function()
+def min_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
+         where: Node | None = None):  # fmt: skip
+    """The smallest element; NaN wins."""
+    found = shapes.reduce(b, "min", _kept(b, x, where, highest(x.type.dtype)), axis, keepdims)
+    return _joined(b, "minimum", found, initial)
+
+
+@function()
+def any_(b: Builder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
+    """Whether some element is not 0."""
+    return shapes.reduce(b, "any", _kept(b, b.truth(x), where, constant(False, BOOL)), axis, keepdims)
+
+
+@function()
+def all_(b: Builder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
+    """Whether no element is 0."""
+    return shapes.reduce(b, "all", _kept(b, b.truth(x), where, constant(True, BOOL)), axis, keepdims)
+
+
+@function(axis="axis")
+def argmax(b: Builder, x: Node, axis: int | None = None, *, keepdims: bool = False, where: Node | None = None):
+    """Where the largest element stands, first among equals; NaN wins."""
+    if where is not None:
+        x = _reaches(b, x, max_(b, x, axis=axis, keepdims=axis is not None, where=where), where)
+    return _position(b, "argmax", x, axis, keepdims)
+
+
+@function(axis="axis")
+def argmin(b: Builder, x: Node, axis: int | None = None, *, keepdims: bool = False, where: Node | None = None):
+    """Where the smallest element stands, first among equals; NaN wins."""
+    if where is not None:
+        x = _reaches(b, x, min_(b, x, axis=axis, keepdims=axis is not None, where=where), where)
+    return _position(b, "argmin" if where is None else "argmax", x, axis, keepdims)
+
+
+def _reaches(b: Builder, x: Node, extreme: Node, where: Node) -> Node:
+    """Which of the elements that count equal their extreme: an infinite one is not taken for one that is left out."""
+    same = b.elementwise("equal", x, extreme)
+    both = b.elementwise("logical_and", b.elementwise("isnan", x), b.elementwise("isnan", extreme))
+    return b.elementwise("logical_and", where, b.elementwise("logical_or", same, both))
+
+
+def _position(b: Builder, fold: str, x: Node, axis: int | None, keepdims: bool) -> Node:
+    found = shapes.reduce(b, fold, x, axis, keepdims)
+    if axis is None and keepdims and x.type.rank != 1:
+        return shapes.reshape(b, found, (1,) * x.type.rank)
+    return found

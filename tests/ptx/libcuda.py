@@ -1,0 +1,158 @@
+"""A libcuda of one device without a GPU: its memory is an arena, its modules are PTX, its launches are interpreted.
+
+`fusedsl.runtime.driver.Driver(Libcuda(...))` is a driver over it; only what fusedsl calls is here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import Any
+
+import numpy as np
+
+from fusedsl.hardware import Hardware
+
+from .machine import Grid, run
+from .memory import Arena
+from .program import Program, load
+
+CONTEXT = 1000
+_COOPERATIVE, _CLUSTER, _ATTRIBUTE_BYTES = 2, 4, 72
+
+
+class Libcuda:
+    """The driver's functions, with its calling convention: a CUresult of 0, answers through pointers."""
+
+    def __init__(self, hardware: Hardware, arena: Arena, seed: int = 0) -> None:
+        self.hardware, self.arena, self.seed = hardware, arena, seed
+        self.modules: list[dict[str, Program]] = []
+        self.functions: list[Program] = []
+        self.launches: list[tuple[str, Grid]] = []
+        self.current = CONTEXT
+
+    def __getattr__(self, name: str) -> Any:
+        """Functions that change nothing here: streams, events, contexts, attributes that are set."""
+        quiet = ("cuInit", "cuCtxSetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuFuncSetAttribute",
+                 "cuThreadExchangeStreamCaptureMode", "cuStreamSynchronize", "cuEventCreate", "cuEventRecord",
+                 "cuStreamWaitEvent", "cuEventDestroy_v2", "cuStreamIsCapturing")  # fmt: skip
+        if name not in quiet:
+            raise AttributeError(name)
+        return lambda *arguments: 0
+
+    # ---- the device
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = 1
+        return 0
+
+    def cuDriverGetVersion(self, version: Any) -> int:
+        version._obj.value = 13000
+        return 0
+
+    def cuDeviceGet(self, handle: Any, number: int) -> int:
+        handle._obj.value = number
+        return 0
+
+    def cuDeviceGetName(self, name: Any, size: int, device: int) -> int:
+        name.value = b"PTX interpreter"
+        return 0
+
+    def cuDeviceTotalMem_v2(self, size: Any, device: int) -> int:
+        size._obj.value = len(self.arena.bytes)
+        return 0
+
+    def cuMemGetInfo_v2(self, free: Any, total: Any) -> int:
+        free._obj.value, total._obj.value = len(self.arena.bytes) - self.arena.top, len(self.arena.bytes)
+        return 0
+
+    def cuDeviceGetAttribute(self, value: Any, number: int, device: int) -> int:
+        h = self.hardware
+        value._obj.value = {
+            75: h.cc[0], 76: h.cc[1], 16: h.multiprocessors, 97: h.block_shared, 81: h.shared,
+            82: h.registers, 39: h.threads, 38: h.l2,
+        }[number]  # fmt: skip
+        return 0
+
+    def cuDevicePrimaryCtxRetain(self, context: Any, device: int) -> int:
+        context._obj.value = CONTEXT
+        return 0
+
+    def cuCtxGetCurrent(self, context: Any) -> int:
+        context._obj.value = CONTEXT
+        return 0
+
+    def cuCtxGetDevice(self, device: Any) -> int:
+        device._obj.value = 0
+        return 0
+
+    # ---- memory
+
+    def cuMemAlloc_v2(self, address: Any, size: Any) -> int:
+        address._obj.value = self.arena.allocate(size.value)
+        return 0
+
+    def cuMemFree_v2(self, address: Any) -> int:
+        if self.arena.base <= address.value < self.arena.base + len(self.arena.bytes):  # not an earlier device's
+            self.arena.free(address.value)
+        return 0
+
+    def cuMemcpyHtoD_v2(self, to: Any, source: Any, size: Any) -> int:
+        self.arena.write(to.value, ctypes.string_at(source.value, size.value))
+        return 0
+
+    def cuMemcpyDtoH_v2(self, to: Any, source: Any, size: Any) -> int:
+        ctypes.memmove(to.value, self.arena.place(source.value, size.value).tobytes(), size.value)
+        return 0
+
+    def cuMemsetD32Async(self, to: Any, word: int, count: Any, stream: Any) -> int:
+        self.arena.write(to.value, np.full(count.value, word, np.uint32).tobytes())
+        return 0
+
+    def cuPointerGetAttribute(self, device: Any, number: int, pointer: Any) -> int:
+        device._obj.value = 0
+        return 0
+
+    # ---- kernels
+
+    def cuModuleLoadData(self, module: Any, image: Any) -> int:
+        self.modules.append(load(image.value.decode()))
+        module._obj.value = len(self.modules)
+        return 0
+
+    def cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> int:
+        self.functions.append(self.modules[module.value - 1][name.decode()])
+        function._obj.value = len(self.functions)
+        return 0
+
+    def cuFuncGetAttribute(self, value: Any, number: int, function: Any) -> int:
+        program = self.functions[function.value - 1]
+        value._obj.value = {0: program.threads or 1024, 1: program.shared_bytes, 3: program.local_bytes, 4: 32}[number]
+        return 0
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, blocks: Any, function: Any, threads: int, shared: Any) -> int:
+        blocks._obj.value = max(self.hardware.threads // threads, 1)
+        return 0
+
+    def cuLaunchKernelEx(self, config: int, function: int, parameters: None, extra: int) -> int:
+        *numbers, _, attributes, count = struct.unpack("<7I4xQQI4x", ctypes.string_at(config, 56))
+        marks = (ctypes.c_uint64 * 5).from_address(extra)
+        block = ctypes.string_at(marks[1], ctypes.c_uint64.from_address(marks[3]).value)
+        cluster, cooperative = 1, False
+        for k in range(count):
+            kind, value = struct.unpack("<I4xI", ctypes.string_at(attributes + k * _ATTRIBUTE_BYTES, 12))
+            cluster = value if kind == _CLUSTER else cluster
+            cooperative = cooperative or kind == _COOPERATIVE
+        grid = Grid(numbers[0], numbers[3], cluster, numbers[6], cooperative)
+        program = self.functions[function - 1]
+        if program.shared_bytes + grid.shared > self.hardware.block_shared:
+            return 701
+        self.launches.append((program.kernel.name, grid))
+        run(program, self.arena, grid, block, self.seed)
+        return 0
+
+    def cuGetErrorName(self, code: int, name: Any) -> int:
+        name._obj.value = f"CUDA_ERROR_{code}".encode()
+        return 0
+
+    cuGetErrorString = cuGetErrorName

@@ -1,0 +1,183 @@
+"""CUDA kernels of every skeleton, run without a GPU (tests/ptx): right results, no byte out of bounds, no race.
+
+The GPUs are small ones, so that what large arrays are scheduled as comes up with small arrays.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from test_bundle import ROPE, rope
+from test_cross import RMS_NORM, SOFTMAX, given
+from test_targets import agrees
+
+import fusedsl as fd
+from fusedsl.runtime.arrays import describe
+from fusedsl.runtime.copies import to_host
+
+pytest.importorskip("numba_cuda")
+from bounds import evaluate
+from ptx import Fault, emulated_gpu
+
+RANDOM = np.random.default_rng(11)
+HALF, BRAIN = np.float16, ml_dtypes.bfloat16
+
+
+def normal(*shape, dtype=np.float32):
+    return RANDOM.standard_normal(shape).astype(dtype)
+
+
+def whole(low, high, *shape, dtype=np.int64):
+    return RANDOM.integers(low, high, shape).astype(dtype)
+
+
+def check_twice(gpu, text, arrays, skip=0):
+    """Results within their bounds, and the same bits when atomics take another order; which launches there were."""
+    kernel = fd.kernel(text)
+    values = [arrays[name] for name in kernel.params]
+    there = [gpu.asarray(v, skip=skip) if isinstance(v, np.ndarray) else v for v in values]
+    before = [to_host(v) for v in there]
+    made, again = [], []
+    for seed, results in ((0, made), (1, again)):
+        gpu.library.seed = seed
+        found = kernel(*there)
+        results += map(to_host, found if isinstance(found, tuple) else (found,))
+    graph = kernel._program.graph({n: describe(v, n) for n, v in zip(kernel.params, values)})
+    for k, (result, (value, bound)) in enumerate(zip(made, evaluate(graph, values))):
+        agrees(result, value, bound, graph.results[k].type.dtype, f"{text!r}, result {k}")
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(made, again))
+    assert all(to_host(v).tobytes() == old.tobytes() for v, old in zip(there, before) if isinstance(old, np.ndarray))
+    return [grid for _, grid in gpu.launches]
+
+
+BYTES = whole(0, 255, 9, 20).astype(np.uint8)
+MAPS = {
+    "line": ("x * y + 1, x / y", {"x": normal(13, 37), "y": normal(13, 37)}),
+    "reversed": ("x + y[::-1, ::-1]", {"x": normal(13, 37, dtype=HALF), "y": normal(13, 37, dtype=HALF)}),
+    "turned": ("x.T + y", {"x": normal(131, 70, dtype=HALF), "y": normal(70, 131, dtype=HALF)}),
+    "gathered": ("x[i] * 2", {"x": normal(33, 37), "i": whole(-33, 40, 11)}),
+    "joined": ("concat((pad(x, 3, mode='reflect')[3:-3], y), axis=1)", {"x": normal(13, 37), "y": normal(13, 5)}),
+    "random": ("normal(3, x) + x, uniform(4, x)", {"x": normal(13, 37)}),
+    "integers": ("x ** y, x // y, x % y, x >> y", {"x": whole(-9, 9, 130), "y": whole(-3, 9, 130)}),
+    "float8": ("unpack(z) + float32(float8_e4m3fn(x))", {"x": normal(9, 40), "z": BYTES}),
+    "float64": ("sin(x * 1e9) + lgamma(x)", {"x": normal(129, dtype=np.float64)}),
+    "bundle": (ROPE, rope(33, 5, 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_maps(name):
+    with emulated_gpu(multiprocessors=4) as gpu:
+        assert len(check_twice(gpu, *MAPS[name])) == 2  # one launch, twice
+
+
+@pytest.mark.parametrize(("dtype", "skip"), [(np.float32, 4), (HALF, 2), (np.int8, 3)])
+def test_maps_of_arrays_that_are_not_aligned(dtype, skip):
+    with emulated_gpu() as gpu:
+        check_twice(
+            gpu, "x * y[1:] - x", {"x": whole(-5, 5, 1003, dtype=dtype), "y": whole(-5, 5, 1004, dtype=dtype)}, skip
+        )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "skip"),
+    [(np.float32, 37, 0), (np.float32, 1003, 4), (HALF, 4097, 2), (BRAIN, 1000, 0), (np.float64, 515, 8)],
+)
+def test_rows(dtype, columns, skip):
+    with emulated_gpu() as gpu:
+        check_twice(gpu, "softmax(x), argmax(x, axis=-1)", {"x": normal(3, columns, dtype=dtype)}, skip)
+
+
+def test_rows_of_16_bits_that_are_not_aligned_read_whole_blocks_alone():
+    """The one read beyond an array: the rest of the aligned 16 bytes in which its last row ends."""
+    x = normal(3, 1003, dtype=HALF)
+    with (
+        emulated_gpu(tails=False) as gpu,
+        pytest.raises(Fault, match=r"reads 16 bytes at byte 60\d\d of an alloc.* 6018"),
+    ):
+        fd.kernel("softmax(x)")(gpu.asarray(x))
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "dtype"),
+    [("softmax(x)", (3, 70001), np.float32), ("layer_norm(x)", (2, 70003), BRAIN)],
+)
+def test_rows_of_a_cluster(text, shape, dtype):
+    with emulated_gpu(multiprocessors=4) as gpu:
+        assert check_twice(gpu, text, {"x": normal(*shape, dtype=dtype)})[0].cluster > 1
+
+
+@pytest.mark.parametrize("text", ["sum(x), argmax(x)", "x / sqrt(sum(x * x))"])
+def test_rows_of_many_blocks(text):
+    with emulated_gpu(multiprocessors=4) as gpu:
+        assert check_twice(gpu, text, {"x": normal(301, 401)})[0].blocks > 1
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "cooperative"),
+    [
+        ("sum(x, axis=0), argmin(x, axis=0)", (3000, 33), False),
+        ("softmax(x, axis=0)", (400, 35), False),
+        ("x - mean(x, axis=0)", (5000, 33), True),
+        ("sum(x, axis=(0, 2))", (17, 5, 30), False),
+    ],
+)
+def test_columns(text, shape, cooperative):
+    with emulated_gpu(multiprocessors=4) as gpu:
+        assert check_twice(gpu, text, {"x": normal(*shape)})[0].cooperative == cooperative
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "columns"), [(SOFTMAX, 37, 257), (RMS_NORM.format(dtype="bfloat16"), 9, 2048)]
+)
+def test_rows_and_columns_in_one_kernel(text, rows, columns):
+    with emulated_gpu(multiprocessors=4) as gpu:
+        arrays = given(rows, columns, "float32" if columns < 300 else "bfloat16")
+        grids = check_twice(gpu, text, {n: arrays[n] for n in fd.kernel(text).params})
+        assert grids[0].cooperative and grids[0].blocks == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "dtype"),
+    [
+        ("cumsum(x, 1)", (5, 1003), np.float32),
+        ("cumsum(x)", (40003,), np.float32),
+        ("cummax(x)", (30003,), np.float64),
+        ("cumsum(x, 0)", (300, 21), HALF),
+    ],
+)
+def test_scans(text, shape, dtype):
+    with emulated_gpu(multiprocessors=4) as gpu:
+        check_twice(gpu, text, {"x": normal(*shape, dtype=dtype)})
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"), [("topk(x, 5)", 100), ("argsort(x)", 1003), ("topk(x, 50)", 5001), ("sort(x)", 9001)]
+)
+def test_orders(text, columns):
+    with emulated_gpu(multiprocessors=4) as gpu:
+        check_twice(gpu, text, {"x": normal(2, columns).round(2)})
+
+
+def test_lists_of_arrays():
+    xs = [normal(*shape) for shape in ((5, 7), (1,), (300, 3), (33,))]
+    with emulated_gpu(multiprocessors=4) as gpu:
+        made = fd.foreach("x * 2 + 1", [gpu.asarray(x) for x in xs])
+        assert len(gpu.launches) < len(xs)
+    for found, x in zip(made, xs):
+        np.testing.assert_array_equal(found.get(), x * 2 + 1)
+
+
+@pytest.mark.parametrize("cc", [(7, 5), (8, 0), (10, 0)])
+def test_other_architectures(cc):
+    with emulated_gpu(cc, multiprocessors=4) as gpu:
+        check_twice(gpu, "softmax(x)", {"x": normal(3, 1003)}, skip=4)
+        check_twice(gpu, "sum(x, axis=0)", {"x": normal(2000, 64, dtype=HALF)})
+
+
+def test_arrays_of_the_host_go_there_and_back():
+    x = normal(13, 37)
+    with emulated_gpu() as gpu, fd.options(device="cuda"):
+        np.testing.assert_array_equal(fd.evaluate("x.T + 1", x=x), x.T + 1)
+        assert gpu.launches
