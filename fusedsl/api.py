@@ -12,6 +12,7 @@ from .errors import ArgumentError, Unsupported, suggest
 from .program import Program
 from .specs import Spec, spec
 from .text import TextSource
+from .trace.tracer import recorder_in
 
 if TYPE_CHECKING:
     from .runtime.fixed import BoundCall
@@ -66,6 +67,8 @@ class Kernel:
         try:
             results = self._program.run(values, outs)
         except ArgumentError:
+            if (recorder := recorder_in(values)) is not None and outs is None:
+                return recorder.inlined(self.text, self._source.program, self.params, self._source.constants, values)
             if "torch" in sys.modules and self._is_abstract(values):
                 return self._in_trace(values, outs)
             raise

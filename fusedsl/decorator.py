@@ -20,7 +20,9 @@ from .program import Program
 from .runtime.arrays import Array, Weak, describe
 from .runtime.results import overlap
 from .trace import Traced, trace
+from .trace.held import Held, attributes_of, holds_arrays, is_object
 from .trace.rebind import snapshot
+from .trace.recorder import is_array
 from .trace.tracer import Tracer
 
 
@@ -209,14 +211,19 @@ class _Call:
 
     def _placed(self, x: Any, name: str) -> Any:
         """`x` with a Parameter in place of every array and run-time number."""
-        if isinstance(x, (tuple, list)) and not hasattr(x, "_fields"):
+        if isinstance(x, tuple) and hasattr(x, "_fields"):
+            self.static.append(type(x))
+            return type(x)(*(self._placed(part, f"{name}_{key}") for key, part in zip(x._fields, x)))
+        if isinstance(x, (tuple, list)):
             self.static.append((type(x).__name__, len(x)))
             return type(x)(self._placed(part, f"{name}_{k}") for k, part in enumerate(x))
         if isinstance(x, dict):
             self.static.append(("dict", tuple(x)))
             return {key: self._placed(part, f"{name}_{key}") for key, part in x.items()}
-        if type(x) is Tracer:
+        if isinstance(x, Tracer):
             raise _InsideTrace(x)
+        if is_object(x) and not is_array(x) and holds_arrays(x):
+            return self._placed_object(x, name)
         if _is_run_time(x):
             name = _fresh_name(name, {p.name for p in self.parameters})
             self.values.append(x)
@@ -227,6 +234,19 @@ class _Call:
             return parameter
         self.static.append(snapshot(x))
         return x
+
+    def _placed_object(self, x: Any, name: str) -> Held:
+        """An object of the caller's with its arrays placed; the rest of it is taken as it is."""
+        held = attributes_of(x) or {}
+        self.static.append((type(x), tuple(held)))
+        placed = {}
+        for key, part in held.items():
+            if is_array(part) or holds_arrays(part):
+                placed[key] = self._placed(part, f"{name}_{key}")
+            else:
+                self.static.append(snapshot(part))
+                placed[key] = part
+        return Held(x, placed)
 
     @property
     def extents(self):

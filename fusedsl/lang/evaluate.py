@@ -70,9 +70,15 @@ class Evaluator:
 
     # -- statements
 
-    def program(self, program: Program, constants: Mapping[str, bool | int | float]) -> list[ir.Node]:
-        """The results of a whole text."""
-        frame = Frame({p.name: self.builder.parameter(k) for k, p in enumerate(self.builder.parameters)})
+    def program(
+        self,
+        program: Program,
+        constants: Mapping[str, bool | int | float],
+        values: Mapping[str, ir.Node] | None = None,
+    ) -> list[ir.Node]:
+        """The results of a whole text, for the builder's parameters, or for these values."""
+        given = {p.name: self.builder.parameter(k) for k, p in enumerate(self.builder.parameters)}
+        frame = Frame(given if values is None else dict(values))
         frame.values.update((name, self.builder.literal(value)) for name, value in constants.items())
         self.faults, self.defined = [], tuple(definition.name for definition in program.functions)
         results: list[ir.Node] = []

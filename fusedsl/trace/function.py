@@ -10,7 +10,8 @@ from ..config import Options
 from ..errors import ArgumentError, TraceError
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter
-from .rebind import Read, rebind
+from .held import Held
+from .rebind import Read, Rebinder
 from .recorder import Recorder, concrete
 from .tracer import Size, Tracer
 
@@ -96,11 +97,15 @@ def trace(
     aliases = aliases or {}
     recorder = Recorder(tuple(leaves(arguments, keywords)), extents, numbers, options, immutable, aliases, example)
     tracers = iter(recorder.arguments)
-    positional, named = _mapped((tuple(arguments), dict(keywords)), lambda _: next(tracers), Parameter)
-    rebound, reads = rebind(function, recorder)
-    with recorder.tracing(rebound):
-        result = rebound(*positional, **named)
+    rebinder = Rebinder(recorder)
+    with recorder.tracing(function):
+        traced = rebinder.function(function)
+        positional, named = (
+            rebinder.opened_argument(value, lambda: next(tracers)) for value in (tuple(arguments), dict(keywords))
+        )
+        result = traced(*positional, **named)
         _check_result(result)
+        rebinder.settle()
     nodes: list[Node] = []
     template = _mapped(result, lambda t: _leaf(recorder, t, nodes), Tracer)
     writes = []
@@ -117,7 +122,7 @@ def trace(
         dict(builder.guards),
         tuple(recorder.conditions.items()),
         dict(recorder.baked),
-        tuple(reads),
+        tuple(rebinder.reads),
     )
 
 
@@ -164,6 +169,8 @@ def _mapped(value: Any, change: Callable[[Any], Any], leaf: type) -> Any:
         return value.settled(mapped) if leaf is not Tracer else type(value)(mapped)
     if type(value) is dict:
         return {key: _mapped(part, change, leaf) for key, part in value.items()}
+    if isinstance(value, Held):
+        return Held(value.owner, _mapped(value.attributes, change, leaf))
     return value
 
 

@@ -12,6 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import TraceError
+from ..ir.graph import Parameter
+from .held import (
+    Copies,
+    Held,
+    attributes_of,
+    has_methods,
+    holds_arrays,
+    is_object,
+    is_users,
+    refuse_leak,
+    refuse_module,
+)
+from .recorder import is_array
 from .tracer import Tracer
 
 if TYPE_CHECKING:
@@ -63,25 +77,14 @@ def snapshot(value: Any, depth: int = 4) -> Any:
 
 def _object(value: Any, depth: int) -> Any:
     """Objects that compare by value are taken by value; of the user's others, what they hold."""
-    kind, held = type(value), getattr(value, "__dict__", None)
+    kind = type(value)
+    held = attributes_of(value) if is_users(kind) else None
     by_value, hashed = kind.__eq__ is not object.__eq__, kind.__hash__ is not None
     if by_value and hashed:
         return kind, value
-    if type(held) is dict and _is_users(kind) and not isinstance(value, (type, types.FunctionType)):
+    if held is not None and not isinstance(value, (type, types.FunctionType)):
         return kind if by_value else Same(value), snapshot(held, depth - 1)
     return Same(value)
-
-
-def _is_users(kind: type) -> bool:
-    """Whether objects of a class are the user's own: not Python's, the array libraries' or this package's."""
-    root = (kind.__module__ or "").split(".")[0]
-    return root not in sys.stdlib_module_names and root not in (
-        "numpy",
-        "cupy",
-        "cupyx",
-        "torch",
-        __name__.split(".")[0],
-    )
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ class Read:
     scope: Any  # the names, or the cell
     name: str
     value: Any
+    seen: Any = None  # what the snapshot is of
 
     def holds(self) -> bool:
         try:
@@ -101,46 +105,49 @@ class Read:
         return snapshot(now) == self.value
 
 
-def rebind(function: Callable, recorder: Recorder) -> tuple[Callable, list[Read]]:
-    """The function as the trace calls it, and the names that it reads from outside.
+class Rebinder:
+    """The functions and values of one trace that stand for those outside, and what they read there.
 
-    NumPy dispatches on tracers by itself, except where no argument is an array; CuPy does for ufuncs alone. So
-    modules, and functions taken from them, are replaced by proxies that take over the calls that get a tracer;
-    Python functions of the same modules are made again likewise. Anything that is no plain function is left as it is.
+    NumPy dispatches on tracers by itself, except where no argument is an array; CuPy does for ufuncs alone; torch's
+    functions do, but isinstance does not. So modules, and functions taken from them, are replaced by proxies that take
+    over the calls that get a tracer; Python functions, methods and partials of the user's are made again likewise, and
+    so are lists, dicts and objects that hold arrays. Anything else is left as it is.
     """
-    reads: list[Read] = []
-    recorder.rebound = _Rebinder(recorder, reads).function
-    return recorder.rebound(function), reads
 
-
-class _Rebinder:
-    def __init__(self, recorder: Recorder, reads: list[Read]):
+    def __init__(self, recorder: Recorder):
         self.recorder = recorder
-        self.reads = reads
-        self.made: dict[int, Any] = {}
+        recorder.rebound = self.function
+        self.reads: list[Read] = []
+        self.copies = Copies(self.function)
+        self._made: dict[int, Any] = {}
+        self._kept: list[Any] = []  # what _made knows by id
+        self._scopes: list[tuple[Any, Any, dict[str, Any]]] = []
 
     def function(self, f: Callable) -> Callable:
+        """A function, method or partial that sees proxies and tracers where it names what is outside."""
         if isinstance(f, types.MethodType):
-            return types.MethodType(self.function(f.__func__), f.__self__)
+            self.read({"self": f.__self__}, "self", f.__self__)
+            return types.MethodType(self.function(f.__func__), self.seen(f.__self__))
+        if isinstance(f, functools.partial):
+            self.read({"partial": (f.args, f.keywords)}, "partial", (f.args, f.keywords))
+            named = {name: self.seen(value) for name, value in f.keywords.items()}
+            return functools.partial(self.function(f.func), *map(self.seen, f.args), **named)
         if not isinstance(f, types.FunctionType):
-            return f
-        if id(f) in self.made:
-            return self.made[id(f)]
+            return self.seen(f) if is_object(f) else f
+        return self._made[id(f)] if id(f) in self._made else self._function(f)
+
+    def _function(self, f: types.FunctionType) -> Callable:
         scope = dict(f.__globals__)
-        made = types.FunctionType(
-            f.__code__, scope, f.__name__, f.__defaults__ and tuple(map(self.seen, f.__defaults__)), _cells(f)
-        )
+        defaults = f.__defaults__ and tuple(map(self.seen, f.__defaults__))
+        made = types.FunctionType(f.__code__, scope, f.__name__, defaults, _cells(f))
         made.__kwdefaults__ = f.__kwdefaults__ and {name: self.seen(value) for name, value in f.__kwdefaults__.items()}
         made.__qualname__ = f.__qualname__
-        self.made[id(f)] = made
-        names = _names(f.__code__)
+        self._keep(f, made)
+        names = [name for name in _names(f.__code__) if name in f.__globals__]
         for name in names:
-            if name in f.__globals__:
-                value = f.__globals__[name]
-                self.read(f.__globals__, name, value)
-                if isinstance(value, types.ModuleType) and not _library(value):
-                    self.read_module(value, names)
-                scope[name] = self.seen(value)
+            self.read(f.__globals__, name, f.__globals__[name])
+            scope[name] = self.seen(f.__globals__[name])
+        self._scopes.append((f.__globals__, scope, {name: scope.get(name) for name in _names(f.__code__)}))
         for name, before, after in zip(f.__code__.co_freevars, f.__closure__ or (), made.__closure__ or ()):
             try:
                 value = before.cell_contents
@@ -148,33 +155,117 @@ class _Rebinder:
                 continue
             self.read(before, name, value)
             after.cell_contents = made if value is f else self.seen(value)
+            self._scopes.append((before, after, {name: after.cell_contents}))
         return made
 
-    def read(self, scope: Any, name: str, value: Any) -> None:
-        self.reads.append(Read(scope, name, snapshot(value)))
+    def _keep(self, value: Any, made: Any) -> None:
+        self._made[id(value)] = made
+        self._kept.append(value)
 
-    def read_module(self, module: types.ModuleType, names: list[str]) -> None:
-        """The plain values of a module that attributes in the code may name."""
-        for name in vars(module).keys() & set(names):
-            if isinstance(vars(module)[name], (*PLAIN, tuple, list, dict)):
-                self.read(vars(module), name, vars(module)[name])
+    def read(self, scope: Any, name: str, value: Any) -> None:
+        """Remember what a name outside stands for."""
+        self.reads.append(Read(scope, name, snapshot(value), value))
+
+    def read_class(self, kind: type) -> None:
+        """Remember the plain attributes of a class of the user's."""
+        if id(kind) in self._made:
+            return
+        self._keep(kind, kind)
+        for base in kind.__mro__:
+            for name, value in vars(base).items() if is_users(base) else ():
+                if isinstance(value, (*PLAIN, tuple, list, dict)) and not name.startswith("__"):
+                    self.read(vars(base), name, value)
 
     def seen(self, value: Any) -> Any:
         """What the trace sees in place of a value from outside."""
+        if isinstance(value, types.ModuleType):
+            return self._module(value)
+        if type(value).__module__ in RANDOM:
+            return Randomness(f"a {type(value).__name__}")
+        refuse_module(value)
         library = _library(value)
-        if isinstance(value, types.ModuleType) and library:
-            return ModuleProxy(value, library, self.recorder)
-        if library in ("cupy", "torch") and callable(value) and not isinstance(value, type):
+        if library in ("cupy", "torch") and callable(value) and not isinstance(value, type) and not is_array(value):
             name = getattr(value, "__name__", "") or getattr(value, "name", "")
             return bridge(value, name, self.recorder, library)
-        if isinstance(value, types.FunctionType) and not library:
+        if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)) and not library:
             return self.function(value) if _own(value) else value
+        if isinstance(value, type):
+            self.read_class(value)
+        elif (type(value) in (tuple, list, dict) or is_object(value)) and not is_array(value):
+            return self._opened(value)
         return self.recorder.lifted(value)
 
+    def _module(self, module: types.ModuleType) -> Any:
+        library, root = _library(module), module.__name__.split(".")[0]
+        if root in RANDOM:
+            return Randomness(root)
+        if library:
+            return ModuleProxy(module, library, self.recorder)
+        return module if root in sys.stdlib_module_names or root == __name__.split(".")[0] else UserModule(module, self)
 
-def _own(f: types.FunctionType) -> bool:
+    def _opened(self, value: Any) -> Any:
+        """A container that holds arrays, or an object, with what the trace sees inside of it."""
+        if id(value) in self._made:
+            return self._made[id(value)]
+        if is_object(value):
+            self.read_class(type(value))
+            if not holds_arrays(value) and not has_methods(type(value)):
+                return value
+            made = self.copies.blank(value)
+            self._keep(value, made)
+            return self.copies.filled(made, {name: self.seen(v) for name, v in (attributes_of(value) or {}).items()})
+        if not holds_arrays(value):
+            return value
+        if type(value) is tuple:
+            return tuple(map(self.seen, value))
+        made = type(value)()
+        self._keep(value, made)
+        if type(value) is dict:
+            made.update((key, self.seen(part)) for key, part in value.items())
+        else:
+            made.extend(map(self.seen, value))
+        return self.copies.container(made)
+
+    def opened_argument(self, value: Any, tracer: Callable[[], Tracer]) -> Any:
+        """An argument of the call, with tracers in place of its Parameters."""
+        if isinstance(value, Parameter):
+            return tracer()
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*(self.opened_argument(part, tracer) for part in value))
+        if isinstance(value, Held):
+            attributes = {name: self.opened_argument(part, tracer) for name, part in value.attributes.items()}
+            self.read_class(type(value.owner))
+            return self.copies.filled(self.copies.blank(value.owner), attributes)
+        if type(value) in (tuple, list):
+            parts = type(value)(self.opened_argument(part, tracer) for part in value)
+            return parts if type(value) is tuple else self.copies.container(parts)
+        if type(value) is dict:
+            return self.copies.container({key: self.opened_argument(part, tracer) for key, part in value.items()})
+        return self.seen(value)
+
+    def settle(self) -> None:
+        """After the trace: plain values that the function gave to names outside go there; traced arrays cannot."""
+        self.copies.settle()
+        for outside, inside, before in self._scopes:
+            for name, value in before.items():
+                now = inside.cell_contents if isinstance(inside, types.CellType) else inside.get(name)
+                if now is value:
+                    continue
+                now = now.item() if isinstance(now, Tracer) and now.is_number else now
+                refuse_leak(now, name)
+                if isinstance(outside, types.CellType):
+                    outside.cell_contents = now
+                else:
+                    outside[name] = now
+        for read in self.reads:
+            if type(read.seen) in (list, dict) or is_object(read.seen):
+                refuse_leak(read.seen, read.name)
+
+
+def _own(f: Any) -> bool:
     """Whether a function may use arrays: the standard library's and this package's do not."""
-    root = (f.__module__ or "").split(".")[0]
+    f = f.func if isinstance(f, functools.partial) else f
+    root = (getattr(f, "__module__", None) or "").split(".")[0]
     return root not in sys.stdlib_module_names and root != __name__.split(".")[0]
 
 
@@ -202,6 +293,41 @@ def _library(value: Any) -> str | None:
     return root if root in ("numpy", "torch") else None
 
 
+class UserModule:
+    """A module of the user's: what is taken from it is remade, and read again at each call."""
+
+    def __init__(self, module: types.ModuleType, rebinder: Rebinder):
+        self.__dict__.update(_module=module, _rebinder=rebinder)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._module, name)
+        if name in vars(self._module):
+            self._rebinder.read(vars(self._module), name, found)
+        return self._rebinder.seen(found)
+
+
+class Randomness:
+    """A generator of random numbers, which a trace would ask once for all calls."""
+
+    def __init__(self, what: str):
+        self.__dict__["_what"] = what
+
+    def __getattr__(self, name: str) -> Any:
+        raise TraceError(
+            f"{self._what} draws random numbers while the function is traced, once for all calls",
+            code="trace.random",
+            help="pass them as an argument, or use uniform(seed, x) and normal(seed, x) of fd.kernel",
+        )
+
+
+# Modules, and modules of classes, whose functions give other results at each call.
+RANDOM = ("random", "secrets", "numpy.random", "numpy.random._generator", "numpy.random.mtrand", "cupy.random")
+DRAWN = frozenset([
+    "rand", "randn", "randint", "random", "normal", "randperm", "bernoulli", "multinomial", "rand_like", "randn_like",
+    "randint_like", "poisson",
+])  # fmt: skip
+
+
 class ModuleProxy:
     """NumPy or CuPy while a function is traced: its calls on tracers build the graph, all else is the module's."""
 
@@ -210,6 +336,9 @@ class ModuleProxy:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._module, name)
+        if getattr(found, "__name__", "") in RANDOM or (self._library == "torch" and name in DRAWN):
+            random = Randomness(f"{self._module.__name__}.{name}")
+            return random if isinstance(found, types.ModuleType) else lambda *args, **named: random.draw
         if isinstance(found, types.ModuleType):
             return ModuleProxy(found, self._library, self._recorder)
         if self._library == "torch" and name == "Tensor":

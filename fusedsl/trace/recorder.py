@@ -249,6 +249,13 @@ class Recorder:
             bound.append(self.value(self.settled(x) if p.kind in STATIC or p.name in STATIC_NAMES else x))
         return bound
 
+    def inlined(self, text: str, program: Any, names: Sequence[str], constants: Mapping, values: Sequence) -> Any:
+        """A program given as text, on tracers: its results, of which a single one is no tuple."""
+        inner = Evaluator(self.builder, text, self.limits)
+        results = inner.program(program, constants, {name: self.node(v) for name, v in zip(names, values)})
+        found = tuple(self.tracer(r) for r in results)
+        return found[0] if len(found) == 1 else found
+
     @contextmanager
     def here(self):
         """What is built inside belongs to the user's line that is running."""

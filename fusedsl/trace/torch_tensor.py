@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import DTypeError, TraceError
 from ..ir.graph import Node
 from . import torch_types, views
-from .tracer import Size, Tracer
+from .tracer import Size, Tracer, recorder_in
 
 
 class Tensor(Tracer):
@@ -128,7 +128,7 @@ class Tensor(Tracer):
     def __torch_function__(cls, function: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
         from .torch_functions import name_of
 
-        recorder = _recorder((args, kwargs))
+        recorder = recorder_in((args, kwargs))
         return _call(recorder, name_of(function), args, kwargs or {})
 
     def __getattr__(self, name: str) -> Any:
@@ -159,11 +159,3 @@ def _call(recorder: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
     from .torch_functions import call
 
     return call(recorder, name, args, kwargs)
-
-
-def _recorder(value: Any) -> Any:
-    """The recorder of the first tracer among arguments."""
-    if isinstance(value, Tracer):
-        return value.recorder
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
-    return next((found for part in parts if (found := _recorder(part)) is not None), None)

@@ -416,6 +416,14 @@ class Tracer:
         return self._operate("positive", self)
 
 
+def recorder_in(value: Any) -> Any:
+    """The recorder of the first tracer among arguments."""
+    if isinstance(value, Tracer):
+        return value.recorder
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
+    return next((found for part in parts if (found := recorder_in(part)) is not None), None)
+
+
 class Size(tuple):
     """A tensor's shape, whose extents may be tracers."""
 

@@ -1,0 +1,205 @@
+"""What a traced function reads outside of its arguments is never stale, and what it does to it is done or refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import random
+import types
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import fusedsl as fd
+
+ONE = np.ones(2)
+LEVEL = 1.0
+WEIGHTS = {"w": np.ones(2), "deep": [np.ones(2), 3.0]}
+GENERATOR = np.random.default_rng(0)
+Pair = namedtuple("Pair", "low high")
+COUNT = 0
+
+
+class Model:
+    factor = 2.0
+    table = np.ones(2)
+
+    def __init__(self):
+        self.w = np.ones(2)
+        self.parts = [np.ones(2)]
+        self.calls = 0
+
+    def _norm(self, x):
+        return x * LEVEL + np.zeros(x.shape[0]) * self.factor
+
+    @property
+    def doubled(self):
+        return self.w * 2
+
+    @fd.fuse
+    def __call__(self, x):
+        self.calls += 1
+        return self._norm(x) + self.doubled + self.parts[0] * 10 + self.table * 100 + self.factor * 1000
+
+    @fd.fuse
+    def keep(self, x):
+        self.w = x * 2
+
+    @fd.fuse
+    def step(self, g):
+        self.w -= 0.5 * g
+
+
+def test_arrays_and_numbers_of_an_object_are_read_at_each_call(monkeypatch):
+    model = Model()
+    assert model(ONE).tolist() == [2113] * 2
+    model.w += 1
+    model.parts[0] += 1
+    assert model(ONE).tolist() == [2125] * 2
+    model.w, model.parts[0] = np.zeros(2), np.zeros(2)
+    assert model(ONE).tolist() == [2101] * 2
+    Model.table += 1
+    assert model(ONE).tolist() == [2201] * 2
+    Model.table -= 1
+    monkeypatch.setattr(Model, "factor", 1.0)
+    assert model(ONE).tolist() == [1101] * 2
+    monkeypatch.setitem(globals(), "LEVEL", 2.0)
+    assert model(ONE).tolist() == [1102] * 2
+    assert Model()(ONE).tolist() == [1114] * 2
+
+
+def test_new_arrays_in_an_object_trace_nothing_anew():
+    model = Model()
+    model.step(ONE)
+    for _ in range(3):
+        model.w = np.zeros(2)
+        model.step(ONE)
+        assert model.w.tolist() == [-0.5] * 2
+    assert sum(map(len, Model.step._traces.values())) == 1
+
+
+def test_a_traced_array_does_not_stay_in_an_object_or_a_name_outside():
+    kept = []
+    state = {"w": np.ones(2)}
+    with pytest.raises(fd.TraceError, match=r"sets \.w of a Model"):
+        Model().keep(ONE)
+    with pytest.raises(fd.TraceError, match="puts a traced array into kept"):
+        fd.fuse(lambda x: kept.append(x * 2))(ONE)
+    with pytest.raises(fd.TraceError, match="changes a dict"):
+        fd.fuse(lambda x: state.update(w=x * 2))(ONE)
+    with pytest.raises(fd.TraceError, match="changes a list"):
+        fd.fuse(lambda x, results: results.append(x * 2))(ONE, [])
+
+
+def test_plain_values_that_a_function_gives_to_names_outside_stay_there():
+    seen = None
+
+    @fd.fuse
+    def f(x):
+        nonlocal seen
+        global COUNT
+        COUNT += 1
+        seen = x.shape[0] + 0
+        return x + COUNT
+
+    before = COUNT
+    assert f(ONE).tolist() == [before + 2] * 2
+    assert before + 1 == COUNT and int(seen) == 2
+
+
+def test_arrays_in_containers_outside_are_read_at_each_call():
+    f = fd.fuse(lambda x: x * (WEIGHTS["w"] * 2) + WEIGHTS["deep"][0] * WEIGHTS["deep"][1])
+    assert f(ONE).tolist() == [5, 5]
+    WEIGHTS["w"] += 1
+    WEIGHTS["deep"][0] += 1
+    assert f(ONE).tolist() == [10, 10]
+    WEIGHTS["deep"] = [np.zeros(2), 1.0]
+    assert f(ONE).tolist() == [4, 4]
+
+
+def test_objects_outside_containers_and_slots_are_read_at_each_call():
+    @dataclasses.dataclass(slots=True)
+    class Layer:
+        w: np.ndarray
+        scale: float = 1.0
+
+    layer = Layer(np.ones(2))
+    f = fd.fuse(lambda x: x + layer.w * 2 * layer.scale)
+    assert f(ONE).tolist() == [3, 3]
+    layer.w += 1
+    assert f(ONE).tolist() == [5, 5]
+    layer.scale = 2.0
+    assert f(ONE).tolist() == [9, 9]
+    layer.w = np.zeros(2)
+    assert f(ONE).tolist() == [1, 1]
+
+
+def test_functions_of_a_module_of_the_users_are_traced_and_watched():
+    module = types.ModuleType("mine_for_this_test")
+    text = "import numpy as np\nRATE = 2.0\nW = np.ones(2)\ndef f(x): return x * RATE + W * 2 + np.zeros(x.shape)"
+    exec(text, vars(module))
+    f = fd.fuse(lambda x: module.f(x) + module.W)
+    assert f(ONE).tolist() == [5, 5]
+    module.RATE = 3.0
+    assert f(ONE).tolist() == [6, 6]
+    module.W += 1
+    assert f(ONE).tolist() == [9, 9]
+
+
+def test_partials_bound_methods_and_functions_as_arguments():
+    def scaled(x, w, by=1.0):
+        return x * (w * 2) * by + np.zeros(x.shape)
+
+    w, model = np.ones(2), Model()
+    f = fd.fuse(functools.partial(scaled, w=w, by=2.0))
+    method = fd.fuse(model._norm)
+    applied = fd.fuse(lambda x, act: act(x) + 1)
+    assert f(ONE).tolist() == [4, 4] and method(ONE).tolist() == [1, 1]
+    w += 1
+    assert f(ONE).tolist() == [8, 8]
+    assert applied(ONE, np.negative).tolist() == [0, 0]
+    assert applied(ONE, lambda x: x * np.ones(x.shape) * 3).tolist() == [4, 4]
+
+
+def test_named_tuples_of_arrays_are_arguments():
+    f = fd.fuse(lambda pair: Pair(pair.low + pair.high * 2, pair.high))
+    pair = Pair(np.ones(2), np.ones(2))
+    assert f(pair).low.tolist() == [3, 3]
+    pair.high[...] = 2
+    found = f(pair)
+    assert type(found) is Pair and found.low.tolist() == [5, 5] and found.high is pair.high
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x: x + np.random.rand(2),
+        lambda x: x + np.random.default_rng().normal(size=2),
+        lambda x: x + GENERATOR.normal(size=2),
+        lambda x: x * random.random(),
+        lambda x, rng=GENERATOR: x + rng.normal(size=2),
+    ],
+)
+def test_random_numbers_are_refused_because_they_would_be_drawn_once(draw):
+    with pytest.raises(fd.TraceError, match="random numbers"):
+        fd.fuse(draw)(ONE)
+
+
+def test_random_numbers_of_torch_and_modules_are_refused():
+    torch = pytest.importorskip("torch")
+    x, module = torch.ones(2), torch.nn.Linear(2, 2)
+    for wrong in (lambda x: x + torch.rand(2), lambda x: torch.nn.functional.dropout(x)):
+        with pytest.raises(fd.TraceError, match="random"):
+            fd.fuse(wrong)(x)
+    for wrong in (lambda x: module(x), lambda x, m=module: m(x)):
+        with pytest.raises(fd.Unsupported, match=r"nn\.Module"):
+            fd.fuse(wrong)(x)
+
+
+def test_a_kernel_called_in_a_traced_function_joins_its_kernels():
+    kernel = fd.kernel("t = a * 2; return t + b, t")
+    f = fd.fuse(lambda x: kernel(x, b=x + 1)[0] * fd.evaluate("c + 1", c=x), max_kernels=1)
+    assert f(np.full(2, 3.0)).tolist() == [40, 40]
+    with pytest.raises(fd.ShapeError, match="cannot add"):
+        fd.fuse(lambda x: kernel(x, np.ones(3)))(ONE)
