@@ -1,4 +1,4 @@
-"""The command line: python -m fusedsl demo | explain | doctor | cache | bench."""
+"""The command line: python -m fusedsl demo | explain | reference | doctor | cache | bench."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from .errors import FusedslError
 COMMANDS = {
     "demo": "fuse real workloads, check them against float64, time them beside unfused NumPy or CuPy",
     "explain": "show what a text launches, and why; needs no GPU and no arrays",
+    "reference": "say what a function does, or all of them: signatures, formulas, dtypes, examples",
     "doctor": "say what is installed, what works, and how to mend what does not",
     "cache": "show or clear the folder of compiled kernels",
     "bench": "measure: the suites of a checkout, else the demo's workloads at several sizes",

@@ -101,7 +101,7 @@ ALIASES = {
     "invert": "bitwise_invert", "bitwise_not": "bitwise_invert", "bitwise_left_shift": "left_shift",
     "bitwise_right_shift": "right_shift", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
     "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "amax": "max", "amin": "min",
-    "permute_dims": "transpose", "gammaln": "lgamma", "around": "round", "degrees": "rad2deg", "radians": "deg2rad",
+    "permute_dims": "transpose", "gammaln": "lgamma", "around": "round",
     "concatenate": "concat",
 }  # fmt: skip
 

@@ -17,7 +17,7 @@ Axes = int | tuple[int, ...] | None
 
 @function(axis="axis", mode="any")
 def take(b: Builder, x: Node, indices: Node, axis: int | None = None, *, mode: Any = "raise"):
-    """The elements at `indices` along an axis, or of the flattened array."""
+    """The elements at `indices` along an axis, or of the flattened array; NaN, 0 or False where there is none."""
     _check_choice("mode of take", mode, TAKEN, 3)
     if mode == "raise":
         return gathers.take(b, x, indices, axis)
