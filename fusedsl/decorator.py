@@ -18,12 +18,18 @@ from .ir.graph import Parameter
 from .prepare import Facts
 from .program import Program
 from .runtime.arrays import Array, Weak, describe
+from .runtime.keys import look
 from .runtime.results import overlap
 from .trace import Traced, trace
 from .trace.held import Held, attributes_of, holds_arrays, is_object
 from .trace.rebind import snapshot
 from .trace.recorder import is_array
+from .trace.replay import MISSED, Replay, missed, replay
 from .trace.tracer import Tracer
+
+REPLAYS = 4  # warm calls of so many kinds are short
+TRACES = 32  # that are kept, of one signature; the oldest go, with the arrays outside that they watch
+SIGNATURES = 1024
 
 
 class TracedSource:
@@ -46,12 +52,13 @@ class TracedSource:
         return tuple("".join(c if 32 <= ord(c) < 127 else "?" for c in line) for line in lines[:20])
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Trace:
     """One way through the function, with the program that runs it."""
 
     traced: Traced
     program: Program
+    replayed: bool = False  # whether its warm calls are short already
 
     def applies(self, extents, numbers) -> bool:
         if not self.traced.unchanged() or not self.traced.applies(extents, numbers):
@@ -63,11 +70,19 @@ class _Trace:
 class FusedCall:
     """One call of a fused function: the program that it runs, with what."""
 
-    program: Program
-    traced: Traced
+    trace: _Trace
     values: list[Any]
     outs: list[Any] | None
     given: list[Any]  # the values that are the caller's
+    aliased: bool  # one array stands for several arguments
+
+    @property
+    def program(self) -> Program:
+        return self.trace.program
+
+    @property
+    def traced(self) -> Traced:
+        return self.trace.traced
 
     @property
     def results(self) -> int:
@@ -91,13 +106,26 @@ class Fused:
         self.function = function
         self.options = chosen
         self._traces: dict[Any, list[_Trace]] = {}
+        self._replays: tuple[Replay, ...] = ()
 
     def __call__(self, /, *args: Any, **keywords: Any) -> Any:
+        for known in self._replays:
+            if (result := known(args, keywords)) is not MISSED:
+                return result
         try:
             call = self.prepared(args, keywords)
         except _InsideTrace as inside:
             return inside.tracer.recorder.rebound(self.function)(*args, **keywords)
-        return call.rebuild(call.program.run(call.values, call.outs))
+        results = call.program.run(call.values, call.outs)
+        self._remember(call, args, keywords, results)
+        return call.rebuild(results)
+
+    def _remember(self, call: FusedCall, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> None:
+        """Make the next call like this one short. A trace that was made for one array in two places is left alone."""
+        if call.program.remembers and not call.aliased and not call.trace.replayed:
+            call.trace.replayed = True
+            made = replay(call.traced, _again(call), args, keywords, results)
+            self._replays = (made, *self._replays[: REPLAYS - 1]) if made is not missed else self._replays
 
     def prepared(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> FusedCall:
         """What a call with these arguments runs; traces the function where nothing known fits."""
@@ -106,7 +134,8 @@ class Fused:
         if found.traced.writes and found.traced.captures:
             _check_captures(found.traced, call.facts)
         values = [*call.values, *found.traced.captures]
-        return FusedCall(found.program, found.traced, values, self._outs(found.traced, call.values), call.values)
+        outs = self._outs(found.traced, call.values)
+        return FusedCall(found, values, outs, call.values, bool(call.aliases))
 
     def _outs(self, traced: Traced, values: Sequence[Any]) -> list[Any] | None:
         if not traced.writes:
@@ -118,6 +147,8 @@ class Fused:
 
     def _trace(self, call: _Call) -> _Trace:
         """The trace that fits this call, made now if there is none."""
+        if len(self._traces) > SIGNATURES:
+            self._traces.clear()
         known = self._traces.setdefault(call.signature, [])
         extents, numbers = call.extents, call.numbers
         for candidate in known:
@@ -137,7 +168,7 @@ class Fused:
         )
         names = [p.name for p in traced.graph.parameters]
         found = _Trace(traced, Program(TracedSource(self.function, traced), names, self.options))
-        known.append(found)
+        known[:] = [*known[1 - TRACES :], found]
         return found
 
     def program(self, /, *args: Any, **keywords: Any) -> tuple[Program, Facts]:
@@ -173,6 +204,22 @@ class Fused:
 
     def __repr__(self) -> str:
         return f"<fusedsl.fuse of {getattr(self.function, '__qualname__', self.function)}>"
+
+
+def _again(call: FusedCall) -> Callable[[Sequence[Any], Sequence[Any] | None], list | None]:
+    """What repeats a call; one that writes, only where its arrays are as many as they were when it was traced."""
+    again = call.program.again
+    if call.outs is None:
+        return again
+    places = [k for k, value in enumerate(call.values) if is_array(value)]
+    if any(not call.values[k].shape for k in places):
+        return lambda values, outs: None  # their addresses are not looked at
+
+    def apart(values: Sequence[Any], outs: Sequence[Any] | None) -> list | None:
+        addresses = {look(values[k])[1] for k in places}
+        return again(values, outs) if len(addresses) == len(places) else None
+
+    return apart
 
 
 def _check_captures(traced: Traced, facts: Sequence[Array | Weak]) -> None:

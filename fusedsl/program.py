@@ -48,19 +48,34 @@ class Program:
     def run(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> list:
         """The results for these arguments, in the order of `names`; `outs` holds an array or None per result."""
         results = self._replay(values, outs)
-        if results is not None:
-            return results
+        if results is None:
+            results = self._remembered(values, outs)
+        return self._run_first(values, outs) if results is None else results
+
+    def again(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> list | None:
+        """The results where a call alike to this one was made before; else None, and nothing happens."""
+        results = self._replay(values, outs)
+        return self._remembered(values, outs) if results is None else results
+
+    def _remembered(self, values: Sequence[Any], outs: Sequence[Any] | None) -> list | None:
         keys, payloads = look_all(values)
         if outs is not None:
             keys = (keys, look_outs(outs))
         call = self._calls.get(keys)
         if call is None or (outs is not None and not call.may_write(payloads, outs)):
-            return self._run_first(keys, values, outs)
+            return None
         results = call(payloads, outs)
         self._replay = call.replay = call.replay or replay(call, values, outs, results)
         return results
 
-    def _run_first(self, keys: tuple, values: Sequence[Any], outs: Sequence[Any] | None) -> list:
+    @property
+    def remembers(self) -> bool:
+        """Whether some call can be made again."""
+        return bool(self._calls)
+
+    def _run_first(self, values: Sequence[Any], outs: Sequence[Any] | None) -> list:
+        keys = look_all(values)[0]
+        keys = keys if outs is None else (keys, look_outs(outs))
         facts = describe_all(self.names, values)
         away = (self.options.device or "").startswith("cuda") and place(facts) == ("numpy", CPU)
         try:
