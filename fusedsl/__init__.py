@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import Kernel, attention, evaluate, kernel, load, options, spec
+    from .api import Kernel, evaluate, kernel, load, options, spec
+    from .attend import attention
     from .decorator import fuse
     from .errors import (
         ArgumentError,
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_API = ("Kernel", "attention", "evaluate", "kernel", "load", "options", "spec")
-_ELSEWHERE = {"fuse": ".decorator", "foreach": ".lists"}
+_API = ("Kernel", "evaluate", "kernel", "load", "options", "spec")
+_ELSEWHERE = {"attention": ".attend", "fuse": ".decorator", "foreach": ".lists"}
 
 __all__ = [
     "ArgumentError",

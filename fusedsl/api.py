@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .runtime.fixed import BoundCall
     from .schedule.plan import Plan
 
-__all__ = ["Kernel", "Spec", "attention", "evaluate", "kernel", "load", "options", "spec"]
+__all__ = ["Kernel", "Spec", "evaluate", "kernel", "load", "options", "spec"]
 
 
 class Kernel:
@@ -317,11 +317,6 @@ def _is_value(x: Any) -> bool:
 def later(what: str, instead: str) -> Unsupported:
     """The error for what the language knows by name and does not do yet."""
     return Unsupported(f"{what} is not there yet", "unsupported", help=instead)
-
-
-def attention(*args: Any, **named: Any):
-    """Not there yet: Unsupported."""
-    raise later("attention", "softmax, where and sum work; products of matrices do not yet")
 
 
 def load(path: Any) -> Kernel:

@@ -28,7 +28,7 @@ LAYERS = (
     ("report", "interop"),
     ("aot",),
     ("api", "decorator"),
-    ("lists",),
+    ("lists", "attend"),
     ("cli", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

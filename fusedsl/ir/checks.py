@@ -52,7 +52,9 @@ def holds(check: Check, extents: Mapping[Symbol, int]) -> bool:
             return -values[1] <= values[0] < values[1]  # type: ignore[operator]
         case "nonempty":
             return all(values)
-        case "same_size" | "contract":
+        case "heads":
+            return values[1] > 0 and values[0] % values[1] == 0
+        case "same_size" | "contract" | "agree":
             return values[0] == values[1]
         case "enough":
             return values[0] >= values[1]
@@ -74,6 +76,12 @@ def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None
         return _broadcast_words(check, shown, values, extents)
     if check.kind == "contract":
         return _contraction_words(check, shown, values)
+    if check.kind == "agree":
+        note = f"{values[0]} and {values[1]} differ"
+        return f"attention needs one {check.what}: {shown[0]} and {shown[1]}", note, None, "attention"
+    if check.kind == "heads":
+        help = "head h of q reads head h // (heads // kv_heads) of k and v"
+        return f"{values[0]} heads of q share {values[1]} of k", f"{shown[0]} and {shown[1]}", help, "attention"
     if check.kind == "index":
         n = values[1]
         return (

@@ -9,7 +9,7 @@ from ..errors import ArgumentError, FusedslError, ShapeError, UnknownNameError, 
 from ..ir.dims import Dim
 from ..ir.graph import Node
 from ..ir.types import BOOL
-from . import contraction_functions, functions, prelude
+from . import attention, contraction_functions, functions, prelude
 from .frames import BROKEN, Broken, Frame, UserFunction
 from .functions import REQUIRED, Parameter, dim_of, show_value
 from .hints import function_hint, keyword_hint
@@ -40,6 +40,8 @@ def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame]
         )
         values, expressions = yield from _bind(ev, node, frame, parameters)
         return (yield from _inline(ev, node, frame, found, values, expressions))
+    if name == "attention":
+        return (yield from attention.call(ev, node, frame))
     hidden = name.startswith("_") and (frame.parent is None or frame.source == ev.text)
     table = None if hidden else functions.lookup(name)
     if table is not None:
@@ -230,7 +232,8 @@ def check_known(ev: Evaluator, node: Call, frame: Frame) -> None:
 
 def exists(name: str) -> bool:
     """Whether a text may call such a function without defining it."""
-    return not name.startswith("_") and (functions.lookup(name) is not None or prelude.definition(name) is not None)
+    known = functions.lookup(name) is not None or prelude.definition(name) is not None
+    return name == "attention" or (not name.startswith("_") and known)
 
 
 def unknown(name: str, defined: Iterable[str], values: Iterable[str]) -> FusedslError:

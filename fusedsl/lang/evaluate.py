@@ -80,6 +80,10 @@ class Evaluator:
         given = {p.name: self.builder.parameter(k) for k, p in enumerate(self.builder.parameters)}
         frame = Frame(given if values is None else dict(values))
         frame.values.update((name, self.builder.literal(value)) for name, value in constants.items())
+        return self.texts(program, frame)
+
+    def texts(self, program: Program, frame: Frame) -> list[ir.Node]:
+        """The results of a text that sees these names."""
         self.faults, self.defined = [], tuple(definition.name for definition in program.functions)
         results: list[ir.Node] = []
         with suppress(Enough):
@@ -114,7 +118,7 @@ class Evaluator:
         ordered = sorted(self.faults, key=lambda error: error.caret or 0)
         places, causes, kept = set(), set(), []
         for error in ordered:
-            error.text = self.text
+            error.text = error.text or self.text
             if (error.span, error.caret) not in places and (error.message, error.inside) not in causes:
                 kept.append(error)
             places.add((error.span, error.caret))

@@ -109,7 +109,6 @@ ALIASES = {
 LATER = {
     "sorting": "median percentile quantile unique nonzero searchsorted",
     "scatter": "scatter",
-    "attention": "attention",
 }
 UNSUPPORTED = {name: family for family, names in LATER.items() for name in names.split()}
 
