@@ -156,11 +156,14 @@ X = reshape(x, (size(x, 0), size(x, 1)//128, 128))
 s = max(abs(X), axis=-1, keepdims=True)/448
 return reshape(float8_e4m3fn(X/s), (size(x, 0), size(x, 1))), s[:, :, 0]
 """
-INT4 = """
+INT4_WEIGHTS = """
 q = (w[:, :, None] >> (4*arange(8))) & 15                # eight values a word
 q = reshape(q, (size(w, 0), size(w, 1)*8//128, 128))     # groups of 128
-bfloat16(reshape((q - z[:, :, None])*s[:, :, None], (size(w, 0), size(w, 1)*8)))
+d = bfloat16(reshape((q - z[:, :, None])*s[:, :, None], (size(w, 0), size(w, 1)*8)))
 """
+INT4 = INT4_WEIGHTS + "d"
+INT4_LINEAR = INT4_WEIGHTS + "x @ d.mT"
+LINEAR_CROSS_ENTROPY = "z = float32(x @ w.mT); logsumexp(z, -1) - take_along_axis(z, y[:, None], -1)[:, 0]"
 GROUP_NORM_SWISH = "y = group_norm(x, 8, w, b); y*sigmoid(y)"
 TENSOR_FP8 = "s = 448/maximum(max(abs(x)), 1e-12); q = float8_e4m3fn(clip(x*s, -448, 448)); return q, q.T"
 ROUTER = "p = softmax(x); v, i = topk(p, 8); return v/sum(v, -1, keepdims=True), int32(i)"
@@ -342,6 +345,57 @@ EXPRESSIONS = (
     Expression(38, "router", ROUTER, {"x": "float32[tokens, experts]"}),
 )
 
+# With products of matrices. Their kernels are right on every target; on GPUs they do not use tensor cores yet.
+PRODUCTS = (
+    Expression(
+        *(28, "int4_linear", INT4_LINEAR),
+        {"x": "bfloat16[few, 8*packed]", "w": "int32[hidden, packed]"}
+        | {"s": "float32[hidden, scales]", "z": "int32[hidden, scales]"},
+    ),
+    Expression(
+        *(45, "linear_swish_tanh", "clip(tanh(clip(silu(x @ w + b)/2, -1, 1)), -1, 1)"),
+        {"x": "float32[segments, model]", "w": "float32[model, hidden]", "b": "float32[hidden]"},
+    ),
+    Expression(
+        *(45, "linear_gelu_softmax", "softmax(gelu(x @ w + b))"),
+        {"x": "float32[segments, model]", "w": "float32[model, hidden]", "b": "float32[hidden]"},
+        kernels=2,
+    ),
+    Expression(
+        *(45, "swiglu_linear", "silu(x @ g)*(x @ u)"),
+        {"x": TOKENS, "g": "bfloat16[hidden, ffn]", "u": "bfloat16[hidden, ffn]"},
+    ),
+    Expression(
+        *(45, "rms_norm_linear", "rms_norm(x, w) @ v + r"),
+        {"x": TOKENS, "w": ROW, "v": "bfloat16[hidden, model]", "r": "bfloat16[tokens, model]"},
+        kernels=2,
+    ),
+    Expression(
+        *(45, "mlp_logsumexp", "logsumexp(sigmoid(x @ v + a) @ w + b, -1)"),
+        {"x": "float32[segments, model]", "v": "float32[model, hidden]", "a": "float32[hidden]"}
+        | {"w": "float32[hidden, square]", "b": "float32[square]"},
+        kernels=3,
+    ),
+    Expression(
+        *(45, "linear_group_norm", "group_norm(hardswish(x @ w + b), 8, g, h)"),
+        {"x": "float32[plane, model]", "w": "float32[model, hidden]"}
+        | dict.fromkeys(("b", "g", "h"), "float32[hidden]"),
+        kernels=3,
+    ),
+    Expression(
+        45,
+        "linear_batch_norm_softmax",
+        "y = x @ w + b; softmax(g*(y - mean(y, 0))*rsqrt(var(y, 0) + 0.00001))",
+        {"x": "float32[segments, model]", "w": "float32[model, hidden]", "b": "float32[hidden]", "g": 1.5},
+        kernels=3,
+    ),
+    Expression(
+        *(45, "linear_cross_entropy", LINEAR_CROSS_ENTROPY),
+        {"x": "bfloat16[few, hidden]", "w": "bfloat16[vocab, hidden]", "y": "int64[few] < vocab"},
+        kernels=2,
+    ),
+)
+
 
 def array(expression: Expression, name: str, generator: np.random.Generator, small: bool = True) -> np.ndarray:
     """Random values for an input, of the kind that the expression asks for."""
@@ -367,7 +421,7 @@ def main() -> None:
     words = sys.argv[1:]
     generator = np.random.default_rng(0)
     print(f"{'':>3} {'expression':24} {'kernels':>7} {'bytes':>12} {'instead of':>12}")
-    for e in EXPRESSIONS:
+    for e in EXPRESSIONS + PRODUCTS:
         if not all(word in e.name for word in words):
             continue
         kernel = fd.kernel(e.text, verify=True)

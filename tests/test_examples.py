@@ -76,10 +76,13 @@ def expressions():
     return expressions
 
 
-@pytest.mark.parametrize("name", [e.name for e in expressions().EXPRESSIONS])
+LISTED = expressions().EXPRESSIONS + expressions().PRODUCTS
+
+
+@pytest.mark.parametrize("name", [e.name for e in LISTED])
 def test_an_expression_is_as_few_kernels_as_it_says(name):
     """At the size of use; the example itself checks small ones against the interpreter."""
-    e = next(e for e in expressions().EXPRESSIONS if e.name == name)
+    e = next(e for e in LISTED if e.name == name)
     given = {n: fd.spec(e.shape(n, False), e.dtype(n)) if n in e.arrays else e.inputs[n] for n in e.inputs}
     told = fd.kernel(e.text).explain(**given, cc=90, compile=False)
     assert len(told.kernels) <= e.kernels, str(told)
@@ -88,3 +91,4 @@ def test_an_expression_is_as_few_kernels_as_it_says(name):
 def test_the_expressions_run():
     told = run("expressions", "norm")
     assert "rms_norm_gemma" in told and "layer_norm_backward" in told
+    assert re.search(r"^ 28 int4_linear +1 ", run("expressions", "int4_linear"), re.MULTILINE)

@@ -14,6 +14,7 @@ from .crossing import BOUND, crossing
 from .groups import Decision, Group, Partition, loaded, ordered, reaches
 from .lower import Lowered, Root
 from .price import Computation, Prices, computed, cost
+from .products import factors
 from .streams import Streaming, find_streams, nearest, reached
 
 ROW_WORK = 64  # instructions a row that a row's threads, all alike, may spend on what another kernel could compute
@@ -231,8 +232,14 @@ class _Partitioner:
             other = isinstance(f.attr[1], Axis) and g.ranks not in (None, f.attr[1])
             if other or g.scans or g.cross or any(r.args[0] is not f.args[0] for r in g.ranked):
                 return False
+        if f.op == "fold" and g.folds and (self._factors(g.folds[0]) is None) != (self._factors(f) is None):
+            return False
         mixed = g.scans if f.op == "fold" else g.folds
         return not mixed or bool(g.rows) or self.fits(product(a.extent for a in g.columns), ONE_BLOCK)
+
+    def _factors(self, f: Node) -> tuple[Node, Node] | None:
+        """What a fold sums the products of, where that is a product of matrices."""
+        return factors(f, self.free, self.free[f.args[0]] - bound_axes(f))
 
     def _place_root(self, r: Root) -> bool:
         axes = frozenset(a for a in r.axes if a is not None)
@@ -407,6 +414,8 @@ def _alone(g: Group, f: Node) -> str:
         return "it runs from the other end of the row than a scan of the kernel"
     if f.op == "ranked" or g.ranked:
         return "a kernel puts its rows in one order"
+    if f.op == "fold" and not g.scans:
+        return "a product of matrices is summed in tiles, other folds row by row"
     if g.cross:
         return "a kernel that scans its rows does not fold them over all rows too"
     return "a scan of one long row ends before its last value can be used by all blocks"

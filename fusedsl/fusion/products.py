@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..ir.contraction import Subscripts
 from ..ir.dims import Dim
-from ..ir.graph import Node, Type, node, rebuild
+from ..ir.graph import Node, Type, constant, node, rebuild
 from ..ir.types import BOOL, INT32, UINT32, DType
 from .coordinates import Axis
 
@@ -37,19 +37,21 @@ def _spread(n: Node, args: tuple[Node, ...]) -> Node:
     extent = dict(zip(letters.left, n.args[0].type.shape)) | dict(zip(letters.right, n.args[1].type.shape))
     wide, d = _adds_in(n.type.dtype), n.type.dtype
     operands = [_converted(_aligned(x, mine, whole), wide) for x, mine in zip(args, (letters.left, letters.right))]
-    multiply, fold = ("logical_and", "any") if d is BOOL else ("multiply", "sum")
-    product = node(multiply, tuple(operands), None, Type(wide, tuple(extent[c] for c in whole)))
+    product = node("multiply", tuple(operands), None, Type(wide, tuple(extent[c] for c in whole)))
     axes = tuple(range(len(letters.result), len(whole)))
     kept = n.type.shape + (1,) * len(axes)
-    total = node("reduce", (product,), (fold, axes), Type(wide, kept))
+    total = node("reduce", (product,), ("sum", axes), Type(wide, kept))
     key = (*(_every(s) for s in n.type.shape), *(("int", 0) for _ in axes))
     found = node("index", (total,), key, Type(wide, n.type.shape))
+    if d is BOOL:
+        none = constant(0, wide)
+        return node("not_equal", (found, none), None, n.type)
     return found if wide is d else node("cast", (found,), None, n.type)
 
 
 def _adds_in(d: DType) -> DType:
-    """The type that products are added in: integers of 32 bits wrap to the narrower ones' values."""
-    if d.kind in "iu" and d.bits < 32:
+    """The type that products are added in: integers of 32 bits wrap to the narrower ones' values, and count bools."""
+    if d.kind in "biu" and d.bits < 32:
         return INT32 if d.kind == "i" else UINT32
     return d
 
