@@ -135,6 +135,18 @@ def test_objects_outside_containers_and_slots_are_read_at_each_call():
     assert f(ONE).tolist() == [1, 1]
 
 
+def test_arrays_of_a_class_that_serves_as_a_namespace_are_read_at_each_call():
+    class Config:
+        w = np.ones(2)
+
+    f = fd.fuse(lambda x: x + Config.w * 2 + isinstance(x, Config))
+    assert f(ONE).tolist() == [3, 3]
+    Config.w += 1
+    assert f(ONE).tolist() == [5, 5]
+    Config.w = np.zeros(2)
+    assert f(ONE).tolist() == [1, 1]
+
+
 def test_functions_of_a_module_of_the_users_are_traced_and_watched():
     module = types.ModuleType("mine_for_this_test")
     text = "import numpy as np\nRATE = 2.0\nW = np.ones(2)\ndef f(x): return x * RATE + W * 2 + np.zeros(x.shape)"

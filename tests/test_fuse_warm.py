@@ -77,3 +77,40 @@ def test_traces_that_hold_no_more_are_forgotten():
         assert f(np.ones(2)).tolist() == [k + 1] * 2
     gc.collect()
     assert first() is None and sum(map(len, f._traces.values())) <= 32
+
+
+class Layer:
+    def __init__(self):
+        self.w, self.scale, self.names = np.ones(2), 2.0, ["a"]
+
+    @fd.fuse
+    def __call__(self, x, more, *, extra):
+        return x * self.w * self.scale + len(self.names) + more[0]["b"] + extra
+
+
+def test_calls_with_objects_and_containers_are_short_too():
+    layer, x, more = Layer(), np.ones(2), ({"b": np.ones(2)}, None)
+    for k in range(1, 4):
+        assert layer(x, more, extra=k).tolist() == [4 + k] * 2
+    assert short(Layer.__call__, layer, x, more, extra=7)
+    layer.w = np.full(2, 2.0)
+    assert short(Layer.__call__, layer, x, more, extra=7) and layer(x, more, extra=0).tolist() == [6] * 2
+    layer.scale = 3.0
+    assert not short(Layer.__call__, layer, x, more, extra=7) and layer(x, more, extra=0).tolist() == [8] * 2
+    layer.names.append("b")
+    assert layer(x, more, extra=0).tolist() == [9] * 2
+    more[0]["c"] = 1
+    assert not short(Layer.__call__, layer, x, more, extra=7) and layer(x, more, extra=0).tolist() == [9] * 2
+
+
+def test_what_torchs_functions_depend_on_beside_their_arguments_is_watched():
+    torch = pytest.importorskip("torch")
+    f, x = fd.fuse(lambda n: n / 2), torch.ones(2, dtype=torch.int64)
+    assert f(x).dtype == f(x).dtype == torch.float32
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert f(x).dtype == f(x).dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    with torch.autocast("cpu"), pytest.raises(fd.Unsupported, match="autocast"):
+        f(x)

@@ -83,8 +83,9 @@ def refuse_module(value: Any) -> None:
 class Copies:
     """The copies of one trace, and what the function did to them."""
 
-    def __init__(self, rebound: Callable[[Callable], Callable]):
+    def __init__(self, rebound: Callable[[Callable], Callable], seen: Callable[[Any], Any]):
         self.rebound = rebound
+        self.seen = seen
         self.kinds: dict[type, type] = {}
         self.owners: dict[int, Any] = {}
         self.objects: list[tuple[Any, Any, dict[str, Any]]] = []
@@ -111,6 +112,7 @@ class Copies:
         for base in reversed(kind.__mro__):
             if is_users(base):
                 methods |= {name: self._method(f) for name, f in vars(base).items() if _is_method(f)}
+                methods |= {name: self.seen(v) for name, v in vars(base).items() if is_array(v) or holds_arrays(v)}
         return type(kind.__name__, (kind,), methods)
 
     def _method(self, f: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import TraceError
+from ..errors import TraceError, Unsupported
 from ..ir.graph import Parameter
 from .held import (
     Copies,
@@ -98,11 +98,25 @@ class Read:
     seen: Any = None  # what the snapshot is of
 
     def holds(self) -> bool:
+        if isinstance(self.scope, Ambient):
+            return self.scope.now() == self.value
         try:
             now = self.scope.cell_contents if isinstance(self.scope, types.CellType) else self.scope[self.name]
         except (ValueError, KeyError):  # an empty cell; a name that is gone
             return False
         return snapshot(now) == self.value
+
+
+class Ambient:
+    """What torch's functions depend on beside their arguments: the default dtype, and whether autocast is on."""
+
+    def __init__(self, device: str):
+        self.device = device
+
+    def now(self) -> tuple:
+        import torch
+
+        return torch.get_default_dtype(), torch.is_autocast_enabled(self.device)
 
 
 class Rebinder:
@@ -118,7 +132,9 @@ class Rebinder:
         self.recorder = recorder
         recorder.rebound = self.function
         self.reads: list[Read] = []
-        self.copies = Copies(self.function)
+        if recorder.kind is not Tracer:
+            self.reads.append(_ambient(recorder.example.device.type))
+        self.copies = Copies(self.function, self.seen)
         self._made: dict[int, Any] = {}
         self._kept: list[Any] = []  # what _made knows by id
         self._scopes: list[tuple[Any, Any, dict[str, Any]]] = []
@@ -173,7 +189,7 @@ class Rebinder:
         self._keep(kind, kind)
         for base in kind.__mro__:
             for name, value in vars(base).items() if is_users(base) else ():
-                if isinstance(value, (*PLAIN, tuple, list, dict)) and not name.startswith("__"):
+                if (isinstance(value, (*PLAIN, tuple, list, dict)) or is_array(value)) and not name.startswith("__"):
                     self.read(vars(base), name, value)
 
     def seen(self, value: Any) -> Any:
@@ -191,6 +207,10 @@ class Rebinder:
             return self.function(value) if _own(value) else value
         if isinstance(value, type):
             self.read_class(value)
+            if any(
+                is_array(v) or holds_arrays(v) for base in value.__mro__ if is_users(base) for v in vars(base).values()
+            ):
+                return UserClass(value, self)
         elif (type(value) in (tuple, list, dict) or is_object(value)) and not is_array(value):
             return self._opened(value)
         return self.recorder.lifted(value)
@@ -262,6 +282,16 @@ class Rebinder:
                 refuse_leak(read.seen, read.name)
 
 
+def _ambient(device: str) -> Read:
+    """torch's surroundings; autocast would change dtypes behind the function's back."""
+    scope = Ambient(device)
+    if scope.now()[1]:
+        raise Unsupported(
+            "autocast in a traced function is not there yet", code="unsupported.autocast", help="cast where you mean to"
+        )
+    return Read(scope, "torch", scope.now())
+
+
 def _own(f: Any) -> bool:
     """Whether a function may use arrays: the standard library's and this package's do not."""
     f = f.func if isinstance(f, functools.partial) else f
@@ -306,6 +336,23 @@ class UserModule:
         return self._rebinder.seen(found)
 
 
+class UserClass:
+    """A class of the user's that holds arrays: what is taken from it is seen as from anywhere outside."""
+
+    def __init__(self, kind: type, rebinder: Rebinder):
+        self.__dict__.update(_kind=kind, _rebinder=rebinder)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._kind, name)
+        return found if name.startswith("__") else self._rebinder.seen(found)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._kind(*args, **named)
+
+    def __instancecheck__(self, x: Any) -> bool:
+        return isinstance(x, self._kind)
+
+
 class Randomness:
     """A generator of random numbers, which a trace would ask once for all calls."""
 
@@ -343,6 +390,8 @@ class ModuleProxy:
             return ModuleProxy(found, self._library, self._recorder)
         if self._library == "torch" and name == "Tensor":
             return TensorClass
+        if self._library == "torch" and name == "autocast":
+            raise Unsupported("autocast in a traced function is not there yet", code="unsupported.autocast")
         if isinstance(found, type) or not callable(found):
             return found
         if self._library != "numpy" or name in CREATORS:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from .function import Argument, Array, Traced
-from .rebind import PLAIN, Read
+from .held import attributes_of, holds_arrays, is_object
+from .rebind import PLAIN, Ambient, Read, snapshot
 from .recorder import is_array
 
 MISSED = object()
@@ -58,10 +59,10 @@ class _Writer:
         for k, name in enumerate(keywords):
             lines.append(f"b{k} = keywords.get({self._name(name)}, MISSED)")
             places.append(f"b{k}")
-        values = [name for name, x in zip(places, (*args, *keywords.values())) if self._taken(name, x)]
+        values = [v for name, x in zip(places, (*args, *keywords.values())) for v in self._taken(name, x)]
         for k, baked in self.traced.baked.items():
             kind = f"type({values[k]}) is not {self._name(type(baked))}"
-            self.conditions.append(f"{kind} or {values[k]} != {self._name(baked)}")
+            self._unless(kind, f"{values[k]} != {self._name(baked)}")
         self._surroundings()
         if self.conditions:
             test = " or ".join(self.conditions)
@@ -80,14 +81,48 @@ class _Writer:
         self.names[name] = value
         return name
 
-    def _taken(self, name: str, x: Any) -> bool:
-        """Whether an argument is an array or a run-time number; any other must be the same object."""
+    def _taken(self, name: str, x: Any) -> list[str]:
+        """The arrays and run-time numbers of an argument, in the order of the call; all else must be what it was."""
         if is_array(x) or isinstance(x, np.generic) or (isinstance(x, (int, float)) and not isinstance(x, bool)):
-            return True
-        if not isinstance(x, FIXED):
-            raise _Unknown
-        self.conditions.append(f"{name} != {self._name(x)}" if isinstance(x, str) else f"{name} is not {self._name(x)}")
-        return False
+            return [name]
+        if isinstance(x, (tuple, list)):
+            self._unless(f"type({name}) is not {self._name(type(x))}", f"len({name}) != {len(x)}")
+            return [v for k, part in enumerate(x) for v in self._taken(f"{name}[{k}]", part)]
+        if isinstance(x, dict):
+            self._unless(f"type({name}) is not dict", f"tuple({name}) != {self._name(tuple(x))}")
+            return [v for key, part in x.items() for v in self._taken(f"{name}[{self._name(key)}]", part)]
+        if is_object(x) and holds_arrays(x):
+            return self._object(name, x)
+        self._same(name, x)
+        return []
+
+    def _object(self, name: str, x: Any) -> list[str]:
+        """The arrays of an object of the user's."""
+        held = attributes_of(x) or {}
+        self._unless(f"type({name}) is not {self._name(type(x))}")
+        if type(getattr(x, "__dict__", None)) is not dict or len(held) != len(vars(x)):
+            raise _Unknown  # slots
+        self._unless(f"tuple({name}.__dict__) != {self._name(tuple(held))}")
+        found = []
+        for key, part in held.items():
+            place = f"{name}.__dict__[{self._name(key)}]"
+            if is_array(part) or holds_arrays(part):
+                found += self._taken(place, part)
+            else:
+                self._same(place, part)
+        return found
+
+    def _same(self, name: str, x: Any) -> None:
+        """The value is what it was: the same object, or an equal one."""
+        if isinstance(x, (str, int, float, bytes)):
+            self._unless(f"type({name}) is not {self._name(type(x))}", f"{name} != {self._name(x)}")
+        elif isinstance(x, FIXED):
+            self._unless(f"{name} is not {self._name(x)}")
+        else:
+            self._unless(f"{self._name(snapshot)}({name}) != {self._name(snapshot(x))}")
+
+    def _unless(self, *conditions: str) -> None:
+        self.conditions += conditions
 
     def _surroundings(self) -> None:
         """Every name outside is what it was: the same object, or for containers and objects one that holds the same."""
@@ -95,13 +130,16 @@ class _Writer:
         for read in self.traced.reads:
             if first.setdefault((id(read.scope), read.name), read) is not read:
                 continue
+            if isinstance(read.scope, Ambient):
+                self._unless(f"{self._name(read.scope.now)}() != {self._name(read.value)}")
+                continue
             if not isinstance(read.seen, FIXED) and not is_array(read.seen):
-                self.conditions.append(f"not {self._name(read.holds)}()")
+                self._unless(f"not {self._name(read.holds)}()")
                 continue
             scope = self._name(read.scope)
             cell = isinstance(read.scope, types.CellType)
             now = f"{scope}.cell_contents" if cell else f"{scope}[{self._name(read.name)}]"
-            self.conditions.append(f"{now} is not {self._name(read.seen)}")
+            self._unless(f"{now} is not {self._name(read.seen)}")
 
     def _outs(self, values: Sequence[str]) -> str:
         if not self.traced.writes:
