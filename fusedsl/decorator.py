@@ -22,7 +22,7 @@ from .runtime.keys import look
 from .runtime.results import overlap
 from .trace import Traced, trace
 from .trace.held import Held, attributes_of, holds_arrays, is_object
-from .trace.rebind import snapshot
+from .trace.reads import snapshot
 from .trace.recorder import is_array
 from .trace.replay import MISSED, Replay, missed, replay
 from .trace.tracer import Tracer

@@ -11,7 +11,8 @@ from ..errors import ArgumentError, TraceError
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter
 from .held import Held
-from .rebind import Read, Rebinder
+from .reads import Read
+from .rebind import Rebinder
 from .recorder import Recorder, concrete
 from .tracer import Size, Tracer
 

@@ -1,18 +1,13 @@
-"""A function made again with the modules that it names seen through proxies, and a record of what it reads."""
+"""Functions made again for a trace: with the modules, arrays and objects that they name seen through proxies."""
 
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ..errors import TraceError, Unsupported
 from ..ir.graph import Parameter
 from .held import (
     Copies,
@@ -25,98 +20,13 @@ from .held import (
     refuse_leak,
     refuse_module,
 )
+from .proxies import RANDOM, ModuleProxy, Randomness, UserClass, UserModule, bridge, library_of
+from .reads import PLAIN, Read, read_ambient, snapshot
 from .recorder import is_array
 from .tracer import Tracer
 
 if TYPE_CHECKING:
     from .recorder import Recorder
-
-PLAIN = (int, float, str, bytes, type(None))
-# Functions that dispatch on no array, and those of them whose arrays a function may go on to write.
-CREATORS = (
-    "arange", "zeros", "ones", "full", "empty", "tensor", "scalar_tensor",
-    "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",
-)  # fmt: skip
-FILLED = {"numpy": ("zeros", "ones", "full", "empty"), "cupy": (), "torch": ("zeros", "ones", "full", "empty")}
-
-
-class Same:
-    """An object as the part of a snapshot that only the same object equals."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any):
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.value is self.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-
-def snapshot(value: Any, depth: int = 4) -> Any:
-    """What a trace takes for granted of a value, to be compared later: plain values, and the plain values that
-    containers and objects hold, by value; everything else by identity."""
-    if isinstance(value, PLAIN):
-        return type(value), repr(value) if isinstance(value, float) else value
-    if depth == 0:
-        return Same(value)
-    if type(value) in (tuple, list):
-        return type(value), tuple([snapshot(part, depth - 1) for part in value])
-    if type(value) is dict:
-        return dict, tuple([(snapshot(k, depth - 1), snapshot(part, depth - 1)) for k, part in value.items()])
-    if type(value) in (set, frozenset):
-        return type(value), frozenset([snapshot(part, depth - 1) for part in value])
-    if type(value) is slice:
-        return slice, tuple([snapshot(part, depth - 1) for part in (value.start, value.stop, value.step)])
-    if hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, np.generic):
-        return Same(value)
-    return _object(value, depth)
-
-
-def _object(value: Any, depth: int) -> Any:
-    """Objects that compare by value are taken by value; of the user's others, what they hold."""
-    kind = type(value)
-    held = attributes_of(value) if is_users(kind) else None
-    by_value, hashed = kind.__eq__ is not object.__eq__, kind.__hash__ is not None
-    if by_value and hashed:
-        return kind, value
-    if held is not None and not isinstance(value, (type, types.FunctionType)):
-        return kind if by_value else Same(value), snapshot(held, depth - 1)
-    return Same(value)
-
-
-@dataclass(frozen=True)
-class Read:
-    """A name that a function reads from its globals or closure (a cell has no name), or an attribute of a module that
-    it may read, and a snapshot of the value it had."""
-
-    scope: Any  # the names, or the cell
-    name: str
-    value: Any
-    seen: Any = None  # what the snapshot is of
-
-    def holds(self) -> bool:
-        if isinstance(self.scope, Ambient):
-            return self.scope.now() == self.value
-        try:
-            now = self.scope.cell_contents if isinstance(self.scope, types.CellType) else self.scope[self.name]
-        except (ValueError, KeyError):  # an empty cell; a name that is gone
-            return False
-        return snapshot(now) == self.value
-
-
-class Ambient:
-    """What torch's functions depend on beside their arguments: the default dtype, and whether autocast is on."""
-
-    def __init__(self, device: str):
-        self.device = device
-
-    def now(self) -> tuple:
-        import torch
-
-        return torch.get_default_dtype(), torch.is_autocast_enabled(self.device)
 
 
 class Rebinder:
@@ -133,7 +43,7 @@ class Rebinder:
         recorder.rebound = self.function
         self.reads: list[Read] = []
         if recorder.kind is not Tracer:
-            self.reads.append(_ambient(recorder.example.device.type))
+            self.reads.append(read_ambient(recorder.example.device.type))
         self.copies = Copies(self.function, self.seen)
         self._made: dict[int, Any] = {}
         self._kept: list[Any] = []  # what _made knows by id
@@ -199,7 +109,7 @@ class Rebinder:
         if type(value).__module__ in RANDOM:
             return Randomness(f"a {type(value).__name__}")
         refuse_module(value)
-        library = _library(value)
+        library = library_of(value)
         if library in ("cupy", "torch") and callable(value) and not isinstance(value, type) and not is_array(value):
             name = getattr(value, "__name__", "") or getattr(value, "name", "")
             return bridge(value, name, self.recorder, library)
@@ -216,7 +126,7 @@ class Rebinder:
         return self.recorder.lifted(value)
 
     def _module(self, module: types.ModuleType) -> Any:
-        library, root = _library(module), module.__name__.split(".")[0]
+        library, root = library_of(module), module.__name__.split(".")[0]
         if root in RANDOM:
             return Randomness(root)
         if library:
@@ -282,16 +192,6 @@ class Rebinder:
                 refuse_leak(read.seen, read.name)
 
 
-def _ambient(device: str) -> Read:
-    """torch's surroundings; autocast would change dtypes behind the function's back."""
-    scope = Ambient(device)
-    if scope.now()[1]:
-        raise Unsupported(
-            "autocast in a traced function is not there yet", code="unsupported.autocast", help="cast where you mean to"
-        )
-    return Read(scope, "torch", scope.now())
-
-
 def _own(f: Any) -> bool:
     """Whether a function may use arrays: the standard library's and this package's do not."""
     f = f.func if isinstance(f, functools.partial) else f
@@ -310,145 +210,3 @@ def _names(code: types.CodeType) -> list[str]:
         if isinstance(constant, types.CodeType):
             found.update(dict.fromkeys(_names(constant)))
     return list(found)
-
-
-def _library(value: Any) -> str | None:
-    """numpy, cupy or torch, for a module of it or something that it defines."""
-    home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
-    if home is None or not isinstance(home, str):
-        home = type(value).__module__
-    root = home.split(".")[0]
-    if root in ("cupy", "cupyx"):
-        return "cupy"
-    return root if root in ("numpy", "torch") else None
-
-
-class UserModule:
-    """A module of the user's: what is taken from it is remade, and read again at each call."""
-
-    def __init__(self, module: types.ModuleType, rebinder: Rebinder):
-        self.__dict__.update(_module=module, _rebinder=rebinder)
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._module, name)
-        if name in vars(self._module):
-            self._rebinder.read(vars(self._module), name, found)
-        return self._rebinder.seen(found)
-
-
-class UserClass:
-    """A class of the user's that holds arrays: what is taken from it is seen as from anywhere outside."""
-
-    def __init__(self, kind: type, rebinder: Rebinder):
-        self.__dict__.update(_kind=kind, _rebinder=rebinder)
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._kind, name)
-        return found if name.startswith("__") else self._rebinder.seen(found)
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return self._kind(*args, **named)
-
-    def __instancecheck__(self, x: Any) -> bool:
-        return isinstance(x, self._kind)
-
-
-class Randomness:
-    """A generator of random numbers, which a trace would ask once for all calls."""
-
-    def __init__(self, what: str):
-        self.__dict__["_what"] = what
-
-    def __getattr__(self, name: str) -> Any:
-        raise TraceError(
-            f"{self._what} draws random numbers while the function is traced, once for all calls",
-            code="trace.random",
-            help="pass them as an argument, or use uniform(seed, x) and normal(seed, x) of fd.kernel",
-        )
-
-
-# Modules, and modules of classes, whose functions give other results at each call.
-RANDOM = ("random", "secrets", "numpy.random", "numpy.random._generator", "numpy.random.mtrand", "cupy.random")
-DRAWN = frozenset([
-    "rand", "randn", "randint", "random", "normal", "randperm", "bernoulli", "multinomial", "rand_like", "randn_like",
-    "randint_like", "poisson",
-])  # fmt: skip
-
-
-class ModuleProxy:
-    """NumPy or CuPy while a function is traced: its calls on tracers build the graph, all else is the module's."""
-
-    def __init__(self, module: types.ModuleType, library: str, recorder: Recorder):
-        self.__dict__.update(_module=module, _library=library, _recorder=recorder)
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._module, name)
-        if getattr(found, "__name__", "") in RANDOM or (self._library == "torch" and name in DRAWN):
-            random = Randomness(f"{self._module.__name__}.{name}")
-            return random if isinstance(found, types.ModuleType) else lambda *args, **named: random.draw
-        if isinstance(found, types.ModuleType):
-            return ModuleProxy(found, self._library, self._recorder)
-        if self._library == "torch" and name == "Tensor":
-            return TensorClass
-        if self._library == "torch" and name == "autocast":
-            raise Unsupported("autocast in a traced function is not there yet", code="unsupported.autocast")
-        if isinstance(found, type) or not callable(found):
-            return found
-        if self._library != "numpy" or name in CREATORS:
-            return bridge(found, name, self._recorder, self._library)
-        return found
-
-    def __eq__(self, other: object) -> bool:
-        return self._module is (other._module if isinstance(other, ModuleProxy) else other)
-
-    def __hash__(self) -> int:
-        return hash(self._module)
-
-
-def bridge(function: Callable, name: str, recorder: Recorder, library: str) -> Callable:
-    """`function`, or the language's function of that name where an argument is a tracer."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        from .numpy_functions import call_creator, call_function
-
-        if name in CREATORS and (_holds_tracer((args, kwargs)) or name in FILLED[library]):
-            create = call_creator if library != "torch" else _torch("torch_math").create
-            return create(recorder, name, args, kwargs)
-        if name == "get_array_module" and _holds_tracer(args):
-            return ModuleProxy(__import__(function.__module__.split(".")[0]), "cupy", recorder)
-        if not _holds_tracer((args, kwargs)):
-            return function(*args, **kwargs)
-        if library == "torch":
-            functions = _torch("torch_functions")
-            return functions.call(recorder, functions.name_of(function), args, kwargs)
-        return call_function(recorder, name, args, kwargs)
-
-    return functools.update_wrapper(call, function) if isinstance(function, types.FunctionType) else call
-
-
-def _torch(name: str) -> Any:
-    return importlib.import_module(f"{__package__}.{name}")
-
-
-class _IsTensor(type):
-    def __instancecheck__(cls, x: Any) -> bool:
-        import torch
-
-        return isinstance(x, torch.Tensor) or (type(x) is not Tracer and isinstance(x, Tracer) and not x.is_number)
-
-    def __getattr__(cls, name: str) -> Any:
-        import torch
-
-        return getattr(torch.Tensor, name)
-
-
-class TensorClass(metaclass=_IsTensor):
-    """torch.Tensor as a traced function sees it: its instances are tensors, traced or not."""
-
-
-def _holds_tracer(value: Any) -> bool:
-    if isinstance(value, (tuple, list)):
-        return any(map(_holds_tracer, value))
-    if isinstance(value, dict):
-        return any(map(_holds_tracer, value.values()))
-    return isinstance(value, Tracer)

@@ -13,7 +13,7 @@ import numpy as np
 
 from .function import Argument, Array, Traced
 from .held import attributes_of, holds_arrays, is_object
-from .rebind import PLAIN, Ambient, Read, snapshot
+from .reads import PLAIN, Ambient, Read, snapshot
 from .recorder import is_array
 
 MISSED = object()

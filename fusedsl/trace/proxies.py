@@ -1,0 +1,165 @@
+"""What a traced function sees in place of modules, classes and generators: proxies that take over calls on tracers."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import TraceError, Unsupported
+from .tracer import Tracer
+
+if TYPE_CHECKING:
+    from .rebind import Rebinder
+    from .recorder import Recorder
+
+# Functions that dispatch on no array, and those of them whose arrays a function may go on to write.
+CREATORS = (
+    "arange", "zeros", "ones", "full", "empty", "tensor", "scalar_tensor",
+    "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",
+)  # fmt: skip
+FILLED = {"numpy": ("zeros", "ones", "full", "empty"), "cupy": (), "torch": ("zeros", "ones", "full", "empty")}
+
+
+def library_of(value: Any) -> str | None:
+    """numpy, cupy or torch, for a module of it or something that it defines."""
+    home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    if home is None or not isinstance(home, str):
+        home = type(value).__module__
+    root = home.split(".")[0]
+    if root in ("cupy", "cupyx"):
+        return "cupy"
+    return root if root in ("numpy", "torch") else None
+
+
+class UserModule:
+    """A module of the user's: what is taken from it is remade, and read again at each call."""
+
+    def __init__(self, module: types.ModuleType, rebinder: Rebinder):
+        self.__dict__.update(_module=module, _rebinder=rebinder)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._module, name)
+        if name in vars(self._module):
+            self._rebinder.read(vars(self._module), name, found)
+        return self._rebinder.seen(found)
+
+
+class UserClass:
+    """A class of the user's that holds arrays: what is taken from it is seen as from anywhere outside."""
+
+    def __init__(self, kind: type, rebinder: Rebinder):
+        self.__dict__.update(_kind=kind, _rebinder=rebinder)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._kind, name)
+        return found if name.startswith("__") else self._rebinder.seen(found)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._kind(*args, **named)
+
+    def __instancecheck__(self, x: Any) -> bool:
+        return isinstance(x, self._kind)
+
+
+class Randomness:
+    """A generator of random numbers, which a trace would ask once for all calls."""
+
+    def __init__(self, what: str):
+        self.__dict__["_what"] = what
+
+    def __getattr__(self, name: str) -> Any:
+        raise TraceError(
+            f"{self._what} draws random numbers while the function is traced, once for all calls",
+            code="trace.random",
+            help="pass them as an argument, or use uniform(seed, x) and normal(seed, x) of fd.kernel",
+        )
+
+
+# Modules, and modules of classes, whose functions give other results at each call.
+RANDOM = ("random", "secrets", "numpy.random", "numpy.random._generator", "numpy.random.mtrand", "cupy.random")
+DRAWN = frozenset([
+    "rand", "randn", "randint", "random", "normal", "randperm", "bernoulli", "multinomial", "rand_like", "randn_like",
+    "randint_like", "poisson",
+])  # fmt: skip
+
+
+class ModuleProxy:
+    """NumPy or CuPy while a function is traced: its calls on tracers build the graph, all else is the module's."""
+
+    def __init__(self, module: types.ModuleType, library: str, recorder: Recorder):
+        self.__dict__.update(_module=module, _library=library, _recorder=recorder)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._module, name)
+        if getattr(found, "__name__", "") in RANDOM or (self._library == "torch" and name in DRAWN):
+            random = Randomness(f"{self._module.__name__}.{name}")
+            return random if isinstance(found, types.ModuleType) else lambda *args, **named: random.draw
+        if isinstance(found, types.ModuleType):
+            return ModuleProxy(found, self._library, self._recorder)
+        if self._library == "torch" and name == "Tensor":
+            return TensorClass
+        if self._library == "torch" and name == "autocast":
+            raise Unsupported("autocast in a traced function is not there yet", code="unsupported.autocast")
+        if isinstance(found, type) or not callable(found):
+            return found
+        if self._library != "numpy" or name in CREATORS:
+            return bridge(found, name, self._recorder, self._library)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return self._module is (other._module if isinstance(other, ModuleProxy) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._module)
+
+
+def bridge(function: Callable, name: str, recorder: Recorder, library: str) -> Callable:
+    """`function`, or the language's function of that name where an argument is a tracer."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        from .numpy_functions import call_creator, call_function
+
+        if name in CREATORS and (_holds_tracer((args, kwargs)) or name in FILLED[library]):
+            create = call_creator if library != "torch" else _torch("torch_math").create
+            return create(recorder, name, args, kwargs)
+        if name == "get_array_module" and _holds_tracer(args):
+            return ModuleProxy(__import__(function.__module__.split(".")[0]), "cupy", recorder)
+        if not _holds_tracer((args, kwargs)):
+            return function(*args, **kwargs)
+        if library == "torch":
+            functions = _torch("torch_functions")
+            return functions.call(recorder, functions.name_of(function), args, kwargs)
+        return call_function(recorder, name, args, kwargs)
+
+    return functools.update_wrapper(call, function) if isinstance(function, types.FunctionType) else call
+
+
+def _torch(name: str) -> Any:
+    return importlib.import_module(f"{__package__}.{name}")
+
+
+class _IsTensor(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        import torch
+
+        return isinstance(x, torch.Tensor) or (type(x) is not Tracer and isinstance(x, Tracer) and not x.is_number)
+
+    def __getattr__(cls, name: str) -> Any:
+        import torch
+
+        return getattr(torch.Tensor, name)
+
+
+class TensorClass(metaclass=_IsTensor):
+    """torch.Tensor as a traced function sees it: its instances are tensors, traced or not."""
+
+
+def _holds_tracer(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_holds_tracer, value))
+    if isinstance(value, dict):
+        return any(map(_holds_tracer, value.values()))
+    return isinstance(value, Tracer)
