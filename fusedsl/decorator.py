@@ -1,4 +1,4 @@
-"""`@fuse`: an ordinary NumPy or CuPy function, traced once per signature and run as fused kernels."""
+"""`@fuse`: an ordinary NumPy, CuPy or torch function, traced once per signature and run as fused kernels."""
 
 from __future__ import annotations
 
@@ -348,7 +348,7 @@ def _source_of(function: Callable) -> str:
 
 
 def fuse(function: Callable | None = None, /, **changes: Any) -> Any:
-    """Decorate an ordinary NumPy or CuPy function: calls run as fused kernels and return what the function returns.
+    """Decorate an ordinary NumPy, CuPy or torch function: calls run as fused kernels and return what it returns.
 
     >>> import numpy as np
     >>> @fuse
@@ -357,8 +357,10 @@ def fuse(function: Callable | None = None, /, **changes: Any) -> Any:
     >>> gelu(np.float32([0, 1]))
     array([0.      , 0.841192], dtype=float32)
 
-    Keywords are options, as in `@fuse(max_kernels=1)`. `x += y`, `x[...] = y` and `out=` write the caller's array. A
-    branch on an array's values is a TraceError with the line and a hint.
+    Keywords are options, as in `@fuse(max_kernels=1)`. `x += y`, `x[1:] = y`, `x[mask] = 0`, `x.add_(y)` and `out=`
+    write the caller's array. Arrays may also sit in tuples, lists, dicts and attributes of objects, as arguments or
+    outside; all of it is read at each call. A branch on an array's values is a TraceError with the line and a hint,
+    and so are random numbers and arrays that would stay in an object; torch.nn.Module is Unsupported.
     """
     chosen = current().changed(changes)
     if not callable(function) and function is not None:

@@ -58,8 +58,10 @@ class Rebinder:
             self.read({"partial": (f.args, f.keywords)}, "partial", (f.args, f.keywords))
             named = {name: self.seen(value) for name, value in f.keywords.items()}
             return functools.partial(self.function(f.func), *map(self.seen, f.args), **named)
+        if library_of(f) in ("cupy", "torch") or is_object(f):
+            return self.seen(f)
         if not isinstance(f, types.FunctionType):
-            return self.seen(f) if is_object(f) else f
+            return f
         return self._made[id(f)] if id(f) in self._made else self._function(f)
 
     def _function(self, f: types.FunctionType) -> Callable:

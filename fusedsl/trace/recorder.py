@@ -209,7 +209,8 @@ class Recorder:
         return TraceError(
             f"the function needs {what}, which is known only once the kernel has run",
             code="trace.value",
-            help=help or "where(condition, a, b) chooses per element; sizes and Python numbers may decide a branch",
+            help=help
+            or "where(condition, a, b) and maximum(a, b) choose per element; sizes and numbers may decide a branch",
         )
 
     # -- operations

@@ -101,7 +101,12 @@ class Tensor(Tracer):
     stride = storage_offset = data_ptr = is_contiguous
 
     def numpy(self, *args: Any, **named: Any) -> Any:
-        self.__array__()
+        with self.recorder.here():
+            raise TraceError(
+                "a traced tensor has no elements yet",
+                code="trace.array",
+                help="stay in torch, whose functions are traced, and convert the result outside",
+            )
 
     # -- operators
 
