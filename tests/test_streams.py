@@ -9,6 +9,7 @@ from oracle import graph_of
 import fusedsl as fd
 from fusedsl.fusion.lower import lower
 from fusedsl.fusion.streams import find_streams
+from fusedsl.ir.interp import interpret
 from fusedsl.pipeline import extents_of
 from fusedsl.prepare import describe_all
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
@@ -154,3 +155,12 @@ def test_why_scores_are_stored():
     specs = [fd.spec((2, 3, 64, 8), "float32")] * 3
     told = str(fd.kernel("softmax(q @ k.mT) @ v").explain(*specs, compile=False))
     assert "kernels that use scores as they compute them are the CPU's alone so far" in told
+
+
+@pytest.mark.parametrize("text", ["sum(softmax(x), axis=1)", "sum(softmax(x) * y, axis=1)", "softmax(x, axis=1) @ y"])
+def test_folds_of_a_fold_over_another_axis_are_no_stream_where_nothing_weighs(text):
+    x, y = RANDOM.standard_normal((2, 3, 5, 5)).astype(np.float32)
+    kernel = fd.kernel(text)
+    values = [{"x": x, "y": y}[name] for name in kernel.params]
+    graph, arguments = graph_of(text, dict(zip(kernel.params, values)))
+    np.testing.assert_allclose(kernel(*values), interpret(graph, arguments)[0], rtol=1e-5, atol=1e-6)

@@ -303,7 +303,8 @@ def _parted(value: Node, stream: Axis, free: dict[Node, frozenset]) -> tuple[fro
     if any(free[n] & own for n in (*parts.under, *parts.where)):
         return free[value], frozenset(), value
     weight = parts.product([n for n in parts.over if n not in weighed])
-    assert weight is not None
+    if weight is None:  # every factor has axes of its own: nothing weighs them
+        return free[value], frozenset(), value
     for n in parts.under:
         weight = scalar_op("divide", weight, n)
     for condition in parts.where:
