@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, TraceError, Unsupported
+from ..errors import ArgumentError, ShapeError, TraceError, Unsupported
 from . import contraction_functions
 from .index_functions import INDEXING
 from .numpy_shapes import SHAPES
@@ -66,7 +66,7 @@ REDUCTIONS = {
 }  # fmt: skip
 SCANS = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
 CAST_FIRST = ("var", "std", "nansum", "nanmean", "clip")  # with dtype=, which the language does not give them
-BY_INITIAL = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+BY_INITIAL = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "nansum": "add"}
 
 
 def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
@@ -172,10 +172,15 @@ def _call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) ->
     result = _view_or_value(recorder, name, (given.pop("array"),), given)
     if initial is not None:
         result = recorder.apply(BY_INITIAL[name], result, initial)
-    if out is not None:
-        _write(recorder, _single(out), result, "same_kind")
-        return _single(out)
-    return result
+    target = _single(out)
+    if target is None:
+        return result
+    if isinstance(target, Tracer) and target.ndim != result.ndim:
+        raise ShapeError(
+            f"out= has {target.ndim} axes, the result {result.ndim}", code="shape.out", help="pass one of its shape"
+        )
+    _write(recorder, target, result, "same_kind")
+    return target
 
 
 def _given(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
