@@ -431,3 +431,30 @@ def test_bodies_are_written_in_an_order_that_memory_does_not_decide():
     for _ in range(40):
         chain.append(node("exp", (chain[-1],), None, Type(FLOAT32)))
     assert list(_closure([chain[-1]], set())) == chain[::-1]
+
+
+def test_an_empty_axis_is_not_continued():
+    """A computed operand went on with values that it would have there; NumPy refuses as well."""
+    x = np.zeros((0, 3), np.float32)
+    for mode in ("edge", "reflect", "wrap"):
+        for text in (f"pad(x, (1, 2), mode='{mode}')", f"pad(x[:0] + 1, 1, mode='{mode}')"):
+            with pytest.raises(fd.ShapeError) as told:
+                fd.evaluate(text, x=x)
+            assert told.value.code == "shape.empty"
+    assert fd.evaluate("pad(x, ((0, 0), (1, 2)), mode='edge')", x=x).shape == (0, 6)
+    assert (fd.evaluate("pad(x, 1, constant_values=2)", x=x) == 2).all()
+
+
+def test_integers_are_padded_with_infinity_as_casts_saturate():
+    x = np.array([1, 2], np.int8)
+    made = fd.evaluate("pad(x, 1, constant_values=(-inf, inf))", x=x)
+    np.testing.assert_array_equal(made, np.array([-128, 1, 2, 127], np.int8))
+
+
+def test_float8_beside_a_number_and_another_array_is_refused_as_a_dtype():
+    import ml_dtypes
+
+    x, y = np.ones(3, ml_dtypes.float8_e5m2), np.ones(3, np.float32)
+    for text in ("fma(x, 2, y)", "fma(y, x, 2.5)"):
+        with pytest.raises(fd.DTypeError):
+            fd.evaluate(text, x=x, y=y)

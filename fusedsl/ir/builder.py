@@ -11,7 +11,7 @@ from .checks import describe, explain, phrase
 from .dims import Dim, Expression, Symbol, evaluate
 from .graph import Check, Graph, Node, Parameter, Site, Type, constant, node, resolve_dims, value_of
 from .ops import OPS, VIEWS, Op, RuleError, infer
-from .types import BOOL, FLOAT64, INT32, INT64, UINT32, UINT64, DType, fits
+from .types import BOOL, FLOAT64, INT32, INT64, UINT32, UINT64, DType, fits, promote
 
 # Operations on weak integers that mean the same in any dtype; the others are computed in int64, then converted.
 EXACT_IN_FLOAT = (
@@ -275,7 +275,7 @@ class Builder:
             return x.type.dtype
         common = strong[0]
         for other in strong[1:]:
-            common = infer(OPS["maximum"], (common, other))[0]
+            common = promote(common, other)
         if x.type.dtype.kind == "f":
             return common if common.kind == "f" else FLOAT64
         if common is BOOL:

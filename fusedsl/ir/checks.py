@@ -94,7 +94,9 @@ def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None
         return (
             f"{check.what} of an empty array {shown[0]} has no value",
             None,
-            "guard the call, or use sum, any or all, which have one",
+            "mode='constant' needs no elements to go on from"
+            if check.what == "pad"
+            else "guard the call, or use sum, any or all, which have one",
             "empty",
         )
     if check.kind == "enough":

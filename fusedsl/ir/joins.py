@@ -8,9 +8,10 @@ from functools import reduce
 
 from ..errors import ArgumentError, ShapeError
 from .builder import Builder, fail
+from .checks import explain
 from .dims import Dim, expression
 from .gathers import GUARDED, INSIDE, WRAPPED, at_position, before_axes, require_same, total
-from .graph import Node
+from .graph import Check, Node
 from .shapes import broadcast_to, expand_dims, index, normalize_axis, reshape
 from .types import FLOAT64, promote
 
@@ -105,6 +106,7 @@ def pad(b: Builder, x: Node, axis: int, before: Dim, after: Dim, mode: str, fill
     extent = total([before, n, after])
     position = b.elementwise("subtract", b.iota(extent), b.extent(before))
     if mode != "constant":
+        _require_elements(b, x, n)
         return at_position(b, x, axis, _continued(b, position, n, mode), extent, INSIDE)
     assert fill is not None
     padded = at_position(b, x, axis, position, extent, GUARDED)
@@ -114,8 +116,19 @@ def pad(b: Builder, x: Node, axis: int, before: Dim, after: Dim, mode: str, fill
         b.elementwise("less", position, b.extent(n)),
     )
     inside = before_axes(b, inside, x.type.rank - axis - 1)
-    fill = b.convert(fill, x.type.dtype) if not x.type.weak or fill.type.weak else fill
+    if not x.type.weak or fill.type.weak:  # an infinity saturates in integers
+        lossy = fill.type.dtype.kind == "f" and x.type.dtype.kind != "f"
+        fill = (b.cast if lossy else b.convert)(fill, x.type.dtype)
     return b.elementwise("where", inside, padded, fill)
+
+
+def _require_elements(b: Builder, x: Node, n: Dim) -> None:
+    """There is something to continue."""
+    check = Check("nonempty", (n,), "pad", (x.type,), site=b.site)
+    if n == 0:
+        raise explain(check, b.extents)
+    if not isinstance(n, int):
+        b.checks.append(check)
 
 
 def _continued(b: Builder, position: Node, n: Dim, mode: str) -> Node:

@@ -13,7 +13,6 @@ from ..ir.types import DType, dtype
 from .kernel import (
     Body,
     Ending,
-    Extreme,
     Finish,
     FoldUse,
     Load,
@@ -24,7 +23,6 @@ from .kernel import (
     ScanUse,
     Score,
     Selection,
-    Sieve,
     Store,
     Stream,
     Value,
@@ -130,7 +128,7 @@ CLASSES = {
     for c in (
         *(Plan, KernelPlan, ScalarUse, ArrayUse, Coordinate, Parameter, Type, Check, Site),
         *(Phase, Finish, FoldUse, Product, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
-        *(Stream, Score, Weighing, Ending, Sieve, Extreme),
+        *(Stream, Score, Weighing, Ending),
     )
 }
 
