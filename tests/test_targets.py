@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from bounds import evaluate
+from bounds import agrees, evaluate
 from programs import AXES, BROADCAST, CUBES, ELEMENTWISE, ROWS, VIEWS
 
 import fusedsl as fd
@@ -64,28 +64,6 @@ def check(text: str, given: dict, target) -> None:
     graph = kernel._program.graph(facts)
     for k, (made, (value, bound)) in enumerate(zip(results, evaluate(graph, values))):
         agrees(to_host(made), value, bound, graph.results[k].type.dtype, f"{text!r}, result {k}")
-
-
-def agrees(made, value, bound, dtype, what: str) -> None:
-    assert made.shape == value.shape, f"{what}: shape {made.shape}, not {value.shape}"
-    assert made.dtype.name == dtype.name, f"{what}: {made.dtype}, not {dtype}"
-    if dtype.kind != "f":
-        wrong = (made != value) & (bound == 0)
-    else:
-        got = made.astype(np.float64)
-        with np.errstate(all="ignore"):
-            close = np.abs(got - value) <= bound
-            beyond = np.isinf(got) & (np.abs(value) >= float(_largest(made.dtype)) * 0.99)
-        wrong = ~(close | (np.isnan(got) & np.isnan(value)) | (got == value) | beyond | np.isinf(bound))
-    if wrong.any():
-        at = tuple(np.argwhere(wrong)[0])
-        raise AssertionError(f"{what}: {made[at]} at {at}, expected {value[at]} ± {bound[at]}; {wrong.sum()} wrong")
-
-
-def _largest(dtype):
-    import ml_dtypes
-
-    return ml_dtypes.finfo(dtype).max
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -1,0 +1,444 @@
+"""Draws typed random programs: statements of forms.py over arrays of any dtype, shape and layout.
+
+What the language refuses is drawn anew, so no type rule stands here twice; what the judge (bounds.py) could say little
+about, mostly so too.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from bounds import of_node
+from forms import DEFINITIONS, FORMS, OWN
+from memory import LAYOUTS, laid_out, numbers
+from oracle import graph_of
+
+from fusedsl.errors import FusedslError
+from fusedsl.ir.checks import holds
+from fusedsl.ir.dims import evaluate
+from fusedsl.ir.interp import extents_of
+from fusedsl.ir.types import DTYPES, FLOAT64, INT32, DType, numpy_dtype
+
+LENGTHS = (1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 65, 100, 257, 1025)
+LARGEST, LARGEST_INSIDE = 6000, 40000  # elements of a result, and of a value on the way
+DTYPE_WEIGHTS = {"float32": 12, "float64": 3, "float16": 3, "bfloat16": 3}
+
+
+@dataclass(frozen=True)
+class Program:
+    """A text, as lines and results, with its arguments."""
+
+    lines: tuple[str, ...]
+    results: tuple[str, ...]
+    arrays: dict[str, object]
+    layouts: dict[str, str] = field(default_factory=dict)
+    seed: int | None = None
+
+    @property
+    def text(self) -> str:
+        return "\n".join([*self.lines, f"return {', '.join(self.results)}"])
+
+
+class Unjudged(Exception):
+    """The judge can say little about a value."""
+
+
+def draw(seed: int, statements: int | None = None) -> Program:
+    """The program of a seed, of so many statements."""
+    return drawn(random.Random(seed), statements, seed)
+
+
+def drawn(r: random.Random, statements: int | None = None, seed: int | None = None) -> Program:
+    """A program, drawn from a source of randomness."""
+    return _Draw(r).program(statements or r.choice((3, 6, 9, 12, 16)), seed)
+
+
+Shape = tuple[int, ...]
+
+
+class _Draw:
+    def __init__(self, r: random.Random):
+        self.r = r
+        self.arrays: dict[str, object] = {}
+        self.layouts: dict[str, str] = {}
+        self.lines: list[str] = []
+        self.values: dict[str, tuple[Shape, DType]] = {}
+        self.known: dict = {}
+        self.used: set[str] = set()
+        self.main = DTYPES[r.choices(list(DTYPES), [DTYPE_WEIGHTS.get(d, 1) for d in DTYPES])[0]]
+
+    def program(self, statements: int, seed: int | None) -> Program:
+        r = self.r
+        self.base = self._shape()
+        if r.random() < 0.2:
+            self.lines.append(r.choice(DEFINITIONS))
+        for _ in range(r.choice((1, 2, 2, 3))):
+            self._leaf(self._near(self.base), self._dtype())
+        made: list[str] = []
+        for _ in range(statements):
+            made += self._statement(len(made))
+        sinks = [n for n in made if n not in self.used]
+        kept = r.choice((0.1, 0.5, 1.0))
+        others = [n for n in made if n in self.used and r.random() < kept]
+        results = sinks + others or [r.choice(list(self.values))]
+        r.shuffle(results)
+        return self._finished(results, seed)
+
+    def _finished(self, results: list[str], seed: int | None) -> Program:
+        """Without the arrays that nothing reads."""
+        text = "\n".join([*self.lines, *results])
+        read = set(re.findall(r"\w+", text))
+        arrays = {n: a for n, a in self.arrays.items() if n in read}
+        return Program(tuple(self.lines), tuple(results), arrays, {n: self.layouts[n] for n in arrays}, seed)
+
+    # -- leaves
+
+    def _shape(self) -> Shape:
+        r = self.r
+        while True:
+            rank = r.choices(range(6), (2, 7, 12, 6, 2, 1))[0]
+            shape = tuple(0 if r.random() < 0.015 else r.choice(LENGTHS) for _ in range(rank))
+            if math.prod(shape) <= 3000:
+                return shape
+
+    def _near(self, shape: Shape) -> Shape:
+        """A shape that broadcasts with this one."""
+        r, kind = self.r, self.r.random()
+        if kind < 0.6 or not shape:
+            return shape
+        if kind < 0.75:
+            return tuple(1 if r.random() < 0.5 else n for n in shape)
+        return shape[r.randrange(len(shape) + 1) :]
+
+    def _dtype(self) -> DType:
+        return self.main if self.r.random() < 0.75 else DTYPES[self.r.choice(list(DTYPES))]
+
+    def _leaf(self, shape: Shape, d: DType, values: np.ndarray | None = None) -> str:
+        name = "abcdefghijklmnopq"[len(self.arrays)]
+        x = numbers(self.r, shape, d) if values is None else values
+        layout = self.r.choice(LAYOUTS)
+        x = laid_out(self.r, x, layout)
+        self.arrays[name] = x[()] if not shape and self.r.random() < 0.3 and d.name in np.sctypeDict else x
+        self.layouts[name] = layout
+        self.values[name] = shape, d
+        return name
+
+    # -- statements
+
+    def _statement(self, number: int) -> list[str]:
+        """The names that a new line gives values to; none where everything drawn was refused."""
+        r = self.r
+        for _ in range(8):
+            before = dict(self.arrays), dict(self.values), dict(self.layouts)
+            families = {**FORMS, "own": (2, OWN if self.lines and "own(" in self.lines[0] else [])}
+            chosen = r.choices(list(families), [weight if forms else 0 for weight, forms in families.values()])[0]
+            form = r.choice(families[chosen][1])
+            try:
+                text, read = _Filler(self, form).text()
+                made = self._probe(text)
+            except (FusedslError, Unfilled, Unjudged):
+                self.arrays, self.values, self.layouts = before
+                continue
+            names = [f"t{number + k}" for k in range(len(made))]
+            self.values |= dict(zip(names, made))
+            self.lines.append(f"{', '.join(names)} = {text}")
+            self.used |= read
+            return names
+        return []
+
+    def _probe(self, text: str) -> list[tuple[Shape, DType]]:
+        """The types of what an expression gives after the lines so far; raises what the language says against it."""
+        graph, arguments = graph_of("\n".join([*self.lines, f"return {text}"]), self.arrays)
+        extents = extents_of(arguments)
+        if not graph.results or not all(holds(c, extents) for c in graph.checks):
+            raise Unfilled
+        with np.errstate(all="ignore"):
+            for n in graph.nodes():
+                if math.prod(evaluate(d, extents) for d in n.type.shape) > LARGEST_INSIDE:
+                    raise Unfilled
+                key = (n, tuple(graph.parameters))
+                if key not in self.known:
+                    args = [self.known[a, tuple(graph.parameters)] for a in n.args]
+                    self.known[key] = of_node(n, args, arguments, extents)
+        found = []
+        for result in graph.results:
+            value, bound = self.known[result, tuple(graph.parameters)]
+            if value.size > LARGEST:
+                raise Unfilled
+            if _decided(value, bound) < 0.6 and self.r.random() < 0.85:
+                raise Unjudged
+            found.append((value.shape, result.type.dtype))
+        return found
+
+
+def _decided(value, bound) -> float:
+    """The share of elements whose bound says something."""
+    if not value.size:
+        return 1.0
+    if value.dtype.kind != "f":
+        return float((bound == 0).mean())
+    size = np.where(np.isfinite(value), np.abs(value), 0)
+    with np.errstate(over="ignore"):
+        return float((np.isfinite(value) & (bound <= 0.02 * np.maximum(size, size.mean()))).mean())
+
+
+class Unfilled(Exception):
+    """There is nothing to fill a hole with."""
+
+
+class _Filler:
+    """Fills the holes of one form, from left to right."""
+
+    def __init__(self, draw: _Draw, form: str):
+        self.draw, self.r, self.form = draw, draw.r, form
+        self.x, self.shape, self.dtype = "", (), FLOAT64
+        self.axis: int | None = None
+        self.first: str | None = None
+        self.index_shape: Shape | None = None
+        self.read: set[str] = set()
+
+    def text(self) -> tuple[str, set[str]]:
+        """The text, and the values that it reads."""
+        return re.sub(r"\{(\w+)\}", lambda m: self._fill(m[1]), self.form), self.read
+
+    def _fill(self, hole: str) -> str:
+        if hole in ("x", "x1", "x2"):
+            return self._main(int(hole[1:] or 0))
+        if hole in ("n", "n1"):
+            return self._integer(int(hole[1:] or 0))
+        return HOLES[hole](self)
+
+    def _take(self, name: str) -> str:
+        self.read.add(name)
+        return name
+
+    def _main(self, rank: int) -> str:
+        if self.first is None:
+            found = [n for n, (shape, _) in self.draw.values.items() if len(shape) >= rank]
+            if not found:
+                raise Unfilled
+            self.first = self._recent(found)
+            self.shape, self.dtype = self.draw.values[self.first]
+        return self._take(self.first)
+
+    def _recent(self, names: list[str]) -> str:
+        """Mostly what was made last, so that chains grow."""
+        return self.r.choice(names[-4:]) if self.r.random() < 0.5 else self.r.choice(names)
+
+    def _integer(self, rank: int) -> str:
+        found = [n for n, (s, d) in self.draw.values.items() if d.kind in "iu" and len(s) >= rank and self._fits(s)]
+        if self.first is None:
+            if not found:
+                raise Unfilled
+            self.first = self.r.choice(found)
+            self.shape, self.dtype = self.draw.values[self.first]
+            return self._take(self.first)
+        return self._take(self.r.choice(found) if found else self.draw._leaf(self.draw._near(self.shape), INT32))
+
+    def _fits(self, shape: Shape) -> bool:
+        if self.first is None:
+            return True
+        try:
+            return math.prod(np.broadcast_shapes(shape, self.shape)) <= LARGEST
+        except ValueError:
+            return False
+
+    def other(self) -> str:
+        """What broadcasts with x: a value, or a number."""
+        if self.r.random() < 0.2:
+            return self.number()
+        found = [n for n, (s, _) in self.draw.values.items() if self._fits(s)]
+        if (len(found) < 2 or self.r.random() < 0.15) and len(self.draw.arrays) < 7:
+            return self._take(self.draw._leaf(self.draw._near(self.shape), self.draw._dtype()))
+        return self._take(self._recent(found))
+
+    def number(self) -> str:
+        r = self.r
+        if r.random() < 0.5:
+            return str(r.choice((0, 1, 2, 3, -1, -2, 5, 100)))
+        return r.choice(("0.5", "1.0", "-0.25", "2.5", "1e-3", "3.0", "pi", "inf", "-1.5", "1e4"))
+
+    def condition(self) -> str:
+        found = [n for n, (s, d) in self.draw.values.items() if d.kind == "b" and self._fits(s)]
+        if found and self.r.random() < 0.6:
+            return self._take(self.r.choice(found))
+        return f"({self.other()} {self.r.choice(('<', '>', '>=', '!='))} {self.number()})"
+
+    def same(self) -> str:
+        return self._take(self.r.choice([n for n, (s, _) in self.draw.values.items() if s == self.shape]))
+
+    def scalar(self) -> str:
+        """A Python number, given at run time."""
+        if "s" not in self.draw.arrays:
+            self.draw.arrays["s"] = self.r.choice((1.25, -2.5, 3, 0, 0.1))
+            self.draw.layouts["s"] = "number"
+        return "s"
+
+    # -- literals
+
+    def place(self) -> str:
+        if self.axis is None:
+            if not self.shape:
+                raise Unfilled
+            self.axis = self.r.randrange(len(self.shape))
+        return str(self.axis if self.r.random() < 0.5 else self.axis - len(self.shape))
+
+    def some_axes(self, least: int = 0) -> str:
+        r, rank = self.r, len(self.shape)
+        if least == 0 and (r.random() < 0.3 or not rank):
+            return "None"
+        if r.random() < 0.6:
+            return str(r.randrange(-rank, rank))
+        chosen = r.sample(range(rank), r.randint(1, rank))
+        return f"({', '.join(str(a if r.random() < 0.7 else a - rank) for a in chosen)},)"
+
+    def order(self) -> str:
+        axes = list(range(len(self.shape)))
+        self.r.shuffle(axes)
+        return f"({', '.join(map(str, axes))}{',' * (len(axes) == 1)})" if axes else "()"
+
+    def target(self) -> str:
+        """A shape to reshape to."""
+        r, shape = self.r, list(self.shape)
+        kind = r.random()
+        if not shape or kind < 0.2:
+            return "-1" if kind < 0.1 else "(1, -1)"
+        k = r.randrange(len(shape))
+        if kind < 0.5 and len(shape) > 1:
+            k = min(k, len(shape) - 2)
+            shape[k : k + 2] = [shape[k] * shape[k + 1]]
+        else:
+            divisors = [d for d in range(1, shape[k] + 1) if shape[k] % d == 0] or [1]
+            d = r.choice(divisors)
+            shape[k : k + 1] = [d, shape[k] // d]
+        if kind > 0.8:
+            shape.reverse()
+        told = [str(n) for n in shape]
+        if 0 not in shape and r.random() < 0.4:
+            told[r.randrange(len(told))] = "-1"
+        return f"({', '.join(told)},)"
+
+    def slices(self) -> str:
+        r, parts = self.r, []
+        for n in self.shape[: r.randint(1, len(self.shape))]:
+            a, b = sorted((r.randint(0, n), r.randint(0, n)))
+            whole = [str(r.randrange(-n, n))] if n else []
+            parts.append(r.choice([":", "::-1", "1:", ":-1", "::2", f"{a}:{b}", f"{b}:{a}:-1", "-2:", "1::3", *whole]))
+        if r.random() < 0.2:
+            parts.insert(r.randrange(len(parts) + 1), "None")
+        if r.random() < 0.2:
+            parts.insert(0, "...")
+        return ", ".join(parts[: len(self.shape) + 1])
+
+    def wider(self) -> str:
+        shape = tuple(self.r.choice((1, 2, 3)) if n == 1 else n for n in self.shape)
+        return str((2, *shape) if self.r.random() < 0.5 else shape)
+
+    def index(self, axis: int | None) -> str:
+        """An array of positions along an axis, or of the flattened array; now and then one is out of range."""
+        r = self.r
+        if axis is not None and axis >= len(self.shape):
+            raise Unfilled
+        extent = math.prod(self.shape) if axis is None else self.shape[axis]
+        if self.index_shape is None:
+            self.index_shape = tuple(r.choice((1, 2, 3, 5, 9)) for _ in range(r.choice((0, 1, 1, 2))))
+        return self._positions(self.index_shape, extent)
+
+    def _positions(self, shape: Shape, extent: int) -> str:
+        r = self.r
+        d = DTYPES[r.choice(("int64", "int64", "int32", "int16", "uint8"))]
+        low, high = (-extent if d.kind == "i" else 0), max(extent, 1)
+        draw = np.random.default_rng(r.getrandbits(32))
+        info = np.iinfo(d.name)
+        found = draw.integers(max(low, info.min), min(high, info.max), shape)
+        if r.random() < 0.2:
+            found = np.where(draw.random(shape) < 0.2, min(extent + r.choice((0, 3)), info.max), found)
+        if len(self.draw.arrays) > 12:
+            raise Unfilled
+        return self._take(self.draw._leaf(shape, d, np.asarray(found).astype(numpy_dtype(d))))
+
+    def any_index(self) -> str:
+        if "axis=" not in self.form:
+            return self.index(None)
+        self.place()
+        return self.index(self.axis)
+
+    def along(self) -> str:
+        self.place()
+        assert self.axis is not None
+        shape = list(self.shape)
+        extent = shape[self.axis]
+        shape[self.axis] = self.r.choice((1, 2, 3, extent))
+        return self._positions(tuple(shape), extent)
+
+    def last(self) -> str:
+        found = [n for n, (s, _) in self.draw.values.items() if s == self.shape[-1:]]
+        if found:
+            return self._take(self.r.choice(found))
+        return self._take(self.draw._leaf(self.shape[-1:], self.draw._dtype()))
+
+    def times(self) -> str:
+        """What x is multiplied with from the right."""
+        found = [n for n, (s, _) in self.draw.values.items() if len(s) == 2 and s[0] == self.shape[-1]]
+        if found:
+            return self._take(self.r.choice(found))
+        return self._take(self.draw._leaf((self.shape[-1], self.r.choice((1, 3, 8, 17))), self.draw._dtype()))
+
+    def line(self) -> str:
+        found = [n for n, (s, _) in self.draw.values.items() if len(s) == 1 and s[0] <= 20]
+        return self._take(self.r.choice(found) if found else self.draw._leaf((3,), self.draw._dtype()))
+
+    def zero_dimensional(self) -> str:
+        found = [n for n, (s, _) in self.draw.values.items() if not s]
+        return self._take(self.r.choice(found)) if found else self.number()
+
+    def groups(self) -> str:
+        n = self.shape[1] if len(self.shape) > 1 else 0
+        return str(self.r.choice([d for d in range(1, n + 1) if n % d == 0] or [1]))
+
+    def room(self) -> str:
+        if not self.shape or not self.shape[-1]:
+            raise Unfilled
+        return str(self.r.randint(1, self.shape[-1]))
+
+
+HOLES: dict[str, Callable[[_Filler], str]] = {
+    "y": _Filler.other,
+    "z": _Filler.other,
+    "c": _Filler.number,
+    "pc": lambda f: f.r.choice(("0.5", "2.0", "0.125", "1.5", "3")),
+    "m": _Filler.condition,
+    "same": _Filler.same,
+    "s": _Filler.scalar,
+    "axis": _Filler.place,
+    "axes": _Filler.some_axes,
+    "axes1": lambda f: f.some_axes(1),
+    "axes_order": _Filler.order,
+    "newaxis": lambda f: str(f.r.randint(-len(f.shape) - 1, len(f.shape))),
+    "kd": lambda f: f.r.choice(("True", "False")),
+    "dt": lambda f: f.r.choice(list(DTYPES)),
+    "it": lambda f: f.r.choice([n for n, d in DTYPES.items() if d.kind in "iu"]),
+    "ft": lambda f: f.r.choice(("float16", "bfloat16", "float32", "float64")),
+    "k": lambda f: str(f.r.randint(-3, 4)),
+    "small": lambda f: str(f.r.randint(1, 3)),
+    "shape": _Filler.target,
+    "slices": _Filler.slices,
+    "wider": _Filler.wider,
+    "index": _Filler.any_index,
+    "index0": lambda f: f.index(0),
+    "index1": lambda f: f.index(1),
+    "along": _Filler.along,
+    "last": _Filler.last,
+    "times": _Filler.times,
+    "c1": _Filler.line,
+    "y0": _Filler.zero_dimensional,
+    "groups": _Filler.groups,
+    "room": _Filler.room,
+    "reps": lambda f: f.r.choice(("2", "(2, 1)", "(1, 3)", "3")),
+    "pads": lambda f: f"({', '.join(f'({f.r.randint(0, 2)}, {f.r.randint(0, 2)})' for _ in f.shape)},)",
+}

@@ -1,0 +1,113 @@
+"""What holds for every program: the interpreter, the rewritten graph and a target agree within the derived bound, and
+a call leaves alone what is not its own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from bounds import agrees, evaluate
+from draw import Program
+from memory import WRITEABLE, around, room, root
+
+import fusedsl as fd
+from fusedsl.ir.interp import interpret
+from fusedsl.prepare import describe_all
+from fusedsl.rewrite.engine import rewrite
+
+
+@dataclass
+class Told:
+    """What was compared: elements with a bound, all elements, and the largest share of a bound that an error took."""
+
+    judged: int = 0
+    elements: int = 0
+    share: float = 0.0
+
+
+class Case:
+    """A program with its graph, its arguments, and what the judge says of its results."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.kernel = fd.kernel(program.text, fallback=False)
+        self.arguments = [program.arrays[n] for n in self.kernel.params]
+        self.graph = self.kernel._program.graph(describe_all(self.kernel.params, self.arguments))
+        self.expected = evaluate(self.graph, self.arguments)
+
+    def compare(self, results: Sequence[np.ndarray], what: str) -> float:
+        """Raises AssertionError where a result is not within its bound; the largest share of one."""
+        assert len(results) == len(self.expected), what
+        types = [r.type.dtype for r in self.graph.results]
+        found = zip(results, self.expected, types, self.program.results)
+        return max(agrees(made, *known, d, f"{what}, {name}") for made, known, d, name in found)
+
+    def bytes(self) -> list:
+        """All memory of the arguments."""
+        return [root(a).tobytes() if isinstance(a, np.ndarray) else repr(a) for a in self.arguments]
+
+
+Run = Callable[..., list]  # the results of a call, written to the outputs that it is given, if any
+Target = Callable[[Case], Run]
+
+
+def cpu(case: Case) -> Run:
+    """The CPU target, without a way out to the interpreter."""
+
+    def run(outs: list | None = None) -> list:
+        out = None if outs is None else tuple(outs) if len(outs) > 1 else outs[0]
+        found = case.kernel(*case.arguments, out=out)
+        return list(found) if isinstance(found, tuple) else [found]
+
+    return run
+
+
+def hold(case: Case, target: Target = cpu) -> Told:
+    """Raises AssertionError where a law is broken."""
+    before = case.bytes()
+    shares = [
+        case.compare(interpret(case.graph, case.arguments), "interpreter"),
+        case.compare(interpret(rewrite(case.graph), case.arguments), "rewritten graph"),
+        keeps(case, target(case)),
+    ]
+    changed = [n for n, a, b in zip(case.kernel.params, before, case.bytes()) if a != b]
+    assert not changed, f"arguments have changed: {changed}"
+    judged = sum(int(np.isfinite(bound).sum()) for _, bound in case.expected)
+    return Told(judged, sum(value.size for value, _ in case.expected), max(shares))
+
+
+def keeps(case: Case, run: Run) -> float:
+    """The laws of a target: right values, the same bits again, and outputs written in full and not beyond."""
+    results = run()
+    share = case.compare(results, "target")
+    kept = [_bits(r) for r in results]
+    differing = [name for name, a, b in zip(case.program.results, kept, run()) if a != _bits(b)]
+    assert not differing, f"a second run has other bits in {differing}"
+    r = random.Random(case.program.text)
+    strided = r.random() < 0.25
+    outs = [_guarded(r, x, strided) for x in results]
+    guards = [around(x) for x in outs]
+    made = run(list(outs))
+    assert all(a is b for a, b in zip(made, outs)), "out= is not what is returned"
+    if strided:  # other loops may fold in another order
+        share = max(share, case.compare(outs, f"out= of strides {[x.strides for x in outs]}"))
+    else:
+        differing = [name for name, a, b in zip(case.program.results, kept, outs) if a != _bits(b)]
+        assert not differing, f"out= and a new array have other bits in {differing}"
+    assert guards == [around(x) for x in outs], "bytes beside an output have changed"
+    return share
+
+
+def _bits(x: np.ndarray) -> bytes:
+    return np.ascontiguousarray(x).tobytes()
+
+
+def _guarded(r: random.Random, x: np.ndarray, strided: bool) -> np.ndarray:
+    """Room for an array like this: in another layout, or in the same order of memory."""
+    if strided:
+        return room(r, x.shape, x.dtype, r.choice(WRITEABLE), r.randrange(x.ndim) if x.ndim else 0)
+    order = sorted(range(x.ndim), key=lambda a: -x.strides[a])
+    made = room(r, tuple(x.shape[a] for a in order), x.dtype, "C")
+    return made.transpose(np.argsort(order)) if x.ndim else made
