@@ -26,7 +26,7 @@ import dataclasses
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
@@ -88,9 +88,16 @@ def emulated_gpu(
             (prepare, "_functions", {}),
         ):
             stack.enter_context(mock.patch.object(module, name, stand_in))
-        stack.enter_context(mock.patch.dict(sys.modules, {"cupy": device.cupy}))
+        stack.callback(_stand_in(device.cupy))
         device._arenas.append(arena)
         try:
             yield gpu
         finally:
             device._arenas.pop()
+
+
+def _stand_in(cupy: Any) -> Callable[[], Any]:
+    """Let this module be CuPy, and say how to undo it. What is imported meanwhile stays: Numba registers types once."""
+    before = sys.modules.get("cupy")
+    sys.modules["cupy"] = cupy
+    return lambda: sys.modules.pop("cupy") if before is None else sys.modules.update(cupy=before)

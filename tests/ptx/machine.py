@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from .bulk import Transfers
 from .memory import (
     LOCAL_WINDOW,
     PARAM_WINDOW,
@@ -87,7 +86,7 @@ def run(program: Program, arena: Arena, grid: Grid, parameters: bytes, seed: int
             Machine(program, arena, grid, parameters, first, count, seed).run(limit)
 
 
-class Machine(Transfers):
+class Machine:
     """The blocks `first … first + count` of a launch, and all that they hold."""
 
     def __init__(
@@ -122,7 +121,6 @@ class Machine(Transfers):
         self.copies: list[Copies] = []
         self.groups = np.zeros(lanes, np.int64)  # of copies that each thread has committed
         self.steps = 0
-        self.begin_transfers()
 
     # ---- threads
 
@@ -187,8 +185,6 @@ class Machine(Transfers):
             early = batch.lanes[~self.alive[batch.lanes]]
             if len(early):
                 raise Fault(f"{self.program.kernel.name}: thread {self.name(early[0])} ends before its copies")
-        if what := self.unfinished():
-            raise Fault(f"{self.program.kernel.name}: a thread ends before {what}")
 
     def name(self, lane: int) -> str:
         return f"{self.thread[lane]} of block {self.block[lane] + self.first}"
@@ -245,7 +241,7 @@ class Machine(Transfers):
             lanes, blocks = self.which(at), self._owners(at, where)
             offsets = self.shared.offsets(blocks, where, size * count, report)
             if atomic:
-                return self.shared.load_atomic(offsets, size, report)
+                return self.shared.load_atomic(offsets, size)
             return self.shared.load(offsets, size, count, self._stamps(lanes, blocks), report)
         if space == "param":
             data = np.frombuffer(self.parameters + bytes(-len(self.parameters) % 16), f"u{size}")
