@@ -4,6 +4,8 @@ import errno
 import multiprocessing
 import os
 import stat
+import subprocess
+import sys
 import threading
 import time
 import traceback
@@ -156,6 +158,68 @@ def test_a_full_or_read_only_disk_is_survived(cache, monkeypatch, number, call):
     assert not list(cache.folder.glob("*.part"))
 
 
+def test_a_disk_that_fills_up_amid_an_entry_is_survived(cache):
+    """A file size limit: the write itself fails, halfway."""
+    code = f"""
+import resource, signal
+from fusedsl.runtime.cache import Cache
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+cache = Cache({str(cache.folder)!r})
+cache.put({KEY!r}, {{"n": 1}}, b"whole")
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+cache.put({KEY!r}, {{"n": 2}}, b"x" * 100_000)
+assert cache.get({KEY!r}) == ({{"n": 1}}, b"whole"), "what was there stays"
+cache.put("0" * 64, {{}}, b"y" * 100_000)
+assert cache.get("0" * 64) == ({{}}, b"y" * 100_000), "in memory"
+assert not list(cache.folder.glob("*.part"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_interrupted_write_leaves_nothing(cache, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    cache.put(KEY, {}, b"before")
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cache.put(KEY, FACTS, b"x")
+    monkeypatch.undo()
+    assert [path.name for path in cache.folder.iterdir()] == [f"{KEY}.fused"]
+    assert cache.get(KEY) == ({}, b"before")
+
+
+WRITER = """
+import itertools, sys
+from fusedsl.runtime.cache import Cache
+cache = Cache(sys.argv[1])
+for n in itertools.count():
+    cache.put(sys.argv[2], {"n": n}, bytes([n % 256]) * 3_000_000)
+    if not n:
+        print("writing", flush=True)
+"""
+
+
+def test_killed_writers_leave_whole_entries_and_are_swept_up_after(cache):
+    cache.put(KEY, {"n": 0}, bytes(10))
+    for k in range(2):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(cache.folder), KEY], stdout=subprocess.PIPE)
+        with writer:
+            writer.stdout.readline()
+            time.sleep(0.02 * k)
+            writer.kill()
+        facts, binary = cache.get(KEY)
+        assert binary == bytes([facts["n"] % 256]) * 3_000_000
+    left = cache.folder / f"{KEY}.fused.1.ab.part"
+    left.write_text("of a writer that was killed long ago")
+    os.utime(left, (0, 0))
+    (cache.folder / f"{KEY}.fused.2.cd.part").write_text("of one that may be at work")
+    Cache(cache.folder).put(cache_key(other=2), {})
+    parts = {path.name for path in cache.folder.glob("*.part")}
+    assert left.name not in parts and f"{KEY}.fused.2.cd.part" in parts
+
+
 def test_memory_holds_a_bounded_number_of_entries(cache, monkeypatch):
     monkeypatch.setattr(cache, "_usable", False)
     keys = [cache_key(n=n) for n in range(module.REMEMBERED + 10)]
@@ -229,3 +293,37 @@ def test_the_folder_comes_from_the_environment(tmp_path, monkeypatch):
     assert Cache().folder == tmp_path / "here"
     monkeypatch.delenv("FUSEDSL_CACHE_DIR")
     assert Cache().folder.name == "fusedsl"
+
+
+USER = """
+import sys
+import numpy as np
+import fusedsl as fd
+x = np.arange(60, dtype=np.float32).reshape(5, 12)
+assert np.array_equal(fd.evaluate("2*x + 1", x=x), 2*x + 1)
+print([name for name in ("numba", "lark") if name in sys.modules])
+"""
+
+
+def test_processes_compile_into_one_folder_and_survive_what_happens_to_it(tmp_path):
+    """Two at once on an empty folder; one that finds everything there; one that finds all of it damaged."""
+    environment = os.environ | {"FUSEDSL_CACHE_DIR": str(tmp_path / "shared")}
+
+    def users(count):
+        started = [
+            subprocess.Popen([sys.executable, "-c", USER], stdout=subprocess.PIPE, text=True, env=environment)
+            for _ in range(count)
+        ]
+        said = [user.communicate()[0].strip() for user in started]
+        assert [user.returncode for user in started] == [0] * count
+        return said
+
+    users(2)
+    entries = sorted((tmp_path / "shared").glob("*.fused"))
+    assert entries and users(1) == ["[]"]
+    for k, path in enumerate(entries):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 0x10
+        path.write_bytes(data[: len(data) // 2] if k % 3 == 0 else data)
+    assert users(1) == ["['numba', 'lark']"]
+    assert users(1) == ["[]"] and not list((tmp_path / "shared").glob("*.part"))

@@ -152,11 +152,18 @@ def test_scans(text, shape, dtype):
 
 
 @pytest.mark.parametrize(
-    ("text", "columns"), [("topk(x, 5)", 100), ("argsort(x)", 1003), ("topk(x, 50)", 5001), ("sort(x)", 9001)]
+    ("text", "columns", "dtype"),
+    [
+        ("topk(x, 5)", 100, np.float32),
+        ("argsort(x)", 1003, np.float32),
+        ("topk(x, 50)", 5001, np.float32),
+        ("sort(x)", 5001, np.float32),
+        ("argsort(x)", 4096, np.float64),  # whole runs: there is none for what stands before a row
+    ],
 )
-def test_orders(text, columns):
+def test_orders(text, columns, dtype):
     with emulated_gpu(multiprocessors=4) as gpu:
-        check_twice(gpu, text, {"x": normal(2, columns).round(2)})
+        check_twice(gpu, text, {"x": normal(2, columns, dtype=dtype).round(2)})
 
 
 def test_lists_of_arrays():

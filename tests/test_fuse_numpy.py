@@ -577,6 +577,14 @@ x.dot(y.T)
 np.einsum('ij,ij->i', x, y)
 np.einsum('ij->ji', x)
 x @ w * 2
+x.device
+x.to_device('cpu') + 1
+x.__array_namespace__().sum(x, axis=0)
+def xp = x.__array_namespace__(); return xp.concat([xp.acos(q), xp.astype(n, xp.float32)], axis=1)
+def xp = x.__array_namespace__(); return xp.permute_dims(xp.clip(xp.pow(p, 2), 0, 1), (1, 0)), xp.var(x, correction=1)
+def xp = x.__array_namespace__(); return xp.where(xp.isnan(x), xp.asarray(0.0), xp.zeros(x.shape) + xp.pi)
+def xp = x.__array_namespace__(); return xp.linalg.vector_norm(x, axis=-1), xp.matmul(x, y.mT), xp.vecdot(x, y)
+np.sum(x, axis=0, out=o[0])
 """
 
 

@@ -60,5 +60,18 @@ def test_compiled_code_keeps_the_laws(laws, target):
     assert not broken, "\n".join(broken)
 
 
+@pytest.mark.parametrize("laws", (ELEMENTWISE, READS, FOLDS), ids=("elementwise", "reads", "folds"))
+def test_cuda_kernels_keep_the_laws(laws):
+    """Compiled, and run by the interpreter of PTX."""
+    pytest.importorskip("numba_cuda")
+    from ptx import emulated_gpu
+
+    text, arrays = together(laws)
+    with emulated_gpu() as gpu:
+        results = fd.evaluate(text, {name: gpu.asarray(x) for name, x in arrays.items()}, fallback=False)
+        broken = [law.says for law, found in zip(laws, results) if not same(found.get(), law)]
+    assert not broken, broken
+
+
 def test_every_law_is_one():
     assert len({law.says for law in LAWS}) == len(LAWS) > 40

@@ -213,6 +213,53 @@ def test_vectors_need_addresses_and_strides_of_16_bytes():
     assert access((6, 8), (0, 1)) == ["vector", "vector"]
 
 
+# ---- CUDA kernels, without a card
+
+
+def on_device(gpu, values: np.ndarray, name: str):
+    """The values on the emulated GPU, laid out in one of these ways."""
+    (a, b, c), d = values.shape, values.dtype
+
+    def new(*shape: int, skip: int = 0):
+        return gpu.asarray(np.zeros(shape, d), skip=skip)
+
+    made = {
+        "not aligned": lambda: new(a, b, c, skip=d.itemsize),
+        "padded": lambda: new(a, b, c + 3)[:, :, 1 : c + 1],
+        "stepped": lambda: new(2 * a, 3 * b, 2 * c)[::2, ::3, 1::2],
+        "negative": lambda: new(a, b, c)[::-1, ::-1, ::-1],
+        "permuted, negative": lambda: new(b, c, a).transpose(2, 0, 1)[:, ::-1],
+    }[name]()
+    made.set(values)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("bits", "x", "y", "out"),
+    [
+        (32, "not aligned", "negative", "permuted, negative"),
+        (32, "permuted, negative", "padded", "not aligned"),
+        (64, "stepped", "stepped", "negative"),
+    ],
+)
+def test_cuda_kernels_read_and_write_in_any_way(bits, x, y, out, monkeypatch):
+    pytest.importorskip("numba_cuda")
+    from ptx import emulated_gpu
+
+    if bits == 64:  # as if a few elements lay 2^31 apart
+        monkeypatch.setattr("fusedsl.schedule.access.WIDE", 8)
+        monkeypatch.setattr("fusedsl.runtime.bind.WIDE", 8)
+    text = "2*x + y[:, ::-1], sum(softmax(x) * y, axis=1)"
+    with emulated_gpu(multiprocessors=4) as gpu:
+        given = [on_device(gpu, v, name) for v, name in zip(VALUES, (x, y))]
+        to = on_device(gpu, VALUES[0], out)
+        found = fd.kernel(text)(*given, out=(to, None))
+        assert found[0] is to
+        for made, wanted in zip(found, oracle.evaluate(text, x=VALUES[0], y=VALUES[1]), strict=True):
+            np.testing.assert_allclose(made.get(), wanted, rtol=1e-5, atol=1e-6)
+        assert all(np.array_equal(a.get(), v) for a, v in zip(given, VALUES))
+
+
 # ---- torch
 
 

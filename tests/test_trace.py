@@ -273,6 +273,7 @@ REFUSED = [
     (lambda x: x == None, ArgumentError, "None"),  # noqa: E711
     (lambda x: np.add(x, x, out=[0.0]), TraceError, "no argument of the function"),
     (lambda x: np.add(x, x, out=np.zeros(3)), ShapeError, "broadcast"),
+    (lambda x: np.sum(x, axis=0, out=np.zeros((3, 4))), ShapeError, "out= has 2 axes"),
     (lambda x: x + W[:3], ShapeError, "4 and 3 differ"),
     (lambda x: x[5], ShapeError, "out of range"),
     (lambda x: x.sum(axis=2), ShapeError, "out of range"),

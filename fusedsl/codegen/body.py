@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ..ir.graph import Node, value_of
 from ..ir.ops import OPS
-from ..ir.types import BOOL, DType
+from ..ir.types import BOOL, FLOAT16, FLOAT64, DType
 from ..schedule.kernel import Body, Value
 
 # One row per operation: how it is written for floats (f), integers (i) and bools (b); "{t}" is the computing dtype.
@@ -203,6 +203,8 @@ def _bracket(text: str) -> str:
 def conversion(x: str, source: DType, to: DType, rounding: bool) -> str:
     """`x` in another dtype; an explicit cast to a narrow float rounds through it."""
     a, b = source.compute, to.compute
+    if rounding and a is FLOAT64 and to is FLOAT16:
+        return f"float16_round({x})"  # by way of float32 it would be rounded twice
     if a is b:
         result = x
     elif b is BOOL:

@@ -20,6 +20,7 @@ from ..schedule.plan import KernelPlan
 from .body import literal
 from .emit import WORTH_HOLDING, Emitter, dearness, digest, position, stored
 from .folding import fold_use
+from .sieve import Part, sieve
 from .streamed import replaced
 
 PARTS = (Streaming, Product, Weighted, StreamFold, Component, Exponent, Reference)
@@ -29,6 +30,7 @@ class ScoreEmitter(Emitter):
     """Writes the plan of a group that streams."""
 
     streaming: Streaming
+    parts: list[Part]
 
     def plan(self, name: str, header: tuple[str, ...]) -> KernelPlan:
         check(self.streaming.fold)
@@ -102,7 +104,8 @@ class ScoreEmitter(Emitter):
         row, endings = self._ending()
         row_stores = tuple(Store(self.scribe.names[v], self.places[r]) for r, v in self.row_stores)
         lanes = tuple(self.axes.index(a) for a in one.lanes)
-        return Stream(lanes, scores, tile, state, weighings, row, row_stores, endings)
+        asked = sieve(self, self.parts)
+        return Stream(lanes, scores, tile, state, weighings, row, row_stores, endings, asked)
 
     def _score(self, k: int) -> Score:
         p = self.streaming.products[k]
@@ -120,14 +123,19 @@ class ScoreEmitter(Emitter):
         known = [*self.known(), *(p.fold for p in self.streaming.products)]
         weights = list(self.weights.values())
         if not second and not self.points:
-            return (self._elements(first, weights, known, []),)
+            only = self.elements(first, weights, known)
+            self.parts = [(first, weights, known, only)]
+            return (only,)
         held = self._held_between([lift.value for lift in first], [*(x.value for x in second), *weights], known)
-        before = self._elements(first, held, known, [])
+        before = self.elements(first, held, known)
         measured = {slot for lift in second for slot in lift.slots} | set(slots) | set(self._own_slots())
         wanted = [n for n in dict.fromkeys([*self.points, *self.tile]) if n not in measured and n not in known]
         row = self.scribe.body((), wanted, [*known, *slots]) if wanted else None
-        after = self._elements(second, weights, [*known, *held, *slots, *wanted], [])
-        return dataclasses.replace(before, row=row), after
+        before = dataclasses.replace(before, row=row)
+        later = [*known, *held, *slots, *wanted]
+        after = self.elements(second, weights, later)
+        self.parts = [(first, held, known, before), (second, weights, later, after)]
+        return before, after
 
     def _own_slots(self) -> list[Node]:
         stream = self.streaming.fold
@@ -143,10 +151,11 @@ class ScoreEmitter(Emitter):
         read = {a for n in late if n not in dear for a in n.args} | set(after)
         return [n for n in dear if n in read]
 
-    def _elements(self, lifts: Sequence[Lift], others: Sequence[Node], known: list[Node], rows: list[Node]) -> Phase:
+    def elements(self, lifts: Sequence[Lift], others: Sequence[Node], known: Sequence[Node]) -> Phase:
+        """Folds over a tile's elements, and other values of theirs."""
         lifted = [self.lifted(lift.fold, lift.value) for lift in lifts]
         results = list(dict.fromkeys([*(x for state in lifted for x in state), *others]))
-        body = self.scribe.body((), results, [*known, *rows])
+        body = self.scribe.body((), results, known)
         names = {n: value.name for n, value in zip(results, body.results)}
         uses = []
         for lift, state in zip(lifts, lifted):

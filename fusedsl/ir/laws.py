@@ -105,6 +105,13 @@ DTYPES = (
         ("float16", (300.0, 1.0, -256.0, 65504.0)), ("float16", (300.0, 1.0, -256.0, 65504.0)),
     ),
     _law(
+        "float64 to float16 is rounded once",
+        "by way of float32: twice, and up to infinity here",
+        "float16(x)",
+        ("float64", (65519.999999, 1 + 2.0**-11 + 2.0**-40, nan, -1e300)),
+        ("float16", (65504.0, 1 + 2.0**-10, nan, -inf)),
+    ),
+    _law(
         "casts to a narrower integer wrap",
         "LLVM's saturating casts",
         "int8(x)",

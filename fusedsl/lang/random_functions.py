@@ -15,15 +15,15 @@ from .functions import KINDS, dim_of, function, show_value
 BITS = {FLOAT32: 24, FLOAT64: 53}  # that a number in [0, 1) takes
 
 
-@function(x_or_shape="any", stream="array | None")
-def uniform(b: Builder, seed: Node, x_or_shape: Any, stream: Node | None = None):
+@function(x_or_shape="any", stream="array")
+def uniform(b: Builder, seed: Node, x_or_shape: Any, stream: Node | int = 0):
     """Random numbers in [0, 1), each from the seed, the stream and its position."""
     shape, kind = _wanted(b, x_or_shape)
     return _unit(b, _words(b, "philox", seed, stream, shape), kind)
 
 
-@function(x_or_shape="any", stream="array | None")
-def normal(b: Builder, seed: Node, x_or_shape: Any, stream: Node | None = None):
+@function(x_or_shape="any", stream="array")
+def normal(b: Builder, seed: Node, x_or_shape: Any, stream: Node | int = 0):
     """Random numbers of the standard normal distribution."""
     shape, kind = _wanted(b, x_or_shape)
     first, second = _two(b, seed, stream, shape, kind)
@@ -46,9 +46,9 @@ def _wanted(b: Builder, x: Any) -> tuple[tuple[Dim, ...], DType]:
     raise fail(ArgumentError(message, code="argument.kind", help="uniform(seed, x) or uniform(seed, (n, m))"), 1)
 
 
-def _words(b: Builder, name: str, seed: Node, stream: Node | None, shape: tuple[Dim, ...]) -> Node:
+def _words(b: Builder, name: str, seed: Node, stream: Node | int, shape: tuple[Dim, ...]) -> Node:
     """64 random bits for each element."""
-    key, counter = _number(b, seed, 0), _number(b, b.literal(0) if stream is None else stream, 2)
+    key, counter = _number(b, seed, 0), _number(b, b.literal(stream) if isinstance(stream, int) else stream, 2)
     return b.elementwise(name, b.cast(_position(b, shape), UINT64), key, counter)
 
 
@@ -72,7 +72,7 @@ def _position(b: Builder, shape: tuple[Dim, ...]) -> Node:
     return total
 
 
-def _two(b: Builder, seed: Node, stream: Node | None, shape, kind: DType) -> tuple[Node, Node]:
+def _two(b: Builder, seed: Node, stream: Node | int, shape, kind: DType) -> tuple[Node, Node]:
     """Two independent numbers in [0, 1)."""
     low = _words(b, "philox", seed, stream, shape)
     if kind is FLOAT64:

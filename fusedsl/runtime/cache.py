@@ -11,6 +11,7 @@ import re
 import secrets
 import stat
 import threading
+import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from .. import config
 FORMAT = 1  # of an entry's file
 SUFFIX = ".fused"
 REMEMBERED = 256  # entries kept in memory where the disk cannot be used
+LEFT_BEHIND = 3600  # seconds after which nobody writes to a file any more
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
@@ -87,6 +89,7 @@ class Cache:
         self._lock = threading.Lock()
         self._memory: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._usable: bool | None = None
+        self._swept = False
 
     def get(self, key: str) -> tuple[dict, bytes] | None:
         """The entry of this key, exactly as it was put; None where there is none or it is damaged."""
@@ -108,6 +111,7 @@ class Cache:
         """Keep an entry, replacing what the key had. `facts` is what JSON can hold."""
         _check_key(key)
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+        self._sweep()
         if self._writable() and _write(self._path(key), _pack(key, text.encode(), binary)):
             return
         with self._lock:
@@ -154,6 +158,17 @@ class Cache:
         made_up = f"<fusedsl {name}>"
         linecache.cache[made_up] = (len(text), None, text.splitlines(keepends=True), made_up)
         return made_up
+
+    def _sweep(self) -> None:
+        """Once, before the first entry is written: remove what writers left that were killed, an hour ago or more."""
+        if self._swept:
+            return
+        self._swept = True
+        for path in self._files():
+            if path.suffix == ".part":
+                with contextlib.suppress(OSError):
+                    if time.time() - path.lstat().st_mtime > LEFT_BEHIND:
+                        _remove(path)
 
     def _path(self, key: str) -> Path:
         return self.folder / (key + SUFFIX)
@@ -254,8 +269,10 @@ def _write(path: Path, data: bytes) -> bool:
             file.write(data)
         os.replace(part, path)
         return True
-    except OSError:
+    except BaseException as fault:  # an interrupt too leaves nothing behind
         _remove(part)
+        if not isinstance(fault, OSError):
+            raise
         return False
 
 

@@ -235,6 +235,31 @@ class Ending:
 
 
 @dataclass(frozen=True)
+class Extreme:
+    """The least and the greatest of what a body computes along axis `axis` of a tile: of conditions, all and any."""
+
+    axis: int
+    body: Body
+    least: Value
+    greatest: Value
+
+
+@dataclass(frozen=True)
+class Sieve:
+    """What a kernel asks of a tile before it works on it: `body` says whether anything in it counts, and whether
+    everything does; then its phases are `whole`, whose values have other `names` than those of partial tiles.
+
+    `ends` name the first and the last position on the axes of a tile.
+    """
+
+    ends: tuple[tuple[int, Value, Value], ...]
+    extremes: tuple[Extreme, ...]
+    body: Body
+    whole: tuple[Phase, ...]
+    names: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Stream:
     """One pass over a stream of scores (rewrite/stream.py), a tile after the other, for a tile of rows at a time.
 
@@ -252,6 +277,7 @@ class Stream:
     row: Body | None
     row_stores: tuple[Store, ...]
     endings: tuple[Ending, ...]
+    sieve: Sieve | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from ..ir.types import DType, dtype
 from .kernel import (
     Body,
     Ending,
+    Extreme,
     Finish,
     FoldUse,
     Load,
@@ -23,6 +24,7 @@ from .kernel import (
     ScanUse,
     Score,
     Selection,
+    Sieve,
     Store,
     Stream,
     Value,
@@ -128,7 +130,7 @@ CLASSES = {
     for c in (
         *(Plan, KernelPlan, ScalarUse, ArrayUse, Coordinate, Parameter, Type, Check, Site),
         *(Phase, Finish, FoldUse, Product, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
-        *(Stream, Score, Weighing, Ending),
+        *(Stream, Score, Weighing, Ending, Sieve, Extreme),
     )
 }
 

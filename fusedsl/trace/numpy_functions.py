@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, TraceError, Unsupported
+from ..errors import ArgumentError, ShapeError, TraceError, Unsupported
 from . import contraction_functions
 from .index_functions import INDEXING
+from .numpy_creation import LIKE
 from .numpy_shapes import SHAPES
 from .numpy_statistics import FORMULAS
 from .tracer import Tracer
@@ -66,7 +67,7 @@ REDUCTIONS = {
 }  # fmt: skip
 SCANS = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
 CAST_FIRST = ("var", "std", "nansum", "nanmean", "clip")  # with dtype=, which the language does not give them
-BY_INITIAL = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+BY_INITIAL = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "nansum": "add"}
 
 
 def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
@@ -172,10 +173,15 @@ def _call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) ->
     result = _view_or_value(recorder, name, (given.pop("array"),), given)
     if initial is not None:
         result = recorder.apply(BY_INITIAL[name], result, initial)
-    if out is not None:
-        _write(recorder, _single(out), result, "same_kind")
-        return _single(out)
-    return result
+    target = _single(out)
+    if target is None:
+        return result
+    if isinstance(target, Tracer) and target.ndim != result.ndim:
+        raise ShapeError(
+            f"out= has {target.ndim} axes, the result {result.ndim}", code="shape.out", help="pass one of its shape"
+        )
+    _write(recorder, target, result, "same_kind")
+    return target
 
 
 def _given(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -312,25 +318,6 @@ def _diff(recorder: Recorder, a: Any, n: int = 1, axis: int = -1, prepend: Any =
     return recorder.apply("diff", a, n, axis, **edges)
 
 
-def _like(value: Any) -> Callable[..., Any]:
-    """zeros_like, ones_like, empty_like."""
-
-    def apply(recorder: Recorder, a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None,
-              *, device: Any = None) -> Any:  # fmt: skip
-        return _full_like(recorder, a, value, dtype, order, subok, shape)
-
-    return apply
-
-
-def _full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
-               shape: Any = None, *, device: Any = None) -> Any:  # fmt: skip
-    kind = {} if dtype is None else {"dtype": recorder.dtype(dtype)}
-    if shape is None:
-        return recorder.apply("full_like", a, fill_value, **kind)
-    one = recorder.apply("full_like", recorder.apply("zeros_like", a, dtype=recorder.dtype(dtype or a.dtype)).sum(), 0)
-    return recorder.apply("broadcast_to", recorder.apply("full_like", one, fill_value, **kind), shape)
-
-
 def _shape(recorder: Recorder, a: Any) -> Any:
     return a.shape
 
@@ -373,10 +360,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "shape": _shape,
     "size": _size,
     "ndim": lambda recorder, a: a.ndim,
-    "zeros_like": _like(0),
-    "ones_like": _like(1),
-    "empty_like": _like(0),
-    "full_like": _full_like,
+    **LIKE,
     "real": _same,
     "conj": _same,
     "conjugate": _same,
@@ -391,41 +375,3 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     **FORMULAS,
     "result_type": lambda recorder, *parts: np.result_type(*(p.dtype if isinstance(p, Tracer) else p for p in parts)),
 }
-
-
-def call_creator(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """arange, zeros, ones, full, empty with an extent of a traced array."""
-    if name in CONVERTERS:
-        return _array(recorder, name, *args, **kwargs)
-    dtype = kwargs.pop("dtype", None)
-    if name == "arange":
-        made = recorder.apply("arange", *args)
-        return recorder.apply("astype", made, recorder.dtype(dtype or np.int64))
-    shape = kwargs.pop("shape", args[0] if args else None)
-    rest = args[1:]
-    value: Any = {"zeros": 0, "empty": 0, "ones": 1}.get(name)
-    if name == "full":
-        value, rest = kwargs.pop("fill_value", rest[0] if rest else None), rest[1:]
-    if rest:
-        dtype = rest[0]
-    if dtype is None and not (name == "full" and isinstance(value, Tracer)):
-        dtype = np.float64 if name != "full" else np.asarray(value).dtype
-    filled = value if dtype is None else recorder.apply("astype", value, recorder.dtype(dtype))
-    return recorder.apply("broadcast_to", filled, shape)
-
-
-CONVERTERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray")
-
-
-def _array(recorder: Recorder, name: str, a: Any, dtype: Any = None, **named: Any) -> Any:
-    """np.array and its like: of an array, or of lists that hold some."""
-    if not isinstance(a, Tracer):
-        if isinstance(a, (tuple, list)):
-            made = recorder.apply("stack", tuple(_array(recorder, "array", part) for part in a), 0)
-        else:
-            made = _strong(recorder, recorder.tracer(recorder.node(a)))
-        return made if dtype is None else recorder.apply("astype", made, recorder.dtype(dtype))
-    a = recorder.tracer(recorder.builder.strong(a.node)) if a.is_number else a
-    if dtype is not None and recorder.dtype(dtype) is not a.node.type.dtype:
-        return recorder.apply("astype", a, recorder.dtype(dtype))
-    return a if name != "array" or named.get("copy") is False else recorder.apply("copy", a)

@@ -146,7 +146,7 @@ def _slope(recorder: Recorder, f: Any, axis: int, step: Any) -> Any:
 
 
 def _polyval(recorder: Recorder, p: Any, x: Any) -> Any:
-    from .numpy_functions import call_creator
+    from .numpy_creation import call_creator
 
     p = call_creator(recorder, "asarray", (p,), {})
     found: Any = recorder.apply("zeros_like", x)

@@ -120,10 +120,11 @@ def bridge(function: Callable, name: str, recorder: Recorder, library: str) -> C
     """`function`, or the language's function of that name where an argument is a tracer."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        from .numpy_functions import call_creator, call_function
+        from .numpy_creation import call_creator
+        from .numpy_functions import call_function
 
         if name in CREATORS and (_holds_tracer((args, kwargs)) or name in FILLED[library]):
-            create = call_creator if library != "torch" else _torch("torch_math").create
+            create = call_creator if library != "torch" else _torch("torch_creation").create
             return create(recorder, name, args, kwargs)
         if name == "get_array_module" and _holds_tracer(args):
             return ModuleProxy(__import__(function.__module__.split(".")[0]), "cupy", recorder)

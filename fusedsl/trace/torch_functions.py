@@ -1,7 +1,7 @@
 """torch's functions and methods on tracers: the table of names, binding, out= and the forms that write in place.
 
-The functions stand in torch_math.py, torch_reductions.py, torch_shapes.py and torch_nn.py, each with torch's own
-signature. They see tensors alone: arrays from outside are tracers by then.
+The functions stand in the files named torch_*.py beside this one, each with torch's own signature. They see tensors
+alone: arrays from outside are tracers by then.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def torch_function(*names: str) -> Callable[[Callable], Callable]:
 
 @cache
 def _loaded() -> dict[str, Callable[..., Any]]:
-    from . import torch_math, torch_nn, torch_reductions, torch_shapes  # noqa: F401
+    from . import torch_creation, torch_joins, torch_losses, torch_math, torch_nn, torch_reductions, torch_shapes  # noqa: F401
 
     return TABLE
 

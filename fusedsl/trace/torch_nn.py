@@ -1,4 +1,4 @@
-"""torch.nn.functional on tracers: activations, norms, losses and products, with torch's signatures and defaults."""
+"""torch.nn.functional on tracers: activations, norms and products, with torch's signatures and defaults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from ..errors import ArgumentError, ShapeError, TraceError, Unsupported
 from .torch_functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
 from .torch_math import clamp, where
 from .torch_reductions import axes_of, mean, p_norm, var
-from .torch_reductions import sum_ as total
 from .torch_shapes import transpose, unsqueeze
 from .torch_types import operate, result_type
 
@@ -70,14 +69,14 @@ def hardshrink(input, lambd=0.5):
 @torch_function("log_sigmoid")
 def logsigmoid(input):
     need_float("logsigmoid", input)
-    return clamp(input, None, 0) - operate(recorder_of(input), "log1p", _exp(-abs(input)))
+    return clamp(input, None, 0) - operate(recorder_of(input), "log1p", exp(-abs(input)))
 
 
-def _exp(x: Any) -> Any:
+def exp(x: Any) -> Any:
     return operate(recorder_of(x), "exp", x)
 
 
-def _log(x: Any) -> Any:
+def log(x: Any) -> Any:
     return operate(recorder_of(x), "log", x)
 
 
@@ -218,122 +217,6 @@ def _affine(x: Any, weight: Any, bias: Any) -> Any:
 def normalize(input, p=2.0, dim=1, eps=1e-12):
     need_float("normalize", input)
     return input / clamp(p_norm(input, p, axes_of(dim), True), eps)
-
-
-# -- losses
-
-
-def _reduced(x: Any, reduction: str) -> Any:
-    if reduction not in ("none", "mean", "sum"):
-        raise ArgumentError(f"reduction is {reduction!r}", code="argument.choice", help="none, mean or sum")
-    return x if reduction == "none" else mean(x) if reduction == "mean" else total(x)
-
-
-@torch_function()
-def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-    loss = language("square", input - target)
-    return _reduced(loss if weight is None else loss * weight, reduction)
-
-
-@torch_function()
-def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-    loss = abs(input - target)
-    return _reduced(loss if weight is None else loss * weight, reduction)
-
-
-@torch_function()
-def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
-    gap = abs(input - target)
-    return _reduced(gap if beta == 0 else where(gap < beta, 0.5 * gap * gap / beta, gap - 0.5 * beta), reduction)
-
-
-@torch_function()
-def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
-    gap = abs(input - target)
-    loss = where(gap <= delta, 0.5 * gap * gap, delta * (gap - 0.5 * delta))
-    return _reduced(loss if weight is None else loss * weight, reduction)
-
-
-@torch_function()
-def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
-    loss = -(target * clamp(_log(input), -100) + (1 - target) * clamp(_log(1 - input), -100))
-    return _reduced(loss if weight is None else loss * weight, reduction)
-
-
-@torch_function()
-def binary_cross_entropy_with_logits(
-    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
-):
-    log_weight = 1 if pos_weight is None else (pos_weight - 1) * target + 1
-    loss = (1 - target) * input - log_weight * logsigmoid(input)
-    return _reduced(loss if weight is None else loss * weight, reduction)
-
-
-@torch_function()
-def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
-    loss = _exp(target) * (target - input) if log_target else language("xlogy", target, target) - target * input
-    return total(loss) / input.shape[0] if reduction == "batchmean" else _reduced(loss, reduction)
-
-
-@torch_function()
-def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
-    return _picked(input, target, weight, ignore_index, reduction)
-
-
-def _picked(log: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
-    """-log p of the target class (dimension 1, or 0 of a vector), weighted, without the ignored."""
-    classes = 1 if log.ndim > 1 else 0
-    kept = target != ignore_index
-    safe = where(kept, target, 0)
-    picked = language("take_along_axis", log, unsqueeze(safe, classes), classes)
-    each = -(picked.squeeze(classes))
-    scale = cast(kept, log.dtype) if weight is None else where(kept, language("take", weight, safe), 0)
-    each = where(kept, each if weight is None else each * scale, 0)
-    return total(each) / total(scale) if reduction == "mean" else _reduced(each, reduction)
-
-
-@torch_function()
-def cross_entropy(
-    input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0
-):
-    need_float("cross_entropy", input)
-    classes = 1 if input.ndim > 1 else 0
-    log = language("log_softmax", input, classes)
-    if dtype_of(target).kind == "f":
-        return _soft_targets(log, target, weight, classes, reduction, label_smoothing)
-    sharp = _picked(log, target, weight, ignore_index, reduction)
-    if isinstance(label_smoothing, (int, float)) and label_smoothing == 0:
-        return sharp
-    kept = target != ignore_index
-    scaled = log if weight is None else log * weight.reshape(*[1] * classes, -1, *[1] * (log.ndim - classes - 1))
-    spread = where(kept, -total(scaled, classes), 0)
-    if reduction == "mean":
-        share = cast(kept, log.dtype) if weight is None else where(
-            kept, language("take", weight, where(kept, target, 0)), 0)  # fmt: skip
-        smooth = total(spread) / total(share)
-    else:
-        smooth = _reduced(spread, reduction)
-    return (1 - label_smoothing) * sharp + label_smoothing / input.shape[classes] * smooth
-
-
-def _soft_targets(log: Any, target: Any, weight: Any, classes: int, reduction: str, smoothing: Any) -> Any:
-    """Cross entropy against probabilities."""
-    target = target * (1 - smoothing) + smoothing / log.shape[classes]
-    scaled = log if weight is None else log * weight.reshape(*[1] * classes, -1, *[1] * (log.ndim - classes - 1))
-    each = -total(target * scaled, classes)
-    return total(each) / (each.numel()) if reduction == "mean" else _reduced(each, reduction)
-
-
-@torch_function()
-def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    need_float("cosine_similarity", x1)
-    norms = [clamp(p_norm(x, 2, dim, True), eps) for x in (x1, x2)]
-    return total(x1 / norms[0] * (x2 / norms[1]), dim)
-
-
-@torch_function()
-def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
-    return p_norm(x1 - x2 + eps, p, -1, keepdim)
 
 
 # -- padding, rows of a table, products

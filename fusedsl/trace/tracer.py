@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -355,6 +356,25 @@ class Tracer:
         self[...] = value
 
     # -- NumPy's protocols
+
+    @property
+    def device(self) -> Any:
+        """Where the arguments are, as their library says it."""
+        return getattr(self.recorder.example, "device", "cpu")
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        if device != self.device:
+            raise TraceError(
+                f"a move to {device} inside a traced function", code="trace.device", help="move it before the call"
+            )
+        return self
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        """The array API's namespace of the arguments' library."""
+        from .proxies import ModuleProxy
+
+        home = "numpy" if self.recorder.array_class is np.ndarray else "cupy"
+        return ModuleProxy(sys.modules[home], home, self.recorder)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         from .numpy_functions import call_ufunc

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from . import numbers as n
-from .convert import KINDS, floating
+from .bulk import bulk
+from .convert import KINDS
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from .operands import Step, address, parts, reader, type_of, writer
 from .syntax import SPACES, Address, Immediate, Instruction, Unsupported, Variable
@@ -119,8 +120,10 @@ def _atomic(ins: Instruction) -> Step:
 def _copy(ins: Instruction) -> Step:
     """cp.async: the copy is made when its thread waits for it, so that a wait that is missing shows."""
     words = ins.modifiers
-    if words[:1] != ("async",) or "bulk" in words or "mbarrier" in words:
+    if words[:1] != ("async",) or "mbarrier" in words:
         raise Unsupported(ins.text)
+    if words[1] == "bulk":
+        return bulk(ins)
     if words[1] == "commit_group":
         return lambda m, at: m.commit_copies(at)
     if words[1] == "wait_all":
@@ -175,7 +178,3 @@ def _is_in_space(ins: Instruction) -> Step:
         write(m, at, ~np.any(inside, axis=0) if space == "global" else window == np.uint64(windows[space] >> 40))
 
     return step
-
-
-def is_float_atomic(ins: Instruction) -> bool:
-    return floating(type_of(ins))

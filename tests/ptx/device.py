@@ -57,6 +57,11 @@ class ndarray:
     def _view(self, host: np.ndarray) -> ndarray:
         return ndarray(host.shape, host.dtype, owner=self.owner, host=host)
 
+    def __eq__(self, other: Any) -> Any:
+        return self.get() == (other.get() if isinstance(other, ndarray) else other)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __setitem__(self, index: Any, value: Any) -> None:
         self[index].set(np.asarray(value.get() if isinstance(value, ndarray) else value))
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fusedsl.hardware import Hardware
 
+from .bulk import encode_map
 from .machine import Grid, run
 from .memory import Arena
 from .program import Program, load
@@ -111,6 +112,14 @@ class Libcuda:
 
     def cuPointerGetAttribute(self, device: Any, number: int, pointer: Any) -> int:
         device._obj.value = 0
+        return 0
+
+    def cuTensorMapEncodeTiled(self, to: Any, kind: int, rank: int, base: Any, *told: Any) -> int:
+        *arrays, interleave, swizzle, _, _ = told
+        counts = (rank, rank - 1, rank, rank)
+        shape, strides, box, steps = ([int(array[k]) for k in range(n)] for array, n in zip(arrays, counts))
+        data = encode_map(kind, rank, base.value, shape, strides, box, steps, interleave, swizzle)
+        ctypes.memmove(to, data, len(data))
         return 0
 
     # ---- kernels

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .bulk import Transfers
 from .memory import (
     LOCAL_WINDOW,
     PARAM_WINDOW,
@@ -86,7 +87,7 @@ def run(program: Program, arena: Arena, grid: Grid, parameters: bytes, seed: int
             Machine(program, arena, grid, parameters, first, count, seed).run(limit)
 
 
-class Machine:
+class Machine(Transfers):
     """The blocks `first … first + count` of a launch, and all that they hold."""
 
     def __init__(
@@ -121,6 +122,7 @@ class Machine:
         self.copies: list[Copies] = []
         self.groups = np.zeros(lanes, np.int64)  # of copies that each thread has committed
         self.steps = 0
+        self.begin_transfers()
 
     # ---- threads
 
@@ -185,6 +187,8 @@ class Machine:
             early = batch.lanes[~self.alive[batch.lanes]]
             if len(early):
                 raise Fault(f"{self.program.kernel.name}: thread {self.name(early[0])} ends before its copies")
+        if what := self.unfinished():
+            raise Fault(f"{self.program.kernel.name}: a thread ends before {what}")
 
     def name(self, lane: int) -> str:
         return f"{self.thread[lane]} of block {self.block[lane] + self.first}"
@@ -241,7 +245,7 @@ class Machine:
             lanes, blocks = self.which(at), self._owners(at, where)
             offsets = self.shared.offsets(blocks, where, size * count, report)
             if atomic:
-                return self.shared.load_atomic(offsets, size)
+                return self.shared.load_atomic(offsets, size, report)
             return self.shared.load(offsets, size, count, self._stamps(lanes, blocks), report)
         if space == "param":
             data = np.frombuffer(self.parameters + bytes(-len(self.parameters) % 16), f"u{size}")

@@ -179,14 +179,17 @@ class Shared:
 
     def load(self, at: np.ndarray, size: int, count: int, stamps: np.ndarray, report: Report) -> list[np.ndarray]:
         cells = self._cells(at, size * count)
-        states = self.state[at[:, None] + np.arange(size * count)]
-        if (states != WRITTEN).any():
-            k = int((states != WRITTEN).any(axis=1).argmax())
-            raise report(f"reads shared byte {at[k] % self.pitch} before anybody has written it", k)
+        self._check_written(at, size * count, report)
         stamps = np.broadcast_to(stamps[:, None], cells.shape)
         self._check(self.writers[cells], stamps, "reads", at, report)
         self._remember_readers(cells, stamps)
         return _read(self.bytes, at, size, count)
+
+    def _check_written(self, at: np.ndarray, span: int, report: Report) -> None:
+        fresh = (self.state[at[:, None] + np.arange(span)] != WRITTEN).any(axis=1)
+        if fresh.any():
+            k = int(fresh.argmax())
+            raise report(f"reads shared byte {at[k] % self.pitch} before anybody has written it", k)
 
     def _remember_readers(self, cells: np.ndarray, stamps: np.ndarray) -> None:
         """The last reader of each cell, and whether others read it since the last barrier."""
@@ -212,11 +215,14 @@ class Shared:
                 k = int(bad.argmax())
                 raise report(f"two threads write different values to shared byte {at[k] % self.pitch} at once", k)
 
-    def load_atomic(self, at: np.ndarray, size: int) -> list[np.ndarray]:
+    def load_atomic(self, at: np.ndarray, size: int, report: Report) -> list[np.ndarray]:
+        """What nobody races for: atomics, and the copies and products that barriers in memory order."""
+        self._check_written(at, size, report)
         return _read(self.bytes, at, size, 1)
 
     def store_atomic(self, at: np.ndarray, size: int, values: list[np.ndarray]) -> None:
         _write(self.bytes, at, size, values)
+        _write(self.state, at, size, [np.full(len(at), _FULL[size])])
 
     def _cells(self, at: np.ndarray, span: int) -> np.ndarray:
         return at[:, None] // self.unit + np.arange(max(span // self.unit, 1))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from . import access  # noqa: F401  (fills the table)
+from . import access, tensor  # noqa: F401  (they fill the table)
 from .memory import Arena
 from .operands import Step, guarded
-from .sync import CONTROLS, control, fall_through
+from .sync import control, ends_block, fall_through
 from .syntax import SIZE, Instruction, Kernel, Unsupported, Variable, parse
 from .table import BUILDERS
 
@@ -70,14 +70,14 @@ def _width(ins: Instruction) -> int:
 
 def _blocks(kernel: Kernel) -> list[Block]:
     body = kernel.body
-    starts = sorted({0, *kernel.labels.values(), *(k + 1 for k, ins in enumerate(body) if ins.name in CONTROLS)})
+    starts = sorted({0, *kernel.labels.values(), *(k + 1 for k, ins in enumerate(body) if ends_block(ins))})
     starts = [k for k in starts if k < len(body)]
     numbers = {start: k for k, start in enumerate(starts)}
     labels = {name: numbers[k] for name, k in kernel.labels.items() if k in numbers}
     found = []
     for here, (begin, end) in enumerate(zip(starts, [*starts[1:], len(body)])):
         last = body[end - 1]
-        jumps = last.name in CONTROLS
+        jumps = ends_block(last)
         plain = body[begin : end - 1] if jumps else body[begin:end]
         ending = control(last, here, labels) if jumps else fall_through(here + 1)
         found.append(Block(tuple(map(_step, plain)), ending, last.text))

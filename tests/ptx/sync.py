@@ -11,14 +11,20 @@ from typing import Any
 import numpy as np
 
 from .convert import KINDS
-from .operands import Step, guarded, parts, reader, type_of, writer
-from .syntax import Immediate, Instruction, Special, Unsupported
+from .operands import Step, parts, reader, type_of, writer
+from .syntax import Immediate, Instruction, Special
 from .table import build
 
 WARP = 32
 CLUSTER = 1 << 20  # stands for the cluster's barrier among the numbers of barriers
 U4 = np.dtype(np.uint32)
 CONTROLS = ("bra", "ret", "exit", "trap", "brkpt", "bar", "barrier", "shfl", "vote", "match", "redux", "elect")
+MATRICES = {"ldmatrix": WARP, "stmatrix": WARP, "mma": WARP, "wgmma": 4 * WARP}  # threads that take part
+
+
+def ends_block(ins: Instruction) -> bool:
+    """Whether an instruction is a control."""
+    return ins.name in CONTROLS or (ins.name in MATRICES and (ins.name != "wgmma" or "mma_async" in ins.modifiers))
 
 
 def fall_through(place: int) -> Step:
@@ -37,7 +43,7 @@ def control(ins: Instruction, here: int, labels: dict[str, int]) -> Any:
         return _split(ins, _trap(ins), here)
     if ins.name in ("bar", "barrier") and "warp" not in ins.modifiers:
         return ClusterWait(ins, here) if "cluster" in ins.modifiers else Barrier(ins, here)
-    return Collective(ins, here)
+    return Together(ins, here) if ins.name in MATRICES else Collective(ins, here)
 
 
 def _trap(ins: Instruction) -> Step:
@@ -212,7 +218,7 @@ class Collective:
 
     def __init__(self, ins: Instruction, here: int) -> None:
         self.ins, self.here = ins, here
-        self.members = reader(ins.operands[-1], U4)
+        self.members = reader(ins.operands[-1], U4) if ins.name not in MATRICES else None
         self.act = COLLECTIVES["warp" if ins.name in ("bar", "barrier") else ins.name](ins)
         self.enter = _split(ins, self._enter, here)
 
@@ -233,6 +239,23 @@ class Collective:
         if ready.any():
             self.act(m, here[ready], members[ready])
             m.wake(here[ready], self.here + 1)
+
+
+class Together(Collective):
+    """An instruction of whole warps, or of groups of four, that names no threads."""
+
+    def __init__(self, ins: Instruction, here: int) -> None:
+        super().__init__(ins, here)
+        self.size = MATRICES[ins.name]
+
+    def _enter(self, m, at) -> None:
+        lanes = m.which(at)
+        m.park(lanes, self.here)
+        here = np.flatnonzero(m.parked == self.here)
+        ready = here[np.bincount(here // self.size)[here // self.size] == self.size]
+        if len(ready):
+            self.act(m, ready, None)
+            m.wake(ready, self.here + 1)
 
 
 def _shuffle(ins: Instruction) -> Callable:
@@ -368,6 +391,3 @@ def _active(ins: Instruction) -> Step:
         write(m, at, bits[lanes // WARP].astype(U4))
 
     return step
-
-
-__all__ = ["CONTROLS", "Unsupported", "control", "fall_through", "guarded", "release"]

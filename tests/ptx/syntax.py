@@ -362,8 +362,9 @@ class _Body:
     def _operand(self, text: str):
         if text[0] in "{(":
             return tuple(self._operand(part.strip()) for part in text[1:-1].split(",") if part.strip())
-        if text[0] == "[":
-            return self._address(text[1:-1].strip())
+        if text[0] == "[":  # an address, or a tensor map's and coordinates
+            place, _, corner = text[1:-1].partition(",")
+            return (self._address(place.strip()), self._operand(corner.strip())) if corner else self._address(place)
         if text[0] == "!":
             return Not(self._register(text[1:].strip()))
         if "|" in text:
@@ -375,7 +376,7 @@ class _Body:
         return None if text == "_" else self.variables.get(text) or Special(text)
 
     def _address(self, text: str) -> Address:
-        first, *rest = (part.strip() for part in text.split("+"))
+        first, *rest = (part.strip() for part in text.strip().split("+"))
         offset = sum(int(part, 0) for part in rest)
         if (number := _number(first)) is not None:
             return Address(None, int(number.value) + offset)

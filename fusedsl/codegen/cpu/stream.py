@@ -7,12 +7,12 @@ elements, folds included, is done in lanes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...ir.types import DType
-from ...schedule.kernel import Body, Kernel, Phase, Stream, Value
+from ...ir.types import BOOL, DType
+from ...schedule.kernel import Body, Kernel, Phase, Sieve, Stream, Value
 from . import fold
 from .roles import Array
 from .row import claim, unclaim
@@ -70,12 +70,12 @@ class Writer:
             found += [Array(side.name, side.dtype, f"{width} * {LANES}") for side in w.sides]
             found += [] if self.direct(w.right, w.axis, d) else [Array(f"weighed{k}", d, f"{TILE} * {width}")]
             found += [Array(f"kept{k}", d, f"{TILE * LANES}")] if w.kept else []
-        found += [Array(value.name, value.dtype, f"{TILE * LANES}") for value in self.elements.values()]
+        found += [Array(value.name, value.dtype, f"{TILE * LANES}") for value in self.kept.values()]
         found += [Array(f"{value.name}_lane", value.dtype, str(LANES)) for value in self.rows.values()]
         return found
 
     @cached_property
-    def elements(self) -> dict[str, Value]:
+    def kept(self) -> dict[str, Value]:
         """Values that one phase of a tile leaves by element: for the next, or weights."""
         phases, weights = self.stream.tile, {w.weight.name for w in self.stream.weighings}
         scores = {s.value.name for s in self.stream.scores}
@@ -102,9 +102,10 @@ class Writer:
 
     # -- reading
 
-    def read(self, names: Iterable[str], element: bool = False) -> list[str]:
-        """Statements that give values their names, at the indices i<axis>, `lane`, and of an element `place`."""
-        wanted, lines = set(names), []
+    def read(self, wanted: set[str], tiles: Mapping[str, str] | None = None) -> list[str]:
+        """Statements that give values their names, at the indices i<axis>, `lane`, and of an element `place`, where
+        `tiles` say which array has which value."""
+        lines = []
         for load in self.kernel.loads:
             if load.value.name in wanted:
                 lines.append(f"{load.value.name} = load{load.operand}(p{load.operand}, {self.offset(load.operand)})")
@@ -112,21 +113,24 @@ class Writer:
             if position.value.name in wanted:
                 lines.append(f"{position.value.name} = {position.value.dtype}(i{position.axis})")
         lines += [f"{n} = {fold.get(f'{n}_lane', 'lane')}" for n in self.rows if n in wanted]
-        if element:
-            tiles = [*self.elements, *(s.value.name for s in self.stream.scores)]
-            lines += [f"{n} = {fold.get(n, 'place')}" for n in tiles if n in wanted]
-        return lines
+        found = {name: label for label, name in (tiles or {}).items() if name in wanted}
+        return lines + [f"{name} = {fold.get(label, 'place')}" for name, label in found.items()]
+
+    @cached_property
+    def tiles_of(self) -> dict[str, str]:
+        """The arrays of a partial tile's values, which have their names."""
+        return {name: name for name in (*self.kept, *(s.value.name for s in self.stream.scores))}
 
     def offset(self, operand: int) -> str:
         """Where an operand's element is, at the indices i<axis>."""
         terms = [times(f"i{a}", step(self.kernel, operand, a)) for a in range(self.kernel.axes)]
         return " + ".join(t for t in terms if t) or "0"
 
-    def body(self, body: Body, element: bool = False) -> list[str]:
+    def body(self, body: Body, tiles: Mapping[str, str] | None = None) -> list[str]:
         """A body after what it reads."""
         wanted = {v.name for v in (*body.args, *body.results)}
         made = {line.partition(" = ")[0] for line in body.lines}
-        return [*self.read(wanted - made, element), *body.lines]
+        return [*self.read(wanted - made, tiles), *body.lines]
 
     def by_lane(self, lines: Sequence[str], count: str = str(LANES)) -> list[str]:
         """A loop over lanes; those beyond the last row do as the last."""
@@ -177,19 +181,56 @@ class Writer:
 
     def tiles(self, attempt: str) -> list[str]:
         """The loop over the stream."""
-        lines = [f"first = tile * {TILE}", f"count = smaller({TILE}, n{self.along} - first)"]
+        lines = []
         for k, score in enumerate(self.stream.scores):
             d = score.value.dtype
             lines += ["", f"# score {k}"]
-            right = self.operand(score.right, score.axis, d, f"right{k}", lines)
-            lines.append(
-                f"product_{d}({score.value.name}_at, {right[0]}, left{k}_at, count, n{score.axis}, {right[1]})"
-            )
-        for phase in self.stream.tile:
-            lines += ["", "# a tile's elements", *self.phase(phase)]
+            right, strides = self.operand(score.right, score.axis, d, f"right{k}", lines)
+            made = f"{score.value.name}_at, {right}, left{k}_at"
+            lines.append(f"product_{d}({made}, count, n{score.axis}, {strides})")
+        lines += self.elements()
         for k in range(len(self.stream.weighings)):
             lines += ["", f"# weighing {k}", *self.weighing(k, attempt)]
-        return ["for tile in range(tiles):", *indented([*lines, "", "# both states in one", *self.merging()])]
+        lines += ["", "# both states in one", *self.merging()]
+        start = [f"first = tile * {TILE}", f"count = smaller({TILE}, n{self.along} - first)"]
+        if self.stream.sieve is not None:
+            lines = [*self.asked(self.stream.sieve), f"if {self.stream.sieve.body.results[0].name}:", *indented(lines)]
+        return ["for tile in range(tiles):", *indented([*start, *lines])]
+
+    def elements(self) -> list[str]:
+        """The phases of a tile, without masks where it needs none."""
+        partial = []
+        for phase in self.stream.tile:
+            partial += ["", "# a tile's elements", *self.phase(phase, self.tiles_of)]
+        found = self.stream.sieve
+        if found is None:
+            return partial
+        tiles = {s.value.name: s.value.name for s in self.stream.scores} | dict(found.names)
+        whole = [line for phase in found.whole for line in ("", "# … all of which count", *self.phase(phase, tiles))]
+        return [f"if {found.body.results[1].name}:", *indented(whole), "else:", *indented(partial)]
+
+    def ends(self, axis: int) -> tuple[str, str]:
+        """The first and the last position of a tile on one of its axes."""
+        if axis == self.along:
+            return "first", "first + count - 1"
+        return ("top", "top + rows - 1") if axis == self.lane else (f"i{axis}", f"i{axis}")
+
+    def asked(self, sieve: Sieve) -> list[str]:
+        """What is known of a tile before its scores are."""
+        lines = ["", "# what counts"]
+        for axis, *ends in sieve.ends:
+            lines += [f"{value.name} = {text}" for value, text in zip(ends, self.ends(axis))]
+        for extreme in sieve.extremes:
+            low, high = extreme.least.name, extreme.greatest.name
+            lifted, join = extreme.body.results[0].name, ("minimum({}, {})", "maximum({}, {})")
+            lines += [f"{low} = {_limit(extreme.least.dtype, 1)}", f"{high} = {_limit(extreme.least.dtype, -1)}"]
+            if extreme.least.dtype is BOOL:
+                join = ("{} & {}", "{} | {}")
+            inner = [f"{one} = {text.format(one, lifted)}" for one, text in zip((low, high), join)]
+            first, last = self.ends(extreme.axis)
+            body = [*self.body(extreme.body), *inner]
+            lines += [f"for i{extreme.axis} in range({first}, {last} + 1):", *indented(body)]
+        return [*lines, *self.body(sieve.body)]
 
     def operand(self, body: Body, axis: int, d: DType, label: str, lines: list[str]) -> tuple[str, str]:
         """(address, strides along the stream and `axis`) of a right operand, which `lines` compute if they have to."""
@@ -206,10 +247,13 @@ class Writer:
         lines.append(f"{label} = at{k}(p{k}, {where})")
         return label, f"{step(self.kernel, k, self.along)}, {step(self.kernel, k, axis)}"
 
-    def phase(self, phase: Phase) -> list[str]:
-        """Element work in lanes, the folds of a tile among it, then the rows' work."""
-        inner = [f"place = {LANES} * (i{self.along} - first) + lane", *self.body(phase.element, element=True)]
-        inner += [fold.put(v.name, "place", v.name) for v in phase.element.results if v.name in self.elements]
+    def phase(self, phase: Phase, tiles: Mapping[str, str]) -> list[str]:
+        """Element work in lanes, the folds of a tile among it, then the rows' work. `tiles` are the arrays of values
+        by element, with the names that these have here."""
+        results = {v.name for v in phase.element.results}
+        inner = [f"place = {LANES} * (i{self.along} - first) + lane", *self.body(phase.element, tiles)]
+        stored = [(label, name) for label, name in tiles.items() if label in self.kept and name in results]
+        inner += [fold.put(label, "place", name) for label, name in stored]
         inner += [line for use in phase.folds for line in fold.in_lane(use, "lane")]
         lines = fold.reset_lanes(phase.folds, str(LANES)) if phase.folds else []
         lines += [f"for i{self.along} in range(first, first + count):", *indented(self.by_lane(inner))]
@@ -230,7 +274,7 @@ class Writer:
         if w.kept is None:
             return [*lines, plain]
         kept = w.kept.results[0].name
-        mark = [f"place = {LANES} * (i{self.along} - first) + lane", *self.body(w.kept, element=True)]
+        mark = [f"place = {LANES} * (i{self.along} - first) + lane", *self.body(w.kept, self.tiles_of)]
         mark.append(fold.put(f"kept{k}", "place", f"{d}({kept})"))
         marks = [f"for i{self.along} in range(first, first + count):", *indented(self.by_lane(mark))]
         value = f"number_{d}({right}, i{w.axis} * {across} + element * {along})"
@@ -288,3 +332,11 @@ def _split(axes: Sequence[int]) -> list[str]:
         else:
             lines += [f"i{a} = left % n{a}", f"left = left // n{a}"]
     return lines
+
+
+def _limit(d: DType, sign: int) -> str:
+    """What no number of a type is beyond: its largest, or for a negative sign its least."""
+    if d is BOOL:
+        return str(sign > 0)
+    bits = d.bits - (d.kind == "i")
+    return f"{d}({(1 << bits) - 1 if sign > 0 else -(1 << bits) if d.kind == 'i' else 0})"

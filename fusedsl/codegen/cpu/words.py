@@ -77,7 +77,7 @@ def words_of_arithmetic() -> dict[str, Word]:
         if d.kind in "iu":
             add(f"saturate_{d.name}", always(d), lambda x, d=d: convert.saturate(x, d))
         if d.compute is not d:
-            add(f"{d.name}_round", always(FLOAT32), lambda x, d=d: convert.unpack(convert.pack(x, d), d))
+            add(f"{d.name}_round", always(FLOAT32), lambda x, d=d: convert.round_to(x, d))
     add("not_", lambda k: BOOL if k is BOOL else NotImplemented, operator.invert)
     add("bool_", always(BOOL), lambda x: x.to(BOOL))
     add("select", lambda c, a, b: same(a, b) if c is BOOL else NotImplemented, select)

@@ -36,6 +36,8 @@ def _float_to_integer(e: Emitter, x: ir.Value, kind: types.Type, target: types.T
 
 def round_through(name: str):
     def rule(kind):
+        if kind == types.float64 and name == "float16":
+            return types.float32, lambda e, x: widen(e, e.asm(I16, "cvt.rn.f16.f64 $0, $1;", "=h,d", [x]), name)
         return (kind, lambda e, x: widen(e, narrow(e, x, name), name)) if kind == types.float32 else None
 
     rule.__name__ = f"{name}_round"

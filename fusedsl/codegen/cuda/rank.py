@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...schedule.kernel import Phase, Selection
 from ...schedule.ranking import Ranking, selection
+from ...schedule.scan import skewed
 from .text import indented
 
 if TYPE_CHECKING:
@@ -65,9 +66,9 @@ def begin_order(writer: RowWriter, phase: Phase) -> None:
     if rank.method == "choose":
         writer.code.append("bound = reset_choice(room)")
         return
-    size, width = rank.size, writer.schedule.width
-    shift = size.bit_length() - 1
-    writer.code.append(f"slots = int64(((columns + {width - 1 + size - 1}) >> {shift}) << {shift})")
+    size, shift = rank.size, rank.size.bit_length() - 1
+    reach = skewed(writer.kernel, writer.schedule.width) + size - 1  # as far as the loop over the row goes, in runs
+    writer.code.append(f"slots = int64(((columns + {reach}) >> {shift}) << {shift})")
     bytes_each = 16 if phase.select.lifted.dtype.bits == 64 else 8
     row = "row0" if writer.kernel.row_axes == 1 else "row"
     writer.code.append(f"work = workspace + int64({row}) * slots * {2 * bytes_each}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....ir.types import BFLOAT16, FLOAT8_E4M3FN, FLOAT32, UINT8, UINT16, UINT32, DType
+from ....ir.types import BFLOAT16, FLOAT8_E4M3FN, FLOAT32, FLOAT64, INT32, UINT8, UINT16, UINT32, DType
 from ..number import Number, absolute, intrinsic, select
 
 
@@ -10,6 +10,22 @@ def saturate(x: Number, d: DType) -> Number:
     """Truncated towards zero, limited to the range of `d`; NaN gives 0."""
     name = "fptosi.sat" if d.kind == "i" else "fptoui.sat"
     return intrinsic(name, x, result=d, suffixes=(d, x.dtype))
+
+
+def round_to(x: Number, d: DType) -> Number:
+    """float32 or float64 `x` as float32, rounded through a narrow float."""
+    return unpack(pack(x if x.dtype is FLOAT32 else round_to_odd(x), d), d)
+
+
+def round_to_odd(x: Number) -> Number:
+    """float64 as the float32 on whose way nothing is lost that a further rounding needs: of the two beside it, where it
+    is neither, the one with an odd last bit (Boldo & Melquiond, 2008)."""
+    near = x.to(FLOAT32)
+    back, bits = near.to(FLOAT64), near.reinterpret(INT32)
+    even, size = (bits & 1) == 0, absolute(x)
+    outwards = select(size > absolute(back), 1, bits.like(0))
+    step = select(size < absolute(back), -1, outwards)
+    return select(even, bits + step, bits).reinterpret(FLOAT32)
 
 
 def unpack(word: Number, d: DType) -> Number:

@@ -1,0 +1,126 @@
+"""Which tiles of a pass over scores are skipped, and which need no masks: asked by the kernel, tile by tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..ir.graph import Node, Type, node, rebuild, value_of
+from ..ir.types import INT64
+from ..rewrite.intervals import NO, YES, Intervals, all_hold, both, either, invert
+from ..rewrite.scalars import free_axes
+from ..rewrite.stream import Component, Lift, StreamFold
+from ..schedule.kernel import Extreme, Phase, Sieve
+
+if TYPE_CHECKING:
+    from .scored import ScoreEmitter
+
+Condition = tuple[Node, bool]  # a node, and what it is where an element counts
+NOTHING = {"max": float("-inf"), "min": float("inf"), "sum": 0.0}
+Part = tuple[Sequence[Lift], Sequence[Node], Sequence[Node], Phase]  # what a phase folds, makes besides, knows; itself
+
+
+def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> Sieve | None:
+    """What is asked of a tile of this pass; None where no answer would save work."""
+    one = emitter.streaming
+    counted = conditions(one.fold)
+    if counted is None or not any(counted):
+        return None
+    tiled = (*one.lanes, *one.fold.stream)
+    ends = {a: tuple(node("state", (), (end, a), Type(INT64)) for end in ("first", "last")) for a in tiled}
+    free = free_axes(c for found in counted for c, _ in found)
+    intervals = Intervals(ends, lambda n: free.get(n, frozenset()))  # type: ignore[arg-type]
+    somewhere, everywhere = NO, YES
+    for found in counted:
+        truths = [_truth(intervals, c) for c in found]
+        somewhere = either(somewhere, all_hold(some for some, _ in truths))
+        everywhere = both(everywhere, all_hold(every for _, every in truths))
+    if somewhere is YES and everywhere is NO:
+        return None
+    scribe, axes = emitter.scribe, emitter.axes
+    named = tuple(
+        (axes.index(a), scribe.name(first, "first", f"first {a}"), scribe.name(last, "last", f"last {a}"))
+        for a, (first, last) in ends.items()
+    )
+    extremes = []
+    for n, (least, greatest) in intervals.extremes.items():
+        (axis,) = intervals.varies(n)
+        values = (scribe.name(least, "least", "least"), scribe.name(greatest, "greatest", "greatest"))
+        extremes.append(Extreme(axes.index(axis), scribe.body((), [n], emitter.known()), *values))  # type: ignore[arg-type]
+    known = [*emitter.known(), *(n for pair in (*ends.values(), *intervals.extremes.values()) for n in pair)]
+    body = scribe.body((), [somewhere, everywhere], known)
+    whole, names = _whole(emitter, parts, dict(c for found in counted for c in found))
+    return Sieve(named, tuple(extremes), body, whole, names)
+
+
+def _truth(intervals: Intervals, condition: Condition) -> tuple[Node, Node]:
+    c, wanted = condition
+    some, every = intervals.truth(c)
+    return (some, every) if wanted else (invert(every), invert(some))
+
+
+# -- where elements count
+
+
+def conditions(stream: StreamFold) -> list[list[Condition]] | None:
+    """For each fold and component, the conditions under which an element changes it; None where that is not known."""
+    if stream.means:
+        return None
+    found = [_of_value(f.args[0], NOTHING.get(f.attr[0])) for f in stream.folds]
+    return found + [_of_component(c) for c in stream.components]
+
+
+def _of_component(c: Component) -> list[Condition]:
+    found = [(c.guard, True)] if c.guard is not None else []
+    if c.weight is not None:
+        found += _of_value(c.weight, 0.0)
+    if c.exponent is not None and c.exponent.factor is None:
+        found += _of_value(c.exponent.reference.value, NOTHING["max" if c.exponent.scale > 0 else "min"])
+    return found
+
+
+def _of_value(value: Node, nothing: float | None) -> list[Condition]:
+    """The conditions under which a value is not the one that adds nothing."""
+    found: list[Condition] = []
+    stack = [value]
+    while stack:
+        n = stack.pop()
+        if nothing == 0.0 and n.op == "multiply":
+            stack += n.args
+        elif n.op == "where":
+            condition, yes, no = n.args
+            for wanted, branch, other in ((True, yes, no), (False, no, yes)):
+                if other.op == "const" and value_of(other) == nothing:
+                    found.append((condition, wanted))
+                    stack.append(branch)
+                    break
+    return found
+
+
+# -- tiles where every condition holds
+
+
+def _whole(emitter: ScoreEmitter, parts: Sequence[Part], known: dict[Node, bool]):
+    """(the phases of such a tile, the names of the partial phases' values with theirs)"""
+    roots = [n for lifts, others, given, _ in parts for n in (*(x.value for x in lifts), *others, *given)]
+    new = rebuild(roots, lambda old, args: _chosen(old, args, known))
+    if any(new[n].op == "const" for _, others, _, _ in parts for n in others):
+        return tuple(phase for *_, phase in parts), ()
+    phases: list[Phase] = []
+    names: dict[str, str] = {}
+    for lifts, others, given, partial in parts:
+        moved = [Lift(x.fold, new[x.value], x.slots) for x in lifts]
+        made = emitter.elements(moved, [new[n] for n in others], _present(new[n] for n in given))
+        phases.append(Phase(made.element, (), made.folds, row=partial.row))
+        names |= {emitter.scribe.names[n]: emitter.scribe.names[new[n]] for n in others}
+    return tuple(phases), tuple(names.items())
+
+
+def _present(nodes: Iterable[Node]) -> list[Node]:
+    return list(dict.fromkeys(n for n in nodes if n.op != "const"))
+
+
+def _chosen(old: Node, args: tuple[Node, ...], known: dict[Node, bool]) -> Node:
+    if old.op == "where" and old.args[0] in known:
+        return args[1] if known[old.args[0]] else args[2]
+    return node(old.op, args, old.attr, old.type) if args != old.args else old

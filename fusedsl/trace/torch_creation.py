@@ -1,0 +1,172 @@
+"""torch's casts, and its functions that make tensors, with torch's signatures and default dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import ShapeError, TraceError
+from ..ir.types import INT64
+from .torch_functions import TABLE, cast, language, recorder_of, torch_function
+from .torch_types import default_float
+
+# -- casts
+
+CASTS = {
+    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "int": "int32",
+    "long": "int64", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
+}  # fmt: skip
+
+
+def _cast(name: str, dtype: str) -> None:
+    TABLE[name] = lambda input: cast(input, dtype)
+
+
+for _name, _meant in CASTS.items():
+    _cast(_name, _meant)
+
+
+@torch_function()
+def to(input, *args, dtype=None, device=None, other=None, copy=False):
+    for x in (*args, device, other):
+        if hasattr(x, "dtype"):
+            dtype = x.dtype
+        elif type(x).__name__ == "dtype":
+            dtype = x
+        elif type(x).__name__ == "device" or isinstance(x, str):
+            _same_device(input, x)
+    return language("copy", input) if dtype is None else cast(input, dtype)
+
+
+def _same_device(input: Any, device: Any) -> None:
+    """A kernel runs in one place."""
+    import torch
+
+    wanted, here = torch.device(device), input.device
+    if wanted.type != here.type or wanted.index not in (None, here.index):
+        raise TraceError(f"a move from {here} to {wanted} inside a traced function", code="trace.device",
+                         help="move the tensor before the call")  # fmt: skip
+
+
+@torch_function()
+def cpu(input):
+    _same_device(input, "cpu")
+    return language("copy", input)
+
+
+@torch_function()
+def cuda(input, device=None):
+    _same_device(input, "cuda" if device is None else device)
+    return language("copy", input)
+
+
+@torch_function()
+def type_(input, dtype):
+    return cast(input, dtype)
+
+
+@torch_function()
+def type_as(input, other):
+    return cast(input, other.dtype)
+
+
+# -- creators
+
+
+def filled(r: Any, shape: Any, value: Any, dtype: Any, device: Any = None) -> Any:
+    """A tensor of one value."""
+    if device is not None and r.example is not None:
+        _same_device(r.tracer(r.node(0)), device)
+    given = r.node(value)
+    to = r.dtype(dtype) if dtype is not None else default_float() if given.type.dtype.kind == "f" else given.type.dtype
+    return r.apply("broadcast_to", r.apply("astype", value, to), _shape(shape))
+
+
+def _shape(size: Any) -> tuple:
+    """`(2, 3)`, `((2, 3),)` or `2` as a shape."""
+    if isinstance(size, (tuple, list)):
+        return tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else tuple(size)
+    return (size,)
+
+
+def _like(name: str, value: Any) -> None:
+    def function(input, *, dtype=None, device=None):
+        return filled(recorder_of(input), input.shape, value, dtype or input.dtype)
+
+    TABLE[name] = function
+
+
+def _new(name: str, value: Any) -> None:
+    def function(input, *size, dtype=None, device=None):
+        return filled(recorder_of(input), _shape(size), value, dtype or input.dtype)
+
+    TABLE[name] = function
+
+
+for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
+    _like(_name + "_like", _value)
+    _new("new_" + _name, _value)
+
+
+@torch_function()
+def full_like(input, fill_value, *, dtype=None, device=None):
+    return filled(recorder_of(input), input.shape, fill_value, dtype or input.dtype)
+
+
+@torch_function()
+def new_full(input, size, fill_value, *, dtype=None, device=None):
+    return filled(recorder_of(input), size, fill_value, dtype or input.dtype)
+
+
+@torch_function()
+def new_tensor(input, data, *, dtype=None, device=None):
+    import torch
+
+    return recorder_of(input).lifted(torch.tensor(data, dtype=dtype or input.dtype, device=input.device))
+
+
+@torch_function()
+def fill(input, value):
+    return filled(recorder_of(input), input.shape, value, input.dtype)
+
+
+@torch_function()
+def zero(input):
+    return filled(recorder_of(input), input.shape, 0, input.dtype)
+
+
+@torch_function()
+def copy(input, src, non_blocking=False):
+    r = recorder_of(input)
+    if src.ndim > input.ndim:
+        raise ShapeError("the source has more axes than the tensor", code="shape.write")
+    return r.apply("broadcast_to", cast(r.tracer(r.node(src)), input.dtype), input.shape)
+
+
+def create(r: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """torch.zeros and its like, whose extents may be tracers."""
+    dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
+    for needless in ("layout", "pin_memory", "requires_grad"):
+        kwargs.pop(needless, None)
+    if name == "arange":
+        return _arange(r, args, kwargs, dtype)
+    if name in ("scalar_tensor", "tensor"):
+        return _listed(r, args[0], dtype) if isinstance(args[0], (list, tuple)) else filled(r, (), args[0], dtype)
+    if name == "full":
+        size, value = kwargs.get("size", args[0] if args else ()), kwargs.get("fill_value", args[-1])
+        return filled(r, _shape(size), value, dtype, device)
+    size = kwargs.get("size", args)
+    return filled(r, _shape(size), 1 if name == "ones" else 0, dtype or default_float(), device)
+
+
+def _listed(r: Any, data: Any, dtype: Any) -> Any:
+    """A tensor of a list that holds tracers."""
+    parts = [
+        _listed(r, part, dtype) if isinstance(part, (list, tuple)) else filled(r, (), part, dtype) for part in data
+    ]
+    return r.apply("stack", tuple(parts), 0)
+
+
+def _arange(r: Any, args: tuple, kwargs: dict[str, Any], dtype: Any) -> Any:
+    parts = [kwargs[name] for name in ("start", "end", "step") if name in kwargs] if kwargs else list(args)
+    made = r.apply("arange", *parts)
+    return r.apply("astype", made, r.dtype(dtype) if dtype is not None else INT64)

@@ -1,0 +1,138 @@
+"""Tiles of masks: what interval arithmetic says of a tile is never wrong, and right where it matters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import graph_of
+
+from fusedsl.fusion.lower import lower
+from fusedsl.ir.graph import Type, node, walk
+from fusedsl.ir.types import INT64
+from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
+from fusedsl.rewrite.engine import rewrite
+from fusedsl.rewrite.execute import scalars
+from fusedsl.rewrite.intervals import Intervals
+from fusedsl.rewrite.scalars import free_axes
+
+ROWS, COLUMNS = 60, 72
+DOCUMENT = np.repeat(np.arange(6), 12).astype(np.int32)
+KEPT = np.arange(COLUMNS) < 50
+
+
+class Mask:
+    """A mask's scalar, and its values by brute force."""
+
+    def __init__(self, text: str, width: int = 7):
+        x = np.zeros((ROWS, COLUMNS), np.float32)
+        arrays = {"x": x, "doc": DOCUMENT, "kept": KEPT, "w": width}
+        lines = "i = iota(x, 0); j = iota(x, 1); own = doc[:60][:, None]; other = doc[None, :]; kept_ = kept[None, :]\n"
+        graph, _ = graph_of(lines + f"where({text}, x, -inf)", arrays)
+        (root,) = lower(rewrite(graph)).roots
+        self.root, self.value = root.axes, root.value.args[0]
+        self.names = [p.name for p in graph.parameters]
+        self.arrays = arrays
+
+    def leaf(self, n, at):
+        """A load, number or size at positions: two arrays that broadcast."""
+        if n.op == "position":
+            return at[n.attr]
+        if n.op == "load":
+            source = np.asarray(self.arrays[self.names[n.attr[0].index]])
+            return source[tuple(c.start + c.step * at[c.axis] if c.axis else np.asarray(c.start) for c in n.attr[1])]
+        return np.asarray(self.arrays[self.names[n.attr]] if n.op == "scalar" else COLUMNS)
+
+    def values(self, roots, tile, known=()):
+        rows, columns = self.root
+        at = {rows: np.arange(*tile[0])[:, None], columns: np.arange(*tile[1])[None]}
+        leaves = {n: self.leaf(n, at) for n in walk(roots) if n.op in ("load", "position", "scalar", "size")}
+        shape = (tile[0][1] - tile[0][0], tile[1][1] - tile[1][0])
+        return [np.broadcast_to(x, shape) for x in scalars(roots, {**leaves, **dict(known)})]
+
+    def tile(self, tile):
+        """(what intervals say: somewhere, everywhere; what is so)"""
+        axes = free_axes([self.value])
+        ends = {a: tuple(node("state", (), (end, a), Type(INT64)) for end in ("first", "last")) for a in self.root}
+        found = Intervals(ends, lambda n: axes[n])
+        told = found.truth(self.value)
+        known = {}
+        for a, (first, last) in zip(self.root, tile):
+            known |= dict(zip(ends[a], (np.asarray(first), np.asarray(last - 1))))
+        for n, (low, high) in found.extremes.items():
+            (x,) = self.values([n], tile)
+            known |= {low: x.min(), high: x.max()}
+        somewhere, everywhere = (bool(x[0, 0]) for x in self.values(list(told), ((0, 1), (0, 1)), known.items()))
+        (so,) = self.values([self.value], tile)
+        return somewhere, everywhere, so
+
+
+def every_tile(rows=12, columns=18):
+    return [((r, r + rows), (c, c + columns)) for r in range(0, ROWS, rows) for c in range(0, COLUMNS, columns)]
+
+
+EXACT = {
+    "causal": "j <= i",
+    "window": "(j <= i) & (j > i - w)",
+    "either side": "abs(i - j) < w",
+    "prefix": "(j < 20) | (j <= i)",
+    "lengths": "(j < 40) & (i < 50)",
+    "blocks": "i // 12 == j // 18",
+    "padding": "kept_ & (j <= i)",
+    "scaled": "2 * j + 3 <= i",
+    "shifted": "not (j > i + size(x, 1) - 60)",
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_no_tile_is_taken_for_partial(name):
+    """Masks of one or two plain conditions: a tile is skipped, or whole, exactly where it is so."""
+    mask = Mask(EXACT[name])
+    for tile in every_tile():
+        somewhere, everywhere, so = mask.tile(tile)
+        assert (somewhere, everywhere) == (so.any(), so.all()), tile
+
+
+def test_documents_by_their_least_and_greatest_number():
+    mask = Mask("(own == other) & (j <= i)")
+    found = [mask.tile(tile) for tile in every_tile()]
+    assert all(somewhere or not so.any() for somewhere, _, so in found)
+    assert sum(not somewhere for somewhere, _, _ in found) == sum(not so.any() for _, _, so in found)
+
+
+NUMBERS = st.recursive(
+    st.sampled_from(["i", "j", "w", "own", "other", "3", "-5", "17"]),
+    lambda x: st.one_of(
+        st.tuples(x, st.sampled_from(["+", "-", "*"]), x).map(lambda p: f"({' '.join(p)})"),
+        st.tuples(st.sampled_from(["abs", "-"]), x).map(lambda p: f"{p[0]}({p[1]})"),
+        st.tuples(st.sampled_from(["minimum", "maximum"]), x, x).map(lambda p: f"{p[0]}({p[1]}, {p[2]})"),
+        st.tuples(x, st.sampled_from(["// 5", "% 7", ">> 2"])).map(lambda p: f"({p[0]} {p[1]})"),
+    ),
+    max_leaves=4,
+)
+CONDITIONS = st.recursive(
+    st.one_of(
+        st.tuples(NUMBERS, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), NUMBERS).map(
+            lambda p: f"({' '.join(p)})"
+        ),
+        st.just("kept_"),
+    ),
+    lambda x: st.one_of(
+        st.tuples(x, st.sampled_from(["&", "|", "^"]), x).map(lambda p: f"({' '.join(p)})"),
+        x.map(lambda c: f"(~{c})"),
+        st.tuples(x, x, x).map(lambda p: f"where({', '.join(p)})"),
+    ),
+    max_leaves=3,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(CONDITIONS, st.integers(1, 9), st.integers(0, 59), st.integers(0, 71), st.integers(1, 30))
+def test_what_is_said_of_a_tile_is_so(text, width, row, column, size):
+    """A tile that is skipped has nothing, one that is whole has everything; anything else may be partial."""
+    mask = Mask(f"({text}) | (i < -j)", width)  # what depends on both axes stays an array
+    tile = ((row, min(ROWS, row + size)), (column, min(COLUMNS, column + size)))
+    somewhere, everywhere, so = mask.tile(tile)
+    assert somewhere or not so.any()
+    assert not everywhere or so.all()
