@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 WIDTH = 960  # of the picture, in its own units
 BAR, GAP = 46, 24  # height of a bar, and what is between two
-LETTER = 7.4  # width of a letter
+LETTER = 8.0  # width of a letter
 
 STYLE = """
 :root { --ink: #16202c; --faint: #5b6b7d; --paper: #ffffff; --card: #f4f6f8; --old: #c9d2dc; --new: #1f9d6b; }
