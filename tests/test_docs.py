@@ -21,7 +21,8 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 
-def test_the_readme_runs_and_shows_real_output(capsys):
+def test_the_readme_runs_and_shows_real_output(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # it saves a kernel
     scope: dict = {}
     shown = iter(blocks("text"))
     example, more, faulty = blocks("python")
