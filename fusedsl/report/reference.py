@@ -13,6 +13,7 @@ import numpy as np
 from ..config import DEFAULT
 from ..errors import FusedslError, UnknownNameError
 from ..ir.interp import interpret
+from ..ir.laws import LAWS
 from ..ir.ops import OPS
 from ..lang import calls, functions, prelude
 from ..lang.functions import REQUIRED
@@ -190,6 +191,7 @@ def page() -> str:
             like = f"<br>as {e.elsewhere}" if e.elsewhere and e.elsewhere != f"numpy.{name}" else ""
             rows.append((f"`{e.signature}`{also}", e.meaning + like, e.dtypes, f"`{e.example}`<br>{e.result}"))
         lines += [f"## {family}", "", *_table(("function", "computes", "dtypes", "example"), rows), ""]
+    lines += ["## What numbers do", "", *_table(("law", "example", "otherwise"), _laws()), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -229,6 +231,16 @@ def _operators() -> Iterable[Sequence[str]]:
     yield "`x if c else y`", "`where`", "element by element"
     yield "`x[1:, ::-2, None, ..., i]`", "", "slices, integers, new axes, integer arrays: NumPy's indexing"
     yield "`x.T`, `x.mT`", "`transpose`, `matrix_transpose`", ""
+
+
+def _laws() -> Iterable[Sequence[str]]:
+    for law in LAWS:
+        given = ", ".join(f"{name} = {_column(*column)}" for name, column in zip("xyz", law.given))
+        yield law.says, f"`{law.text}` of {given}<br>{_column(*law.wanted)}", law.elsewhere
+
+
+def _column(dtype: str, values: Sequence[Any]) -> str:
+    return f"{dtype}[{', '.join(str(v) if isinstance(v, int) else f'{v:.12g}' for v in values)}]"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
