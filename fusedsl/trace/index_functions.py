@@ -73,6 +73,14 @@ def _repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
     return recorder.apply("take", a, recorder.listed(places), axis)
 
 
+def flipped(recorder: Recorder, m: Any, axis: Any) -> Any:
+    """A view with the order reversed along axes."""
+    recorder.apply("flip", m, axis)  # refuses axes that there are not
+    axes = range(m.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    turned = {a % m.ndim for a in recorder.settled(tuple(axes))}
+    return recorder.lifted(m)[tuple(slice(None, None, -1 if k in turned else 1) for k in range(m.ndim))]
+
+
 def _outer(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
     return _written(recorder, recorder.apply("outer", a, b), out)
 
@@ -94,9 +102,9 @@ INDEXING: dict[str, Callable[..., Any]] = {
     "stack": _stack,
     "hstack": _hstack,
     "vstack": _vstack,
-    "flip": lambda recorder, m, axis=None: recorder.apply("flip", m, axis),
-    "fliplr": lambda recorder, m: recorder.apply("flip", m, 1),
-    "flipud": lambda recorder, m: recorder.apply("flip", m, 0),
+    "flip": lambda recorder, m, axis=None: flipped(recorder, m, axis),
+    "fliplr": lambda recorder, m: flipped(recorder, m, 1),
+    "flipud": lambda recorder, m: flipped(recorder, m, 0),
     "roll": lambda recorder, a, shift, axis=None: recorder.apply("roll", a, shift, axis),
     "repeat": _repeat,
     "tile": lambda recorder, A, reps: recorder.apply("tile", A, reps),

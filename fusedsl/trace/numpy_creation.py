@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .tracer import Tracer
+from .views import View
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -48,6 +49,8 @@ def _array(recorder: Recorder, name: str, a: Any, dtype: Any = None, **named: An
     a = recorder.tracer(recorder.builder.strong(a.node)) if a.is_number else a
     if dtype is not None and recorder.dtype(dtype) is not a.node.type.dtype:
         return recorder.apply("astype", a, recorder.dtype(dtype))
+    if name in ("ascontiguousarray", "asfortranarray"):
+        return a.viewed(View(lambda x: x, certain=False))
     return a if name != "array" or named.get("copy") is False else recorder.apply("copy", a)
 
 

@@ -38,7 +38,6 @@ SIGNATURES = {
     "clip": "a a_min a_max out min max dtype",
     "round": "a decimals out",
     "fix": "x out",
-    "nan_to_num": "x copy nan posinf neginf",
     "copy": "a order subok",
     "astype": "x dtype order casting subok copy device",
     "reshape": "a shape order newshape copy",
@@ -318,6 +317,15 @@ def _diff(recorder: Recorder, a: Any, n: int = 1, axis: int = -1, prepend: Any =
     return recorder.apply("diff", a, n, axis, **edges)
 
 
+def _nan_to_num(recorder: Recorder, x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None):
+    given = {"nan": nan, "posinf": posinf, "neginf": neginf}
+    found = recorder.apply("nan_to_num", x, **{name: value for name, value in given.items() if value is not None})
+    if copy:
+        return found
+    _write(recorder, x, found, "same_kind")
+    return x
+
+
 def _shape(recorder: Recorder, a: Any) -> Any:
     return a.shape
 
@@ -361,9 +369,10 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "size": _size,
     "ndim": lambda recorder, a: a.ndim,
     **LIKE,
-    "real": _same,
+    "real": lambda recorder, x: x,
     "conj": _same,
     "conjugate": _same,
+    "nan_to_num": _nan_to_num,
     "angle": lambda recorder, x: recorder.apply("where", x < 0, np.pi, recorder.apply("as_float", x) * 0.0),
     "imag": _imag,
     **{name: contraction_functions.product(name, _written) for name in ("dot", "inner", "vdot", "outer", "matmul")},

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, ShapeError, Unsupported
+from .index_functions import flipped
+from .views import View
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -31,6 +33,11 @@ def _with_rank(a: Any, rank: int) -> Any:
 
 
 def _diagonal(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """A view that only reads."""
+    return a.viewed(View(lambda x: _gathered(recorder, recorder.tracer(x), offset, axis1, axis2).node))
+
+
+def _gathered(recorder: Recorder, a: Any, offset: int, axis1: int, axis2: int) -> Any:
     rank = a.ndim
     if rank < 2:
         raise ShapeError("a diagonal needs two axes", code="shape.axis")
@@ -117,8 +124,8 @@ def _strong(recorder: Recorder, x: Any) -> Any:
 def _rot90(recorder: Recorder, m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     first, second = (a % m.ndim for a in axes)
     for _ in range(int(k) % 4):
-        m = recorder.apply("flip", m, second).swapaxes(first, second)
-    return recorder.apply("copy", m)
+        m = flipped(recorder, m, second).swapaxes(first, second)
+    return m
 
 
 def _rollaxis(recorder: Recorder, a: Any, axis: int, start: int = 0) -> Any:
@@ -129,10 +136,12 @@ def _rollaxis(recorder: Recorder, a: Any, axis: int, start: int = 0) -> Any:
 
 
 def _broadcast_arrays(recorder: Recorder, *args: Any, subok: bool = False) -> tuple:
+    from .numpy_functions import viewed
+
     total: Any = 0
     for a in args:
         total = recorder.apply("add", recorder.apply("zeros_like", a), total)
-    return tuple(recorder.apply("broadcast_to", a, total.shape) for a in args)
+    return tuple(viewed(recorder, "broadcast_to", (recorder.lifted(a), total.shape), {}) for a in args)
 
 
 def _meshgrid(recorder: Recorder, *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple:

@@ -34,7 +34,9 @@ def to(input, *args, dtype=None, device=None, other=None, copy=False):
             dtype = x
         elif type(x).__name__ == "device" or isinstance(x, str):
             _same_device(input, x)
-    return language("copy", input) if dtype is None else cast(input, dtype)
+    if copy:
+        input = language("copy", input)
+    return input if dtype is None else cast(input, dtype)
 
 
 def _same_device(input: Any, device: Any) -> None:
@@ -50,13 +52,13 @@ def _same_device(input: Any, device: Any) -> None:
 @torch_function()
 def cpu(input):
     _same_device(input, "cpu")
-    return language("copy", input)
+    return input
 
 
 @torch_function()
 def cuda(input, device=None):
     _same_device(input, "cuda" if device is None else device)
-    return language("copy", input)
+    return input
 
 
 @torch_function()

@@ -15,6 +15,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError, Unsupported
 from ..lang import functions
 from .recorder import is_array
 from .tracer import Tracer
+from .views import View
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -153,8 +154,13 @@ def dtype_of(x: Any) -> Any:
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """`x.to(dtype)`, for torch's dtypes and the language's."""
-    return x.recorder.apply("astype", x, x.recorder.dtype(dtype)) if dtype is not None else x
+    """`x.to(dtype)`, for torch's dtypes and the language's: the tensor itself where it has that one."""
+    if dtype is None:
+        return x
+    to = x.recorder.dtype(dtype)
+    if to is dtype_of(x):
+        return x.viewed(View(lambda node: x.recorder.builder.cast(node, to), lambda base, value: value))
+    return x.recorder.apply("astype", x, to)
 
 
 def need_float(name: str, x: Any) -> None:

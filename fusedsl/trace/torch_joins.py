@@ -8,6 +8,7 @@ from ..errors import ArgumentError, ShapeError, Unsupported
 from .torch_functions import TABLE, cast, language, recorder_of, torch_function
 from .torch_shapes import expand, reshape, several, unsqueeze
 from .torch_types import result_type
+from .views import View
 
 # -- joins and repetitions
 
@@ -143,7 +144,12 @@ def outer(input, vec2):
 
 @torch_function()
 def diagonal(input, offset=0, dim1=0, dim2=1):
-    """Gathered, not a view."""
+    """A view that only reads."""
+    r = recorder_of(input)
+    return input.viewed(View(lambda x: _gathered(r.tracer(x), offset, dim1, dim2).node))
+
+
+def _gathered(input: Any, offset: int, dim1: int, dim2: int) -> Any:
     rank = input.ndim
     first, second = dim1 % rank, dim2 % rank
     order = [k for k in range(rank) if k not in (first, second)]

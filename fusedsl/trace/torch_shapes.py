@@ -6,9 +6,11 @@ import itertools
 from typing import Any
 
 from ..errors import ArgumentError, ShapeError, Unsupported
+from ..ir import shapes as ir_shapes
 from .numpy_functions import viewed
 from .torch_functions import TABLE, language, recorder_of, torch_function
 from .torch_types import result_type
+from .views import View
 
 
 def several(parts: tuple) -> tuple:
@@ -31,11 +33,22 @@ def view(input, *shape, size=None, dtype=None):
         raise Unsupported(
             "view as another dtype is not there yet", code="unsupported.view", help="x.to(dtype) converts"
         )
-    return reshape(input, shape)
+    r = recorder_of(input)
+    wanted = r.settled(shape)
+
+    def read(x: Any) -> Any:
+        return r.call("reshape", (r.tracer(x), wanted), {})
+
+    return input.viewed(View(read, lambda base, value: ir_shapes.reshape(r.builder, value, base.type.shape)))
 
 
-@torch_function("reshape_as")
+@torch_function()
 def view_as(input, other):
+    return view(input, tuple(other.shape))
+
+
+@torch_function()
+def reshape_as(input, other):
     return reshape(input, tuple(other.shape))
 
 

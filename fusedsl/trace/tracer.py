@@ -63,7 +63,12 @@ class Tracer:
                     help="reshape once more after writing",
                 )
             self._node, self._seen = self._view.read(self._base.node), self._base.version
-        assert self._node is not None
+        if self._node is None:
+            raise Unsupported(
+                "an array is read after what may be a view of it was written: whether it is, strides decide",
+                code="unsupported.view",
+                help="copy it before writing",
+            )
         return self._node
 
     @property
@@ -323,6 +328,9 @@ class Tracer:
         """The new value; a view's goes into its base."""
         if self._base is not None:
             assert self._view is not None
+            if not self._view.certain and self._let_go():
+                self._base, self._view, self._node = None, None, value
+                return
             if self._view.write is None:
                 raise Unsupported(
                     "writing to this view is not there yet", code="unsupported.view", help="write to the array itself"
@@ -339,6 +347,16 @@ class Tracer:
             raise ArgumentError("a number cannot be written to", code="trace.write", help="use a 0-d array")
         self._node = value
         self.writes += 1
+
+    def _let_go(self) -> bool:
+        """Make a copy of what may be a view, so that nobody may read the original any more; False if the caller may."""
+        root: Tracer = self
+        while root._base is not None:
+            root = root._base
+        if root.captured or any(root is a for a in self.recorder.arguments):
+            return False
+        root._node = None
+        return True
 
     def _operate(self, name: str, *operands: Any) -> Any:
         """What an operator means for this library's arrays."""
