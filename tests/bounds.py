@@ -206,6 +206,12 @@ def _quotient(worst, found, args, value):
     return np.where((eb > 0) & (np.abs(b) <= eb), np.inf, worst)
 
 
+def _raised(worst, found, args, value):
+    """A negative number has powers at whole exponents alone."""
+    (a, ea), (_, eb) = args
+    return np.where((eb > 0) & (a - ea < 0), np.inf, worst * 1.01)
+
+
 def _whole_quotient(worst, found, args, value):
     """The quotient's whole part must be sure; a remainder is steep at its steps."""
     (a, ea), (b, eb) = args
@@ -225,7 +231,7 @@ def _gamma(worst, found, args, value):
     return np.where((args[0][1] > 0) & (args[0][0] < 0), np.inf, worst * 1.1 + args[0][1])
 
 
-WAVES = {"sin": _wave, "cos": _wave, "tan": _tangent, "divide": _quotient, "power": lambda w, f, a, v: w * 1.01}
+WAVES = {"sin": _wave, "cos": _wave, "tan": _tangent, "divide": _quotient, "power": _raised}
 WAVES |= {"remainder": _whole_quotient, "fmod": _whole_quotient, "floor_divide": _quotient, "lgamma": _gamma}
 WAVES |= {"equal": _equality, "not_equal": _equality}
 

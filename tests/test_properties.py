@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from draw import Program, draw
 from forms import names_called
 from hypothesis import HealthCheck, Phase, given, settings
@@ -52,3 +53,22 @@ def test_a_program_that_breaks_a_law_is_made_small():
     assert len(small.lines) == len(small.results) == 1
     assert "tanh(" in script(small, fault) and max((x.size for x in small.arrays.values()), default=0) <= 8
     exec(script(small, fault), {})
+
+
+UNSURE = (
+    "power(-1.0, a * 10)",  # of a whole exponent or one beside it
+    "log(a * 0.1 - 0.01 * (a / a))",  # on both sides of 0
+    "floor(a * 10)",
+    "where(a * 10 >= 1.0, 5.0, 7.0) * a",
+    "astype(a * 10, int32)",
+    "a * 10 == 1.0",
+)
+
+
+def test_the_judge_is_unsure_where_a_rounding_decides():
+    x = np.array([0.1, 0.1], np.float32)
+    for text in UNSURE:
+        ((_, bound),) = Case(Program((), (text,), {"a": x})).expected
+        assert (bound > 0.05).all(), text
+    ((value, bound),) = Case(Program((), ("floor(a * 10 + 0.5), a * 8 == 0.1 * 8",), {"a": x})).expected[:1]
+    assert (value == 1).all() and (bound == 0).all()
