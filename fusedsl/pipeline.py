@@ -14,6 +14,7 @@ from .config import Options
 from .errors import FusedslError, FusionError, LimitError
 from .fusion.budget import FEWEST, REGISTERS, within
 from .fusion.bundle import bundled, side_by_side
+from .fusion.factors import store_factors
 from .fusion.groups import Decision, Group, Partition
 from .fusion.lower import lower
 from .fusion.partition import partition
@@ -222,7 +223,8 @@ def cut_graph(
     cut = partition(lower(graph, _same(fits)), fits, prices, together, scores)
     if budget is None:
         return cut
-    return within(store_dear(cut, Prices(extents, facts(PRICED_FOR))), budget, prices)
+    fixed = Prices(extents, facts(PRICED_FOR))
+    return within(store_factors(store_dear(cut, fixed), fixed), budget, prices)
 
 
 def _fits(extents: Mapping[Symbol, int], guards: dict[Dim, bool]) -> Fits:

@@ -237,3 +237,29 @@ def test_a_product_is_the_same_whatever_its_blocks_are_next_to():
     x, y = RNG.normal(size=(400, 700)).astype(np.float32), RNG.normal(size=(700, 1100)).astype(np.float32)
     whole_product = fd.evaluate("x @ y", x=x, y=y)
     np.testing.assert_array_equal(fd.evaluate("x @ y", x=x[150:210], y=y[:, 500:590]), whole_product[150:210, 500:590])
+
+
+# ---- what is computed once, and what for every tile
+
+
+@pytest.mark.parametrize(("text", "kernels"), [
+    ("relu(x) @ w", ["matmul_0"]), ("dequantize(q, s) @ w", ["matmul_0"]), ("gelu(x) @ w", ["map_erf_0", "matmul_1"]),
+    ("gelu(x @ w) @ w", ["matmul_0", "matmul_1"]), ("gelu(x @ w) @ w, x @ w", ["matmul_0", "matmul_1"]),
+    ("rms_norm(x) @ w", ["row_sum_multiply_0", "matmul_1"]), ("gelu(x[:8]) @ w[:, :64]", ["matmul_0"]),
+    ("x @ w, max(x[:, None] + w.mT, axis=-1)", ["matmul_0", "row_max_add_1"]),
+])  # fmt: skip
+def test_a_dear_factor_is_computed_once(text, kernels):
+    """By the time model; where a kernel has all that it takes, that kernel stores it."""
+    specs = {"x": "float32", "w": "float32", "q": "int8"}
+    given = {n: fd.spec((2048, 2048), d) for n, d in specs.items()} | {"s": fd.spec((), "float32")}
+    kernel = fd.kernel(text)
+    told = kernel.explain(**{n: given[n] for n in kernel.params}, cc=90, compile=False)
+    assert [k.name for k in told.kernels] == kernels
+
+
+@pytest.mark.parametrize(
+    "text", ["gelu(x - mean(x, -1, keepdims=True)) @ y", "silu(x @ y) @ y.mT", "gelu(x @ y) @ y.mT, softmax(x @ y)"]
+)
+def test_stored_factors_are_right(text):
+    x, y = RNG.normal(size=(300, 40)).astype(np.float32), RNG.normal(size=(40, 2000)).astype(np.float32)
+    fd.kernel(text, verify=True)(x=x, y=y)

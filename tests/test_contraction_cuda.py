@@ -14,7 +14,7 @@ pytest.importorskip("numba_cuda")
 from ptx import emulated_gpu
 
 KERNELS = {
-    "x @ y": ("float32", "bfloat16", "float64", "int8"),
+    "x @ y": ("bfloat16", "float64"),
     "gelu(x @ y + b) * s[:, None] + r": ("float16",),
     "silu(x @ y) * (x @ (z * 2))": ("bfloat16",),
     'einsum("ij,jk->ki", x * iota(x, 1), y)': ("float32",),

@@ -11,9 +11,13 @@ from ..fusion.time import Work
 from ..hardware import Hardware, occupancy
 from ..runtime.bind import Bound
 from ..schedule import Geometry, MapSchedule, RowSchedule
+from ..schedule.contract import EDGE
 from ..schedule.kernel import Body, Kernel, Stream
+from ..schedule.product import Sides, extent, sides, worthwhile
 from ..schedule.registers import row_loads
 
+SHARED_READS = 5 / 16  # of a thread for each of its products
+ADDRESSING = 12  # instructions that find and stage an element of a factor
 FLOAT64_WORK = 2.7  # instructions of a float64 function for one of float32
 
 
@@ -51,6 +55,9 @@ def computed(kernel: Kernel, bound: Bound) -> tuple[float, float, float]:
     found = [0.0, 0.0, 0.0]
     if kernel.stream is not None:
         return _of_stream(kernel.stream, bound, rows, bound.extents[kernel.row_axes])
+    products = sides(kernel)
+    if products is not None and worthwhile(kernel, products, bound.extents):
+        return _of_products(kernel, products, bound)
     found[0] = elements * len(kernel.operands)  # a load or store each
     for phase in kernel.phases:
         if phase.row is not None:
@@ -75,6 +82,27 @@ def _of_stream(stream: Stream, bound: Bound, rows: int, columns: int) -> tuple[f
             _count(found, use.merge, rows * columns)
     for ending in stream.endings:
         _count(found, ending.body, rows * bound.extents[ending.axis])
+    return found[0], found[1], found[2]
+
+
+def _of_products(kernel: Kernel, products: Sides, bound: Bound) -> tuple[float, float, float]:
+    """Products of matrices in squares: an element of a factor is computed once for each square that it is in, and a
+    multiplication reads a third of a value from shared memory."""
+    rows, columns = (extent(axes, bound.extents) for axes in (products.rows, products.columns))
+    steps, batch = prod(bound.extents[kernel.row_axes :]), extent(products.batch, bound.extents)
+    found = [0.0, 0.0, 0.0]
+    for use, pair in zip(kernel.phases[0].folds, products.factors):
+        wide = use.state[0].dtype.bits == 64 and use.state[0].dtype.kind == "f"
+        found[0] += batch * rows * columns * steps * (1 + SHARED_READS)
+        found[2] += batch * rows * columns * steps if wide else 0
+        for body, own, other in zip(pair, (rows, columns), (columns, rows)):
+            times = batch * own * steps * -(-other // EDGE)
+            found[0] += times * ADDRESSING
+            _count(found, body, times)
+    row = kernel.phases[0].row
+    if row is not None:
+        _count(found, row, batch * rows * columns)
+    found[0] += batch * rows * columns * len(kernel.operands)
     return found[0], found[1], found[2]
 
 

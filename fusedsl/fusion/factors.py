@@ -1,0 +1,104 @@
+"""Factors of products of matrices: a tile computes its elements of them anew, unless it is faster to do that once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from ..ir.dims import evaluate
+from ..ir.graph import Node, walk
+from ..ir.ops import OPS
+from ..rewrite.scalars import free_axes
+from .coordinates import Axis
+from .crossing import BOUND
+from .groups import Decision, Group, Partition, loaded, ordered
+from .price import Computation, Prices, computed, cost
+from .products import factors
+from .recompute import memory_order, temporary
+
+TILE = 64  # rows and columns of a product for which an element of a factor is computed once
+
+
+@dataclass(frozen=True)
+class Dear:
+    """A factor of a kernel's product, the axes that it varies along, and the seconds that storing it saves."""
+
+    group: int
+    value: Node
+    axes: tuple[Axis, ...]
+    saved: float
+
+
+def store_factors(cut: Partition, prices: Prices) -> Partition:
+    """The partition with factors that are dear to compute stored by kernels of their own, where that is faster.
+
+    What takes no function worth keeping, as a cast or the scaling of quantised weights, stays in the product.
+    """
+    groups, temporaries, decisions = list(cut.groups), list(cut.temporaries), list(cut.decisions)
+    for dear in [found for k in range(len(groups)) for found in _dear(groups, k, prices)]:
+        if not _stored_where_computed(groups, temporaries, dear):
+            _stored_apart(groups, temporaries, dear)
+        what = f"{dear.value.op} before a product of matrices"
+        reason = "to store it once is faster than to compute it for every tile"
+        decisions.append(Decision(False, (what,), reason, dear.saved))
+    return ordered(groups, temporaries, decisions)
+
+
+def _stored_apart(groups: list[Group], temporaries: list, dear: Dear) -> None:
+    """A kernel of its own stores the factor."""
+    user = groups[dear.group]
+    root = temporary(dear.value, dear.axes, len(temporaries))
+    temporaries.append((root.type, root.shape))
+    below = set(walk([dear.value]))
+    imports = {f: load for f, load in user.imports.items() if f in below}
+    groups.append(Group((), dear.axes, stores=[root], imports=imports, after=set(user.after)))
+    user.imports[dear.value] = loaded(root)
+    user.after.add(len(groups) - 1)
+
+
+def _stored_where_computed(groups: list[Group], temporaries: list, dear: Dear) -> bool:
+    """Whether the kernel that folds what the factor is computed from, for it alone, stores the factor instead."""
+    user, below = groups[dear.group], set(walk([dear.value]))
+    needed = [f for f in user.imports if f in below]
+    home = next((g for g in groups if needed and needed[0] in g.folds and not g.streaming), None)
+    if len(needed) != 1 or home is None or set(home.rows) != set(dear.axes):
+        return False
+    (f,) = needed
+    stored = next((r for r in home.row_stores if r.value is f and r.kind == "temporary"), None)
+    elsewhere = any(f in g.imports for g in groups if g is not user)
+    without = computed(user.values, frozenset((*user.imports, dear.value)) - {f})
+    if stored is None or elsewhere or f in without:
+        return False
+    root = temporary(dear.value, home.rows, stored.index)
+    home.row_stores[home.row_stores.index(stored)] = root
+    temporaries[stored.index] = (root.type, root.shape)
+    del user.imports[f]
+    user.imports[dear.value] = loaded(root)
+    return True
+
+
+def _dear(groups: list[Group], k: int, prices: Prices) -> Iterator[Dear]:
+    """The factors of a kernel that are worth storing."""
+    group = groups[k]
+    if not group.folds or group.streaming:
+        return
+    free = free_axes(group.values)
+    pairs = [factors(f, free, group.rows) for f in group.folds]
+    if any(pair is None for pair in pairs):
+        return
+    for value in dict.fromkeys(v for pair in pairs if pair is not None for v in pair):
+        work = [n for n in computed([value], frozenset(group.imports)) if n.op not in BOUND]
+        inner = [n for n in work if free[n] == free[value]]  # what varies along fewer axes is computed less often
+        each = sum(map(cost, inner))
+        special = any(n.op in OPS and OPS[n.op].special for n in inner)
+        if not special or not all(free[n] <= free[value] for n in work):
+            continue
+        own = memory_order(value, tuple(a for a in (*group.rows, *group.columns) if a in free[value]))
+        others = prod(evaluate(a.extent, prices.extents) or 0 for a in group.rows if a not in free[value])
+        count = prod(evaluate(a.extent, prices.extents) or 0 for a in own)
+        again = count * (-(-others // TILE) - 1) * each / prices.hardware.issue_rate
+        root = temporary(value, own, 0)
+        once = prices.seconds(Computation((value,), (root,), frozenset(group.imports)))
+        if again > once:
+            yield Dear(k, value, own, again - once)
