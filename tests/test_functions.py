@@ -121,3 +121,18 @@ def test_names_without_a_form_say_what_to_do():
         with pytest.raises((fd.UnknownNameError, fd.Unsupported)) as fault:
             fd.evaluate(f"{name}(x)", x=ARRAYS["x"])
         assert words in str(fault.value)
+
+
+def test_what_a_keyword_does_not_take_is_refused_with_a_form():
+    x = ARRAYS["x"]
+    faults = {
+        "quantize(x, 0.1, group=3)": "an axis of 5 does not hold whole groups",
+        "take(x, [0, 2], axis=1)": "pass the numbers as an array",
+        "pad(x, 1, mode='symmetric')": "made of slices",
+        "pad(x, -1)": "x[1:-1]",
+        "uniform(0.5, x)": "int64(seed)",
+    }
+    for text, words in faults.items():
+        with pytest.raises(fd.FusedslError) as fault:
+            fd.evaluate(text, x=x)
+        assert words in str(fault.value), text

@@ -102,6 +102,13 @@ def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None
     if check.kind == "enough":
         return (f"{check.what} of {values[1]} from {shown[0]}: its last axis has {values[0]}", None,
                 f"k is at most {values[0]} here", check.what)  # fmt: skip
+    if check.what == "group":
+        return (
+            f"an axis of {values[0]} does not hold whole groups: {shown[0]}",
+            None,
+            "pad it, or choose a group that divides it",
+            "group",
+        )
     return (
         f"cannot reshape {shown[0]} of {values[0]} elements into {values[1]}",
         None,

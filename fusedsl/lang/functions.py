@@ -186,7 +186,9 @@ def show_value(value: Any) -> str:
 def array(b: Builder, name: str, value: Any) -> Node:
     if not isinstance(value, Node):
         forms = {DType: "cast with astype(x, dtype)", tuple: "take one of them, e.g. [0], or join them: stack([x, y])"}
-        help = forms.get(type(value))
+        help = "pass the numbers as an array, by name" if name == "indices" else forms.get(type(value))
+        if isinstance(value, str):
+            help = "arrays go by position, without quotes; strings only choose"
         raise _malformed(name, "an array or a number", value, help)
     return value
 

@@ -35,13 +35,13 @@ def take(b: Builder, x: Node, indices: Node, axis: int | None = None, *, mode: A
 TAKEN = ("raise", "wrap", "clip")  # what numpy.take does with a position outside; nothing raises here
 
 
-def _check_choice(what: str, value: Any, choices: tuple[str, ...], operand: int) -> None:
+def _check_choice(what: str, value: Any, choices: tuple[str, ...], operand: int, otherwise: str | None = None) -> None:
     """ArgumentError where a string is none of the choices."""
     if value in choices:
         return
     near = suggest(value, choices) if isinstance(value, str) else None
     message = f"{what} is {' or '.join(map(repr, choices))}, not {show_value(value)}"
-    help = f"did you mean {near!r}?" if near else None
+    help = f"did you mean {near!r}?" if near else otherwise
     raise fail(ArgumentError(message, code="argument.choice", help=help), operand)
 
 
@@ -112,7 +112,7 @@ def tile(b: Builder, x: Node, repetitions: tuple[Dim, ...]):
 @function(pad_width="any", mode="any", constant_values="any")
 def pad(b: Builder, x: Node, pad_width: Any, mode: Any = "constant", constant_values: Any = None):
     """Elements added at the ends: constant, edge, reflect or wrap."""
-    _check_choice("mode of pad", mode, joins.PADDINGS, 2)
+    _check_choice("mode of pad", mode, joins.PADDINGS, 2, "others are made of slices, e.g. concat([flip(x), x])")
     widths = [(_width(w[0]), _width(w[1])) for w in _ends(pad_width, x.type.rank, 1)]
     zero = b.literal(0)
     fills = _ends(zero if constant_values is None else constant_values, x.type.rank, 3)
@@ -165,7 +165,8 @@ def _width(value: Any) -> Dim:
 
 def _not_negative(value: Dim, what: str, operand: int) -> None:
     if isinstance(value, int) and value < 0:
-        error: FusedslError = ArgumentError(f"{what} cannot be negative: {value}", code="argument.range")
+        help = "a slice takes elements away: x[1:-1]" if what == "pad_width" else "give 0 or more"
+        error: FusedslError = ArgumentError(f"{what} cannot be negative: {value}", code="argument.range", help=help)
         raise fail(error, operand)
 
 

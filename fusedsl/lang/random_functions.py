@@ -56,7 +56,8 @@ def _number(b: Builder, x: Node, operand: int) -> Node:
     if x.type.shape or x.type.dtype.kind not in "iu":
         what = ("seed", "", "stream")[operand]
         fault: type[FusedslError] = ArgumentError if x.type.shape else DTypeError
-        raise fail(fault(f"a {what} is one integer, not {b.describe(x.type)}", code=f"argument.{what}"), operand)
+        message, help = f"a {what} is one integer, not {b.describe(x.type)}", "e.g. uniform(7, x), or int64(seed)"
+        raise fail(fault(message, code=f"argument.{what}", help=help), operand)
     large = x.type.weak and x.op == "const" and value_of(x) >= 1 << 63
     return b.coerce(x, UINT64) if large else b.cast(x, UINT64)
 
