@@ -22,8 +22,8 @@ from .fusion.price import Prices
 from .fusion.products import factors
 from .fusion.recompute import store_dear
 from .hardware import Hardware, facts
-from .ir.checks import explain, holds
-from .ir.dims import Dim, Symbol, evaluate, expression
+from .ir.checks import explain, holds, require_size
+from .ir.dims import Dim, Extents, Symbol, evaluate, expression
 from .ir.graph import Graph, Node, Parameter, Type, walk
 from .ir.ops import OPS
 from .ir.printer import show
@@ -75,11 +75,10 @@ def signature(name: str, index: int, argument: Array | Weak) -> Parameter:
     return Parameter(name, Type(argument.dtype, dims))
 
 
-def extents_of(arguments: Sequence[Array | Weak]) -> dict[Symbol, int]:
+def extents_of(arguments: Sequence[Array | Weak]) -> Extents:
     """Every symbol's value at this call."""
-    return {
-        Symbol(k, axis): n for k, a in enumerate(arguments) if isinstance(a, Array) for axis, n in enumerate(a.shape)
-    }
+    arrays = [(k, a) for k, a in enumerate(arguments) if isinstance(a, Array)]
+    return Extents({Symbol(k, axis): n for k, a in arrays for axis, n in enumerate(a.shape)})
 
 
 def make_graph(source: Source, parameters: tuple[Parameter, ...], extents, options: Options):
@@ -298,6 +297,8 @@ def guards_hold(guards: Iterable[tuple[Dim, bool]], extents: Mapping[Symbol, int
 
 def result_shapes(plan: Plan, extents: Mapping[Symbol, int], limit: int = 1 << 62) -> list[tuple[int, ...]]:
     """The shapes of the results at this call; LimitError where one is beyond any memory."""
+    for t in (*plan.results, *plan.temporaries, *(Type(BOOL, k.rows + k.columns) for k in plan.kernels)):
+        require_size(t, extents)
     shapes = [tuple(evaluate(d, extents) for d in t.shape) for t in plan.results]
     for shape, t in zip(shapes, plan.results):
         size = t.dtype.itemsize

@@ -75,16 +75,17 @@ class _Cutter:
         alive = pressure(order, g.values)
         limit = next((p for p, words in enumerate(alive) if words > self.budget), len(order))
         free = free_axes(order)
+        values, addresses = set(g.values), _addresses(order)
         last = {a: p for p, n in enumerate(order) for a in n.args} | dict.fromkeys(kept, len(order))
         best, crossing, ends, made, done = None, 0, [0] * (len(order) + 1), False, False
         for p, n in enumerate(order[:-1]):  # a cut behind each node
             crossing -= ends[p]
-            if not _is_leaf(n, g):
+            if not _is_leaf(n, g) and n not in addresses:
                 made = True
                 if free[n] == axes and last.get(n, p) > p:
                     crossing += _words(n)
                     ends[last[n]] += _words(n)
-            done |= n in g.values and n not in kept
+            done |= n in values and n not in kept
             somewhere = limit // 2 <= p + 1 <= max(limit, 1) and made and (crossing or done)
             if somewhere and (best is None or crossing <= best[0]):
                 best = (crossing, p + 1)
@@ -92,7 +93,7 @@ class _Cutter:
             return None
         early = order[: best[1]]
         over = [n for n in early if last.get(n, 0) >= best[1] and free[n] == axes and not _is_leaf(n, g)]
-        return set(early), over
+        return set(early), [n for n in over if n not in addresses]
 
     def _before(self, k: int, first: Group, over: Sequence[Node]) -> None:
         """Put a kernel before another one, and let it store what crosses."""
@@ -133,8 +134,9 @@ class _Cutter:
         """What folds read is computed by a map before this kernel, as far as it needs none of its folds."""
         g, axes = self.groups[k], self.groups[k].rows + self.groups[k].columns
         late: set[Node] = set()
+        folds = set(g.folds)
         for n in _order(g.values, g.imports):
-            if n in g.folds or (n not in g.imports and not late.isdisjoint(n.args)):
+            if n in folds or (n not in g.imports and not late.isdisjoint(n.args)):
                 late.add(n)
         order = [n for n in _order(g.values, g.imports) if n not in late]
         crossing = self._crossing(g, order, frozenset(axes), set(g.values))
@@ -183,6 +185,15 @@ def _order(values: Iterable[Node], imports) -> list[Node]:
         else:
             found[stack.pop()] = None
     return list(found)
+
+
+def _addresses(order: Iterable[Node]) -> set[Node]:
+    """What of a body, arguments first, is an address: another kernel computes its own."""
+    found: set[Node] = set()
+    for n in order:
+        if n.op in ("pointer", "stride") or (n.op in ("add", "multiply") and not found.isdisjoint(n.args)):
+            found.add(n)
+    return found
 
 
 def _temporaries(g: Group) -> set[int]:

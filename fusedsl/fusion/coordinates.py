@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from ..ir.dims import Dim, expression
 from ..ir.folds import scalar
@@ -105,8 +106,25 @@ def between(position: Node, extent: Dim) -> Node:
     return scalar("less", unsigned, limit, dtype=BOOL)
 
 
+_known: WeakKeyDictionary[Node, Coordinate | None] = WeakKeyDictionary()
+
+
 def along(n: Node) -> Coordinate | None:
     """The coordinate that an int64 scalar is, where it is start + step * position."""
+    stack = [n]
+    while stack:
+        top = stack[-1]
+        parts = top.args if top.op in ("add", "subtract", "multiply") else ()
+        missing = [a for a in parts if a not in _known]
+        if missing:
+            stack += missing
+        else:
+            _known[stack.pop()] = _one_along(top)
+    return _known[n]
+
+
+def _one_along(n: Node) -> Coordinate | None:
+    """`along`, where those of the arguments are known."""
     match n.op:
         case "position":
             return Coordinate(0, 1, n.attr)
@@ -115,7 +133,7 @@ def along(n: Node) -> Coordinate | None:
         case "size":
             return Coordinate(n.attr, 1, None)
         case "add" | "subtract" | "multiply":
-            return _combined(n.op, *(along(a) for a in n.args))
+            return _combined(n.op, *(_known[a] for a in n.args))
     return None
 
 

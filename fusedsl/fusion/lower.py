@@ -9,6 +9,7 @@ same axes, which is what lets them fuse.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -107,7 +108,7 @@ def _is_cut(n: Node) -> bool:
 
 
 class Scattered(Exception):
-    """A scan is read at other places than its own: it has to stand in memory."""
+    """A scan is read at other places than its own, or a value at too many: it has to stand in memory."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -146,6 +147,9 @@ def fresh(extent: Dim, used: Iterable[Axis | None]) -> Axis:
 # -- coordinates
 
 Key = tuple[Node, Coordinates]
+MOST_PLACES = (
+    128  # of one value that are computed where they are read: what doubles again and again is stored in between
+)
 ANYWHERE = ("convert", "cast", "gather", *VIEWS)  # beside elementwise operations: their elements cost as much anywhere
 
 
@@ -157,6 +161,7 @@ class _Lowering:
         self.pieces = pieces
         self.cut = cut  # those that are read from memory wherever they are needed, not only at computed positions
         self.done: dict[Key, Node] = {}
+        self.places: Counter[Node] = Counter()  # at which each node is computed
         self.scattered: dict[Node, None] = {}  # what is read at computed positions, and worth computing once
 
     def lower(self, n: Node, at: Coordinates, cut: bool = True) -> Node:
@@ -178,12 +183,21 @@ class _Lowering:
                 stack += [key, *missing]
             else:
                 self.done[key] = self._make(*key, tuple(self.done[k] for k in needs))
+                self._count(key[0])
         result = self.done[root]
         if not cut:
             del self.done[root]
             if loaded is not None:
                 self.done[root] = loaded
         return result
+
+    def _count(self, n: Node) -> None:
+        """Raise Scattered for what is computed at yet another place, if it is computed from arrays."""
+        self.places[n] += 1
+        if self.places[n] > MOST_PLACES and (n.op in OPS or n.op == "reduce"):
+            if n not in self.cut and any(a.op == "param" for a in walk([n])):
+                raise Scattered(n)
+            self.places[n] = 0
 
     def _leaf(self, n: Node, at: Coordinates) -> Node | None:
         if n in self.temporaries and (n in self.cut or any(isinstance(c, Computed) for c in at)):

@@ -17,6 +17,7 @@ from .price import Computation, Prices, computed, cost
 from .products import factors
 from .streams import Streaming, find_streams, nearest, reached
 
+MOST_PRICED = 64  # decisions: each price looks at all that its two kernels compute
 ROW_WORK = 64  # instructions a row that a row's threads, all alike, may spend on what another kernel could compute
 FEW_RANKS = 2048  # places of an order that a block holds, to fold them
 ONE_BLOCK = 65536  # elements of a full reduction that one block may also write: beyond, a second kernel is faster
@@ -326,11 +327,13 @@ class _Partitioner:
             return tuple(d for d, _, _ in self.decisions)
         found = []
         for d, k, what in self.decisions:
+            if len(found) == MOST_PRICED:
+                break
             there, own = self.groups[k], self._home_of(what)
             other = self._alone(what) if own is there else own.work
             kept = there.work.without(other) if own is there else there.work
             found.append(replace(d, seconds=self.prices.saved(kept, other)))
-        return tuple(found)
+        return (*found, *(d for d, _, _ in self.decisions[MOST_PRICED:]))
 
     def _alone(self, what: Node | Root) -> Computation:
         """A fold, a scan or a store as a kernel of its own, which loads what others fold."""

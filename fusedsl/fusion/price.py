@@ -32,14 +32,16 @@ class Computation:
 
     def __or__(self, other: Computation) -> Computation:
         """Both in one kernel: what either computes needs no load."""
-        both = self.values + tuple(v for v in other.values if v not in self.values)
+        own = set(self.values)
+        both = self.values + tuple(v for v in other.values if v not in own)
         made = set(computed(self.values, self.loads)) | set(computed(other.values, other.loads))
         return Computation(both, self.stores + other.stores, (self.loads | other.loads) - made)
 
     def without(self, part: Computation) -> Computation:
         """The rest, once another kernel computes a part."""
-        values = tuple(v for v in self.values if v not in part.values)
-        return Computation(values, tuple(r for r in self.stores if r not in part.stores), self.loads)
+        parted, stored = set(part.values), set(part.stores)
+        values = tuple(v for v in self.values if v not in parted)
+        return Computation(values, tuple(r for r in self.stores if r not in stored), self.loads)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ..errors import DTypeError, FusedslError
 from . import fold_constants
 from .checks import describe, explain, phrase
-from .dims import Dim, Expression, Symbol, evaluate
+from .dims import Dim, Expression, Symbol, evaluate, parts
 from .graph import Check, Graph, Node, Parameter, Site, Type, constant, node, resolve_dims, value_of
 from .ops import OPS, VIEWS, Op, RuleError, infer
 from .types import BOOL, FLOAT64, INT32, INT64, UINT32, UINT64, DType, fits, promote
@@ -337,4 +337,4 @@ def _wider(value: int) -> str:
 def _mentions(outer: Dim, inner: Dim) -> bool:
     if outer == inner:
         return True
-    return isinstance(outer, Expression) and any(a is not None and _mentions(a, inner) for a in outer.args)
+    return isinstance(outer, Expression) and any(inner in part.args for part in parts(outer))

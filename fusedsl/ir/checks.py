@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ..errors import ShapeError
+from ..errors import LimitError, ShapeError
 from .dims import Symbol, evaluate
 from .graph import Check, Type
 
@@ -22,6 +22,7 @@ PHRASES = {
     **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), "compare {0} with {1}"),
 }
 UNARY = {"-": "negate", "sign": "take the sign of"}
+MOST_ELEMENTS = 1 << 48  # of an array: minutes on the fastest device
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
@@ -31,6 +32,24 @@ def describe(t: Type, extents: Mapping[Symbol, int]) -> str:
         return {"i": "a Python int", "f": "a Python float", "b": "a bool"}[t.dtype.kind]
     shape = ", ".join(str(evaluate(d, extents)) for d in t.shape)
     return f"{t.dtype}[{shape}]" if t.shape else str(t.dtype)
+
+
+def require_size(t: Type, extents: Mapping[Symbol, int]) -> None:
+    """LimitError for an array of more elements than any device can compute, stored or not; ShapeError for one of fewer
+    than none.
+    """
+    sizes = [evaluate(d, extents) for d in t.shape]
+    if any(n < 0 for n in sizes):
+        message = f"an axis of {shortened(min(sizes))} elements"
+        raise ShapeError(message, code="shape.negative", help="extents are 0 or more")
+    if math.prod(sizes) > MOST_ELEMENTS:
+        message = f"an array of {' x '.join(map(shortened, sizes))} elements"
+        raise LimitError(message, code="limit.elements", help=f"nothing computes more than {MOST_ELEMENTS:,}")
+
+
+def shortened(value: int) -> str:
+    """An integer as a message shows it: of a very long one, how long it is."""
+    return f"{value:,}" if abs(value) < 10**30 else f"10**{round(math.log10(abs(value)))}"
 
 
 def phrase(what: str, operands: Sequence[str]) -> str:

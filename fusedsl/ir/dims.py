@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
 
 
 @dataclass(frozen=True)
@@ -18,22 +20,52 @@ class Symbol:
         return f"n{self.argument}_{self.axis}"
 
 
-@dataclass(frozen=True)
 class Expression:
-    """An extent computed from others: `op` is a key of OPERATIONS; Nones stand for absent slice bounds."""
+    """An extent computed from others: `op` is a key of OPERATIONS; Nones stand for absent slice bounds.
+
+    Interned, as nodes are: identity is equality, so that extents that grow out of each other thousands of times, or
+    double each time, cost no more than they have parts. `weight` counts the parts, each as often as it occurs.
+    """
+
+    __slots__ = ("__weakref__", "args", "op", "weight")
+    __match_args__ = ("op", "args")
 
     op: str
     args: tuple[Dim | None, ...]
+    weight: int
+
+    def __new__(cls, op: str, args: tuple[Dim | None, ...]) -> Expression:
+        found = _interned.get((op, args))
+        if found is None:
+            found = object.__new__(cls)
+            weight = 1 + sum(a.weight if isinstance(a, Expression) else 1 for a in args)
+            for name, value in (("op", op), ("args", args), ("weight", min(weight, HEAVY))):
+                object.__setattr__(found, name, value)
+            found = _interned.setdefault((op, args), found)
+        return found
+
+    def __setattr__(self, name, value):
+        raise AttributeError("extents are frozen")
+
+    def __reduce__(self):
+        return (from_json, (to_json(self),))
+
+    def __repr__(self) -> str:
+        return f"<extent {self}>"
 
     def __str__(self) -> str:
+        args = [str(a) if not isinstance(a, Expression) or a.weight <= SHOWN else "..." for a in self.args]
         if self.op == "slice":
-            n, *bounds = self.args
-            return f"{n}[{':'.join('' if b is None else str(b) for b in bounds)}]"
-        if len(self.args) == 2 and not self.op.isalpha():
-            return f"({self.args[0]}{self.op}{self.args[1]})"
-        return f"{self.op}({', '.join(map(str, self.args))})"
+            n, *bounds = ("" if a is None else text for a, text in zip(self.args, args))
+            return f"{n}[{':'.join(bounds)}]"
+        if len(args) == 2 and not self.op.isalpha():
+            return f"({args[0]}{self.op}{args[1]})"
+        return f"{self.op}({', '.join(args)})"
 
 
+SHOWN = 32  # parts of an extent that are printed
+HEAVY = 1000  # parts beyond which nobody counts
+_interned: WeakValueDictionary[tuple, Expression] = WeakValueDictionary()
 Dim = int | Symbol | Expression
 
 
@@ -84,7 +116,7 @@ def _without(whole: Dim | None, factor: Dim | None) -> Dim | None:
     """`whole` without one of its factors; None where it is no factor. (An extent of 0 divides as any other.)"""
     if whole == factor:
         return 1
-    if not isinstance(whole, Expression) or whole.op != "*":
+    if not isinstance(whole, Expression) or whole.op != "*" or whole.weight > SHOWN:
         return None
     a, b = whole.args
     if (rest := _without(a, factor)) is not None:
@@ -103,40 +135,97 @@ def product(dims) -> Dim:
     return result
 
 
+class Extents(dict[Symbol, int]):
+    """The extents of one call, with those computed from them that were asked for."""
+
+    __slots__ = ("known",)
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.known: dict[Expression, int] = {}
+
+
 def evaluate(dim: Dim, extents: Mapping[Symbol, int]) -> int:
     """The number that `dim` stands for, given the extents of the arguments."""
     if isinstance(dim, int):
         return dim
     if isinstance(dim, Symbol):
         return extents[dim]
-    return OPERATIONS[dim.op](*(None if a is None else evaluate(a, extents) for a in dim.args))
+    known: dict[Expression, int] = getattr(extents, "known", {})
+    for part in parts(dim, known):
+        values = (extents[a] if isinstance(a, Symbol) else known.get(a, a) for a in part.args)  # type: ignore[arg-type]
+        known[part] = OPERATIONS[part.op](*values)
+    return known[dim]
 
 
-def substitute(dim: Dim | None, table: Mapping[Dim, Dim]) -> Dim | None:
-    """`dim` with every extent that `table` names replaced (used when broadcasting unifies two symbols)."""
-    if dim is None or isinstance(dim, int):
-        return dim
-    if dim in table:
-        return substitute(table[dim], table)
-    if isinstance(dim, Symbol):
-        return dim
-    args = tuple(substitute(a, table) for a in dim.args)
-    return dim if args == dim.args else expression(dim.op, *args)
+def parts(dim: Expression, known: Container[Expression] = ()) -> Iterator[Expression]:
+    """The expressions that `dim` consists of, each once and after its own parts, less those that are `known`."""
+    stack = [dim]
+    seen: set[Expression] = set()
+    while stack:
+        top = stack[-1]
+        missing = [a for a in top.args if isinstance(a, Expression) and a not in seen and a not in known]
+        if missing and top not in known:
+            stack += missing
+            continue
+        stack.pop()
+        if top not in seen and top not in known:
+            seen.add(top)
+            yield top
 
 
-def to_json(dim: Dim | None):
-    """JSON form: null, a number, ["n", argument, axis], or [op, ...]."""
-    if dim is None or isinstance(dim, int):
-        return dim
-    if isinstance(dim, Symbol):
-        return ["n", dim.argument, dim.axis]
-    return [dim.op, *map(to_json, dim.args)]
+def substitute(dim: Dim | None, table: Mapping[Dim, Dim], found: dict[Dim | None, Any] | None = None) -> Dim | None:
+    """`dim` with every extent that `table` names replaced (used when broadcasting unifies two symbols).
+
+    `found` remembers what extents became, for more of them under the same table.
+    """
+    found = {} if found is None else found
+    stack = [dim]
+    while stack:
+        end = stack[-1]
+        while end in table:
+            end = table[end]  # type: ignore[index]
+        if isinstance(end, Expression):
+            missing = [a for a in end.args if a not in found]
+            if missing:
+                stack += missing
+                continue
+            args = tuple(found[a] for a in end.args)
+            end = end if args == end.args else expression(end.op, *args)
+        found[stack.pop()] = end
+    return found[dim]
 
 
-def from_json(data) -> Dim | None:
+def to_json(dim: Dim | None) -> list:
+    """JSON form: its parts in order, each null, a number, ["n", argument, axis], or [op, places of its arguments]."""
+    places: dict[Dim | None, int] = {}
+    told: list = []
+
+    def tell(part: Dim | None, form: Any) -> None:
+        if part not in places:
+            places[part] = len(told)
+            told.append(form)
+
+    def leaf(part: Dim | None) -> None:
+        if not isinstance(part, Expression):
+            tell(part, ["n", part.argument, part.axis] if isinstance(part, Symbol) else part)
+
+    leaf(dim)
+    for e in parts(dim) if isinstance(dim, Expression) else ():
+        for a in e.args:
+            leaf(a)
+        tell(e, [e.op, *(places[a] for a in e.args)])
+    return told
+
+
+def from_json(told: list) -> Dim | None:
     """The inverse of `to_json`."""
-    if data is None or isinstance(data, int):
-        return data
-    if data[0] == "n":
-        return Symbol(data[1], data[2])
-    return Expression(data[0], tuple(from_json(a) for a in data[1:]))
+    made: list[Dim | None] = []
+    for part in told:
+        if part is None or isinstance(part, int):
+            made.append(part)
+        elif part[0] == "n":
+            made.append(Symbol(part[1], part[2]))
+        else:
+            made.append(Expression(part[0], tuple(made[place] for place in part[1:])))
+    return made[-1]

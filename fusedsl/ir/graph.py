@@ -162,21 +162,23 @@ def resolve_dims(graph: Graph, table: dict[Dim, Dim]) -> Graph:
     if not table:
         return graph
 
+    found: dict = {}
+
     def change(old: Node, args: tuple[Node, ...]) -> Node:
-        return node(old.op, args, _resolve(old.attr, table), _resolve_type(old.type, table))
+        return node(old.op, args, _resolve(old.attr, table, found), _resolve_type(old.type, table, found))
 
     new = rebuild(graph.results, change)
     return Graph(graph.parameters, tuple(new[r] for r in graph.results), graph.checks)
 
 
-def _resolve_type(type: Type, table: dict[Dim, Dim]) -> Type:
-    return Type(type.dtype, tuple(substitute(d, table) for d in type.shape), type.weak)  # type: ignore[misc]
+def _resolve_type(type: Type, table: dict[Dim, Dim], found: dict) -> Type:
+    return Type(type.dtype, tuple(substitute(d, table, found) for d in type.shape), type.weak)  # type: ignore[misc]
 
 
-def _resolve(attr: Any, table: dict[Dim, Dim]) -> Any:
+def _resolve(attr: Any, table: dict[Dim, Dim], found: dict) -> Any:
     """An attribute with its extents substituted; tuples are searched."""
     if isinstance(attr, tuple):
-        return tuple(_resolve(part, table) for part in attr)
+        return tuple(_resolve(part, table, found) for part in attr)
     if attr is None or isinstance(attr, (int, float, str, bytes, DType)):
         return attr
-    return substitute(attr, table)
+    return substitute(attr, table, found)

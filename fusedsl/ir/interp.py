@@ -10,15 +10,15 @@ import numpy as np
 from ..errors import DTypeError, ShapeError
 from .checks import explain, holds
 from .contraction import Subscripts
-from .dims import Symbol, evaluate
+from .dims import Extents, Symbol, evaluate
 from .graph import Graph, Node, value_of
 from .ops import OPS
 from .types import BOOL, DType, fits, numpy_dtype
 
 
-def extents_of(arrays: Sequence) -> dict[Symbol, int]:
+def extents_of(arrays: Sequence) -> Extents:
     """Every symbol's value, from the arguments' shapes."""
-    return {Symbol(k, a): n for k, x in enumerate(arrays) for a, n in enumerate(np.shape(x))}
+    return Extents({Symbol(k, a): n for k, x in enumerate(arrays) for a, n in enumerate(np.shape(x))})
 
 
 def interpret(graph: Graph, arguments: Sequence, strict: bool = False) -> list[np.ndarray]:

@@ -138,6 +138,9 @@ def divmod_(b: Builder, x: Node, y: Node):
 @function(decimals="int")
 def round_(b: Builder, x: Node, decimals: int = 0):
     """`x` with so many decimals, half to even."""
+    if abs(decimals) > 308:
+        message = f"decimals is {decimals:.3g}, and floats have 308 on either side of the point"
+        raise fail(ArgumentError(message, code="argument.range", help="give -308 to 308"), 1)
     if x.type.dtype.kind != "f":
         x = b.cast(x, DTYPES["float16"]) if x.type.dtype is BOOL else x
         if x.type.dtype.kind != "f":

@@ -11,6 +11,7 @@ from ..errors import ArgumentError, FusedslError, LimitError, UnknownNameError
 from ..ir import graph as ir
 from ..ir import shapes
 from ..ir.builder import Builder
+from ..ir.checks import require_size
 from ..ir.contraction import matmul
 from ..ir.gathers import advanced_index
 from ..ir.types import BOOL, DTYPES
@@ -413,8 +414,11 @@ class Evaluator:
         return self._ranked(self.builder.elementwise(name, *operands))
 
     def _ranked(self, x: Any) -> Any:
-        """`x`, unless it has more axes than the limit."""
-        if isinstance(x, ir.Node) and x.type.rank > self.limits.dimensions:
+        """`x`, unless it has more axes than the limit, or more elements than any device can compute."""
+        if not isinstance(x, ir.Node):
+            return x
+        require_size(x.type, self.builder.extents)
+        if x.type.rank > self.limits.dimensions:
             raise LimitError(
                 f"{x.type.rank} axes are more than {self.limits.dimensions}",
                 code="limit.dimensions",

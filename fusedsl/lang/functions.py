@@ -141,23 +141,38 @@ def dim_of(x: Any) -> Dim | None:
     """The extent that a value stands for: a literal integer, or arithmetic on sizes; else None."""
     if isinstance(x, int) and not isinstance(x, bool):
         return x
-    if not isinstance(x, Node) or x.type.shape or x.type.dtype.kind != "i" or not x.type.weak:
+    if not isinstance(x, Node):
+        return None
+    known: dict[Node, Dim | None] = {}
+    stack = [x]
+    while stack:
+        top = stack[-1]
+        missing = [a for a in top.args if a not in known] if top.op in DIM_OPERATIONS else []
+        if missing:
+            stack += missing
+        else:
+            known[stack.pop()] = _one_dim(top, known)
+    return known[x]
+
+
+def _one_dim(x: Node, known: Mapping[Node, Dim | None]) -> Dim | None:
+    """`dim_of` a node, where those of its arguments are known."""
+    if x.type.shape or x.type.dtype.kind != "i" or not x.type.weak:
         return None
     if x.op == "const":
         return int(value_of(x))
     if x.op == "size":
         return x.attr
-    if x.op == "negative":
-        inner = dim_of(x.args[0])
-        return None if inner is None else expression("-", 0, inner)
-    symbol = DIM_OPERATIONS.get(x.op)
-    parts = [dim_of(a) for a in x.args]
-    if symbol is None or any(p is None for p in parts):
+    if x.op not in DIM_OPERATIONS:
         return None
-    return expression(symbol, *parts)
+    parts = [known[a] for a in x.args]
+    if any(part is None for part in parts):
+        return None
+    return expression(DIM_OPERATIONS[x.op], *([0, *parts] if x.op == "negative" else parts))
 
 
 DIM_OPERATIONS = {
+    "negative": "-",
     "add": "+",
     "subtract": "-",
     "multiply": "*",

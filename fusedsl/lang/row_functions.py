@@ -5,12 +5,14 @@ The signature of each function here is its signature in a text; `function` names
 
 from __future__ import annotations
 
-from ..errors import ArgumentError, ShapeError, Unsupported
+from ..errors import ArgumentError, LimitError, ShapeError, Unsupported
 from ..ir import joins, row_ops, shapes
 from ..ir.builder import Builder, fail
 from ..ir.graph import Node
 from ..ir.types import BOOL, DType
 from .functions import function
+
+MOST_DIFFERENCES = 1024
 
 
 def _accumulated(b: Builder, fold: str, x: Node, axis: int | None, dtype: DType | None) -> Node:
@@ -72,6 +74,9 @@ def diff(b: Builder, x: Node, n: int = 1, axis: int = -1, *, prepend: Node | Non
     """Each element less the one before it, `n` times over."""
     if n < 0:
         raise fail(ArgumentError(f"an order cannot be {n}", code="argument.order", help="give 0 or more"), 1)
+    if n > MOST_DIFFERENCES:
+        message = f"differences of order {n} are beyond {MOST_DIFFERENCES}"
+        raise fail(LimitError(message, code="limit.operations", help="each order is an operation of its own"), 1)
     if x.type.rank == 0:
         message = f"{b.describe(x.type)} has no axis to take differences along"
         raise ShapeError(message, code="shape.axis", help="give it an array with an axis")

@@ -14,6 +14,8 @@ DEEP = 3  # operations that a formula shows inside one another
 
 def formula(n: Node, names: Sequence[str], depth: int = DEEP) -> str:
     """The expression of a node, in the parameters' names; `...` stands for what lies deeper."""
+    while n.op in ("convert", "broadcast", "reshape", "transpose"):
+        n = n.args[0]
     if n.op == "const":
         value = value_of(n)
         return str(value) if isinstance(value, bool) else f"{value:g}"
@@ -21,8 +23,6 @@ def formula(n: Node, names: Sequence[str], depth: int = DEEP) -> str:
         return names[n.attr]
     if n.op in ("size", "iota"):
         return n.op
-    if n.op in ("convert", "broadcast", "reshape", "transpose"):
-        return formula(n.args[0], names, depth)
     if depth == 0:
         return "..."
     parts = [formula(a, names, depth - 1) for a in n.args]
