@@ -325,7 +325,7 @@ class _Partitioner:
         """The decisions with what one kernel instead of two saves, or would have saved."""
         if self.prices is None:
             return tuple(d for d, _, _ in self.decisions)
-        found = []
+        found: list[Decision] = []
         for d, k, what in self.decisions:
             if len(found) == MOST_PRICED:
                 break
