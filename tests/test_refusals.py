@@ -200,7 +200,11 @@ def test_keys_of_a_mapping_that_are_no_names_are_not_read(name):
 
 # ---- fuzz: pieces of programs, mutated
 
-PIECES = ["x", "y", "i", "m", "u", "w", "e", "s", "a", "n", "0", "1", "2.5", "1e30", "-1", "None", "True", "...", "(", ")", "[", "]", ",", ":", ";", "=", "==", "+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^", "<<", ">>", "~", "not", "and", "or\nif", "else", "return", "\n", ".", ".T", ".shape", "'", '"', "#", "$", "sum(", "mean(", "softmax(", "where(", "max(", "reshape(", "concat([", "x[", "topk(", "axis=", "keepdims=", "dtype=\nfloat32", "'tanh'", "(0,", "1)", "f(t)=", "f(", "size(", "layer_norm(", "pad(", "take(", "x.sum()", "np.exp(", "einsum(", "gelu(", "cumsum("]
+PIECES = (
+    *"x y i m u w e s a n 0 1 2.5 1e30 -1 None True ... ( ) [ ] , : ; = == + - * / // % ** @ & | ^ << >> ~".split(),
+    *"not and or if else return \n . .T .shape ' # $ sum( mean( softmax( where( max( reshape( concat([ x[".split(" "),
+    *"topk( axis= keepdims= dtype= float32 'tanh' (0, f(t)= f( size( pad( take( x.sum() np.exp( gelu(".split(),
+)
 PROGRAMS = [case["text"] for case in CASES["texts"]] + [
     "mu = mean(x, axis=-1, keepdims=True); return (x - mu) * rsqrt(var(x, axis=-1, keepdims=True) + 1e-5)",
     "f(t, b=1) = t * sigmoid(b * t); f(x, b=2) + f(y)",
