@@ -14,6 +14,7 @@ import pytest
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import accuracy  # noqa: E402
 import instructions  # noqa: E402
 import record  # noqa: E402
 import summary  # noqa: E402
@@ -157,3 +158,13 @@ def test_a_run_over_everything_knows_the_suites():
     found = list(everything.jobs(Path("found"), options))
     assert found[0].command[1:3] == ("-m", "pytest")
     assert {job.command[2] for job in found[1:]} == set(options.suites.split(","))
+
+
+def test_the_accuracy_of_functions_is_measured():
+    """The whole run, of 2^20 inputs a function, is in results/accuracy_cpu.json: all within 4 ulps."""
+    for kind in (np.float32, np.float64):
+        for found in accuracy.run(["tanh", "erfc"], kind, 1 << 12, np.asarray):
+            assert 0.2 < found.ulps < 4 and not found.wrong, found
+    recorded = json.loads((BENCHMARKS / "results" / "accuracy_cpu.json").read_text())["rows"]
+    assert {row["name"] for row in recorded} == set(accuracy.functions(np.float32))
+    assert all(row["ulps"] < 4 and not row["wrong"] for row in recorded)
