@@ -92,3 +92,8 @@ def test_the_expressions_run():
     told = run("expressions", "norm")
     assert "rms_norm_gemma" in told and "layer_norm_backward" in told
     assert re.search(r"^ 28 int4_linear +1 ", run("expressions", "int4_linear"), re.MULTILINE)
+
+
+def test_six_kinds_of_attention():
+    told = run("attention", "--length", "200")
+    assert len(re.findall(r"farthest from float64: \de-0[5-9]$", told, re.MULTILINE)) == 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 from .. import debug
@@ -98,6 +99,7 @@ class ScoreEmitter(Emitter):
     def _stream(self) -> Stream:
         one = self.streaming
         self.free = self.free | free_axes(self.values)
+        self._name_inputs()
         scores = tuple(self._score(k) for k in range(len(one.products)))
         tile = self._tile()
         state, weighings = self._merging()
@@ -105,7 +107,12 @@ class ScoreEmitter(Emitter):
         row_stores = tuple(Store(self.scribe.names[v], self.places[r]) for r, v in self.row_stores)
         lanes = tuple(self.axes.index(a) for a in one.lanes)
         asked = sieve(self, self.parts)
-        return Stream(lanes, scores, tile, state, weighings, row, row_stores, endings, asked)
+        read = tuple(tuple(self.scribe.body((), [n], self.known()) for n in found) for found in self.inputs)
+        return Stream(lanes, scores, tile, state, weighings, row, row_stores, endings, asked, *read)
+
+    def _name_inputs(self) -> None:
+        for n in (*self.inputs[0], *self.inputs[1]):
+            self.scribe.name(n, "read", self.scribe.comment(n))
 
     def _score(self, k: int) -> Score:
         p = self.streaming.products[k]
@@ -120,7 +127,7 @@ class ScoreEmitter(Emitter):
             for slot in lift.slots:
                 self.scribe.name(slot, f"tile_{lift.fold}", lift.fold)
         slots = [slot for lift in first for slot in lift.slots]
-        known = [*self.known(), *(p.fold for p in self.streaming.products)]
+        known = [*self.elements_know, *(p.fold for p in self.streaming.products)]
         weights = list(self.weights.values())
         if not second and not self.points:
             only = self.elements(first, weights, known)
@@ -136,6 +143,22 @@ class ScoreEmitter(Emitter):
         after = self.elements(second, weights, later)
         self.parts = [(first, held, known, before), (second, weights, later, after)]
         return before, after
+
+    @property
+    def elements_know(self) -> list[Node]:
+        """The leaves of a tile's elements: what is fetched for them among these."""
+        return list(dict.fromkeys([*self.known(), *self.inputs[0], *self.inputs[1]]))
+
+    @cached_property
+    def inputs(self) -> tuple[list[Node], list[Node]]:
+        """What a tile's elements read of memory at a place of theirs, and what at a row's."""
+        stream, lanes = set(self.streaming.fold.stream), set(self.streaming.lanes)
+        lifts = [lift.value for lifts in self.lifts for lift in lifts]
+        conditions = [k for w in self.streaming.weighted if (k := w.weight.kept()) is not None]
+        ends = {p.fold for p in self.streaming.products}
+        found = [n for n in _computed([*lifts, *self.weights.values(), *conditions], ends) if n.op in ("load", "fetch")]
+        varying = [n for n in found if self.free[n] & lanes]
+        return [n for n in varying if self.free[n] & stream], [n for n in varying if not self.free[n] & stream]
 
     def _own_slots(self) -> list[Node]:
         stream = self.streaming.fold
@@ -205,7 +228,7 @@ class ScoreEmitter(Emitter):
     def _weighing(self, w: Weighted, before: Node, tile: Node, merged: Node, rows: list[Node]) -> Weighing:
         known = [*self.known(), *rows, before, tile, *(n for s in "ab" for n in self.streaming.fold.state(s))]
         kept = w.weight.kept()
-        elements = [*self.known(), *(p.fold for p in self.streaming.products)]
+        elements = [*self.elements_know, *(p.fold for p in self.streaming.products)]
         return Weighing(
             self.axes.index(w.axis),
             self.scribe.value(self.weights[w]),

@@ -15,14 +15,14 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir import shapes
 from ..ir.builder import Builder
 from ..ir.contraction import matmul
-from ..ir.dims import Dim
+from ..ir.dims import Dim, evaluate, expression
 from ..ir.graph import Node, value_of, walk
 from ..ir.types import BOOL, FLOAT32
 from .attention_layout import Layout, Request, laid_back, laid_out
 from .frames import Frame
 from .functions import show_value
 from .parse import parse
-from .syntax import Assign, Call, Definition, Name, Program, postorder
+from .syntax import Assign, Call, Definition, Name, Program, Subscript, postorder
 
 if TYPE_CHECKING:
     from .evaluate import Evaluator
@@ -76,6 +76,9 @@ def _scored(ev: Evaluator, r: Request, score: Node, found: Layout) -> tuple[Node
     if taken:
         message = f"{taken[0]} means something else in score and mask"
         raise ArgumentError(message, code="argument.attention", help=f"give the array another name than {taken[0]}")
+    for text in (r.score, r.mask):
+        if isinstance(text, str) and not found.ragged:
+            _match_extents(b, parse(text), r, found)
     values = {"score": score, **found.places, "q": r.q, "k": r.k, "v": r.v, **r.arrays}
     shape = score.type.shape
     if r.score is not None:
@@ -95,6 +98,26 @@ def _scored(ev: Evaluator, r: Request, score: Node, found: Layout) -> tuple[Node
     for condition in keep:
         whole = condition if whole is None else b.elementwise("logical_and", whole, condition)
     return score, None if whole is None else shapes.broadcast_to(b, whole, shape)
+
+
+def _match_extents(b: Builder, program: Program, r: Request, found: Layout) -> None:
+    """Arrays that are read at b, h, i or j itself, and are as long as these run, are read as they lie: no position is
+    computed. The plan holds for calls where it is so."""
+    batch, kv, several, n, _ = found.q.type.shape
+    extents = {"b": batch, "i": n, "j": found.k.type.shape[-2]}
+    extents |= {"h": kv} if b.is_unit(several) else {"h": several} if b.is_unit(kv) else {}
+    for part in (part for root in _roots(program) for part in postorder(root)):
+        if not (isinstance(part, Subscript) and isinstance(part.value, Name) and part.value.name in r.arrays):
+            continue
+        shape = r.arrays[part.value.name].type.shape
+        for one, index in zip(shape, part.indices):
+            if not isinstance(index, Name) or index.name not in extents:
+                break
+            other = extents[index.name]
+            apart = expression("max", expression("-", one, other), expression("-", other, one))
+            equal = expression("fits", apart, 0)
+            if not isinstance(equal, int) and b.guards.setdefault(equal, evaluate(equal, b.extents) == 1):
+                b.unify(one, other)
 
 
 def _fitted(b: Builder, name: str, x: Node, shape: tuple[Dim, ...]) -> Node:

@@ -278,6 +278,8 @@ class Stream:
     row_stores: tuple[Store, ...]
     endings: tuple[Ending, ...]
     sieve: Sieve | None = None
+    inputs: tuple[Body, ...] = ()  # what is read for each element of a tile, whatever is made of it; a result each
+    row_inputs: tuple[Body, ...] = ()  # … and for each row
 
 
 @dataclass(frozen=True)

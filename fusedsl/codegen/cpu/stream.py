@@ -71,6 +71,8 @@ class Writer:
             found += [] if self.direct(w.right, w.axis, d) else [Array(f"weighed{k}", d, f"{TILE} * {width}")]
             found += [Array(f"kept{k}", d, f"{TILE * LANES}")] if w.kept else []
         found += [Array(value.name, value.dtype, f"{TILE * LANES}") for value in self.kept.values()]
+        for count, bodies in ((str(TILE * LANES), self.stream.inputs), (str(LANES), self.stream.row_inputs)):
+            found += [Array(f"{b.results[0].name}_read", b.results[0].dtype, count) for b in bodies]
         found += [Array(f"{value.name}_lane", value.dtype, str(LANES)) for value in self.rows.values()]
         return found
 
@@ -106,6 +108,11 @@ class Writer:
         """Statements that give values their names, at the indices i<axis>, `lane`, and of an element `place`, where
         `tiles` say which array has which value."""
         lines = []
+        if tiles is not None:
+            for place, bodies in (("place", self.stream.inputs), ("lane", self.stream.row_inputs)):
+                names = [name for b in bodies if (name := b.results[0].name) in wanted]
+                lines += [f"{name} = {fold.get(f'{name}_read', place)}" for name in names]
+                wanted = wanted.difference(names)
         for load in self.kernel.loads:
             if load.value.name in wanted:
                 lines.append(f"{load.value.name} = load{load.operand}(p{load.operand}, {self.offset(load.operand)})")
@@ -147,6 +154,7 @@ class Writer:
             kept = fold.put(f"left{k}", f"i{score.axis} * {LANES} + lane", d.name)
             inner = [f"for i{score.axis} in range(n{score.axis}):", *indented([*self.body(score.left), kept])]
             lines += ["", f"# the left operand of score {k}", *self.by_lane(inner)]
+        lines += self.by_lane(self.inputs(self.stream.row_inputs, "lane")) if self.stream.row_inputs else []
         once = [*self.start(), *self.tiles("attempt" if self.exact else "0")]
         if self.exact:
             lines += ["", "strange = False", "for attempt in range(2):"]
@@ -199,15 +207,41 @@ class Writer:
 
     def elements(self) -> list[str]:
         """The phases of a tile, without masks where it needs none."""
-        partial = []
+        partial = self.element_inputs(self.stream.tile, [w.kept for w in self.stream.weighings if w.kept])
         for phase in self.stream.tile:
             partial += ["", "# a tile's elements", *self.phase(phase, self.tiles_of)]
         found = self.stream.sieve
         if found is None:
             return partial
         tiles = {s.value.name: s.value.name for s in self.stream.scores} | dict(found.names)
-        whole = [line for phase in found.whole for line in ("", "# … all of which count", *self.phase(phase, tiles))]
-        return [f"if {found.body.results[1].name}:", *indented(whole), "else:", *indented(partial)]
+        whole = self.element_inputs(found.whole, [])
+        for phase in found.whole:
+            whole += ["", "# … all of which count", *self.phase(phase, tiles)]
+        asked = found.body.results[1].name
+        asked = f"{asked} & (attempt == 0)" if self.exact else asked
+        return [f"if {asked}:", *indented(whole), "else:", *indented(partial)]
+
+    def inputs(self, bodies: Iterable[Body], place: str) -> list[str]:
+        """Reads of memory, kept by place."""
+        lines = []
+        for b in bodies:
+            name = b.results[0].name
+            lines += [*self.body(b), fold.put(f"{name}_read", place, name)]
+        return lines
+
+    def element_inputs(self, phases: Iterable[Phase], others: Iterable[Body]) -> list[str]:
+        """What these phases read at each element of a tile, row by row: memory's neighbours are mostly along a row."""
+        bodies = [*(phase.element for phase in phases), *others]
+        read = {v.name for body in bodies for v in (*body.args, *body.results)}
+        wanted = [b for b in self.stream.inputs if b.results[0].name in read]
+        if not wanted:
+            return []
+        inner = [f"place = {LANES} * (i{self.along} - first) + lane", *self.inputs(wanted, "place")]
+        return [
+            "",
+            "# what is read",
+            *self.by_lane([f"for i{self.along} in range(first, first + count):", *indented(inner)]),
+        ]
 
     def ends(self, axis: int) -> tuple[str, str]:
         """The first and the last position of a tile on one of its axes."""
