@@ -12,14 +12,19 @@ from .memory import WRITTEN, Arena
 
 
 class Allocation:
-    """Bytes of an arena, freed with this object. The first `skip` of them belong to nobody."""
+    """Bytes of an arena, freed with this object. The first `skip` of them are those of something else."""
 
     def __init__(self, arena: Arena, size: int, skip: int = 0) -> None:
         self.arena = arena
         self.address = arena.allocate(size + skip)
         self.skip = skip
         if skip:
-            arena.state[self.address - arena.base :][:skip] = 0
+            arena.write(self.address, b"\xff" * skip)
+
+    @property
+    def intact(self) -> bool:
+        """Whether nobody has written before the array."""
+        return bool((self.arena.place(self.address, self.skip) == 0xFF).all())
 
     def __del__(self) -> None:
         self.arena.free(self.address)
@@ -68,6 +73,7 @@ class ndarray:
     def get(self) -> np.ndarray:
         """A copy for the host; AssertionError where an element was never written."""
         assert (self._states() == WRITTEN).all(), "elements that nobody has written"
+        assert self.owner.intact, "bytes before the array were written"
         return self.host.copy()
 
     def set(self, value: np.ndarray) -> None:
