@@ -207,6 +207,8 @@ def test_random_numbers_of_torch_and_modules_are_refused():
     for wrong in (lambda x: module(x), lambda x, m=module: m(x)):
         with pytest.raises(fd.Unsupported, match=r"nn\.Module"):
             fd.fuse(wrong)(x)
+    holder = types.SimpleNamespace(module=module, w=torch.ones(2))
+    assert fd.fuse(lambda x, h: x + h.w)(x, holder).tolist() == [2, 2]
 
 
 def test_a_kernel_called_in_a_traced_function_joins_its_kernels():

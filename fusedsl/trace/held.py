@@ -51,7 +51,7 @@ def is_object(value: Any) -> bool:
     kind = type(value)
     if isinstance(value, (type, types.FunctionType, types.ModuleType, enum.Enum, BaseException)) or not is_users(kind):
         return False
-    return kind.__new__ is object.__new__ and attributes_of(value) is not None
+    return kind.__new__ is object.__new__ and not is_module(value) and attributes_of(value) is not None
 
 
 def holds_arrays(value: Any, depth: int = DEPTH) -> bool:
@@ -67,17 +67,27 @@ def _parts(value: Any) -> Any:
         return value
     if type(value) is dict:
         return value.values()
-    refuse_module(value)
+    if is_module(value):
+        return ()
     return (attributes_of(value) or {}).values() if is_object(value) else ()
 
 
-def refuse_module(value: Any) -> None:
-    """torch's modules are refused by name."""
+def is_module(value: Any) -> bool:
+    """Whether it is one of torch's modules."""
     nn = getattr(sys.modules.get("torch"), "nn", None)
-    if nn is not None and isinstance(value, nn.Module):
+    return nn is not None and isinstance(value, nn.Module)
+
+
+class RefusedModule:
+    """One of torch's modules, as a traced function sees it: refused by name where it is used."""
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
         raise Unsupported(
             "fuse over nn.Module is not there yet", code="unsupported.module", help="pass its parameters as arguments"
         )
+
+    def __getattr__(self, name: str) -> Any:
+        return self()
 
 
 class Copies:
@@ -102,8 +112,12 @@ class Copies:
 
     def filled(self, made: Any, attributes: dict[str, Any]) -> Any:
         """The object with these attributes."""
+        slots = {name for kind in type(made).__mro__ for name in _slots(kind)}
         for name, value in attributes.items():
-            object.__setattr__(made, name, value)
+            if name in slots:
+                object.__setattr__(made, name, value)
+            else:
+                made.__dict__[name] = value
         self.objects.append((self.owners[id(made)], made, dict(attributes)))
         return made
 

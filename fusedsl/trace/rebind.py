@@ -12,13 +12,14 @@ from ..ir.graph import Parameter
 from .held import (
     Copies,
     Held,
+    RefusedModule,
     attributes_of,
     has_methods,
     holds_arrays,
+    is_module,
     is_object,
     is_users,
     refuse_leak,
-    refuse_module,
 )
 from .proxies import RANDOM, ModuleProxy, Randomness, UserClass, UserModule, bridge, library_of
 from .reads import PLAIN, Read, read_ambient, snapshot
@@ -58,7 +59,7 @@ class Rebinder:
             self.read({"partial": (f.args, f.keywords)}, "partial", (f.args, f.keywords))
             named = {name: self.seen(value) for name, value in f.keywords.items()}
             return functools.partial(self.function(f.func), *map(self.seen, f.args), **named)
-        if library_of(f) in ("cupy", "torch") or is_object(f):
+        if library_of(f) in ("cupy", "torch") or is_object(f) or is_module(f):
             return self.seen(f)
         if not isinstance(f, types.FunctionType):
             return f
@@ -110,7 +111,8 @@ class Rebinder:
             return self._module(value)
         if type(value).__module__ in RANDOM:
             return Randomness(f"a {type(value).__name__}")
-        refuse_module(value)
+        if is_module(value):
+            return RefusedModule()
         library = library_of(value)
         if library in ("cupy", "torch") and callable(value) and not isinstance(value, type) and not is_array(value):
             name = getattr(value, "__name__", "") or getattr(value, "name", "")
