@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import collections
 import dataclasses
 import functools
 import random
@@ -145,6 +147,32 @@ def test_arrays_of_a_class_that_serves_as_a_namespace_are_read_at_each_call():
     assert f(ONE).tolist() == [5, 5]
     Config.w = np.zeros(2)
     assert f(ONE).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("kind", [types.SimpleNamespace, argparse.Namespace])
+def test_namespaces_and_dicts_of_other_classes_are_read_at_each_call(kind):
+    held, names = kind(w=np.ones(2), rate=2.0), collections.OrderedDict(w=np.ones(2), steps=collections.deque([1]))
+    f = fd.fuse(lambda x, h: x * h.rate + h.w * 2 + names["w"] * 10 + held.w * 2 + len(names["steps"]) + held.rate)
+    assert f(ONE, held).tolist() == [19, 19] and f(ONE, held).tolist() == [19, 19]
+    held.w += 1
+    names["w"] += 1
+    assert f(ONE, held).tolist() == [33, 33]
+    held.rate, names["w"] = 3.0, np.zeros(2)
+    assert f(ONE, held).tolist() == [15, 15]
+    names["steps"].append(2)
+    assert f(ONE, held).tolist() == [16, 16]
+
+
+def levelled(x):
+    return x * LEVEL
+
+
+def test_functions_in_containers_are_watched_too(monkeypatch):
+    table, holder = {"level": levelled}, types.SimpleNamespace(act=[levelled])
+    f = fd.fuse(lambda x: table["level"](x) + holder.act[0](x))
+    assert f(ONE).tolist() == [2, 2]
+    monkeypatch.setitem(globals(), "LEVEL", 3.0)
+    assert f(ONE).tolist() == [6, 6]
 
 
 def test_functions_of_a_module_of_the_users_are_traced_and_watched():

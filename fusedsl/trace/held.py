@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import enum
+import functools
 import sys
 import types
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from .recorder import is_array
 from .tracer import Tracer
 
 DEPTH = 4  # how far containers are looked into
+NAMESPACES = (types.SimpleNamespace, argparse.Namespace)  # Python's own, that hold what the user puts into them
 LIBRARIES = ("numpy", "cupy", "cupyx", "torch", __name__.split(".")[0])
 
 
@@ -27,6 +30,8 @@ class Held:
 
 def is_users(kind: type) -> bool:
     """Whether a class is the user's own: not Python's, the array libraries' or this package's."""
+    if kind in NAMESPACES:
+        return True
     root = (kind.__module__ or "").split(".")[0]
     return root not in sys.stdlib_module_names and root not in LIBRARIES
 
@@ -51,7 +56,8 @@ def is_object(value: Any) -> bool:
     kind = type(value)
     if isinstance(value, (type, types.FunctionType, types.ModuleType, enum.Enum, BaseException)) or not is_users(kind):
         return False
-    return kind.__new__ is object.__new__ and not is_module(value) and attributes_of(value) is not None
+    plain = kind.__new__ is object.__new__ or kind in NAMESPACES
+    return plain and not is_module(value) and attributes_of(value) is not None
 
 
 def holds_arrays(value: Any, depth: int = DEPTH) -> bool:
@@ -62,10 +68,18 @@ def holds_arrays(value: Any, depth: int = DEPTH) -> bool:
     return any(is_array(part) or holds_arrays(part, depth - 1) for part in parts)
 
 
+def holds_functions(value: Any, depth: int = DEPTH) -> bool:
+    """Whether a container or object has a Python function, method or partial somewhere in it."""
+    if depth == 0:
+        return False
+    functions = (types.FunctionType, types.MethodType, functools.partial)
+    return any(isinstance(part, functions) or holds_functions(part, depth - 1) for part in _parts(value))
+
+
 def _parts(value: Any) -> Any:
     if type(value) in (tuple, list):
         return value
-    if type(value) is dict:
+    if isinstance(value, dict):
         return value.values()
     if is_module(value):
         return ()
@@ -106,7 +120,8 @@ class Copies:
         kind = type(owner)
         if kind not in self.kinds:
             self.kinds[kind] = self._kind(kind)
-        made: Any = object.__new__(self.kinds[kind])
+        create: Any = kind.__new__
+        made = create(self.kinds[kind])
         self.owners[id(made)] = owner
         return made
 
@@ -180,7 +195,7 @@ def _has_tracer(value: Any, depth: int = DEPTH) -> bool:
 
 
 def _safe_parts(value: Any) -> Any:
-    return _parts(value) if type(value) in (tuple, list, dict) or is_object(value) else ()
+    return _parts(value) if type(value) in (tuple, list) or isinstance(value, dict) or is_object(value) else ()
 
 
 def refuse_leak(value: Any, name: str) -> None:

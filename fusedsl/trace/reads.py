@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,11 +37,11 @@ def snapshot(value: Any, depth: int = 4) -> Any:
         return type(value), repr(value) if isinstance(value, float) else value
     if depth == 0:
         return Same(value)
-    if type(value) in (tuple, list):
+    if isinstance(value, (tuple, list, deque)):
         return type(value), tuple([snapshot(part, depth - 1) for part in value])
-    if type(value) is dict:
-        return dict, tuple([(snapshot(k, depth - 1), snapshot(part, depth - 1)) for k, part in value.items()])
-    if type(value) in (set, frozenset):
+    if isinstance(value, dict):
+        return type(value), tuple([(snapshot(k, depth - 1), snapshot(part, depth - 1)) for k, part in value.items()])
+    if isinstance(value, (set, frozenset)):
         return type(value), frozenset([snapshot(part, depth - 1) for part in value])
     if type(value) is slice:
         return slice, tuple([snapshot(part, depth - 1) for part in (value.start, value.stop, value.step)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 import types
@@ -16,6 +17,7 @@ from .held import (
     attributes_of,
     has_methods,
     holds_arrays,
+    holds_functions,
     is_module,
     is_object,
     is_users,
@@ -125,7 +127,7 @@ class Rebinder:
                 is_array(v) or holds_arrays(v) for base in value.__mro__ if is_users(base) for v in vars(base).values()
             ):
                 return UserClass(value, self)
-        elif (type(value) in (tuple, list, dict) or is_object(value)) and not is_array(value):
+        elif (type(value) in (tuple, list) or isinstance(value, dict) or is_object(value)) and not is_array(value):
             return self._opened(value)
         return self.recorder.lifted(value)
 
@@ -143,18 +145,18 @@ class Rebinder:
             return self._made[id(value)]
         if is_object(value):
             self.read_class(type(value))
-            if not holds_arrays(value) and not has_methods(type(value)):
+            if not holds_arrays(value) and not holds_functions(value) and not has_methods(type(value)):
                 return value
-            made = self.copies.blank(value)
+            made: Any = self.copies.blank(value)
             self._keep(value, made)
             return self.copies.filled(made, {name: self.seen(v) for name, v in (attributes_of(value) or {}).items()})
-        if not holds_arrays(value):
+        if not holds_arrays(value) and not holds_functions(value):
             return value
         if type(value) is tuple:
             return tuple(map(self.seen, value))
-        made = type(value)()
+        made = copy.copy(value) if isinstance(value, dict) else []
         self._keep(value, made)
-        if type(value) is dict:
+        if isinstance(value, dict):
             made.update((key, self.seen(part)) for key, part in value.items())
         else:
             made.extend(map(self.seen, value))
@@ -192,7 +194,7 @@ class Rebinder:
                 else:
                     outside[name] = now
         for read in self.reads:
-            if type(read.seen) in (list, dict) or is_object(read.seen):
+            if isinstance(read.seen, (list, dict)) or is_object(read.seen):
                 refuse_leak(read.seen, read.name)
 
 
