@@ -60,25 +60,38 @@ def arrays(n, m, heads=3, d=8, e=5):
     return found | {"doc": np.sort(RANDOM.integers(0, 5, n)).astype(np.int32)}
 
 
+# Those that are compiled and run: the others are variations, whose plans are looked at.
+RUN = ("sink", "masked sigmoid", "dropout", "two values", "with entropy", "rows alone")
+
+
+def plan_of(text, given):
+    """The kernels' plans."""
+    kernel = fd.kernel(text)
+    facts = list(describe_all(kernel.params, [given[name] for name in kernel.params]).values())
+    return kernel._program.plan(facts, extents_of(facts)).kernels
+
+
 def run(text, given):
-    """(results, what the interpreter says in float64, the kernels' plans)"""
+    """(results, what the interpreter says in float64)"""
     kernel = fd.kernel(text, fallback=False)
     values = [given[name] for name in kernel.params]
     got = kernel(*values)
     wide = [x.astype(np.float64) if x.dtype == np.float32 else x for x in values]
-    facts = describe_all(kernel.params, wide)
-    expected = kernel._program._interpreted(facts)
-    facts = describe_all(kernel.params, values)
-    plans = kernel._program.plan(list(facts.values()), extents_of(list(facts.values())))
-    return (got if isinstance(got, tuple) else (got,)), expected, plans.kernels
+    expected = kernel._program._interpreted(describe_all(kernel.params, wide))
+    return (got if isinstance(got, tuple) else (got,)), expected
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-def test_a_formula_streams_and_is_right(name):
+def test_a_formula_streams(name):
     text, kernels, streams = FORMULAS[name]
-    got, expected, plans = run(SCORES + text, arrays(70, 70 if "doc" in text else 150))
+    plans = plan_of(SCORES + text, arrays(70, 70 if "doc" in text else 150))
     assert (len(plans), sum(p.stream is not None for p in plans)) == (kernels, streams)
-    for a, b in zip(got, expected):
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_what_streams_is_right(name):
+    text = FORMULAS[name][0]
+    for a, b in zip(*run(SCORES + text, arrays(70, 70 if "doc" in text else 150))):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
 
 
@@ -95,10 +108,10 @@ def test_a_stream_prints_and_keeps_its_rules(name):
         ]
 
 
-@pytest.mark.parametrize("n, m", [(1, 1), (64, 128), (65, 129), (3, 0), (0, 3), (130, 1)])
+@pytest.mark.parametrize("n, m", [(1, 1), (65, 129), (3, 0), (130, 1)])
 def test_any_length(n, m):
     softmax = "softmax(s) @ v, " if m else ""
-    got, expected, _ = run(f"s = q @ k.mT\n{softmax}sigmoid(s) @ v, sum(s, -1)", arrays(n, m))
+    got, expected = run(f"s = q @ k.mT\n{softmax}sigmoid(s) @ v, sum(s, -1)", arrays(n, m))
     for a, b in zip(got, expected):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
 
@@ -108,7 +121,7 @@ def test_any_strides():
     given["q"] = given["q"][:, ::-1, ::2]
     given["k"] = np.asfortranarray(given["k"])
     given["v"] = np.broadcast_to(given["v"][:1, :, ::-1], given["v"].shape)
-    got, expected, _ = run(SCORES + "softmax(s) @ v", given)
+    got, expected = run(SCORES + "softmax(s) @ v", given)
     np.testing.assert_allclose(got[0], expected[0], rtol=2e-5, atol=2e-5)
 
 
@@ -129,7 +142,7 @@ def test_large_scores_and_masked_rows():
     """Scores up to 1e5 neither overflow nor vanish; a row that is masked whole is NaN in softmax, 0 with where=."""
     given = arrays(9, 20)
     given["q"] = given["q"] * np.float32(2e4)
-    got, expected, _ = run("s = q @ k.mT\nsoftmax(s) @ v", given)
+    got, expected = run("s = q @ k.mT\nsoftmax(s) @ v", given)
     np.testing.assert_allclose(got[0], expected[0], rtol=2e-3, atol=2e-2)
     mask = "iota(s, -1) < iota(s, -2)"
     plain, zero = fd.evaluate(f"s = q @ k.mT\nsoftmax(where({mask}, s, -inf)) @ v, softmax(s, where={mask}) @ v", given)
