@@ -458,3 +458,13 @@ def test_float8_beside_a_number_and_another_array_is_refused_as_a_dtype():
     for text in ("fma(x, 2, y)", "fma(y, x, 2.5)"):
         with pytest.raises(fd.DTypeError):
             fd.evaluate(text, x=x, y=y)
+
+
+def test_a_row_value_that_is_stored_as_it_was_read_is_read():
+    """The CUDA kernel named a value that no body had asked for."""
+    kernel = fd.kernel("mean(c, 0), cummin(a, axis=0)")
+    given = fd.spec((2,), "float64"), fd.spec((1,), "float32")
+    source = kernel.source(*given, device="cuda")
+    assert " a_0 = load_a_0(" in source
+    assert source.index("a_0 = load_a_0(") < source.index(", a_0, ")
+    kernel.compile(*given, device="cuda", cc=90)
