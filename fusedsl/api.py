@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from .config import Options, current, options, split_options
+from .config import OPTION_NAMES, Options, current, options, split_options
 from .errors import ArgumentError, Unsupported, suggest
 from .program import Program
 from .specs import Spec, spec
@@ -103,6 +103,7 @@ class Kernel:
             if name not in self._positions:
                 near = suggest(name, self.params)
                 hint = f"did you mean {near}?" if near else signature
+                hint = f"{name} is an option: give it to kernel(...)" if name in OPTION_NAMES else hint
                 raise ArgumentError(f"the text does not read {name!r}", "argument.unused", help=hint)
             if name in values:
                 raise ArgumentError(f"{name} is given twice", "argument.twice", help="give it by position or by name")
@@ -287,7 +288,7 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
     else:
         unused = [name for name in given if name not in made.params]
         if unused:
-            near = suggest(unused[0], made.params)
+            near = suggest(unused[0], (*made.params, *OPTION_NAMES))
             hint = f"did you mean {near}?" if near else f"the text reads {', '.join(made.params) or 'no names'}"
             raise ArgumentError(f"the text does not read {unused[0]!r}", "argument.unused", help=hint)
         found = {**(arrays or {}), **given}

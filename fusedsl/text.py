@@ -7,7 +7,8 @@ from dataclasses import asdict
 from functools import cached_property
 
 from .config import Options
-from .errors import ArgumentError, suggest
+from .errors import ArgumentError, DTypeError, suggest
+from .ir.checks import spelled
 from .runtime.cache import cache_key
 from .runtime.compile import disk
 
@@ -34,12 +35,19 @@ class TextSource:
         self._options = options
         self._params = _names_of(params)
         for name, value in self.constants.items():
+            if not (isinstance(name, str) and name.isidentifier()):
+                help = 'constants={"w": 20}'
+                raise ArgumentError(f"{name!r} is no name of a constant", "argument.constant", help=help)
             if not isinstance(value, (bool, int, float)):
                 raise ArgumentError(
                     f"constant {name} is {type(value).__name__}",
                     "argument.constant",
                     help="constants are Python numbers; pass arrays as arguments",
                 )
+
+            if isinstance(value, int) and abs(value) >= 1 << 1024:
+                message = f"constant {name} = {spelled(value)} does not fit any type"
+                raise DTypeError(message, "dtype.literal", help="write it as a float, or pass fewer digits")
 
     @cached_property
     def program(self):

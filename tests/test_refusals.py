@@ -200,11 +200,7 @@ def test_keys_of_a_mapping_that_are_no_names_are_not_read(name):
 
 # ---- fuzz: pieces of programs, mutated
 
-PIECES = (
-    *"x y i m u w e s a n 0 1 2.5 1e30 -1 None True ... ( ) [ ] , : ; = == + - * / // % ** @ & | ^ << >> ~".split(),
-    *"not and or if else return \n . .T .shape ' # $ sum( mean( softmax( where( max( reshape( concat([ x[".split(" "),
-    *"topk( axis= keepdims= dtype= float32 'tanh' (0, f(t)= f( size( pad( take( x.sum() np.exp( gelu(".split(),
-)
+PIECES = (Path(__file__).parent / "data" / "pieces.txt").read_text().split()
 PROGRAMS = [case["text"] for case in CASES["texts"]] + [
     "mu = mean(x, axis=-1, keepdims=True); return (x - mu) * rsqrt(var(x, axis=-1, keepdims=True) + 1e-5)",
     "f(t, b=1) = t * sigmoid(b * t); f(x, b=2) + f(y)",
@@ -230,3 +226,45 @@ def test_mutated_programs_build_or_are_refused_by_our_errors():
             parse(text)
             made = fd.kernel(text, limits={"operations": 200})
             made.source(**{name: SPECS.get(name, 1) for name in made.params}, device="cpu")
+
+
+# ---- calls
+
+
+class Raising:
+    @property
+    def __cuda_array_interface__(self):
+        raise RuntimeError("no")
+
+
+class Hollow:
+    __cuda_array_interface__ = {}
+
+
+@pytest.mark.parametrize("argument", [Raising(), Hollow()], ids=lambda x: type(x).__name__)
+def test_an_object_that_cannot_say_what_it_is_is_an_argument_error(argument):
+    with pytest.raises(fd.ArgumentError, match=r"x, a .* cannot be read"):
+        fd.evaluate("x + 1", x=argument)
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**5000)], ids=["long", "endless"])
+def test_numbers_beyond_float64_are_refused_and_spelled_short(number):
+    for refuse in (lambda: fd.evaluate("a + n", ARRAYS | {"n": number}),
+                   lambda: fd.kernel("a + n", constants={"n": number})(ARRAYS["a"])):  # fmt: skip
+        with pytest.raises(fd.DTypeError, match=r"10\*\*\d+\.\.\. does not fit"):
+            refuse()
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: fd.kernel("a + b")(ARRAYS["a"], ARRAYS["b"], device="cpu"), "device is an option: give it to kernel"),
+        (lambda: fd.evaluate("a + 1", a=ARRAYS["a"], fastmaths=True), "did you mean fastmath"),
+        (lambda: fd.kernel("a * w", constants={3: 2}), "3 is no name"),
+        (lambda: fd.kernel("a * w", constants={"w; import os": 2}), "no name of a constant"),
+    ],
+)
+def test_a_fault_of_the_call_has_no_place_and_says_the_form(call, says):
+    with pytest.raises(fd.ArgumentError) as caught:
+        call()
+    assert caught.value.column is None and says in str(caught.value)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from ..errors import DTypeError, FusedslError
 from . import fold_constants
-from .checks import describe, explain, phrase
+from .checks import describe, explain, phrase, spelled
 from .dims import Dim, Expression, Symbol, evaluate, parts
 from .graph import Check, Graph, Node, Parameter, Site, Type, constant, node, resolve_dims, value_of
 from .ops import OPS, VIEWS, Op, RuleError, infer
@@ -181,7 +181,7 @@ class Builder:
         if x.op == "const":
             value = value_of(x)
             if isinstance(value, int) and not fits(value, to):
-                error = DTypeError(f"{value} does not fit {to}", code="dtype.literal", help=_wider(value))
+                error = DTypeError(f"{spelled(value)} does not fit {to}", code="dtype.literal", help=_wider(value))
                 error.value = value  # type: ignore[attr-defined]
                 raise fail(error, _LITERAL)
             return constant(fold_constants.convert(value, to), to)

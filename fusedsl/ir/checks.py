@@ -48,8 +48,13 @@ def require_size(t: Type, extents: Mapping[Symbol, int]) -> None:
 
 
 def shortened(value: int) -> str:
-    """An integer as a message shows it: of a very long one, how long it is."""
-    return f"{value:,}" if abs(value) < 10**30 else f"10**{round(math.log10(abs(value)))}"
+    """An extent as a message shows it."""
+    return f"{value:,}" if abs(value) < 10**30 else spelled(value)
+
+
+def spelled(value: int) -> str:
+    """An integer as a message shows it: of a very long one, how long it is (Python prints 4,300 digits at most)."""
+    return str(value) if abs(value) < 10**40 else f"{'-' * (value < 0)}10**{int(math.log10(abs(value)))}..."
 
 
 def phrase(what: str, operands: Sequence[str]) -> str:

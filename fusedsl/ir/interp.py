@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from ..errors import DTypeError, ShapeError
-from .checks import explain, holds
+from .checks import explain, holds, spelled
 from .contraction import Subscripts
 from .dims import Extents, Symbol, evaluate
 from .graph import Graph, Node, value_of
@@ -66,7 +66,7 @@ def _scalar(n, args, arguments, extents):
 def _fitting(value, n):
     """A number in the dtype of the arrays that it meets; DTypeError where that does not hold it, as on every target."""
     if isinstance(value, int) and not fits(value, n.type.dtype):
-        raise DTypeError(f"{value} does not fit {n.type.dtype}", "dtype.overflow", help="pass a NumPy scalar")
+        raise DTypeError(f"{spelled(value)} does not fit {n.type.dtype}", "dtype.overflow", help="pass a NumPy scalar")
     return np.asarray(value)
 
 

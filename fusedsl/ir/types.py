@@ -75,9 +75,9 @@ def numpy_dtype(d: DType):
 
 
 def fits(value: int, d: DType) -> bool:
-    """Whether an integer can be held in dtype `d` (floats hold any)."""
+    """Whether an integer can be held in dtype `d` (floats hold any that float64 does)."""
     if d.kind == "f":
-        return True
+        return abs(value) < 1 << 1024
     if d is BOOL:
         return value in (0, 1)
     low = -(1 << d.bits - 1) if d.kind == "i" else 0

@@ -81,6 +81,17 @@ class Weak:
 
 def describe(argument: Any, name: str = "argument") -> Array | Weak:
     """The facts of one argument; an ArgumentError, DTypeError or DeviceError names it and the form to use."""
+    try:
+        return _describe(argument, name)
+    except (FusedslError, MemoryError):
+        raise
+    except Exception as error:  # whatever another library's object raises where it is asked for its facts
+        message = f"{name}, a {_type_name(type(argument))}, cannot be read: {error}"
+        help = f"pass {name} as a plain NumPy, CuPy or torch array"
+        raise ArgumentError(message, "argument.type", help=help) from error
+
+
+def _describe(argument: Any, name: str) -> Array | Weak:
     library = library_of(argument)
     if library is None:
         return _describe_number(argument, name)

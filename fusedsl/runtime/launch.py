@@ -19,6 +19,7 @@ from operator import add, itemgetter
 from typing import Any, NamedTuple
 
 from ..errors import CompileError, DTypeError
+from ..ir.checks import spelled
 from ..schedule import Geometry
 from .driver import Driver, Function
 
@@ -119,7 +120,8 @@ class _Layout:
     def _misfit(self, number: Any, slot: ScalarSlot) -> DTypeError:
         name = f"{self.names[slot.argument]} = " if slot.argument < len(self.names) else ""
         help = "pass a NumPy scalar of the type that is meant, such as numpy.int64(...)"
-        return DTypeError(f"{name}{number!r} does not fit {_DTYPE_OF[slot.format]}", "dtype.overflow", help=help)
+        shown = spelled(number) if isinstance(number, int) else repr(number)
+        return DTypeError(f"{name}{shown} does not fit {_DTYPE_OF[slot.format]}", "dtype.overflow", help=help)
 
 
 _NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
