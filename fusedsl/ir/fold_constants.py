@@ -16,7 +16,10 @@ EXPONENT_LIMIT = 1024
 
 
 def _floor_divide(a, b):
-    return a // b if b else (0 if isinstance(a, int) and isinstance(b, int) else float(np.floor_divide(a, float(b))))
+    if b or (isinstance(a, int) and isinstance(b, int)):
+        return a // b if b else 0
+    with np.errstate(all="ignore"):
+        return float(np.floor_divide(a, float(b)))
 
 
 def _remainder(a, b):
