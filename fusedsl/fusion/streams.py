@@ -153,9 +153,17 @@ def _are_stored(one: Streaming, needed: Sequence[Node]) -> bool:
 
 
 def scores(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[Node]:
-    """The sums that an element holds of its own, unless these hold such sums themselves."""
+    """The sums that an element holds of its own, over something that the stream changes and something that it does not.
+
+    Not those that hold such sums themselves.
+    """
     found = [n for n in nearest([value]) if n.op == "fold" and n.attr[0] == "sum" and stream in free[n]]
-    return [n for n in found if not _holds_sums(n, free)]
+    return [n for n in found if not _holds_sums(n, free) and _meets_others(n, stream, free)]
+
+
+def _meets_others(n: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
+    """Whether some array is read that is the same all along the stream: a query, beside the keys."""
+    return any(m.op == "load" and stream not in free[m] for m in walk(n.args))
 
 
 def _holds_sums(n: Node, free: dict[Node, frozenset]) -> bool:
