@@ -412,9 +412,9 @@ class RowWriter:
         if phase.row is not None:
             self.row_body(f"row_{number}", phase.row)
         for place, store in enumerate(phase.row_stores):
-            for source in (*self.kernel.loads, *self.kernel.positions):  # what is stored as it was read
-                if source.value.name == store.value:
-                    self.provide(source.value, tiles=False)
+            for value in (x.value for group in (self.kernel.loads, self.kernel.positions) for x in group):
+                if value.name == store.value:  # it is stored as it was read
+                    self.provide(value, tiles=False)
             operand, name = self.kernel.operands[store.operand], f"store_row_{number}_{place}"
             self.scope.top.append(f'{name} = store_value("{operand.dtype.name}")')
             self.code.append(f"{name}({self.begins[store.operand]}, {store.value}, {self._first()})")
