@@ -468,3 +468,34 @@ def test_a_row_value_that_is_stored_as_it_was_read_is_read():
     assert " a_0 = load_a_0(" in source
     assert source.index("a_0 = load_a_0(") < source.index(", a_0, ")
     kernel.compile(*given, device="cuda", cc=90)
+
+
+@pytest.mark.parametrize("text", ["softmax(x.T - max(x), axis=(0, 1))", "layer_norm(x.T - max(x), axis=(1, 0))"])
+def test_folds_that_name_their_axes_in_another_order_share_a_pass(text):
+    x = np.random.default_rng(3).standard_normal((37, 700)).astype(np.float32)
+    shifted = (x.T - x.max()).astype(np.float64)
+    e = np.exp(shifted)
+    expected = e / e.sum() if "softmax" in text else (shifted - shifted.mean()) / np.sqrt(shifted.var() + 1e-5)
+    np.testing.assert_allclose(fd.kernel(text, fallback=False)(x), expected, rtol=2e-4, atol=1e-6)
+    assert "def kernel(" in fd.kernel(text).source(fd.spec((37, 70000)), device="cuda")
+
+
+def test_a_fold_that_strips_store_and_use_as_it_is():
+    a, x = np.arange(16).reshape(2, 8) % 3 > 0, np.float16([[1, 2, 3, 4, 5, 6, 7, 8]] * 2)
+    kernel = fd.kernel(
+        "p = prod(x, axis=0, keepdims=True, where=a); return maximum(where(a, y, y * 2), p), p", fallback=False
+    )
+    y = np.linspace(0, 60, 8, dtype=np.float32)
+    found, product = kernel(x=x, a=a, y=y)
+    expected = np.prod(x, axis=0, keepdims=True, where=a)
+    np.testing.assert_array_equal(product, expected)
+    np.testing.assert_array_equal(found, np.maximum(np.where(a, y, y * 2), expected.astype(np.float32)))
+
+
+def test_what_is_compared_beside_pieces_may_be_no_integer():
+    c, x, y = np.full((2, 2), -0.5, np.float32), np.float32([0.25, 3]), np.float32([5, 6])
+    kernel = fd.kernel("return x != stack((c, c)), roll(y, 4), (x // inf) @ c", fallback=False)
+    found = kernel(x=x, y=y, c=c)
+    np.testing.assert_array_equal(found[0], np.ones((2, 2, 2), bool))
+    np.testing.assert_array_equal(found[1], y)
+    np.testing.assert_array_equal(found[2], [0, 0])

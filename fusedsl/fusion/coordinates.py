@@ -128,7 +128,7 @@ def _one_along(n: Node) -> Coordinate | None:
     match n.op:
         case "position":
             return Coordinate(0, 1, n.attr)
-        case "const":
+        case "const" if n.type.dtype.kind in "iu":
             return Coordinate(int(value_of(n)), 1, None)
         case "size":
             return Coordinate(n.attr, 1, None)

@@ -79,4 +79,4 @@ def check(stream: StreamFold) -> None:
     for f, value in stream.finish:
         for n in walk([value]):
             assert n.op != "state" or n in known, f"{n!r} is no value of the state"
-        assert f.op == "fold" and f.attr[1] == stream.stream, f"{f!r} is no fold over the stream"
+        assert f.op == "fold" and set(f.attr[1]) == set(stream.stream), f"{f!r} is no fold over the stream"

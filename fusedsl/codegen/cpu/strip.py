@@ -174,11 +174,12 @@ class Strip:
         """The row body of a phase and its stores, for every row of the strip."""
         phase = self.kernel.phases[p]
         body = phase.row or Body((), (), ())
-        states = {v.name for v in self.roles.made_by_row(p)} - {v.name for v in body.results}
+        made = {line.partition(" = ")[0] for line in body.lines}  # a result may be a state, as it was folded
+        states = {v.name for v in self.roles.made_by_row(p)} - made
         lines = self.reads(self.roles.used_by_row(phase), p)
         lines += [
             f"{name} = {fold.get(f'{name}_row', 'lane')}" for name in sorted(states & self.roles.used_by_row(phase))
         ]
-        lines += [*body.lines, *(fold.put(f"{v.name}_row", "lane", v.name) for v in body.results)]
+        lines += [*body.lines, *(fold.put(f"{v.name}_row", "lane", v.name) for v in body.results if v.name in made)]
         lines += [store_line(x, f"r{x.operand}", times("lane", self.step(x.operand))) for x in phase.row_stores]
         return self.lanes(lines) if body.lines or phase.row_stores else []
