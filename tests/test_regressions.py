@@ -8,6 +8,7 @@ import pickle
 import types
 
 import numpy as np
+import oracle
 import pytest
 
 import fusedsl as fd
@@ -499,3 +500,9 @@ def test_what_is_compared_beside_pieces_may_be_no_integer():
     np.testing.assert_array_equal(found[0], np.ones((2, 2, 2), bool))
     np.testing.assert_array_equal(found[1], y)
     np.testing.assert_array_equal(found[2], [0, 0])
+
+
+def test_lgamma_beyond_the_largest_number_is_infinite():
+    x = np.array([1e308, 1.5e307, 4.0])
+    for found in (fd.kernel("lgamma(x)", fallback=False)(x), oracle.evaluate("lgamma(x)", x=x)):
+        np.testing.assert_allclose(found, [np.inf, np.inf, np.log(6.0)], rtol=1e-15)

@@ -167,7 +167,10 @@ def _each(function, a):
 def _lgamma(v: float) -> float:
     if math.isinf(v) or (v <= 0 and v == math.floor(v)):
         return math.inf
-    return math.lgamma(v)
+    try:
+        return math.lgamma(v)
+    except OverflowError:
+        return math.inf
 
 
 def erf(a):
