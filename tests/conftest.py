@@ -7,6 +7,11 @@ import os
 import tempfile
 
 import pytest
+from hypothesis import settings
+
+# every run draws the same examples: what is drawn anew is for benchmarks/random_expressions.py
+settings.register_profile("repeatable", derandomize=True, database=None)
+settings.load_profile("repeatable")
 
 os.environ.setdefault("FUSEDSL_CACHE_DIR", tempfile.mkdtemp(prefix="fusedsl-tests-"))
 
