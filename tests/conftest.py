@@ -7,11 +7,13 @@ import os
 import tempfile
 
 import pytest
-from hypothesis import settings
 
 # every run draws the same examples: what is drawn anew is for benchmarks/random_expressions.py
-settings.register_profile("repeatable", derandomize=True, database=None)
-settings.load_profile("repeatable")
+if importlib.util.find_spec("hypothesis") is not None:
+    from hypothesis import settings
+
+    settings.register_profile("repeatable", derandomize=True, database=None)
+    settings.load_profile("repeatable")
 
 os.environ.setdefault("FUSEDSL_CACHE_DIR", tempfile.mkdtemp(prefix="fusedsl-tests-"))
 
