@@ -77,7 +77,7 @@ class Program:
         keys = look_all(values)[0]
         keys = keys if outs is None else (keys, look_outs(outs))
         facts = describe_all(self.names, values)
-        away = (self.options.device or "").startswith("cuda") and place(facts) == ("numpy", CPU)
+        away = self._away(facts)
         try:
             if self.options.verify:
                 return self._run_verified(facts, outs, away)
@@ -110,8 +110,7 @@ class Program:
         given = outs or [None] * len(shapes)
         made = zip(given, shapes, plan.results)
         results = [empty(library, device, shape, t.dtype) if out is None else out for out, shape, t in made]
-        away = (self.options.device or "").startswith("cuda") and device == CPU
-        if not (self.options.verify or away):
+        if not (self.options.verify or self._away(facts)):
             with contextlib.suppress(EmptyRows):
                 prepared = self._prepare(facts, results)
                 if prepared.reusable:
@@ -148,9 +147,14 @@ class Program:
         """The plan for these arguments and the shapes of its results, all checks passed."""
         arguments = list(facts.values())
         extents = pipeline.extents_of(arguments)
-        plan = self.plan(arguments, extents)
+        on_cpu = place(facts)[1] == CPU and not self._away(facts)
+        plan = self.plan(arguments, extents, scores=on_cpu)
         pipeline.check_call(plan, extents)
         return plan, pipeline.result_shapes(plan, extents)
+
+    def _away(self, facts: Facts) -> bool:
+        """Whether NumPy arrays are computed on a CUDA device."""
+        return (self.options.device or "").startswith("cuda") and place(facts) == ("numpy", CPU)
 
     # -- the interpreter
 
@@ -199,7 +203,7 @@ class Program:
 
     def adopt(self, plan: Plan) -> None:
         """Use a plan that was made before, for the signature that it was made for."""
-        self._plans.setdefault((plan.parameters, plan.together), []).append(plan)
+        self._plans.setdefault((plan.parameters, plan.together, plan.scores), []).append(plan)
 
     def tighten(self, plan: Plan, arguments: Sequence[Array | Weak], extents) -> bool:
         """After a spill: plan these arguments anew, in more kernels that hold fewer values; False if there are none."""
