@@ -107,9 +107,7 @@ class Program:
         library, device = place(facts)
         plan, shapes = self.settled(facts)
         outputs(plan, outs, shapes, (library, device), facts)
-        given = outs or [None] * len(shapes)
-        made = zip(given, shapes, plan.results)
-        results = [empty(library, device, shape, t.dtype) if out is None else out for out, shape, t in made]
+        results = _destinations(plan, shapes, library, device, outs)
         if not (self.options.verify or self._away(facts)):
             with contextlib.suppress(EmptyRows):
                 prepared = self._prepare(facts, results)
@@ -175,11 +173,9 @@ class Program:
         plan, shapes = self.settled(facts)
         outputs(plan, outs, shapes, (library, device), facts)
         values = self._interpreted(facts)
-        results = []
-        for k, (value, shape, t) in enumerate(zip(values, shapes, plan.results)):
-            given = outs[k] if outs is not None else None
-            results.append(empty(library, device, shape, t.dtype) if given is None else given)
-            from_host(value, results[-1], library)
+        results = _destinations(plan, shapes, library, device, outs)
+        for value, result in zip(values, results):
+            from_host(value, result, library)
         return results
 
     # -- plans
@@ -203,13 +199,13 @@ class Program:
 
     def adopt(self, plan: Plan) -> None:
         """Use a plan that was made before, for the signature that it was made for."""
-        self._plans.setdefault((plan.parameters, plan.together, plan.scores), []).append(plan)
+        self._plans.setdefault(_key(plan), []).append(plan)
 
     def tighten(self, plan: Plan, arguments: Sequence[Array | Weak], extents) -> bool:
         """After a spill: plan these arguments anew, in more kernels that hold fewer values; False if there are none."""
         parameters = self._parameters(arguments)
         with self._lock:
-            plans = self._plans.get((parameters, plan.together, plan.scores), [])
+            plans = self._plans.get(_key(plan), [])
             if plan not in plans:  # another thread was here
                 return True
             made = pipeline.tightened(self.source, plan, extents, self.options)
@@ -246,6 +242,17 @@ class Program:
 
     def _parameters(self, arguments: Sequence[Array | Weak]) -> tuple[Parameter, ...]:
         return tuple(pipeline.signature(n, k, a) for k, (n, a) in enumerate(zip(self.names, arguments)))
+
+
+def _destinations(plan: Plan, shapes: Sequence[tuple[int, ...]], library: str, device: Any, outs) -> list:
+    """The arrays that results are written to: those given, and new ones."""
+    each = zip(outs or [None] * len(shapes), shapes, plan.results)
+    return [empty(library, device, shape, t.dtype) if out is None else out for out, shape, t in each]
+
+
+def _key(plan: Plan) -> tuple:
+    """What a plan is remembered by: the signature, and what its kernels may do."""
+    return plan.parameters, plan.together, plan.scores
 
 
 def _flat(keys: tuple, outs: Sequence[Any] | None) -> tuple:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .. import debug
-from ..ir.graph import Node, node, walk
+from ..ir.graph import Node, node, resolve, walk
 from ..rewrite.online import Pass, passes
 from ..rewrite.stream import Lift, StreamFold
 from ..rewrite.stream_text import check, show
@@ -163,16 +163,11 @@ def _after_order(emitter: Emitter) -> bool:
 def replaced(roots: Sequence[Node], done: Mapping[Node, Node]) -> dict[Node, Node]:
     """The roots with some nodes replaced; what stands below a replaced node is left alone."""
     new: dict[Node, Node] = {}
-    stack = list(roots)
-    while stack:
-        n = stack[-1]
-        if n in new:
-            stack.pop()
-        elif n in done:
-            new[n] = done[n]
-        elif missing := [a for a in n.args if a not in new]:
-            stack += missing
-        else:
-            args = tuple(new[a] for a in n.args)
-            new[n] = node(n.op, args, n.attr, n.type) if args != n.args else n
-    return {r: new[r] for r in roots}
+
+    def change(n: Node) -> Node:
+        if n in done:
+            return done[n]
+        args = tuple(new[a] for a in n.args)
+        return node(n.op, args, n.attr, n.type) if args != n.args else n
+
+    return {r: resolve(new, r, lambda n: () if n in done else n.args, change) for r in roots}

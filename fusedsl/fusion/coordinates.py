@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from ..ir.dims import Dim, expression
 from ..ir.folds import scalar
 from ..ir.gathers import CHECKED, GUARDED, INSIDE
-from ..ir.graph import Node, Type, constant, node, value_of
+from ..ir.graph import Node, Type, constant, node, resolve, value_of
 from ..ir.types import BOOL, INT64, UINT64, DType
 
 
@@ -111,16 +111,7 @@ _known: WeakKeyDictionary[Node, Coordinate | None] = WeakKeyDictionary()
 
 def along(n: Node) -> Coordinate | None:
     """The coordinate that an int64 scalar is, where it is start + step * position."""
-    stack = [n]
-    while stack:
-        top = stack[-1]
-        parts = top.args if top.op in ("add", "subtract", "multiply") else ()
-        missing = [a for a in parts if a not in _known]
-        if missing:
-            stack += missing
-        else:
-            _known[stack.pop()] = _one_along(top)
-    return _known[n]
+    return resolve(_known, n, lambda n: n.args if n.op in ("add", "subtract", "multiply") else (), _one_along)
 
 
 def _one_along(n: Node) -> Coordinate | None:

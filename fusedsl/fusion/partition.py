@@ -94,7 +94,7 @@ class _Partitioner:
         roots, found = [r.value for r in self.program.roots], set()
         taken: set[Streaming] = set()
         while roots:
-            needed = set(reached(roots, set(self.streaming)))
+            needed = set(reached(roots, set(self.streaming).__contains__))
             found |= needed
             passes = {self.streaming[f] for f in needed & set(self.streaming)} - taken
             taken |= passes

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..ir.dims import Dim
 from ..ir.folds import FOLDS, pick
-from ..ir.graph import Node, constant, node, rebuild, value_of, walk
+from ..ir.graph import Node, constant, node, rebuild, resolve, value_of, walk
 from ..rewrite.online import passes
 from ..rewrite.scalars import free_axes, scalar_op, times
 from ..rewrite.stream import Component, StreamFold
@@ -113,14 +113,14 @@ def _passes_of(groups: list[_Group], roots: list[Node], fits: Fits):
             made += found[0]
             later += found[1]
             home |= dict.fromkeys(found[0], group)
-    stored = reached(roots, {f for one in made for f in one.folds})
+    stored = reached(roots, {f for one in made for f in one.folds}.__contains__)
     for group in dict.fromkeys(home[one] for one in made if _are_stored(one, stored)):
         failed.append((group, "its scores are needed elsewhere too, so that they are stored"))
     return made, later, failed
 
 
-def reached(roots: Iterable[Node], ends: set[Node]) -> list[Node]:
-    """The folds, scans and orders that are needed where the folds in `ends` are read, and those."""
+def reached(roots: Iterable[Node], is_end: Callable[[Node], bool]) -> list[Node]:
+    """The folds, scans and orders that values are computed from, as far as to those that are an end."""
     found: dict[Node, None] = {}
     seen: set[Node] = set()
     stack = list(roots)
@@ -131,9 +131,14 @@ def reached(roots: Iterable[Node], ends: set[Node]) -> list[Node]:
         seen.add(n)
         if n.op in BOUND:
             found[n] = None
-        if n not in ends:
+        if not is_end(n):
             stack += n.args
     return list(found)
+
+
+def nearest(roots: Iterable[Node]) -> list[Node]:
+    """The folds, scans and orders that values are computed from directly."""
+    return reached(roots, lambda n: n.op in BOUND)
 
 
 def _are_stored(one: Streaming, needed: Sequence[Node]) -> bool:
@@ -169,23 +174,6 @@ def _meets_others(n: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
 def _holds_sums(n: Node, free: dict[Node, frozenset]) -> bool:
     below = nearest(n.args)
     return any(m.op == "fold" and m.attr[0] == "sum" and not free[m].isdisjoint(n.attr[1]) for m in below)
-
-
-def nearest(roots: Iterable[Node]) -> list[Node]:
-    """The folds, scans and orders that values are computed from directly."""
-    found: dict[Node, None] = {}
-    seen: set[Node] = set()
-    stack = list(roots)
-    while stack:
-        n = stack.pop()
-        if n in seen:
-            continue
-        seen.add(n)
-        if n.op in BOUND:
-            found[n] = None
-        else:
-            stack += n.args
-    return list(found)
 
 
 @dataclass(eq=False)
@@ -237,27 +225,22 @@ def _moved(root: Node, old: Axis, new: Axis, free: dict[Node, frozenset]) -> Nod
         return replace(c, axis=new) if c.axis == old else c
 
     done: dict[Node, Node] = {}
-    stack = [root]
-    while stack:
-        n = stack[-1]
-        if n in done:
-            stack.pop()
-        elif old not in free[n]:
-            done[n] = n
-        elif missing := [a for a in n.args if a not in done]:
-            stack += missing
-        else:
-            args, attr = tuple(done[a] for a in n.args), n.attr
-            if n.op == "load":
-                attr = (attr[0], tuple(map(coordinate, attr[1])))
-            elif n.op == "fetch":
-                attr = (attr[0], tuple(map(coordinate, attr[1])), *attr[2:])
-            elif n.op == "position":
-                attr = new
-            elif n.op in ("scan", "select", "ranked"):
-                attr = tuple(new if part == old else part for part in attr)
-            done[n] = node(n.op, args, attr, n.type)
-    return done[root]
+
+    def change(n: Node) -> Node:
+        if old not in free[n]:
+            return n
+        args, attr = tuple(done[a] for a in n.args), n.attr
+        if n.op == "load":
+            attr = (attr[0], tuple(map(coordinate, attr[1])))
+        elif n.op == "fetch":
+            attr = (attr[0], tuple(map(coordinate, attr[1])), *attr[2:])
+        elif n.op == "position":
+            attr = new
+        elif n.op in ("scan", "select", "ranked"):
+            attr = tuple(new if part == old else part for part in attr)
+        return node(n.op, args, attr, n.type)
+
+    return resolve(done, root, lambda n: n.args if old in free[n] else (), change)
 
 
 # -- weights and what they weigh

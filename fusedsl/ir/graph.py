@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from .dims import Dim, substitute
 from .types import BOOL, DType
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,23 @@ def value_of(n: Node) -> bool | int | float:
     """The number that a `const` node stands for."""
     kind, value = n.attr
     return struct.unpack("<d", value)[0] if kind == "float" else value
+
+
+def resolve(
+    known: MutableMapping[Node, T], root: Node, needs: Callable[[Node], Iterable[Node]], make: Callable[[Node], T]
+) -> T:
+    """known[root], which is made after what it needs is known; no recursion."""
+    stack = [root]
+    while stack:
+        n = stack[-1]
+        missing = [] if n in known else [a for a in needs(n) if a not in known]
+        if missing:
+            stack += missing
+            continue
+        stack.pop()
+        if n not in known:
+            known[n] = make(n)
+    return known[root]
 
 
 def walk(roots: Iterable[Node]) -> Iterator[Node]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ..ir.folds import FOLDS
-from ..ir.graph import Node, Type, node, value_of
+from ..ir.graph import Node, Type, node, resolve, value_of
 from ..ir.ops import OPS
 from ..ir.types import INT64, numpy_dtype
 from .stream import Lift, StreamFold
@@ -19,18 +19,11 @@ Leaves = Callable[[Node, slice], np.ndarray]
 def scalars(roots: Sequence[Node], known: Mapping[Node, np.ndarray]) -> list[np.ndarray]:
     """Scalar nodes for arrays of elements at once, in their compute types; `known` are the leaves' values."""
     values: Values = {}
-    stack = list(roots)
-    while stack:
-        n = stack[-1]
-        if n in values:
-            stack.pop()
-        elif n in known:
-            values[n] = known[n]
-        elif missing := [a for a in n.args if a not in values]:
-            stack += missing
-        else:
-            values[n] = _computed(n, [values[a] for a in n.args])
-    return [values[n] for n in roots]
+
+    def value(n: Node) -> np.ndarray:
+        return known[n] if n in known else _computed(n, [values[a] for a in n.args])
+
+    return [resolve(values, n, lambda n: () if n in known else n.args, value) for n in roots]
 
 
 def _computed(n: Node, args: list[np.ndarray]) -> np.ndarray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ..ir.folds import pick
-from ..ir.graph import Node, Type, constant, node, value_of
+from ..ir.graph import Node, Type, constant, node, resolve, value_of
 from ..ir.types import BOOL
 from .scalars import scalar_op as op
 
@@ -40,17 +40,7 @@ class Intervals:
 
     def truth(self, root: Node) -> Bounds:
         """(whether a condition may hold somewhere on the tile, whether it holds everywhere)"""
-        stack = [root]
-        while stack:
-            n = stack[-1]
-            missing = [a for a in self._conditions(n) if a not in self._truths]
-            if n in self._truths or not missing:
-                stack.pop()
-                if n not in self._truths:
-                    self._truths[n] = self._truth(n)
-            else:
-                stack += missing
-        return self._truths[root]
+        return resolve(self._truths, root, self._conditions, self._truth)
 
     def _conditions(self, n: Node) -> tuple[Node, ...]:
         if not self.varies(n) or n.op not in (*LOGIC, "logical_not", "where"):
@@ -80,18 +70,12 @@ class Intervals:
 
     def bounds(self, root: Node) -> Bounds | None:
         """The least and the greatest value on the tile, or None where they are not known."""
-        stack = [root]
-        while stack:
-            n = stack[-1]
-            wanted = n.args if self.varies(n) and n.op in RULES else ()
-            missing = [a for a in wanted if a not in self._bounds and a.type.dtype is not BOOL]
-            if n in self._bounds or not missing:
-                stack.pop()
-                if n not in self._bounds:
-                    self._bounds[n] = self._bound(n)
-            else:
-                stack += missing
-        return self._bounds[root]
+        return resolve(self._bounds, root, self._numbers, self._bound)
+
+    def _numbers(self, n: Node) -> tuple[Node, ...]:
+        if not self.varies(n) or n.op not in RULES:
+            return ()
+        return tuple(a for a in n.args if a.type.dtype is not BOOL)
 
     def _bound(self, n: Node) -> Bounds | None:
         if not self.varies(n):

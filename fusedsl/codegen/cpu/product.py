@@ -8,12 +8,10 @@ from contextlib import contextmanager
 from llvmlite import ir
 
 from ...ir.types import DType
-from .memory import POINTER_TYPE
 from .number import Number, llvm_type
-from .tile import WORD, fused, registers, spread
+from .tile import WORD, fused, own_function, registers, spread
 from .variant import LANES
 
-NAME = "lane_product"
 ROWS = 4  # of the result at a time
 
 
@@ -24,21 +22,7 @@ def product(builder: ir.IRBuilder, d: DType, c, a, b, count: Number, depth: Numb
     registers: for as many lanes as fit, then for the next.
     """
     numbers = (count.value, depth.value, across.value, along.value)
-    builder.call(_function(builder.module, d), [c, a, b, *numbers])
-
-
-def _function(module: ir.Module, d: DType) -> ir.Function:
-    name = f"{NAME}_{d.name}"
-    found = module.globals.get(name)
-    if found is None:
-        found = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER_TYPE] * 3 + [WORD] * 4), name)
-        found.linkage = "internal"
-        found.attributes.add("noinline")
-        set.add(found.attributes, '"prefer-vector-width"="512"')
-        for pointer in found.args[:3]:
-            pointer.add_attribute("noalias")
-        _write(found, d)
-    return found
+    builder.call(own_function(builder.module, d, "lane_product", len(numbers), _write), [c, a, b, *numbers])
 
 
 def _write(function: ir.Function, d: DType) -> None:

@@ -5,7 +5,7 @@ Names of values end in an underscore and a number, so the skeletons' own names n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ...schedule.kernel import Kernel, Load, Store, slots
 
@@ -57,7 +57,7 @@ def times(index: str, stride: str) -> str:
     return index if stride == "1" else f"{index} * {stride}"
 
 
-def decode(flat: str, axes: range, names: dict[int, str]) -> list[str]:
+def decode(flat: str, axes: Sequence[int], names: dict[int, str]) -> list[str]:
     """Split the index `flat` (consumed) into one per axis, the last axis fastest."""
     lines = []
     for axis in reversed(axes):

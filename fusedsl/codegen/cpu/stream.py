@@ -16,7 +16,7 @@ from ...schedule.kernel import Body, Kernel, Phase, Sieve, Stream, Value
 from . import fold
 from .roles import Array
 from .row import claim, unclaim
-from .source import header, indented, parameters, step, store_line, times
+from .source import decode, header, indented, parameters, step, store_line, times
 from .variant import LANES
 
 TILE = 128  # elements of the stream
@@ -148,7 +148,7 @@ class Writer:
     def unit(self) -> list[str]:
         axes = [a for a in range(self.kernel.row_axes) if a != self.lane]
         lines = ["left = unit // lane_tiles", f"top = (unit - left * lane_tiles) * {LANES}"]
-        lines += [f"rows = smaller({LANES}, n{self.lane} - top)", *_split(axes)]
+        lines += [f"rows = smaller({LANES}, n{self.lane} - top)", *decode("left", axes, {a: f"i{a}" for a in axes})]
         for k, score in enumerate(self.stream.scores):
             d = score.left.results[0]
             kept = fold.put(f"left{k}", f"i{score.axis} * {LANES} + lane", d.name)
@@ -355,17 +355,6 @@ class Writer:
             inner += [store_line(s, f"p{s.operand}", self.offset(s.operand)) for s in ending.stores]
             found += self.by_lane([f"for i{ending.axis} in range(n{ending.axis}):", *indented(inner)], "rows")
         return found
-
-
-def _split(axes: Sequence[int]) -> list[str]:
-    """The other row indices from the flat index `left`."""
-    lines = []
-    for a in reversed(axes):
-        if a == axes[0]:
-            lines.append(f"i{a} = left")
-        else:
-            lines += [f"i{a} = left % n{a}", f"left = left // n{a}"]
-    return lines
 
 
 def _limit(d: DType, sign: int) -> str:

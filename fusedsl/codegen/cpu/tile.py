@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 from llvmlite import ir
@@ -33,24 +34,26 @@ def shape(d: DType) -> tuple[int, int]:
     return (12 if count == 32 else 6), 2 * size // d.itemsize
 
 
-def add_product(builder: ir.IRBuilder, d: DType, a, b, c, depth: Number, stride: Number) -> None:
-    """c += a · b for one tile: a is (depth, rows) packed, b (depth, columns) packed, c has rows `stride` apart."""
-    builder.call(_function(builder.module, d), [a, b, c, depth.value, stride.value])
-
-
-def _function(module: ir.Module, d: DType) -> ir.Function:
-    name = f"{NAME}_{d.name}"
+def own_function(module: ir.Module, d: DType, name: str, numbers: int, write: Callable) -> ir.Function:
+    """The loops over three arrays and some numbers that `write` fills in, as a function of their own: once a module."""
+    name = f"{name}_{d.name}"
     found = module.globals.get(name)
     if found is None:
-        kind = ir.FunctionType(ir.VoidType(), [POINTER_TYPE] * 3 + [WORD] * 2)
+        kind = ir.FunctionType(ir.VoidType(), [POINTER_TYPE] * 3 + [WORD] * numbers)
         found = ir.Function(module, kind, name)
         found.linkage = "internal"
         found.attributes.add("noinline")
         set.add(found.attributes, '"prefer-vector-width"="512"')
         for pointer in found.args[:3]:
             pointer.add_attribute("noalias")
-        _write(found, d)
+        write(found, d)
     return found
+
+
+def add_product(builder: ir.IRBuilder, d: DType, a, b, c, depth: Number, stride: Number) -> None:
+    """c += a · b for one tile: a is (depth, rows) packed, b (depth, columns) packed, c has rows `stride` apart."""
+    numbers = (depth.value, stride.value)
+    builder.call(own_function(builder.module, d, NAME, len(numbers), _write), [a, b, c, *numbers])
 
 
 def _write(function: ir.Function, d: DType) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ....ir.types import DType, dtype
 from ....schedule.contract import DEPTH, EACH, EDGE, PADDED, THREADS
 from ..backend import F32, F64, I32, I64, Emitter, intrinsic, ir, numba_type, types
+from .launch import one_of
 from .memory import ACCESS_BYTES, Room, element_type, read_shared, write, write_shared
 from .tile import Tile
 
@@ -156,15 +157,7 @@ def whole_quotient(number, divisor):
     def emit(e, n, d):
         b = e.builder
         small = b.icmp_unsigned("<", b.or_(n, d), I64(1 << 32))
-        with b.if_else(small) as (then, otherwise):
-            with then:
-                fast, fast_block = b.zext(b.udiv(b.trunc(n, I32), b.trunc(d, I32)), I64), b.block
-            with otherwise:
-                slow, slow_block = b.udiv(n, d), b.block
-        found = b.phi(I64)
-        found.add_incoming(fast, fast_block)
-        found.add_incoming(slow, slow_block)
-        return found
+        return one_of(b, small, lambda: b.zext(b.udiv(b.trunc(n, I32), b.trunc(d, I32)), I64), lambda: b.udiv(n, d))
 
     return types.int64, emit
 

@@ -75,17 +75,24 @@ def divide(number, divisor, magic):
         if number == types.int32:
             return quick(b, n, word)
         small = b.icmp_unsigned("<", n, I64(1 << 31))
-        with b.if_else(small) as (then, otherwise):
-            with then:
-                fast, fast_block = b.zext(quick(b, b.trunc(n, I32), word), I64), b.block
-            with otherwise:
-                slow, slow_block = b.udiv(n, d), b.block
-        found = b.phi(I64)
-        found.add_incoming(fast, fast_block)
-        found.add_incoming(slow, slow_block)
-        return found
+        return one_of(b, small, lambda: b.zext(quick(b, b.trunc(n, I32), word), I64), lambda: b.udiv(n, d))
 
     return number, emit
+
+
+def one_of(
+    b: ir.IRBuilder, condition: ir.Value, first: Callable[[], ir.Value], second: Callable[[], ir.Value]
+) -> ir.Value:
+    """An int64 that is computed in one way where the condition holds, in another where not."""
+    with b.if_else(condition) as (then, otherwise):
+        with then:
+            one, one_block = first(), b.block
+        with otherwise:
+            other, other_block = second(), b.block
+    found = b.phi(I64)
+    found.add_incoming(one, one_block)
+    found.add_incoming(other, other_block)
+    return found
 
 
 def scalar(name: str):
