@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROBLEMS = ("expressions", "wide", "reductions", "backward")
-SUITES = ("map", "rows", *PROBLEMS, "time", "tune", "first_call", "cpu", "launch")
+SUITES = ("map", "rows", *PROBLEMS, "time", "tune", "first_call", "cpu", "launch", "start")
 
 
 def arguments() -> argparse.Namespace:
@@ -36,6 +36,7 @@ def main() -> int:
     import fusedsl  # noqa: F401  (so that the report finds its version)
     import suite_cpu
     import suite_gpu
+    import suite_launch
     import suite_problems
     import suite_start
     import suite_time
@@ -60,7 +61,8 @@ def main() -> int:
         "tune": lambda: suite_tune.run(report, settings),
         "first_call": lambda: suite_start.run_first_call(report, settings),
         "cpu": lambda: suite_cpu.run(report, settings),
-        "launch": lambda: suite_start.run_launch(report, settings),
+        "launch": lambda: suite_launch.run(report, settings),
+        "start": lambda: suite_start.run_start(report, settings),
     }
     report = Report(chosen.json)
     left_out = 0

@@ -1,4 +1,4 @@
-"""The suites `first_call` (a new text in a warm process, nothing cached) and `launch` (warm calls, a cached start)."""
+"""The suites `first_call` (a new text in a warm process, nothing cached) and `start` (a new process, all cached)."""
 
 from __future__ import annotations
 
@@ -131,55 +131,13 @@ def _fresh_torch(name: str, text: str, arrays: dict[str, Any], c: float) -> Call
     return call
 
 
-# ---- launches
+# ---- starts
 
 
-def run_launch(report: Report, settings: Settings) -> None:
-    """µs of host time of a warm call on 1,000 elements, and of the first result of a process with a filled cache."""
+def run_start(report: Report, settings: Settings) -> None:
+    """Seconds to the first result of a process that finds the kernel in the cache, import of fusedsl included."""
     for device in devices():
-        x, y = _array(device, (1000,), 1), _array(device, (1000,), 2)
-        peers: dict[str, Callable[[], Callable[[], Any]]] = {
-            "fusedsl": lambda x=x, y=y: _warm(x, y, None),
-            "fusedsl, out=": lambda x=x, y=y, device=device: _warm(x, y, _array(device, (1000,), 3)),
-            "multiply alone": lambda x=x, y=y: lambda: x * y,
-            **({"cupy multiply alone": lambda x=x: _warm_cupy(x)} if device == "cuda" else {}),
-        }
-        case = ("launch", f"warm call on {device}", "1000", "float32")
-        for peer, make in peers.items():
-            try:
-                row = times_row(case, peer, _host_times(make(), device, settings.quick), (12000, 10000), None, None)
-            except Exception as fault:  # a peer's failure is a result, whatever its type
-                row = failed_row(case, peer, (12000, 10000), fault)
-            report.add(row)
         _cached_start(report, settings, device)
-
-
-def _warm(x: Any, y: Any, out: Any) -> Callable[[], Any]:
-    import fusedsl as fd
-
-    kernel = fd.kernel(CHAIN.format(c=0.5))
-    return (lambda: kernel(x, y)) if out is None else (lambda: kernel(x, y, out=out))
-
-
-def _warm_cupy(x: Any) -> Callable[[], Any]:
-    import cupy
-
-    a = cupy.asarray(x)
-    return lambda: a * a
-
-
-def _host_times(call: Callable[[], Any], device: str, quick: bool) -> list[float]:
-    """µs a call, each the mean of a hundred, so that the clock's own cost is spread thin."""
-    batches, size = (3, 20) if quick else (30, 100)
-    call(), call()
-    found = []
-    for _ in range(batches):
-        _wait(device)
-        begun = time.perf_counter()
-        for _ in range(size):
-            call()
-        found.append(1e6 * (time.perf_counter() - begun) / size)
-    return found
 
 
 def _cached_start(report: Report, settings: Settings, device: str) -> None:
@@ -187,7 +145,7 @@ def _cached_start(report: Report, settings: Settings, device: str) -> None:
     array = "np.ones((64, 64), np.float32)" if device == "cpu" else "torch.ones((64, 64), device='cuda')"
     library, wait = ("os", "") if device == "cpu" else ("torch", "torch.cuda.synchronize()")
     code = CACHED_START.format(library=library, array=array, wait=wait, text=CHAIN.format(c=0.5))
-    case, facts = ("launch", f"cached start on {device}", "64x64", "float32"), (12 * 64 * 64, 10 * 64 * 64)
+    case, facts = ("start", f"cached start on {device}", "64x64", "float32"), (12 * 64 * 64, 10 * 64 * 64)
     seconds = []
     for _ in range(2 if settings.quick else 6):
         environment, command = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, [sys.executable, "-c", code]

@@ -81,10 +81,13 @@ def _ratios(case: tuple, peers: dict[str, Row]) -> dict[str, float]:
         return {"torch.compile": 0.97}
     if suite == "cpu":
         return {"gelu": {"numpy": 4.0, "numexpr": 10.0}, "softmax": {"numpy": 1.0}}.get(workload, {})
+    if suite == "launch" and not workload.endswith("numpy"):
+        wanted = {"out=": 1 / 0.8, "bound": 1 / 0.6}.get(workload.split(",")[0], 1.0)
+        return {peer: wanted for peer in peers if peer.startswith(("cupy", "torch.mul", "torch.addcmul"))}
     return {}
 
 
-GATED = ("map", "rows", "wide", "reductions", "backward", "expressions", "cpu", "first_call")
+GATED = ("launch", "map", "rows", "wide", "reductions", "backward", "expressions", "cpu", "first_call")
 READS = ("sum_", "max_", "argmax_", "argmin_", "var_", "mse")  # reductions that write next to nothing
 
 

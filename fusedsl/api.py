@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .runtime.fixed import BoundCall
     from .schedule.plan import Plan
 
+_modules = sys.modules
+
 __all__ = ["Kernel", "Spec", "evaluate", "kernel", "load", "options", "spec"]
 
 
@@ -44,6 +46,7 @@ class Kernel:
             self._source.names = tuple(_saved[0])
         self._made_from = (text, params, constants)
         self.params = self._source.names
+        self._count = len(self.params)
         self._program = Program(self._source, self.params, self.options)
         self._positions = {name: k for k, name in enumerate(self.params)}
         for plan in _saved[1] if _saved is not None else ():
@@ -60,9 +63,15 @@ class Kernel:
         Raises ArgumentError for missing, surplus or unusable arguments, ShapeError, DTypeError and DeviceError for
         those that do not go together; an error leaves `out` untouched.
         """
-        values = args if not named and len(args) == len(self.params) else self._bind(args, named)
-        outs = None if out is None else self._outs(out)
-        if "torch" in sys.modules and sys.modules["torch"].compiler.is_compiling():
+        values = args if not named and len(args) == self._count else self._bind(args, named)
+        if "torch" in _modules and _modules["torch"].compiler.is_dynamo_compiling():
+            return self._in_trace(values, None if out is None else self._outs(out))
+        result = self._program.replay(values, out)
+        return self._call(values, None if out is None else self._outs(out)) if result is None else result
+
+    def _call(self, values: Sequence[Any], outs: Sequence[Any] | None) -> Any:
+        """The result of a call that is not the one that was made last."""
+        if "torch" in _modules and _modules["torch"].compiler.is_compiling():
             return self._in_trace(values, outs)
         try:
             results = self._program.run(values, outs)

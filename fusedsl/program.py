@@ -29,6 +29,7 @@ from .tune import prepare_tuned
 from .verify import compare
 
 REMEMBERED_CALLS = 4096
+REPLAYS = 8  # that are written for one call, where the last one did not take what the call takes
 
 
 class Program:
@@ -41,21 +42,22 @@ class Program:
         self._plans: dict[tuple, list[Plan]] = {}
         self._calls: dict[tuple, Call] = {}
         self._lock = threading.RLock()
-        self._replay: Replay = nothing  # of the call that was made last
+        self.replay: Replay = nothing  # of the call that was made last
 
     # -- the hot path
 
     def run(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> list:
         """The results for these arguments, in the order of `names`; `outs` holds an array or None per result."""
-        results = self._replay(values, outs)
-        if results is None:
-            results = self._remembered(values, outs)
+        results = self._remembered(values, outs)
         return self._run_first(values, outs) if results is None else results
 
     def again(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> list | None:
         """The results where a call alike to this one was made before; else None, and nothing happens."""
-        results = self._replay(values, outs)
-        return self._remembered(values, outs) if results is None else results
+        out = outs if outs is None or len(outs) > 1 else outs[0]
+        result = self.replay(values, out)
+        if result is None:
+            return self._remembered(values, outs)
+        return list(result) if type(result) is tuple else [result]
 
     def _remembered(self, values: Sequence[Any], outs: Sequence[Any] | None) -> list | None:
         keys, payloads = look_all(values)
@@ -65,7 +67,9 @@ class Program:
         if call is None or (outs is not None and not call.may_write(payloads, outs)):
             return None
         results = call(payloads, outs)
-        self._replay = call.replay = call.replay or replay(call, values, outs, results)
+        if call.replay is None or (self.replay is call.replay and call.replays < REPLAYS):
+            call.replay, call.replays = replay(call, values, outs, results), call.replays + 1
+        self.replay = call.replay
         return results
 
     @property

@@ -14,6 +14,7 @@ from fusedsl.runtime import arrays, foreign, keys, results, streams
 from fusedsl.runtime.arrays import CPU, Array, Weak, describe
 from fusedsl.runtime.call import Call
 from fusedsl.runtime.keys import SLOW, look, look_all
+from fusedsl.runtime.launch import Lines
 from fusedsl.runtime.replay import replay
 from fusedsl.runtime.results import check_out, common_order, empty, overlap, overlaps_itself, place, span
 
@@ -246,7 +247,10 @@ class FakeCudaArray:
 @pytest.fixture
 def cupy(monkeypatch):
     stream = types.SimpleNamespace(ptr=77)
-    cuda = types.SimpleNamespace(is_available=lambda: True, get_current_stream=lambda device=None: stream)
+    runtime = types.SimpleNamespace(getDeviceCount=lambda: 2)
+    cuda = types.SimpleNamespace(
+        is_available=lambda: True, get_current_stream=lambda device=None: stream, runtime=runtime
+    )
     module = types.SimpleNamespace(ndarray=FakeCudaArray, cuda=cuda)
     monkeypatch.setitem(sys.modules, "cupy", module)
     yield module
@@ -291,17 +295,19 @@ def test_a_replayed_call_of_cupy_arrays(cupy):
         return FakeCudaArray(*more.pop("layout", ((2, 3), (12, 4))), **more)
 
     fired = []
-    launch = types.SimpleNamespace(
-        fire=lambda payloads, stream: fired.append((payloads, stream)),
-        fixed=None,
-        layout=types.SimpleNamespace(slots=()),
-    )
-    makers = [lambda: make(pointer=0x7F0000002000)]
-    call = Call([launch], makers, None, [5], lambda: 77, [(0, 24)], [(0, 24)], library="cupy")
+
+    def lines(payload, first, name):
+        return Lines(tuple, 0, "", [f"{name(fired.append)}((({', '.join(payload)}), stream))"])
+
+    launch = types.SimpleNamespace(fire=None, layout=types.SimpleNamespace(slots=()), lines=lines)
+    makers = [results.Allocator(lambda: make(pointer=0x7F0000002000), (MemoryError,), "24 bytes")]
+    read = streams.stream_reader("cupy", ("cuda", 0))
+    call = Call([launch], makers, None, [5], read, [(0, 24)], [(0, 24)], library="cupy")
+    call.on_device = True
     x, out = make(), make(pointer=0x7F0000001000)
     fresh, written = replay(call, [x], None, [make()]), replay(call, [x], [out], [out])
     again = make(pointer=0x7F0000000100)
-    assert fresh([again], None)[0].data.ptr == 0x7F0000002000 and written([again], [out]) == [out]
+    assert fresh([again], None).data.ptr == 0x7F0000002000 and written([again], out) is out
     assert [(p[:2], p[-1], stream) for p, stream in fired] == [
         ((0x7F0000000100, 0x7F0000002000), 5, 77),
         ((0x7F0000000100, 0x7F0000001000), 5, 77),
@@ -315,9 +321,9 @@ def test_a_replayed_call_of_cupy_arrays(cupy):
         np.zeros((2, 3), np.float32),
         2.0,
     ):
-        assert fresh([other], None) is None and written([other], [out]) is None
-    assert written([x], [make(pointer=0x7F0000000010)]) is None  # overlaps the argument
-    assert fresh([x], [out]) is None and written([x], None) is None and written([x], [None]) is None
+        assert fresh([other], None) is None and written([other], out) is None
+    assert written([x], make(pointer=0x7F0000000010)) is None  # overlaps the argument
+    assert fresh([x], out) is None and written([x], None) is None and written([x], (out,)) is None
 
 
 def test_the_cuda_array_interface(fake_driver, cupy):

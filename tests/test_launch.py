@@ -1,6 +1,7 @@
 """Launch records and the CUDA driver, against a stand-in for libcuda, and against a card where there is one."""
 
 import ctypes
+import functools
 import math
 import os
 import struct
@@ -430,7 +431,8 @@ def scaled_copy(slots, begin, end):
 def host_record(units, grain):
     template = struct.pack("<4q", 0, 0, units, 0)
     pointers, scalars = [PointerSlot(0, 0), PointerSlot(8, 1)], [ScalarSlot(24, 2, "f")]
-    return HostLaunch(pool.run, scaled_copy, units, grain, template, pointers, scalars, names=["x", "y", "alpha"])
+    run = functools.partial(pool.run, scaled_copy)
+    return HostLaunch(lambda block: run(block, units, grain), template, pointers, scalars, names=["x", "y", "alpha"])
 
 
 @pytest.mark.parametrize("units, grain", [(0, 8), (5, 8), (100, 8), (64, 1)])

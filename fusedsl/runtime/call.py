@@ -74,9 +74,10 @@ class Call:
         tickets: Callable[[int], int] | None = None,
         apart: frozenset[tuple[int, int, int]] = frozenset(),
     ):
+        self.records = tuple(launches)
+        self.on_device = any(isinstance(launch, Launch) for launch in launches)
         self.launches = tuple(launch.fire for launch in launches)
         given = [s for s in launches[1:] if any(slot.argument < len(spans) for slot in s.layout.slots)]
-        self.fixers = tuple(launch.fixed for launch in launches)
         self.checks = tuple(launch.layout.check for launch in given)
         self.makers = tuple(makers)
         self.workspace = workspace
@@ -89,6 +90,7 @@ class Call:
         self.tickets = tickets
         self.apart = apart
         self.replay: Any = None  # the same as generated lines, made when it is first repeated
+        self.replays = 0  # how often they were written
 
     def __call__(self, payloads: list, outs: Sequence[Any] | None = None) -> list:
         """Run for these arguments' payloads. `outs` are arrays to write, or None for new ones. Returns the results."""
@@ -277,4 +279,4 @@ def cpu_launch(
     block = template(built.kernel, bound, built.schedule)
     pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
     scalars = scalar_slots(plan, built.kernel, bound, where, numbers, extents)
-    return HostLaunch(lambda _function, address, _units, _grain: run(address), 0, 1, 1, block, pointers, scalars, names)
+    return HostLaunch(run, block, pointers, scalars, names)

@@ -285,6 +285,13 @@ class Driver:
             self.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", *arguments)
         return blocks.value
 
+    def launch_on(self, device: int, config: int, handle: int, extra: int) -> int:
+        """Launch where this thread may use another device: in the context of `device`."""
+        if self.forked or self.current_context() == self.primary_context(device):
+            return self.launch(config, handle, None, extra)
+        with self.on(device):
+            return self.launch(config, handle, None, extra)
+
     def launch_elsewhere(self, code: int, device: int, config: int, handle: int, extra: int) -> int:
         """Launch again with the right context where `code` says that this thread has none, or another device's."""
         if self.forked or code not in (_NO_CONTEXT, _WRONG_HANDLE):

@@ -7,7 +7,7 @@ from typing import Any
 
 from .call import Call
 from .keys import address_of
-from .results import mark_written
+from .results import version_counter
 
 
 class BoundCall:
@@ -16,6 +16,8 @@ class BoundCall:
     `result` is where they go (a tuple of several), and what a call returns. Runs on the caller's current stream. Python
     numbers keep the value that they had. Threads may call at once, as long as they do not write the same results.
     """
+
+    __slots__ = ("_run", "result")
 
     def __init__(self, run: Callable[[], Any], result: Any):
         self._run = run
@@ -36,22 +38,36 @@ def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any) 
     """
     memory = None if call.workspace is None else call.workspace()
     filled = [*payloads, *map(address_of, results), 0 if memory is None else address_of(memory)]
-    read_stream, tickets, fixers = call.stream, call.tickets, call.fixers
-    written = list(results) if call.library == "torch" else []
-    launches: dict[Any, tuple[Callable[[], None], ...]] = {}
+    read_stream, tickets = call.stream, call.tickets
+    where: Callable[[], Any] = read_stream
+    if tickets is not None:
+        where = lambda: (stream := read_stream(), tickets(stream))  # noqa: E731
+    marked = tuple(results) if call.library == "torch" else ()
+    mark = version_counter() if marked else None
+    known: dict[Any, Callable[[], None]] = {}  # by stream, and tickets if there are any
 
-    def fill(stream: int, counters: int) -> tuple[Callable[[], None], ...]:
+    def fill(key: Any) -> Callable[[], None]:
+        stream, counters = (key, 0) if tickets is None else key
         every = [*filled, counters, *call.numbers]
-        return launches.setdefault((stream, counters), tuple(fixed(every, stream) for fixed in fixers))
+        return known.setdefault(key, _in_turn([record.fixed(every, stream) for record in call.records]))
 
     def run(owners: tuple = (memory, kept, results)) -> None:
-        stream = read_stream()
-        counters = 0 if tickets is None else tickets(stream)
-        for fire in launches.get((stream, counters)) or fill(stream, counters):
-            fire()
-        for out in written:
-            mark_written(out)
+        key = where()
+        (known.get(key) or fill(key))()
+        if mark is not None:
+            mark(marked)
 
-    first = read_stream()
-    fill(first, 0 if tickets is None else tickets(first))
+    fill(where())
     return run
+
+
+def _in_turn(launches: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    """All launches as one function."""
+    if len(launches) == 1:
+        return launches[0]
+
+    def fire_all() -> None:
+        for fire in launches:
+            fire()
+
+    return fire_all

@@ -64,6 +64,21 @@ class _Scratch(NamedTuple):
 
 _free: list[_Scratch] = []
 
+Namer = Callable[[Any], str]
+"""Gives a constant a name in generated lines."""
+
+
+class Lines(NamedTuple):
+    """A launch as generated lines: what fills in its parameters, in memory of `make()`, and what launches it.
+
+    The lines read that memory, a tuple of `width` words, from the list `area`, `first` places in, and `stream`.
+    """
+
+    make: Callable[[], tuple]
+    width: int
+    fill: str
+    fire: list[str]
+
 
 class _Layout:
     """How payloads become a block: pointers first, scalars last, what the template holds between them."""
@@ -90,8 +105,13 @@ class _Layout:
         self.pack_scalars = struct.Struct(f"<{tails}").pack
         self.pointers = _pointer_reader(pointers)
         self.scalars = _reader([s.argument for s in scalars]) if scalars else None
-        self.slots, self.names = tuple(scalars), tuple(names)
+        self.places, self.slots, self.names = tuple(pointers), tuple(scalars), tuple(names)
         self.bytes = len(template)
+
+    def words(self, payload: Sequence[str], name: Namer) -> str:
+        """What `format` packs, as the text of arguments: `payload` is the text of each payload."""
+        pointers = [payload[p.argument] + (f" + {p.shift}" if p.shift else "") for p in self.places]
+        return ", ".join([*pointers, name(self.fixed), *(payload[s.argument] for s in self.slots)])
 
     def check(self, payloads: Sequence[Any]) -> None:
         """DTypeError for an integer that does not fit its slot."""
@@ -174,11 +194,39 @@ class Launch:
         address = ctypes.addressof(attributes) if attributes else 0
         head = struct.pack("<7I4x", geometry.blocks, 1, 1, geometry.threads, 1, 1, shared)
         tail = struct.pack("<QI4xQ", address, len(attributes) // _ATTRIBUTE_BYTES, len(template))
+        self.handle, self.device, self.head, self.tail, self.driver = (
+            function.handle,
+            function.device,
+            head,
+            tail,
+            driver,
+        )
         self.fire: Callable[[Sequence[Any], int], None] = _nothing
         self.fixed: Callable[[Sequence[Any], int], Callable[[], None]] = lambda payloads, stream: _nothing_fixed
         if geometry.blocks:
             self.fire = _launcher(driver, function, layout, head, tail)
             self.fixed = _fixer(driver, function, layout, head, tail)
+
+    def lines(self, payload: Sequence[str], first: int, name: Namer) -> Lines:
+        """This launch for a replay, given the text of each payload."""
+        if not self.geometry.blocks:
+            return Lines(tuple, 0, "", [])
+        layout, driver = self.layout, self.driver
+
+        def make() -> tuple:
+            scratch = _Scratch.new(layout.bytes)
+            struct.pack_into("<32s", scratch.buffer, 0, self.head)
+            return scratch.buffer, scratch.config, scratch.extra, scratch.named
+
+        pack = name(struct.Struct(f"<Q24s{layout.format}").pack_into)
+        fill = f"{pack}(area[{first}], 32, stream, {name(self.tail)}, {layout.words(payload, name)})"
+        config, handle, extra = f"area[{first + 1}]", self.handle, f"area[{first + 2}]"
+        launch = f"{name(driver)}.launch({config}, {handle}, None, {extra})"
+        if driver.device_count() > 1:
+            launch = f"{name(driver.launch_on)}({self.device}, {config}, {handle}, {extra})"
+        again = f"{name(driver.launch_elsewhere)}(code, {self.device}, {config}, {handle}, {extra})"
+        fire = [f"code = {launch}", f"if code and (code := {again}):"]
+        return Lines(make, 4, fill, [*fire, f"    raise {name(driver.fault)}(code, 'cuLaunchKernelEx')"])
 
 
 def _launcher(driver: Driver, function: Function, layout: _Layout, head: bytes, tail: bytes) -> Callable:
@@ -187,7 +235,7 @@ def _launcher(driver: Driver, function: Function, layout: _Layout, head: bytes, 
     read, numbers, fixed, fit = layout.pointers, layout.scalars, layout.fixed, layout.fit
     take, put = _free.pop, _free.append
     handle, device = function.handle, function.device
-    context = driver.primary_context(device) if driver.device_count() > 1 else 0
+    several = driver.device_count() > 1
 
     def fire(payloads: Sequence[Any], stream: int) -> None:
         try:
@@ -203,9 +251,8 @@ def _launcher(driver: Driver, function: Function, layout: _Layout, head: bytes, 
                     pack(buffer, 0, head, stream, tail, *read(payloads), fixed, *numbers(payloads))
                 except (struct.error, OverflowError):
                     pack(buffer, 0, head, stream, tail, *read(payloads), fixed, *fit(payloads))
-            if context and driver.current_context() != context:
-                with driver.on(device):
-                    code = driver.launch(config, handle, None, extra)
+            if several:
+                code = driver.launch_on(device, config, handle, extra)
             else:
                 code = driver.launch(config, handle, None, extra)
             if code:
@@ -221,7 +268,7 @@ def _launcher(driver: Driver, function: Function, layout: _Layout, head: bytes, 
 def _fixer(driver: Driver, function: Function, layout: _Layout, head: bytes, tail: bytes) -> Callable:
     """Launch.fixed(payloads, stream): the same launch again and again, its parameter block filled in once."""
     launch, handle, device = driver.launch, function.handle, function.device
-    context = driver.primary_context(device) if driver.device_count() > 1 else 0
+    several = driver.device_count() > 1
 
     def fixed(payloads: Sequence[Any], stream: int) -> Callable[[], None]:
         scratch = _Scratch.new(layout.bytes)
@@ -231,11 +278,7 @@ def _fixer(driver: Driver, function: Function, layout: _Layout, head: bytes, tai
         config, extra = scratch.config, scratch.extra
 
         def fire(kept: _Scratch = scratch) -> None:
-            if context and driver.current_context() != context:
-                with driver.on(device):
-                    code = launch(config, handle, None, extra)
-            else:
-                code = launch(config, handle, None, extra)
+            code = driver.launch_on(device, config, handle, extra) if several else launch(config, handle, None, extra)
             if code and (code := driver.launch_elsewhere(code, device, config, handle, extra)):
                 raise driver.fault(code, "cuLaunchKernelEx")
 
@@ -264,31 +307,24 @@ def _attributes(cluster: int, cooperative: bool) -> ctypes.Array:
 
 
 class HostLaunch:
-    """One compiled CPU function with its work divided: `units` of work, handed out `grain` at a time by the pool.
-
-    `function` is a loaded C function (runtime/native.py); `run(function, slots_address, units, grain)` returns when
-    all units are done (runtime/pool.py), and so does `fire(payloads, stream=0)`.
+    """One compiled CPU kernel with its work divided: `run(address of a parameter block)` returns when all is done
+    (runtime/pool.py), and so does `fire(payloads, stream=0)`.
     """
 
     def __init__(
         self,
-        run: Callable[[Any, int, int, int], Any],
-        function: Any,
-        units: int,
-        grain: int,
+        run: Callable[[int], Any],
         template: bytes,
         pointers: Sequence[PointerSlot],
         scalars: Sequence[ScalarSlot] = (),
         names: Sequence[str] = (),
     ) -> None:
-        self.run, self.function, self.units, self.grain = run, function, units, grain
+        self.run = run
         self.layout = _Layout(template, pointers, scalars, names)
         self.pack = struct.Struct("<" + self.layout.format).pack_into
 
     def fire(self, payloads: Sequence[Any], stream: int = 0) -> None:
         """Run to completion: payloads are, by argument, an address or a Python number."""
-        if not self.units:
-            return
         try:
             scratch = _free.pop()
         except IndexError:
@@ -301,21 +337,28 @@ class HostLaunch:
                 self.pack(scratch.buffer, _BLOCK, *pointers, layout.fixed, *numbers)
             except (struct.error, OverflowError):
                 self.pack(scratch.buffer, _BLOCK, *pointers, layout.fixed, *layout.fit(payloads))
-            self.run(self.function, scratch.config + _BLOCK, self.units, self.grain)
+            self.run(scratch.config + _BLOCK)
         finally:
             _free.append(scratch)
 
+    def lines(self, payload: Sequence[str], first: int, name: Namer) -> Lines:
+        """This launch for a replay, given the text of each payload."""
+
+        def make() -> tuple:
+            block = _Scratch.new(self.layout.bytes)
+            return block.buffer, block.config + _BLOCK
+
+        fill = f"{name(self.pack)}(area[{first}], {_BLOCK}, {self.layout.words(payload, name)})"
+        return Lines(make, 2, fill, [f"{name(self.run)}(area[{first + 1}])"])
+
     def fixed(self, payloads: Sequence[Any], stream: int = 0) -> Callable[[], None]:
         """A function of nothing that runs to completion with these payloads."""
-        if not self.units:
-            return _nothing_fixed
         block = _Scratch.new(self.layout.bytes)
         numbers = self.layout.fit(payloads) if self.layout.scalars else ()
         self.pack(block.buffer, _BLOCK, *self.layout.pointers(payloads), self.layout.fixed, *numbers)
-        run, function, units, grain = self.run, self.function, self.units, self.grain
-        address = block.config + _BLOCK
+        run, address = self.run, block.config + _BLOCK
 
         def fire(kept: _Scratch = block) -> None:
-            run(function, address, units, grain)
+            run(address)
 
         return fire

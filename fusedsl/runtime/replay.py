@@ -3,24 +3,32 @@
 `Call` and `keys` say what a call with known layouts does; this writes the same for one such call, with types, shapes
 and strides as constants and without a loop. It answers None to anything else, and the general path follows.
 
-Measured on CPython 3.11, two cloud cores, `a*b + c` of NumPy arrays with out=: 1.5 µs beside the launch, instead of 7.
+What depends on addresses alone (alignment, overlaps, parameter blocks) is done again only where they change. The
+blocks are kept with the addresses that they hold, and taken from a free list: threads, and calls in the middle of a
+call, find their own.
 """
 
 from __future__ import annotations
 
+import struct
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from .arrays import Array
 from .call import Call
 from .keys import address_of, numpy_head, read_word
-from .results import mark_written
+from .results import Allocator, version_counter
+from .streams import CupyStream
 
-Replay = Callable[[Sequence[Any], "Sequence[Any] | None"], "list | None"]
+Replay = Callable[[Sequence[Any], Any], Any]
+"""Arguments, and what was given as `out`, to the result (a tuple of several); None where the call is another."""
+
+MISFIT = (struct.error, OverflowError)  # a number that its parameter cannot hold
 
 
-def nothing(values: Sequence[Any], outs: Sequence[Any] | None) -> None:
+def nothing(values: Sequence[Any], out: Any) -> None:
     """The replay of a program that was not called yet."""
 
 
@@ -43,43 +51,81 @@ class _Writer:
         self.call = call
         self.names: dict[str, Any] = {}
         self.lines: list[str] = []
+        self.tensors: dict[str, Any] = {}  # of torch's, that are looked at together
+        self.late: list[str] = []  # conditions on addresses, under which nothing is launched
+        self.known: list[str] = []  # what parameter blocks depend on
+        self.zeros: list[str] = []  # floats: -0.0 and 0.0 are equal, and two numbers
 
     def write(self, values: Sequence[Any], outs: Sequence[Any] | None, made: Sequence[Any]) -> Replay:
-        self._unless("outs is not None" if outs is None else f"outs is None or len(outs) != {len(outs)}")
         arguments = [f"a{k}" for k in range(len(values))]
         if arguments:
-            self.lines.append(f"{', '.join(arguments)}, = values")
+            self._add(f"{', '.join(arguments)}, = values")
+        given = self._outputs(outs)
         payloads = [self._take(name, value) for name, value in zip(arguments, values)]
-        results = [f"r{k}" for k in range(len(self.call.makers))]
-        given = {k: out for k, out in enumerate(outs or ()) if out is not None}
         for k, out in given.items():
             self._take_out(k, out)
+        self._look_together()
         for k, make in enumerate(self.call.makers):
             if k not in given:
-                if outs is not None:
-                    self._unless(f"outs[{k}] is not None")
-                self.lines += [f"r{k} = {self._name(make)}()", f"r{k}_at = {self._address(f'r{k}', made[k])}"]
+                self._make(f"r{k}", make)
+                self._add(f"r{k}_at = {self._address(f'r{k}', made[k])}")
+                self.known.append(f"r{k}_at")
+        results = [f"r{k}" for k in range(len(self.call.makers))]
         self._launch(payloads, results)
-        if self.call.library == "torch":
-            self.lines += [f"{self._name(mark_written)}(r{k})" for k in given]
-        text = "\n    ".join(["def replay(values, outs):", *self.lines, f"return [{', '.join(results)}]"])
+        if self.call.library == "torch" and given:
+            self._add(f"{self._name(version_counter())}(({', '.join(f'r{k}' for k in given)},))")
+        self._add(f"return {results[0] if len(results) == 1 else '(' + ', '.join(results) + ')'}")
+        text = "\n    ".join(["def replay(values, out):", *self.lines])
         exec(compile(text, "<fusedsl replay>", "exec"), self.names)
         return self.names["replay"]
 
+    def _make(self, name: str, make: Callable[[], Any]) -> None:
+        """New memory; where there is none, the general path finds it too, and says so."""
+        if not isinstance(make, Allocator):
+            raise _Unknown
+        self._add("try:", f"    {name} = {self._name(make.make)}()")
+        self._add(f"except {self._name(make.exhausted)}:", "    return None")
+
     def _launch(self, payloads: Sequence[str], results: Sequence[str]) -> None:
-        """Everything that the launches read, as one tuple; then the launches."""
+        """Parameter blocks with what all launches read, filled in anew where that has changed; then the launches."""
         call = self.call
         words = [*payloads, *(f"{name}_at" for name in results), "0", "0"]
         if call.workspace is not None:
-            self.lines.append(f"memory = {self._name(call.workspace)}()")
-            words[-2] = f"{self._name(address_of)}(memory)"
-        self.lines.append(f"stream = {self._name(call.stream)}()")
+            self._make("memory", call.workspace)
+            self._add(f"memory_at = {self._name(address_of)}(memory)")
+            words[-2] = "memory_at"
+        if call.on_device:
+            read = call.stream
+            direct = isinstance(read, CupyStream)
+            self._add(
+                f"stream = {self._name(read.get)}({read.index}).ptr" if direct else f"stream = {self._name(read)}()"
+            )
+            self.known.append("stream")
         if call.tickets is not None:
-            words[-1] = f"{self._name(call.tickets)}(stream)"
-        words += map(str, call.numbers)
-        self.lines.append(f"payloads = ({', '.join(words)},)")
-        self.lines += [f"{self._name(check)}(payloads)" for check in call.checks]
-        self.lines += [f"{self._name(fire)}(payloads, stream)" for fire in call.launches]
+            self._add(f"tickets = {self._name(call.tickets)}(stream)")
+            words[-1] = "tickets"
+        self.known += [word for word in words[-2:] if word != "0"]
+        makers, fills, fires = [], [], []
+        first = 1
+        for record in call.records:
+            lines = record.lines([*words, *map(str, call.numbers)], first, self._name)
+            makers.append(lines.make)
+            first += lines.width
+            fills += [lines.fill] if lines.fill else []
+            fires += lines.fire
+        free: list[list] = []
+        take, put = self._name(free.pop), self._name(free.append)
+        new = self._name(lambda: [None, *(part for make in makers for part in make())])
+        self._add("try:", f"    area = {take}()", "except IndexError:", f"    area = {new}()")
+        changed = " or ".join(["area[0] != at", *(f"not {zero}" for zero in self.zeros)])
+        self._add(f"at = ({', '.join(self.known)},)", "try:", f"    if {changed}:")
+        if self.late:
+            self._add(f"        if {' or '.join(self.late)}:", "            return None")
+        self._add("        area[0] = None", *([] if fills else ["        pass"]))
+        if fills:
+            self._add("        try:", *(f"            {fill}" for fill in fills))
+            self._add(f"        except {self._name(MISFIT)}:", "            return None", "        area[0] = at")
+        self._add(*(f"    {line}" for line in fires), "finally:", f"    {put}(area)")
 
     def _name(self, value: Any) -> str:
         """A name for a constant."""
@@ -87,45 +133,99 @@ class _Writer:
         self.names[name] = value
         return name
 
+    def _add(self, *lines: str) -> None:
+        self.lines += lines
+
     def _unless(self, *conditions: str) -> None:
-        self.lines += [f"if {' or '.join(conditions)}:", "    return None"]
+        self._add(f"if {' or '.join(conditions)}:", "    return None")
 
     # -- arguments and outputs
+
+    def _outputs(self, outs: Sequence[Any] | None) -> dict[int, Any]:
+        """Lines that name the outputs that are given, as `r0` …; these, by number."""
+        if outs is None or all(out is None for out in outs):
+            self._unless("out is not None")
+            return {}
+        given = {k: out for k, out in enumerate(outs) if out is not None}
+        if len(outs) == 1:
+            self._add("r0 = out")
+            return given
+        self._unless(f"type(out) is not tuple or len(out) != {len(outs)}")
+        self._add(f"{', '.join(f'r{k}' for k in range(len(outs)))}, = out")
+        missing = [f"r{k} is not None" for k in range(len(outs)) if k not in given]
+        if missing:
+            self._unless(*missing)
+        return given
 
     def _take(self, name: str, value: Any) -> str:
         """Lines that see that `name` is alike to `value`; its payload as text."""
         if type(value) in (bool, int, float):
             self._unless(f"type({name}) is not {self._name(type(value))}")
-            return name
+            return self._number(name, value)
         if type(value).__module__ == "numpy" and not getattr(value, "shape", (0,)):  # a scalar, or of rank 0
             more = f" or {name}.shape" if type(value).__name__ == "ndarray" else ""
             kinds = (
                 f"type({name}) is not {self._name(type(value))}{more} or {name}.dtype is not {self._name(value.dtype)}"
             )
             self._unless(kinds)
-            return f"{name}.item()"
+            self._add(f"{name}_at = {name}.item()")
+            return self._number(f"{name}_at", value.item())
         return self._place(name, value)
+
+    def _number(self, name: str, value: Any) -> str:
+        self.known.append(name)
+        if isinstance(value, float):
+            self.zeros.append(name)
+        return name
 
     def _place(self, name: str, value: Any) -> str:
         """The same of an array; its address."""
         kind, torch, cupy = type(value), sys.modules.get("torch"), sys.modules.get("cupy")
-        conditions = [f"type({name}) is not {self._name(kind)}", f"{name}.dtype is not {self._name(value.dtype)}"]
-        conditions.append(f"{name}.shape != {tuple(value.shape)}")
-        if _is_numpy(value):
-            conditions.append(f"{name}.strides != {value.strides}")
-        elif torch is not None and kind in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided:
-            packed = value.is_contiguous()
-            conditions.append(f"not {name}.is_contiguous()" if packed else f"{name}.stride() != {value.stride()}")
-            conditions.append(f"{name}.requires_grad and {self._name(torch.is_grad_enabled)}()")
-            conditions += [f"{name}.is_neg()", f"{name}.device != {self._name(value.device)}"]
+        if torch is not None and kind in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided:
+            if not value.shape and value.device.type == "cpu":  # a number, but where it is written
+                raise _Unknown
+            self.tensors[name] = value
+        elif _is_numpy(value):
+            self._unless(*self._alike(name, value), f"{name}.strides != {value.strides}")
         elif cupy is not None and kind is cupy.ndarray:
-            conditions += [f"{name}.strides != {value.strides}", f"{name}.data.device_id != {value.data.device_id}"]
+            packed = getattr(value, "_c_contiguous", False)
+            form = f"not {name}._c_contiguous" if packed else f"{name}.strides != {value.strides}"
+            several = cupy.cuda.runtime.getDeviceCount() > 1
+            self._unless(*self._alike(name, value), form,
+                         *([f"{name}.data.device_id != {value.data.device_id}"] if several else []))  # fmt: skip
         else:
             raise _Unknown
-        self._unless(*conditions)
-        self.lines.append(f"{name}_at = {self._address(name, value)}")
-        self._unless(f"{name}_at & 15 != {address_of(value) & 15}")
+        self.known.append(f"{name}_at")
+        self.late.append(f"{name}_at & 15 != {address_of(value) & 15}")
+        if name not in self.tensors:
+            self._add(f"{name}_at = {self._address(name, value)}")
         return f"{name}_at"
+
+    def _alike(self, name: str, value: Any) -> list[str]:
+        conditions = [
+            f"type({name}) is not {self._name(type(value))}",
+            f"{name}.dtype is not {self._name(value.dtype)}",
+        ]
+        return [*conditions, f"{name}.shape != {tuple(value.shape)}"]
+
+    def _look_together(self) -> None:
+        """Tensors are looked at by the check that torch has for its own compiled code, in one call."""
+        if not self.tensors:
+            return
+        torch, guards = sys.modules["torch"], tensor_guards()
+        if guards is not None:
+            alike = guards(*self.tensors.values(), dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+            self._unless(f"not {self._name(alike)}({', '.join(self.tensors)})")
+            if any(value.requires_grad for value in self.tensors.values()):
+                self._unless(f"{self._name(torch.is_grad_enabled)}()")
+        for name, value in self.tensors.items():
+            if guards is None:
+                packed = value.is_contiguous()
+                form = f"not {name}.is_contiguous()" if packed else f"{name}.stride() != {value.stride()}"
+                grad = f"{name}.requires_grad and {self._name(torch.is_grad_enabled)}()"
+                self._unless(*self._alike(name, value), form, grad, f"{name}.is_neg()",
+                             f"{name}.device != {self._name(value.device)}")  # fmt: skip
+            self._add(f"{name}_at = {name}.data_ptr()")
 
     def _address(self, name: str, value: Any) -> str:
         """The address of what is alike to `value`, as text."""
@@ -140,7 +240,6 @@ class _Writer:
     def _take_out(self, r: int, out: Any) -> None:
         """Output `r` is alike to `out`, may be written, and overlaps nothing that it must not: see Call.may_write."""
         call, name = self.call, f"r{r}"
-        self.lines.append(f"{name} = outs[{r}]")
         self._place(name, out)
         if call.library == "numpy":
             self._unless(f"not {name}.flags.writeable")
@@ -156,9 +255,30 @@ class _Writer:
             apart = {distance for q, j, distance in call.apart if (q, j) == (r, k)}
             if apart:
                 meets.append(f"{name}_at - {other} not in {self._name(apart)}")
-            self._unless(" and ".join(meets))
+            self.late.append(" and ".join(meets))
 
 
 def _is_numpy(value: Any) -> bool:
     """Whether it is one of NumPy's arrays, of no class of its own."""
     return type(value).__module__ == "numpy" and type(value).__name__ == "ndarray"
+
+
+@cache
+def tensor_guards() -> Any:
+    """torch's check of types, layouts, devices, gradients and lazy views of several tensors at once, as its compiled
+    functions use it; None where this torch has none that tells apart what we ask of it.
+    """
+    import torch
+
+    try:
+        kind = torch._C._dynamo.guards.TensorGuards
+        x = torch.zeros(4, 6)
+        check = kind(x, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+        others = [x[:3], x.half(), x.int(), torch.zeros(6, 4).T, torch._neg_view(x), x.to("meta"), x.to_sparse()]
+        others += [torch.zeros(4, 6, requires_grad=True), torch.nn.Parameter(x, requires_grad=False)]
+        with torch.no_grad():
+            told = check(torch.zeros(4, 6, requires_grad=True))
+        right = told is False or told is True
+        return kind if right and check(x) and check(x + 1) and not any(map(check, others)) else None
+    except (AttributeError, RuntimeError, TypeError):
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -25,9 +26,18 @@ def stream_reader(library: str, device: tuple[str, int]) -> Callable[[], int]:
     if library == "cupy":
         import cupy
 
-        get = cupy.cuda.get_current_stream
-        return lambda: get(index).ptr
+        return CupyStream(cupy.cuda.get_current_stream, index)
     return stream_reader(stand_in(), device)
+
+
+class CupyStream:
+    """Reads CuPy's current stream of a device; generated lines say `get(index).ptr` instead of calling it."""
+
+    def __init__(self, get: Callable[[int], Any], index: int):
+        self.get, self.index = get, index
+
+    def __call__(self) -> int:
+        return self.get(self.index).ptr
 
 
 def _torch_reader(index: int) -> Callable[[], int]:
@@ -35,7 +45,7 @@ def _torch_reader(index: int) -> Callable[[], int]:
 
     raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # what torch's own generated code calls: 0.1 µs
     if raw is not None:
-        return lambda: raw(index)
+        return partial(raw, index)
     return lambda: torch.cuda.current_stream(index).cuda_stream
 
 

@@ -1,0 +1,204 @@
+"""The suite `launch`: µs of host time of a warm call of `a*b + c` on 1,024 elements, beside what others take for it.
+
+Peers take turns, a batch of calls each, with the GPU idle before a batch: its queue never fills, so that nobody waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from record import Report, failed_row, times_row
+from suite_gpu import Settings
+
+Call = Callable[[], Any]
+Maker = Callable[[], Call]
+
+N = 1024
+FACTS = (16 * N, 2 * N)  # bytes and operations
+RAW = 'extern "C" __global__ void fma(const float* a, const float* b, const float* c, float* y, int n) {{\n{}\n}}'
+LINES = "int i = blockIdx.x*blockDim.x + threadIdx.x; if (i < n) y[i] = a[i]*b[i] + c[i];"
+VARIANTS = ("out=", "bound", "new result")
+
+
+def run(report: Report, settings: Settings) -> None:
+    """Each variant of the call on arrays of each library that is here, against every peer."""
+    _measure(report, settings, "numpy", "out=", _numpy("out="), lambda: None)
+    _measure(report, settings, "numpy", "new result", _numpy("new result"), lambda: None)
+    for library, ours in _on_device().items():
+        for variant in VARIANTS:
+            import torch
+
+            peers = {"fusedsl": lambda ours=ours, variant=variant: ours(variant)} | _peers(variant)
+            _measure(report, settings, library, variant, peers, torch.cuda.synchronize)
+
+
+def _measure(
+    report: Report, settings: Settings, library: str, variant: str, makers: Mapping[str, Maker], wait: Call
+) -> None:
+    case = ("launch", f"{variant}, {library}", str(N), "float32")
+    calls: dict[str, Call] = {}
+    for peer, make in makers.items():
+        try:
+            calls[peer] = make()
+            for _ in range(5):
+                calls[peer]()
+        except Exception as fault:  # a peer's failure is a result, whatever its type
+            calls.pop(peer, None)
+            report.add(failed_row(case, peer, FACTS, fault))
+    rounds, size = (3, 10) if settings.quick else (40, 100)
+    times: dict[str, list[float]] = {peer: [] for peer in calls}
+    for _ in range(rounds):
+        for peer, call in calls.items():
+            wait()
+            begun = time.perf_counter()
+            for _ in range(size):
+                call()
+            times[peer].append(1e6 * (time.perf_counter() - begun) / size)
+    wait()
+    for peer in calls:
+        report.add(times_row(case, peer, times[peer], FACTS, None, None))
+
+
+def _ours(arrays: list, variant: str) -> Call:
+    import fusedsl as fd
+
+    *given, out = arrays
+    kernel = fd.kernel("a*b + c")
+    if variant == "bound":
+        return kernel.bind(*given, out=out)
+    return (lambda: kernel(*given, out=out)) if variant == "out=" else (lambda: kernel(*given))
+
+
+def _numpy(variant: str) -> dict[str, Maker]:
+    a, b, c, y = (np.ones(N, np.float32) for _ in range(4))
+    theirs: Call = (lambda: np.multiply(a, b, out=y)) if variant == "out=" else (lambda: a * b)
+    return {"fusedsl": lambda: _ours([a, b, c, y], variant), "numpy, a*b alone": lambda: theirs}
+
+
+def _on_device() -> dict[str, Callable[[str], Call]]:
+    found: dict[str, Callable[[str], Call]] = {}
+    try:
+        import torch
+    except ImportError:
+        return found
+    if torch.cuda.is_available():
+        found["torch"] = lambda variant: _ours(_torch_arrays(), variant)
+        try:
+            import cupy
+
+            found["cupy"] = lambda variant: _ours([cupy.asarray(x) for x in _torch_arrays()], variant)
+        except ImportError:
+            pass
+    return found
+
+
+def _torch_arrays() -> list:
+    import torch
+
+    return [torch.rand(N, device="cuda") for _ in range(4)]
+
+
+def _peers(variant: str) -> dict[str, Maker]:
+    """What others call, each on arrays of its own library; what cannot be bound is called with out=."""
+    new = variant == "new result"
+    made = [_torch_multiply, _torch_addcmul, _cupy_ufunc, _cupy_elementwise, _cupy_raw, _triton, _torch_compile, _numba]
+    names = ["torch.mul alone", "torch.addcmul", "cupy ufunc", "cupy ElementwiseKernel", "cupy RawKernel"]
+    names += ["triton", "torch.compile", "numba"]
+    return {name: lambda make=make: make(new) for name, make in zip(names, made)}
+
+
+def _torch_multiply(new: bool) -> Call:
+    import torch
+
+    a, b, _, y = _torch_arrays()
+    return (lambda: torch.mul(a, b)) if new else (lambda: torch.mul(a, b, out=y))
+
+
+def _torch_addcmul(new: bool) -> Call:
+    import torch
+
+    a, b, c, y = _torch_arrays()
+    return (lambda: torch.addcmul(c, a, b)) if new else (lambda: torch.addcmul(c, a, b, out=y))
+
+
+def _torch_compile(new: bool) -> Call:
+    import torch
+
+    a, b, c, _ = _torch_arrays()
+    compiled = torch.compile(lambda a, b, c: a * b + c)
+    return lambda: compiled(a, b, c)
+
+
+def _cupy_arrays() -> list:
+    import cupy
+
+    return [cupy.asarray(x) for x in _torch_arrays()]
+
+
+def _cupy_ufunc(new: bool) -> Call:
+    import cupy
+
+    a, b, _, y = _cupy_arrays()
+    return (lambda: cupy.multiply(a, b)) if new else (lambda: cupy.multiply(a, b, out=y))
+
+
+def _cupy_elementwise(new: bool) -> Call:
+    import cupy
+
+    a, b, c, y = _cupy_arrays()
+    kernel = cupy.ElementwiseKernel("float32 a, float32 b, float32 c", "float32 y", "y = a*b + c", "fma")
+    return (lambda: kernel(a, b, c)) if new else (lambda: kernel(a, b, c, y))
+
+
+def _cupy_raw(new: bool) -> Call:
+    import cupy
+
+    a, b, c, y = _cupy_arrays()
+    kernel = cupy.RawKernel(RAW.format(LINES), "fma")
+
+    def with_new() -> Any:
+        y = cupy.empty(N, cupy.float32)
+        kernel((4,), (256,), (a, b, c, y, N))
+        return y
+
+    return with_new if new else lambda: kernel((4,), (256,), (a, b, c, y, N))
+
+
+def _triton(new: bool) -> Call:
+    import torch
+
+    from triton_launch import fma
+
+    a, b, c, y = _torch_arrays()
+
+    def with_new() -> Any:
+        y = torch.empty_like(a)
+        fma[(1,)](a, b, c, y, N, size=N)
+        return y
+
+    return with_new if new else lambda: fma[(1,)](a, b, c, y, N, size=N)
+
+
+def _numba(new: bool) -> Call:
+    import cupy
+    from numba import cuda
+
+    @cuda.jit
+    def fma(a, b, c, y):
+        i = cuda.grid(1)
+        if i < y.size:
+            y[i] = a[i] * b[i] + c[i]
+
+    a, b, c, y = _cupy_arrays()
+    launched = fma[4, 256]
+
+    def with_new() -> Any:
+        y = cupy.empty(N, cupy.float32)
+        launched(a, b, c, y)
+        return y
+
+    return with_new if new else lambda: launched(a, b, c, y)
