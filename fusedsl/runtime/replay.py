@@ -96,10 +96,8 @@ class _Writer:
             words[-2] = "memory_at"
         if call.on_device:
             read = call.stream
-            direct = isinstance(read, CupyStream)
-            self._add(
-                f"stream = {self._name(read.get)}({read.index}).ptr" if direct else f"stream = {self._name(read)}()"
-            )
+            direct = f"{self._name(read.get)}({read.index}).ptr" if isinstance(read, CupyStream) else None
+            self._add(f"stream = {direct or self._name(read) + '()'}")
             self.known.append("stream")
         if call.tickets is not None:
             self._add(f"tickets = {self._name(call.tickets)}(stream)")
