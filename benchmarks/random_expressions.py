@@ -25,22 +25,31 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests"), str(ROOT)]
 
-CHUNK = 10  # programs that a process is given at once
+CHUNK = 2  # programs that a process is given at once
+TASKS = 20  # chunks of a process, which keeps all that it compiles
 
 
 def main() -> int:
-    """Run what is missing; 1 if an expression differs."""
+    """Run what is missing, as far as time allows; 1 if an expression differs."""
     given = arguments()
     found = begun(given)
-    while found["expressions"] < given.expressions:
-        with multiprocessing.Pool(given.processes, maxtasksperchild=4) as pool:
-            for told in pool.imap(partial(chunk, given.target), starts(found["seeds"], given.processes)):
-                add(found, told)
-                write(given.json, found)
-                if found["expressions"] >= given.expressions:
-                    break
+    end = time.monotonic() + given.seconds
+    while found["expressions"] < given.expressions and time.monotonic() < end:
+        with multiprocessing.Pool(given.processes, maxtasksperchild=TASKS) as pool:
+            run(given, found, pool.imap(partial(chunk, given.target), starts(found["seeds"], given.processes)), end)
     print(json.dumps({k: v for k, v in found.items() if k not in ("machine", "versions")}, indent=1))
     return int(bool(found["differed"]))
+
+
+def run(given: argparse.Namespace, found: dict[str, Any], chunks: Any, end: float) -> None:
+    """Count in what comes until there is enough, time is up, or nothing more comes."""
+    while found["expressions"] < given.expressions:
+        try:
+            told = chunks.next(timeout=max(end - time.monotonic(), 0.0))
+        except (StopIteration, multiprocessing.TimeoutError):
+            return
+        add(found, told)
+        write(given.json, found)
 
 
 def arguments() -> argparse.Namespace:
@@ -48,6 +57,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--expressions", type=int, default=500)
     parser.add_argument("--target", choices=("cpu", "cuda", "emulated", "ahead"), default="cpu")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=1e9, help="when to stop, at the latest")
     parser.add_argument("--seed", type=int, default=0, help="of the first program")
     parser.add_argument("--json", type=Path, help="where results go")
     return parser.parse_args()
@@ -65,7 +75,7 @@ def begun(given: argparse.Namespace) -> dict[str, Any]:
 
 def starts(seeds: list[int], processes: int) -> Iterator[int]:
     """First seeds of chunks, a few rounds of them: what is drawn in vain is small."""
-    return iter(range(seeds[1], seeds[1] + 40 * processes * CHUNK, CHUNK))
+    return iter(range(seeds[1], seeds[1] + 200 * processes * CHUNK, CHUNK))
 
 
 def chunk(target: str, first: int) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from fusedsl.ir.ops import OPS
 from fusedsl.ir.types import FLOAT32, FLOAT64, DType, numpy_dtype
 
 EPS = {"float64": 2.0**-53, "float32": 2.0**-24}  # half an ulp, relative
+HALF_ULP = {"float16": (2.0**-11, 2.0**-25), "bfloat16": (2.0**-8, 2.0**-134)}  # relative; of subnormal numbers
 TINY = {"float64": 2.0**-1074, "float32": 2.0**-149}
 LARGEST = {"float64": np.finfo(np.float64).max, "float32": float(np.finfo(np.float32).max)}
 SMALLEST = {"float64": 2.0**-1022, "float32": 2.0**-126}  # that are normal
@@ -93,9 +94,14 @@ def _wide(x: np.ndarray, d: DType) -> np.ndarray:
 
 def _unknown(args: list[Known], shape) -> np.ndarray:
     """Where an operand may be anything."""
+    return _any(args, shape, np.isinf)
+
+
+def _any(args: list[Known], shape, holds) -> np.ndarray:
+    """Where something holds for the bound of an operand."""
     found = np.zeros(shape, bool)
     for _, bound in args:
-        found = found | np.isinf(bound)
+        found = found | holds(bound)
     return found
 
 
@@ -110,12 +116,14 @@ def _operation(n: Node, args: list[Known]) -> Known:
     value = value.astype(np.float64) if value.dtype.kind == "f" else value
     if n.op == "where":
         return value, _chosen(args, value)
-    moved = any(bound.any() for _, bound in args)
-    bound = _passed_on(n.op, args, value) if moved else np.zeros(value.shape)
+    moved = _any(args, value.shape, lambda bound: bound > 0)
+    bound = _passed_on(n.op, args, value) if moved.any() else np.zeros(value.shape)
+    if n.op in ("signbit", "copysign"):  # the sign of a NaN is no target's business
+        bound = np.where(np.isnan(values[-1]), np.inf, bound)
     if value.dtype.kind != "f":
         return value, np.where(bound > 0, np.inf, 0.0)
-    value, bound = _rounded(n.op, values, value, bound, compute)
-    value, bound = _bounded(n.op, value, bound, compute)
+    value, bound = _rounded(n.op, values, value, bound, ~moved, compute)
+    value, bound = _bounded(n.op, values, value, bound, compute)
     return value, np.where(_unknown(args, value.shape), np.inf, bound)
 
 
@@ -131,8 +139,9 @@ def _chosen(args: list[Known], value):
     return np.where(unsure > 0, either, bound)
 
 
-def _rounded(op: str, values, value, passed, compute: DType) -> Known:
-    """The value with the bound that its rounding adds to what is passed on."""
+def _rounded(op: str, values, value, passed, sure, compute: DType) -> Known:
+    """The value with the bound that its rounding adds to what is passed on; nothing comes from operands that are sure,
+    and may be too little for float64 to show from those that are not."""
     ulps = 0.0 if op in EXACT else 0.5 if op in ARITHMETIC else 8.0 if op == "lgamma" else FUNCTION_ULPS
     ulps *= 2 if compute is FLOAT64 else 1  # the reference itself is computed in float64
     size = np.abs(np.where(np.isfinite(value), value, 0))
@@ -144,13 +153,13 @@ def _rounded(op: str, values, value, passed, compute: DType) -> Known:
         bound = bound + EPS[compute.name] * np.where(np.isfinite(product), product, 0.0)
     if op == "divide":  # where the remainder is subnormal, 2 ulp
         near = (size < 4 * SMALLEST[compute.name]) | (np.abs(values[0]) < 2.0**24 * SMALLEST[compute.name])
-        bound = np.where(near, 4 * bound, np.where(passed == 0, 0.0, bound))
+        bound = np.where(near, 4 * bound, np.where(sure, 0.0, bound))
     elif op in CORRECT:
-        bound = np.where(passed == 0, 0.0, bound)
+        bound = np.where(sure, 0.0, bound)
     elif op == "multiply":
-        bound = np.where((passed == 0) & _needs_no_rounding(*values, value, compute), 0.0, bound)
+        bound = np.where((sure) & _needs_no_rounding(*values, value, compute), 0.0, bound)
     nearest = value.astype(np.float32).astype(np.float64) if compute is FLOAT32 and op in CORRECT else value
-    return np.where(passed == 0, nearest, value), passed + bound
+    return np.where(sure, nearest, value), passed + bound
 
 
 def _needs_no_rounding(a, b, product, compute: DType):
@@ -162,13 +171,13 @@ def _needs_no_rounding(a, b, product, compute: DType):
     return ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b == 0
 
 
-def _bounded(op: str, value, bound, compute: DType):
+def _bounded(op: str, values, value, bound, compute: DType):
     """Beyond the largest float is infinity; a product that is added to may escape that, where both are rounded once."""
     largest, size = LARGEST[compute.name], np.abs(value)
     beyond = np.isfinite(value) & (size - bound > largest)
     unsure = (size + bound > largest) & np.isfinite(value) & ~beyond
     if op == "multiply":
-        unsure = unsure | beyond | (np.isinf(value) & (bound > 0))
+        unsure = unsure | beyond | (np.isinf(value) & ((bound > 0) | (np.isfinite(values[0]) & np.isfinite(values[1]))))
     return np.where(beyond, np.copysign(np.inf, value), value), np.where(unsure, np.inf, np.where(beyond, 0.0, bound))
 
 
@@ -250,7 +259,7 @@ def _reduce(n: Node, value, bound, arguments, extents) -> Known:
         count = max(1, int(np.prod([value.shape[a] for a in axes])))
         found = _sum if fold == "sum" else _product
         passed = found(value, bound, total, n.type.dtype.compute, count, lambda f, x: f.reduce(x, axes, keepdims=True))
-        total, passed = _bounded("add", total, passed, n.type.dtype.compute)
+        total, passed = _bounded("add", (), total, passed, n.type.dtype.compute)
         return total, np.where(unknown, np.inf, passed)
     total = np.asarray(RULES["reduce"](n, [value], arguments, extents))
     if fold in ("argmax", "argmin"):
@@ -277,21 +286,31 @@ def _sum(value, bound, total, compute: DType, count: int, along):
 
 def _contract(n: Node, args: list[Known], arguments, extents) -> Known:
     """Sums of products: a few hundred one after another, then those of blocks."""
-    (x, ex), (y, ey) = args
+    (x, ex), (y, ey) = (_weighed(a, *known) for a, known in zip(n.args, args))
     total = np.asarray(RULES["contract"](n, [x, y], arguments, extents))
     anything, touched = np.isinf(ex).astype(float), np.isinf(ey).astype(float)
     unknown = np.einsum(n.attr, anything, np.ones(y.shape)) + np.einsum(n.attr, np.ones(x.shape), touched) > 0
     if n.type.dtype.kind != "f":
         return total, np.where(unknown, np.inf, 0.0)
     total, compute = np.einsum(n.attr, x, y), n.type.dtype.compute
-    (a, ea), (b, eb) = ((np.abs(np.where(np.isfinite(v), v, 0)), np.where(np.isfinite(e), e, 0)) for v, e in args)
+    finite = (np.where(np.isfinite(v), np.abs(v), 0) for v in (x, y))
+    (a, b), (ea, eb) = finite, (np.where(np.isfinite(e), e, 0) for e in (ex, ey))
     size, most = np.einsum(n.attr, a, b), np.einsum(n.attr, a + ea, b + eb)
     letters = Subscripts.parse(n.attr)
     count = max(1, int(np.prod([x.shape[letters.left.index(c)] for c in letters.summed])))
     serial = min(count, 256) + count // 256 + 8
-    bound = most - size + 2 * serial * EPS[compute.name] * size
+    subnormal = np.where(size > 0, count * TINY[compute.name], 0.0)  # products, each rounded or not
+    bound = most - size + 2 * serial * EPS[compute.name] * size + subnormal
     unsure = unknown | (most > LARGEST[compute.name])
     return total, np.where(unsure, np.inf, np.where(np.isfinite(total), bound, 0.0))
+
+
+def _weighed(n: Node, value, bound) -> Known:
+    """What was rounded to enter a sum of products: a stream rounds it before other factors of the sum, or not at all."""
+    half, least = HALF_ULP.get(n.type.dtype.name, (0.0, 0.0))
+    if not half or n.op != "cast" or n.args[0].type.dtype.compute is not FLOAT32:
+        return value, bound
+    return value, bound + np.where(np.isfinite(value), half * np.abs(value) + least, 0.0)
 
 
 def _product(value, bound, total, compute: DType, count, along):
@@ -340,7 +359,7 @@ def _scan(n: Node, value, bound, arguments, extents) -> Known:
         passed = _prefix_sums(value, bound, total, compute, np.minimum(count, 4096 + count // 2048), axis)
     else:
         passed = _product(value, bound, total, compute, count, lambda f, x: f.accumulate(x, axis=axis))
-    total, passed = _bounded("add", total, passed, compute)
+    total, passed = _bounded("add", (), total, passed, compute)
     return total, np.where(unknown, np.inf, passed)
 
 

@@ -101,6 +101,12 @@ def test_rows_of_16_bits_that_are_not_aligned_read_whole_blocks_alone():
         fd.kernel("softmax(x)")(gpu.asarray(x))
 
 
+def test_short_rows_of_16_bits_read_whole_blocks_too():
+    x, y = whole(-2, 2, 9, 2, dtype=np.int16), whole(-9, 9, 2, 2, dtype=np.uint32)
+    with emulated_gpu() as gpu:
+        check_twice(gpu, "sum(x, axis=1, keepdims=True), y[x, x]", {"x": x, "y": y})
+
+
 @pytest.mark.parametrize(
     ("text", "shape", "dtype"),
     [("softmax(x)", (3, 70001), np.float32), ("layer_norm(x)", (2, 70003), BRAIN)],

@@ -59,7 +59,7 @@ def emulated_gpu(
 ) -> Iterator[Gpu]:
     """Give fusedsl a GPU of this compute capability, with the facts of `hardware.py` but those given.
 
-    `seed` decides the order of atomics; `tails` allows loads of 16 aligned bytes that begin in an array to end behind
+    `seed` decides the order of atomics; `tails` allows loads of aligned blocks that begin in an array to end behind
     it, as rows of 16-bit elements that are not aligned do.
     """
     from fusedsl import hardware, pipeline, prepare, program

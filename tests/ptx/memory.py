@@ -47,8 +47,8 @@ def _write(buffer: np.ndarray, offsets: np.ndarray, size: int, values: list[np.n
 class Arena:
     """Global memory: allocations that start at multiples of 256 bytes with absent bytes between them.
 
-    `tails` allows a load of 16 bytes that begins in an allocation to end beyond it: rows of 16-bit elements that are
-    not aligned read the whole aligned blocks of 16 bytes that they touch.
+    `tails` allows a load that begins in an allocation to end beyond it: rows of 16-bit elements that are not aligned
+    read the whole aligned blocks, of 16 bytes at most, that they touch.
     """
 
     def __init__(self, size: int = 1 << 28, tails: bool = False, fresh: bool = True) -> None:
@@ -128,7 +128,7 @@ class Arena:
         """Raise for bytes that are absent or were never written."""
         states = self.state[at[:, None] + np.arange(span)]
         absent = states == ABSENT
-        bad = absent.all(axis=1) if self.tails and span == 16 else absent.any(axis=1)
+        bad = absent.all(axis=1) if self.tails else absent.any(axis=1)
         if bad.any():
             k = int(bad.argmax())
             raise report(f"reads {span} bytes at {self.describe(at[k])}", k)

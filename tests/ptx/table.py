@@ -254,17 +254,19 @@ def _count(ins: Instruction) -> Step:
     return simple(ins, function[ins.name], [kind], kind if ins.name == "brev" else U4)
 
 
-@build("dp4a")
+@build("dp4a", "dp2a")
 def _dot(ins: Instruction) -> Step:
-    ins.allow()
+    """Four products of bytes, or two of 16-bit halves and the low or high bytes, added to a third operand."""
+    ins.allow(*("lo", "hi") if ins.name == "dp2a" else ())
     a_kind, b_kind = (KINDS[t] for t in ins.types)
     result = np.dtype("i4") if "i" in (a_kind.kind, b_kind.kind) else U4
+    count = int(ins.name[2])
+    first = 2 if "hi" in ins.modifiers else 0
 
     def dot(a, b, c):
-        octets = [
-            np.atleast_1d(x).view(f"{k.kind}1").reshape(-1, 4).astype(np.int64) for x, k in ((a, a_kind), (b, b_kind))
-        ]
-        return ((octets[0] * octets[1]).sum(axis=1) + c.astype(np.int64)).astype(result)
+        left = np.atleast_1d(a).view(f"{a_kind.kind}{4 // count}").reshape(-1, count).astype(np.int64)
+        right = np.atleast_1d(b).view(f"{b_kind.kind}1").reshape(-1, 4)[:, first : first + count]
+        return ((left * right).sum(axis=1) + c.astype(np.int64)).astype(result)
 
     return simple(ins, dot, [U4, U4, result], result)
 
