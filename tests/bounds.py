@@ -306,7 +306,7 @@ def _contract(n: Node, args: list[Known], arguments, extents) -> Known:
 
 
 def _weighed(n: Node, value, bound) -> Known:
-    """What was rounded to enter a sum of products: a stream rounds it before other factors of the sum, or not at all."""
+    """What was rounded to enter a sum of products; a stream rounds it before other factors of the sum, or never."""
     half, least = HALF_ULP.get(n.type.dtype.name, (0.0, 0.0))
     if not half or n.op != "cast" or n.args[0].type.dtype.compute is not FLOAT32:
         return value, bound

@@ -21,6 +21,16 @@ PHRASES = {
     "**": "raise {0} to the power {1}",
     **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), "compare {0} with {1}"),
 }
+# Messages and helps of operations that give one operand's shape to the other, or need one of all.
+FIXED = {
+    "where=": ("where= of {1} does not fit {0}", "{y} needs {elements} there"),
+    "broadcast_to": ("cannot broadcast {0} to {shape}", "{x} needs {elements} there; or ask for {b}"),
+    "concat": (
+        "cannot concat {0} and {1}",
+        "arrays that are joined agree in all axes but the one they are joined along",
+    ),
+    "stack": ("cannot stack {0} and {1}", "arrays that are stacked have one shape"),
+}
 UNARY = {"-": "negate", "sign": "take the sign of"}
 MOST_ELEMENTS = 1 << 48  # of an array: minutes on the fastest device
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
@@ -76,7 +86,7 @@ def holds(check: Check, extents: Mapping[Symbol, int]) -> bool:
             return -values[1] <= values[0] < values[1]  # type: ignore[operator]
         case "nonempty":
             return all(values)
-        case "heads":
+        case "heads" | "groups":
             return values[1] > 0 and values[0] % values[1] == 0
         case "same_size" | "contract" | "agree":
             return values[0] == values[1]
@@ -106,6 +116,9 @@ def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None
     if check.kind == "heads":
         help = "head h of q reads head h // (heads // kv_heads) of k and v"
         return f"{values[0]} heads of q share {values[1]} of k", f"{shown[0]} and {shown[1]}", help, "attention"
+    if check.kind == "groups":
+        message = f"{values[0]} channels do not make {values[1]} groups: {shown[0]}"
+        return message, None, f"choose a number that divides {values[0]}", "group"
     if check.kind == "index":
         n = values[1]
         return (
@@ -145,6 +158,15 @@ def _broadcast_words(check, shown, values, extents):
     a, b, axis = values
     rank = max(t.rank for t in check.operands)
     place = "last axis" if axis == -1 else f"{ORDINALS[rank + axis] if rank + axis < 8 else rank + axis} axis"
+    if check.what in FIXED:
+        message, help = FIXED[check.what]
+        named = [check.names[k] if k < len(check.names) and check.names[k] else t for k, t in enumerate(shown)]
+        shape = shown[-1][shown[-1].index("[") :]
+        elements = "1 element" if a == 1 else f"{a} elements, or 1,"
+        words = (
+            t.format(*shown, x=named[0], y=named[-1], shape=shape, elements=elements, b=b) for t in (message, help)
+        )
+        return next(words), f"{a} and {b} differ in the {place}", next(words), "broadcast"
     short = min(
         range(len(check.operands)),
         key=lambda k: math.prod(evaluate(d, extents) for d in check.operands[k].shape) or 1,

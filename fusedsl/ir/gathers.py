@@ -130,8 +130,8 @@ def at_position(b: Builder, x: Node, axis: int, position: Node, extent: Dim, mod
     return gather(b, x, {axis: line}, range(x.type.rank), shape, mode)
 
 
-def require_same(b: Builder, what: str, x: Node, other: Node, axis: int) -> None:
-    """All axes but one agree: what two arrays that are joined along it need."""
+def require_same(b: Builder, what: str, x: Node, other: Node, axis: int | None = None) -> None:
+    """All axes but one agree: what two arrays that are joined along it need. None: all axes agree."""
     if x.type.rank != other.type.rank:
         raise ShapeError(
             f"{what} needs as many axes in {b.describe(other.type)} as in {b.describe(x.type)}",

@@ -142,7 +142,8 @@ class Check:
     equal: dims[0] == dims[1] (broadcasting; `shapes` are both operands' types, for the message).
     index: -dims[1] <= dims[0] < dims[1].   nonempty: every dim is positive.   same_size: the products agree.
     contract: dims[0] == dims[1] (what `what` sums over; of the letter names[0], if it has one).
-    agree: dims[0] == dims[1] (what `what` says of attention's operands).   heads: dims[0] is a multiple of dims[1].
+    agree: dims[0] == dims[1] (what `what` says of attention's operands).
+    heads, groups: dims[0] is a multiple of dims[1].
     enough: dims[0] is dims[1] or more.
     """
 

@@ -63,9 +63,12 @@ def alike(b: Builder, arrays: Sequence[Node]) -> list[Node]:
 def stack(b: Builder, arrays: Sequence[Node], axis: int) -> Node:
     """The arrays side by side along a new axis."""
     try:
-        return concat(b, [expand_dims(b, x, axis) for x in arrays], axis, "stack")
+        spread = [expand_dims(b, x, axis) for x in arrays]
     except ShapeError as error:
-        raise fail(error, 1) if error.code == "shape.axis" else error from None
+        raise fail(error, 1) from None
+    for other in arrays[1:]:
+        require_same(b, "stack", arrays[0], other)
+    return concat(b, spread, axis, "stack")
 
 
 def flip(b: Builder, x: Node, axes: Sequence[int]) -> Node:

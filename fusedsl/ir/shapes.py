@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from .builder import Builder, fail
-from .checks import explain
+from .checks import explain, holds
 from .dims import Dim, expression, product
 from .graph import Check, Node, Site, Type, node
 from .ops import reduced_dtype
+from .types import BOOL
 
 FOLDS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 
@@ -204,18 +206,64 @@ def transpose(b: Builder, x: Node, axes: Sequence[int] | None = None) -> Node:
     return node("transpose", (x,), order, Type(x.type.dtype, tuple(x.type.shape[a] for a in order), x.type.weak))
 
 
+def require_mask(b: Builder, x: Node, mask: Node, widens: bool = False) -> None:
+    """`where=` of a reduction is bools that broadcast to x's shape; of one that `widens`, with x's shape."""
+    if mask.type.dtype is not BOOL and not (mask.op == "const" and mask.type.weak):
+        raise DTypeError(
+            f"where= takes bools, not {b.describe(mask.type)}",
+            code="dtype.where",
+            help="compare first: where=m != 0",
+        )
+    check = Check("equal", (), "where=", (x.type, mask.type), b.names)
+    if widens:
+        b.broadcast([x.type.shape, mask.type.shape], check)
+        return
+    if mask.type.rank > x.type.rank:
+        raise ShapeError(
+            f"where= has {mask.type.rank} axes, the array {x.type.rank}",
+            code="shape.where",
+            help="drop an axis of it, or give the array one: x[None]",
+        )
+    for k, d in enumerate(mask.type.shape, start=-mask.type.rank):
+        if not b.is_unit(d):
+            _require_extent(b, x.type.shape[k], d, check, k)
+
+
+def require_groups(b: Builder, x: Node, groups: Dim) -> None:
+    """Channels, the second axis, fall into so many groups of whole channels."""
+    if x.type.rank < 2:
+        raise ShapeError(
+            f"groups are those of channels, in (batch, channels, ...), not of {b.describe(x.type)}",
+            code="shape.group",
+            help="x[None] adds an axis",
+        )
+    check = Check("groups", (x.type.shape[1], groups), "group", (x.type,), site=b.site)
+    if check.dims[0] != groups:
+        b.checks.append(check)
+        if isinstance(groups, int) and not holds(check, b.extents):
+            raise explain(check, b.extents)
+
+
+def _require_extent(b: Builder, fixed: Dim, d: Dim, check: Check, axis: int) -> None:
+    """An extent that broadcasting leaves as it is: the other is equal to it, though it be 1."""
+    if b.canonical(fixed) != b.canonical(d) and b.is_unit(fixed):
+        raise explain(replace(check, dims=(fixed, d, axis), site=b.site), b.extents)
+    b._require_equal(fixed, d, check, axis)
+
+
 def broadcast_to(b: Builder, x: Node, shape: Sequence[Dim]) -> Node:
     """`x` repeated along axes of extent 1 and new leading axes to this shape: a view."""
     shape = tuple(shape)
     if x.type.rank > len(shape):
         raise ShapeError(
-            f"cannot broadcast {b.describe(x.type)} to {len(shape)} axes",
+            f"cannot broadcast {b.describe(x.type)} to {len(shape)} {'axis' if len(shape) == 1 else 'axes'}",
             code="shape.broadcast",
-            help="index or squeeze it first",
+            help=f"the shape has {x.type.rank} axes or more; index or squeeze the array to have fewer",
         )
-    for d, want in zip(x.type.shape, shape[len(shape) - x.type.rank :]):
+    check = Check("equal", (), "broadcast_to", (x.type, Type(x.type.dtype, shape)), b.names)
+    for axis, d in enumerate(x.type.shape, start=-x.type.rank):
         if not b.is_unit(d):
-            b._require_equal(want, d, Check("equal", (), "broadcast_to", (Type(x.type.dtype, shape), x.type)), -1)
+            _require_extent(b, shape[axis], d, check, axis)
     if shape == x.type.shape:
         return x
     return node("broadcast", (x,), None, Type(x.type.dtype, shape, x.type.weak))

@@ -142,7 +142,13 @@ def _inlined(ev: Evaluator, name: str, text: str, values: Mapping[str, Node]) ->
     ev.operations += inner.operations
     if len(results) != 1:
         message = f"{name} is one expression, and this has {len(results)} results"
-        raise ArgumentError(message, code="argument.attention", text=text, span=program.results[-1].span)
+        raise ArgumentError(
+            message,
+            code="argument.attention",
+            text=text,
+            span=program.results[-1].span,
+            help="keep one; names and functions above it take the others",
+        )
     _check_elementwise(results[0], program, name, text, values)
     return results[0]
 

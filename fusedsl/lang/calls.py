@@ -6,8 +6,10 @@ from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, FusedslError, ShapeError, UnknownNameError, Unsupported, suggest
+from ..ir.builder import Builder
 from ..ir.dims import Dim
 from ..ir.graph import Node
+from ..ir.shapes import require_groups, require_mask
 from ..ir.types import BOOL
 from . import attention, contraction_functions, functions, prelude
 from .frames import BROKEN, Broken, Frame, UserFunction
@@ -25,6 +27,7 @@ PRELUDE_KINDS = {"axis": "axes", "dtype": "dtype | None", "groups": "extent"}
 SPELLINGS = {
     "correction": "ddof", "keepdim": "keepdims", "dim": "axis", "a_min": "min", "a_max": "max", "reps": "repetitions",
 }  # fmt: skip
+WIDENED = ("softmax",)  # by the mask that `where=` gives it: all elements stay
 POINTLESS = {"max": "maximum", "min": "minimum"}
 
 
@@ -46,6 +49,7 @@ def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame]
     table = None if hidden else functions.lookup(name)
     if table is not None:
         values, expressions = yield from _bind(ev, node, frame, table.parameters)
+        _check_mask(ev, name, frame, table.parameters, values, expressions)
         blamed = None if table.blame is None else expressions[table.blame]
         with ev.at(frame, *_blame(node, blamed), tuple(expressions)):
             return ev._ranked(functions.call(ev.builder, table, values))
@@ -54,7 +58,9 @@ def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame]
         for argument in node.arguments:  # their own faults count too
             yield argument.value, frame
         raise ev.fault(unknown(name, ev.defined, frame.values), frame, node, node.function_span[0])
-    values, expressions = yield from _bind(ev, node, frame, signature(composite.definition, composite.defaults))
+    parameters = signature(composite.definition, composite.defaults)
+    values, expressions = yield from _bind(ev, node, frame, parameters)
+    _check_mask(ev, name, frame, parameters, values, expressions)
     if not name.startswith("_"):
         _check_choices(ev, name, node, frame, composite, values, expressions)
         _check_kinds(ev, node, frame, composite, values, expressions)
@@ -99,7 +105,7 @@ def _check_choices(ev, name: str, node: Call, frame: Frame, found: UserFunction,
             error = ArgumentError(
                 f"{p.name} of {name} is {allowed}, not {show_value(value)}",
                 code="argument.choice",
-                help=f"did you mean {near!r}?" if near else None,
+                help=f"did you mean {near!r}?" if near else f"write {p.name}={choices[p.name][0]!r}",
             )
             raise ev.fault(error, frame, expression if expression is not None else node)
 
@@ -112,6 +118,24 @@ def _check_kinds(ev: Evaluator, node: Call, frame: Frame, found: UserFunction, v
     )
     with ev.at(frame, node, node.function_span[0], tuple(expressions)):
         functions.converted(ev.builder, functions.Function(node.function, parameters, _inline), values)
+        check_groups(ev.builder, node.function, values)
+
+
+def check_groups(b: Builder, name: str, values: Iterable[Any]) -> None:
+    """Groups of channels are whole: what the text of group_norm cannot say itself."""
+    if name == "group_norm":
+        x, groups, *_ = values
+        extent = dim_of(groups)
+        if isinstance(x, Node) and extent is not None:
+            require_groups(b, x, extent)
+
+
+def _check_mask(ev: Evaluator, name: str, frame: Frame, parameters, values, expressions) -> None:
+    """The mask of a reduction fits what it masks."""
+    for p, value, expression in zip(parameters, values, expressions):
+        if p.name == "where" and expression is not None and all(isinstance(v, Node) for v in (value, values[0])):
+            with ev.at(frame, expression, expression.span[0], (expressions[0], expression)):
+                require_mask(ev.builder, values[0], value, widens=name in WIDENED)
 
 
 def _kind(name: str, parameter: str, default: Any) -> str:
@@ -290,7 +314,11 @@ def not_a_position(value: Any) -> FusedslError:
         return Unsupported(
             "indexing with a list is not there yet", code="unsupported.gather", help="pass it as an array"
         )
-    return ArgumentError(f"an index is an integer or a slice, not {show_value(value)}", code="argument.index")
+    return ArgumentError(
+        f"an index is an integer or a slice, not {show_value(value)}",
+        code="argument.index",
+        help="an integer, a slice, None, ..., or an array of integers",
+    )
 
 
 def tuple_item(ev: Evaluator, value: tuple, key: list, node: Subscript, frame: Frame) -> Any:

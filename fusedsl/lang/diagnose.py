@@ -253,7 +253,7 @@ def unexpected(text: str, tokens: list[Token], expected: Iterable[str]) -> Parse
         return ParseError("the text is empty", "parse.empty", text, token.span, help="write an expression")
     if token.type == "$END" and all(t.type not in ("NAME", "LITERAL") for t in tokens):
         token = tokens[0]
-        help = STARTS.get(token.value)
+        help = STARTS.get(token.value, f"a value stands before {token.value}")
         return ParseError(f"{token.value} has nothing to work on", "parse.syntax", text, token.span, help=help)
     if token.type in ("$END", "SEP"):
         return _stopped(text, tokens, set(expected))
@@ -320,16 +320,16 @@ def _surprise(tokens: list[Token], expected: set[str]) -> tuple[str, str | None]
             return "an index is missing", "write x[i], x[:] or x[..., 0]"
         if token.value in ("*", "**") and before.type in ("LPAR", "COMMA"):
             return "arguments cannot be unpacked", "write each one"
-        return f"a value is missing between {before.value} and {token.value}", None
+        return f"a value is missing between {before.value} and {token.value}", "write one, or take one of the two away"
     if value_needed:
-        return f"{token.value} has nothing to work on", STARTS.get(token.value)
+        return f"{token.value} has nothing to work on", STARTS.get(token.value, f"a value stands before {token.value}")
     if before is not None and token.type in ("NAME", "LITERAL", "LPAR", "NOT"):
         return _side_by_side(before, token)
     if token.type == "ELSE":
         return "else without if", "write `a if c else b`"
     if opened is not None and token.type in ("RPAR", "RSQB", "COMMA") and "ELSE" in expected:
         return "if without else", "write `a if c else b`"
-    return f"{token.value} cannot stand here", None
+    return f"{token.value} cannot stand here", "look at the brackets and operators before it"
 
 
 def _side_by_side(before: Token, token: Token) -> tuple[str, str | None]:
@@ -342,4 +342,4 @@ def _side_by_side(before: Token, token: Token) -> tuple[str, str | None]:
     if before.type == "NAME" and token.type in ("NAME", "LITERAL"):
         shown = f"{before.value} {token.value}"
         return f"two values side by side: {shown}", f"write {before.value}({token.value}), or an operator between"
-    return f"an operator is missing between {before.value} and {token.value}", None
+    return f"an operator is missing between {before.value} and {token.value}", "write * to multiply"

@@ -201,6 +201,7 @@ def show_value(value: Any) -> str:
 def array(b: Builder, name: str, value: Any) -> Node:
     if not isinstance(value, Node):
         forms = {DType: "cast with astype(x, dtype)", tuple: "take one of them, e.g. [0], or join them: stack([x, y])"}
+        forms[type(None)] = "None is what an argument is that is not given; write a number"
         help = "pass the numbers as an array, by name" if name == "indices" else forms.get(type(value))
         if isinstance(value, str):
             help = "arrays go by position, without quotes; strings only choose"

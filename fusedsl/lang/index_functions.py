@@ -129,7 +129,9 @@ def _padded(b: Builder, x: Node, axis: int, before: Dim, after: Dim, mode: str, 
         return x
     if not isinstance(fill, Node) or fill.type.shape:
         message = f"constant_values are numbers, not {show_value(fill)}"
-        raise fail(ArgumentError(message, code="argument.kind"), 3)
+        raise fail(
+            ArgumentError(message, code="argument.kind", help="pass a number, or a pair of them: before and after"), 3
+        )
     return joins.pad(b, x, axis, before, after, mode, fill)
 
 

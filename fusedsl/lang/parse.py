@@ -48,7 +48,13 @@ def parse_definitions(text: str) -> tuple[Definition, ...]:
     found = []
     for statement in _statements(text, None):
         if not isinstance(statement, Definition):
-            raise ParseError("only function definitions belong here", "parse.definition", text, statement.span)
+            raise ParseError(
+                "only function definitions belong here",
+                "parse.definition",
+                text,
+                statement.span,
+                help="write name(x) = expression",
+            )
         found.append(statement)
     return tuple(found)
 
@@ -205,7 +211,9 @@ class Actions:
         targets = [_target(part) for part in left]
         for place, target in enumerate(targets):
             if target.name in {other.name for other in targets[:place]}:
-                raise _fault(f"{target.name} is assigned twice at once", "assign", target.span)
+                raise _fault(
+                    f"{target.name} is assigned twice at once", "assign", target.span, help="give each result a name"
+                )
         return Assign(span, tuple(targets), value, equals.start)
 
     # operators
@@ -328,7 +336,11 @@ def _literal(source: str, start: int):
         return int(source)
     except ValueError as error:  # more digits than sys.set_int_max_str_digits allows
         raise LimitError(
-            "a number with too many digits", "limit.literal", None, (start, start + len(source))
+            "a number with too many digits",
+            "limit.literal",
+            None,
+            (start, start + len(source)),
+            help="write fewer digits, or pass it as an argument",
         ) from error
 
 
@@ -355,5 +367,7 @@ def _parameters(call: Call) -> tuple[Parameter, ...]:
             help = "write f(x, y=1) = ... with names and defaults"
             raise _fault("a parameter must be a name", "definition", argument.span, help=help)
         if found[-1].name in {parameter.name for parameter in found[:-1]}:
-            raise _fault(f"the parameter {found[-1].name} occurs twice", "definition", argument.span)
+            raise _fault(
+                f"the parameter {found[-1].name} occurs twice", "definition", argument.span, help="name each once"
+            )
     return tuple(found)

@@ -49,7 +49,12 @@ def _beside(b: Builder, x: Node, scale: Node, zero: Node | None, axis: int | Non
     """x, scale and zero point so that they broadcast: x in groups along an axis, or the others along it."""
     if group is not None:
         if group < 1:
-            raise fail(ArgumentError(f"a group holds 1 or more, not {group}", code="argument.group"), _GROUP)
+            raise fail(
+                ArgumentError(
+                    f"a group holds 1 or more, not {group}", code="argument.group", help="None takes no groups"
+                ),
+                _GROUP,
+            )
         a = shapes.normalize_axis(b, x, -1 if axis is None else axis)
         n = x.type.shape[a]
         count = expression("//", n, group)

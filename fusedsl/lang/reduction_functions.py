@@ -5,7 +5,7 @@ The signature of each function here is its signature in a text; `function` names
 
 from __future__ import annotations
 
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError
 from ..ir import shapes
 from ..ir.builder import Builder, fail
 from ..ir.folds import highest, lowest
@@ -21,12 +21,7 @@ def _kept(b: Builder, x: Node, where: Node | None, identity: Node) -> Node:
     """`x` with the elements that `where` leaves out replaced by the reduction's identity."""
     if where is None:
         return x
-    if where.type.rank > x.type.rank:
-        raise ShapeError(
-            f"where= has {where.type.rank} axes, the array {x.type.rank}",
-            code="shape.where",
-            help="drop or sum an axis",
-        )
+    shapes.require_mask(b, x, where)
     return b.elementwise("where", where, x, b.coerce(identity, x.type.dtype) if identity.type.weak else identity)
 
 

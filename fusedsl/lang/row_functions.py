@@ -101,17 +101,21 @@ def _edge(b: Builder, edge: Node | None, x: Node, axis: int) -> Node | None:
     return shapes.broadcast_to(b, edge, shape)
 
 
-@function(blame="k", k="int")
-def topk(b: Builder, x: Node, k: int):
+@function(blame="k", k="int", axis="int")
+def topk(b: Builder, x: Node, k: int, axis: int = -1):
     """Values and positions of the `k` largest of the last axis, the first among equals first."""
+    _last(b, "topk", x, axis, 2)
     return row_ops.ranked(b, x, True, k)
 
 
-def _last(b: Builder, name: str, x: Node, axis: int) -> None:
-    """Only rows are sorted."""
+def _last(b: Builder, name: str, x: Node, axis: int, operand: int = 1) -> None:
+    """Only rows are sorted; `operand` is the axis."""
+    shapes.normalize_axis(b, x, axis)
     if axis not in (-1, x.type.rank - 1):
-        help = f"{name}(swapaxes(x, {axis}, -1)), and swap back"
-        raise fail(Unsupported(f"{name} off the last axis is not there yet", code="unsupported.axis", help=help), 1)
+        help = f"{name}(swapaxes(x, {axis}, -1){', k' * (name == 'topk')}), and swap back"
+        raise fail(
+            Unsupported(f"{name} off the last axis is not there yet", code="unsupported.axis", help=help), operand
+        )
 
 
 @function(axis="int", descending="flag", stable="flag")

@@ -26,7 +26,11 @@ def product(name: str, write: Write) -> Callable[..., Any]:
 def vecdot(write: Write) -> Callable[..., Any]:
     def apply(recorder: Recorder, x1: Any, x2: Any, axis: int = -1, out: Any = None, **named: Any) -> Any:
         if named:
-            raise Unsupported(f"vecdot({next(iter(named))}=) is not there yet", code="unsupported.function")
+            raise Unsupported(
+                f"vecdot({next(iter(named))}=) is not there yet",
+                code="unsupported.function",
+                help="take out what NumPy ignores; vecdot(x, y, axis=-1) is there",
+            )
         return write(recorder, out, recorder.apply("vecdot", x1, x2, axis=axis))
 
     return apply

@@ -36,7 +36,9 @@ def _stack(recorder: Recorder, arrays: Any, axis: Any = 0, out: Any = None, dtyp
 
 def _joined(recorder: Recorder, name: str, arrays: Any, axis: Any, out: Any, dtype: Any, named: dict) -> Any:
     if named.keys() - {"casting"}:
-        raise ArgumentError(f"{name} takes no {next(iter(named))}=", code="argument.surplus")
+        raise ArgumentError(
+            f"{name} takes no {next(iter(named))}=", code="argument.surplus", help="axis=, out= and dtype= are there"
+        )
     result = recorder.apply(name, tuple(arrays), axis)
     return _written(recorder, result if dtype is None else recorder.apply("astype", result, recorder.dtype(dtype)), out)
 

@@ -83,7 +83,11 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
     if method == "accumulate" and name in SCANS:
         return _accumulate(recorder, SCANS[name], *inputs, **kwargs)
     if method != "__call__":
-        raise Unsupported(f"{name}.{method} is not there yet", code="unsupported.function")
+        raise Unsupported(
+            f"{name}.{method} is not there yet",
+            code="unsupported.function",
+            help="reduce, accumulate and outer are there; or write it with slices",
+        )
     if name in SPECIAL and (("where" not in kwargs and "out" not in kwargs) or name == "vecdot"):
         kwargs.pop("casting", None)
         return call_function(recorder, name, inputs, kwargs)
@@ -112,7 +116,9 @@ def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[
     out, where, dtype = kwargs.pop("out", None), kwargs.pop("where", True), kwargs.pop("dtype", None)
     casting = kwargs.pop("casting", "same_kind")
     if kwargs.keys() - {"order", "subok"}:
-        raise ArgumentError(f"{name} takes no {next(iter(kwargs))}=", code="argument.surplus")
+        raise ArgumentError(
+            f"{name} takes no {next(iter(kwargs))}=", code="argument.surplus", help="out=, where= and dtype= are there"
+        )
     if where is not True and out is None:
         raise Unsupported(f"{name}(where=) without out= has no value elsewhere", code="unsupported.where",
                           help="np.where(condition, a, b)")  # fmt: skip
@@ -187,23 +193,29 @@ def _given(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str, An
     """The arguments that matter, by the language's names, and out=."""
     names = SIGNATURES[name].split()
     if len(args) > len(names):
-        raise ArgumentError(f"{name} takes at most {len(names)} arguments", code="argument.surplus")
+        raise ArgumentError(
+            f"{name} takes at most {len(names)} arguments", code="argument.surplus", help="NumPy's own signature holds"
+        )
     bound = dict(zip(names, args))
     for key, value in kwargs.items():
         if key not in names or key in bound:
             raise ArgumentError(f"{name} takes no {key}=" if key not in names else f"{key} is given twice",
-                                code="argument.keyword")  # fmt: skip
+                                code="argument.keyword", help="NumPy's own signature holds")  # fmt: skip
         bound[key] = value
     out = bound.get("out")
     if bound.get("order") not in (None, "C", "K", "A"):
-        raise Unsupported(f"order={bound['order']!r} is not there yet", code="unsupported.order")
+        raise Unsupported(
+            f"order={bound['order']!r} is not there yet",
+            code="unsupported.order",
+            help="only C order is there: transpose first",
+        )
     kept = {"array": bound.pop(names[0])} if names[0] in bound else {}
     for key, value in bound.items():
         neutral = value is np._NoValue or any(value is n for n in NEUTRAL.get(key, (None,)))
         if key not in IGNORED and not neutral:
             kept[RENAMED.get(key, key)] = value
     if "array" not in kept:
-        raise ArgumentError(f"{name} misses its array", code="argument.missing")
+        raise ArgumentError(f"{name} misses its array", code="argument.missing", help="pass the array first")
     return kept, out
 
 
@@ -242,7 +254,7 @@ def _reshape(recorder: Recorder, a: Any, *args: Any, order: Any = "C", copy: Any
         backwards = tuple(reversed(shape)) if isinstance(shape, (tuple, list)) else shape
         return _reshape(recorder, recorder.lifted(a).T, backwards).T
     if order not in ("C", "A"):
-        raise Unsupported(f"order={order!r} is not there yet", code="unsupported.order")
+        raise Unsupported(f"order={order!r} is not there yet", code="unsupported.order", help="order='C' or 'F'")
     return _view_or_value(recorder, "reshape", (a, tuple(shape) if isinstance(shape, list) else shape), {})
 
 
@@ -281,7 +293,11 @@ def _moveaxis(recorder: Recorder, a: Any, source: Any, destination: Any) -> Any:
 
 def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None or y is None:
-        raise Unsupported("where with one argument (nonzero) is not there yet", code="unsupported.function")
+        raise Unsupported(
+            "where with one argument (nonzero) is not there yet",
+            code="unsupported.function",
+            help="its shape depends on values: np.where(condition, a, b), or a reduction with where=",
+        )
     return recorder.apply("where", condition, x, y)
 
 
@@ -299,7 +315,11 @@ def _sorted(name: str) -> Callable[..., Any]:
 
     def apply(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, stable: Any = None):
         if order is not None:
-            raise Unsupported(f"{name}(order=) is not there yet", code="unsupported.order")
+            raise Unsupported(
+                f"{name}(order=) is not there yet",
+                code="unsupported.order",
+                help="there are no fields: sort by a key of your own",
+            )
         if axis is None or axis in (-1, a.ndim - 1):
             return recorder.apply(name, a if axis is not None else recorder.apply("reshape", a, -1), -1)
         return recorder.apply("swapaxes", recorder.apply(name, recorder.apply("swapaxes", a, axis, -1), -1), axis, -1)

@@ -40,7 +40,7 @@ def _diagonal(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2
 def _gathered(recorder: Recorder, a: Any, offset: int, axis1: int, axis2: int) -> Any:
     rank = a.ndim
     if rank < 2:
-        raise ShapeError("a diagonal needs two axes", code="shape.axis")
+        raise ShapeError("a diagonal needs two axes", code="shape.axis", help="give the array another axis: x[None]")
     first, second = axis1 % rank, axis2 % rank
     turned = a.transpose(first, second, *(k for k in range(rank) if k not in (first, second)))
     rows, columns = int(turned.shape[0]), int(turned.shape[1])
@@ -56,7 +56,7 @@ def _diag(recorder: Recorder, v: Any, k: int = 0) -> Any:
     if v.ndim == 2:
         return _diagonal(recorder, v, k)
     if v.ndim != 1:
-        raise ShapeError("diag takes a vector or a matrix", code="shape.axis")
+        raise ShapeError("diag takes a vector or a matrix", code="shape.axis", help="np.diagonal(x) of more axes")
     n, k = int(v.shape[0]) + abs(int(k)), int(k)
     row, column = (recorder.lifted(recorder.like_arguments(np.arange(n))) for _ in range(2))
     spread = recorder.apply("pad", v, ((max(k, 0), max(-k, 0)),))

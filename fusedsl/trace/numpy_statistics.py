@@ -28,7 +28,11 @@ def _average(recorder: Recorder, a: Any, axis: Any = None, weights: Any = None, 
     keepdims = named.get("keepdims", False)
     keepdims = False if keepdims is np._NoValue else keepdims
     if returned:
-        raise Unsupported("average(returned=True) is not there yet", code="unsupported.function")
+        raise Unsupported(
+            "average(returned=True) is not there yet",
+            code="unsupported.function",
+            help="return np.sum(weights) beside it",
+        )
     if weights is None:
         return _numpy(recorder, "mean", a, axis=axis, keepdims=keepdims)
     weights = recorder.lifted(weights)
@@ -73,7 +77,11 @@ def _norm(recorder: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdim
     if ord is None or (ord == "fro" and matrix) or (ord == 2 and not matrix):
         return recorder.apply("norm", x, axis, keepdims=keepdims)
     if matrix or isinstance(ord, str) or (axis is None and x.ndim > 2):
-        raise Unsupported(f"norm(ord={ord!r}) of matrices is not there yet", code="unsupported.function")
+        raise Unsupported(
+            f"norm(ord={ord!r}) of matrices is not there yet",
+            code="unsupported.function",
+            help="write it with sums and maxima: np.max(np.sum(abs(x), axis=0))",
+        )
     size = abs(x)
     if abs(ord) == np.inf:
         return _numpy(recorder, "max" if ord > 0 else "min", size, axis=axis, keepdims=keepdims)
@@ -128,7 +136,11 @@ def _gradient(recorder: Recorder, f: Any, *spacing: Any, axis: Any = None, edge_
     axes = range(f.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
     steps = [*spacing] * (len(axes) if len(spacing) == 1 else 1) or [1.0] * len(axes)
     if edge_order != 1 or any(not isinstance(s, (int, float)) for s in steps):
-        raise Unsupported("gradient with uneven steps or edge_order=2 is not there yet", code="unsupported.function")
+        raise Unsupported(
+            "gradient with uneven steps or edge_order=2 is not there yet",
+            code="unsupported.function",
+            help="write the differences: (f[2:] - f[:-2]) / (x[2:] - x[:-2])",
+        )
     found = [_slope(recorder, f, a % f.ndim, step) for a, step in zip(axes, steps)]
     return found[0] if len(found) == 1 else tuple(found)
 
@@ -165,7 +177,11 @@ def _select(recorder: Recorder, condlist: Any, choicelist: Any, default: Any = 0
 
 def _choose(recorder: Recorder, a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     if mode != "raise" or out is not None:
-        raise Unsupported("choose(mode=, out=) is not there yet", code="unsupported.function")
+        raise Unsupported(
+            "choose(mode=, out=) is not there yet",
+            code="unsupported.function",
+            help="clip the index first, and assign the result",
+        )
     parts = list(choices)
     found = parts[-1]
     for k in reversed(range(len(parts) - 1)):

@@ -102,7 +102,11 @@ class ModuleProxy:
         if self._library == "torch" and name == "Tensor":
             return TensorClass
         if self._library == "torch" and name == "autocast":
-            raise Unsupported("autocast in a traced function is not there yet", code="unsupported.autocast")
+            raise Unsupported(
+                "autocast in a traced function is not there yet",
+                code="unsupported.autocast",
+                help="cast with x.to(dtype); 16-bit numbers are computed in float32 anyway",
+            )
         if isinstance(found, type) or not callable(found):
             return found
         if self._library != "numpy" or name in CREATORS:

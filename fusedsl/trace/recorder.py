@@ -24,6 +24,7 @@ from ..lang import calls, functions
 from ..lang.evaluate import Evaluator
 from ..lang.frames import Frame
 from ..lang.functions import REQUIRED
+from ..lang.hints import function_hint
 from .tracer import Tracer
 
 PACKAGE = str(Path(__file__).parent.parent)
@@ -57,6 +58,9 @@ def _kind(array_class: type) -> type[Tracer]:
     from .torch_tensor import Tensor
 
     return Tensor
+
+
+ELEMENT_TYPES = "these are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32 and float64"
 
 
 class Recorder:
@@ -124,7 +128,11 @@ class Recorder:
         """What a function of the language takes, for what Python passes: nodes, None, strings, dtypes, tuples."""
         if isinstance(x, Tracer):
             if x.recorder is not self:
-                raise ArgumentError("this array belongs to another call", code="trace.leak")
+                raise ArgumentError(
+                    "this array belongs to another call",
+                    code="trace.leak",
+                    help="return it from that call, and pass it as an argument",
+                )
             return x.node
         if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
             return self.builder.literal(x)
@@ -140,7 +148,11 @@ class Recorder:
             return self.dtype(x)
         if is_array(x):
             return self.capture(x)
-        raise TraceError(f"{type(x).__name__} is not an array or a number", code="trace.value")
+        raise TraceError(
+            f"{type(x).__name__} is not an array or a number",
+            code="trace.value",
+            help="pass an array, a number, or plain data",
+        )
 
     def dtype(self, x: Any) -> DType:
         """The element type for NumPy's (or its name, or Python's type)."""
@@ -148,7 +160,11 @@ class Recorder:
             return x
         name = str(x).removeprefix("torch.") if type(x).__module__ == "torch" else np.dtype(x).name
         if name not in DTYPES:
-            raise DTypeError(f"{name} is not an element type of fusedsl", code="dtype.unknown")
+            raise DTypeError(
+                f"{name} is not an element type of fusedsl",
+                code="dtype.unknown",
+                help=ELEMENT_TYPES,
+            )
         return DTYPES[name]
 
     def node(self, x: Any) -> Node:
@@ -160,7 +176,11 @@ class Recorder:
         if id(x) not in self._captured:
             name = str(getattr(x.dtype, "name", x.dtype)).removeprefix("torch.")
             if name not in DTYPES:
-                raise DTypeError(f"{name} is not an element type of fusedsl", code="dtype.unknown")
+                raise DTypeError(
+                    f"{name} is not an element type of fusedsl",
+                    code="dtype.unknown",
+                    help=ELEMENT_TYPES,
+                )
             index = len(self.builder.parameters)
             shape = tuple(1 if n == 1 else Symbol(index, a) for a, n in enumerate(x.shape))
             self.extents.update((Symbol(index, a), n) for a, n in enumerate(x.shape))
@@ -229,6 +249,7 @@ class Recorder:
             raise _unknown(name)
         parameters = calls.signature(composite.definition, composite.defaults)
         bound = self._bound(name, parameters, values, named)
+        calls.check_groups(self.builder, name, bound)
         frame = Frame(dict(zip((p.name for p in parameters), bound)), {}, Frame({}))
         self.evaluator.operations = 0
         return self.evaluator.evaluate(composite.definition.body, frame)
@@ -238,11 +259,19 @@ class Recorder:
         surplus = [k for k in given if k not in {p.name for p in parameters}]
         if surplus or len(values) > len(parameters):
             what = f"{surplus[0]}=" if surplus else f"{len(values)} arguments"
-            raise ArgumentError(f"{name} takes no {what}", code="argument.surplus")
+            raise ArgumentError(
+                f"{name} takes no {what}",
+                code="argument.surplus",
+                help=f"call it as {calls.show_signature(name, parameters)}",
+            )
         bound = []
         for p in parameters:
             if p.name not in given and p.default is REQUIRED:
-                raise ArgumentError(f"{name} misses {p.name}", code="argument.missing")
+                raise ArgumentError(
+                    f"{name} misses {p.name}",
+                    code="argument.missing",
+                    help=f"call it as {calls.show_signature(name, parameters)}",
+                )
             if p.name not in given:
                 bound.append(p.default)
                 continue
@@ -265,7 +294,11 @@ class Recorder:
         self.builder.site = self.evaluator.outside = site
         try:
             if self.operations > self.limits.operations:
-                raise LimitError(f"more than {self.limits.operations} operations", code="limit.operations")
+                raise LimitError(
+                    f"more than {self.limits.operations} operations",
+                    code="limit.operations",
+                    help="cut the function in two, or raise the limit: fd.options(limits=...)",
+                )
             yield
         except FusedslError as error:
             if error.span is None:
@@ -285,7 +318,11 @@ class Recorder:
                 error.note = error.note or note
             raise
         except RecursionError:
-            raise TraceError(f"{function.__name__} recurses without end", code="trace.recursion") from None
+            raise TraceError(
+                f"{function.__name__} recurses without end",
+                code="trace.recursion",
+                help="end it by a plain number or a shape, which are known while it is traced",
+            ) from None
 
 
 def _own(frame: Any) -> bool:
@@ -337,5 +374,13 @@ def _columns(code: CodeType, instruction: int, source: str) -> tuple[tuple[int, 
 
 def _unknown(name: str) -> FusedslError:
     if name in functions.UNSUPPORTED:
-        return Unsupported(f"{name} is not there yet ({functions.UNSUPPORTED[name]})", code="unsupported.function")
-    return Unsupported(f"{name} of an array cannot be traced", code="unsupported.trace")
+        return Unsupported(
+            f"{name} is not there yet ({functions.UNSUPPORTED[name]})",
+            code="unsupported.function",
+            help=function_hint(name, ()),
+        )
+    return Unsupported(
+        f"{name} of an array cannot be traced",
+        code="unsupported.trace",
+        help="compute it outside of the function, and pass the result",
+    )

@@ -140,7 +140,9 @@ def zero(input):
 def copy(input, src, non_blocking=False):
     r = recorder_of(input)
     if src.ndim > input.ndim:
-        raise ShapeError("the source has more axes than the tensor", code="shape.write")
+        raise ShapeError(
+            "the source has more axes than the tensor", code="shape.write", help="index or squeeze it first"
+        )
     return r.apply("broadcast_to", cast(r.tracer(r.node(src)), input.dtype), input.shape)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, DTypeError, ShapeError, Unsupported
 from ..lang import functions
+from ..lang.hints import function_hint
 from .recorder import is_array
 from .tracer import Tracer
 from .views import View
@@ -103,7 +104,9 @@ def _bound(function: Callable, name: str, args: tuple, kwargs: dict[str, Any]) -
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise ArgumentError(f"torch.{name}: {error}", code="argument.binding") from None
+        raise ArgumentError(
+            f"torch.{name}: {error}", code="argument.binding", help="torch's own signature holds"
+        ) from None
 
 
 _signature = cache(inspect.signature)
@@ -123,15 +126,27 @@ def _written(target: Any, result: Any) -> Any:
     if not isinstance(target, Tracer):
         raise ArgumentError(f"out is a {type(target).__name__}", code="trace.out", help="pass a tensor")
     if result.ndim > target.ndim:
-        raise ShapeError("the result has more axes than the tensor that it goes to", code="shape.write")
+        raise ShapeError(
+            "the result has more axes than the tensor that it goes to",
+            code="shape.write",
+            help="index or squeeze the result, or pass a larger tensor",
+        )
     target._write(result.node, "same_kind")
     return target
 
 
 def _unknown(name: str) -> Unsupported:
     if name in functions.UNSUPPORTED:
-        return Unsupported(f"{name} is not there yet ({functions.UNSUPPORTED[name]})", code="unsupported.function")
-    return Unsupported(f"torch.{name} cannot be traced", code="unsupported.trace")
+        return Unsupported(
+            f"{name} is not there yet ({functions.UNSUPPORTED[name]})",
+            code="unsupported.function",
+            help=function_hint(name, ()),
+        )
+    return Unsupported(
+        f"torch.{name} cannot be traced",
+        code="unsupported.trace",
+        help="compute it outside of the function, and pass the result",
+    )
 
 
 # -- what the functions are written with

@@ -135,7 +135,7 @@ def gather(input, dim, index, *, sparse_grad=False):
 @torch_function()
 def outer(input, vec2):
     if input.ndim != 1 or vec2.ndim != 1:
-        raise ShapeError("outer takes two vectors", code="shape.outer")
+        raise ShapeError("outer takes two vectors", code="shape.outer", help="flatten them, or write x[:, None] * y")
     return unsqueeze(input, 1) * vec2
 
 
@@ -178,6 +178,10 @@ def trace(input):
 @torch_function()
 def one_hot(input, num_classes=-1):
     if num_classes == -1:
-        raise ArgumentError("one_hot takes num_classes: the largest value is not known yet", code="argument.missing")
+        raise ArgumentError(
+            "one_hot takes num_classes: the largest value is not known yet",
+            code="argument.missing",
+            help="pass num_classes=",
+        )
     line = recorder_of(input).apply("arange", num_classes)
     return cast(language("equal", unsqueeze(input, -1), line), "int64")

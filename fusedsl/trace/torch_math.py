@@ -127,7 +127,7 @@ def isneginf(input):
 def clamp(input, min=None, max=None):
     given = [bound for bound in (min, max) if bound is not None]
     if not given:
-        raise ArgumentError("clamp takes min, max or both", code="argument.missing")
+        raise ArgumentError("clamp takes min, max or both", code="argument.missing", help="torch.clamp(x, min=0)")
     r = recorder_of(input, *given)
     (x, *bounds), _ = common(r, input, *given)
     low, high = (bounds[0], bounds[-1]) if len(given) == 2 else (bounds[0], None) if max is None else (None, bounds[0])

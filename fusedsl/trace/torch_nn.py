@@ -24,7 +24,9 @@ ACTIVATIONS = {
 def _activation(name: str, names: tuple[str, ...]) -> None:
     def function(input: Any, *values: Any, **named: Any) -> Any:
         if len(values) > len(names):
-            raise ArgumentError(f"{name} takes {len(names) + 1} arguments", code="argument.surplus")
+            raise ArgumentError(
+                f"{name} takes {len(names) + 1} arguments", code="argument.surplus", help="torch's own signature holds"
+            )
         need_float(name, input)
         return language(name, input, **dict(zip(names, values)), **named)
 
@@ -139,7 +141,11 @@ def _trailing(input: Any, shape: Any) -> tuple[int, ...]:
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     axes = tuple(range(-len(shape), 0))
     if len(shape) > input.ndim or any(input.shape[a] != extent for a, extent in zip(axes, shape)):
-        raise ShapeError(f"the last dimensions are not {tuple(map(str, shape))}", code="shape.norm")
+        raise ShapeError(
+            f"the last dimensions are not {tuple(map(str, shape))}",
+            code="shape.norm",
+            help="normalized_shape is x.shape[-1:], or more of the last dimensions",
+        )
     return axes
 
 
@@ -180,7 +186,11 @@ def batch_norm(
 ):
     need_float("batch_norm", input)
     if training and running_mean is not None:
-        raise Unsupported("batch_norm that updates running statistics", code="unsupported.function")
+        raise Unsupported(
+            "batch_norm that updates running statistics",
+            code="unsupported.function",
+            help="pass training=False, or no running statistics",
+        )
     if running_mean is None or running_var is None:
         axes = tuple(k for k in range(input.ndim) if k != 1)
         middle, spread = mean(input, axes, True), var(input, axes, False, True)
@@ -195,7 +205,11 @@ def instance_norm(
     input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
 ):
     if running_mean is not None or not use_input_stats:
-        raise Unsupported("instance_norm with running statistics", code="unsupported.function")
+        raise Unsupported(
+            "instance_norm with running statistics",
+            code="unsupported.function",
+            help="leave them out, with use_input_stats=True",
+        )
     axes = tuple(range(2, input.ndim))
     found = (input - mean(input, axes, True)) * operate(
         recorder_of(input), "rsqrt", var(input, axes, False, True) + eps
@@ -240,7 +254,9 @@ def pad(input, pad, mode="constant", value=None):
 @torch_function()
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     if max_norm is not None:
-        raise Unsupported("embedding(max_norm=) writes its weight", code="unsupported.function")
+        raise Unsupported(
+            "embedding(max_norm=) writes its weight", code="unsupported.function", help="renormalise the weight before"
+        )
     return language("take", weight, input, 0)
 
 

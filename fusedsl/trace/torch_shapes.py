@@ -80,7 +80,11 @@ def unflatten(input, dim, sizes):
 def permute(input, *dims):
     axes = several(dims)
     if len(axes) != input.ndim:
-        raise ShapeError(f"permute takes {input.ndim} dimensions, not {len(axes)}", code="shape.transpose")
+        raise ShapeError(
+            f"permute takes {input.ndim} dimensions, not {len(axes)}",
+            code="shape.transpose",
+            help="name each dimension once",
+        )
     return input.permuted(tuple(recorder_of(input).settled(axes)))
 
 
@@ -145,7 +149,11 @@ def expand(input, *size):
     size = several(size)
     new = len(size) - input.ndim
     if new < 0:
-        raise ShapeError(f"cannot expand {input.ndim} dimensions to {len(size)}", code="shape.broadcast")
+        raise ShapeError(
+            f"cannot expand {input.ndim} dimensions to {len(size)}",
+            code="shape.broadcast",
+            help="squeeze or index it first",
+        )
     shape = [input.shape[k - new] if _is_minus_one(s) and k >= new else s for k, s in enumerate(size)]
     return viewed(recorder_of(input), "broadcast_to", (input, tuple(shape)), {})
 
@@ -204,7 +212,11 @@ def split(input, split_size_or_sections=None, dim=0, split_size=None):
     if not isinstance(sizes, (tuple, list)):
         sizes = [min(int(sizes), extent - start) for start in range(0, extent, int(sizes))]
     if sum(map(int, sizes)) != extent:
-        raise ShapeError(f"pieces of {tuple(sizes)} do not add up to {extent}", code="shape.split")
+        raise ShapeError(
+            f"pieces of {tuple(sizes)} do not add up to {extent}",
+            code="shape.split",
+            help="the pieces of torch.split have x.shape[dim] elements in all",
+        )
     starts = [sum(map(int, sizes[:k])) for k in range(len(sizes))]
     return tuple(narrow(input, dim, start, int(size)) for start, size in zip(starts, sizes))
 

@@ -252,7 +252,11 @@ class Tracer:
         if isinstance(part, slice):
             return slice(*(self._bound(bound) for bound in (part.start, part.stop, part.step)))
         if isinstance(part, (bool, np.bool_)):
-            raise Unsupported("indexing with a bool is not there yet", code="unsupported.gather")
+            raise Unsupported(
+                "indexing with a bool is not there yet",
+                code="unsupported.gather",
+                help="x[None] adds an axis; np.where(condition, x, 0) chooses",
+            )
         if isinstance(part, list):
             part = self.recorder.listed(part)
         settled = self.recorder.settled(part)
@@ -435,7 +439,11 @@ class Tracer:
         if not name.startswith("_") and self.is_number and hasattr(self.__class__, name):
             return getattr(self._known("a number"), name)
         if not name.startswith("_") and not self.is_number and hasattr(self.recorder.array_class, name):
-            raise Unsupported(f"{name} of an array cannot be traced", code="unsupported.trace")
+            raise Unsupported(
+                f"{name} of an array cannot be traced",
+                code="unsupported.trace",
+                help="compute it outside of the function, and pass the result",
+            )
         raise AttributeError(f"a traced array has no attribute {name}")
 
     def __matmul__(self, other: Any) -> Any:
