@@ -56,6 +56,8 @@ def of_node(n: Node, args: list[Known], arguments, extents) -> Known:
     if n.op == "cast" or (n.op == "convert" and n.type.dtype.kind == "f"):
         return stored(*args[0], n.type.dtype if n.op == "cast" else n.type.dtype.compute)
     value = _wide(np.asarray(RULES[n.op](n, values, arguments, extents)), n.type.dtype)
+    if n.op == "scalar":
+        return _wide(cast(value, n.type.dtype.compute), n.type.dtype), np.zeros(value.shape)
     if not n.args:
         return value, np.zeros(value.shape)
     moved = np.asarray(RULES[n.op](n, [args[0][1], *values[1:]], arguments, extents))

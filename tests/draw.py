@@ -134,7 +134,7 @@ class _Draw:
         """The names that a new line gives values to; none where everything drawn was refused."""
         r = self.r
         for _ in range(8):
-            before = dict(self.arrays), dict(self.values), dict(self.layouts)
+            before = dict(self.arrays), dict(self.values), dict(self.layouts), dict(self.known)
             families = {**FORMS, "own": (2, OWN if self.lines and "own(" in self.lines[0] else [])}
             chosen = r.choices(list(families), [weight if forms else 0 for weight, forms in families.values()])[0]
             form = r.choice(families[chosen][1])
@@ -142,7 +142,7 @@ class _Draw:
                 text, read = _Filler(self, form).text()
                 made = self._probe(text)
             except (FusedslError, Unfilled, Unjudged):
-                self.arrays, self.values, self.layouts = before
+                self.arrays, self.values, self.layouts, self.known = before
                 continue
             names = [f"t{number + k}" for k in range(len(made))]
             self.values |= dict(zip(names, made))

@@ -134,5 +134,5 @@ def _merged_last(old: Shape, new: Shape) -> tuple[int, Dim] | None:
     if not isinstance(inner, int):
         return None
     if isinstance(extent, int):
-        return (inner, extent // inner) if extent > inner and extent % inner == 0 else None
+        return (inner, extent // inner) if extent > inner > 0 and extent % inner == 0 else None
     return (inner, product(old[a] for a in before[:-1])) if len(after) == 1 else None
