@@ -506,3 +506,12 @@ def test_lgamma_beyond_the_largest_number_is_infinite():
     x = np.array([1e308, 1.5e307, 4.0])
     for found in (fd.kernel("lgamma(x)", fallback=False)(x), oracle.evaluate("lgamma(x)", x=x)):
         np.testing.assert_allclose(found, [np.inf, np.inf, np.log(6.0)], rtol=1e-15)
+
+
+def test_views_and_reshapes_of_nothing():
+    """A reversed view of an empty temporary began before its address; a part of an empty axis had no length."""
+    x = np.zeros(0, np.float32)
+    made = fd.kernel("dot(x, cumsum(y[::-1])[::-1][-2:, None])", fallback=False)(x, x)
+    np.testing.assert_array_equal(made, [0])
+    y = np.ones((3, 1), np.float32)
+    assert fd.kernel("reshape(bfloat16(y[::2, 1::3] * 2), (0, 1, 3))", fallback=False)(y).shape == (0, 1, 3)

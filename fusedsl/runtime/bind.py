@@ -244,4 +244,4 @@ def place_array(use: ArrayUse, layouts, extents, axes: int) -> tuple[tuple[int, 
         offset += evaluate(c.start, extents) * stride
         if c.axis is not None:
             strides[c.axis] += c.step * stride
-    return tuple(strides), offset
+    return tuple(strides), offset if all(layout.shape) else 0
