@@ -253,8 +253,8 @@ def unexpected(text: str, tokens: list[Token], expected: Iterable[str]) -> Parse
         return ParseError("the text is empty", "parse.empty", text, token.span, help="write an expression")
     if token.type == "$END" and all(t.type not in ("NAME", "LITERAL") for t in tokens):
         token = tokens[0]
-        help = STARTS.get(token.value, f"a value stands before {token.value}")
-        return ParseError(f"{token.value} has nothing to work on", "parse.syntax", text, token.span, help=help)
+        start = STARTS.get(token.value, f"a value stands before {token.value}")
+        return ParseError(f"{token.value} has nothing to work on", "parse.syntax", text, token.span, help=start)
     if token.type in ("$END", "SEP"):
         return _stopped(text, tokens, set(expected))
     if token.type == "ASSIGN" and _opened(tokens[:-1]) is not None:
