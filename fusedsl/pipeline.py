@@ -35,7 +35,7 @@ from .rewrite.scalars import free_axes
 from .runtime import compile as compiler
 from .runtime.arrays import Array, Weak
 from .runtime.bind import Bound, Layout, bind
-from .schedule import can_cross
+from .schedule import can_cross, schedule_attend
 from .schedule.plan import KernelPlan, Plan
 from .schedule.pressure import body_words
 from .schedule.registers import words
@@ -108,7 +108,7 @@ def make_plan(
     options: Options,
     together: bool = True,
     budget: int | None = None,
-    scores: bool = True,
+    scores: str = "apart",
 ) -> Plan:
     """Text or trace to kernels: what depends on the signature alone (see `partition` for `together` and `scores`).
     Values may take `budget` registers.
@@ -209,7 +209,7 @@ def cut_graph(
     hardware: Hardware | None = None,
     together: bool = True,
     budget: int | None = None,
-    scores: bool = True,
+    scores: str = "apart",
 ) -> Partition:
     """The kernels of a rewritten graph at these extents; `guards` takes up which other extents they are for.
 
@@ -319,6 +319,12 @@ def folds_together(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
     """Whether every kernel that folds both ways can do so at these extents; None stands for the CPU."""
     crossed = [b for b in bounds if b.kernel.finish is not None]
     return hardware is None or all(can_cross(b.kernel, b.extents, hardware) for b in crossed)
+
+
+def attends(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
+    """Whether every pass over scores has a kernel at these extents; None stands for the CPU."""
+    streams = [b for b in bounds if b.kernel.stream is not None]
+    return hardware is None or all(schedule_attend(b.kernel, b.extents, hardware) is not None for b in streams)
 
 
 def build_kernel(plan: KernelPlan, bound: Bound, cc: tuple[int, int] | None, hardware: Hardware | None = None) -> Any:

@@ -57,7 +57,7 @@ class Planner(Protocol):
         arguments: Sequence[Array | Weak],
         extents: Mapping[Symbol, int],
         together: bool = True,
-        scores: bool = True,
+        scores: str = "apart",
     ) -> Plan:
         """The plan for these arguments (see `Program.plan`)."""
 
@@ -135,20 +135,27 @@ class Settled:
 
 def settle(program: Planner, facts: Facts, outs: Sequence[Any] | None, place_in_lists: str = "") -> Settled:
     """The plan and the arrays of a call; raises what is wrong with it. `place_in_lists` follows names of `outs`."""
-    found = _settle(program, facts, outs, place_in_lists, True)
-    if any(kernel.finish for kernel in found.plan.kernels):
+    found = _settle(program, facts, outs, place_in_lists)
+    streams = any(kernel.stream for kernel in found.plan.kernels)
+    if found.device != CPU and (streams or any(kernel.finish for kernel in found.plan.kernels)):
         bounds = pipeline.bind_kernels(found.plan, found.layouts, found.extents)
-        if not pipeline.folds_together(bounds, _hardware(found.device)):
-            return _settle(program, facts, outs, place_in_lists, False)
+        hardware = _hardware(found.device)
+        if not pipeline.attends(bounds, hardware):
+            return _settle(program, facts, outs, place_in_lists, scores="stored")
+        if not pipeline.folds_together(bounds, hardware):
+            return _settle(program, facts, outs, place_in_lists, together=False)
     return found
 
 
-def _settle(program: Planner, facts: Facts, outs, place_in_lists: str, together: bool) -> Settled:
+def _settle(
+    program: Planner, facts: Facts, outs, place_in_lists: str, together: bool = True, scores: str | None = None
+) -> Settled:
     library, device = place(facts)
+    scores = scores or ("apart" if device == CPU else "level")
     _check_device(program, device)
     arguments = list(facts.values())
     extents = pipeline.extents_of(arguments)
-    plan = program.plan(arguments, extents, together, scores=device == CPU)
+    plan = program.plan(arguments, extents, together, scores=scores)
     pipeline.check_call(plan, extents)
     shapes = pipeline.result_shapes(plan, extents)
     arguments, packed = _pack(plan, arguments, extents, library)

@@ -150,7 +150,7 @@ class Program:
         arguments = list(facts.values())
         extents = pipeline.extents_of(arguments)
         on_cpu = place(facts)[1] == CPU and not self._away(facts)
-        plan = self.plan(arguments, extents, scores=on_cpu)
+        plan = self.plan(arguments, extents, scores="apart" if on_cpu else "level")
         pipeline.check_call(plan, extents)
         return plan, pipeline.result_shapes(plan, extents)
 
@@ -184,11 +184,10 @@ class Program:
 
     # -- plans
 
-    def plan(self, arguments: Sequence[Array | Weak], extents, together: bool = True, scores: bool = True) -> Plan:
+    def plan(self, arguments: Sequence[Array | Weak], extents, together: bool = True, scores: str = "apart") -> Plan:
         """The plan for these arguments' signature (and the guards that their extents pass).
 
-        Unless `together`, one whose kernels fold either rows or columns; unless `scores`, one without passes over
-        sums of products.
+        Unless `together`, one whose kernels fold either rows or columns; for `scores` see `partition`.
         """
         parameters = self._parameters(arguments)
         key = (parameters, together, scores)
@@ -220,7 +219,7 @@ class Program:
                 disk().put(key, {"plan": plan_to_json(made)})
         return True
 
-    def _stored_plan(self, parameters: tuple[Parameter, ...], extents, together: bool, scores: bool) -> Plan:
+    def _stored_plan(self, parameters: tuple[Parameter, ...], extents, together: bool, scores: str) -> Plan:
         """The plan from the cache on disk, or a new one, which is put there. A traced function's is always new."""
         key = self._plan_key(parameters, together, scores)
         if key is None:
@@ -235,7 +234,7 @@ class Program:
         disk().put(key, {"plan": plan_to_json(plan)})
         return plan
 
-    def _plan_key(self, parameters: tuple[Parameter, ...], together: bool, scores: bool) -> str | None:
+    def _plan_key(self, parameters: tuple[Parameter, ...], together: bool, scores: str) -> str | None:
         """Where plans for this signature stand on disk; None where they do not."""
         told = self.source.cache_parts()
         if told is None:

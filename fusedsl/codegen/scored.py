@@ -108,7 +108,8 @@ class ScoreEmitter(Emitter):
         lanes = tuple(self.axes.index(a) for a in one.lanes)
         asked = sieve(self, self.parts)
         read = tuple(tuple(self.scribe.body((), [n], self.known()) for n in found) for found in self.inputs)
-        return Stream(lanes, scores, tile, state, weighings, row, row_stores, endings, asked, *read)
+        join = self._join() if one.fold.level else None
+        return Stream(lanes, scores, tile, state, weighings, row, row_stores, endings, asked, *read, join=join)
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):
@@ -199,7 +200,10 @@ class ScoreEmitter(Emitter):
             else:
                 self.scribe.rename(tile, self.tile[k])
             self.scribe.rename(after, before)
-        merged = stream.merge()
+        merged = list(stream.merge())
+        if stream.level:
+            for k, w in own.items():
+                merged[k] = stream.moved(w.component)
         plain = [k for k in range(len(a)) if k not in own]
         sides = {side for k in own for side in (a[k], b[k])}
         moving = _frontier([merged[k] for k in own], lambda n: n in sides, [*a, *b])
@@ -215,6 +219,13 @@ class ScoreEmitter(Emitter):
         )
         found = [self._weighing(w, a[k], b[k], merged[k], [*rows, *moving]) for k, w in own.items()]
         return use, tuple(found)
+
+    def _join(self) -> Body:
+        """A tile's folds with those of all so far."""
+        stream = self.streaming.fold
+        joined = stream.joined()
+        before, tile = stream.state("a")[: len(joined)], stream.state("b")[: len(joined)]
+        return self.scribe.body([*before, *tile], joined, [*before, *tile])
 
     def _in_order(self, body: Body, results: list[Node], states: list[Node], moving: list[Node]) -> tuple[Value, ...]:
         """The merged state in its order, then the row values that weighings move by."""

@@ -28,12 +28,13 @@ def partition(
     fits: Callable[[Dim, int], bool] = lambda count, limit: False,
     prices: Prices | None = None,
     together: bool = True,
-    scores: bool = True,
+    scores: str = "apart",
 ) -> Partition:
     """The groups of a lowered program. `fits` answers for this length class whether a count is within a limit.
 
-    Unless `together`, folds over rows and folds over columns are kernels of their own; unless `scores`, so are sums
-    of products and the folds over them.
+    Unless `together`, folds over rows and folds over columns are kernels of their own. `scores` that are folded are
+    "stored" first; or each tile of them is folded where it is computed, measured from references of its own ("apart")
+    or from those of all tiles so far ("level").
     """
     return _Partitioner(program, fits, prices, together, scores).run()
 
@@ -45,18 +46,18 @@ class _Partitioner:
         fits: Callable[[Dim, int], bool],
         prices: Prices | None,
         together: bool,
-        scores: bool,
+        scores: str,
     ):
         self.streaming: dict[Node, Streaming] = {}
         self.refused: list[Decision] = []
-        found = find_streams(program, fits)
+        found = find_streams(program, fits, scores == "level")
         self.refused = [Decision(False, (_name(f),), reason) for f, reason in found.refused]
-        if scores and found.passes:
+        if scores != "stored" and found.passes:
             program = found.program
             self.streaming = {f: one for one in found.passes for f in one.folds}
         elif found.passes:
             stored = dict.fromkeys(p.fold for one in found.passes for p in one.products)
-            reason = "it is stored, because kernels that use scores as they compute them are the CPU's alone so far"
+            reason = "it is stored, because no kernel that uses scores as it computes them fits the card and these arrays"
             self.refused += [Decision(False, (_name(f),), reason) for f in stored]
         self.program = program
         self.fits = fits

@@ -81,15 +81,15 @@ class Found:
     refused: tuple[tuple[Node, str], ...]
 
 
-def find_streams(program: Lowered, fits: Fits) -> Found:
-    """The passes over scores of a lowered program. What is refused stays as it was."""
+def find_streams(program: Lowered, fits: Fits, level: bool = False) -> Found:
+    """The passes over scores of a lowered program. What is refused stays as it was. For `level` see StreamFold."""
     roots = [r.value for r in program.roots]
     apart: set[Node] = set()
     refused: dict[str, Node] = {}
     while True:
         renamed, groups = _grouped(roots, apart)
         values = [renamed[r] for r in roots]
-        made, later, failed = _passes_of(groups, values, fits)
+        made, later, failed = _passes_of(groups, values, fits, level)
         if not failed:
             moved = tuple(replace(r, value=renamed[r.value]) for r in program.roots)
             told = [*((f, reason) for reason, f in refused.items()), *later]
@@ -99,14 +99,14 @@ def find_streams(program: Lowered, fits: Fits) -> Found:
             refused.setdefault(reason, group.written[-1])
 
 
-def _passes_of(groups: list[_Group], roots: list[Node], fits: Fits):
+def _passes_of(groups: list[_Group], roots: list[Node], fits: Fits, level: bool):
     """(the passes of all groups, why a group has several, the groups that have none with the reason)"""
     made: list[Streaming] = []
     later: list[tuple[Node, str]] = []
     failed: list[tuple[_Group, str]] = []
     home: dict[Streaming, _Group] = {}
     for group in groups:
-        found = _streamed(group.folds, frozenset(group.own), fits)
+        found = _streamed(group.folds, frozenset(group.own), fits, level)
         if isinstance(found, str):
             failed.append((group, found))
         else:
@@ -309,7 +309,9 @@ def _parted(value: Node, stream: Axis, free: dict[Node, frozenset]) -> tuple[fro
 # -- passes
 
 
-def _streamed(folds: list[Node], own: frozenset, fits: Fits) -> tuple[list[Streaming], list[tuple[Node, str]]] | str:
+def _streamed(
+    folds: list[Node], own: frozenset, fits: Fits, level: bool
+) -> tuple[list[Streaming], list[tuple[Node, str]]] | str:
     """The passes of folds over one stream, and what keeps them apart; or why there are none."""
     free = free_axes(folds)
     for f in folds:
@@ -320,6 +322,7 @@ def _streamed(folds: list[Node], own: frozenset, fits: Fits) -> tuple[list[Strea
     found, refusals = passes(folds, own)
     for one in found:
         stream = one.stream or _plain(one.folds, own)
+        stream = replace(stream, level=level and not stream.factors and not stream.means)
         built = _streaming(stream, own, fits)
         if isinstance(built, str):
             return built

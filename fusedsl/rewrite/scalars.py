@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import isinf
 from typing import Any
 
 from ..ir.graph import Node, Type, constant, node, value_of, walk
@@ -64,6 +65,19 @@ def scaled(value: Node, scale: float, factor: Node | None) -> Node:
     elif scale != 1.0:
         value = scalar_op("multiply", value, constant(scale, value.type.dtype.compute))
     return value if factor is None else scalar_op("multiply", factor, value)
+
+
+def grown(value: Node, scale: float) -> Node:
+    """scale * value, with one factor where the value is a constant's multiple, or is one where it is not infinite."""
+    if value.op == "where" and (ends := [isinf(value_of(n)) if n.op == "const" else False for n in value.args[1:]]):
+        if any(ends) and scale > 0:
+            condition, *sides = value.args
+            return scalar_op("where", condition, *(n if end else grown(n, scale) for n, end in zip(sides, ends)))
+    if value.op == "multiply":
+        for k, n in enumerate(value.args):
+            if n.op == "const":
+                return scalar_op("multiply", value.args[1 - k], constant(scale * value_of(n), n.type.dtype.compute))
+    return scaled(value, scale, None)
 
 
 def write(root: Node, names: Mapping[Node, str]) -> str:

@@ -17,12 +17,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
+from math import log
 
 from ..ir.folds import FOLDS, highest, lowest, pick
 from ..ir.graph import Node, Type, constant, node, value_of
-from ..ir.types import BOOL, DType
+from ..ir.types import BOOL, FLOAT32, DType
 from .scalars import scalar_op as op
-from .scalars import scaled, total_of
+from .scalars import grown, scaled, total_of
 
 OPPOSITE = {"max": "min", "min": "max"}
 
@@ -123,6 +124,7 @@ class StreamFold:
     components: tuple[Component, ...]
     finish: tuple[tuple[Node, Node], ...]
     number: int = 0  # of the pass: tells its state from that of another
+    level: bool = False  # a part is measured from the references of all parts so far, its folds joined to theirs
 
     # -- the state
 
@@ -198,6 +200,7 @@ class StreamFold:
             mean = op("divide", total, op("maximum", count, constant(1.0, count.type.dtype)))
             tile[tile.index(self.of_mean(r, tile))] = mean
         points += [self.point(r, tile) for r in self.references]
+        points += [self._level_point(e, tile) for e in self._exponents() if self.level]
         rest = [c for c in self.components if not c.plain]
         second = [Lift("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in rest]
         return tuple(first), tuple(dict.fromkeys(points)), tuple(second), tuple(tile)
@@ -220,7 +223,13 @@ class StreamFold:
         factors = [] if c.weight is None else [c.weight]
         if c.exponent is not None:
             r = c.exponent.reference
-            factors.append(self._exponential(c.exponent, op("subtract", r.value, self.point(r, state)), state))
+            if self.level:
+                scale, base = _in_twos(c.exponent)
+                moved = op("subtract", grown(r.value, scale), self._level_point(c.exponent, state))
+                factors.append(op(base, moved))
+            else:
+                moved = op("subtract", r.value, self.point(r, state))
+                factors.append(self._exponential(c.exponent, moved, state))
         factors += [op("subtract", r.value, self.point(r, state)) for r in c.powers]
         value = factors[0] if factors else constant(1.0, c.dtype)
         for factor in factors[1:]:
@@ -232,6 +241,8 @@ class StreamFold:
     def merge(self) -> tuple[Node, ...]:
         """The state of two parts, from `state("a")` and `state("b")`."""
         sides = [self.state("a"), self.state("b")]
+        if self.level:
+            return self._risen(*sides)
         merged: list[Node] = []
         for f in self.folds:
             merged += FOLDS[f.attr[0]].merge(self.of_fold(f, sides[0]), self.of_fold(f, sides[1]))
@@ -244,6 +255,30 @@ class StreamFold:
             a, b = (self._moved(c, side, whole) for side in sides)
             merged.append(op("add", a, b))
         return tuple(merged)
+
+    def _risen(self, before: Sequence[Node], tile: Sequence[Node]) -> tuple[Node, ...]:
+        """The state of all so far and a part whose folds are joined to theirs already."""
+        assert not self.factors and not self.means
+        count = len(self.identity) - len(self.components)
+        sums = [op("add", self._moved(c, before, tile), self.of_component(c, tile)) for c in self.components]
+        return (*tile[:count], *sums)
+
+    def joined(self) -> tuple[Node, ...]:
+        """The folds' values of all so far and of a part, before it is measured."""
+        a, b = self.state("a"), self.state("b")
+        parts = [(f.attr[0], self.of_fold(f, a), self.of_fold(f, b)) for f in self.folds]
+        return tuple(x for name, before, own in parts for x in FOLDS[name].merge(before, own))
+
+    def moved(self, c: Component) -> Node:
+        """A component of all so far, measured from the references of a part whose folds are joined to theirs."""
+        return self._moved(c, self.state("a"), self.state("b"))
+
+    def _exponents(self) -> list[Exponent]:
+        return list(dict.fromkeys(c.exponent for c in self.components if c.exponent is not None))
+
+    def _level_point(self, e: Exponent, state: Sequence[Node]) -> Node:
+        """The reference of an exponent as the hardware's power of two takes it."""
+        return grown(self.point(e.reference, state), _in_twos(e)[0])
 
     def _merged_mean(self, r: Reference, sides: Sequence[Sequence[Node]]) -> Node:
         """The mean of both parts, or near it: any reference will do."""
@@ -265,7 +300,11 @@ class StreamFold:
             return total
         r = c.exponent.reference
         extreme = self.extreme(r, side)
-        moved = self._exponential(c.exponent, op("subtract", self.point(r, side), self.point(r, whole)), whole)
+        if self.level:
+            apart = op("subtract", self._level_point(c.exponent, side), self._level_point(c.exponent, whole))
+            moved = op(_in_twos(c.exponent)[1], apart)
+        else:
+            moved = self._exponential(c.exponent, op("subtract", self.point(r, side), self.point(r, whole)), whole)
         none = op("equal", extreme, self._no_extreme(r, side), dtype=BOOL)
         return op("multiply", pick(none, constant(1.0, c.dtype), moved), total)
 
@@ -312,6 +351,13 @@ def extrema(r: Reference, stream: tuple) -> list[Node]:
 
 def _by_sign(sign: Node, yes: Node, no: Node) -> Node:
     return pick(op("greater_equal", sign, constant(0.0, sign.type.dtype.compute), dtype=BOOL), yes, no)
+
+
+def _in_twos(e: Exponent) -> tuple[float, str]:
+    """The scale of an exponent, and its operation, as a power of two in float32."""
+    if e.base == "exp" and e.reference.value.type.dtype.compute is FLOAT32:
+        return e.scale / log(2.0), "exp2"
+    return e.scale, e.base
 
 
 def _guarded(value: Node, guard: Node | None) -> Node:

@@ -131,7 +131,7 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
     ]
     if plan.stream is not None:
         steps = tuple(_steps(use, layouts, extents) for use in plan.arrays)
-        return _bind_stream(plan, rows + columns, strides, offsets, steps)
+        return _bind_stream(plan, rows + columns, strides, offsets, steps, addresses)
     outputs = range(plan.inputs, len(plan.arrays))
     keep = [p.axis for p in plan.positions]
     dtypes = [use.dtype for use in plan.arrays]
@@ -188,12 +188,17 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
     return Bound(kernel(True), merged.extents, lines, offsets, steps, streamed, both)  # type: ignore[arg-type]
 
 
-def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], strides, offsets, steps) -> Bound:
+def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], strides, offsets, steps, addresses) -> Bound:
     """A pass over scores: its axes stay as they are, and a stride of one element is known on any of them."""
     lines = [tuple(0 if n == 1 else s for n, s in zip(extents, line)) for line in strides]
     operands = tuple(
-        Operand(use.name, use.dtype, "".join("s" if s not in (0, 1) else str(s) for s in line))
-        for use, line in zip(plan.arrays, lines)
+        Operand(
+            use.name,
+            use.dtype,
+            "".join("s" if s not in (0, 1) else str(s) for s in line),
+            _access(line, use.dtype.itemsize, address) if plan.stream.level else "element",
+        )
+        for use, line, address in zip(plan.arrays, lines, addresses)
     )
     kernel = Kernel(
         plan.name,
@@ -210,6 +215,12 @@ def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], strides, offsets, s
         stream=plan.stream,
     )
     return Bound(kernel, extents, tuple(lines), offsets, steps)
+
+
+def _access(strides: tuple[int, ...], size: int, address: int) -> str:
+    """ "vector" where every line of an array begins at a multiple of 16 bytes, and none goes backwards."""
+    apart = any(s < 0 or s * size % ALIGNMENT for s in strides if s != 1)
+    return "element" if apart or address else "vector"
 
 
 def _may_turn(plan: KernelPlan) -> bool:

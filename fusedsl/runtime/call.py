@@ -15,7 +15,7 @@ from ..ir.dims import Symbol, evaluate
 from ..schedule import magic_divisors
 from ..schedule.bundle import bundle_geometries
 from ..schedule.division import magic
-from ..schedule.kernel import Kernel, slots
+from ..schedule.kernel import Kernel, Operand, Window, slots
 from ..schedule.plan import KernelPlan, Plan
 from .bind import Bound
 from .compile import Built, launch_geometry
@@ -184,12 +184,25 @@ def pointer_slots(
         found.append(PointerSlot(8 * len(found), where.workspace, where.scratch))
     if kernel.tickets:
         found.append(PointerSlot(8 * len(found), where.tickets))
+    for at, slot in enumerate(slots(kernel)):
+        if slot.kind == "window" and slot.axis == 0:
+            found.append(found[kernel.windows[slot.index].operand]._replace(offset=8 * at))
     return found
+
+
+def window_words(window: Window, operand: Operand, bound: Bound) -> tuple[int, ...]:
+    """The tensor map of a window but for its address, which a call fills in: the first of its words."""
+    from .driver import driver
+
+    extents = [bound.extents[a] for a in window.axes]
+    steps = [bound.strides[window.operand][a] * operand.dtype.itemsize for a in window.axes[1:]]
+    return driver().tensor_map(operand.dtype.name, extents, steps, window.box)
 
 
 def template(kernel: Kernel, bound: Bound, schedule: Any) -> bytes:
     """The parameter block with extents, strides and magics filled in."""
     magics = [magic(d) for d in magic_divisors(schedule, kernel, bound.extents)]
+    maps = [window_words(w, kernel.operands[w.operand], bound) for w in kernel.windows]
     values = []
     for slot in slots(kernel):
         if slot.kind == "extent":
@@ -198,6 +211,8 @@ def template(kernel: Kernel, bound: Bound, schedule: Any) -> bytes:
             values.append(bound.strides[slot.index][slot.axis])
         elif slot.kind == "magic":
             values.append(magics[slot.index - 1])
+        elif slot.kind == "window":
+            values.append(maps[slot.index][slot.axis])
         else:
             values.append(0)
     return b"".join(struct.pack("<q" if v < 1 << 63 else "<Q", v) for v in values)

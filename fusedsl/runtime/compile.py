@@ -16,6 +16,7 @@ from .. import debug
 from ..errors import CompileError, FusedslError
 from ..hardware import Hardware, facts
 from ..schedule import Geometry, Schedule, choose, geometry
+from ..schedule.attend import schedule_attend, windows
 from ..schedule.bundle import Bundle, BundleSchedule, schedule_bundle
 from ..schedule.contract import schedule_contract
 from ..schedule.kernel import Kernel
@@ -56,6 +57,10 @@ _guard = threading.Lock()
 
 def scheduled_cuda(bound: Bound, hardware: Hardware) -> tuple[Kernel, Schedule]:
     """The kernel that these extents call for (a row that does not fit is streamed), and how it runs."""
+    if bound.kernel.stream is not None:
+        attending = schedule_attend(bound.kernel, bound.extents, hardware)
+        assert attending is not None
+        return dataclasses.replace(bound.kernel, windows=windows(attending, bound.kernel)), attending
     products = schedule_contract(bound.kernel, bound.extents, hardware)
     if products is not None:
         return bound.kernel, products
@@ -152,7 +157,7 @@ def _shape_of(kernel: Kernel | Bundle) -> tuple:
     operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
     flags = (kernel.resident, kernel.wide, kernel.kept, kernel.workspace, kernel.tickets)
-    shared = (kernel.part, kernel.table, kernel.literals)
+    shared = (kernel.part, kernel.table, kernel.literals, kernel.windows)
     return (kernel.row_axes, kernel.column_axes, operands, positions, *flags, *shared)
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass
@@ -38,6 +38,7 @@ _MEANING: dict[int, tuple[type[FusedslError], str]] = {
     803: (DeviceError, "the NVIDIA kernel module and libcuda differ in version: restart the machine"),
 }
 _NO_CONTEXT, _WRONG_HANDLE, _INVALID_VALUE = 201, 400, 1
+_MAP_ADDRESSES = (1 << 20, 5 << 32)  # of arrays that are not there: maps are encoded before a call has its own
 
 
 @dataclass(frozen=True)
@@ -301,6 +302,34 @@ class Driver:
             return self.launch(config, handle, None, extra)
         with self.on(device):
             return self.launch(config, handle, None, extra)
+
+    # ---- tensor maps
+
+    def tensor_map(
+        self, name: str, extents: Sequence[int], steps: Sequence[int], box: Sequence[int]
+    ) -> tuple[int, ...]:
+        """The 16 words of a tensor map of 16-bit floats, axes from the innermost outwards, steps in bytes, lines of a
+        box 128 bytes; the first word is 0: the array's address is to stand there."""
+        made = [self._tensor_map(name, address, extents, steps, box) for address in _MAP_ADDRESSES]
+        if [words[0] for words in made] != list(_MAP_ADDRESSES) or made[0][1:] != made[1][1:]:
+            raise DeviceError("this driver's tensor maps do not begin with an address", "device.tensor_map")
+        return (0, *made[0][1:])
+
+    def _tensor_map(self, name: str, address: int, extents, steps, box) -> tuple[int, ...]:
+        rank = len(extents)
+        words = (c_uint64 * 24)()
+        start = -ctypes.addressof(words) % 64 // 8
+        held = (c_uint64 * 16).from_buffer(words, 8 * start)
+        shape, strides = (c_uint64 * rank)(*extents), (c_uint64 * rank)(*steps)
+        sizes, ones = (c_uint * rank)(*box), (c_uint * rank)(*[1] * rank)
+        # no interleaving, lines of 128 bytes swizzled, 256 bytes at a time into the L2, zeros outside
+        form = (0, 3, 3, 0)
+        kind = {"float16": 6, "bfloat16": 9}[name]
+        place = c_void_p(ctypes.addressof(held))
+        self.call(
+            "cuTensorMapEncodeTiled", place, kind, rank, c_void_p(address), shape, strides, sizes, ones, *form
+        )
+        return tuple(held)
 
     # ---- memory and streams
 

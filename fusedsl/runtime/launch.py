@@ -91,19 +91,22 @@ class _Layout:
         names: Sequence[str],
     ) -> None:
         first_scalar = len(template) - 8 * len(scalars)
-        if [p.offset for p in pointers] != list(range(0, 8 * len(pointers), 8)):
-            raise ValueError("pointer slots must lead the block, in order")
+        starts = [p.offset for p in pointers]
+        if starts != sorted(starts) or any(at % 8 for at in starts) or (starts and starts[0]):
+            raise ValueError("pointer slots must stand in order, from the block's start")
         if [s.offset for s in scalars] != list(range(first_scalar, len(template), 8)):
             raise ValueError("scalar slots must end the block, in order")
         if len(template) > BLOCK_BYTES:
             message = f"the kernel takes {len(template)} bytes of parameters"
             help = f"{BLOCK_BYTES} is what CUDA allows: split the expression"
             raise CompileError(message, "compile.parameters", help=help)
-        self.fixed = bytes(template[8 * len(pointers) : first_scalar])
+        gaps = [bytes(template[at + 8 : after]) for at, after in zip(starts, starts[1:])]
+        self.fixed = bytes(template[starts[-1] + 8 if starts else 0 : first_scalar])
         tails = "".join(f"{s.format}{8 - struct.calcsize('<' + s.format)}x" for s in scalars)
-        self.format = f"{len(pointers)}Q{len(self.fixed)}s{tails}"
+        leading = "".join(f"Q{len(gap)}s" if gap else "Q" for gap in [*gaps, b""][: len(pointers)])
+        self.format = f"{leading}{len(self.fixed)}s{tails}"
         self.pack_scalars = struct.Struct(f"<{tails}").pack
-        self.pointers = _pointer_reader(pointers)
+        self.pointers = _pointer_reader(pointers, gaps)
         self.scalars = _reader([s.argument for s in scalars]) if scalars else None
         self.places, self.slots, self.names = tuple(pointers), tuple(scalars), tuple(names)
         self.bytes = len(template)
@@ -155,9 +158,15 @@ def _reader(indices: Sequence[int]) -> Callable[[Sequence[Any]], tuple]:
     return lambda payloads: tuple(payloads[i] for i in indices)
 
 
-def _pointer_reader(pointers: Sequence[PointerSlot]) -> Callable[[Sequence[Any]], tuple]:
+def _pointer_reader(pointers: Sequence[PointerSlot], gaps: Sequence[bytes]) -> Callable[[Sequence[Any]], tuple]:
+    """What reads the pointers out of payloads, with what stands between them."""
     read = _reader([p.argument for p in pointers])
     shifts = tuple(p.shift for p in pointers)
+    if any(gaps):
+        tails = [(gap,) if gap else () for gap in (*gaps, b"")]
+        return lambda payloads: tuple(
+            x for at, shift, tail in zip(read(payloads), shifts, tails) for x in (at + shift, *tail)
+        )
     if not any(shifts):
         return read
     return lambda payloads: tuple(map(add, read(payloads), shifts))

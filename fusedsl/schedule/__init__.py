@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from ..hardware import Hardware
+from .attend import AttendSchedule, attend_grid, schedule_attend, shared_bytes as attend_shared
 from .column import ColumnSchedule, left_bytes, schedule_column, strips
 from .contract import ContractSchedule, contract_grid, schedule_contract
 from .cross import CrossSchedule, cross_grid, cross_shared, cross_workspace, schedule_cross
@@ -21,7 +22,14 @@ from .select import merge_bytes, schedule_select
 from .transpose import TransposeSchedule, schedule_transpose, transpose_grid
 
 Schedule = (
-    MapSchedule | RowSchedule | ColumnSchedule | GangSchedule | TransposeSchedule | CrossSchedule | ContractSchedule
+    MapSchedule
+    | RowSchedule
+    | ColumnSchedule
+    | GangSchedule
+    | TransposeSchedule
+    | CrossSchedule
+    | ContractSchedule
+    | AttendSchedule
 )
 
 
@@ -89,6 +97,9 @@ def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Ge
         return Geometry(map_grid(schedule, extents), schedule.threads)
     if isinstance(schedule, TransposeSchedule):
         return Geometry(transpose_grid(schedule, extents), schedule.threads)
+    if isinstance(schedule, AttendSchedule):
+        blocks, shared = attend_grid(schedule, kernel, extents), attend_shared(schedule, kernel, extents)
+        return Geometry(blocks, schedule.block, shared, alone=True)
     if isinstance(schedule, ContractSchedule):
         return Geometry(contract_grid(kernel, extents), schedule.threads, alone=True)
     if isinstance(schedule, CrossSchedule):
@@ -124,6 +135,7 @@ def magic_divisors(schedule: Any, kernel: Kernel, extents: tuple[int, ...]) -> t
 
 __all__ = [
     *(
+        "AttendSchedule",
         "ColumnSchedule",
         "ContractSchedule",
         "GangSchedule",
@@ -134,5 +146,5 @@ __all__ = [
         "RowSchedule",
     ),
     *("Schedule", "TransposeSchedule", "can_cross", "choose", "geometry", "magic_divisors", "schedule_map"),
-    *("schedule_row", "schedule_transpose"),
+    *("schedule_attend", "schedule_row", "schedule_transpose"),
 ]

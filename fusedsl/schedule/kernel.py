@@ -280,6 +280,13 @@ class Stream:
     sieve: Sieve | None = None
     inputs: tuple[Body, ...] = ()  # what is read for each element of a tile, whatever is made of it; a result each
     row_inputs: tuple[Body, ...] = ()  # … and for each row
+    join: Body | None = None  # where a tile is `level` with all so far: its folds' values, joined to theirs first
+
+    @property
+    def level(self) -> bool:
+        """Whether tiles are measured from the references of all so far: what they weigh is added as it is, to states
+        that the merges of weighings have moved."""
+        return self.join is not None
 
 
 @dataclass(frozen=True)
@@ -289,6 +296,15 @@ class Finish:
 
     body: Body | None
     stores: tuple[Store, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Boxes of an operand, that the copy engine brings: its axes from the innermost outwards, a box's extent on each."""
+
+    operand: int
+    axes: tuple[int, ...]
+    box: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -323,6 +339,7 @@ class Kernel:
     table: Table | None = None  # … with other calls of itself, whose slots stand here
     finish: Finish | None = None  # of the folds over its rows, if it has any
     stream: Stream | None = None  # … it is a pass over scores instead of phases
+    windows: tuple[Window, ...] = ()  # of operands whose boxes are copied
 
     @property
     def axes(self) -> int:
@@ -356,14 +373,18 @@ class Kernel:
 class Slot:
     """Eight bytes of the parameter block: what stands there."""
 
-    kind: str  # pointer | workspace | tickets | extent | stride | magic | scalar
-    index: int  # operand, axis, or scalar
-    axis: int = -1  # of a stride; one past the iteration axes for that along the places of an order
+    kind: str  # pointer | workspace | tickets | gap | window | extent | stride | magic | scalar
+    index: int  # operand, axis, window, or scalar
+    axis: int = -1  # of a stride; one past the iteration axes for that along the places of an order; of a window, a word
+
+
+WINDOW_WORDS = 16  # of a tensor map
+WINDOW_PHASE = 6  # parameters begin 16 bytes after a multiple of 64 on sm_90, where tensor maps are to stand
 
 
 def slots(kernel: Kernel) -> tuple[Slot, ...]:
-    """The parameter block, in order: pointers (operands, workspace, tickets), extents, run-time strides, division
-    magics, scalars.
+    """The parameter block, in order: pointers (operands, workspace, tickets), windows, extents, run-time strides,
+    division magics, scalars.
 
     Every slot is 8 bytes, little-endian: pointers, extents (int64) and strides (int64, in elements); a magic is
     the multiplier of `runtime division by extent` in the low and its shift in the high word (see schedule/division.py);
@@ -372,6 +393,9 @@ def slots(kernel: Kernel) -> tuple[Slot, ...]:
     """
     found = [Slot("pointer", k) for k in range(len(kernel.operands))]
     found += [Slot(kind, 0) for kind in ("workspace", "tickets") if getattr(kernel, kind)]
+    if kernel.windows:
+        found += [Slot("gap", k) for k in range((WINDOW_PHASE - len(found)) % 8)]
+        found += [Slot("window", k, word) for k in range(len(kernel.windows)) for word in range(WINDOW_WORDS)]
     found += [Slot("extent", a) for a in range(kernel.axes)]
     for k, operand in enumerate(kernel.operands):
         found += [Slot("stride", k, a) for a, letter in enumerate(operand.strides) if letter == "s"]

@@ -114,7 +114,7 @@ class Plan:
     kernels: tuple[KernelPlan, ...]
     reasons: tuple[tuple[bool, str], ...] = ()
     together: bool = True  # rows and columns may be folded by one kernel
-    scores: bool = True  # … and so may sums of products and what is folded of them
+    scores: str = "apart"  # how sums of products are worked that are folded (see `partition`)
     budget: int = 0
     launches: tuple[int, ...] = ()  # how many of the kernels, in order, each launch holds where they share some
 

@@ -145,7 +145,7 @@ def _bulk_out(ins: Instruction) -> Step:
 
 # ---- tensor maps
 
-MAP = struct.Struct("<4sIIIQ5I4x5Q5I4x")
+MAP = struct.Struct("<Q4sIII5I4x5Q5I4x")
 MAGIC = b"map:"
 MAP_SIZES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2, 10: 4, 11: 4}  # CUtensorMapDataType: bytes
 assert MAP.size <= 128
@@ -164,12 +164,12 @@ class TensorMap:
 
     def encode(self) -> bytes:
         fill = lambda values: (*values, *[0] * (5 - len(values)))  # noqa: E731
-        numbers = (MAGIC, len(self.shape), self.size, self.swizzle, self.base)
+        numbers = (self.base, MAGIC, len(self.shape), self.size, self.swizzle)
         return MAP.pack(*numbers, *fill(self.shape), *fill(self.strides), *fill(self.box)).ljust(128, b"\0")
 
     @classmethod
     def decode(cls, data: bytes) -> TensorMap:
-        magic, rank, size, swizzle, base, *rest = MAP.unpack(data[: MAP.size])
+        base, magic, rank, size, swizzle, *rest = MAP.unpack(data[: MAP.size])
         if magic != MAGIC:
             raise Unsupported("a tensor map that cuTensorMapEncodeTiled did not make")
         return cls(size, swizzle, base, *(tuple(rest[k : k + rank]) for k in (0, 5, 10)))

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...hardware import Hardware, facts, registers_for
 from ...schedule import (
+    AttendSchedule,
     ColumnSchedule,
     ContractSchedule,
     CrossSchedule,
@@ -17,6 +18,7 @@ from ...schedule import (
 )
 from ...schedule.bundle import Bundle, BundleSchedule, threads_of
 from ...schedule.kernel import Kernel, slots
+from .attend import attend_source
 from .bundle import bundle_source
 from .column import column_source
 from .contract import contract_source
@@ -48,7 +50,9 @@ def generate(kernel: Kernel | Bundle, schedule: Schedule | BundleSchedule) -> st
         parts = [generate(part, one) for part, one in zip(kernel.kernels, schedule.members)]
         return bundle_source(parts, kernel, schedule)
     assert not isinstance(schedule, BundleSchedule)
-    if isinstance(schedule, MapSchedule):
+    if isinstance(schedule, AttendSchedule):
+        source = attend_source(kernel, schedule)
+    elif isinstance(schedule, MapSchedule):
         source = map_source(kernel, schedule)
     elif isinstance(schedule, TransposeSchedule):
         source = transpose_source(kernel, schedule)

@@ -63,6 +63,10 @@ class Names:
                     found.append(self.magic(slot.index))
                 case "workspace" | "tickets":
                     found.append(slot.kind)
+                case "gap":
+                    found.append(f"gap{slot.index}")
+                case "window":
+                    found.append(f"map{slot.index}_{slot.axis}")
                 case _:
                     found.append(self.word(slot.index))
         return found

@@ -1,0 +1,267 @@
+"""The sums that a thread of four warps holds of a product of 64 rows: maps over them, and folds along rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....ir.types import dtype
+from ..backend import I32, I64, Emitter, intrinsic, ir, numba_type, types
+from .element import narrowed_value, pair, stored_element
+from .fold import Fold, State, shuffle
+from .memory import Room, write
+from .tile import scalar_function, scalar_types
+
+ROWS = 2  # of a thread: lane 4 g + t has rows g and g + 8 of its warp's 16, and of each 8 columns 2 t and 2 t + 1
+CHAINS = 2  # folds of a row's elements go on side by side
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """64 rows of so many columns. A thread holds a pair of each 8 columns, of one row and then of the other.
+
+    Row values are tuples of 2, column values of a quarter of the columns, elements of half of them.
+    """
+
+    columns: int
+
+    @property
+    def count(self) -> int:
+        return self.columns // 2
+
+    def spread(self, values: list[ir.Value]) -> list[ir.Value]:
+        """Values by element."""
+        if len(values) == self.count:
+            return values
+        if len(values) == ROWS:
+            return [values[k // 2 % 2] for k in range(self.count)]
+        assert len(values) == self.count // 2
+        return [values[k // 4 * 2 + k % 2] for k in range(self.count)]
+
+    def _elements(self, e: Emitter, value: ir.Value, kind: types.Type, want: types.Type) -> list[ir.Value]:
+        if isinstance(kind, types.BaseTuple):
+            return self.spread([e.cast(v, kind.dtype, want) for v in e.unpack(value, len(kind))])
+        return [e.cast(value, kind, want)] * self.count
+
+    def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: a scalar function over elements, with row values, column values and scalars among its arguments;
+        a result is a tuple of elements."""
+        return self._mapped(signature, self.count)
+
+    def rowwise(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: a scalar function over row values and scalars."""
+        return self._mapped(signature, ROWS)
+
+    def columnwise(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: … over column values and scalars."""
+        return self._mapped(signature, self.count // 2)
+
+    def _mapped(self, signature: str, count: int) -> Callable[[Callable], Callable]:
+        def wrap(function: Callable) -> Callable:
+            body = scalar_function(signature, function)
+            arguments, _ = scalar_types(signature)
+            tuples = [types.UniTuple(kind, count) for kind in body.results]
+            result = tuples[0] if len(tuples) == 1 else types.Tuple.from_types(tuples)
+
+            def values_of(e, value, kind, want):
+                if count == self.count:
+                    return self._elements(e, value, kind, want)
+                if isinstance(kind, types.BaseTuple):
+                    return [e.cast(v, kind.dtype, want) for v in e.unpack(value, count)]
+                return [e.cast(value, kind, want)] * count
+
+            def rule(*kinds):
+                def emit(e, *values):
+                    lists = [values_of(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
+                    made = [body.emit(e, [one[k] for one in lists]) for k in range(count)]
+                    packed = [e.pack(t, [m[n] for m in made]) for n, t in enumerate(tuples)]
+                    return packed[0] if len(packed) == 1 else e.context.make_tuple(e.builder, result, packed)
+
+                return result, emit
+
+            return intrinsic(len(arguments))(rule)
+
+        return wrap
+
+    def fold(self, rule_of: Fold) -> Callable:
+        """`fold(lifted…)`: the state of each row's elements that this thread holds, part by part."""
+
+        def rule(*kinds):
+            result = _row_states(rule_of)
+
+            def emit(e, *values):
+                lists = [self._elements(e, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
+                found = []
+                for row in range(ROWS):
+                    own = [k for k in range(self.count) if k // 2 % 2 == row]
+                    found.append(_chained(e, rule_of, [[one[k] for one in lists] for k in own]))
+                return _packed(e, rule_of, found)
+
+            return result, emit
+
+        return intrinsic(len(rule_of.state))(rule)
+
+    def zeros(self) -> Callable:
+        """`zeros()`: sums of nothing."""
+        result = types.UniTuple(types.float32, self.count)
+        zero = ir.Constant(ir.FloatType(), 0.0)
+        return intrinsic(0)(lambda: (result, lambda e: e.pack(result, [zero] * self.count)))
+
+    def pack(self, name: str) -> Callable:
+        """`pack(values)`: elements rounded to 16 bits, in pairs: the left operand of a product that sums over columns."""
+        kind = dtype(name)
+        result = types.UniTuple(types.uint32, self.count // 2)
+
+        def rule(held):
+            def emit(e, values):
+                found = [narrowed_value(e, kind, v, held.dtype) for v in e.unpack(values, self.count)]
+                return e.pack(result, [pair(e, kind, *found[k : k + 2]) for k in range(0, self.count, 2)])
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def positions(self, name: str) -> Callable:
+        """`positions(start)`: where the columns stand, whose first is at `start`."""
+        kind = numba_type(name)
+        result = types.UniTuple(kind, self.count // 2)
+
+        def rule(form):
+            def emit(e, start):
+                b, first = e.builder, e.cast(start, form, types.int32)
+                place = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
+                own = b.add(first, place, flags=["nsw"])
+                steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
+                found = [b.add(own, I32(step), flags=["nsw"]) for step in steps]
+                return e.pack(result, [e.cast(x, types.int32, kind) for x in found])
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+
+def _row_states(rule_of: Fold) -> types.Type:
+    parts = [types.UniTuple(kind, ROWS) for kind in rule_of.state]
+    return parts[0] if len(parts) == 1 else types.Tuple.from_types(parts)
+
+
+def _packed(e: Emitter, rule_of: Fold, rows: list[State]) -> ir.Value:
+    parts = [e.pack(types.UniTuple(kind, ROWS), [row[n] for row in rows]) for n, kind in enumerate(rule_of.state)]
+    return parts[0] if len(parts) == 1 else e.context.make_tuple(e.builder, _row_states(rule_of), parts)
+
+
+def _chained(e: Emitter, rule_of: Fold, states: list[State]) -> State:
+    chains = states[:CHAINS]
+    for k, state in enumerate(states[CHAINS:]):
+        chains[k % CHAINS] = rule_of.merge.emit(e, chains[k % CHAINS] + state)
+    return rule_of.tree(e, chains)
+
+
+def join_rows(rule_of: Fold) -> Callable:
+    """`join(state…)`: row states of the four threads of a row as one, in all of them."""
+    result = _row_states(rule_of)
+
+    def rule(*kinds):
+        def emit(e, *values):
+            parts = [e.unpack(v, ROWS) for v in values]
+            rows = []
+            for row in range(ROWS):
+                state = [part[row] for part in parts]
+                for distance in (1, 2):
+                    other = [shuffle(e, "bfly", part, distance, 4) for part in state]
+                    state = rule_of.merge.emit(e, state + other)
+                rows.append(state)
+            return _packed(e, rule_of, rows)
+
+        return result, emit
+
+    return intrinsic(len(rule_of.state))(rule)
+
+
+def row_positions(name: str) -> Callable:
+    """`rows(start)`: where a thread's rows stand; the first of the 64 is at `start`."""
+    kind = numba_type(name)
+    result = types.UniTuple(kind, ROWS)
+
+    def rule(form):
+        def emit(e, start):
+            b, thread = e.builder, e.special_register("tid.x")
+            warp = b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4))
+            place = b.add(warp, b.and_(b.lshr(thread, I32(2)), I32(7)))
+            first = b.add(e.cast(start, form, types.int32), place, flags=["nsw"])
+            found = [first, b.add(first, I32(8), flags=["nsw"])]
+            return e.pack(result, [e.cast(x, types.int32, kind) for x in found])
+
+        return result, emit
+
+    return intrinsic(1)(rule)
+
+
+def both_rows(name: str) -> Callable:
+    """`both(value)`: a row value that is the same for both rows of a thread."""
+    result = types.UniTuple(numba_type(name), ROWS)
+
+    def rule(kind):
+        return result, lambda e, value: e.pack(result, [e.cast(value, kind, result.dtype)] * ROWS)
+
+    return intrinsic(1)(rule)
+
+
+def store_rows(name: str) -> Callable:
+    """`store(addresses, values, rows, limit)`: row values, by one of the four threads of a row where it is there."""
+    kind = dtype(name)
+
+    def rule(addresses, values, rows, limit):
+        def emit(e, places, held, numbers, end):
+            b = e.builder
+            end = e.cast(end, limit, rows.dtype)
+            mine = b.icmp_unsigned("==", b.and_(e.special_register("tid.x"), I32(3)), I32(0))
+            for place, value, number in zip(e.unpack(places, ROWS), e.unpack(held, ROWS), e.unpack(numbers, ROWS)):
+                element = stored_element(e, kind, narrowed_value(e, kind, value, values.dtype))
+                there = b.and_(mine, b.icmp_signed("<", number, end))
+                write(e, kind, 1, place, [element], Room(b.zext(there, I32)))
+
+        return types.void, emit
+
+    return intrinsic(4)(rule)
+
+
+def scatter_fragment(name: str) -> Callable:
+    """`scatter(addresses, values, wanted)`: elements, each to its own address where it is wanted."""
+    kind = dtype(name)
+
+    def rule(addresses, values, wanted):
+        def emit(e, places, held, flags):
+            count = len(values)
+            for place, value, flag in zip(*(e.unpack(x, count) for x in (places, held, flags))):
+                element = stored_element(e, kind, narrowed_value(e, kind, value, values.dtype))
+                write(e, kind, 1, place, [element], Room(e.builder.zext(flag, I32)))
+
+        return types.void, emit
+
+    return intrinsic(3)(rule)
+
+
+def store_fragment(width: int, name: str) -> Callable:
+    """`store(addresses, values, rows, limit)`: elements of a fragment to lines that begin at these addresses, where a
+    row's number is below the limit; the first `width` columns, neighbours as pairs of 16 bits."""
+    kind = dtype(name)
+
+    def rule(addresses, values, rows, limit):
+        def emit(e, places, held, numbers, end):
+            b = e.builder
+            found = [narrowed_value(e, kind, v, values.dtype) for v in e.unpack(held, len(values))]
+            bases, own = e.unpack(places, ROWS), e.unpack(numbers, ROWS)
+            end = e.cast(end, limit, rows.dtype)
+            lane = b.zext(b.and_(e.special_register("tid.x"), I32(3)), I64)
+            for row in range(ROWS):
+                at = b.add(bases[row], b.shl(lane, I64(2)))
+                with b.if_then(b.icmp_signed("<", own[row], end)):
+                    for k in range(2 * row, width // 2, 4):
+                        word = pair(e, kind, found[k], found[k + 1])
+                        place = b.add(at, I64(k // 4 * 16))
+                        e.asm(ir.VoidType(), "st.global.b32 [$0], $1;", "l,r,~{memory}", [place, word], effect=True)
+
+        return types.void, emit
+
+    return intrinsic(4)(rule)

@@ -1,0 +1,294 @@
+"""What Hopper's units do on their own: boxes that the copy engine brings, barriers in memory that tell of them, and
+products that groups of four warps start and wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..backend import F32, I32, I64, VOID, Emitter, intrinsic, ir, types
+
+KINDS = {types.int32: I32, types.int64: I64, types.float32: F32}
+LETTERS = {types.int32: "r", types.int64: "l", types.float32: "f"}
+
+
+def _statement(text: str, *kinds: types.Type) -> Callable:
+    """A piece of PTX with these operands ($0, $1 …) and no result, that stays where it stands."""
+    letters = ",".join([*(LETTERS[k] for k in kinds), "~{memory}"])
+
+    def rule(*given):
+        def emit(e, *values):
+            e.asm(VOID, text, letters, [e.cast(v, g, k) for v, g, k in zip(values, given, kinds)], effect=True)
+
+        return types.void, emit
+
+    return intrinsic(len(kinds))(rule)
+
+
+i32, i64 = types.int32, types.int64
+
+# -- barriers in memory: addresses are those of shared memory, 32 bits
+
+init_barrier = _statement("mbarrier.init.shared::cta.b64 [$0], $1;", i32, i32)
+show_barriers = _statement("fence.mbarrier_init.release.cluster;")
+expect_bytes = _statement("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", i32, i32)
+arrive = _statement("mbarrier.arrive.shared::cta.b64 _, [$0];", i32)
+await_phase = _statement(
+    "{\n.reg .pred done;\nAGAIN${:uid}:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
+    "@!done bra AGAIN${:uid};\n}",
+    i32,
+    i32,
+)
+meet_group = _statement("bar.sync $0, $1;", i32, i32)
+tell_group = _statement("bar.arrive $0, $1;", i32, i32)
+
+
+def more_registers(count: int) -> Callable:
+    """`take()`: the threads of four warps have this many registers each from here on."""
+    return _statement(f"setmaxnreg.inc.sync.aligned.u32 {count};")
+
+
+def fewer_registers(count: int) -> Callable:
+    """`give()`: … and no more than this many."""
+    return _statement(f"setmaxnreg.dec.sync.aligned.u32 {count};")
+
+
+def copy_box(rank: int) -> Callable:
+    """`copy(to, map, barrier, c0, …)`: begin to bring a box of an array to shared memory; the barrier hears of it."""
+    corner = ", ".join(f"${3 + k}" for k in range(rank))
+    form = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    return _statement(f"{form} [$0], [$1, {{{corner}}}], [$2];", i32, i64, i32, *[i32] * rank)
+
+
+def parameter_at(number: int) -> Callable:
+    """`at()`: the address of a kernel's parameter of this number, where it stands among the parameters."""
+
+    def rule():
+        def emit(e):
+            text = f"{{ .reg .b64 at; mov.b64 at, {e.builder.function.name}_param_{number}; cvta.param.u64 $0, at; }}"
+            return e.asm(I64, text, "=l", [], effect=True)
+
+        return i64, emit
+
+    return intrinsic(0)(rule)
+
+
+@intrinsic(1)
+def dynamic_start(alignment):
+    """The first address of the launch's shared memory that is a multiple of this."""
+
+    def emit(e, step):
+        b = e.builder
+        step = b.trunc(step, I32) if step.type == I64 else step
+        last = b.sub(step, I32(1))
+        return b.and_(b.add(e.dynamic_shared(), last), b.not_(last))
+
+    return i32, emit
+
+
+@intrinsic(2)
+def keep_word(at, word):
+    """Write 32 bits to shared memory."""
+
+    def emit(e, place, value):
+        given = [e.cast(place, at, i32), e.cast(value, word, i32)]
+        e.asm(VOID, "st.shared.b32 [$0], $1;", "r,r,~{memory}", given, effect=True)
+
+    return types.void, emit
+
+
+@intrinsic(1)
+def kept_word(at):
+    """Read them."""
+    return i32, lambda e, place: e.asm(I32, "ld.shared.b32 $0, [$1];", "=r,r", [e.cast(place, at, i32)], effect=True)
+
+
+@intrinsic(1)
+def ballot(flag):
+    """A bit for each lane of the warp."""
+
+    def emit(e, value):
+        text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, 0xffffffff; }"
+        return e.asm(I32, text, "=r,r", [e.builder.zext(value, I32)], effect=True)
+
+    return i32, emit
+
+
+@intrinsic(1)
+def lowest_bit(word):
+    """The number of a word's lowest bit that is set."""
+
+    def emit(e, value):
+        return e.call(I32, "llvm.cttz.i32", [e.cast(value, word, i32), ir.Constant(ir.IntType(1), 0)])
+
+    return i32, emit
+
+
+@intrinsic(1)
+def bit_count(word):
+    """How many of a word's bits are set."""
+    return i32, lambda e, value: e.call(I32, "llvm.ctpop.i32", [e.cast(value, word, i32)])
+
+
+# -- what is quick on the hardware, and a rounding or two from right
+
+
+_QUICK = {
+    "exp2": "ex2.approx.ftz.f32 $0, $1;",
+    "exp": "{ .reg .f32 x; mul.f32 x, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, x; }",
+    "quotient": "{ .reg .f32 x; rcp.approx.ftz.f32 x, $2; mul.f32 $0, $1, x; }",
+    "maximum": "max.NaN.f32 $0, $1, $2;",
+    "minimum": "min.NaN.f32 $0, $1, $2;",
+}
+
+
+def quick(name: str) -> Callable:
+    """A function of float32 as the hardware has it; of other types as everywhere."""
+    from .. import math
+
+    arity = 1 if name.startswith("exp") else 2
+    letters = ",".join(["=f", *["f"] * arity])
+
+    def usual(kinds):
+        if name in ("maximum", "minimum"):
+            return getattr(math, name)(*kinds)
+        return kinds[0], lambda e, *values: _usual(e, name, kinds[0], values)
+
+    def rule(*kinds):
+        if any(kind != types.float32 for kind in kinds):
+            return usual(kinds)
+        return types.float32, lambda e, *values: e.asm(F32, _QUICK[name], letters, list(values))
+
+    return intrinsic(arity)(rule)
+
+
+def _usual(e: Emitter, name: str, kind: types.Type, values) -> ir.Value:
+    if name == "quotient":
+        return e.builder.fdiv(*values)
+    return e.call(values[0].type, f"__nv_{name}{'f' if kind.bitwidth == 32 else ''}", values)
+
+
+# -- matrices in shared memory, in panels of 64 elements (128 bytes) side by side; 16-byte chunks are swizzled
+
+PANEL = 64
+NEAR = 1 << 62 | (1024 >> 4) << 32 | 1 << 16  # rows of a panel follow each other; sums run along them
+
+
+@intrinsic(1)
+def near_matrix(at):
+    """The descriptor of a matrix whose lines lie along the sum."""
+    return i64, lambda e, place: _descriptor(e, e.cast(place, at, i32), NEAR)
+
+
+def far_matrix(lines: int) -> Callable:
+    """`far(at)`: the descriptor of a matrix of so many lines, which the sum goes across."""
+    fixed = 1 << 62 | (1024 >> 4) << 32 | (lines * 128 >> 4) << 16
+    return intrinsic(1)(lambda at: (i64, lambda e, place: _descriptor(e, e.cast(place, at, i32), fixed)))
+
+
+def _descriptor(e: Emitter, place: ir.Value, fixed: int) -> ir.Value:
+    b = e.builder
+    return b.or_(b.zext(b.lshr(place, I32(4)), I64), I64(fixed))
+
+
+def _listed(first: int, count: int) -> str:
+    return "{" + ",".join(f"${k}" for k in range(first, first + count)) + "}"
+
+
+def _tied(count: int) -> list[str]:
+    return ["=f"] * count + [str(k) for k in range(count)]
+
+
+def _tuple_asm(e: Emitter, count: int, lines: Sequence[str], letters: Sequence[str], values) -> list[ir.Value]:
+    kind = ir.LiteralStructType([F32] * count)
+    made = e.asm(kind, "{\n" + "\n".join(lines) + "\n}", ",".join([*letters, "~{memory}"]), values, effect=True)
+    return e.unpack(made, count)
+
+
+def score_product(kind: str, rows: int, columns: int, width: int) -> Callable:
+    """`product(left, right)`: begin 64 x columns sums over `width` of two matrices whose lines lie along the sum; the
+    left one has `rows` lines."""
+    count = columns // 2
+    result = types.UniTuple(types.float32, count)
+
+    def at(step: int, lines: int) -> int:
+        return (step // 4 * lines * 128 + step % 4 * 32) >> 4
+
+    def rule(left, right):
+        def emit(e, a, b):
+            lines = [".reg .b64 a, b;", ".reg .pred more;", "wgmma.fence.sync.aligned;"]
+            for step in range(width // 16):
+                lines += [
+                    f"add.s64 a, ${count}, {at(step, rows)};",
+                    f"add.s64 b, ${count + 1}, {at(step, columns)};",
+                    f"setp.ne.b32 more, {step}, 0;",
+                    f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "
+                    f"{_listed(0, count)}, a, b, more, 1, 1, 0, 0;",
+                ]
+            lines.append("wgmma.commit_group.sync.aligned;")
+            return e.pack(result, _tuple_asm(e, count, lines, ["=&f"] * count + ["l", "l"], [a, b]))
+
+        return result, emit
+
+    return intrinsic(2)(rule)
+
+
+def weighed_product(kind: str, steps: int, width: int) -> Callable:
+    """`product(sums, weights, right)`: begin to add, to 64 x width sums, the product of weights (pairs in registers)
+    and a matrix of `steps` lines, which the sum goes across."""
+    count, held = width // 2, steps // 4
+    result = types.UniTuple(types.float32, count)
+
+    def rule(sums, weights, right):
+        def emit(e, so_far, pairs, b):
+            lines = [".reg .b64 b;", ".reg .pred more;", "setp.eq.b32 more, 0, 0;", "wgmma.fence.sync.aligned;"]
+            for step in range(steps // 16):
+                lines += [
+                    f"add.s64 b, ${2 * count + held}, {step * 2048 >> 4};",
+                    f"wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{kind}.{kind} "
+                    f"{_listed(0, count)}, {_listed(2 * count + 4 * step, 4)}, b, more, 1, 1, 1;",
+                ]
+            lines.append("wgmma.commit_group.sync.aligned;")
+            given = [*e.unpack(so_far, count), *e.unpack(pairs, held), b]
+            return e.pack(result, _tuple_asm(e, count, lines, [*_tied(count), *["r"] * held, "l"], given))
+
+        return result, emit
+
+    return intrinsic(3)(rule)
+
+
+def await_products(left: int) -> Callable:
+    """`done(sums)`: the sums, once no more than `left` groups of products are under way."""
+
+    def rule(kind):
+        count = len(kind)
+
+        def emit(e, sums):
+            lines = [f"wgmma.wait_group.sync.aligned {left};"]
+            return e.pack(kind, _tuple_asm(e, count, lines, _tied(count), e.unpack(sums, count)))
+
+        return kind, emit
+
+    return intrinsic(1)(rule)
+
+
+def await_products_after(left: int) -> Callable:
+    """`done(sums, value)`: the same, once a value is there that is larger than -2: the compiler cannot wait before."""
+
+    def rule(kind, value):
+        count = len(kind)
+
+        def emit(e, sums, known):
+            lines = [
+                ".reg .pred low;",
+                ".reg .b32 all;",
+                f"setp.lt.f32 low, ${2 * count}, 0fC0000000;",
+                "selp.b32 all, 1, -1, low;",
+                "bar.warp.sync all;",
+                f"wgmma.wait_group.sync.aligned {left};",
+            ]
+            given = [*e.unpack(sums, count), known]
+            return e.pack(kind, _tuple_asm(e, count, lines, [*_tied(count), "f"], given))
+
+        return kind, emit
+
+    return intrinsic(2)(rule)

@@ -1,0 +1,187 @@
+"""Passes over scores on Hopper: a block has tiles of rows, whose scores stay in the registers of groups of four warps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from ..hardware import Hardware
+from .kernel import Body, Kernel, Stream, Window
+
+ROWS = 64  # of a group of four warps
+GROUP = 128  # threads of a group
+PANEL = 64  # elements of a line in shared memory: 128 bytes
+WIDEST = 256  # sums that one product has side by side
+MAP_AXES = 5  # that the copy engine knows
+ALIGNMENT = 1024
+BARRIER = 8  # bytes of a barrier in memory
+REGISTERS = {1: (40, 240), 2: (24, 240), 3: (32, 160)}  # of a thread that copies, and of one that computes
+
+
+@dataclass(frozen=True)
+class AttendSchedule:
+    """`groups` of four warps have 64 rows each; tiles of `columns` scores go by, of which `stages` are on chip.
+
+    `width` and `out_width` are the lengths of the first product's sums and of a row of results. Where products
+    `overlap`, those of the next scores run beside those of the last weights, while a group is at its exponentials;
+    groups take `turns` at starting theirs.
+    """
+
+    columns: int
+    groups: int
+    stages: int
+    width: int
+    out_width: int
+    overlap: bool = True
+    turns: bool = True
+    reason: str = field(default="", compare=False)
+    registers: int = field(default=0, compare=False)
+    blocks: int = 1
+
+    @property
+    def block(self) -> int:
+        return GROUP * (self.groups + 1)
+
+    @property
+    def threads(self) -> int:
+        return self.block
+
+    @property
+    def rows(self) -> int:
+        return ROWS * self.groups
+
+    def tile_bytes(self, lines: int, width: int) -> int:
+        """Shared memory of so many lines."""
+        return -(-width // PANEL) * PANEL * 2 * lines
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What the two products of a pass are made of: numbers of operands, and the axis that tiles of rows lie along."""
+
+    left: int
+    right: int
+    weighed: int
+    lane: int
+
+
+def operands_of(kernel: Kernel) -> Operands | None:
+    """The operands of a pass with one score and one weighing, whose products take arrays as they are."""
+    stream = kernel.stream
+    if stream is None or not stream.level or len(stream.scores) != 1 or len(stream.weighings) != 1:
+        return None
+    score, weighing = stream.scores[0], stream.weighings[0]
+    found = [_array(kernel, body) for body in (score.left, score.right, weighing.right)]
+    if None in found:
+        return None
+    left, right, weighed = found
+    lanes = [a for a in stream.lanes if kernel.operands[left].strides[a] != "0"]  # type: ignore[index]
+    if not lanes:
+        return None
+    return Operands(left, right, weighed, lanes[-1])  # type: ignore[arg-type]
+
+
+def _array(kernel: Kernel, body: Body) -> int | None:
+    """The operand that a body reads and does nothing with."""
+    if body.lines or len(body.results) != 1:
+        return None
+    name = body.results[0].name
+    return next((load.operand for load in kernel.loads if load.value.name == name), None)
+
+
+def _fits(kernel: Kernel, found: Operands, stream: Stream) -> bool:
+    """Whether the copy engine and the products can take these arrays."""
+    score, weighing = stream.scores[0], stream.weighings[0]
+    inner = {found.left: score.axis, found.right: score.axis, found.weighed: weighing.axis}
+    kinds = {kernel.operands[k].dtype for k in inner}
+    if len(kinds) != 1 or next(iter(kinds)).name not in ("float16", "bfloat16"):
+        return False
+    for k, axis in inner.items():
+        operand = kernel.operands[k]
+        if operand.strides[axis] != "1" or operand.access != "vector" or len(_axes(kernel, k, axis)) > MAP_AXES:
+            return False
+    return True
+
+
+def _axes(kernel: Kernel, operand: int, inner: int) -> tuple[int, ...]:
+    letters = kernel.operands[operand].strides
+    return (inner, *(a for a in reversed(range(kernel.axes)) if a != inner and letters[a] != "0"))
+
+
+def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> AttendSchedule | None:
+    """How a pass over scores runs on this card; None where no kernel of it fits."""
+    found, stream = operands_of(kernel), kernel.stream
+    if found is None or stream is None or hardware.cc[0] != 9 or not _fits(kernel, found, stream):
+        return None
+    width, out_width = extents[stream.scores[0].axis], extents[stream.weighings[0].axis]
+    if width % 8 or out_width % 8 or max(width, out_width) > WIDEST or 0 in extents:
+        return None
+    if max(extents) >= 1 << 31:
+        return None
+    groups, columns, stages = _shape(width, out_width)
+    made = AttendSchedule(columns, groups, stages, width, out_width, turns=groups > 1)
+    if shared_bytes(made, kernel, extents) > hardware.block_shared:
+        return None
+    blocks = attend_grid(made, kernel, extents)
+    reason = (
+        f"scores stay in registers: {blocks} tiles of {made.rows} rows, {columns} scores of each at a time; one group "
+        f"of four warps copies {stages} tiles ahead, {groups} take turns at products and exponentials"
+    )
+    return _with_reason(made, reason)
+
+
+def _with_reason(made: AttendSchedule, reason: str) -> AttendSchedule:
+    from dataclasses import replace
+
+    return replace(made, reason=reason, registers=168 if made.groups == 2 else 128)
+
+
+def _shape(width: int, out_width: int) -> tuple[int, int, int]:
+    """(groups, columns, stages) for rows of these widths."""
+    if max(width, out_width) <= 64:
+        return 3, 128, 2
+    if max(width, out_width) <= 128:
+        return 2, 128, 2
+    return (2, 80, 2) if out_width <= 192 or width <= 256 else (2, 64, 2)
+
+
+def windows(schedule: AttendSchedule, kernel: Kernel) -> tuple[Window, ...]:
+    """The boxes of the three operands: panels of 64 elements of a tile's lines."""
+    found, stream = operands_of(kernel), kernel.stream
+    assert found is not None and stream is not None
+    made = []
+    for operand, inner, along, lines in (
+        (found.left, stream.scores[0].axis, found.lane, schedule.rows),
+        (found.right, stream.scores[0].axis, kernel.row_axes, schedule.columns),
+        (found.weighed, stream.weighings[0].axis, kernel.row_axes, schedule.columns),
+    ):
+        axes = _axes(kernel, operand, inner)
+        made.append(Window(operand, axes, tuple({inner: PANEL, along: lines}.get(a, 1) for a in axes)))
+    return tuple(made)
+
+
+def class_words(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+    """32-bit words that say which tiles of a stream count, and as many that say which count whole."""
+    assert kernel.stream is not None
+    tiles = -(-extents[kernel.row_axes] // schedule.columns)
+    return -(-tiles // 32) if kernel.stream.sieve else 0
+
+
+def fixed_bytes(schedule: AttendSchedule) -> int:
+    """Shared memory of a block: the rows, the tiles of both right operands, and the barriers."""
+    rows = schedule.tile_bytes(schedule.rows, schedule.width)
+    tiles = sum(schedule.tile_bytes(schedule.columns, w) for w in (schedule.width, schedule.out_width))
+    return rows + schedule.stages * tiles + BARRIER * (1 + 4 * schedule.stages)
+
+
+def shared_bytes(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+    """Dynamic shared memory of a block, and what its start may be off."""
+    return ALIGNMENT + fixed_bytes(schedule) + 8 * class_words(schedule, kernel, extents)
+
+
+def attend_grid(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+    """Blocks of the launch: one for each tile of rows."""
+    found = operands_of(kernel)
+    assert found is not None
+    others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != found.lane)
+    return others * -(-extents[found.lane] // schedule.rows)
