@@ -35,7 +35,8 @@ from .rewrite.scalars import free_axes
 from .runtime import compile as compiler
 from .runtime.arrays import Array, Weak
 from .runtime.bind import Bound, Layout, bind
-from .schedule import can_cross, schedule_attend
+from .schedule import can_cross
+from .schedule.attend import schedule_attend
 from .schedule.plan import KernelPlan, Plan
 from .schedule.pressure import body_words
 from .schedule.registers import words

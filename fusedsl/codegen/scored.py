@@ -13,7 +13,7 @@ from ..fusion.lower import Root
 from ..fusion.streams import Product, Streaming, Weighted
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, node, rebuild, walk
-from ..rewrite.scalars import free_axes
+from ..rewrite.scalars import free_axes, positive_factor, scalar_op
 from ..rewrite.stream import Component, Exponent, Lift, Reference, StreamFold
 from ..rewrite.stream_text import check, show
 from ..schedule.kernel import Body, Ending, FoldUse, Phase, Score, Store, Stream, Value, Weighing
@@ -67,7 +67,8 @@ class ScoreEmitter(Emitter):
         first, points, second, self.tile = stream.lift()
         slots = {stream.of_component(w.component, self.tile): w for w in self.streaming.weighted}
         kept = [[lift for lift in lifts if lift.slots[0] not in slots] for lifts in (first, second)]
-        self.lifts: tuple[list[Lift], list[Lift]] = (kept[0], kept[1])
+        self.raised: dict[Node, Node] = {}
+        self.lifts: tuple[list[Lift], list[Lift]] = (list(map(self._raw, kept[0])), kept[1])
         self.points = points
         self.weights = {w: stream.element(w.weight, self.tile) for w in self.streaming.weighted}
         done: dict[Node, Node] = {}
@@ -77,6 +78,16 @@ class ScoreEmitter(Emitter):
         final = replaced(values, done)
         self.row_stores = [(r, final[v]) for r, v in self.row_stores]
         self.own_stores = [(r, final[v]) for r, v in self.own_stores]
+
+    def _raw(self, lift: Lift) -> Lift:
+        """An extreme of products by a positive number is that number's product with the extreme."""
+        factor, rest = positive_factor(lift.value)
+        if not self.streaming.fold.level or lift.fold not in ("max", "min") or factor is None:
+            return lift
+        (slot,) = lift.slots
+        raw = node("state", (), ("raw", *slot.attr), slot.type)
+        self.raised[slot] = scalar_op("multiply", raw, factor)
+        return Lift(lift.fold, rest, (raw,))
 
     def _all_stores(self) -> list[tuple[Root, Node]]:
         return self.row_stores + self.own_stores
@@ -109,7 +120,9 @@ class ScoreEmitter(Emitter):
         asked = sieve(self, self.parts)
         read = tuple(tuple(self.scribe.body((), [n], self.known()) for n in found) for found in self.inputs)
         join = self._join() if one.fold.level else None
-        return Stream(lanes, scores, tile, state, weighings, row, row_stores, endings, asked, *read, join=join)
+        inputs, row_inputs = read
+        found = (lanes, scores, tile, state, weighings, row, row_stores, endings, asked)
+        return Stream(*found, inputs, row_inputs, join)
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):
@@ -127,14 +140,19 @@ class ScoreEmitter(Emitter):
         for lift in (*first, *second):
             for slot in lift.slots:
                 self.scribe.name(slot, f"tile_{lift.fold}", lift.fold)
-        slots = [slot for lift in first for slot in lift.slots]
+        for slot in self.raised:
+            self.scribe.name(slot, "raised", "raised")
+        slots = [*(slot for lift in first for slot in lift.slots), *self.raised]
         known = [*self.elements_know, *(p.fold for p in self.streaming.products)]
         weights = list(self.weights.values())
         if not second and not self.points:
             only = self.elements(first, weights, known)
             self.parts = [(first, weights, known, only)]
             return (only,)
-        held = self._held_between([lift.value for lift in first], [*(x.value for x in second), *weights], known)
+        masked = [x.value for x in first if x.slots[0] not in self.tile and x.value.op == "where"]
+        held = masked + self._held_between(
+            [lift.value for lift in first], [*(x.value for x in second), *weights], known
+        )
         before = self.elements(first, held, known)
         measured = {slot for lift in second for slot in lift.slots} | set(slots) | set(self._own_slots())
         wanted = [n for n in dict.fromkeys([*self.points, *self.tile]) if n not in measured and n not in known]
@@ -225,7 +243,13 @@ class ScoreEmitter(Emitter):
         stream = self.streaming.fold
         joined = stream.joined()
         before, tile = stream.state("a")[: len(joined)], stream.state("b")[: len(joined)]
-        return self.scribe.body([*before, *tile], joined, [*before, *tile])
+        own = dict(zip(tile, self.tile))
+        new = replaced(joined, own)
+        folded = replaced([new[n] for n in joined], self.raised)
+        results = [folded[new[n]] for n in joined]
+        given = [lift.slots[0] if len(lift.slots) == 1 else None for lift in self.lifts[0]]
+        known = [*self.known(), *before, *own.values(), *(n for n in given if n is not None)]
+        return self.scribe.body([], results, known)
 
     def _in_order(self, body: Body, results: list[Node], states: list[Node], moving: list[Node]) -> tuple[Value, ...]:
         """The merged state in its order, then the row values that weighings move by."""

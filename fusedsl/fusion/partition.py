@@ -57,7 +57,9 @@ class _Partitioner:
             self.streaming = {f: one for one in found.passes for f in one.folds}
         elif found.passes:
             stored = dict.fromkeys(p.fold for one in found.passes for p in one.products)
-            reason = "it is stored, because no kernel that uses scores as it computes them fits the card and these arrays"
+            reason = (
+                "it is stored, because no kernel that uses scores as it computes them fits the card and these arrays"
+            )
             self.refused += [Decision(False, (_name(f),), reason) for f in stored]
         self.program = program
         self.fits = fits

@@ -102,8 +102,8 @@ def make_case(program: Program, arguments: Mapping[str, Array | Weak], target: T
     """The case of these arguments; raises what a call would raise for their shapes and dtypes."""
     given = list(arguments.values())
     extents = pipeline.extents_of(given)
-    scores = "apart" if target.hardware is None else "level"
-    for together, scores in ((True, scores), (True, "stored"), (False, "stored")):
+    first = "apart" if target.hardware is None else "level"
+    for together, scores in ((True, first), (True, "stored"), (False, "stored")):
         plan = program.plan(given, extents, together, scores)
         pipeline.check_call(plan, extents)
         layouts, copied = _layouts(plan, given, extents)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import isinf
+from math import inf, isinf
 from typing import Any
 
 from ..ir.graph import Node, Type, constant, node, value_of, walk
@@ -67,17 +67,39 @@ def scaled(value: Node, scale: float, factor: Node | None) -> Node:
     return value if factor is None else scalar_op("multiply", factor, value)
 
 
+def positive_factor(value: Node) -> tuple[Node | None, Node]:
+    """(a factor that is positive, or None; the rest): of a product, or of one that a condition makes infinite."""
+    if value.op == "multiply" and value.type.dtype.kind == "f":
+        for factor, rest in (value.args, value.args[::-1]):
+            if _is_positive(factor):
+                return factor, rest
+    if value.op == "where":
+        condition, yes, no = value.args
+        for infinite, other in ((yes, no), (no, yes)):
+            found, rest = positive_factor(other)
+            if found is not None and infinite.op == "const" and isinf(value_of(infinite)):
+                sides = (infinite, rest) if infinite is yes else (rest, infinite)
+                return found, scalar_op("where", condition, *sides)
+    return None, value
+
+
+def _is_positive(n: Node) -> bool:
+    """Whether a number is known to be positive: a literal, or a root of an extent."""
+    if n.op == "const":
+        return 0 < value_of(n) < inf
+    if n.op in ("rsqrt", "sqrt", "convert", "cast") and len(n.args) == 1:
+        return _is_positive(n.args[0])
+    return n.op == "size"
+
+
 def grown(value: Node, scale: float) -> Node:
-    """scale * value, with one factor where the value is a constant's multiple, or is one where it is not infinite."""
-    if value.op == "where" and (ends := [isinf(value_of(n)) if n.op == "const" else False for n in value.args[1:]]):
-        if any(ends) and scale > 0:
-            condition, *sides = value.args
-            return scalar_op("where", condition, *(n if end else grown(n, scale) for n, end in zip(sides, ends)))
-    if value.op == "multiply":
-        for k, n in enumerate(value.args):
-            if n.op == "const":
-                return scalar_op("multiply", value.args[1 - k], constant(scale * value_of(n), n.type.dtype.compute))
-    return scaled(value, scale, None)
+    """scale * value, with one factor in all where the value has a positive one already."""
+    factor, rest = positive_factor(value)
+    if factor is None:
+        return scaled(value, scale, None)
+    if factor.op == "const":
+        return scalar_op("multiply", rest, constant(scale * value_of(factor), factor.type.dtype.compute))
+    return scalar_op("multiply", rest, scaled(factor, scale, None))
 
 
 def write(root: Node, names: Mapping[Node, str]) -> str:

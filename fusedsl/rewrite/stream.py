@@ -22,8 +22,8 @@ from math import log
 from ..ir.folds import FOLDS, highest, lowest, pick
 from ..ir.graph import Node, Type, constant, node, value_of
 from ..ir.types import BOOL, FLOAT32, DType
-from .scalars import scalar_op as op
 from .scalars import grown, scaled, total_of
+from .scalars import scalar_op as op
 
 OPPOSITE = {"max": "min", "min": "max"}
 

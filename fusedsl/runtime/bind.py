@@ -196,7 +196,7 @@ def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], strides, offsets, s
             use.name,
             use.dtype,
             "".join("s" if s not in (0, 1) else str(s) for s in line),
-            _access(line, use.dtype.itemsize, address) if plan.stream.level else "element",
+            _access(line, use.dtype.itemsize, address) if plan.stream and plan.stream.level else "element",
         )
         for use, line, address in zip(plan.arrays, lines, addresses)
     )

@@ -326,9 +326,7 @@ class Driver:
         form = (0, 3, 3, 0)
         kind = {"float16": 6, "bfloat16": 9}[name]
         place = c_void_p(ctypes.addressof(held))
-        self.call(
-            "cuTensorMapEncodeTiled", place, kind, rank, c_void_p(address), shape, strides, sizes, ones, *form
-        )
+        self.call("cuTensorMapEncodeTiled", place, kind, rank, c_void_p(address), shape, strides, sizes, ones, *form)
         return tuple(held)
 
     # ---- memory and streams

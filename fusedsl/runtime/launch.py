@@ -15,6 +15,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 from operator import add, itemgetter
 from typing import Any, NamedTuple
 
@@ -100,7 +101,7 @@ class _Layout:
             message = f"the kernel takes {len(template)} bytes of parameters"
             help = f"{BLOCK_BYTES} is what CUDA allows: split the expression"
             raise CompileError(message, "compile.parameters", help=help)
-        gaps = [bytes(template[at + 8 : after]) for at, after in zip(starts, starts[1:])]
+        gaps = [bytes(template[at + 8 : after]) for at, after in pairwise(starts)]
         self.fixed = bytes(template[starts[-1] + 8 if starts else 0 : first_scalar])
         tails = "".join(f"{s.format}{8 - struct.calcsize('<' + s.format)}x" for s in scalars)
         leading = "".join(f"Q{len(gap)}s" if gap else "Q" for gap in [*gaps, b""][: len(pointers)])

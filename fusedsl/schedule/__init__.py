@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from ..hardware import Hardware
-from .attend import AttendSchedule, attend_grid, schedule_attend, shared_bytes as attend_shared
+from .attend import AttendSchedule, attend_grid, attend_shared
 from .column import ColumnSchedule, left_bytes, schedule_column, strips
 from .contract import ContractSchedule, contract_grid, schedule_contract
 from .cross import CrossSchedule, cross_grid, cross_shared, cross_workspace, schedule_cross
@@ -134,17 +134,7 @@ def magic_divisors(schedule: Any, kernel: Kernel, extents: tuple[int, ...]) -> t
 
 
 __all__ = [
-    *(
-        "AttendSchedule",
-        "ColumnSchedule",
-        "ContractSchedule",
-        "GangSchedule",
-        "CrossSchedule",
-        "Geometry",
-        "Kernel",
-        "MapSchedule",
-        "RowSchedule",
-    ),
-    *("Schedule", "TransposeSchedule", "can_cross", "choose", "geometry", "magic_divisors", "schedule_map"),
-    *("schedule_attend", "schedule_row", "schedule_transpose"),
+    *("AttendSchedule", "ColumnSchedule", "ContractSchedule", "CrossSchedule", "GangSchedule", "Geometry", "Kernel"),
+    *("MapSchedule", "RowSchedule", "Schedule", "TransposeSchedule", "can_cross", "choose", "geometry"),
+    *("magic_divisors", "schedule_map", "schedule_row", "schedule_transpose"),
 ]

@@ -1,8 +1,8 @@
-"""Passes over scores on Hopper: a block has tiles of rows, whose scores stay in the registers of groups of four warps."""
+"""Passes over scores on Hopper: blocks have tiles of rows, whose scores stay in registers of groups of four warps."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from ..hardware import Hardware
@@ -120,20 +120,14 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
         return None
     groups, columns, stages = _shape(width, out_width)
     made = AttendSchedule(columns, groups, stages, width, out_width, turns=groups > 1)
-    if shared_bytes(made, kernel, extents) > hardware.block_shared:
+    if attend_shared(made, kernel, extents) > hardware.block_shared:
         return None
     blocks = attend_grid(made, kernel, extents)
     reason = (
         f"scores stay in registers: {blocks} tiles of {made.rows} rows, {columns} scores of each at a time; one group "
         f"of four warps copies {stages} tiles ahead, {groups} take turns at products and exponentials"
     )
-    return _with_reason(made, reason)
-
-
-def _with_reason(made: AttendSchedule, reason: str) -> AttendSchedule:
-    from dataclasses import replace
-
-    return replace(made, reason=reason, registers=168 if made.groups == 2 else 128)
+    return replace(made, reason=reason, registers=hardware.registers // made.block // 8 * 8)
 
 
 def _shape(width: int, out_width: int) -> tuple[int, int, int]:
@@ -174,7 +168,7 @@ def fixed_bytes(schedule: AttendSchedule) -> int:
     return rows + schedule.stages * tiles + BARRIER * (1 + 4 * schedule.stages)
 
 
-def shared_bytes(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+def attend_shared(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
     """Dynamic shared memory of a block, and what its start may be off."""
     return ALIGNMENT + fixed_bytes(schedule) + 8 * class_words(schedule, kernel, extents)
 

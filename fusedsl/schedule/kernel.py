@@ -300,7 +300,7 @@ class Finish:
 
 @dataclass(frozen=True)
 class Window:
-    """Boxes of an operand, that the copy engine brings: its axes from the innermost outwards, a box's extent on each."""
+    """Boxes of an operand, that the copy engine brings: its axes from the innermost outwards, a box's extents."""
 
     operand: int
     axes: tuple[int, ...]
@@ -375,7 +375,7 @@ class Slot:
 
     kind: str  # pointer | workspace | tickets | gap | window | extent | stride | magic | scalar
     index: int  # operand, axis, window, or scalar
-    axis: int = -1  # of a stride; one past the iteration axes for that along the places of an order; of a window, a word
+    axis: int = -1  # of a stride; one past the iteration axes for that along the places of an order; a window's word
 
 
 WINDOW_WORDS = 16  # of a tensor map

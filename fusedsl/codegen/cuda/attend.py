@@ -45,6 +45,7 @@ class _Writer:
         self.names = Names(kernel)
         self.along, self.lane = kernel.row_axes, found.lane
         self.score, self.weighing = self.stream.scores[0], self.stream.weighings[0]
+        self.own_axis = self.weighing.axis
         self.outer = [a for a in range(kernel.row_axes) if a != self.lane]
         self.top: list[str] = []
         self.functions: list[str] = []
@@ -67,10 +68,13 @@ class _Writer:
             f"far_matrix_of, pack = far_matrix({columns}), S.pack({self.kind!r})",
             "finish_scores, finish, no_sums = await_products(1), await_products(0), O.zeros()",
             'rows_from, columns_from = row_positions("int64"), S.positions("int64")',
+            "below = S.below()",
             f"take, give = more_registers({REGISTERS[s.groups][1]}), fewer_registers({REGISTERS[s.groups][0]})",
         ]
         for number, window in enumerate(self.kernel.windows):
-            place = next(k for k, slot in enumerate(slots(self.kernel)) if (slot.kind, slot.index) == ("window", number))
+            place = next(
+                k for k, slot in enumerate(slots(self.kernel)) if (slot.kind, slot.index) == ("window", number)
+            )
             self.top.append(f"map{number}, copy{number} = parameter_at({place}), copy_box({len(window.axes)})")
         self._scalars()
         self._place()
@@ -195,8 +199,9 @@ class _Writer:
             "    here = number * 32 + lane < tiles",
             f"    some_bits = ballot(here & {some})",
             f"    every_bits = ballot(here & {every} & (first + {c} <= {n}))",
-            "    keep_word(some_at + 4 * number, some_bits)",
-            "    keep_word(every_at + 4 * number, every_bits)",
+            "    if lane == 0:",
+            "        keep_word(some_at + 4 * number, some_bits)",
+            "        keep_word(every_at + 4 * number, every_bits)",
             f"    number = int32(number + {4 * (self.schedule.groups + 1)})",
             "barrier()",
             "count = count_tiles(some_at, words)",
@@ -262,7 +267,11 @@ class _Writer:
         return [f"for panel in range({panels}):", f"    {call}"]
 
     def _advance(self) -> list[str]:
-        return ["slot = int32(slot + 1)", f"if slot == {self.schedule.stages}:", "    slot, phase = int32(0), phase ^ 1"]
+        return [
+            "slot = int32(slot + 1)",
+            f"if slot == {self.schedule.stages}:",
+            "    slot, phase = int32(0), phase ^ 1",
+        ]
 
     # -- groups that compute
 
@@ -278,7 +287,6 @@ class _Writer:
         ]
         self._define("clamp_rows", ROW, "int64, int64 -> int64", "i, n", ["return minimum(i, n - 1)"])
         self._define("clamp_columns", COLUMN, "int64, int64 -> int64", "j, n", ["return minimum(j, n - 1)"])
-        self._define("below", COLUMN, "int64, int64 -> bool", "j, n", ["return j < n"])
         self._row_leaves()
         self.top += [f'both_{d} = both_rows("{d}")' for d in dict.fromkeys(v.dtype.name for v in use.state)]
         self.code += [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
@@ -370,7 +378,7 @@ class _Writer:
         start = [f"column_from = tile * {self.schedule.columns}"]
         partial = self._indented(lambda: self._phases(self.stream.tile, True, {}))
         if partial_only:
-            self.domain |= {name: ROW for name in self._moving()}
+            self.domain |= dict.fromkeys(self._moving(), ROW)
             return [*start, *partial]
         if sieve is None:
             test = f"column_from + {self.schedule.columns} <= n{self.along}"
@@ -391,8 +399,9 @@ class _Writer:
         if partial or wanted & (columns | read) or any(self._leaf_domain(x) in (COLUMN, ELEMENT) for x in wanted):
             self.code.append("column = columns_from(column_from)")
             if partial:
-                self.code.append(f"there = below(column, n{self.along})")
-                self.code.append(f"column = clamp_columns(column, n{self.along})")
+                self.code.append(f"there = below(column_from, n{self.along})")
+                reads = any(self._reads_columns(x) for x in wanted) or wanted & read
+                self.code += [f"column = clamp_columns(column, n{self.along})"] if reads else []
         for body in stream.inputs:
             if body.results[0].name in wanted:
                 self._leaves(v.name for v in body.args)
@@ -474,7 +483,7 @@ class _Writer:
             return []
 
         def write() -> None:
-            self.domain |= {own: OWN} | {name: ROW for name in self._moving()}
+            self.domain |= {own: OWN} | dict.fromkeys(self._moving(), ROW)
             (made,) = self._call("move", merge, OWN)
             self.code.append(f"{own} = {made}")
 
@@ -511,7 +520,6 @@ class _Writer:
         width = self.schedule.out_width
         self.top.append('own_columns = O.positions("int64")')
         names = {v.name for v in ending.body.args}
-        self.own_axis = ending.axis
         if any(self._leaf_domain(name) in (OWN, OWN_COLUMN) for name in names):
             self.code.append("own_column = clamp_own(own_columns(0))")
             self._define("clamp_own", OWN_COLUMN, "int64 -> int64", "c", [f"return minimum(c, {width - 1})"])
@@ -545,7 +553,6 @@ class _Writer:
     # -- leaves: what bodies read
 
     places: dict[int, str] = {}
-    own_axis = -1
 
     def _leaf_domain(self, name: str) -> str | None:
         """Where a load or a position varies; None for other names."""
@@ -564,6 +571,11 @@ class _Writer:
         if self.places:
             return SCALAR
         return ELEMENT if lane and along else ROW if lane else COLUMN if along else SCALAR
+
+    def _reads_columns(self, name: str) -> bool:
+        """Whether a value is read from memory, for each column."""
+        loaded = any(load.value.name == name for load in self.kernel.loads)
+        return loaded and self._leaf_domain(name) in (COLUMN, ELEMENT)
 
     def _domain_of(self, name: str) -> str:
         return self.domain.get(name, SCALAR)

@@ -108,7 +108,7 @@ class Fragment:
         return intrinsic(0)(lambda: (result, lambda e: e.pack(result, [zero] * self.count)))
 
     def pack(self, name: str) -> Callable:
-        """`pack(values)`: elements rounded to 16 bits, in pairs: the left operand of a product that sums over columns."""
+        """`pack(values)`: elements rounded to 16 bits, in pairs: the left operand of a product over the columns."""
         kind = dtype(name)
         result = types.UniTuple(types.uint32, self.count // 2)
 
@@ -138,6 +138,22 @@ class Fragment:
             return result, emit
 
         return intrinsic(1)(rule)
+
+    def below(self) -> Callable:
+        """`below(start, limit)`: whether each column is there, where the first stands at `start`."""
+        result = types.UniTuple(types.boolean, self.count // 2)
+
+        def rule(first, end):
+            def emit(e, start, limit):
+                b = e.builder
+                room = b.sub(e.cast(limit, end, types.int32), e.cast(start, first, types.int32))
+                room = b.sub(room, b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1)))
+                steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
+                return e.pack(result, [b.icmp_signed("<", I32(step), room) for step in steps])
+
+            return result, emit
+
+        return intrinsic(2)(rule)
 
 
 def _row_states(rule_of: Fold) -> types.Type:

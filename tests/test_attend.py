@@ -1,0 +1,98 @@
+"""Passes over scores on CUDA: one kernel, whose scores stay in registers, on an emulated card and for the real one."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fusedsl as fd
+from fusedsl.prepare import describe_all
+from fusedsl.runtime.copies import to_host
+
+pytest.importorskip("numba_cuda")
+from ptx import emulated_gpu
+
+RANDOM = np.random.default_rng(17)
+BRAIN = ml_dtypes.bfloat16
+SCORES = "s = q @ k.mT * 0.2\n"
+CAUSAL = "iota(s, -1) <= iota(s, -2)"
+FORMULAS = {
+    "causal": SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v, logsumexp(s, -1)",
+    "softcap, bias, residual": SCORES + "r + softmax(5 * tanh(s / 5) + bias) @ v",
+    "documents": SCORES + "softmax(s, where=doc[: size(s, -2), None] == doc[None, : size(s, -1)]) @ v",
+    "sink": SCORES + "m = maximum(max(s, axis=-1, keepdims=True), sink); e = exp(s - m)\n"
+    "(e @ v) / (sum(e, -1, keepdims=True) + exp(sink - m))",
+    "shared heads": "attention(q, k[:, :1], v[:, :1], score='where(j <= i, score + sink[h, 0, 0] * (j - i), -inf)', "
+    "sink=sink)",
+}
+
+
+def given(n=70, m=150, heads=2, width=32, out=16, dtype=BRAIN):
+    """Arrays for the formulas, by name."""
+    shapes = {"q": (1, heads, n, width), "k": (1, heads, m, width), "v": (1, heads, m, out), "r": (1, heads, n, out)}
+    found = {name: RANDOM.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
+    bias, sink = (RANDOM.standard_normal(shape).astype(np.float32) for shape in ((n, m), (heads, 1, 1)))
+    return found | {"bias": bias, "sink": sink, "doc": np.sort(RANDOM.integers(0, 4, m)).astype(np.int32)}
+
+
+def reference(kernel, arrays):
+    """Results in float64."""
+    wide = {n: x.astype(np.float64) if x.dtype in (BRAIN, np.float16) else x for n, x in arrays.items()}
+    return kernel._program._interpreted(describe_all(kernel.params, [wide[name] for name in kernel.params]))
+
+
+def agrees(kernel, arrays, found):
+    """Each weight is rounded to 16 bits, and so is the result: both as much as a half of the last bit.
+
+    What rounding the weights can do is at most that share of what the weights make of |v|.
+    """
+    error = 2.0**-8 if arrays["v"].dtype == BRAIN else 2.0**-11
+    largest = reference(kernel, arrays | {name: np.abs(arrays[name]) for name in "vr"})
+    for value, expected, most in zip(found, reference(kernel, arrays), largest):
+        np.testing.assert_array_less(np.abs(value.astype(np.float64) - expected), 2.2 * error * np.abs(most) + 1e-4)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_formula_is_one_kernel(name):
+    arrays, kernel = given(), fd.kernel(FORMULAS[name])
+    with emulated_gpu() as gpu:
+        found = kernel(*(gpu.asarray(arrays[name]) for name in kernel.params))
+        found = [to_host(x) for x in (found if isinstance(found, tuple) else (found,))]
+        assert len(gpu.launches) == 1
+    agrees(kernel, arrays, found)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width, out", [(64, 64), (80, 48), (128, 128), (192, 128), (256, 256)])
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formulas_on_a_card(name, width, out):
+    cupy = pytest.importorskip("cupy")
+    for n, m in ((1, 1), (333, 1000), (1024, 1024)):
+        arrays, kernel = given(n, max(m, n), width=width, out=out, dtype=np.float16), fd.kernel(FORMULAS[name])
+        found = kernel(*(cupy.asarray(arrays[name]) for name in kernel.params))
+        agrees(kernel, arrays, [cupy.asnumpy(x) for x in (found if isinstance(found, tuple) else (found,))])
+
+
+@pytest.mark.parametrize("width", [64, 128, 256])
+def test_compiled_for_the_card_nothing_spills_and_no_product_waits_for_another(width):
+    from fusedsl.codegen.cuda import backend, generate
+    from fusedsl.hardware import facts
+    from fusedsl.pipeline import bind_kernels, extents_of, result_shapes
+    from fusedsl.prepare import layout_of
+    from fusedsl.runtime.bind import contiguous
+    from fusedsl.runtime.compile import scheduled_cuda
+
+    kernel = fd.kernel(SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v")
+    x = np.zeros((1, 2, 512, width), BRAIN)
+    told = list(describe_all(kernel.params, [x, x, x]).values())
+    extents = extents_of(told)
+    plan = kernel._program.plan(told, extents, scores="level")
+    layouts = {("argument", k): layout_of(a) for k, a in enumerate(told)}
+    layouts["result", 0] = contiguous(result_shapes(plan, extents)[0])
+    (bound,) = bind_kernels(plan, layouts, extents)
+    scheduled, schedule = scheduled_cuda(bound, facts((9, 0)))
+    source = generate.generate(scheduled, schedule)
+    binary = backend.link(generate.lowered(source, "attend.py", scheduled, schedule, (9, 0)), (9, 0))
+    assert binary.spill_bytes == 0
+    assert "C75" not in binary.log  # ptxas on products that it serialises
