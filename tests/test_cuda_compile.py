@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+import fusedsl as fd
 from fusedsl.hardware import facts
 from fusedsl.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, UINT64
 from fusedsl.schedule import choose, geometry
@@ -141,6 +142,25 @@ def test_what_is_read_stays_in_the_l2_where_there_is_a_policy_for_it(tmp_path):
     assert "ld.global.L2::cache_hint.v4" in text
     assert "st.global.v4" in text
     assert "cache_hint" not in built(tmp_path, kernel, (1 << 20,), (7, 5))[1]
+
+
+def test_only_exponentials_that_are_summed_beside_their_largest_are_the_hardware_s():
+    x, y = fd.spec((64, 4100), "float32"), fd.spec((64,), "int64")
+    for text in (
+        "logsumexp(x * 0.5, -1)",
+        "sum(exp((x - max(x, axis=-1, keepdims=True)) * 0.5), -1)",
+        "logsumexp(x, -1)",
+    ):
+        assert "near_exp" in fd.kernel(text).source(x, device="cuda")
+    for text in (
+        "softmax(x)",
+        "sum(exp(x - mean(x, -1, keepdims=True)), -1)",
+        "sum(exp(x), -1)",
+        "max(exp(x), axis=-1)",
+    ):
+        assert "near_exp" not in fd.kernel(text).source(x, device="cuda")
+    loss = fd.kernel("logsumexp(x, -1) - take_along_axis(x, y[:, None], -1)[:, 0]").source(x, y, device="cuda")
+    assert loss.index(" = ahead_0(") < loss.index("while column < columns")
 
 
 def test_only_quotients_that_are_stored_in_bfloat16_go_uncorrected(tmp_path):

@@ -116,6 +116,22 @@ def test_rows_of_a_cluster(text, shape, dtype):
         assert check_twice(gpu, text, {"x": normal(*shape, dtype=dtype)})[0].cluster > 1
 
 
+LOSS = "logsumexp(x, -1) - take_along_axis(x, y[:, None], -1)[:, 0], argmax(x, -1)"
+
+
+@pytest.mark.parametrize(("dtype", "columns", "skip"), [(BRAIN, 4099, 2), (BRAIN, 8192, 0), (np.float32, 5001, 0)])
+def test_rows_that_are_streamed(dtype, columns, skip):
+    """A tile is loaded while the one before it is worked on; the label's element is read before the first."""
+    with emulated_gpu(tails=np.dtype(dtype).itemsize == 2) as gpu:
+        check_twice(gpu, LOSS, {"x": normal(5, columns, dtype=dtype), "y": whole(0, columns, 5)}, skip)
+
+
+def test_long_rows_that_are_looped_over_forwards_and_backwards():
+    with exact_gpu(multiprocessors=1) as gpu:
+        grid = check_twice(gpu, "softmax(x[:, ::2])", {"x": normal(3, 280001)})[0]
+    assert grid.cluster == 1 and not grid.shared
+
+
 @pytest.mark.parametrize("text", ["sum(x), argmax(x)", "x / sqrt(sum(x * x))"])
 def test_rows_of_many_blocks(text):
     with exact_gpu(multiprocessors=4) as gpu:

@@ -21,6 +21,7 @@ from ..schedule.bundle import Bundle, BundleSchedule, schedule_bundle
 from ..schedule.contract import schedule_contract
 from ..schedule.kernel import Kernel
 from ..schedule.plan import KernelPlan
+from ..schedule.row import streams
 from .bind import Bound
 from .cache import Cache, cache_key
 
@@ -66,6 +67,8 @@ def scheduled_cuda(bound: Bound, hardware: Hardware) -> tuple[Kernel, Schedule]:
         return bound.kernel, products
     kernel, streamed = bound.across or (bound.kernel, bound.streamed)
     if streamed is not None and 0 in bound.extents:  # a row of nothing has no register to hold it
+        kernel = streamed
+    if streamed is not None and streams(streamed, bound.extents):
         kernel = streamed
     schedule = choose(kernel, bound.extents, hardware)
     if not getattr(schedule, "resident", True) and streamed is not None and kernel.resident:

@@ -35,12 +35,14 @@ class Tiling:
     """What of a schedule decides how much is held: `vectors` of `width` elements a thread.
 
     `early` loads everything before the first phase; `piece` is how many vectors the last phase takes at a time.
+    Where `ahead`, the next tile of a loop is loaded while one is worked on.
     """
 
     width: int
     vectors: int
     early: bool = False
     piece: int = 0
+    ahead: bool = False
 
     @property
     def elements(self) -> int:
@@ -52,7 +54,10 @@ def needed(kernel: Kernel, tiling: Tiling) -> int:
     phases = tuple(part for phase in kernel.phases for part in phase.passes)
     apart = not kernel.resident  # each phase loads anew
     if apart:
-        most = max(_most(kernel, phase.passes, tiling) + _running(phase) for phase in kernel.phases)
+        most = max(
+            _most(kernel, phase.passes, tiling) + _running(phase) + tiling.ahead * _next(kernel, phase, tiling)
+            for phase in kernel.phases
+        )
     else:
         most = _most(kernel, phases, tiling)
     split = any(operand.access == "anchor" for operand in kernel.operands)
@@ -79,6 +84,13 @@ def predicted(kernel: Kernel, hardware: Hardware, need: int, blocks: int, thread
 def _running(phase: Phase) -> float:
     """The joint state of a phase that is worked tile by tile, beside the tile's own."""
     return words([v.dtype for use in phase.folds for v in use.state]) if phase.tile else 0
+
+
+def _next(kernel: Kernel, phase: Phase, tiling: Tiling) -> float:
+    """The words of a phase's next tile."""
+    rows, read = row_loads(kernel), {value.name for part in phase.passes for value in part.reads}
+    loads = [x for x in kernel.loads if x.value.name in read and x.operand not in rows]
+    return tiling.elements * words([kernel.operands[x.operand].dtype for x in loads], packed=tiling.width > 1)
 
 
 def _most(kernel: Kernel, phases: Sequence[Phase], tiling: Tiling) -> float:

@@ -12,6 +12,7 @@ from .kernel import Kernel
 from .pressure import Tiling, needed, predicted
 from .ranking import Ranking
 from .registers import held, row_loads, words
+from .split import finishes_at_once
 
 WARP = 32
 HELD_WORDS = {256: 80, 512: 72, 1024: 36}  # registers a thread that may hold a row, for teams up to this size
@@ -38,7 +39,9 @@ SHARED_RESERVE = 4 << 10  # bytes of shared memory beside the row: the system's,
 COPY_BYTES, COPY_FROM = (4, 8, 16), (8, 0)  # what cp.async copies, and the architecture that has it
 LOOP_ELEMENTS = 8  # a thread's tile in a loop over single elements
 LOOP_BLOCK = 128  # threads of a block whose rows are looped over by a warp or less
-FEW_ROWS = 1 << 14
+STREAM_FROM = 4096  # columns of rows that are read once
+STREAMING = 768  # threads of an SM that stream rows
+WAVES, TURNS = 4, 4  # rows for each place that a team has, and tiles of a row for each of its threads, at least
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,13 @@ def contiguous(kernel: Kernel) -> bool:
     """One column axis, along which an array that is read or written in full is contiguous."""
     whole = _full(kernel)
     return kernel.column_axes == 1 and (not whole or any(kernel.operands[k].strides[-1] == "1" for k in whole))
+
+
+def streams(kernel: Kernel, extents: tuple[int, ...]) -> bool:
+    """Whether a kernel that is not `resident` is better for these rows than one that is: it reads each element once as
+    well, and its teams, which wait for nobody, are at different places of their rows."""
+    long = kernel.row_axes > 0 and not kernel.kept and extents[-1] >= STREAM_FROM
+    return long and contiguous(kernel) and finishes_at_once(kernel) and not _alone(kernel)
 
 
 def _full(kernel: Kernel) -> list[int]:
@@ -330,11 +340,10 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
         width, threads, across = 1, _loop_threads(columns, 32), True
     else:
         width, across = row_width(kernel), False
-        fill = 1024 if rows < 2 * hardware.multiprocessors else 512
-        threads = _loop_threads(columns, fill if rows < FEW_ROWS else 256)
+        threads = _team(columns, rows, width * _loop_vectors(kernel, width), hardware)
     vectors = _loop_vectors(kernel, width)
     shared_rows = WARP if across else max(1, LOOP_BLOCK // threads) if threads <= WARP else 1
-    need = needed(kernel, Tiling(width, vectors))
+    need = needed(kernel, Tiling(width, vectors, ahead=not across))
     while threads > WARP and need > registers_for(hardware, 1, threads * shared_rows):
         threads //= 2
     blocks = blocks_for(hardware, need, threads * shared_rows)
@@ -353,6 +362,24 @@ def _loop_vectors(kernel: Kernel, width: int) -> int:
     rows = row_loads(kernel)
     loads = sum(load.operand not in rows for load in kernel.loads)
     return 4 if loads <= 1 else 2 if loads <= 3 else 1
+
+
+def _team(columns: int, rows: int, tile: int, hardware: Hardware) -> int:
+    """Threads that stream a row, `tile` elements of each at once: a warp waits for nobody, so the smallest team whose
+    rows are several times as many as there are places for them on all SMs; but one that turns a few times.
+    """
+    threads = 1
+    while threads < WARP and columns > threads * tile:
+        threads *= 2
+    places = hardware.multiprocessors * STREAMING // WARP
+    while (
+        threads >= WARP
+        and threads < 1024
+        and rows * threads // WARP < WAVES * places
+        and columns >= 2 * TURNS * threads * tile
+    ):
+        threads *= 2
+    return threads
 
 
 def _loop_threads(pieces: int, most: int) -> int:

@@ -34,35 +34,35 @@ def staged(body: Body) -> tuple[list[Stage], Body]:
     """A body without its fetches, whose values are arguments, and the stages that come before it."""
     fetches = [Fetch(m["name"], dtype(m["kind"]), m["address"], m["wanted"]) for m in map(FETCH.match, body.lines) if m]
     names = {f.name for f in fetches}
-    lines = tuple(line for line in body.lines if _target(line) not in names)
+    lines = tuple(line for line in body.lines if target_of(line) not in names)
     computed = {value.name: value for value in body.args}
     stages = []
     while fetches:
-        free = [f for f in fetches if not (names - set(computed)) & _below(lines, {f.address, f.wanted})]
+        free = [f for f in fetches if not (names - set(computed)) & below(lines, {f.address, f.wanted})]
         wanted = {f.address: Value(f.address, INT64) for f in free} | {f.wanted: Value(f.wanted, BOOL) for f in free}
-        stages.append(Stage(_slice(lines, computed, tuple(wanted.values())), tuple(free)))
+        stages.append(Stage(slice_of(lines, computed, tuple(wanted.values())), tuple(free)))
         computed |= {f.name: Value(f.name, f.stored.compute) for f in free}
         fetches = [f for f in fetches if f not in free]
-    return stages, _slice(lines, computed, body.results)
+    return stages, slice_of(lines, computed, body.results)
 
 
-def _slice(lines: tuple[str, ...], given: dict[str, Value], results: tuple[Value, ...]) -> Body:
+def slice_of(lines: tuple[str, ...], given: dict[str, Value], results: tuple[Value, ...]) -> Body:
     """The body of the lines that compute these results."""
-    needed = _below(lines, {value.name for value in results})
-    kept = tuple(line for line in lines if _target(line) in needed)
+    needed = below(lines, {value.name for value in results})
+    kept = tuple(line for line in lines if target_of(line) in needed)
     return Body(tuple(value for name, value in given.items() if name in needed), results, kept)
 
 
-def _below(lines: tuple[str, ...], names: set[str]) -> set[str]:
+def below(lines: tuple[str, ...], names: set[str]) -> set[str]:
     """The names that these are computed from, themselves included."""
     found = set(names)
     for line in reversed(lines):
-        if _target(line) in found:
+        if target_of(line) in found:
             found |= _used(line)
     return found
 
 
-def _target(line: str) -> str:
+def target_of(line: str) -> str:
     return line.partition(" = ")[0]
 
 

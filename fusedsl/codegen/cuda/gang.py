@@ -30,6 +30,9 @@ class GangWriter(RowWriter):
     def together(self) -> bool:
         return self.schedule.together  # type: ignore[attr-defined]
 
+    def _streams(self, phase: Phase) -> bool:
+        return False  # a step from tile to tile is a number of this launch, and registers are few
+
     @property
     def index(self) -> str:
         return self.kernel.index
@@ -57,14 +60,14 @@ class GangWriter(RowWriter):
     def _find_columns(self) -> None:
         """Tiles are dealt out to the blocks of a row."""
         super()._find_columns()
-        tile = super()._stride()
+        tile = super().stride()
         self.code.append(f"start = {self.index}(start + {self.index}(part) * {tile})")
         self.code.append(f"stride = {self.index}({self.index}(parts) * {tile})")
 
-    def _stride(self) -> str:
+    def stride(self) -> str:
         return "stride"
 
-    def _last(self) -> str:
+    def last(self) -> str:
         return "start + share(max(columns - 1 - start, 0), stride) * stride"
 
     def join(self, phase: Phase) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from math import inf, nan
+from math import e as EULER
+from math import inf, log2, nan
 from typing import Any
 
 from ...ir.types import DTYPES
@@ -11,6 +12,7 @@ from .backend import F32, I1, Emitter, intrinsic, ir, types
 from .convert import round_through, saturate
 from .random import philox
 
+LOG2_E = log2(EULER)
 CASTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 # libdevice names, where they differ from ours; float32 functions end in f.
 SAME_1: tuple[str, ...] = (
@@ -329,6 +331,16 @@ def near_quotient(x, scale, inverse):
     return (types.float32, lambda e, a, b, c: e.builder.fmul(e.builder.fmul(a, b), c)) if same else None
 
 
+def near_exp(kind):
+    """2**(x log2 e) with a rounded product: what is summed beside its largest needs no more (see summands.py)."""
+
+    def emit(e, x):
+        scaled = e.builder.fmul(x, ir.Constant(x.type, LOG2_E))
+        return e.asm(x.type, "ex2.approx.ftz.f32 $0, $1;", "=f,f", [scaled])
+
+    return (kind, emit) if kind == types.float32 else None
+
+
 def logistic(kind):
     """1 / (1 + exp(-x)); for float32 with the hardware's reciprocal, scaled so that tiny results are not flushed."""
 
@@ -344,7 +356,9 @@ def logistic(kind):
     return (kind, emit) if _is_float(kind) else None
 
 
-_RULES = dict.fromkeys((bool_, not_, sign, logistic, divisor_scale, absolute, isnan, isinf, isfinite, signbit), 1)
+_RULES = dict.fromkeys(
+    (bool_, not_, sign, logistic, near_exp, divisor_scale, absolute, isnan, isinf, isfinite, signbit), 1
+)
 _RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, floor_divide, remainder, fmod, power), 2)
 _RULES |= dict.fromkeys((shift_left, shift_right), 2)
 _RULES |= {select: 3, near_quotient: 3, quotient: 4}

@@ -8,11 +8,13 @@ from ...schedule.access import ACCESS_BYTES
 from ...schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Value
 from ...schedule.registers import row_loads
 from ...schedule.row import WARP, RowSchedule
+from .ahead import split_row, streamed, write_loop_ahead
 from .kept import fetch_row, write_kept_loop
 from .pieces import write_in_pieces
 from .rank import begin_order, end_order, write_order, write_ranks
 from .rounding import stored_quotients
 from .scan import Turns, begin_linked, turns, write_linked, write_scans
+from .summands import summed_exponentials
 from .text import Names, Scope, header, indented, letter_of, rule, signature, so_far
 from .walk import Walk
 
@@ -40,6 +42,8 @@ class RowWriter:
     whole: bool = False  # the tile that is worked on needs no checks
     met: bool = False  # the blocks of a cluster know that all of them run
     rules: dict[tuple, str] = field(default_factory=dict)  # how folds merge -> the name of the rule
+    ahead: dict[int, Body] = field(default_factory=dict)  # phase -> what its row body fetches, whatever its folds are
+    rows: dict[int, Body] = field(default_factory=dict)  # … and the rest of it
 
     @property
     def kernel(self) -> Kernel:
@@ -71,6 +75,7 @@ class RowWriter:
         if self.schedule.linked:
             write_linked(self)
             return
+        self._begin_ahead()
         if self.schedule.early:
             self._load_all()
         if self.schedule.shared:
@@ -108,7 +113,7 @@ class RowWriter:
         top = self.scope.top
         shape = f"width={plan.width}, vectors={plan.vectors}, step={step}"
         top.append(f'tile = Tile({shape}, checks="{checks}"{self.exact})')
-        if plan.shared:
+        if self.splits:
             top.append(f'whole = Tile({shape}, checks="{"." * plan.vectors}")')
         more = f", across={WARP}" if plan.across else f", cluster={plan.cluster}" if plan.cluster > 1 else ""
         top.append(f"team = Team(threads={plan.threads}{more})")
@@ -213,15 +218,18 @@ class RowWriter:
         """One pass over the columns; folds collect in the loop and are joined after it."""
         if not (phase.stores or phase.folds or phase.select):
             return
+        if self._streams(phase):
+            write_loop_ahead(self, number, phase)
+            return
         outside = self.scope.code
         for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
             self.provide(value, tiles=False)
         for use in phase.folds:
             self.code.append(f"{so_far(use)} = empty_{self.define_fold(use)}()")
-        index, step = self.kernel.index, self._stride()
+        index, step = self.kernel.index, self.stride()
         plain: Turns = (["column = start"], "while column < columns:", [], [f"column = {index}(column + {step})"])
-        if self._backwards(number, phase):
-            last = f"column = {index}({self._last()})  # what was read last is still in L2"
+        if self.backwards(number, phase):
+            last = f"column = {index}({self.last()})  # what was read last is still in L2"
             plain = ([last], "while column >= start:", [], [f"column = {index}(column - {step})"])
         begin_order(self, phase)
         first, head, opening, closing = turns(self, phase) if phase.scans or phase.select else plain
@@ -235,20 +243,31 @@ class RowWriter:
         end_order(self, phase)
         self.forget()
 
-    def _stride(self) -> str:
+    @property
+    def splits(self) -> bool:
+        """Whether the work of a turn is written twice: for tiles that are there as a whole, and for others."""
+        plan = self.schedule
+        return plan.shared or (not plan.resident and any(map(self._streams, self.kernel.phases)))
+
+    def _streams(self, phase: Phase) -> bool:
+        """Whether a loop loads its next tile ahead: rows of one axis, whose turns need nothing of one another."""
+        plain = not (phase.scans or phase.select or phase.ranks or self.schedule.linked or self.schedule.across)
+        return self.kernel.column_axes == 1 and plain and bool(streamed(self, phase))
+
+    def stride(self) -> str:
         """From one tile of a loop to the next: elements, or vectors where they are numbered."""
         return str(self.schedule.vectors * self.schedule.threads if self.walk else self.schedule.span)
 
-    def _last(self) -> str:
+    def last(self) -> str:
         """Where a thread's last tile begins."""
-        return f"start + ((columns - 1 - start) & -{self._stride()})"
+        return f"start + ((columns - 1 - start) & -{self.stride()})"
 
     def join(self, phase: Phase) -> None:
         """The states that the threads of a row have collected, as one."""
         for use in phase.folds:
             self.scope.unpack(use, f"join_{self.define_fold(use)}({so_far(use)})")
 
-    def _backwards(self, number: int, phase: Phase) -> bool:
+    def backwards(self, number: int, phase: Phase) -> bool:
         """A pass that only stores, after another pass: the order of its elements is free."""
         return number > 0 and not phase.folds
 
@@ -295,7 +314,10 @@ class RowWriter:
             return
         for value in phase.element.args:
             self.provide(value)
-        self.scope.map_body(f"phase_{number}", stored_quotients(self.kernel, phase), self.schedule.width)
+        if number == 0 and self.schedule.resident:
+            self.read_ahead()
+        body = summed_exponentials(self.kernel, phase, stored_quotients(self.kernel, phase))
+        self.scope.map_body(f"phase_{number}", body, self.schedule.width)
         write_scans(self, number, phase)
         write_order(self, phase)
         stores = []
@@ -348,12 +370,17 @@ class RowWriter:
         if name in self.kept:
             self.code.append(f"{name} = kept_{name}(place)")
             return
+        self.define_load(load)
+        self.code.append(f"{name} = {self.load_from(load, column)}")
+
+    def define_load(self, load: Load) -> None:
+        """The intrinsic that loads a tile."""
+        operand = self.kernel.operands[load.operand]
         letter = self.load_letter(operand)
         kind = "s" if letter == "u" else letter
-        define = f'{self.prefix}load_{name} = {self.tile}.load("{operand.dtype.name}", "{kind}")'
+        define = f'{self.prefix}load_{load.value.name} = {self.tile}.load("{operand.dtype.name}", "{kind}")'
         if define not in self.scope.top:
             self.scope.top.append(define)
-        self.code.append(f"{name} = {self.load_from(load, column)}")
 
     def load_from(self, load: Load, column: str) -> str:
         """The call that loads a tile from a column on."""
@@ -392,7 +419,7 @@ class RowWriter:
         name = self.rules[key] = f"{use.name}_{taken}" if taken else use.name
         self.define_rule(use, name)
         self.scope.functions.append(f"fold_{name} = fold_tile(tile, rule_{name})")
-        if self.schedule.shared:
+        if self.splits:
             self.scope.functions.append(f"whole_fold_{name} = fold_tile(whole, rule_{name})")
         self.scope.functions.append(f"join_{name} = team.join(rule_{name})")
         if not self.schedule.resident:
@@ -408,9 +435,28 @@ class RowWriter:
         name = self.define_fold(use)
         self.scope.unpack(use, f"join_{name}(fold_{name}({self.scope.lifted(use)}, start, columns))")
 
+    def _begin_ahead(self) -> None:
+        """Load the row values that addresses are computed from; they come with the row's first elements."""
+        kernel = self.kernel
+        known = {x.value.name for group in (kernel.loads, kernel.positions, kernel.pointers) for x in group}
+        known |= {value.name for value in kernel.scalars}
+        for number, phase in enumerate(kernel.phases):
+            if phase.row is not None:
+                early, self.rows[number] = split_row(phase.row, {v.name for v in phase.row.args} - known)
+                if early is not None:
+                    self.ahead[number] = early
+                    for value in early.args:
+                        self.provide(value, tiles=False)
+
+    def read_ahead(self) -> None:
+        """Read what rows' bodies fetch, once the first elements are on their way."""
+        for number, early in self.ahead.items():
+            self.row_body(f"ahead_{number}", early)
+        self.ahead.clear()
+
     def _row_work(self, number: int, phase: Phase) -> None:
         if phase.row is not None:
-            self.row_body(f"row_{number}", phase.row)
+            self.row_body(f"row_{number}", self.rows.get(number, phase.row))
         for place, store in enumerate(phase.row_stores):
             for value in (x.value for group in (self.kernel.loads, self.kernel.positions) for x in group):
                 if value.name == store.value:  # it is stored as it was read
