@@ -145,19 +145,11 @@ def test_what_is_read_stays_in_the_l2_where_there_is_a_policy_for_it(tmp_path):
 
 
 def test_only_exponentials_that_are_summed_beside_their_largest_are_the_hardware_s():
-    x, y = fd.spec((64, 4100), "float32"), fd.spec((64,), "int64")
-    for text in (
-        "logsumexp(x * 0.5, -1)",
-        "sum(exp((x - max(x, axis=-1, keepdims=True)) * 0.5), -1)",
-        "logsumexp(x, -1)",
-    ):
+    x, y = fd.spec((4096, 4100), "float32"), fd.spec((4096,), "int64")
+    largest = "max(x, axis=-1, keepdims=True)"
+    for text in ("logsumexp(x * 0.5, -1)", f"sum(exp((x - {largest}) * 0.5), -1)", "logsumexp(x, -1)"):
         assert "near_exp" in fd.kernel(text).source(x, device="cuda")
-    for text in (
-        "softmax(x)",
-        "sum(exp(x - mean(x, -1, keepdims=True)), -1)",
-        "sum(exp(x), -1)",
-        "max(exp(x), axis=-1)",
-    ):
+    for text in ("softmax(x)", "sum(exp(x), -1)", f"max(exp(x - {largest}), axis=-1)"):
         assert "near_exp" not in fd.kernel(text).source(x, device="cuda")
     loss = fd.kernel("logsumexp(x, -1) - take_along_axis(x, y[:, None], -1)[:, 0]").source(x, y, device="cuda")
     assert loss.index(" = ahead_0(") < loss.index("while column < columns")

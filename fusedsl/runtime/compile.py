@@ -68,7 +68,7 @@ def scheduled_cuda(bound: Bound, hardware: Hardware) -> tuple[Kernel, Schedule]:
     kernel, streamed = bound.across or (bound.kernel, bound.streamed)
     if streamed is not None and 0 in bound.extents:  # a row of nothing has no register to hold it
         kernel = streamed
-    if streamed is not None and streams(streamed, bound.extents):
+    if streamed is not None and streams(streamed, bound.extents, hardware):
         kernel = streamed
     schedule = choose(kernel, bound.extents, hardware)
     if not getattr(schedule, "resident", True) and streamed is not None and kernel.resident:

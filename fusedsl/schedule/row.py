@@ -109,10 +109,12 @@ def contiguous(kernel: Kernel) -> bool:
     return kernel.column_axes == 1 and (not whole or any(kernel.operands[k].strides[-1] == "1" for k in whole))
 
 
-def streams(kernel: Kernel, extents: tuple[int, ...]) -> bool:
+def streams(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> bool:
     """Whether a kernel that is not `resident` is better for these rows than one that is: it reads each element once as
     well, and its teams, which wait for nobody, are at different places of their rows."""
-    long = kernel.row_axes > 0 and not kernel.kept and extents[-1] >= STREAM_FROM
+    if not kernel.row_axes or kernel.kept:
+        return False
+    long = extents[-1] >= STREAM_FROM and prod(extents[: kernel.row_axes]) >= WAVES * hardware.multiprocessors
     return long and contiguous(kernel) and finishes_at_once(kernel) and not _alone(kernel)
 
 
