@@ -30,7 +30,7 @@ def write_loop_ahead(writer: RowWriter, number: int, phase: Phase) -> None:
         writer.define_load(load)
         scope.stored[load.value.name] = writer.kernel.operands[load.operand].dtype
         scope.code.append(f"{load.value.name}_next = {writer.load_from(load, 'column')}")
-    writer.read_ahead()
+    read_ahead(writer)
     inside = [f"{load.value.name} = {load.value.name}_next" for load in loads]
     if backwards:  # before the first tile there is nothing: as beyond the last
         inside.append(f"following = {index}(select(column >= start + {stride}, column - {stride}, columns))")
@@ -70,6 +70,27 @@ def _there(writer: RowWriter) -> str:
     there = f"column + {(plan.vectors - 1) * plan.step + plan.width} <= columns"
     split = any(operand.access == "anchor" for operand in writer.kernel.operands)
     return f"(column >= 0) & ({there})" if split else there
+
+
+def begin_ahead(writer: RowWriter) -> None:
+    """Load the row values that addresses are computed from: they come with the row's first elements."""
+    kernel = writer.kernel
+    known = {x.value.name for group in (kernel.loads, kernel.positions, kernel.pointers) for x in group}
+    known |= {value.name for value in kernel.scalars}
+    for number, phase in enumerate(kernel.phases):
+        if phase.row is not None:
+            early, writer.rows[number] = split_row(phase.row, {v.name for v in phase.row.args} - known)
+            if early is not None:
+                writer.ahead[number] = early
+                for value in early.args:
+                    writer.provide(value, tiles=False)
+
+
+def read_ahead(writer: RowWriter) -> None:
+    """Read what rows' bodies fetch, once the first elements are on their way."""
+    for number, early in writer.ahead.items():
+        writer.row_body(f"ahead_{number}", early)
+    writer.ahead.clear()
 
 
 def split_row(body: Body, late: set[str]) -> tuple[Body | None, Body]:

@@ -8,7 +8,7 @@ from ...schedule.access import ACCESS_BYTES
 from ...schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Value
 from ...schedule.registers import row_loads
 from ...schedule.row import WARP, RowSchedule
-from .ahead import split_row, streamed, write_loop_ahead
+from .ahead import begin_ahead, read_ahead, streamed, write_loop_ahead
 from .kept import fetch_row, write_kept_loop
 from .pieces import write_in_pieces
 from .rank import begin_order, end_order, write_order, write_ranks
@@ -75,7 +75,7 @@ class RowWriter:
         if self.schedule.linked:
             write_linked(self)
             return
-        self._begin_ahead()
+        begin_ahead(self)
         if self.schedule.early:
             self._load_all()
         if self.schedule.shared:
@@ -315,7 +315,7 @@ class RowWriter:
         for value in phase.element.args:
             self.provide(value)
         if number == 0 and self.schedule.resident:
-            self.read_ahead()
+            read_ahead(self)
         body = summed_exponentials(self.kernel, phase, stored_quotients(self.kernel, phase))
         self.scope.map_body(f"phase_{number}", body, self.schedule.width)
         write_scans(self, number, phase)
@@ -434,25 +434,6 @@ class RowWriter:
     def _fold(self, use: FoldUse) -> None:
         name = self.define_fold(use)
         self.scope.unpack(use, f"join_{name}(fold_{name}({self.scope.lifted(use)}, start, columns))")
-
-    def _begin_ahead(self) -> None:
-        """Load the row values that addresses are computed from; they come with the row's first elements."""
-        kernel = self.kernel
-        known = {x.value.name for group in (kernel.loads, kernel.positions, kernel.pointers) for x in group}
-        known |= {value.name for value in kernel.scalars}
-        for number, phase in enumerate(kernel.phases):
-            if phase.row is not None:
-                early, self.rows[number] = split_row(phase.row, {v.name for v in phase.row.args} - known)
-                if early is not None:
-                    self.ahead[number] = early
-                    for value in early.args:
-                        self.provide(value, tiles=False)
-
-    def read_ahead(self) -> None:
-        """Read what rows' bodies fetch, once the first elements are on their way."""
-        for number, early in self.ahead.items():
-            self.row_body(f"ahead_{number}", early)
-        self.ahead.clear()
 
     def _row_work(self, number: int, phase: Phase) -> None:
         if phase.row is not None:
