@@ -39,9 +39,11 @@ SHARED_RESERVE = 4 << 10  # bytes of shared memory beside the row: the system's,
 COPY_BYTES, COPY_FROM = (4, 8, 16), (8, 0)  # what cp.async copies, and the architecture that has it
 LOOP_ELEMENTS = 8  # a thread's tile in a loop over single elements
 LOOP_BLOCK = 128  # threads of a block whose rows are looped over by a warp or less
-STREAM_FROM = 4096  # columns of rows that are read once
-STREAMING = 768  # threads of an SM that stream rows
-WAVES, TURNS = 4, 4  # rows for each place that a team has, and tiles of a row for each of its threads, at least
+STREAM_FROM = 8192  # columns of rows that are read once and rather streamed than held
+STREAM_ROWS = 4  # … if there are so many for each SM
+STREAMING, MOST_STREAMING = 768, 128  # threads of an SM that stream rows, and those of a row where there are many
+TURNS = 8  # tiles of a row for each of its threads, at least
+LONG_TILE_NEED = 128  # registers, at most, with which a tile has 128 bytes
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def streams(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> boo
     well, and its teams, which wait for nobody, are at different places of their rows."""
     if not kernel.row_axes or kernel.kept:
         return False
-    long = extents[-1] >= STREAM_FROM and prod(extents[: kernel.row_axes]) >= WAVES * hardware.multiprocessors
+    long = extents[-1] >= STREAM_FROM and prod(extents[: kernel.row_axes]) >= STREAM_ROWS * hardware.multiprocessors
     return long and contiguous(kernel) and finishes_at_once(kernel) and not _alone(kernel)
 
 
@@ -357,29 +359,33 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
 
 
 def _loop_vectors(kernel: Kernel, width: int) -> int:
-    """Vectors of a tile: 64 bytes of loads a thread, which keep an SM's memory busy (measured on an H200 with rows of
-    600,000 columns: half of that costs 2 % in float32 and 10 % in bfloat16)."""
+    """Vectors of a tile: 64 bytes of loads a thread, and as many under way, which keep an SM's memory busy; twice that
+    of one 16-bit array, if there are registers for it (measured on an H200: 4 % for rows of 16,384)."""
     if width == 1:
         return LOOP_ELEMENTS
     rows = row_loads(kernel)
     loads = sum(load.operand not in rows for load in kernel.loads)
-    return 4 if loads <= 1 else 2 if loads <= 3 else 1
+    if loads <= 1:
+        long = width >= 8 and needed(kernel, Tiling(width, 8, ahead=True)) <= LONG_TILE_NEED
+        return 8 if long else 4
+    return 2 if loads <= 3 else 1
 
 
 def _team(columns: int, rows: int, tile: int, hardware: Hardware) -> int:
-    """Threads that stream a row, `tile` elements of each at once: a warp waits for nobody, so the smallest team whose
-    rows are several times as many as there are places for them on all SMs; but one that turns a few times.
+    """Threads that stream a row, `tile` elements of each at once.
+
+    Many that read neighbouring places please the memory; few wait little for each other, and turn often (measured on
+    an H200, bfloat16: rows of 16,384 take 136 us in warps, 138 in teams of 64, 144 of 128 and 182 of 256, which turn
+    twice; two arrays of rows of 128,256 take 1037 us in warps and 960 in teams of 64; 4096 rows of 65,536 take 168 in
+    warps, which come in little more than one wave, and 136 in teams of 128).
     """
     threads = 1
     while threads < WARP and columns > threads * tile:
         threads *= 2
-    places = hardware.multiprocessors * STREAMING // WARP
-    while (
-        threads >= WARP
-        and threads < 1024
-        and rows * threads // WARP < WAVES * places
-        and columns >= 2 * TURNS * threads * tile
-    ):
+    while threads >= WARP and threads < MOST_STREAMING and columns >= 2 * TURNS * threads * tile:
+        threads *= 2
+    places = hardware.multiprocessors * STREAMING
+    while threads >= WARP and threads < 1024 and rows * threads < 2 * places and columns >= TURNS * threads * tile:
         threads *= 2
     return threads
 

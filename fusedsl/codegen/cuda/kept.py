@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...schedule.kernel import Phase
 from ...schedule.row import kept_operands
+from .ahead import read_ahead
 from .text import indented
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def fetch_row(writer: RowWriter) -> None:
         offset += plan.vectors * plan.width * plan.threads * kernel.operands[k].dtype.itemsize
     whole, checked = ([f"{of}{call}" for call in calls] for of, _ in FORMS)
     scope.code.extend(_turns(writer, whole, checked))
+    read_ahead(writer)
     scope.code.append("await_fetched()")
 
 

@@ -221,6 +221,7 @@ class RowWriter:
         if self._streams(phase):
             write_loop_ahead(self, number, phase)
             return
+        read_ahead(self)
         outside = self.scope.code
         for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
             self.provide(value, tiles=False)
@@ -436,6 +437,7 @@ class RowWriter:
         self.scope.unpack(use, f"join_{name}(fold_{name}({self.scope.lifted(use)}, start, columns))")
 
     def _row_work(self, number: int, phase: Phase) -> None:
+        read_ahead(self)
         if phase.row is not None:
             self.row_body(f"row_{number}", self.rows.get(number, phase.row))
         for place, store in enumerate(phase.row_stores):
