@@ -164,6 +164,27 @@ def test_only_quotients_that_are_stored_in_bfloat16_go_uncorrected(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("text", "dtype", "near"),
+    [
+        ("softmax(x)", "bfloat16", True),
+        ("softmax(x) * x", "float16", True),
+        ("softmax(x)", "float32", False),
+        ("float32(softmax(x))", "bfloat16", False),
+        ("exp(x) / sum(x, axis=1, keepdims=True)", "bfloat16", False),  # x is exact
+        ("exp(x - 1) - sum(x, axis=1, keepdims=True)", "bfloat16", False),  # what is left may be small
+    ],
+)
+def test_only_exponentials_that_are_summed_or_scaled_for_16_bits_are_the_hardwares(text, dtype, near):
+    assert ("stored_exp(" in fd.kernel(text).source(fd.spec((64, 1000), dtype), device="cuda")) == near
+
+
+@pytest.mark.parametrize(("columns", "pairs"), [(1000, True), (1001, False)])  # pairs that are split are not compared
+def test_the_largest_of_16_bit_rows_is_found_in_pairs(columns, pairs):
+    source = fd.kernel("max(x, axis=1)").source(fd.spec((64, columns), "float16"), device="cuda")
+    assert ("fold_pairs(" in source) == pairs
+
+
+@pytest.mark.parametrize(
     ("strides", "rows", "columns", "extents", "access"),
     [
         ("s1", 1, 1, (64, 1 << 18), "vector"),

@@ -91,6 +91,14 @@ def test_rows(dtype, columns, skip):
         check_twice(gpu, "softmax(x), argmax(x, axis=-1)", {"x": normal(3, columns, dtype=dtype)}, skip)
 
 
+@pytest.mark.parametrize("dtype", [HALF, BRAIN])
+def test_rows_of_16_bits_with_tiny_infinite_and_missing_results(dtype):
+    x = normal(6, 1000) * 20
+    x[0, 3], x[1, 5], x[2, 7], x[3] = -np.inf, np.inf, np.nan, -np.inf
+    with exact_gpu() as gpu:
+        check_twice(gpu, "softmax(x), max(x, axis=-1), min(x, axis=-1), logsumexp(x, axis=-1)", {"x": x.astype(dtype)})
+
+
 def test_rows_of_16_bits_that_are_not_aligned_read_whole_blocks_alone():
     """The one read beyond an array: the rest of the aligned 16 bytes in which its last row ends."""
     x = normal(3, 1003, dtype=HALF)

@@ -128,6 +128,7 @@ def test_integers_multiply_divide_and_shift_as_in_c():
         ("add.cc.u32 %r10, %r8, 1; addc.u32 %r9, 5, 0;", [0xFFFFFFFF, 1], [6, 5]),
         ("max.f32 %r9, %r8, 0f3F800000;", [np.float32("nan")], [np.float32(1)]),
         ("max.NaN.f32 %r9, %r8, 0f3F800000;", [np.float32("nan")], [0x7FC00000]),
+        ("max.NaN.bf16x2 %r9, %r8, 0x3F80BF80;", [0x4000C000, 0xC0004000], [0x4000BF80, 0x3F804000]),
         ("dp4a.s32.s32 %r9, %r8, 0x01010101, 10;", [0xFF020304], [18]),
         ("dp2a.lo.s32.s32 %r9, %r8, 0x090905FE, 10;", [0xFFFF0003], [0xFFFFFFFF]),  # 3 * -2 - 1 * 5 + 10
         ("dp2a.hi.u32.u32 %r9, %r8, 0x02010000, 1;", [0x00030004], [11]),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from . import numbers as n
-from .convert import KINDS, conversion, floating
+from .convert import KINDS, PAIRS, conversion, floating
 from .operands import Step, parts, reader, type_of, writer
 from .syntax import Immediate, Instruction, Unsupported
 
@@ -151,7 +151,15 @@ def _extreme(ins: Instruction) -> Step:
     function = n.minimum if ins.name == "min" else n.maximum
     if len(ins.operands) > 3:
         raise Unsupported(ins.text)
-    return typed(ins, lambda a, b: function(a, b, "NaN" in ins.modifiers))
+    nan, half = "NaN" in ins.modifiers, PAIRS.get(ins.types[0])
+    if half is None:
+        return typed(ins, lambda a, b: function(a, b, nan))
+
+    def pairs(a, b):
+        sides = [np.ascontiguousarray(word).view(half) for word in np.broadcast_arrays(a, b)]
+        return function(*sides, nan).astype(half).view(U4)
+
+    return typed(ins, pairs)
 
 
 def _through_double(function: Callable) -> Callable:

@@ -9,7 +9,7 @@ from ...schedule.column import ColumnSchedule, record_bytes, record_places
 from ...schedule.kernel import Body, FoldUse, Kernel, Load, Phase, Position, Value
 from ...schedule.registers import row_loads
 from ...schedule.split import fold_bytes, state_words
-from .rounding import stored_quotients
+from .rounding import narrow_body
 from .text import Names, Scope, function, header, indented, rule, signature, so_far
 from .walk import Walk
 
@@ -265,7 +265,7 @@ class ColumnWriter:
     def _element_work(self, number: int | str, phase: Phase) -> None:
         for value in phase.element.args:
             self._provide(value)
-        self.scope.map_body(f"phase_{number}", stored_quotients(self.kernel, phase))
+        self.scope.map_body(f"phase_{number}", narrow_body(self.kernel, phase))
         stores = []
         for place, store in enumerate(phase.stores):
             name, k = f"store_{number}_{place}", store.operand

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ...schedule.cross import LINE, CrossSchedule, row_places, state_parts
 from ...schedule.kernel import Body, FoldUse, Kernel, Load, Phase, Value
 from ...schedule.registers import row_loads
-from .rounding import stored_quotients
+from .rounding import narrow_body
 from .text import Names, Scope, header, indented, letter_of, signature
 
 NEXT = "_next"  # suffix of what belongs to the row after this one
@@ -248,7 +248,7 @@ class CrossWriter:
         code = self.code
         for value in phase.element.args:
             self._provide(value)
-        self.scope.map_body(f"phase_{number}", stored_quotients(self.kernel, phase))
+        self.scope.map_body(f"phase_{number}", narrow_body(self.kernel, phase))
         for use in phase.cross:
             so_far = ", ".join(_so_far(use))
             code.append(f"{so_far} = collect_{_key(use)}({so_far}, {self.scope.lifted(use)})")

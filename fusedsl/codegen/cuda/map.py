@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...schedule.kernel import Kernel
 from ...schedule.map import MapSchedule
-from .rounding import stored_quotients
+from .rounding import narrow_body
 from .text import Names, Scope, header, indented, letter_of
 from .walk import Walk
 
@@ -82,7 +82,7 @@ def _line_stores(scope: Scope, schedule: MapSchedule) -> tuple[list[str], list[s
 
 
 def _compute(scope: Scope, schedule: MapSchedule) -> None:
-    scope.map_body("body", stored_quotients(scope.kernel, scope.kernel.phases[0]), schedule.width)
+    scope.map_body("body", narrow_body(scope.kernel, scope.kernel.phases[0]), schedule.width)
 
 
 def _grid(scope: Scope, schedule: MapSchedule) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...schedule.kernel import Load, Phase
 from ...schedule.registers import row_loads
-from .rounding import stored_quotients
+from .rounding import narrow_body
 from .text import indented, letter_of, signature
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
     """The phase, piece by piece: the compiler cannot load for a later piece before an earlier one is stored."""
     scope, plan, kernel = writer.scope, writer.schedule, writer.kernel
-    rows, body = row_loads(kernel), stored_quotients(kernel, phase)
+    rows, body = row_loads(kernel), narrow_body(kernel, phase)
     anew = not any(operand.access == "anchor" for operand in kernel.operands)  # unaligned rows have no time for it
     fresh = {x.value.name: x for x in kernel.loads if x.value.name not in scope.ready and x.operand not in rows}
     for value in body.args:

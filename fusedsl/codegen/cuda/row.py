@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 
 from ...schedule.access import ACCESS_BYTES
 from ...schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Value
+from ...schedule.pressure import again
 from ...schedule.registers import row_loads
 from ...schedule.row import WARP, RowSchedule
 from .ahead import begin_ahead, read_ahead, streamed, write_loop_ahead
 from .kept import fetch_row, write_kept_loop
 from .pieces import write_in_pieces
 from .rank import begin_order, end_order, write_order, write_ranks
-from .rounding import stored_quotients
+from .rounding import narrow_body
 from .scan import Turns, begin_linked, turns, write_linked, write_scans
 from .summands import summed_exponentials
 from .text import Names, Scope, header, indented, letter_of, rule, signature, so_far
@@ -115,8 +116,13 @@ class RowWriter:
         top.append(f'tile = Tile({shape}, checks="{checks}"{self.exact})')
         if self.splits:
             top.append(f'whole = Tile({shape}, checks="{"." * plan.vectors}")')
+        top.append(f"team = Team({self._team()})")
+
+    def _team(self) -> str:
+        """The threads of a row."""
+        plan = self.schedule
         more = f", across={WARP}" if plan.across else f", cluster={plan.cluster}" if plan.cluster > 1 else ""
-        top.append(f"team = Team(threads={plan.threads}{more})")
+        return f"threads={plan.threads}{more}"
 
     @property
     def exact(self) -> str:
@@ -282,7 +288,30 @@ class RowWriter:
             self.collect(use, self._folded(use))
 
     def _folded(self, use: FoldUse) -> str:
-        return f"{self.prefix}fold_{self.define_fold(use)}({self.scope.lifted(use)}, column, columns)"
+        """The state of a tile's elements."""
+        column = "start" if self.schedule.resident else "column"
+        order, name = self._in_pairs(use), self.define_fold(use)
+        if not order:
+            return f"{self.prefix}fold_{name}({self.scope.lifted(use)}, {column}, columns)"
+        (value,) = use.lifted
+        kind = self.scope.stored[value.name].name
+        call = f"{self.prefix}{order}_of_{kind}_{name}"
+        define = f'{call} = fold_pairs({self.tile}, rule_{name}, "{order}", "{kind}")'
+        if define not in self.scope.functions:
+            self.scope.functions.append(define)
+        return f"{call}({value.name}, {column}, columns)"
+
+    def _in_pairs(self, use: FoldUse) -> str:
+        """ "max" or "min" where a fold is that of 16-bit floats as they were loaded, two to a register."""
+        stored = self.scope.stored.get(use.lifted[0].name) if len(use.lifted) == 1 else None
+        split = any(operand.access == "anchor" for operand in self.kernel.operands)
+        halves = stored is not None and stored.kind == "f" and stored.bits == 16 and self.schedule.width % 2 == 0
+        if not halves or split or self.walk:
+            return ""
+        (line, *more), (a, b) = use.merge.lines, use.merge.args
+        expression = line.split("#", 1)[0].partition(" = ")[2].strip()
+        orders = {f"maximum({a.name}, {b.name})": "max", f"minimum({a.name}, {b.name})": "min"}
+        return "" if more else orders.get(expression, "")
 
     def _tile_work(self, number: int, phase: Phase) -> None:
         """A tile worked as if it were a row, phase by phase; what it comes to is merged into the row's state."""
@@ -314,10 +343,11 @@ class RowWriter:
             write_in_pieces(self, number, phase)
             return
         for value in phase.element.args:
+            self._take_anew(value)
             self.provide(value)
         if number == 0 and self.schedule.resident:
             read_ahead(self)
-        body = summed_exponentials(self.kernel, phase, stored_quotients(self.kernel, phase))
+        body = narrow_body(self.kernel, phase, summed_exponentials(self.kernel, phase, phase.element))
         self.scope.map_body(f"phase_{number}", body, self.schedule.width)
         write_scans(self, number, phase)
         write_order(self, phase)
@@ -327,6 +357,20 @@ class RowWriter:
         if stores and self.schedule.rows > 1:
             stores = ["if there:", *indented(stores)]
         self.code.extend(stores)
+
+    def _take_anew(self, value: Value) -> None:
+        """A held tile of 16-bit floats that an earlier phase computed with: the compiler is to keep it in pairs."""
+        stored = self.scope.stored.get(value.name) if self.schedule.resident else None
+        plan = self.schedule
+        if stored is None or value.name not in self.scope.ready:
+            return
+        if not again(self.kernel, stored, plan.width, plan.vectors):
+            return
+        define = f"again = tile.part(0, {plan.vectors}, anew=True)"
+        if define not in self.scope.top:
+            self.scope.top.append(define)
+        self.code.append(f"{value.name} = again({value.name})")
+        self.scope.wide.pop(value.name, None)
 
     def _store(self, name: str, k: int, value: str) -> str:
         operand, column = self.kernel.operands[k], "start" if self.schedule.resident else "column"
@@ -433,8 +477,7 @@ class RowWriter:
         self.scope.functions += rule(use, name)
 
     def _fold(self, use: FoldUse) -> None:
-        name = self.define_fold(use)
-        self.scope.unpack(use, f"join_{name}(fold_{name}({self.scope.lifted(use)}, start, columns))")
+        self.scope.unpack(use, f"join_{self.define_fold(use)}({self._folded(use)})")
 
     def _row_work(self, number: int, phase: Phase) -> None:
         read_ahead(self)

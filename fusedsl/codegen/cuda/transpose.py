@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...schedule.kernel import Kernel, Load
 from ...schedule.transpose import TransposeSchedule
-from .rounding import stored_quotients
+from .rounding import narrow_body
 from .text import Names, Scope, header, letter_of
 
 
@@ -151,7 +151,7 @@ class _Writer:
 
     def compute(self) -> None:
         """The body, over the patch."""
-        self.scope.map_body("body", stored_quotients(self.kernel, self.kernel.phases[0]))
+        self.scope.map_body("body", narrow_body(self.kernel, self.kernel.phases[0]))
 
     def store(self) -> None:
         """Along the patch at once, across it by way of shared memory."""

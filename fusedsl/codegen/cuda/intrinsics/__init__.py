@@ -41,7 +41,7 @@ def namespace() -> dict[str, Any]:
         (patch, "Patch shared_bytes"),
         (rank, "order enter values_of columns_of best shared_room sort_tile take pick"),
         (stream_rank, "choice reset push settle keep_run merge_runs"),
-        (fold, "Team fold fold_tile merge_states empty_state"),
+        (fold, "Team fold fold_pairs fold_tile merge_states empty_state"),
         (ahead, "Ring arrived send shared_start"),
         (crew, "Crew blocks everyone leave"),
         (column, "Stack"),

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ....ir.types import DType, dtype
 from ..backend import F32, F64, I1, I8, I16, I32, I64, VOID, Emitter, ScalarFunction, intrinsic, ir, types
+from ..convert import widen
+from .element import unpaired
 from .memory import Room
 from .tile import Tile, scalar_function, scalar_types
 
@@ -62,6 +65,52 @@ def fold_tile(tile: Tile, rule_of: Fold) -> Callable:
         return rule_of.merge.result, emit
 
     return intrinsic(parts + 2)(rule)
+
+
+def fold_pairs(tile: Tile, rule_of: Fold, order: str, name: str) -> Callable:
+    """`fold(words, start, limit)`: the "max" or "min" of a tile of 16-bit floats, compared in pairs as they are held.
+
+    For tiles whose vectors are there or not as one.
+    """
+    kind = dtype(name)
+
+    def rule(*kinds):
+        def emit(e, tile_words, start, limit):
+            words, per_vector = e.unpack(tile_words, tile.count // 2), tile.width // 2
+            if e.cc < (8, 0):
+                found = [[widen(e, half, name)] for half in unpaired(e, kind, words, tile.width)]
+                step = tile.width
+            else:
+                found, step = [[word] for word in words], per_vector
+            none = _nothing(e, kind, order, found[0][0])
+            states = []
+            for number, room in enumerate(tile.room_of(e, kinds[-2], start, limit)):
+                vector = found[number * step : (number + 1) * step]
+                if room is not None:
+                    there = room.holds(e.builder, 0)
+                    vector = [[e.builder.select(there, one, none)] for (one,) in vector]
+                states += vector
+            if e.cc < (8, 0):
+                return rule_of.tree(e, states)[0]
+            text = f"{order}.NaN.{'bf16x2' if name == 'bfloat16' else 'f16x2'} $0, $1, $2;"
+            pairs = [word for (word,) in states]
+            while len(pairs) > 1:
+                merged = [e.asm(I32, text, "=r,r,r", [a, b]) for a, b in zip(pairs[::2], pairs[1::2])]
+                pairs = merged + ([pairs[-1]] if len(pairs) % 2 else [])
+            halves = [[widen(e, half, name)] for half in unpaired(e, kind, pairs, 2)]
+            return rule_of.tree(e, halves)[0]
+
+        return rule_of.merge.result, emit
+
+    return intrinsic(3)(rule)
+
+
+def _nothing(e: Emitter, kind: DType, order: str, like: ir.Value) -> ir.Value:
+    """What no element changes: an infinity, or two of them in the halves of a word."""
+    if like.type == F32:
+        return ir.Constant(F32, float("-inf") if order == "max" else float("inf"))
+    half = (0x7F80 if kind.name == "bfloat16" else 0x7C00) | (0x8000 if order == "max" else 0)
+    return I32(half << 16 | half)
 
 
 def _vector(e: Emitter, rule_of: Fold, elements: list[State], room: Room | None, empty: State) -> State:
@@ -121,32 +170,48 @@ class Team:
     """The threads of a row: `threads` neighbours (up to a warp share it with other rows; more are a block).
 
     Where `across`, neighbours belong to different rows instead, `across` to a block: thread t works on row t % across.
-    Where there is a `cluster` of so many blocks, `threads` of each of them work on the row.
+    Where there is a `cluster` of so many blocks, `threads` of each of them work on the row. A team that joins once a
+    row, and goes on to the next, leaves its states `alternating` in two places.
     """
 
     threads: int
     across: int = 0
     cluster: int = 1
+    alternating: bool = False
 
     def join(self, rule_of: Fold) -> Callable:
-        """`join(state)`: the states of all threads of the row merged, the same bits in each of them."""
+        """`join(state)`: the states of all threads of the row merged, the same bits in each of them.
+
+        Where `alternating`, `join(turn, state)`: `turn` is 0 and 1 in alternation, so that a warp may leave its next
+        state while others still read its last one.
+        """
         result = rule_of.merge.result
 
-        def rule(kind):
-            def emit(e, value):
-                state = state_of(e, rule_of, value)
+        def rule(*kinds):
+            def emit(e, *values):
+                turn, state = values[0] if self.alternating else None, state_of(e, rule_of, values[-1])
                 if self.across:
                     return e.pack(result, self._through_shared(e, rule_of, state, self.across))
                 state = self._through_shuffles(e, rule_of, state)
                 if self.cluster > 1:
-                    state = self._through_cluster(e, rule_of, state)
+                    state = self._through_cluster(e, rule_of, state, turn)
                 elif self.threads > WARP:
-                    state = self._through_shared(e, rule_of, state, 0)
+                    state = self._through_shared(e, rule_of, state, 0, turn)
                 return e.pack(result, state)
 
             return result, emit
 
-        return intrinsic(1)(rule)
+        return intrinsic(1 + self.alternating)(rule)
+
+    def _places(self, e: Emitter, state: State, count: int, turn: ir.Value | None) -> list[ir.Value]:
+        """Shared memory for `count` states: an array for each part, or the half of it whose turn it is."""
+        if turn is None:
+            return [e.shared_array(shared_type(part), count) for part in state]
+        arrays, first = (
+            [e.shared_array(shared_type(part), 2 * count) for part in state],
+            e.builder.mul(turn, I32(count)),
+        )
+        return [e.builder.gep(array, [first]) for array in arrays]
 
     def _through_shuffles(self, e: Emitter, rule_of: Fold, state: State) -> State:
         """Lane 0 of each segment merges all, in order; then its segment gets a copy."""
@@ -159,14 +224,16 @@ class Team:
             return state
         return [shuffle(e, "idx", part, 0, lanes) for part in state]
 
-    def _through_shared(self, e: Emitter, rule_of: Fold, state: State, across: int) -> State:
+    def _through_shared(
+        self, e: Emitter, rule_of: Fold, state: State, across: int, turn: ir.Value | None = None
+    ) -> State:
         """Groups of threads leave a state each in shared memory; then every thread merges them all, in order."""
         b, groups = e.builder, self.threads if across else self.threads // WARP
         if groups == 1:
             return state
         thread = e.special_register("tid.x")
         spread = across or 1
-        arrays = [e.shared_array(shared_type(part), groups * spread) for part in state]
+        arrays = self._places(e, state, groups * spread, turn)
         if across:
             self._leave(e, arrays, state, thread)
         else:
@@ -185,17 +252,17 @@ class Team:
             found.append(self._left(e, arrays, state, place))
         return rule_of.tree(e, found)
 
-    def _through_cluster(self, e: Emitter, rule_of: Fold, state: State) -> State:
+    def _through_cluster(self, e: Emitter, rule_of: Fold, state: State, turn: ir.Value | None = None) -> State:
         """Each warp leaves its state in the shared memory of all blocks; then each warp merges them all, in order.
 
-        A fold has shared memory of its own, so nothing is written there again, and no block ends before all have
-        arrived here: whoever writes into a block finds it alive.
+        A fold has shared memory of its own, where nothing is written again before all have met in another one, and no
+        block ends before all have arrived here: whoever writes into a block finds it alive.
         """
         b, warps = e.builder, max(1, self.threads // WARP)
         thread, rank = e.special_register("tid.x"), b.and_(e.special_register("ctaid.x"), I32(self.cluster - 1))
         lane, warp = b.and_(thread, I32(WARP - 1)), b.lshr(thread, I32(5))
         count = warps * self.cluster
-        arrays = [e.shared_array(shared_type(part), count) for part in state]
+        arrays = self._places(e, state, count, turn)
         state = [shuffle(e, "idx", part, 0, WARP) for part in state]
         place = b.add(b.mul(rank, I32(warps)), warp)
         with b.if_then(b.icmp_unsigned("<", lane, I32(self.cluster))):
@@ -229,7 +296,8 @@ def _leave_in_block(e: Emitter, address: ir.Value, part: ir.Value, block: ir.Val
     value = b.zext(part, I16) if part.type in (I1, I8) else part
     kinds = {I16: ("b8", "h"), I32: ("b32", "r"), I64: ("b64", "l"), F32: ("f32", "f"), F64: ("f64", "d")}
     name, register = kinds[value.type]
-    place = e.asm(I32, "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", [b.ptrtoint(address, I32), block])
+    text = "mapa.shared::cluster.u32 $0, $1, $2;"
+    place = e.asm(I32, text, "=r,r,r", [b.ptrtoint(address, I32), block], effect=True)  # by whom there is a block for
     e.asm(VOID, f"st.shared::cluster.{name} [$0], $1;", f"r,{register},~{{memory}}", [place, value], effect=True)
 
 
