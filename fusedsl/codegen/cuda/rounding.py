@@ -22,8 +22,8 @@ def narrow_body(kernel: Kernel, phase: Phase, body: Body | None = None) -> Body:
 
 
 def stored_exponentials(kernel: Kernel, phase: Phase, body: Body) -> Body:
-    """The body with `stored_exp` where a kernel's outputs are 16-bit floats, the exponent x is itself computed, and what
-    reads an exponential sums or scales it.
+    """The body with `stored_exp` where a kernel's outputs are 16-bit floats, the exponent x is itself computed, and
+    exponentials are summed or scaled alone.
 
     They are off by 2**-24 |x| + 2**-21: about what the rounding of x to float32 does, and less than 2**-8 of what
     rounding to 16 bits does.
