@@ -263,15 +263,19 @@ class _Call:
             return type(x)(*(self._placed(part, f"{name}_{key}") for key, part in zip(x._fields, x)))
         if isinstance(x, (tuple, list)):
             self.static.append((type(x).__name__, len(x)))
-            return type(x)(self._placed(part, f"{name}_{k}") for k, part in enumerate(x))
+            parts = [self._placed(part, f"{name}_{k}") for k, part in enumerate(x)]
+            return (
+                tuple(parts) if isinstance(x, tuple) else parts
+            )  # torch.Size, and others that are not made of anything
         if isinstance(x, dict):
             self.static.append(("dict", tuple(x)))
             return {key: self._placed(part, f"{name}_{key}") for key, part in x.items()}
         if isinstance(x, Tracer):
             raise _InsideTrace(x)
-        if is_object(x) and not is_array(x) and holds_arrays(x):
+        run_time = _is_run_time(x)
+        if not run_time and is_object(x) and holds_arrays(x):
             return self._placed_object(x, name)
-        if _is_run_time(x):
+        if run_time:
             name = _fresh_name(name, {p.name for p in self.parameters})
             self.values.append(x)
             self.facts.append(describe(x, name))
@@ -337,7 +341,10 @@ def _fresh_name(name: str, taken: Collection[str]) -> str:
 def _is_run_time(x: Any) -> bool:
     if isinstance(x, bool) or x is None or isinstance(x, (str, type)):
         return False
-    return isinstance(x, (int, float)) or (hasattr(x, "dtype") and hasattr(x, "shape"))
+    try:
+        return isinstance(x, (int, float)) or (hasattr(x, "dtype") and hasattr(x, "shape"))
+    except Exception:  # an object that cannot be asked: `describe` says so
+        return True
 
 
 def _source_of(function: Callable) -> str:

@@ -245,3 +245,14 @@ def test_a_kernel_called_in_a_traced_function_joins_its_kernels():
     assert f(np.full(2, 3.0)).tolist() == [40, 40]
     with pytest.raises(fd.ShapeError, match="cannot add"):
         fd.fuse(lambda x: kernel(x, np.ones(3)))(ONE)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_arguments_that_are_no_plain_arrays():
+    """A flag alone, torch's shapes (tuples that are made of integers only), and an array that tells no shape."""
+    torch = pytest.importorskip("torch")
+    assert fd.fuse(lambda x: x + 1)(True) == 2
+    made = fd.fuse(lambda x, shape: x.reshape(shape) * 2)(torch.arange(6.0), torch.Size([2, 3]))
+    assert made.tolist() == [[0, 2, 4], [6, 8, 10]]
+    with pytest.raises(fd.ArgumentError, match="cannot be read"):
+        fd.fuse(lambda x: x + 1)(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]))

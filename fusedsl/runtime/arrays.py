@@ -183,7 +183,7 @@ def _type_name(kind: type) -> str:
 
 
 def dtype_fault(name: str, dtype: str) -> FusedslError:
-    """The DTypeError for an element type that no kernel computes with."""
+    """The DTypeError for an element type that no kernel computes with; strings and objects are such too."""
     forms = {
         "complex": f"pass {name}.real and {name}.imag",
         "longdouble": f"pass {name}.astype(numpy.float64)",
@@ -191,6 +191,8 @@ def dtype_fault(name: str, dtype: str) -> FusedslError:
         "float96": f"pass {name}.astype(numpy.float64)",
         "datetime": f"pass {name}.astype(numpy.int64)",
         "timedelta": f"pass {name}.astype(numpy.int64)",
+        "str": f"pass numbers: {name}.astype(numpy.float64), or numpy.unique({name}, return_inverse=True)[1]",
+        "object": f"pass {name}.astype(numpy.float64)",
         "void": f'pass one field: {name}["field"]',
     }
     form = next((form for start, form in forms.items() if dtype.startswith(start)), None)

@@ -68,8 +68,8 @@ class _Writer:
             test = " or ".join(self.conditions)
             lines += ["try:", f"    if {test}:", "        return MISSED"]
             lines += ["except (KeyError, ValueError):  # a name is gone", "    return MISSED"]
-        given = ", ".join([*values, *map(self._name, self.traced.captures)])
-        lines += [f"results = again(({given},), {self._outs(values)})", "if results is None:", "    return MISSED"]
+        given = "".join(f"{name}, " for name in (*values, *map(self._name, self.traced.captures)))
+        lines += [f"results = again(({given}), {self._outs(values)})", "if results is None:", "    return MISSED"]
         lines.append(f"return {self._template(self.traced.template, values, results)}")
         text = "\n    ".join(["def replay(args, keywords):", *lines])
         exec(compile(text, "<fusedsl replay>", "exec"), self.names)
