@@ -264,9 +264,7 @@ class _Call:
         if isinstance(x, (tuple, list)):
             self.static.append((type(x).__name__, len(x)))
             parts = [self._placed(part, f"{name}_{k}") for k, part in enumerate(x)]
-            return (
-                tuple(parts) if isinstance(x, tuple) else parts
-            )  # torch.Size, and others that are not made of anything
+            return tuple(parts) if isinstance(x, tuple) else parts  # torch.Size takes integers only
         if isinstance(x, dict):
             self.static.append(("dict", tuple(x)))
             return {key: self._placed(part, f"{name}_{key}") for key, part in x.items()}

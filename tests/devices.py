@@ -63,7 +63,7 @@ class Torch:
 
         whole, start = _bytes(x)
         size = x.dtype.itemsize
-        whole = np.concatenate([whole, np.zeros(-whole.size % 16, np.uint8)])
+        whole = np.concatenate([whole, np.zeros(-whole.size % 16 or 16, np.uint8)])
         memory = torch.from_numpy(whole).cuda().view(getattr(torch, x.dtype.name))
         return memory.as_strided(x.shape, [s // size for s in x.strides], start // size)
 
@@ -135,7 +135,7 @@ def _native(x, memory):
         return x
     if not x.dtype.isnative:
         return x.astype(x.dtype.newbyteorder("="))
-    return np.ascontiguousarray(x) if x.ndim and not getattr(memory, "takes", lambda x: True)(x) else x
+    return np.array(x, order="C") if x.ndim and not getattr(memory, "takes", lambda x: True)(x) else x
 
 
 def card(case: Case) -> Run:

@@ -515,3 +515,23 @@ def test_views_and_reshapes_of_nothing():
     np.testing.assert_array_equal(made, [0])
     y = np.ones((3, 1), np.float32)
     assert fd.kernel("reshape(bfloat16(y[::2, 1::3] * 2), (0, 1, 3))", fallback=False)(y).shape == (0, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("dot(arange(3), exp2(arange(3)))", np.float64(10)),  # integers and floats that are both weak
+        ("arange(3) @ (x > 0)", np.int64(3)),  # a weak integer beside bools, as NumPy's Python integers
+        ("concat([x > 0, arange(2)])", np.array([0, 1, 1, 0, 1])),
+    ],
+)
+def test_weak_values_meet_one_another_and_bools_in_sums_of_products(text, expected):
+    found = fd.kernel(text, fallback=False)(**({"x": np.float32([0, 1, 1])} if "x >" in text else {}))
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == expected.dtype
+
+
+def test_extents_that_are_fixed_by_numbers_and_differ_are_refused_at_once():
+    x, y = np.ones((5, 64), np.float32), np.ones((5, 64), np.int16)
+    with pytest.raises(fd.ShapeError, match="5 differ in the last axis"):
+        fd.evaluate("t = broadcast_to(y, (2, 5, 64)); where(x > 0, where(y > x, y, x), x @ x.mT)", x=x, y=y)

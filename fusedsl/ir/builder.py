@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from ..errors import DTypeError, FusedslError
 from . import fold_constants
-from .checks import describe, explain, phrase, spelled
+from .checks import describe, explain, holds, phrase, spelled
 from .dims import Dim, Expression, Symbol, evaluate, parts
 from .graph import Check, Graph, Node, Parameter, Site, Type, constant, node, resolve_dims, value_of
 from .ops import OPS, VIEWS, Op, RuleError, infer
@@ -124,8 +124,8 @@ class Builder:
         if self.canonical(a) == self.canonical(b):
             return
         self.checks.append(Check("equal", (a, b, axis), check.what, check.operands, check.names, self.site))
-        if isinstance(a, int) and isinstance(b, int):
-            raise explain(self.checks[-1], self.extents)
+        if isinstance(self.canonical(a), int) and isinstance(self.canonical(b), int):  # then one of them is broken
+            raise explain(next(c for c in self.checks if not holds(c, self.extents)), self.extents)
         self.unify(a, b)
 
     # -- dtypes

@@ -73,7 +73,7 @@ def contract(b: Builder, x: Node, y: Node, left: str, right: str, result: str, w
     _unify(b, (x, y), (left, right), what)
     x, left = _without_units(b, x, left)
     y, right = _without_units(b, y, right)
-    x, y = (b.strong(z) for z in alike(b, (x, y)))
+    x, y = alike(b, [b.strong(z) for z in (x, y)] if x.type.weak and y.type.weak else (x, y))
     d, gone = x.type.dtype, set(left + right) - set(result)
     meet = set(left) & set(right) & gone
     if (d.storage and not meet) or (d.compute is not d and gone - meet):

@@ -13,7 +13,7 @@ from .dims import Dim, expression
 from .gathers import GUARDED, INSIDE, WRAPPED, at_position, before_axes, require_same, total
 from .graph import Check, Node
 from .shapes import broadcast_to, expand_dims, index, normalize_axis, reshape
-from .types import FLOAT64, promote
+from .types import BOOL, FLOAT64, INT64, promote
 
 PADDINGS = ("constant", "edge", "reflect", "wrap")
 
@@ -55,8 +55,11 @@ def alike(b: Builder, arrays: Sequence[Node]) -> list[Node]:
     if not strong:
         return list(arrays)
     common = reduce(promote, strong)
-    if common.kind != "f" and any(x.type.weak and x.type.dtype.kind == "f" for x in arrays):
+    weak = {x.type.dtype.kind for x in arrays if x.type.weak}
+    if common.kind != "f" and "f" in weak:
         common = FLOAT64
+    elif common is BOOL and "i" in weak:
+        common = INT64
     return [b.convert(x, common) for x in arrays]
 
 

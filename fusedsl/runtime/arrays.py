@@ -279,6 +279,12 @@ def gradient_fault(name: str) -> ArgumentError:
 # ---- CuPy
 
 
+def _aligned(cupy: Any, x: Any, size: int) -> Any:
+    """A copy of elements that are not aligned, byte by byte: CuPy's own kernels fault on them, for good."""
+    octets = cupy.ndarray((*x.shape, size), "uint8", x.data, (*x.strides, 1))
+    return octets.copy().view(x.dtype).reshape(x.shape)
+
+
 def _describe_cupy(x: Any, name: str) -> Array:
     cupy = sys.modules["cupy"]
     if type(x) is not cupy.ndarray:
@@ -290,7 +296,7 @@ def _describe_cupy(x: Any, name: str) -> Array:
         raise dtype_fault(name, x.dtype.name)
     size = dtype.itemsize
     steps = all(s % size == 0 for s, n in zip(x.strides, x.shape) if n > 1)
-    plain = x if steps and x.data.ptr % size == 0 else x.copy()
+    plain = x if steps and x.data.ptr % size == 0 else _aligned(cupy, x, size)
     strides = tuple(s // size for s in plain.strides)
     device = ("cuda", plain.data.device_id)
     return Array("cupy", dtype, plain.shape, strides, plain.data.ptr, device, False, plain, plain is not x)

@@ -51,10 +51,14 @@ def from_host(x: np.ndarray, like: Any, library: str) -> None:
     elif library == "torch":
         torch = sys.modules["torch"]
         word = WORDS.get(x.dtype.name)
-        host = torch.from_numpy(np.ascontiguousarray(x.view(word) if word else x))
+        host = torch.from_numpy(np.asarray(x.view(word) if word else x, order="C"))
         like.copy_(host.view(getattr(torch, x.dtype.name)) if word else host)
     else:
-        like.set(np.ascontiguousarray(x if x.dtype == like.dtype else x.view(like.dtype)))
+        host = np.asarray(x if x.dtype == like.dtype else x.view(like.dtype), order="C")
+        if like.flags.c_contiguous:
+            like.set(host)
+        else:
+            like[...] = _module(library).asarray(host)
 
 
 def _module(library: str) -> Any:

@@ -35,17 +35,27 @@ class Pointer:
 
     device_id = 0
 
-    def __init__(self, ptr: int) -> None:
-        self.ptr = ptr
+    def __init__(self, ptr: int, owner: Allocation) -> None:
+        self.ptr, self.owner = ptr, owner
 
 
 class ndarray:
     """An array in the arena: `host` is NumPy's view of its bytes. Views of it are arrays as well."""
 
     def __init__(
-        self, shape: Any, dtype: Any = np.float32, *, owner: Allocation | None = None, host: Any = None
+        self,
+        shape: Any,
+        dtype: Any = np.float32,
+        memptr: Pointer | None = None,
+        strides: Any = None,
+        *,
+        owner: Allocation | None = None,
+        host: Any = None,
     ) -> None:
         dtype = np.dtype(dtype)
+        if memptr is not None:
+            owner = memptr.owner
+            host = np.ndarray(shape, dtype, owner.arena.bytes, memptr.ptr - owner.arena.base, strides)
         if owner is None:
             shape = (shape,) if isinstance(shape, int) else tuple(shape)
             owner = Allocation(current(), dtype.itemsize * int(np.prod(shape)))
@@ -54,7 +64,8 @@ class ndarray:
         self.shape, self.dtype, self.strides, self.ndim = host.shape, host.dtype, host.strides, host.ndim
         self.size, self.nbytes = host.size, host.nbytes
         first = owner.arena.bytes.__array_interface__["data"][0]
-        self.data = Pointer(owner.arena.base + host.__array_interface__["data"][0] - first)
+        self.data = Pointer(owner.arena.base + host.__array_interface__["data"][0] - first, owner)
+        self.flags = host.flags
 
     def __getitem__(self, index: Any) -> ndarray:
         return self._view(self.host[index if index is Ellipsis else (*_tuple(index), Ellipsis)])
@@ -68,7 +79,7 @@ class ndarray:
     __hash__ = None  # type: ignore[assignment]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self[index].set(np.asarray(value.get() if isinstance(value, ndarray) else value))
+        self[index]._fill(np.asarray(value.get() if isinstance(value, ndarray) else value))
 
     def get(self) -> np.ndarray:
         """A copy for the host; AssertionError where an element was never written."""
@@ -77,6 +88,10 @@ class ndarray:
         return self.host.copy()
 
     def set(self, value: np.ndarray) -> None:
+        assert value.shape == self.shape and (self.flags.c_contiguous or self.flags.f_contiguous), "as CuPy asks for"
+        self._fill(value)
+
+    def _fill(self, value: np.ndarray) -> None:
         self.host[...] = value
         states = self._states()
         states[...] = WRITTEN
@@ -90,7 +105,14 @@ class ndarray:
     def transpose(self, *axes: Any) -> ndarray:
         return self._view(self.host.transpose(*axes))
 
+    def view(self, dtype: Any) -> ndarray:
+        return self._view(self.host.view(dtype))
+
+    def reshape(self, *shape: Any) -> ndarray:
+        return self._view(self.host.reshape(*shape))
+
     def copy(self) -> ndarray:
+        assert self.flags.aligned, "CuPy's kernels fault where elements are not aligned"
         return asarray(self.get())
 
     @property
@@ -121,7 +143,7 @@ def asarray(x: Any, dtype: Any = None, skip: int = 0) -> ndarray:
     host = np.ndarray(packed.shape, packed.dtype, owner.arena.bytes, owner.address - owner.arena.base + skip)
     back = host.transpose([order.index(axis) for axis in range(x.ndim)]).reshape(x.shape)
     made = ndarray(x.shape, x.dtype, owner=owner, host=back)
-    made.set(x)
+    made._fill(x)
     return made
 
 
