@@ -58,9 +58,10 @@ class Emitter:
         return value if source == target else self.context.cast(self.builder, value, source, target)
 
     def asm(self, result: ir.Type, text: str, constraints: str, values: Sequence[ir.Value], effect: bool = False):
-        """One piece of PTX; `effect` keeps it where it stands."""
-        kind = ir.FunctionType(result, [v.type for v in values])
-        return self.builder.call(ir.InlineAsm(kind, text, constraints, side_effect=effect), list(values))
+        """One piece of PTX; `effect` keeps it where it stands. Without, equal ones are done once."""
+        kind, attributes = ir.FunctionType(result, [v.type for v in values]), () if effect else ("nounwind", "readnone")
+        piece = ir.InlineAsm(kind, text, constraints, side_effect=effect)
+        return self.builder.call(piece, list(values), attrs=attributes)
 
     def call(self, result: ir.Type, name: str, values: Sequence[ir.Value]) -> ir.Value:
         """A call of an NVVM intrinsic or a libdevice function."""

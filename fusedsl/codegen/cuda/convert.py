@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import nan
+
 from ...ir.types import DTYPES
 from .backend import F32, I8, I16, I32, Emitter, intrinsic, ir, numba_type, types
 
@@ -47,7 +49,7 @@ def round_through(name: str):
 def widen(e: Emitter, half: ir.Value, name: str) -> ir.Value:
     """The stored bits of a narrow float as float32."""
     if DTYPES[name].storage:
-        return _widen_byte(e, half, name)
+        return widen_bytes(e, [half], name)[0]
     if name == "bfloat16":
         return e.builder.bitcast(e.builder.shl(e.builder.zext(half, I32), I32(16)), F32)
     return e.asm(F32, "cvt.f32.f16 $0, $1;", "=f,h", [half])
@@ -56,7 +58,7 @@ def widen(e: Emitter, half: ir.Value, name: str) -> ir.Value:
 def narrow(e: Emitter, x: ir.Value, name: str) -> ir.Value:
     """float32 rounded to nearest even into the bits of a narrow float."""
     if DTYPES[name].storage:
-        return _narrow_byte(e, x, name)
+        return narrow_bytes(e, [x], name)[0]
     if name == "float16":
         return e.asm(I16, "cvt.rn.f16.f32 $0, $1;", "=h,f", [x])
     if e.cc >= (8, 0):
@@ -74,14 +76,71 @@ _LARGEST = {
     "float8_e4m3fn": 464.0,
     "float8_e5m2": 61440.0 - 2.0**-8,
 }  # the largest float32 that rounds to a finite number
+_PAIR = {"float8_e4m3fn": "e4m3x2", "float8_e5m2": "e5m2x2"}
+
+
+def widen_bytes(e: Emitter, bytes: list[ir.Value], name: str) -> list[ir.Value]:
+    """Stored float8 as float32; neighbours together where there are instructions for it."""
+    if e.cc < (8, 9):
+        return [_widen_byte(e, byte, name) for byte in bytes]
+    b, found, half = e.builder, [], f"cvt.rn.f16x2.{_PAIR[name]}"
+    for begin in range(0, len(bytes), 4):
+        word = I32(0)
+        for k, byte in enumerate(bytes[begin : begin + 4]):
+            word = b.or_(word, b.shl(b.zext(byte, I32), I32(8 * k)))
+        text = f"{{.reg .b16 low, high; mov.b32 {{low, high}}, $2; {half} $0, low; {half} $1, high;}}"
+        pairs = e.unpack(e.asm(ir.LiteralStructType([I32, I32]), text, "=r,=r,r", [word]), 2)
+        halves = [b.trunc(b.lshr(pair, I32(shift)), I16) for pair in pairs for shift in (0, 16)]
+        found += [widen(e, one, "float16") for one in halves[: len(bytes) - begin]]
+    return found
+
+
+def narrow_bytes(e: Emitter, values: list[ir.Value], name: str) -> list[ir.Value]:
+    """float32 rounded into float8; neighbours together where there are instructions for it.
+
+    Beyond the range is NaN in e4m3fn, which has no infinity, and infinity in e5m2: as ml_dtypes does.
+    """
+    if e.cc < (8, 9):
+        return [_narrow_byte(e, x, name) for x in values]
+    b = e.builder
+    words = [_narrow_word(e, values[begin : begin + 4], name) for begin in range(0, len(values), 4)]
+    found = [b.trunc(b.lshr(word, I32(shift)), I8) for word in words for shift in (0, 8, 16, 24)][: len(values)]
+    return found if name == "float8_e4m3fn" else _with_infinities(e, values, words, found)
+
+
+def _narrow_word(e: Emitter, values: list[ir.Value], name: str) -> ir.Value:
+    """Up to four float8 in a word, NaN what is beyond the range: PTX itself would make that the largest number."""
+    b, kept, pair = e.builder, [], f"cvt.rn.satfinite.{_PAIR[name]}.f32"
+    for x in values:
+        beyond = b.fcmp_ordered(">", e.call(F32, "__nv_fabsf", [x]), ir.Constant(F32, _LARGEST[name]))
+        kept.append(b.select(beyond, ir.Constant(F32, nan), x))
+    kept += [ir.Constant(F32, 0.0)] * (4 - len(values))
+    if len(values) <= 2:
+        return b.zext(e.asm(I16, f"{pair} $0, $2, $1;", "=h,f,f", kept[:2]), I32)
+    text = f"{{.reg .b16 low, high; {pair} low, $2, $1; {pair} high, $4, $3; mov.b32 $0, {{low, high}};}}"
+    return e.asm(I32, text, "=r,f,f,f,f", kept)
+
+
+def _with_infinities(
+    e: Emitter, values: list[ir.Value], words: list[ir.Value], found: list[ir.Value]
+) -> list[ir.Value]:
+    """Bytes of e5m2 whose NaN may stand for infinity: rounded anew, one by one, where there is any NaN."""
+    b, some = e.builder, I32(0)
+    for word in words:  # of all bytes, only those of NaN reach 0x80 by adding 1
+        some = b.or_(some, b.and_(b.add(b.and_(word, I32(0x7F7F7F7F)), I32(0x01010101)), I32(0x80808080)))
+    before = b.block
+    with b.if_then(b.icmp_unsigned("!=", some, I32(0)), likely=False):
+        anew, after = [_narrow_byte(e, x, "float8_e5m2") for x in values], b.block
+    either = []
+    for usual, careful in zip(found, anew):
+        either.append(b.phi(I8))
+        either[-1].add_incoming(usual, before)
+        either[-1].add_incoming(careful, after)
+    return either
 
 
 def _widen_byte(e: Emitter, byte: ir.Value, name: str) -> ir.Value:
     b, (fraction, bias, top, _) = e.builder, _BYTES[name]
-    if e.cc >= (8, 9):
-        kind = "e4m3x2" if name == "float8_e4m3fn" else "e5m2x2"
-        pair = e.asm(I32, f"cvt.rn.f16x2.{kind} $0, $1;", "=r,h", [b.zext(byte, I16)])
-        return widen(e, b.trunc(pair, I16), "float16")
     wide = b.zext(byte, I32)
     magnitude = b.and_(wide, I32(0x7F))
     scaled = b.bitcast(b.shl(magnitude, I32(23 - fraction)), F32)
@@ -92,24 +151,18 @@ def _widen_byte(e: Emitter, byte: ir.Value, name: str) -> ir.Value:
 
 
 def _narrow_byte(e: Emitter, x: ir.Value, name: str) -> ir.Value:
-    """Beyond the range is NaN in e4m3fn, which has no infinity, and infinity in e5m2: as ml_dtypes does."""
     b, (fraction, bias, top, nan_word) = e.builder, _BYTES[name]
     bits, size = b.bitcast(x, I32), e.call(F32, "__nv_fabsf", [x])
     sign = b.and_(b.lshr(bits, I32(24)), I32(0x80))
     beyond = b.fcmp_unordered(">", size, ir.Constant(F32, _LARGEST[name]))
-    if e.cc >= (8, 9):
-        kind = "e4m3x2" if name == "float8_e4m3fn" else "e5m2x2"
-        pair = e.asm(I16, f"cvt.rn.satfinite.{kind}.f32 $0, $1, $2;", "=h,f,f", [ir.Constant(F32, 0.0), x])
-        value = b.and_(b.zext(pair, I32), I32(0x7F))
-    else:
-        magnitude, shift, rebias = b.and_(bits, I32(0x7FFFFFFF)), 23 - fraction, 127 - bias
-        odd = b.and_(b.lshr(magnitude, I32(shift)), I32(1))
-        normal = b.add(b.add(magnitude, I32((1 << (shift - 1)) - 1 - (rebias << 23))), odd)
-        step = 24 - bias - fraction  # 2**step has the least subnormal in its last place
-        shifted = b.bitcast(b.fadd(size, ir.Constant(F32, 2.0**step)), I32)
-        subnormal = b.sub(shifted, I32((127 + step) << 23))
-        small = b.icmp_unsigned("<", magnitude, I32((rebias + 1) << 23))
-        value = b.select(small, subnormal, b.lshr(normal, I32(shift)))
+    magnitude, shift, rebias = b.and_(bits, I32(0x7FFFFFFF)), 23 - fraction, 127 - bias
+    odd = b.and_(b.lshr(magnitude, I32(shift)), I32(1))
+    normal = b.add(b.add(magnitude, I32((1 << (shift - 1)) - 1 - (rebias << 23))), odd)
+    step = 24 - bias - fraction  # 2**step has the least subnormal in its last place
+    shifted = b.bitcast(b.fadd(size, ir.Constant(F32, 2.0**step)), I32)
+    subnormal = b.sub(shifted, I32((127 + step) << 23))
+    small = b.icmp_unsigned("<", magnitude, I32((rebias + 1) << 23))
+    value = b.select(small, subnormal, b.lshr(normal, I32(shift)))
     value = b.select(beyond, I32(top), value)
     value = b.select(b.fcmp_unordered("uno", x, x), I32(nan_word), value)
     return b.trunc(b.or_(value, sign), I8)

@@ -16,8 +16,13 @@ def narrowed_value(e: Emitter, kind: DType, element: ir.Value, source: types.Typ
     return e.builder.zext(element, I8) if kind.kind == "b" else element
 
 
-def stored_element(e: Emitter, kind: DType, element: ir.Value) -> ir.Value:
-    return element if kind is kind.compute else convert.narrow(e, element, kind.name)
+def stored_elements(e: Emitter, kind: DType, elements: list[ir.Value]) -> list[ir.Value]:
+    """Values of the compute type as they are stored one by one; neighbours are converted together where they can be."""
+    if kind is kind.compute:
+        return elements
+    if kind.storage:
+        return convert.narrow_bytes(e, elements, kind.name)
+    return [convert.narrow(e, element, kind.name) for element in elements]
 
 
 def pair(e: Emitter, kind: DType, low: ir.Value, high: ir.Value) -> ir.Value:
@@ -86,9 +91,9 @@ def store_value(name: str) -> Callable:
 
     def rule(address, value, wanted):
         def emit(e, at, element, when):
-            stored = stored_element(e, kind, narrowed_value(e, kind, element, value))
+            stored = stored_elements(e, kind, [narrowed_value(e, kind, element, value)])
             with e.builder.if_then(e.cast(when, wanted, types.boolean)):
-                write(e, kind, 1, at, [stored], None)
+                write(e, kind, 1, at, stored, None)
 
         return types.void, emit
 

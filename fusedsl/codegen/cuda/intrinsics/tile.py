@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ....ir.types import DType, dtype
 from .. import convert
 from ..backend import I8, I32, I64, VOID, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
-from .element import narrowed_value, pair, paired, stored_element, unpaired
+from .element import narrowed_value, pair, paired, stored_elements, unpaired
 from .memory import (
     ACCESS_BYTES,
     Room,
@@ -376,6 +376,8 @@ class Tile:
         elements = e.unpack(value, len(source))
         if kind.kind == "b" and source.dtype != types.boolean:
             elements = [e.builder.icmp_unsigned("!=", element, I8(0)) for element in elements]
+        elif kind.storage:
+            elements = convert.widen_bytes(e, elements, kind.name)
         elif kind is not kind.compute:
             elements = [convert.widen(e, half, kind.name) for half in unpaired(e, kind, elements, self.width)]
         return elements * (self.count // len(elements))  # one vector may stand for all
@@ -389,7 +391,7 @@ class Tile:
         elements = [narrowed_value(e, kind, element, source) for element in elements]
         if is_packed(kind, self.width):
             return [pair(e, kind, *elements[k : k + 2]) for k in range(0, len(elements), 2)]
-        return [stored_element(e, kind, element) for element in elements]
+        return stored_elements(e, kind, elements)
 
 
 def _kept_at(e: Emitter, place: ir.Value, offset: int, size: int) -> ir.Value:
