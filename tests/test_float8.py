@@ -120,3 +120,15 @@ def test_it_compiles_for_gpus_with_and_without_conversions(name, cc):
         assert fd.kernel(f"s = max(abs(x), axis=-1, keepdims=True) / 448; {name}(x / s), s").resources(
             fd.spec((64, 4096), "bfloat16"), cc=cc
         )
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_the_gpu_converts_together_is_as_if_alone(name):
+    pytest.importorskip("numba_cuda")
+    from ptx import emulated_gpu
+
+    kind, x = KINDS[name], hard(KINDS[name])
+    with emulated_gpu() as gpu, np.errstate(all="ignore"):
+        same(to_host(fd.evaluate(f"{name}(x)", x=gpu.asarray(x))).view(kind), x.astype(kind))
+        made = to_host(fd.evaluate("float32(q)", q=gpu.asarray(BYTES.view(kind))))
+        np.testing.assert_array_equal(made, BYTES.view(kind).astype(np.float32))

@@ -126,8 +126,8 @@ def _with_infinities(
 ) -> list[ir.Value]:
     """Bytes of e5m2 whose NaN may stand for infinity: rounded anew, one by one, where there is any NaN."""
     b, some = e.builder, I32(0)
-    for word in words:  # of all bytes, only those of NaN reach 0x80 by adding 1
-        some = b.or_(some, b.and_(b.add(b.and_(word, I32(0x7F7F7F7F)), I32(0x01010101)), I32(0x80808080)))
+    for word in words:  # of all magnitudes, only those of NaN, 0x7D and beyond, reach 0x80 by adding 3
+        some = b.or_(some, b.and_(b.add(b.and_(word, I32(0x7F7F7F7F)), I32(0x03030303)), I32(0x80808080)))
     before = b.block
     with b.if_then(b.icmp_unsigned("!=", some, I32(0)), likely=False):
         anew, after = [_narrow_byte(e, x, "float8_e5m2") for x in values], b.block
