@@ -8,7 +8,7 @@ from oracle import evaluate
 from test_targets import TARGETS, check
 
 import fusedsl as fd
-from fusedsl.ir.meaning import philox, philox_high
+from fusedsl.ir.meaning import philox, philox_high, philox_pair, philox_word
 from fusedsl.runtime.copies import to_host
 
 X = np.zeros((37, 53), np.float32)
@@ -25,6 +25,27 @@ def test_philox_gives_its_published_answers(given, words):
     position, seed, stream = map(np.uint64, given)
     assert int(philox(position, seed, stream)) == words[0] | words[1] << 32
     assert int(philox_high(position, seed, stream)) == words[2] | words[3] << 32
+
+
+def test_neighbours_share_what_a_counter_gives():
+    position, seed, stream = np.arange(8, dtype=np.uint64), np.uint64(5), np.uint64(6)
+    low, high = (name(position, seed, stream) for name in (philox, philox_high))
+    words = np.stack([low, high], 1).view(np.uint32).ravel()
+    np.testing.assert_array_equal(philox_word(position, seed, stream), words[:8])
+    np.testing.assert_array_equal(philox_pair(position, seed, stream), words.view(np.uint64)[:8])
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((3, 32), np.float16), ((5, 38), np.float32)], ids=str)
+def test_a_gpu_draws_vectors_of_neighbours_at_once(shape, dtype):
+    pytest.importorskip("numba_cuda")
+    from ptx import emulated_gpu
+
+    x = np.random.default_rng(3).standard_normal(shape).astype(dtype)
+    text = "uniform(9, x) + x, uniform(9, x.T).T + x, float32(uniform(8, float64(x)))"
+    with emulated_gpu() as gpu:
+        made = fd.evaluate(text, x=gpu.asarray(x))
+    for result, wanted in zip(made, evaluate(text, x=x)):
+        np.testing.assert_array_equal(to_host(result), wanted)
 
 
 @pytest.mark.parametrize("target", TARGETS)

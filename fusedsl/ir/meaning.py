@@ -213,3 +213,16 @@ def philox_high(position, seed, stream):
     """64 more: the last two words."""
     words = _philox_words(position, seed, stream)
     return words[2] | words[3] << np.uint64(32)
+
+
+def philox_word(position, seed, stream):
+    """32 random bits: the words of counter 0, then those of counter 1, and so on."""
+    words = _philox_words(position >> np.uint64(2), seed, stream)
+    return np.choose((position & np.uint64(3)).astype(np.intp), np.broadcast_arrays(*words))
+
+
+def philox_pair(position, seed, stream):
+    """64 random bits: two halves of counter 0, then those of counter 1, and so on."""
+    words = _philox_words(position >> np.uint64(1), seed, stream)
+    halves = [words[k] | words[k + 1] << np.uint64(32) for k in (0, 2)]
+    return np.where((position & np.uint64(1)) == 0, *halves)

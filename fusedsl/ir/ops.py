@@ -117,6 +117,8 @@ OPS: dict[str, Op] = _table(
     # random bits: of a position, a seed and a stream, all uint64
     Op("philox", 3, "arithmetic", m.philox, cost=70, internal=True),
     Op("philox_high", 3, "arithmetic", m.philox_high, cost=70, internal=True),
+    Op("philox_word", 3, "arithmetic", m.philox_word, cost=25, internal=True),
+    Op("philox_pair", 3, "arithmetic", m.philox_pair, cost=40, internal=True),
 )
 
 # Operations that are not elementwise: their types are inferred in builder.py, their meaning is in interp.py.

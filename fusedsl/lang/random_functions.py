@@ -19,7 +19,7 @@ BITS = {FLOAT32: 24, FLOAT64: 53}  # that a number in [0, 1) takes
 def uniform(b: Builder, seed: Node, x_or_shape: Any, stream: Node | int = 0):
     """Random numbers in [0, 1), each from the seed, the stream and its position."""
     shape, kind = _wanted(b, x_or_shape)
-    return _unit(b, _words(b, "philox", seed, stream, shape), kind)
+    return _unit(b, _words(b, "philox_pair" if kind is FLOAT64 else "philox_word", seed, stream, shape), kind)
 
 
 @function(x_or_shape="any", stream="array")
@@ -47,7 +47,7 @@ def _wanted(b: Builder, x: Any) -> tuple[tuple[Dim, ...], DType]:
 
 
 def _words(b: Builder, name: str, seed: Node, stream: Node | int, shape: tuple[Dim, ...]) -> Node:
-    """64 random bits for each element."""
+    """64 random bits for each element, or 32: neighbours share what a counter gives."""
     key, counter = _number(b, seed, 0), _number(b, b.literal(stream) if isinstance(stream, int) else stream, 2)
     return b.elementwise(name, b.cast(_position(b, shape), UINT64), key, counter)
 
@@ -75,9 +75,10 @@ def _position(b: Builder, shape: tuple[Dim, ...]) -> Node:
 
 def _two(b: Builder, seed: Node, stream: Node | int, shape, kind: DType) -> tuple[Node, Node]:
     """Two independent numbers in [0, 1)."""
-    low = _words(b, "philox", seed, stream, shape)
     if kind is FLOAT64:
-        return _unit(b, low, kind), _unit(b, _words(b, "philox_high", seed, stream, shape), kind)
+        low, high = (_words(b, name, seed, stream, shape) for name in ("philox", "philox_high"))
+        return _unit(b, low, kind), _unit(b, high, kind)
+    low = _words(b, "philox_pair", seed, stream, shape)
     return _unit(b, low, kind), _unit(b, b.elementwise("right_shift", low, b.literal(32)), kind)
 
 

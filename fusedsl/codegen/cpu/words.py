@@ -89,7 +89,7 @@ def words_of_arithmetic() -> dict[str, Word]:
         add(name, same, lambda *args, real=real, whole=whole: (real if args[0].dtype.kind == "f" else whole)(*args))
     for name in ("floor_divide", "remainder", "shift_left", "shift_right"):
         add(name, same, getattr(integers, name))
-    for name in ("philox", "philox_high"):
+    for name in ("philox", "philox_high", "philox_word", "philox_pair"):
         add(name, same, getattr(random, name))
     add("ldexp", lambda x, n: x, table.ldexp)
     return found

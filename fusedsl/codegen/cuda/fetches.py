@@ -1,25 +1,31 @@
-"""Element bodies that fetch, cut where they do: addresses first, then reads of whole tiles, then the rest."""
+"""Element bodies that fetch or draw, cut where they do: addresses and positions first, then whole tiles, then the rest."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from ...ir.types import BOOL, INT64, DType, dtype
+from ...ir.types import BOOL, INT64, UINT64, DType, dtype
 from ...schedule.kernel import Body, Value
 from ...schedule.registers import NAME
 
-FETCH = re.compile(r"(?P<name>\w+) = fetch_(?P<kind>\w+)\((?P<address>\w+), (?P<wanted>[a-z]\w*)\)")
+FETCH = re.compile(r"(?P<name>\w+) = fetch_(?P<kind>\w+)\((?P<first>\w+), (?P<second>[a-z]\w*)\)")
+DRAW = re.compile(r"(?P<name>\w+) = (?P<kind>philox_(?:word|pair))\((?P<first>\w+), (?P<second>\w+), (?P<third>\w+)\)")
 
 
 @dataclass(frozen=True)
 class Fetch:
-    """A value that stands in an array of type `stored` at an address, where it is wanted; both names of a body."""
+    """A value of a tile's element that is not computed from that element alone, held as `stored`.
+
+    `how` is the tile's method: gather (from an address, where it is wanted) or random (of a position, seed and stream).
+    `kind` is its argument, `given` are names of a body.
+    """
 
     name: str
+    how: str
+    kind: str
     stored: DType
-    address: str
-    wanted: str
+    given: tuple[Value, ...]
 
 
 @dataclass(frozen=True)
@@ -32,18 +38,29 @@ class Stage:
 
 def staged(body: Body) -> tuple[list[Stage], Body]:
     """A body without its fetches, whose values are arguments, and the stages that come before it."""
-    fetches = [Fetch(m["name"], dtype(m["kind"]), m["address"], m["wanted"]) for m in map(FETCH.match, body.lines) if m]
+    fetches = [found for line in body.lines if (found := _fetch(line))]
     names = {f.name for f in fetches}
     lines = tuple(line for line in body.lines if target_of(line) not in names)
     computed = {value.name: value for value in body.args}
     stages = []
     while fetches:
-        free = [f for f in fetches if not (names - set(computed)) & below(lines, {f.address, f.wanted})]
-        wanted = {f.address: Value(f.address, INT64) for f in free} | {f.wanted: Value(f.wanted, BOOL) for f in free}
-        stages.append(Stage(slice_of(lines, computed, tuple(wanted.values())), tuple(free)))
+        free = [f for f in fetches if not (names - set(computed)) & below(lines, {value.name for value in f.given})]
+        wanted = tuple(dict.fromkeys(value for f in free for value in f.given))
+        stages.append(Stage(slice_of(lines, computed, wanted), tuple(free)))
         computed |= {f.name: Value(f.name, f.stored.compute) for f in free}
         fetches = [f for f in fetches if f not in free]
     return stages, slice_of(lines, computed, body.results)
+
+
+def _fetch(line: str) -> Fetch | None:
+    """What a line of a body fetches or draws."""
+    if found := FETCH.match(line):
+        given = (Value(found["first"], INT64), Value(found["second"], BOOL))
+        return Fetch(found["name"], "gather", found["kind"], dtype(found["kind"]), given)
+    if found := DRAW.match(line):
+        given = tuple(Value(found[part], UINT64) for part in ("first", "second", "third"))
+        return Fetch(found["name"], "random", found["kind"], UINT64, given)
+    return None
 
 
 def slice_of(lines: tuple[str, ...], given: dict[str, Value], results: tuple[Value, ...]) -> Body:

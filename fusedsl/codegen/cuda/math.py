@@ -10,7 +10,7 @@ from typing import Any
 from ...ir.types import DTYPES
 from .backend import F32, I1, Emitter, intrinsic, ir, types
 from .convert import round_through, saturate
-from .random import philox
+from .random import SHARES, philox, shared_philox
 
 LOG2_E = log2(EULER)
 CASTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
@@ -45,7 +45,7 @@ def vocabulary() -> dict[str, Any]:
     names |= {f"saturate_{name}": saturate(name) for name in CASTS if "int" in name}
     names |= {f"{name}_round": round_through(name) for name, d in DTYPES.items() if d.compute is not d}
     names |= {"inf": inf, "nan": nan, "fma": _fma(), "ldexp": _ldexp()}
-    names |= {"philox": philox(0), "philox_high": philox(2)}
+    names |= {"philox": philox(0), "philox_high": philox(2), **{name: shared_philox(name) for name in SHARES}}
     for rule, arity in _RULES.items():
         names[rule.__name__] = intrinsic(arity)(rule)
     return names

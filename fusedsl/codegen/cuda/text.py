@@ -212,8 +212,9 @@ class Scope:
             self.map_plain(f"{name}_where_{number}" if number else f"{name}_where", stage.where)
             for fetch in stage.fetches:
                 self.stored[fetch.name] = fetch.stored
-                self.top.append(f'gather_{fetch.name} = tile.gather("{fetch.stored.name}")')
-                self.code.append(f"{fetch.name} = gather_{fetch.name}({fetch.address}, {fetch.wanted})")
+                self.top.append(f'{fetch.how}_{fetch.name} = tile.{fetch.how}("{fetch.kind}")')
+                given = ", ".join(value.name for value in fetch.given)
+                self.code.append(f"{fetch.name} = {fetch.how}_{fetch.name}({given})")
                 self.ready.add(fetch.name)
         self.map_plain(name, rest)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....ir.meaning import PHILOX_KEYS, PHILOX_MULTIPLIERS, PHILOX_ROUNDS
 from ....ir.types import UINT32, UINT64
-from ..number import Number
+from ..number import Number, select
 
 
 def words(position: Number, seed: Number, stream: Number) -> list[Number]:
@@ -29,3 +29,17 @@ def philox_high(position: Number, seed: Number, stream: Number) -> Number:
     """The last two words."""
     *_, third, fourth = words(position, seed, stream)
     return third.to(UINT64) | (fourth.to(UINT64) << 32)
+
+
+def philox_word(position: Number, seed: Number, stream: Number) -> Number:
+    """Of all counters' words in a row, the one at this position."""
+    first, second, third, fourth = words(position >> 2, seed, stream)
+    upper, odd = (position & 2) != 0, (position & 1) != 0
+    return select(odd, select(upper, fourth, second), select(upper, third, first)).to(UINT64)
+
+
+def philox_pair(position: Number, seed: Number, stream: Number) -> Number:
+    """Of all counters' halves in a row, the one at this position."""
+    first, second, third, fourth = words(position >> 1, seed, stream)
+    odd = (position & 1) != 0
+    return select(odd, third, first).to(UINT64) | (select(odd, fourth, second).to(UINT64) << 32)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
-from .. import convert
+from .. import convert, random
 from ..backend import I8, I32, I64, VOID, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
 from .element import narrowed_value, pair, paired, stored_elements, unpaired
 from .memory import (
@@ -241,6 +241,29 @@ class Tile:
             return result, emit
 
         return intrinsic(2)(rule)
+
+    def random(self, name: str) -> Callable:
+        """`random(positions, seed, stream)`: random bits by the operation of this name, of each element's position.
+
+        The elements of a vector are mostly neighbours, which share what one counter gives.
+        """
+        result = types.UniTuple(types.uint64, self.count)
+
+        def rule(*kinds):
+            def emit(e, *given):
+                places, seeds, streams = (
+                    e.unpack(v, self.count) if isinstance(k, types.BaseTuple) else [v] * self.count
+                    for v, k in zip(given, kinds)
+                )
+                found: list[ir.Value] = []
+                for first in range(0, self.count, self.width):
+                    part = places[first : first + self.width]
+                    found += random.neighbours(e, name, part, seeds[first], streams[first])
+                return e.pack(result, found)
+
+            return result, emit
+
+        return intrinsic(3)(rule)
 
     def _gather_vector(self, e: Emitter, kind: DType, places: list[ir.Value], wanted: list[ir.Value]) -> list[ir.Value]:
         b = e.builder
