@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.dims import Dim, expression
 from ..ir.folds import FOLDS, scalar
@@ -226,7 +226,7 @@ class _Lowering:
     def _needs(self, n: Node, at: Coordinates) -> list[Key]:
         """The elements that element `at` of `n` is computed from."""
         if n.op == "index":
-            return [(n.args[0], through_index(n, at))]
+            return [(n.args[0], self._placed(through_index(n, at)))]
         if n.op == "transpose":
             inverse = {axis: place for place, axis in enumerate(n.attr)}
             return [(n.args[0], tuple(at[inverse[a]] for a in range(len(at))))]
@@ -271,6 +271,12 @@ class _Lowering:
         if n.op == "ranked":
             return _ranked(n, at, args[0])
         return node(n.op, args, n.attr, Type(n.type.dtype))
+
+    def _placed(self, at: Coordinates) -> Coordinates:
+        """Coordinates that begin where pieces do, under one name, so that one element is one load."""
+        if self.pieces is None:
+            return at
+        return tuple(replace(c, start=self._settled(c.start)) if isinstance(c, Coordinate) else c for c in at)
 
     def _settled(self, d: Dim) -> Dim:
         """An extent under the name that the pieces of an axis give it."""

@@ -4,7 +4,7 @@ so that what stands in another piece is a load like any other."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..ir.dims import Dim, Expression, expression
 from ..ir.folds import FOLDS, scalar
@@ -27,12 +27,14 @@ Same = Callable[[Dim, Dim], bool]
 
 @dataclass(frozen=True)
 class Pieces:
-    """An axis of `extent` as `count` pieces of `piece`; `alike` are other names of that extent."""
+    """An axis of `extent` as `count` pieces of `piece`; `alike` are other names of that extent, and `same` tells
+    whether what a slice begins at is where a piece does."""
 
     extent: Dim
     piece: Dim
     count: int
     alike: frozenset[Dim]
+    same: Same = field(compare=False)
 
     @property
     def starts(self) -> tuple[Dim, ...]:
@@ -67,7 +69,7 @@ def find_pieces(results: Sequence[Node], same: Same) -> Pieces | None:
     piece, count = parts[0], len(parts)
     equal = all(same(e, piece) for e in parts.values()) and same(extent, expression("*", piece, count))
     places = {k for begin in parts for k in range(count) if same(begin, expression("*", piece, k))} if equal else set()
-    found = Pieces(extent, piece, count, frozenset(parts.values()))
+    found = Pieces(extent, piece, count, frozenset(parts.values()), same)
     return found if len(places) == count else None
 
 
@@ -107,6 +109,8 @@ def _multiple(d: Dim, pieces: Pieces) -> int | None:
         return 0
     if d == pieces.piece or d in pieces.alike:
         return 1
+    if isinstance(d, Expression) and d.op == "start":
+        return next((k for k in (*range(1, pieces.count), 0) if pieces.same(d, expression("*", pieces.piece, k))), None)
     if not isinstance(d, Expression) or d.op not in ("+", "-", "*"):
         return None
     x, y = d.args

@@ -103,6 +103,8 @@ def expression(op: str, *args: Dim | None) -> Dim:
         return expression("-", args[0], 1)
     if op == "+" and (args[0] == 0 or args[1] == Expression("*", (args[0], -1))):
         return args[1] if args[0] == 0 else 0  # type: ignore[return-value]
+    if op == "*" and 0 in args:
+        return 0
     if op == "*" and 1 in args:
         return args[1] if args[0] == 1 else args[0]  # type: ignore[return-value]
     if (op in "+-" and args[1] == 0) or (op == "//" and args[1] == 1):
