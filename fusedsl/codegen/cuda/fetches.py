@@ -1,4 +1,4 @@
-"""Element bodies that fetch or draw, cut where they do: where they read comes first, then whole tiles, then the rest."""
+"""Element bodies that fetch or draw, cut there: where they read comes first, then whole tiles, then the rest."""
 
 from __future__ import annotations
 
