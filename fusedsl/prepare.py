@@ -280,7 +280,7 @@ def outputs(
         checked = check_out(out, shapes[k], plan.results[k].dtype, device, facts, others, name, library)
         others.append(checked)
         same = [i for i, a in enumerate(facts.values()) if isinstance(a, Array) and _same_memory(checked, a)]
-        if not checked.copied and all(in_place(plan, i, k) for i in same) and _storable(plan, k):
+        if not checked.copied and all(in_place(plan, i, k) for i in same) and _storable(plan, k, checked, facts):
             given[k] = checked
         else:
             late.append((out, k))
@@ -291,9 +291,16 @@ def _same_memory(out: Array, a: Array) -> bool:
     return not a.by_value and overlap(out, a) is not None
 
 
-def _storable(plan: Plan, k: int) -> bool:
-    """Whether a kernel can write any layout of this result (a reshaped result is written through a view)."""
-    return not any(u.views for kernel in plan.kernels for u in kernel.arrays if u.kind == "result" and u.index == k)
+def _storable(plan: Plan, k: int, out: Array, facts: Facts) -> bool:
+    """Whether kernels can write a result there: one that is reshaped at the end is written through a view."""
+    uses = [u for kernel in plan.kernels for u in kernel.arrays if u.kind == "result" and u.index == k and u.views]
+    extents = pipeline.extents_of(list(facts.values())) if uses else {}
+    try:
+        for use in uses:
+            view(layout_of(out), use.views, extents)
+    except NeedsCopy:
+        return False
+    return True
 
 
 def in_place(plan: Plan, argument: int, result: int) -> bool:

@@ -12,9 +12,10 @@ import oracle
 import pytest
 
 import fusedsl as fd
-from fusedsl import pipeline
+from fusedsl import pipeline, prepare
 from fusedsl.program import Program
 from fusedsl.runtime import native
+from fusedsl.runtime.arrays import describe
 
 
 def test_a_kernel_reads_no_temporary_that_it_writes():
@@ -535,3 +536,17 @@ def test_extents_that_are_fixed_by_numbers_and_differ_are_refused_at_once():
     x, y = np.ones((5, 64), np.float32), np.ones((5, 64), np.int16)
     with pytest.raises(fd.ShapeError, match="5 differ in the last axis"):
         fd.evaluate("t = broadcast_to(y, (2, 5, 64)); where(x > 0, where(y > x, y, x), x @ x.mT)", x=x, y=y)
+
+
+def test_a_result_that_is_reshaped_goes_straight_to_where_it_is_wanted():
+    k, x = fd.kernel("reshape(reshape(x, (size(x, 0), size(x, 1)//4, 4)) * s[:, :, None], shape(x))"), np.ones((6, 8))
+    s, wide, turned = np.arange(12.0).reshape(6, 2), np.zeros((6, 16)), np.zeros((8, 6)).T
+    wanted = np.repeat(s, 4, 1)
+    facts = {name: describe(value) for name, value in (("x", x), ("s", s))}
+    for out in (np.zeros((6, 8)), wide[:, 4:12], wide[::-1, 4:12], turned, np.zeros((6, 16))[:, ::2]):
+        assert k(x, s, out=out) is out
+        np.testing.assert_array_equal(out, wanted)
+        assert not prepare.settle(k._program, facts, (out,)).late
+    assert not wide[:, :4].any() and not wide[:, 12:].any()
+    k, flat = fd.kernel("reshape(x[:, :4] * 2, -1)"), np.zeros(48)[::-2]
+    np.testing.assert_array_equal(k(x, out=flat), np.full(24, 2.0))
