@@ -24,9 +24,9 @@ EARLY_WORDS = {
     1024: 32,
 }  # registers of the row and all that later phases read, for teams up to this size
 PIECE_FROM, PIECE_WORDS = 60, 24  # … and how many make a last phase of 16-bit rows work in pieces, of how many
-LONG_BODIES = 14  # instructions an element, from which on 16-bit rows want longer threads
+LONG_BODIES = {1: 28, 8: 14}  # instructions an element, from which on rows want longer threads, by a vector's elements
 FETCHING = 64  # registers from which on what fetches, and keeps addresses beside elements, takes more threads
-FEW_THREADS, CROWDED = 8, 96  # teams of fewer threads get more of them where each needs more registers
+FEW_THREADS, CROWDED = 8, 80  # teams of fewer threads get more of them where each needs more registers
 IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
 VECTOR_CLASSES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
 SHARED_BLOCK, SHARED_ELEMENTS = 256, 16  # threads of a block that keeps a row in shared memory, and a tile of each
@@ -142,8 +142,7 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
     width, columns = row_width(kernel), extents[-1]
     reach = _reach(kernel, columns, width)
     per_element = max(words(held(kernel), packed=width > 1), words([kernel.operands[0].dtype], packed=width > 1))
-    long = sum(instructions(phase.element.lines) for phase in kernel.phases) >= LONG_BODIES
-    longer = reach > columns or (width >= 8 and long)
+    longer = reach > columns or _work(kernel) >= next(n for w, n in reversed(LONG_BODIES.items()) if width >= w)
     alone = _alone(kernel)
     many = prod(extents[: kernel.row_axes]) * HELD_CLUSTER >= hardware.multiprocessors
     most_blocks = hardware.cluster if many and _dear(kernel) and not alone else 1
@@ -160,6 +159,13 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
                 break
             threads = threads * 2 if threads < hardware.block_threads else None
     return None
+
+
+def _work(kernel: Kernel) -> int:
+    """Instructions an element of all bodies and folds."""
+    bodies = [phase.element for phase in kernel.phases]
+    bodies += [fold.merge for phase in kernel.phases for fold in phase.folds]
+    return sum(instructions(body.lines) for body in bodies)
 
 
 def _alone(kernel: Kernel) -> bool:
@@ -230,6 +236,8 @@ def _overlaps(kernel: Kernel, columns: int, found: RowSchedule, need: int, hardw
 def _rows(threads: int, vectors: int, hardware: Hardware) -> int:
     """Rows of a block: as few as keep enough bytes in flight, so that rows end and begin at different times."""
     block = max(WARP, IN_FLIGHT // (hardware.blocks * ACCESS_BYTES * vectors))
+    if vectors == 1:  # so little work that blocks begin as fast as they end: pairs of float64 take 5 % longer
+        block *= 2
     return max(1, block // threads)
 
 

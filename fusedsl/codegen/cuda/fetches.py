@@ -55,8 +55,8 @@ def staged(body: Body) -> tuple[list[Stage], Body]:
 def _fetch(line: str) -> Fetch | None:
     """What a line of a body fetches or draws."""
     if found := FETCH.match(line):
-        given = (Value(found["first"], INT64), Value(found["second"], BOOL))
-        return Fetch(found["name"], "gather", found["kind"], dtype(found["kind"]), given)
+        address, wanted = Value(found["first"], INT64), Value(found["second"], BOOL)
+        return Fetch(found["name"], "gather", found["kind"], dtype(found["kind"]), (address, wanted))
     if found := DRAW.match(line):
         given = tuple(Value(found[part], UINT64) for part in ("first", "second", "third"))
         return Fetch(found["name"], "random", found["kind"], UINT64, given)

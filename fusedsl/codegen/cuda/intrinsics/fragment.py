@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....ir.types import dtype
 from ..backend import I32, I64, Emitter, intrinsic, ir, numba_type, types
-from .element import narrowed_value, pair, stored_element
+from .element import narrowed_value, pair, stored_elements
 from .fold import Fold, State, shuffle
 from .memory import Room, write
 from .tile import scalar_function, scalar_types
@@ -233,7 +233,7 @@ def store_rows(name: str) -> Callable:
             end = e.cast(end, limit, rows.dtype)
             mine = b.icmp_unsigned("==", b.and_(e.special_register("tid.x"), I32(3)), I32(0))
             for place, value, number in zip(e.unpack(places, ROWS), e.unpack(held, ROWS), e.unpack(numbers, ROWS)):
-                element = stored_element(e, kind, narrowed_value(e, kind, value, values.dtype))
+                (element,) = stored_elements(e, kind, [narrowed_value(e, kind, value, values.dtype)])
                 there = b.and_(mine, b.icmp_signed("<", number, end))
                 write(e, kind, 1, place, [element], Room(b.zext(there, I32)))
 
@@ -250,7 +250,7 @@ def scatter_fragment(name: str) -> Callable:
         def emit(e, places, held, flags):
             count = len(values)
             for place, value, flag in zip(*(e.unpack(x, count) for x in (places, held, flags))):
-                element = stored_element(e, kind, narrowed_value(e, kind, value, values.dtype))
+                (element,) = stored_elements(e, kind, [narrowed_value(e, kind, value, values.dtype)])
                 write(e, kind, 1, place, [element], Room(e.builder.zext(flag, I32)))
 
         return types.void, emit
