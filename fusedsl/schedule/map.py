@@ -48,7 +48,7 @@ def schedule_map(kernel: Kernel, hardware: Hardware) -> MapSchedule:
     work = sum(instructions(phase.element.lines) for phase in kernel.phases)
     long = work >= (LONG_BODY if width < 8 else LONG_NARROW)
     vectors = 2 if (width >= 8 and read <= 16) or (long and width > 1) else 1
-    if kernel.axes > 1 and vectors == 2 and width >= 8 and work >= MIDDLE_BODY:
+    if kernel.axes > 1 and vectors == 2 and width >= 8 and MIDDLE_BODY <= work < LONG_NARROW:
         vectors = 4
     if kernel.pointers:  # addresses take the registers; a read that waits for its index wants company
         vectors = 2 if sum(" = fetch_" in line for line in kernel.phases[0].element.lines) == 1 else 1
