@@ -230,7 +230,7 @@ def on_device(gpu, values: np.ndarray, name: str):
         "negative": lambda: new(a, b, c)[::-1, ::-1, ::-1],
         "permuted, negative": lambda: new(b, c, a).transpose(2, 0, 1)[:, ::-1],
     }[name]()
-    made.set(values)
+    made[...] = values
     return made
 
 
