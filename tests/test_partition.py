@@ -150,3 +150,16 @@ def test_no_cut_changes_a_value(seed, most):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline, "REGISTERS", most)
         case.compare(cpu(case)(), f"{case.program.text!r} within {most} registers")
+
+
+def test_folds_that_no_kernel_holds_at_once_are_parted(monkeypatch):
+    """Halves of the folds, not their elements: no element is stored."""
+    monkeypatch.setattr(pipeline, "REGISTERS", 24)
+    lines = [f"a{k} = sum(x * {k + 1}, -1)" for k in range(40)]
+    text = "\n".join([*lines, "return a3, x / a5[:, None], " + " + ".join(f"a{k}" for k in range(40))])
+    x = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
+    kernel, s = fd.kernel(text, fallback=False), x.sum(-1)
+    for found, expected in zip(kernel(x), (4 * s, x / (6 * s)[:, None], 820 * s)):
+        np.testing.assert_array_equal(found, expected.astype(np.float32))
+    count = len(kernel.explain(x).to_dict()["kernels"])
+    assert 4 <= count <= 9, count

@@ -8,6 +8,7 @@ from ..ir.graph import Node
 from ..rewrite.scalars import free_axes
 from .crossing import BOUND
 from .groups import Decision, Group, Partition, loaded, ordered
+from .lower import Root
 from .price import Prices
 from .recompute import memory_order, temporary
 
@@ -46,7 +47,7 @@ class _Cutter:
         if g.stores and max(pressure(_order(folded, g.imports), folded)) <= self.budget:
             self._part_stores(k)
             return True
-        return self._compute_before(k)
+        return self._part_folds(k) or self._compute_before(k)
 
     # -- maps
 
@@ -118,27 +119,50 @@ class _Cutter:
         used = set(_order(later.values, later.imports))
         for f in g.folds:
             if f in used:
-                root = next((r for r in g.row_stores if r.value is f and r.kind == "temporary"), None)
-                if root is None:
-                    root = temporary(f, g.rows, len(self.temporaries))
-                    self.temporaries.append((root.type, root.shape))
-                    g.row_stores.append(root)
-                later.imports[f] = loaded(root)
+                later.imports[f] = loaded(self._stored(g, f))
         self.groups.append(later)
         for other in self.groups[:-1]:
             if not written.isdisjoint(_temporaries(other)):
                 other.after.add(len(self.groups) - 1)
         self._told(g, later, later.values)
 
+    def _part_folds(self, k: int) -> bool:
+        """Half of the folds that need no other, with what is stored of them alone, become a kernel before this one."""
+        g = self.groups[k]
+        order = _order(g.values, g.imports)
+        late = _users(order, set(g.folds), g.imports)
+        free = [f for f in g.folds if f.args[0] not in late]
+        if len(free) < 2 or sum(_words(f.args[0]) for f in free) <= self.budget // 2:
+            return False
+        early = set(free[: len(free) // 2])
+        rest = _users(order, set(g.folds) - early, g.imports)
+        first = Group(g.rows, g.columns, folds=[f for f in g.folds if f in early], imports=dict(g.imports))
+        first.after, first.row_stores = set(g.after), [r for r in g.row_stores if r.value not in rest]
+        g.folds, g.row_stores = [f for f in g.folds if f not in early], [r for r in g.row_stores if r.value in rest]
+        used = set(_order(g.values, g.imports))
+        crossing = [f for f in first.folds if f in used]
+        for f in crossing:
+            g.imports[f] = loaded(self._stored(first, f))
+        self.groups.append(first)
+        g.after.add(len(self.groups) - 1)
+        self._told(g, first, crossing)
+        return True
+
+    def _stored(self, g: Group, f: Node) -> Root:
+        """The temporary of a kernel's fold, which it stores if it does not yet."""
+        root = next((r for r in g.row_stores if r.value is f and r.kind == "temporary"), None)
+        if root is None:
+            root = temporary(f, g.rows, len(self.temporaries))
+            self.temporaries.append((root.type, root.shape))
+            g.row_stores.append(root)
+        return root
+
     def _compute_before(self, k: int) -> bool:
         """What folds read is computed by a map before this kernel, as far as it needs none of its folds."""
         g, axes = self.groups[k], self.groups[k].rows + self.groups[k].columns
-        late: set[Node] = set()
-        folds = set(g.folds)
-        for n in _order(g.values, g.imports):
-            if n in folds or (n not in g.imports and not late.isdisjoint(n.args)):
-                late.add(n)
-        order = [n for n in _order(g.values, g.imports) if n not in late]
+        everything = _order(g.values, g.imports)
+        late = _users(everything, set(g.folds), g.imports)
+        order = [n for n in everything if n not in late]
         crossing = self._crossing(g, order, frozenset(axes), set(g.values))
         over = crossing[1] if crossing is not None else []
         if not over:
@@ -152,6 +176,15 @@ class _Cutter:
         reason = f"its values take more than {self.budget} registers: cut where {sum(map(_words, over))} words cross"
         kind = "a map" if g.is_map else "a reduction"
         self.decisions.append(Decision(False, (kind,), reason, self.prices.saved(g.work, other.work)))
+
+
+def _users(order: Sequence[Node], roots: set[Node], imports) -> set[Node]:
+    """Some nodes of a body, and all that needs them; what is imported needs nothing."""
+    found: set[Node] = set()
+    for n in order:
+        if n in roots or (n not in imports and not found.isdisjoint(n.args)):
+            found.add(n)
+    return found
 
 
 def pressure(order: Sequence[Node], values: Iterable[Node]) -> list[int]:

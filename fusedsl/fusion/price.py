@@ -46,11 +46,13 @@ class Computation:
 
 @dataclass(frozen=True)
 class Prices:
-    """The time model at the extents of one call. `free` remembers the axes that nodes depend on."""
+    """The time model at the extents of one call. `free` remembers the axes that nodes depend on, `counts` how many
+    places these have."""
 
     extents: Mapping[Symbol, int]
     hardware: Hardware
     free: dict[Node, frozenset[Axis]] = field(default_factory=dict, compare=False)
+    counts: dict[frozenset[Axis], int] = field(default_factory=dict, compare=False)
 
     def seconds(self, c: Computation) -> float:
         """One launch of a kernel that does this."""
@@ -87,7 +89,10 @@ class Prices:
         return self._count(axes) * value.type.dtype.compute.itemsize
 
     def _count(self, axes: Iterable[Axis]) -> int:
-        return prod(evaluate(a.extent, self.extents) or 0 for a in axes)
+        key = frozenset(axes)
+        if key not in self.counts:
+            self.counts[key] = prod(evaluate(a.extent, self.extents) or 0 for a in key)
+        return self.counts[key]
 
 
 def computed(values: Sequence[Node], loads: frozenset[Node]) -> list[Node]:

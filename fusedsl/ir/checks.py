@@ -112,7 +112,8 @@ def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None
         return _contraction_words(check, shown, values)
     if check.kind == "agree":
         note = f"{values[0]} and {values[1]} differ"
-        return f"attention needs one {check.what}: {shown[0]} and {shown[1]}", note, None, "attention"
+        help = "slice the longer one, or pad the other and pass lengths="
+        return f"attention needs one {check.what}: {shown[0]} and {shown[1]}", note, help, "attention"
     if check.kind == "heads":
         help = "head h of q reads head h // (heads // kv_heads) of k and v"
         return f"{values[0]} heads of q share {values[1]} of k", f"{shown[0]} and {shown[1]}", help, "attention"

@@ -64,6 +64,7 @@ OPERATORS = {
 
 # What a statement does not start with, and what it may have been meant for.
 STARTS = {
+    "|": "write abs(x)",
     "if": "there are no if statements; write `a if c else b`, or where(c, a, b)",
     "else": "there are no if statements; write `a if c else b`, or where(c, a, b)",
     "@": "a text has no decorators; define functions as f(x) = expression",
@@ -304,11 +305,11 @@ def _surprise(tokens: list[Token], expected: set[str]) -> tuple[str, str | None]
     if token.type == "ASSIGN" and opened is None and not value_needed:
         return "a second = in one statement", "assign one name a line; write == to compare"
     if token.type == "RETURN":
-        return "return starts a line of its own", None
+        return "return starts a line of its own", "end the line before it, or write ;"
     if token.type == "COLON":
         return "a : outside of a subscript", "slices stand in x[start:stop:step]"
     if token.type == "ELLIPSIS":
-        return "an ... outside of a subscript", None
+        return "an ... outside of a subscript", "it stands for the other axes: x[..., 0]"
     if token.type == "DOT":
         return "a . with nothing before it", STARTS["."]
     if before is not None and before.type == "DOT":
