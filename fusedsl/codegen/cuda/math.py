@@ -8,6 +8,7 @@ from math import inf, log2, nan
 from typing import Any
 
 from ...ir.types import DTYPES
+from . import double
 from .backend import F32, I1, Emitter, intrinsic, ir, types
 from .convert import round_through, saturate
 from .random import SHARES, philox, shared_philox
@@ -68,6 +69,8 @@ def _libdevice(name: str, target: str, arity: int):
     def rule(*kinds):
         if not all(_is_float(kind) and kind == kinds[0] for kind in kinds):
             return None
+        if kinds[0] == types.float64 and name in (*double.EVERYWHERE, *double.NEARBY):
+            return kinds[0], lambda e, x: double.call(e, name, x)
         return kinds[0], lambda e, *values: _libdevice_call(e, target, kinds[0], values)
 
     rule.__name__ = name
