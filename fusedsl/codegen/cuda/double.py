@@ -108,8 +108,9 @@ def grown(r: Number) -> Number:
     return fma(polynomial(r, EXP), r * r, r)
 
 
-def exp(x: Number) -> Number:
-    r, n = reduced(x)
+def exp(x: Number, tail: Number | None = None) -> Number:
+    """e^(x + tail)."""
+    r, n = reduced(x, tail)
     value = scaled(grown(r) + 1, n)
     return select(x < -746, 0, select(x > 710, inf, value))
 
@@ -148,6 +149,61 @@ def log(x: Number) -> Number:
     value = fma(n, LN2_HIGH, f - (half - fma(n, LN2_LOW, correction)))
     value = select(x < inf, value, x)
     return select(x > 0, value, select(x == 0, -inf, select(x == x, x.like(nan), x)))
+
+
+def product(x: Number, y: Number) -> tuple[Number, Number]:
+    """x · y in two parts: rounded, never contracted with what follows, and what that lost."""
+    module, kind = x.builder.module, ir.FunctionType(F64, [F64, F64])
+    function = module.globals.get("__nv_dmul_rn") or ir.Function(module, kind, "__nv_dmul_rn")
+    high = Number(x.builder, FLOAT64, x.builder.call(function, [x.value, y.value]))
+    return high, fma(x, y, high * -1)
+
+
+def long_log(x: Number) -> tuple[Number, Number]:
+    """log x in two parts, to 2^-65 of it, for x >= 0: n ln 2 + 2 artanh s, s = f / (2 + f) in two parts as well."""
+    n, f = split(x)
+    bottom = f + 2
+    inverse = reciprocal(bottom)
+    s, _ = product(f, inverse)
+    minus = s * -1
+    s_low = fma(minus, f - (bottom - 2), fma(minus, bottom, f)) * inverse
+    z, z_low = product(s, s)
+    z_low = fma(s + s, s_low, z_low)
+    rest = z * z * polynomial(z, ARTANH)
+    third, third_low = product(z, z.like(THIRD))
+    third_low = fma(z_low, THIRD, fma(z, THIRD_LOW, third_low))
+    q = third + rest
+    q_low = (third - q) + rest + third_low
+    a, a_low = product(s, q)
+    h = s + a
+    h_low = (s - h) + a + (fma(s_low, q, fma(s, q_low, a_low)) + s_low)
+    base, h = n * LN2_HIGH, h + h
+    value = base + h
+    low = ((base - value) + h) + fma(n, LN2_LOW, h_low + h_low)
+    return select(x == 0, -inf, select(x < inf, value, x)), low
+
+
+def parity(y: Number) -> tuple[Number, Number]:
+    """(whether y is whole, whether it is odd)."""
+    size = size_of(y)
+    shifted = size + 2.0**52
+    large = size >= 2.0**52
+    last = select(large, select(size < 2.0**53, y.bits(), 0), shifted.bits()) & 1
+    is_whole = large | (shifted - 2.0**52 == size)
+    return is_whole, is_whole & (last != 0)
+
+
+def power(x: Number, y: Number) -> Number:
+    """C's pow: e^(y log |x|), with 11 more bits in the exponent."""
+    size = size_of(x)
+    high, low = long_log(size)
+    exponent, tail = product(y, high)
+    tail = select(size_of(exponent) < 800, fma(y, low, tail), 0)
+    value = exp(exponent, tail)
+    is_whole, odd = parity(y)
+    value = select((upper(x) < 0) & odd, value * -1, value)
+    value = select((x < 0) & (size < inf) & ~is_whole, nan, value)
+    return select((x == 1) | (y == 0) | ((x == -1) & (size_of(y) == inf)), 1, value)
 
 
 def erf(x: Number) -> Number:
@@ -203,3 +259,8 @@ def call(e: Emitter, name: str, x: ir.Value) -> ir.Value:
     found.add_incoming(near, before)
     found.add_incoming(careful, after)
     return found
+
+
+def raised(e: Emitter, x: ir.Value, y: ir.Value) -> ir.Value:
+    """x to the power y."""
+    return power(*(Number(e.builder, FLOAT64, value) for value in (x, y))).value

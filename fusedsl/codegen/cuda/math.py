@@ -205,6 +205,8 @@ def fmod(e, kind, x, y):
 
 @_pairwise
 def power(e, kind, x, y):
+    if kind == types.float64:
+        return double.raised(e, x, y)
     if _is_float(kind):
         return _libdevice_call(e, "pow", kind, [x, y])
     b = e.builder
@@ -359,9 +361,10 @@ def logistic(kind):
 
     def emit(e, x):
         b, one = e.builder, ir.Constant(x.type, 1)
-        grown = _libdevice_call(e, "exp", kind, [b.fsub(ir.Constant(x.type, -0.0), x)])
+        minus = b.fsub(ir.Constant(x.type, -0.0), x)
         if kind.bitwidth == 64:
-            return b.fdiv(one, b.fadd(one, grown))
+            return b.fdiv(one, b.fadd(one, double.call(e, "exp", minus)))
+        grown = _libdevice_call(e, "exp", kind, [minus])
         tiny = ir.Constant(x.type, 2.0**-30)
         bottom = _libdevice_call(e, "fma", kind, [grown, tiny, tiny])
         return b.fmul(e.asm(x.type, "rcp.approx.ftz.f32 $0, $1;", "=f,f", [bottom]), tiny)
