@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -123,6 +124,7 @@ def _size(n: Node, extents: Mapping[Symbol, int]) -> int:
 _NAMED = {"quotient": 6, "shift_left": OPS["left_shift"].cost, "shift_right": OPS["right_shift"].cost}
 
 
+READ = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")  # names of values in a line, not of functions
 # Functions of a GPU's special units (reciprocals, square roots, 2**x …) in one of ours, of float32.
 SPECIAL = dict.fromkeys(("exp", "exp2", "expm1", "sqrt", "rsqrt", "erf", "erfc", "near_quotient"), 1)
 SPECIAL |= dict.fromkeys(("tanh", "logistic", "sinh", "cosh", "power", "arctanh", "cbrt", "hypot"), 2)
@@ -143,6 +145,18 @@ def _line_functions(line: str) -> int:
 def instructions(lines: Iterable[str]) -> int:
     """Instructions of straight-line scalar code, by the table of operations."""
     return sum(map(_line_cost, lines))
+
+
+def varying(lines: Iterable[str], fixed: Iterable[str]) -> list[str]:
+    """The lines whose values differ from element to element: a thread computes the others once, of `fixed` names."""
+    same, found = {"inf", "nan", "True", "False", *fixed}, []
+    for line in lines:
+        target, _, value = line.split("#", 1)[0].partition(" = ")
+        if same.issuperset(READ.findall(value)):
+            same.add(target)
+        else:
+            found.append(line)
+    return found
 
 
 @cache

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
-from ..fusion.cost import instructions, special_functions
+from ..fusion.cost import instructions, special_functions, varying
 from ..fusion.time import Work
 from ..hardware import Hardware, occupancy
 from ..runtime.bind import Bound
@@ -59,12 +60,13 @@ def computed(kernel: Kernel, bound: Bound) -> tuple[float, float, float]:
     if products is not None and worthwhile(kernel, products, bound.extents):
         return _of_products(kernel, products, bound)
     found[0] = elements * len(kernel.operands)  # a load or store each
+    fixed = [value.name for value in kernel.scalars]
     for phase in kernel.phases:
         if phase.row is not None:
             _count(found, phase.row, rows)
         for part in phase.passes:
             for body in part.bodies:
-                _count(found, body, elements)
+                _count(found, replace(body, lines=tuple(varying(body.lines, fixed))), elements)
             uses = [*part.folds, *part.cross, *(use for step in part.scans for use in step.scans for _ in range(2))]
             for use in uses:
                 _count(found, use.merge, elements)

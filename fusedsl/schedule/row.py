@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from ..fusion.cost import instructions, special_functions
+from ..fusion.cost import instructions, special_functions, varying
 from ..hardware import Hardware, blocks_for, registers_for
 from .access import ACCESS_BYTES, vector_width
 from .kernel import Kernel
@@ -163,9 +163,10 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
 
 def _work(kernel: Kernel) -> int:
     """Instructions an element of all bodies and folds."""
-    bodies = [phase.element for phase in kernel.phases]
-    bodies += [fold.merge for phase in kernel.phases for fold in phase.folds]
-    return sum(instructions(body.lines) for body in bodies)
+    fixed = [value.name for value in kernel.scalars]
+    bodies = [varying(phase.element.lines, fixed) for phase in kernel.phases]
+    merges = [fold.merge.lines for phase in kernel.phases for fold in phase.folds]
+    return sum(map(instructions, (*bodies, *merges)))
 
 
 def _alone(kernel: Kernel) -> bool:

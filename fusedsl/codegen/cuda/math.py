@@ -45,7 +45,7 @@ def vocabulary() -> dict[str, Any]:
     names |= {name: _libdevice(name, target, 2) for name, target in LIBDEVICE_2.items()}
     names |= {f"saturate_{name}": saturate(name) for name in CASTS if "int" in name}
     names |= {f"{name}_round": round_through(name) for name, d in DTYPES.items() if d.compute is not d}
-    names |= {"inf": inf, "nan": nan, "fma": _fma(), "ldexp": _ldexp()}
+    names |= {"inf": inf, "nan": nan, "fma": _fma(), "ldexp": _ldexp(), "float64": _float64()}
     names |= {"philox": philox(0), "philox_high": philox(2), **{name: shared_philox(name) for name in SHARES}}
     for rule, arity in _RULES.items():
         names[rule.__name__] = intrinsic(arity)(rule)
@@ -87,6 +87,20 @@ def _fma():
         return (kinds[0], lambda e, *values: _libdevice_call(e, "fma", kinds[0], values)) if same else None
 
     return intrinsic(3)(fma)
+
+
+def _float64():
+    def float64(kind):
+        def emit(e, x):
+            if isinstance(kind, types.Integer) and kind.bitwidth <= 32:
+                return double.from_integer(
+                    e, e.cast(x, kind, types.int32 if kind.signed else types.uint32), kind.signed
+                )
+            return e.cast(x, kind, types.float64)
+
+        return types.float64, emit
+
+    return intrinsic(1)(float64)
 
 
 def _ldexp():
