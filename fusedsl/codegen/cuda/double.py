@@ -58,7 +58,7 @@ def with_upper(x: Number, word: Number) -> Number:
 
 
 def polynomial(x: Number, coefficients: tuple[float, ...]) -> Number:
-    """Σ coefficients[i] · x^i, in Horner's form. Constant memory gives a coefficient in one instruction, code in two."""
+    """Σ coefficients[i] · x^i, in Horner's form. Constant memory takes one instruction each, code two."""
     module, kind = x.builder.module, ir.ArrayType(F64, len(coefficients))
     name = f"coefficients_{len(coefficients)}_{coefficients[-1].hex().translate(PLAIN)}"
     table = module.globals.get(name)
