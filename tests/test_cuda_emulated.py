@@ -220,3 +220,11 @@ def test_arrays_of_the_host_go_there_and_back():
     with exact_gpu() as gpu, fd.options(device="cuda"):
         np.testing.assert_array_equal(fd.evaluate("x.T + 1", x=x), x.T + 1)
         assert gpu.launches
+
+
+def test_what_a_row_has_fetched_its_elements_read():
+    """The element's fetch of the same value took the row's name."""
+    a, b, c = whole(0, 9, 2, dtype=np.uint64), whole(0, 9, 2, dtype=np.uint64), np.zeros(1, np.int64)
+    text = "t = b[c]; u = cumsum(t[::-1])[::-1]; return all(b, axis=-1, keepdims=True, where=a != 0.5), u * a, t"
+    with exact_gpu() as gpu:
+        check_twice(gpu, text, {"a": a, "b": b, "c": c})

@@ -27,7 +27,8 @@ class Allocation:
         return bool((self.arena.place(self.address, self.skip) == 0xFF).all())
 
     def __del__(self) -> None:
-        self.arena.free(self.address)
+        if hasattr(self, "address"):  # else there was no room
+            self.arena.free(self.address)
 
 
 class Pointer:

@@ -47,8 +47,8 @@ def _write(buffer: np.ndarray, offsets: np.ndarray, size: int, values: list[np.n
 class Arena:
     """Global memory: allocations that start at multiples of 256 bytes with absent bytes between them.
 
-    `tails` allows a load that begins in an allocation to end beyond it: rows of 16-bit elements that are not aligned
-    read the whole aligned blocks, of 16 bytes at most, that they touch.
+    `tails` allows a load that begins in an array to end beyond it, where nobody has written or nothing is: rows that
+    are not aligned read the whole aligned blocks, of 16 bytes at most, that they touch.
     """
 
     def __init__(self, size: int = 1 << 28, tails: bool = False, fresh: bool = True) -> None:
@@ -132,7 +132,7 @@ class Arena:
         if bad.any():
             k = int(bad.argmax())
             raise report(f"reads {span} bytes at {self.describe(at[k])}", k)
-        bad = (states == FRESH).any(axis=1)
+        bad = (states != WRITTEN).all(axis=1) if self.tails else (states == FRESH).any(axis=1)
         if self.fresh and bad.any():
             k = int(bad.argmax())
             raise report(f"reads {span} bytes that nobody has written, at {self.describe(at[k])}", k)

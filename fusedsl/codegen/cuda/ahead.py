@@ -90,6 +90,7 @@ def read_ahead(writer: RowWriter) -> None:
     """Read what rows' bodies fetch, once the first elements are on their way."""
     for number, early in writer.ahead.items():
         writer.row_body(f"ahead_{number}", early)
+        writer.scope.fetched |= {value.name: value for value in early.results}
     writer.ahead.clear()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...ir.types import BOOL, INT64, UINT64, DType, dtype
@@ -36,12 +37,17 @@ class Stage:
     fetches: tuple[Fetch, ...]
 
 
-def staged(body: Body) -> tuple[list[Stage], Body]:
-    """A body without its fetches, whose values are arguments, and the stages that come before it."""
-    fetches = [found for line in body.lines if (found := _fetch(line))]
+def staged(body: Body, fetched: Mapping[str, Value] | None = None) -> tuple[list[Stage], Body]:
+    """A body without its fetches, whose values are arguments, and the stages that come before it.
+
+    What is `fetched` is there: its row has read it for itself.
+    """
+    found = [fetch for line in body.lines if (fetch := _fetch(line))]
+    fetched = {f.name: fetched[f.name] for f in found if fetched and f.name in fetched}
+    fetches = [f for f in found if f.name not in fetched]
     names = {f.name for f in fetches}
-    lines = tuple(line for line in body.lines if target_of(line) not in names)
-    computed = {value.name: value for value in body.args}
+    lines = tuple(line for line in body.lines if target_of(line) not in names | set(fetched))
+    computed = {value.name: value for value in body.args} | fetched
     stages = []
     while fetches:
         free = [f for f in fetches if not (names - set(computed)) & below(lines, {value.name for value in f.given})]

@@ -140,6 +140,7 @@ class Scope:
     functions: list[str] = field(default_factory=list)
     code: list[str] = field(default_factory=list)
     stored: dict[str, DType] = field(default_factory=dict)  # loaded tiles, as they are stored
+    fetched: dict[str, Value] = field(default_factory=dict)  # row values that their bodies have read from an address
     wide: dict[str, str] = field(default_factory=dict)  # the variable that holds such a tile's elements
     ready: set[str] = field(default_factory=set)  # names that have a value
     defined: set[tuple[str, ...]] = field(default_factory=set)  # functions, by their lines
@@ -207,7 +208,7 @@ class Scope:
 
         In tiles of vectors (`width`) what the body fetches is read tile by tile, so that neighbours come together.
         """
-        stages, rest = staged(body) if width > 1 else ([], body)
+        stages, rest = staged(body, self.fetched) if width > 1 else ([], body)
         for number, stage in enumerate(stages):
             self.map_plain(f"{name}_where_{number}" if number else f"{name}_where", stage.where)
             for fetch in stage.fetches:
