@@ -36,7 +36,7 @@ def whole(low, high, *shape, dtype=np.int64):
 
 def check_twice(gpu, text, arrays, skip=0):
     """Results within their bounds, and the same bits when atomics take another order; which launches there were."""
-    kernel = fd.kernel(text)
+    kernel = fd.kernel(text, fallback=False)
     values = [arrays[name] for name in kernel.params]
     there = [gpu.asarray(v, skip=skip) if isinstance(v, np.ndarray) else v for v in values]
     before = [to_host(v) for v in there]
