@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...ir.types import DType
-from ...schedule.kernel import Body, FoldUse, Kernel, Operand, slots
+from ...schedule.kernel import Body, FoldUse, Kernel, Operand, Value, slots
 from .fetches import staged
 
 INDENT = "    "
