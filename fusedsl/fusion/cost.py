@@ -147,6 +147,24 @@ def instructions(lines: Iterable[str]) -> int:
     return sum(map(_line_cost, lines))
 
 
+# Instructions of float64 in functions of it, and of the others (beside arithmetic, 1) for each of their table's.
+DOUBLE = {"exp": 20, "log": 26, "erf": 45, "sin": 16, "cos": 16, "tanh": 45, "power": 50}
+DOUBLE_SHARE = 1.5
+
+
+def double_instructions(lines: Iterable[str]) -> float:
+    """Instructions of float64 in straight-line scalar code of it."""
+    return sum(map(_line_double, lines))
+
+
+@cache
+def _line_double(line: str) -> float:
+    known = [p.func.id for p in ast.walk(ast.parse(line)) if isinstance(p, ast.Call) and isinstance(p.func, ast.Name)]
+    cost = next((DOUBLE[name] for name in known if name in DOUBLE), None)
+    other = _line_cost(line)
+    return cost if cost is not None else other * DOUBLE_SHARE if other > 2 else other
+
+
 def varying(lines: Iterable[str], fixed: Iterable[str]) -> list[str]:
     """The lines whose values differ from element to element: a thread computes the others once, of `fixed` names."""
     same, found = {"inf", "nan", "True", "False", *fixed}, []

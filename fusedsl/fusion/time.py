@@ -12,6 +12,7 @@ from ..hardware import Hardware
 
 LAUNCH = 2.7e-6  # seconds of an empty launch
 LATENCY = 1.4e-6  # … of one round of loads: so much less does nothing that reads memory take
+APART = 1.3  # how far a round of loads adds to the rest: 1 wholly, infinity not at all
 READ_SHARE, WRITE_SHARE = 0.96, 0.84  # of the data sheet's bandwidth, reading and writing
 ISSUE_SHARE = 0.85  # of the issue rate that code without memory accesses reaches
 SPECIAL_SHARE = 0.92  # … of the rate of special functions
@@ -43,8 +44,10 @@ class Work:
 
 
 def seconds(work: Work, hardware: Hardware) -> float:
-    """One launch: whatever takes longest of memory, issue, and the units, on top of its fixed part."""
-    return LAUNCH + max(LATENCY, _memory(work, hardware), _arithmetic(work, hardware))
+    """One launch: whatever takes longest of memory, issue, and the units, on top of its fixed part and of most of the
+    first round of loads."""
+    busy = max(_memory(work, hardware), _arithmetic(work, hardware))
+    return LAUNCH + (LATENCY**APART + busy**APART) ** (1 / APART)
 
 
 def _memory(work: Work, hardware: Hardware) -> float:

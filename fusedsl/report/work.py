@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from ..fusion.cost import instructions, special_functions, varying
+from ..fusion.cost import double_instructions, instructions, special_functions, varying
 from ..fusion.time import Work
 from ..hardware import Hardware, occupancy
 from ..runtime.bind import Bound
@@ -19,7 +19,7 @@ from ..schedule.registers import row_loads
 
 SHARED_READS = 5 / 16  # of a thread for each of its products
 ADDRESSING = 12  # instructions that find and stage an element of a factor
-FLOAT64_WORK = 2.7  # instructions of a float64 function for one of float32
+DOUBLE_ISSUED = 1.9  # instructions that are issued for one of float64: constants, addresses and words beside it
 
 
 def work_of(
@@ -110,10 +110,13 @@ def _of_products(kernel: Kernel, products: Sides, bound: Bound) -> tuple[float, 
 
 def _count(found: list[float], body: Body, times: int) -> None:
     wide = any(v.dtype.bits == 64 and v.dtype.kind == "f" for v in (*body.args, *body.results))
-    here = times * instructions(body.lines) * (FLOAT64_WORK if wide else 1)
-    found[0] += here
-    found[1] += 0 if wide else times * special_functions(body.lines)
-    found[2] += here if wide else 0
+    if wide:
+        double = times * double_instructions(body.lines)
+        found[0] += double * DOUBLE_ISSUED
+        found[2] += double
+        return
+    found[0] += times * instructions(body.lines)
+    found[1] += times * special_functions(body.lines)
 
 
 def _blocks_at_once(schedule: Any, launch: Geometry, hardware: Hardware) -> int:
