@@ -12,10 +12,10 @@ from .errors import ArgumentError, Unsupported, suggest
 from .program import Program
 from .specs import Spec, spec
 from .text import TextSource
-from .trace.tracer import recorder_in
 
 if TYPE_CHECKING:
     from .runtime.fixed import BoundCall
+    from .runtime.graph import GraphCall
     from .schedule.plan import Plan
 
 _modules = sys.modules
@@ -76,6 +76,8 @@ class Kernel:
         try:
             results = self._program.run(values, outs)
         except ArgumentError:
+            from .trace.tracer import recorder_in
+
             if (recorder := recorder_in(values)) is not None and outs is None:
                 return recorder.inlined(self.text, self._source.program, self.params, self._source.constants, values)
             if "torch" in sys.modules and self._is_abstract(values):
@@ -194,12 +196,25 @@ class Kernel:
         """
         from .runtime.fixed import BoundCall
 
-        run, results = self._program.fixed(self._bind(args, named), None if out is None else self._outs(out))
-        return BoundCall(run, results[0] if len(results) == 1 else tuple(results))
+        fixed, results = self._program.fixed(self._bind(args, named), None if out is None else self._outs(out))
+        return BoundCall(fixed, results[0] if len(results) == 1 else tuple(results))
 
-    def graph(self, /, *args: Any, **named: Any):
-        """Not there yet: Unsupported."""
-        raise later("Kernel.graph", "calls with out= can be captured by the array library's own graphs")
+    def graph(self, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
+        """As `bind`, with its launches recorded in a CUDA graph: a call of it is one launch, however many kernels it
+        has. `then` adds further kernels' calls. On the CPU it makes the calls in turn.
+
+        Raises what `bind` would raise; ArgumentError where a call must copy arrays each time; DeviceError where calls
+        are on several devices.
+
+        >>> import numpy as np
+        >>> x, y = np.float32([1, 2]), np.zeros(2, np.float32)
+        >>> steps = kernel("x + 1").graph(x, out=y).then(kernel("2 * y"), y, out=y)
+        >>> steps()
+        array([4., 6.], dtype=float32)
+        """
+        from .runtime.graph import GraphCall
+
+        return GraphCall((self.bind(*args, out=out, **named),))
 
     def report(
         self, path: Any, /, *args: Any, device: str | None = None, cc: Any = None, measure: bool = False, **named: Any

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,7 +25,9 @@ from .runtime.call import (
     cuda_launch,
     workspace_size,
 )
-from .runtime.compile import build_launch, build_scheduled, scheduled_cuda
+from .runtime.compile import build_launch, build_scheduled, during_capture, scheduled_cuda
+from .runtime.driver import driver
+from .runtime.keys import owned_address
 from .runtime.launch import Launch
 from .runtime.results import (
     alike,
@@ -115,7 +118,13 @@ class Settled:
     @property
     def payloads(self) -> list:
         """Addresses and numbers of the arguments."""
-        return [a.pointer if isinstance(a, Array) and not a.by_value else a.value for a in self.arguments]
+        return [owned_address(a) if isinstance(a, Array) and not a.by_value else a.value for a in self.arguments]
+
+    @property
+    def foreign(self) -> tuple[tuple[int, ...], int]:
+        """The arguments on a device that are known through a protocol alone, and the device."""
+        held = [k for k, a in enumerate(self.arguments) if isinstance(a, Array) and a.library in ("dlpack", "interface")]
+        return (tuple(held), self.device[1]) if self.device != CPU else ((), 0)
 
     @property
     def spans(self) -> list[tuple[int, int] | None]:
@@ -188,15 +197,19 @@ def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None, chooser:
     """
     found = settle(program, facts, outs)
     library, device, plan, given = found.library, found.device, found.plan, found.given
-    launches, numbers, workspace, tickets, spilled = _launches(
-        program, plan, found.layouts, found.extents, library, device, chooser
-    )
+    stream = stream_reader(library, device)
+    with during_capture() if device != CPU and driver().is_capturing(stream()) else nullcontext():
+        launches, numbers, workspace, tickets, spilled = _launches(
+            program, plan, found.layouts, found.extents, library, device, chooser
+        )
     if spilled and program.tighten(plan, list(facts.values()), found.extents):
         return prepare(program, facts, outs, chooser)
     written = [span(g) if g is not None else None for g in given]
     same, apart = frozenset(found.in_place), _apart(found)
-    stream = stream_reader(library, device)
-    call = Call(launches, found.makers, workspace, numbers, stream, found.spans, written, same, library, tickets, apart)
+    call = Call(
+        launches, found.makers, workspace, numbers, stream, found.spans, written, same, library, tickets, apart,
+        found.foreign,
+    )  # fmt: skip
     chosen = [o if g is not None else None for g, o in zip(given, outs)] if outs is not None else None
     return Prepared(plan, call, found.payloads, chosen, found.late, library, not found.once, found.arguments)
 
@@ -374,8 +387,6 @@ def _launches(program: Planner, plan: Plan, layouts, extents, library: str, devi
 
 
 def _hardware(device: tuple[str, int]) -> Hardware | None:
-    from .runtime.driver import driver
-
     return None if device == CPU else pipeline.hardware_of(driver().facts(device[1]))
 
 
@@ -392,8 +403,6 @@ def _cuda(members, where, temporaries, numbers, extents, names, device, chooser:
     """The launch records of kernels (with their numbers) that are to share one: one, or one each. And whether one of
     them spills registers.
     """
-    from .runtime.driver import driver
-
     told = driver().facts(device[1])
     given = (where, temporaries, numbers, extents, names)
     chosen = [chooser(k, plan, bound, pipeline.hardware_of(told)) for k, plan, bound in members]
@@ -414,8 +423,6 @@ _functions: dict[tuple, Any] = {}
 
 def loaded(built: Any, device: int) -> Any:
     """The function of a compiled CUDA kernel on a device."""
-    from .runtime.driver import driver
-
     key = (built.code, built.symbols, device)
     if key not in _functions:
         _functions[key] = driver().load(built.code, built.symbols[0], device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from . import pipeline
@@ -19,7 +19,7 @@ from .runtime.cache import cache_key
 from .runtime.call import Call
 from .runtime.compile import disk
 from .runtime.copies import assign, from_host, to_host
-from .runtime.fixed import fix
+from .runtime.fixed import Fixed, fix
 from .runtime.keys import SLOW, look_all, look_outs
 from .runtime.replay import Replay, nothing, replay
 from .runtime.results import empty, place
@@ -102,7 +102,7 @@ class Program:
             self._calls[keys] = prepared.call
         return results
 
-    def fixed(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> tuple[Callable[[], Any], list]:
+    def fixed(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> tuple[Fixed, list]:
         """(what computes the results of these arguments again and again, the arrays that it writes them to).
 
         Nothing is computed yet, and everything is compiled; raises what a call would raise.
@@ -116,8 +116,9 @@ class Program:
             with contextlib.suppress(EmptyRows):
                 prepared = self._prepare(facts, results)
                 if prepared.reusable:
-                    return fix(prepared.call, prepared.payloads, results, values), results
-        return lambda: self.run(values, results), results
+                    index = None if device == CPU else device[1]
+                    return fix(prepared.call, prepared.payloads, results, values, index), results
+        return Fixed(lambda: self.run(values, results), device=None if device == CPU else device[1]), results
 
     def _prepare(self, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
         return (prepare_tuned if self.options.autotune else prepare)(self, facts, outs)

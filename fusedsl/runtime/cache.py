@@ -16,6 +16,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,7 +53,23 @@ def cache_key(**parts: Any) -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """The versions of what makes binaries, and a digest of our own sources; none of them is imported."""
+    """The versions of what makes binaries, and a digest of our own sources; none of them is imported.
+
+    Finding out takes 50 ms, so that it is kept on disk for as long as the file system says that no file has changed.
+    """
+    try:
+        state = _file_states()
+    except OSError:
+        return _found_versions()
+    known, key = Cache(), hashlib.sha256(repr((FORMAT, state)).encode()).hexdigest()
+    entry = known.get(key)
+    if entry is None:
+        entry = ({"versions": _found_versions()}, b"")
+        known.put(key, entry[0])
+    return entry[0]["versions"]
+
+
+def _found_versions() -> dict[str, str]:
     from importlib import metadata
 
     found = {"source": _own_digest()}
@@ -62,6 +79,17 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             found[name] = ""
     return found
+
+
+def _file_states() -> list[tuple]:
+    """What tells that a file of ours, or of a package that makes binaries, is another one than before."""
+    root = os.path.dirname(os.path.dirname(__file__))
+    files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names)
+    for name in ("numba", "numba_cuda", "llvmlite"):
+        spec = find_spec(name)
+        files += [spec.origin] if spec is not None and spec.origin else []
+    states = [(path, os.stat(path)) for path in files if not path.endswith(".pyc")]
+    return [(path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for path, s in states]
 
 
 def _own_digest() -> str:

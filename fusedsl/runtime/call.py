@@ -22,6 +22,7 @@ from .compile import Built, launch_geometry
 from .keys import address_of
 from .launch import FORMAT_OF, HostLaunch, Launch, PointerSlot, ScalarSlot
 from .results import mark_written
+from .retain import retain
 
 TEMPORARY_ALIGNMENT = 256  # bytes
 
@@ -73,7 +74,9 @@ class Call:
         library: str = "numpy",
         tickets: Callable[[int], int] | None = None,
         apart: frozenset[tuple[int, int, int]] = frozenset(),
+        foreign: tuple[tuple[int, ...], int] = ((), 0),
     ):
+        self.foreign = foreign  # arguments on a device whose library does not know of our launches, and the device
         self.records = tuple(launches)
         self.on_device = any(isinstance(launch, Launch) for launch in launches)
         self.launches = tuple(launch.fire for launch in launches)
@@ -108,6 +111,8 @@ class Call:
             check(payloads)
         for fire in self.launches:
             fire(payloads, stream)
+        if self.foreign[0]:
+            retain([payloads[k] for k in self.foreign[0]], stream, self.foreign[1])
         if outs is not None and self.library == "torch":
             for out in outs:
                 mark_written(out)

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from .. import debug
-from ..errors import CompileError, FusedslError
+from ..errors import CompileError, DeviceError, FusedslError
 from ..hardware import Hardware, facts
 from ..schedule import Geometry, Schedule, choose, geometry
 from ..schedule.attend import schedule_attend, windows
@@ -52,6 +52,7 @@ def disk() -> Cache:
 _built: dict[tuple, Built] = {}
 _shipped: dict[str, tuple[dict, bytes]] = {}  # by `plain_key`: what came in files that were loaded
 _recorder: ContextVar[dict[str, Built] | None] = ContextVar("fusedsl_recorder", default=None)
+_capturing: ContextVar[bool] = ContextVar("fusedsl_capturing", default=False)
 _locks: dict[tuple, threading.Lock] = {}
 _guard = threading.Lock()
 
@@ -203,6 +204,16 @@ def recorded() -> Iterator[dict[str, Built]]:
         _recorder.reset(token)
 
 
+@contextlib.contextmanager
+def during_capture() -> Iterator[None]:
+    """Inside the block what would have to be compiled for CUDA is a DeviceError: seconds of work that no graph holds."""
+    token = _capturing.set(True)
+    try:
+        yield
+    finally:
+        _capturing.reset(token)
+
+
 def plain_key(key: tuple) -> str:
     """A digest of what the machine code of a kernel depends on, but for the versions that made it."""
     return hashlib.sha256(repr(key).encode()).hexdigest()
@@ -250,6 +261,10 @@ def _file_name(key: tuple) -> str:
 def _compile_cuda(kernel: Any, schedule: Any, cc: tuple[int, int], key: tuple) -> Built:
     from ..codegen.cuda import generate as cuda
 
+    if _capturing.get():
+        help = "call it once before the capture, or Kernel.compile(...), with arrays of these shapes"
+        raise DeviceError(f"{kernel.name} is not compiled yet, and a CUDA graph is being captured", "device.capture",
+                          help=help)  # fmt: skip
     source = cuda.generate(kernel, schedule)
     path = disk().write_source(_file_name(key), source)
     compiled = _attempt(lambda chosen: cuda.compile_source(source, path, kernel, chosen, cc), schedule, path)

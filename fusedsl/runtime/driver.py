@@ -19,6 +19,7 @@ LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 # cuLaunchKernelEx(config, function, kernelParams, extra); called with plain integers it costs ctypes 0.3 µs
 _LAUNCH = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_void_p)
+_LAUNCH_GRAPH = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)  # cuGraphLaunch(graph, stream)
 
 # CUresult codes that call for other words than the driver's own: (class, help). CUDA driver API, "enum CUresult".
 _MEANING: dict[int, tuple[type[FusedslError], str]] = {
@@ -103,6 +104,7 @@ class Driver:
         self._count: int | None = None
         self.forked = False
         self.launch: Any = None  # cuLaunchKernelEx once initialised
+        self.launch_graph: Any = None  # cuGraphLaunch
 
     # ---- calls
 
@@ -148,6 +150,7 @@ class Driver:
                 raise self.fault(code, "cuInit")
             real = isinstance(self._library, ctypes.CDLL)
             launch = _LAUNCH(("cuLaunchKernelEx", self._library)) if real else self._library.cuLaunchKernelEx
+            self.launch_graph = _LAUNCH_GRAPH(("cuGraphLaunch", self._library)) if real else self._library.cuGraphLaunch
             _mark_after_fork(self)
             self.launch = launch
 
@@ -382,12 +385,12 @@ def _mark_after_fork(driver: Driver) -> None:
         driver = found()
         if driver is not None:
             driver.forked = True
-            driver.launch = _refuse_launch
+            driver.launch = driver.launch_graph = _refuse_launch
 
     os.register_at_fork(after_in_child=mark)
 
 
-def _refuse_launch(config: int, function: int, params: None, extra: int) -> int:
+def _refuse_launch(*told: Any) -> int:
     return 3  # CUDA_ERROR_NOT_INITIALIZED
 
 

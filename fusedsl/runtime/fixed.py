@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .call import Call
 from .keys import address_of
 from .results import version_counter
+
+Run = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A call as a function of nothing. On a CUDA `device`, `on(stream)` gives its launches on one stream alone, and
+    `stream()` is the caller's current one; `written` are torch's tensors that it writes.
+    """
+
+    run: Run
+    on: Callable[[int], Run] | None = None
+    stream: Callable[[], int] | None = None
+    device: int | None = None
+    written: tuple = ()
 
 
 class BoundCall:
@@ -17,11 +33,10 @@ class BoundCall:
     numbers keep the value that they had. Threads may call at once, as long as they do not write the same results.
     """
 
-    __slots__ = ("_run", "result")
+    __slots__ = ("_run", "fixed", "result")
 
-    def __init__(self, run: Callable[[], Any], result: Any):
-        self._run = run
-        self.result = result
+    def __init__(self, fixed: Fixed, result: Any):
+        self.fixed, self._run, self.result = fixed, fixed.run, result
 
     def __call__(self) -> Any:
         self._run()
@@ -31,8 +46,8 @@ class BoundCall:
         return "<fusedsl.BoundCall>"
 
 
-def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any) -> Callable[[], None]:
-    """A prepared call as a function of nothing that writes `results`; `kept` stays alive with it.
+def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, device: int | None) -> Fixed:
+    """A prepared call that writes `results`, on a CUDA `device` or (None) the CPU; `kept` stays alive with it.
 
     DTypeError for a number that does not fit its parameter.
     """
@@ -42,32 +57,37 @@ def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any) 
     where: Callable[[], Any] = read_stream
     if tickets is not None:
         where = lambda: (stream := read_stream(), tickets(stream))  # noqa: E731
-    marked = tuple(results) if call.library == "torch" else ()
-    mark = version_counter() if marked else None
-    known: dict[Any, Callable[[], None]] = {}  # by stream, and tickets if there are any
+    written = tuple(results) if call.library == "torch" else ()
+    mark = version_counter() if written else None
+    known: dict[Any, Run] = {}  # by stream, and tickets if there are any
 
-    def fill(key: Any) -> Callable[[], None]:
-        stream, counters = (key, 0) if tickets is None else key
+    def launches(stream: int, counters: int) -> Run:
         every = [*filled, counters, *call.numbers]
-        return known.setdefault(key, _in_turn([record.fixed(every, stream) for record in call.records]))
+        return in_turn([record.fixed(every, stream) for record in call.records])
+
+    def fill(key: Any) -> Run:
+        return known.setdefault(key, launches(*((key, 0) if tickets is None else key)))
 
     def run(owners: tuple = (memory, kept, results)) -> None:
         key = where()
         (known.get(key) or fill(key))()
         if mark is not None:
-            mark(marked)
+            mark(written)
+
+    def on(stream: int, owners: tuple = (memory, kept, results)) -> Run:
+        return launches(stream, 0 if tickets is None else tickets(stream))
 
     fill(where())
-    return run
+    return Fixed(run) if device is None else Fixed(run, on, read_stream, device, written)
 
 
-def _in_turn(launches: Sequence[Callable[[], None]]) -> Callable[[], None]:
-    """All launches as one function."""
-    if len(launches) == 1:
-        return launches[0]
+def in_turn(runs: Sequence[Run]) -> Run:
+    """All of them as one function."""
+    if len(runs) == 1:
+        return runs[0]
 
-    def fire_all() -> None:
-        for fire in launches:
-            fire()
+    def run_all() -> None:
+        for run in runs:
+            run()
 
-    return fire_all
+    return run_all

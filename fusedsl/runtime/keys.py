@@ -191,10 +191,15 @@ def key_of(facts: Array | Weak) -> tuple[Key, Any]:
         return type(facts.value), facts.value
     if facts.by_value:
         return (facts.library, facts.dtype), facts.value
-    address = Address(facts.pointer)
-    address.owner = facts.owner
     key = (facts.library, facts.dtype, facts.shape, facts.strides, facts.pointer & 15, facts.device)
-    return key, address
+    return key, owned_address(facts)
+
+
+def owned_address(array: Array) -> Address:
+    """The address of an array, which keeps it alive."""
+    address = Address(array.pointer)
+    address.owner = array.owner
+    return address
 
 
 def addresses_of(arrays: Sequence[Any]) -> list[int]:

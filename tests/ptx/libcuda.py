@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,15 @@ class Libcuda:
         self.functions: list[Program] = []
         self.launches: list[tuple[str, Grid]] = []
         self.current = CONTEXT
+        self.recording: dict[int, list] = {}  # what streams capture
+        self.graphs: dict[int, list] = {}
+        self.made = 0  # streams and graphs
 
     def __getattr__(self, name: str) -> Any:
         """Functions that change nothing here: streams, events, contexts, attributes that are set."""
         quiet = ("cuInit", "cuCtxSetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuFuncSetAttribute",
                  "cuThreadExchangeStreamCaptureMode", "cuStreamSynchronize", "cuEventCreate", "cuEventRecord",
-                 "cuStreamWaitEvent", "cuEventDestroy_v2", "cuStreamIsCapturing")  # fmt: skip
+                 "cuStreamWaitEvent", "cuEventDestroy_v2", "cuEventQuery", "cuStreamDestroy_v2")  # fmt: skip
         if name not in quiet:
             raise AttributeError(name)
         return lambda *arguments: 0
@@ -107,8 +111,8 @@ class Libcuda:
         return 0
 
     def cuMemsetD32Async(self, to: Any, word: int, count: Any, stream: Any) -> int:
-        self.arena.write(to.value, np.full(count.value, word, np.uint32).tobytes())
-        return 0
+        zeros = np.full(count.value, word, np.uint32).tobytes()
+        return self._queue(stream.value or 0, lambda: self.arena.write(to.value, zeros))
 
     def cuPointerGetAttribute(self, device: Any, number: int, pointer: Any) -> int:
         device._obj.value = 0
@@ -144,7 +148,7 @@ class Libcuda:
         return 0
 
     def cuLaunchKernelEx(self, config: int, function: int, parameters: None, extra: int) -> int:
-        *numbers, _, attributes, count = struct.unpack("<7I4xQQI4x", ctypes.string_at(config, 56))
+        *numbers, stream, attributes, count = struct.unpack("<7I4xQQI4x", ctypes.string_at(config, 56))
         marks = (ctypes.c_uint64 * 5).from_address(extra)
         block = ctypes.string_at(marks[1], ctypes.c_uint64.from_address(marks[3]).value)
         cluster, cooperative = 1, False
@@ -156,8 +160,53 @@ class Libcuda:
         program = self.functions[function - 1]
         if program.shared_bytes + grid.shared > self.hardware.block_shared:
             return 701
-        self.launches.append((program.kernel.name, grid))
-        run(program, self.arena, grid, block, self.seed)
+        work = lambda: (self.launches.append((program.kernel.name, grid)), run(program, self.arena, grid, block, self.seed))
+        return self._queue(stream, work)
+
+    def _queue(self, stream: int, work: Callable[[], Any]) -> int:
+        """Do it now, or when the graph is launched that the stream is recorded into."""
+        if stream in self.recording:
+            self.recording[stream].append(work)
+        else:
+            work()
+        return 0
+
+    # ---- streams and graphs
+
+    def cuStreamCreate(self, stream: Any, flags: Any) -> int:
+        self.made += 1
+        stream._obj.value = self.made
+        return 0
+
+    def cuStreamBeginCapture_v2(self, stream: Any, mode: Any) -> int:
+        self.recording[stream.value] = []
+        return 0
+
+    def cuStreamEndCapture(self, stream: Any, graph: Any) -> int:
+        self.made += 1
+        graph._obj.value = self.made
+        self.graphs[self.made] = self.recording.pop(stream.value)
+        return 0
+
+    def cuGraphInstantiateWithFlags(self, made: Any, graph: Any, flags: Any) -> int:
+        self.made += 1
+        made._obj.value = self.made
+        self.graphs[self.made] = self.graphs[graph.value]
+        return 0
+
+    def cuGraphLaunch(self, graph: int, stream: int) -> int:
+        for work in list(self.graphs[graph]):
+            self._queue(stream, work)
+        return 0
+
+    def cuGraphDestroy(self, graph: Any) -> int:
+        del self.graphs[graph.value]
+        return 0
+
+    cuGraphExecDestroy = cuGraphDestroy
+
+    def cuStreamIsCapturing(self, stream: Any, status: Any) -> int:
+        status._obj.value = int((stream.value or 0) in self.recording)
         return 0
 
     def cuGetErrorName(self, code: int, name: Any) -> int:

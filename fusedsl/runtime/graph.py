@@ -1,0 +1,123 @@
+"""The launches of bound calls as one CUDA graph: what Kernel.graph returns. A call of it is one launch, of any length.
+
+Sources: CUDA driver API, "Graph Management" and "Stream Management" (capture).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_uint, c_uint64, c_void_p
+from typing import Any
+
+from ..errors import ArgumentError, DeviceError, FusedslError
+from .driver import Driver, driver
+from .fixed import BoundCall, Fixed, Run, in_turn
+from .results import version_counter
+
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+_THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+
+
+class GraphCall:
+    """Bound calls, one after another, launched together: `graph()`.
+
+    A call returns `result`, that of the last one. Runs on the caller's current stream; on the CPU the calls are simply
+    made in turn. Threads may call at once, and a graph may be captured into another library's.
+    """
+
+    def __init__(self, steps: Sequence[BoundCall]):
+        self._steps = tuple(steps)
+        self.result = self._steps[-1].result
+        fixed = [step.fixed for step in self._steps]
+        devices = {one.device for one in fixed}
+        if len(devices) > 1:
+            named = " and ".join("the CPU" if d is None else f"cuda:{d}" for d in sorted(devices, key=str))
+            raise DeviceError(f"a graph runs in one place, and its calls are on {named}", "device.mixed",
+                              help="record one graph for each device")  # fmt: skip
+        on_device = devices != {None}
+        self._run = _launcher(_Recorded(fixed)) if on_device else in_turn([one.run for one in fixed])
+
+    def then(self, kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
+        """A graph that goes on with another kernel's call; what that is given is as in `Kernel.bind`."""
+        return GraphCall((*self._steps, kernel.bind(*args, out=out, **named)))
+
+    def __call__(self) -> Any:
+        self._run()
+        return self.result
+
+    def __len__(self) -> int:
+        """How many calls it holds."""
+        return len(self._steps)
+
+    def __repr__(self) -> str:
+        return f"<fusedsl.GraphCall of {len(self)}>"
+
+
+class _Recorded:
+    """An instantiated graph of the driver's, destroyed with this object. It keeps what its launches use."""
+
+    handle = 0
+
+    def __init__(self, calls: Sequence[Fixed]):
+        if any(one.on is None for one in calls):
+            help = "bind it instead, or pass arrays that kernels can read and write as they are"
+            raise ArgumentError("this call copies some of its arrays each time, and cannot be recorded",
+                                "argument.graph", help=help)  # fmt: skip
+        self.calls = tuple(calls)
+        self.device = calls[0].device or 0
+        with driver().on(self.device):
+            self.handle = _record(driver(), [one.on for one in calls if one.on is not None])
+
+    def __del__(self) -> None:
+        if self.handle and not sys.is_finalizing():
+            with contextlib.suppress(FusedslError), driver().on(self.device):
+                driver().attempt("cuGraphExecDestroy", c_void_p(self.handle))
+
+
+def _record(d: Driver, calls: Sequence[Callable[[int], Run]]) -> int:
+    """The handle of an executable graph of these launches, each after the one before it."""
+    stream, graph, made = c_void_p(), c_void_p(), c_void_p()
+    with d.relaxed_capture():  # the caller may be capturing: nothing here is part of that
+        d.call("cuStreamCreate", byref(stream), c_uint(_NON_BLOCKING))
+    try:
+        d.call("cuStreamBeginCapture_v2", stream, c_uint(_THREAD_LOCAL))
+        try:
+            for on in calls:
+                on(stream.value or 0)()
+        finally:
+            ended = d.attempt("cuStreamEndCapture", stream, byref(graph))
+        if ended:
+            raise d.fault(ended, "cuStreamEndCapture")
+        with d.relaxed_capture():
+            d.call("cuGraphInstantiateWithFlags", byref(made), graph, c_uint64(0))
+    finally:
+        if graph.value:
+            d.attempt("cuGraphDestroy", graph)
+        with d.relaxed_capture():
+            d.attempt("cuStreamDestroy_v2", stream)
+    return made.value or 0
+
+
+def _launcher(recorded: _Recorded) -> Run:
+    """What launches a graph on the caller's current stream."""
+    d, handle, device = driver(), recorded.handle, recorded.device
+    read_stream = recorded.calls[0].stream
+    assert read_stream is not None
+    written = tuple(tensor for one in recorded.calls for tensor in one.written)
+    mark = version_counter() if written else None
+    several = d.device_count() > 1
+
+    def run(kept: _Recorded = recorded) -> None:
+        if several:
+            with d.on(device):
+                code = d.launch_graph(handle, read_stream())
+        else:
+            code = d.launch_graph(handle, read_stream())
+        if code:
+            raise d.fault(code, "cuGraphLaunch")
+        if mark is not None:
+            mark(written)
+
+    return run
