@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from .runtime.graph import GraphCall
     from .schedule.plan import Plan
 
-_modules = sys.modules
+_tracing: Callable[[], bool] | None = None  # whether torch's compiler reads the code that asks; None without torch
+
+
+def _watch_torch() -> None:
+    global _tracing
+    if _tracing is None and "torch" in sys.modules:
+        _tracing = sys.modules["torch"].compiler.is_dynamo_compiling
+
 
 __all__ = ["Kernel", "Spec", "evaluate", "kernel", "load", "options", "spec"]
 
@@ -47,6 +54,7 @@ class Kernel:
         self._made_from = (text, params, constants)
         self.params = self._source.names
         self._count = len(self.params)
+        _watch_torch()
         self._program = Program(self._source, self.params, self.options)
         self._positions = {name: k for k, name in enumerate(self.params)}
         for plan in _saved[1] if _saved is not None else ():
@@ -63,16 +71,19 @@ class Kernel:
         Raises ArgumentError for missing, surplus or unusable arguments, ShapeError, DTypeError and DeviceError for
         those that do not go together; an error leaves `out` untouched.
         """
+        if not named and (_tracing is None or not _tracing()):
+            result = self._program.replay(args, out)
+            if result is not None:
+                return result
         values = args if not named and len(args) == self._count else self._bind(args, named)
-        if "torch" in _modules and _modules["torch"].compiler.is_dynamo_compiling():
-            return self._in_trace(values, None if out is None else self._outs(out))
-        result = self._program.replay(values, out)
-        return self._call(values, None if out is None else self._outs(out)) if result is None else result
+        return self._call(values, None if out is None else self._outs(out))
 
     def _call(self, values: Sequence[Any], outs: Sequence[Any] | None) -> Any:
-        """The result of a call that is not the one that was made last."""
-        if "torch" in _modules and _modules["torch"].compiler.is_compiling():
+        """The result of a call that is not the one that was made last, or that torch traces."""
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.compiler.is_compiling():
             return self._in_trace(values, outs)
+        _watch_torch()
         try:
             results = self._program.run(values, outs)
         except ArgumentError:
@@ -80,7 +91,7 @@ class Kernel:
 
             if (recorder := recorder_in(values)) is not None and outs is None:
                 return recorder.inlined(self.text, self._source.program, self.params, self._source.constants, values)
-            if "torch" in sys.modules and self._is_abstract(values):
+            if torch is not None and self._is_abstract(values):
                 return self._in_trace(values, outs)
             raise
         return results[0] if len(results) == 1 else tuple(results)
@@ -194,10 +205,7 @@ class Kernel:
         >>> double()
         array([4., 6.], dtype=float32)
         """
-        from .runtime.fixed import BoundCall
-
-        fixed, results = self._program.fixed(self._bind(args, named), None if out is None else self._outs(out))
-        return BoundCall(fixed, results[0] if len(results) == 1 else tuple(results))
+        return self._program.bind(self._bind(args, named), None if out is None else self._outs(out))
 
     def graph(self, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
         """As `bind`, with its launches recorded in a CUDA graph: a call of it is one launch, however many kernels it

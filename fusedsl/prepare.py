@@ -123,7 +123,9 @@ class Settled:
     @property
     def foreign(self) -> tuple[tuple[int, ...], int]:
         """The arguments on a device that are known through a protocol alone, and the device."""
-        held = [k for k, a in enumerate(self.arguments) if isinstance(a, Array) and a.library in ("dlpack", "interface")]
+        held = [
+            k for k, a in enumerate(self.arguments) if isinstance(a, Array) and a.library in ("dlpack", "interface")
+        ]
         return (tuple(held), self.device[1]) if self.device != CPU else ((), 0)
 
     @property

@@ -19,7 +19,7 @@ from .runtime.cache import cache_key
 from .runtime.call import Call
 from .runtime.compile import disk
 from .runtime.copies import assign, from_host, to_host
-from .runtime.fixed import Fixed, fix
+from .runtime.fixed import BoundCall, Fixed, bind_results, fix
 from .runtime.keys import SLOW, look_all, look_outs
 from .runtime.replay import Replay, nothing, replay
 from .runtime.results import empty, place
@@ -102,8 +102,8 @@ class Program:
             self._calls[keys] = prepared.call
         return results
 
-    def fixed(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> tuple[Fixed, list]:
-        """(what computes the results of these arguments again and again, the arrays that it writes them to).
+    def bind(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> BoundCall:
+        """A function of nothing that computes the results of these arguments again and again, into the same arrays.
 
         Nothing is computed yet, and everything is compiled; raises what a call would raise.
         """
@@ -112,13 +112,14 @@ class Program:
         plan, shapes = self.settled(facts)
         outputs(plan, outs, shapes, (library, device), facts)
         results = _destinations(plan, shapes, library, device, outs)
+        index = None if device == CPU else device[1]
         if not (self.options.verify or self._away(facts)):
             with contextlib.suppress(EmptyRows):
                 prepared = self._prepare(facts, results)
                 if prepared.reusable:
-                    index = None if device == CPU else device[1]
-                    return fix(prepared.call, prepared.payloads, results, values, index), results
-        return Fixed(lambda: self.run(values, results), device=None if device == CPU else device[1]), results
+                    return fix(prepared.call, prepared.payloads, results, values, index)
+        result = results[0] if len(results) == 1 else tuple(results)
+        return bind_results(lambda: (self.run(values, results), result)[1], result, Fixed(index))
 
     def _prepare(self, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
         return (prepare_tuned if self.options.autotune else prepare)(self, facts, outs)

@@ -14,7 +14,6 @@ from fusedsl.runtime import arrays, foreign, keys, results, streams
 from fusedsl.runtime.arrays import CPU, Array, Weak, describe
 from fusedsl.runtime.call import Call
 from fusedsl.runtime.keys import SLOW, look, look_all
-from fusedsl.runtime.launch import Lines
 from fusedsl.runtime.replay import replay
 from fusedsl.runtime.results import check_out, common_order, empty, overlap, overlaps_itself, place, span
 
@@ -292,10 +291,14 @@ def test_a_replayed_call_of_cupy_arrays(cupy):
 
     fired = []
 
-    def lines(payload, first, name):
-        return Lines(tuple, 0, "", [f"{name(fired.append)}((({', '.join(payload)}), stream))"])
-
-    launch = types.SimpleNamespace(fire=None, layout=types.SimpleNamespace(slots=()), lines=lines)
+    launch = types.SimpleNamespace(
+        fire=None,
+        width=1,
+        layout=types.SimpleNamespace(slots=()),
+        block=lambda: (None,),
+        fill_line=lambda payload, first, name: f"area[{first}] = ({', '.join(payload)})",
+        fire_lines=lambda first, name: [f"{name(fired.append)}((area[{first}], stream))"],
+    )
     makers = [results.Allocator(lambda: make(pointer=0x7F0000002000), (MemoryError,), "24 bytes")]
     read = streams.stream_reader("cupy", ("cuda", 0))
     call = Call([launch], makers, None, [5], read, [(0, 24)], [(0, 24)], library="cupy")

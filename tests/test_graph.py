@@ -9,7 +9,7 @@ import fusedsl as fd
 
 pytest.importorskip("numba.cuda")
 
-from ptx import emulated_gpu  # noqa: E402
+from ptx import emulated_gpu
 
 TEXT = "m = sum(x); return cumsum(x - m, axis=-1), m"  # several kernels, memory between them, and tickets
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from fusedsl.errors import CompileError, DeviceError, DTypeError
+from fusedsl.generated import Lines
 from fusedsl.ir.types import DTYPES
 from fusedsl.runtime import driver as driver_module
 from fusedsl.runtime import launch as launch_module
@@ -127,6 +128,8 @@ class Libcuda:
         found = ctypes.string_at(attributes, 72 * count) if count else b""
         if self.stack[-1] == 0:
             return 201
+        if stream == 0 and self.stack[-1] != PRIMARY[function - 50]:  # as measured: another device's default stream
+            return 400
         self.launches.append((numbers, stream, found, block, function, self.stack[-1]))
         return 0
 
@@ -316,19 +319,23 @@ def test_a_launch_goes_to_its_own_device_and_leaves_the_current_one(cuda, librar
     assert library.launches[0][-2:] == (51, PRIMARY[1]) and library.stack == [PRIMARY[0]]
 
 
-def test_a_launch_with_fixed_arguments_is_the_launch_that_would_be_fired(cuda, library):
+def test_generated_lines_launch_what_would_be_fired(cuda, library):
     for launch in (record(cuda, scalars="f"), record(cuda, function=Function(51, "k_1", 1, 40, 0, 16, 1024))):
         payloads = [0x7F0000000010, 0x20, 0.5]
         launch.fire(payloads, 99)
-        fixed = launch.fixed(payloads, 99)
-        payloads[0] = 0
-        fixed(), fixed()
+        lines, stream = Lines(), 99
+        area = list(launch.filled(payloads, stream))
+        assert len(area) == launch.width
+        lines.add(*launch.fire_lines(0, lines.name))
+        lines.function("fixed", "area")(area)
+        lines = Lines()
+        lines.add(launch.fill_line([f"given[{k}]" for k in range(3)], 0, lines.name), *launch.fire_lines(0, lines.name))
+        lines.function("again", "area, given, stream")(list(launch.block()), payloads, stream)
         assert library.launches[0] == library.launches[1] == library.launches[2]
         library.launches.clear()
-    record(cuda, grid=0).fixed([1, 2], 0)()
-    assert not library.launches
+    assert record(cuda, grid=0).width == 0
     with pytest.raises(DTypeError, match="alpha"):
-        record(cuda, scalars="b").fixed([1, 2, 300], 0)
+        record(cuda, scalars="b").filled([1, 2, 300], 0)
 
 
 def test_on_restores_after_an_error(cuda, library):

@@ -206,7 +206,7 @@ def recorded() -> Iterator[dict[str, Built]]:
 
 @contextlib.contextmanager
 def during_capture() -> Iterator[None]:
-    """Inside the block what would have to be compiled for CUDA is a DeviceError: seconds of work that no graph holds."""
+    """Inside the block it is a DeviceError if something must be compiled for CUDA, which no graph would hold."""
     token = _capturing.set(True)
     try:
         yield

@@ -4,90 +4,95 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from ..generated import Lines
 from .call import Call
 from .keys import address_of
 from .results import version_counter
 
-Run = Callable[[], None]
 
-
-@dataclass(frozen=True)
-class Fixed:
-    """A call as a function of nothing. On a CUDA `device`, `on(stream)` gives its launches on one stream alone, and
-    `stream()` is the caller's current one; `written` are torch's tensors that it writes.
-    """
-
-    run: Run
-    on: Callable[[int], Run] | None = None
-    stream: Callable[[], int] | None = None
-    device: int | None = None
-    written: tuple = ()
-
-
-class BoundCall:
+class BoundCall(Protocol):
     """Computes the same results from the same arrays again, whatever these hold by then: `bound()`.
 
     `result` is where they go (a tuple of several), and what a call returns. Runs on the caller's current stream. Python
     numbers keep the value that they had. Threads may call at once, as long as they do not write the same results.
     """
 
-    __slots__ = ("_run", "fixed", "result")
+    result: Any
+    fixed: Fixed
 
-    def __init__(self, fixed: Fixed, result: Any):
-        self.fixed, self._run, self.result = fixed, fixed.run, result
-
-    def __call__(self) -> Any:
-        self._run()
-        return self.result
-
-    def __repr__(self) -> str:
-        return "<fusedsl.BoundCall>"
+    def __call__(self) -> Any: ...
 
 
-def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, device: int | None) -> Fixed:
+@dataclass(frozen=True)
+class Fixed:
+    """What a bound call is for a graph. On a CUDA `device`, `fire(stream)` launches it once on that stream, `stream()`
+    is the caller's current one, and `written` are torch's tensors that it writes.
+    """
+
+    device: int | None = None
+    fire: Callable[[int], None] | None = None
+    stream: Callable[[], int] | None = None
+    written: tuple = ()
+
+
+def bind_results(bound: Any, result: Any, fixed: Fixed) -> BoundCall:
+    """A function of nothing as a bound call."""
+    bound.result, bound.fixed = result, fixed
+    return bound
+
+
+def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, device: int | None) -> BoundCall:
     """A prepared call that writes `results`, on a CUDA `device` or (None) the CPU; `kept` stays alive with it.
 
     DTypeError for a number that does not fit its parameter.
     """
     memory = None if call.workspace is None else call.workspace()
     filled = [*payloads, *map(address_of, results), 0 if memory is None else address_of(memory)]
-    read_stream, tickets = call.stream, call.tickets
-    where: Callable[[], Any] = read_stream
-    if tickets is not None:
-        where = lambda: (stream := read_stream(), tickets(stream))  # noqa: E731
+    result = results[0] if len(results) == 1 else tuple(results)
     written = tuple(results) if call.library == "torch" else ()
-    mark = version_counter() if written else None
-    known: dict[Any, Run] = {}  # by stream, and tickets if there are any
+    tickets = call.tickets
 
-    def launches(stream: int, counters: int) -> Run:
+    def area(stream: int, counters: int = 0) -> list:
         every = [*filled, counters, *call.numbers]
-        return in_turn([record.fixed(every, stream) for record in call.records])
+        return [part for record in call.records if record.width for part in record.filled(every, stream)]
 
-    def fill(key: Any) -> Run:
-        return known.setdefault(key, launches(*((key, 0) if tickets is None else key)))
+    known: dict[Any, list] = {}  # areas by stream, and tickets if there are any
 
-    def run(owners: tuple = (memory, kept, results)) -> None:
-        key = where()
-        (known.get(key) or fill(key))()
-        if mark is not None:
-            mark(written)
+    def new_area(key: Any) -> list:
+        return known.setdefault(key, area(key) if tickets is None else area(*key))
 
-    def on(stream: int, owners: tuple = (memory, kept, results)) -> Run:
-        return launches(stream, 0 if tickets is None else tickets(stream))
+    lines = Lines()
+    key = f"{lines.name(call.stream)}()"
+    if tickets is not None:
+        key = f"({key}, {lines.name(lambda: tickets(call.stream()))}())"
+    lines.add(f"key = {key}", f"area = {lines.name(known.get)}(key)")
+    lines.add("if area is None:", f"    area = {lines.name(new_area)}(key)", *_fire(call, lines))
+    if written:
+        lines.add(f"{lines.name(version_counter())}({lines.name(written)})")
+    lines.add(f"return {lines.name(result)}")
+    lines.name((memory, kept))
+    bound = lines.function("bound", "")
+    bound_to = call.stream()
+    new_area(bound_to if tickets is None else (bound_to, tickets(bound_to)))
+    if device is None:
+        return bind_results(bound, result, Fixed())
+    once = Lines()
+    once.add(*_fire(call, once) or ["pass"])
+    fire = once.function("fire", "area")
 
-    fill(where())
-    return Fixed(run) if device is None else Fixed(run, on, read_stream, device, written)
+    def fire_on(stream: int, owners: tuple = (memory, kept, results)) -> None:
+        fire(area(stream, 0 if tickets is None else tickets(stream)))
+
+    return bind_results(bound, result, Fixed(device, fire_on, call.stream, written))
 
 
-def in_turn(runs: Sequence[Run]) -> Run:
-    """All of them as one function."""
-    if len(runs) == 1:
-        return runs[0]
-
-    def run_all() -> None:
-        for run in runs:
-            run()
-
-    return run_all
+def _fire(call: Call, lines: Lines) -> list[str]:
+    """The lines that launch a call whose parameters are in `area`."""
+    found: list[str] = []
+    first = 0
+    for record in call.records:
+        found += record.fire_lines(first, lines.name) if record.width else []
+        first += record.width
+    return found

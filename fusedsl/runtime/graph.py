@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import ArgumentError, DeviceError, FusedslError
 from .driver import Driver, driver
-from .fixed import BoundCall, Fixed, Run, in_turn
+from .fixed import BoundCall, Fixed
 from .results import version_counter
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
@@ -37,7 +37,7 @@ class GraphCall:
             raise DeviceError(f"a graph runs in one place, and its calls are on {named}", "device.mixed",
                               help="record one graph for each device")  # fmt: skip
         on_device = devices != {None}
-        self._run = _launcher(_Recorded(fixed)) if on_device else in_turn([one.run for one in fixed])
+        self._run = _launcher(_Recorded(fixed)) if on_device else self._run_in_turn
 
     def then(self, kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
         """A graph that goes on with another kernel's call; what that is given is as in `Kernel.bind`."""
@@ -46,6 +46,10 @@ class GraphCall:
     def __call__(self) -> Any:
         self._run()
         return self.result
+
+    def _run_in_turn(self) -> None:
+        for step in self._steps:
+            step()
 
     def __len__(self) -> int:
         """How many calls it holds."""
@@ -61,14 +65,14 @@ class _Recorded:
     handle = 0
 
     def __init__(self, calls: Sequence[Fixed]):
-        if any(one.on is None for one in calls):
+        if any(one.fire is None for one in calls):
             help = "bind it instead, or pass arrays that kernels can read and write as they are"
             raise ArgumentError("this call copies some of its arrays each time, and cannot be recorded",
                                 "argument.graph", help=help)  # fmt: skip
         self.calls = tuple(calls)
         self.device = calls[0].device or 0
         with driver().on(self.device):
-            self.handle = _record(driver(), [one.on for one in calls if one.on is not None])
+            self.handle = _record(driver(), [one.fire for one in calls if one.fire is not None])
 
     def __del__(self) -> None:
         if self.handle and not sys.is_finalizing():
@@ -76,7 +80,7 @@ class _Recorded:
                 driver().attempt("cuGraphExecDestroy", c_void_p(self.handle))
 
 
-def _record(d: Driver, calls: Sequence[Callable[[int], Run]]) -> int:
+def _record(d: Driver, calls: Sequence[Callable[[int], None]]) -> int:
     """The handle of an executable graph of these launches, each after the one before it."""
     stream, graph, made = c_void_p(), c_void_p(), c_void_p()
     with d.relaxed_capture():  # the caller may be capturing: nothing here is part of that
@@ -84,8 +88,8 @@ def _record(d: Driver, calls: Sequence[Callable[[int], Run]]) -> int:
     try:
         d.call("cuStreamBeginCapture_v2", stream, c_uint(_THREAD_LOCAL))
         try:
-            for on in calls:
-                on(stream.value or 0)()
+            for fire in calls:
+                fire(stream.value or 0)
         finally:
             ended = d.attempt("cuStreamEndCapture", stream, byref(graph))
         if ended:
@@ -100,23 +104,19 @@ def _record(d: Driver, calls: Sequence[Callable[[int], Run]]) -> int:
     return made.value or 0
 
 
-def _launcher(recorded: _Recorded) -> Run:
+def _launcher(recorded: _Recorded) -> Callable[[], None]:
     """What launches a graph on the caller's current stream."""
-    d, handle, device = driver(), recorded.handle, recorded.device
+    d, device, handle = driver(), recorded.device, c_void_p(recorded.handle)
     read_stream = recorded.calls[0].stream
     assert read_stream is not None
     written = tuple(tensor for one in recorded.calls for tensor in one.written)
     mark = version_counter() if written else None
-    several = d.device_count() > 1
 
     def run(kept: _Recorded = recorded) -> None:
-        if several:
-            with d.on(device):
-                code = d.launch_graph(handle, read_stream())
-        else:
-            code = d.launch_graph(handle, read_stream())
-        if code:
-            raise d.fault(code, "cuGraphLaunch")
+        stream = c_void_p(read_stream())
+        if d.attempt("cuGraphLaunch", handle, stream):
+            with d.on(device):  # which need not be this thread's current one
+                d.call("cuGraphLaunch", handle, stream)
         if mark is not None:
             mark(written)
 

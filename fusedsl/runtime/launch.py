@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from ..errors import CompileError, DTypeError
 from ..ir.checks import spelled
 from ..schedule import Geometry
-from .driver import Driver, Function
+from .driver import Driver, Function, pointer
 
 BLOCK_BYTES = 32_760  # of a parameter block: the limit of sm_70 and later under CUDA 12.1 and later, in whole slots
 _CONFIG, _SIZE, _BLOCK = 0, 56, 64  # offsets in a scratch area: CUlaunchConfig, the block's size, the block
@@ -50,9 +50,9 @@ class _Scratch(NamedTuple):
     """Where one launch is assembled: CUlaunchConfig, block size, block, and the `extra` array that names them."""
 
     buffer: ctypes.Array
-    config: int  # address of the buffer
-    extra: int  # address of `named`
-    named: ctypes.Array
+    address: int  # of the buffer
+    config: Any  # the buffer and the array as the driver takes them
+    extra: Any
 
     @classmethod
     def new(cls, block_bytes: int = BLOCK_BYTES) -> _Scratch:
@@ -60,25 +60,13 @@ class _Scratch(NamedTuple):
         address = ctypes.addressof(buffer)
         # CU_LAUNCH_PARAM_BUFFER_POINTER, address, CU_LAUNCH_PARAM_BUFFER_SIZE, address of size, CU_LAUNCH_PARAM_END
         named = (ctypes.c_uint64 * 5)(1, address + _BLOCK, 2, address + _SIZE, 0)
-        return cls(buffer, address, ctypes.addressof(named), named)
+        return cls(buffer, address, ctypes.byref(buffer), ctypes.byref(named))
 
 
 _free: list[_Scratch] = []
 
 Namer = Callable[[Any], str]
 """Gives a constant a name in generated lines."""
-
-
-class Lines(NamedTuple):
-    """A launch as generated lines: what fills in its parameters, in memory of `make()`, and what launches it.
-
-    The lines read that memory, a tuple of `width` words, from the list `area`, `first` places in, and `stream`.
-    """
-
-    make: Callable[[], tuple]
-    width: int
-    fill: str
-    fire: list[str]
 
 
 class _Layout:
@@ -179,7 +167,7 @@ class Launch:
     `template` is the parameter block (schedule/kernel.py `slots`) with extents, strides and magics filled in.
     `names` are the arguments' names, for the message about a number that does not fit.
     `fire(payloads, stream)` launches and does not wait: payloads are, by argument, an address or a Python number.
-    `fixed(payloads, stream)` is a function of nothing that launches with these.
+    The rest is for generated lines: they find the `width` objects of `block()`, or of `filled(…)`, in a list `area`.
     """
 
     def __init__(
@@ -204,55 +192,55 @@ class Launch:
         address = ctypes.addressof(attributes) if attributes else 0
         head = struct.pack("<7I4x", geometry.blocks, 1, 1, geometry.threads, 1, 1, shared)
         tail = struct.pack("<QI4xQ", address, len(attributes) // _ATTRIBUTE_BYTES, len(template))
-        self.handle, self.device, self.head, self.tail, self.driver = (
-            function.handle,
-            function.device,
-            head,
-            tail,
-            driver,
-        )
+        driver.initialise()
+        self.driver, self.device, self.handle = driver, function.device, pointer(function.handle)
+        self.head, self.tail = head, tail
+        self.width = 3 if geometry.blocks else 0
         self.fire: Callable[[Sequence[Any], int], None] = _nothing
-        self.fixed: Callable[[Sequence[Any], int], Callable[[], None]] = lambda payloads, stream: _nothing_fixed
         if geometry.blocks:
-            self.fire = _launcher(driver, function, layout, head, tail)
-            self.fixed = _fixer(driver, function, layout, head, tail)
+            self.fire = _launcher(driver, self.handle, self.device, layout, head, tail)
 
-    def lines(self, payload: Sequence[str], first: int, name: Namer) -> Lines:
-        """This launch for a replay, given the text of each payload."""
-        if not self.geometry.blocks:
-            return Lines(tuple, 0, "", [])
-        layout, driver = self.layout, self.driver
+    def fill_line(self, payload: Sequence[str], first: int, name: Namer) -> str:
+        """Fills in the parameters, given the text of each payload and `stream`."""
+        pack = name(struct.Struct(f"<Q24s{self.layout.format}").pack_into)
+        return f"{pack}(area[{first}], 32, stream, {name(self.tail)}, {self.layout.words(payload, name)})"
 
-        def make() -> tuple:
-            scratch = _Scratch.new(layout.bytes)
-            struct.pack_into("<32s", scratch.buffer, 0, self.head)
-            return scratch.buffer, scratch.config, scratch.extra, scratch.named
+    def fire_lines(self, first: int, name: Namer) -> list[str]:
+        """Launch with the parameters that stand in `area` from `first` on."""
+        driver, told = name(self.driver), f"area[{first + 1}], {name(self.handle)}, None, area[{first + 2}]"
+        return [
+            f"code = {driver}.launch({told})",
+            f"if code and (code := {driver}.launch_elsewhere(code, {self.device}, {told})):",
+            f"    raise {driver}.fault(code, 'cuLaunchKernelEx')",
+        ]
 
-        pack = name(struct.Struct(f"<Q24s{layout.format}").pack_into)
-        fill = f"{pack}(area[{first}], 32, stream, {name(self.tail)}, {layout.words(payload, name)})"
-        config, handle, extra = f"area[{first + 1}]", self.handle, f"area[{first + 2}]"
-        launch = f"{name(driver)}.launch({config}, {handle}, None, {extra})"
-        if driver.device_count() > 1:
-            launch = f"{name(driver.launch_on)}({self.device}, {config}, {handle}, {extra})"
-        again = f"{name(driver.launch_elsewhere)}(code, {self.device}, {config}, {handle}, {extra})"
-        fire = [f"code = {launch}", f"if code and (code := {again}):"]
-        return Lines(make, 4, fill, [*fire, f"    raise {name(driver.fault)}(code, 'cuLaunchKernelEx')"])
+    def block(self) -> tuple:
+        """Memory for the parameters of one launch at a time, with what never changes filled in."""
+        scratch = _Scratch.new(self.layout.bytes)
+        struct.pack_into("<32s", scratch.buffer, 0, self.head)
+        return scratch.buffer, scratch.config, scratch.extra
+
+    def filled(self, payloads: Sequence[Any], stream: int) -> tuple:
+        """The same with the parameters of one call; DTypeError for a number that does not fit."""
+        made, layout = self.block(), self.layout
+        numbers = layout.fit(payloads) if layout.scalars else ()
+        told = (stream, self.tail, *layout.pointers(payloads), layout.fixed, *numbers)
+        struct.pack_into(f"<Q24s{layout.format}", made[0], 32, *told)
+        return made
 
 
-def _launcher(driver: Driver, function: Function, layout: _Layout, head: bytes, tail: bytes) -> Callable:
+def _launcher(driver: Driver, handle: Any, device: int, layout: _Layout, head: bytes, tail: bytes) -> Callable:
     """Launch.fire, as a closure: local variables instead of attributes, for a microsecond matters here."""
     pack = struct.Struct(f"<32sQ24s{layout.format}").pack_into
     read, numbers, fixed, fit = layout.pointers, layout.scalars, layout.fixed, layout.fit
     take, put = _free.pop, _free.append
-    handle, device = function.handle, function.device
-    several = driver.device_count() > 1
 
     def fire(payloads: Sequence[Any], stream: int) -> None:
         try:
             scratch = take()
         except IndexError:
             scratch = _Scratch.new()
-        buffer, config, extra, _ = scratch
+        buffer, _, config, extra = scratch
         try:
             if numbers is None:
                 pack(buffer, 0, head, stream, tail, *read(payloads), fixed)
@@ -261,12 +249,9 @@ def _launcher(driver: Driver, function: Function, layout: _Layout, head: bytes, 
                     pack(buffer, 0, head, stream, tail, *read(payloads), fixed, *numbers(payloads))
                 except (struct.error, OverflowError):
                     pack(buffer, 0, head, stream, tail, *read(payloads), fixed, *fit(payloads))
-            if several:
-                code = driver.launch_on(device, config, handle, extra)
-            else:
-                code = driver.launch(config, handle, None, extra)
+            code = driver.launch(config, handle, None, extra)
             if code:
-                code = driver.launch_elsewhere(code, device, config, handle, extra)
+                code = driver.launch_elsewhere(code, device, config, handle, None, extra)
         finally:
             put(scratch)
         if code:
@@ -275,34 +260,8 @@ def _launcher(driver: Driver, function: Function, layout: _Layout, head: bytes, 
     return fire
 
 
-def _fixer(driver: Driver, function: Function, layout: _Layout, head: bytes, tail: bytes) -> Callable:
-    """Launch.fixed(payloads, stream): the same launch again and again, its parameter block filled in once."""
-    launch, handle, device = driver.launch, function.handle, function.device
-    several = driver.device_count() > 1
-
-    def fixed(payloads: Sequence[Any], stream: int) -> Callable[[], None]:
-        scratch = _Scratch.new(layout.bytes)
-        numbers = layout.fit(payloads) if layout.scalars else ()
-        told = (head, stream, tail, *layout.pointers(payloads), layout.fixed, *numbers)
-        struct.pack_into(f"<32sQ24s{layout.format}", scratch.buffer, 0, *told)
-        config, extra = scratch.config, scratch.extra
-
-        def fire(kept: _Scratch = scratch) -> None:
-            code = driver.launch_on(device, config, handle, extra) if several else launch(config, handle, None, extra)
-            if code and (code := driver.launch_elsewhere(code, device, config, handle, extra)):
-                raise driver.fault(code, "cuLaunchKernelEx")
-
-        return fire
-
-    return fixed
-
-
 def _nothing(payloads: Sequence[Any], stream: int) -> None:
     """Launch nothing: the grid is empty."""
-
-
-def _nothing_fixed() -> None:
-    """The same, with the arguments fixed."""
 
 
 _ATTRIBUTE_BYTES = 72
@@ -347,28 +306,28 @@ class HostLaunch:
                 self.pack(scratch.buffer, _BLOCK, *pointers, layout.fixed, *numbers)
             except (struct.error, OverflowError):
                 self.pack(scratch.buffer, _BLOCK, *pointers, layout.fixed, *layout.fit(payloads))
-            self.run(scratch.config + _BLOCK)
+            self.run(scratch.address + _BLOCK)
         finally:
             _free.append(scratch)
 
-    def lines(self, payload: Sequence[str], first: int, name: Namer) -> Lines:
-        """This launch for a replay, given the text of each payload."""
+    width = 2
 
-        def make() -> tuple:
-            block = _Scratch.new(self.layout.bytes)
-            return block.buffer, block.config + _BLOCK
+    def fill_line(self, payload: Sequence[str], first: int, name: Namer) -> str:
+        """As that of `Launch`."""
+        return f"{name(self.pack)}(area[{first}], {_BLOCK}, {self.layout.words(payload, name)})"
 
-        fill = f"{name(self.pack)}(area[{first}], {_BLOCK}, {self.layout.words(payload, name)})"
-        return Lines(make, 2, fill, [f"{name(self.run)}(area[{first + 1}])"])
+    def fire_lines(self, first: int, name: Namer) -> list[str]:
+        """As those of `Launch`."""
+        return [f"{name(self.run)}(area[{first + 1}])"]
 
-    def fixed(self, payloads: Sequence[Any], stream: int = 0) -> Callable[[], None]:
-        """A function of nothing that runs to completion with these payloads."""
-        block = _Scratch.new(self.layout.bytes)
+    def block(self) -> tuple:
+        """Memory for the parameters of one launch at a time."""
+        scratch = _Scratch.new(self.layout.bytes)
+        return scratch.buffer, scratch.address + _BLOCK
+
+    def filled(self, payloads: Sequence[Any], stream: int = 0) -> tuple:
+        """The same with the parameters of one call; DTypeError for a number that does not fit."""
+        made = self.block()
         numbers = self.layout.fit(payloads) if self.layout.scalars else ()
-        self.pack(block.buffer, _BLOCK, *self.layout.pointers(payloads), self.layout.fixed, *numbers)
-        run, address = self.run, block.config + _BLOCK
-
-        def fire(kept: _Scratch = block) -> None:
-            run(address)
-
-        return fire
+        self.pack(made[0], _BLOCK, *self.layout.pointers(payloads), self.layout.fixed, *numbers)
+        return made

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from ..generated import Lines
 from .arrays import Array
 from .call import Call
 from .keys import address_of, numpy_head, read_word
@@ -44,13 +45,12 @@ def replay(call: Call, values: Sequence[Any], outs: Sequence[Any] | None, result
         return nothing
 
 
-class _Writer:
+class _Writer(Lines):
     """The text of one replay, and the constants that it names."""
 
     def __init__(self, call: Call):
+        super().__init__()
         self.call = call
-        self.names: dict[str, Any] = {}
-        self.lines: list[str] = []
         self.tensors: dict[str, Any] = {}  # of torch's, that are looked at together
         self.late: list[str] = []  # conditions on addresses, under which nothing is launched
         self.known: list[str] = []  # what parameter blocks depend on
@@ -58,8 +58,9 @@ class _Writer:
 
     def write(self, values: Sequence[Any], outs: Sequence[Any] | None, made: Sequence[Any]) -> Replay:
         arguments = [f"a{k}" for k in range(len(values))]
+        self._unless(f"len(values) != {len(values)}")
         if arguments:
-            self._add(f"{', '.join(arguments)}, = values")
+            self.add(f"{', '.join(arguments)}, = values")
         given = self._outputs(outs)
         payloads = [self._take(name, value) for name, value in zip(arguments, values)]
         for k, out in given.items():
@@ -68,23 +69,21 @@ class _Writer:
         for k, make in enumerate(self.call.makers):
             if k not in given:
                 self._make(f"r{k}", make)
-                self._add(f"r{k}_at = {self._address(f'r{k}', made[k])}")
+                self.add(f"r{k}_at = {self._address(f'r{k}', made[k])}")
                 self.known.append(f"r{k}_at")
         results = [f"r{k}" for k in range(len(self.call.makers))]
         self._launch(payloads, results)
         if self.call.library == "torch" and given:
-            self._add(f"{self._name(version_counter())}(({', '.join(f'r{k}' for k in given)},))")
-        self._add(f"return {results[0] if len(results) == 1 else '(' + ', '.join(results) + ')'}")
-        text = "\n    ".join(["def replay(values, out):", *self.lines])
-        exec(compile(text, "<fusedsl replay>", "exec"), self.names)
-        return self.names["replay"]
+            self.add(f"{self.name(version_counter())}(({', '.join(f'r{k}' for k in given)},))")
+        self.add(f"return {results[0] if len(results) == 1 else '(' + ', '.join(results) + ')'}")
+        return self.function("replay", "values, out")
 
     def _make(self, name: str, make: Callable[[], Any]) -> None:
         """New memory; where there is none, the general path finds it too, and says so."""
         if not isinstance(make, Allocator):
             raise _Unknown
-        self._add("try:", f"    {name} = {self._name(make.make)}()")
-        self._add(f"except {self._name(make.exhausted)}:", "    return None")
+        self.add("try:", f"    {name} = {self.name(make.make)}()")
+        self.add(f"except {self.name(make.exhausted)}:", "    return None")
 
     def _launch(self, payloads: Sequence[str], results: Sequence[str]) -> None:
         """Parameter blocks with what all launches read, filled in anew where that has changed; then the launches."""
@@ -92,50 +91,39 @@ class _Writer:
         words = [*payloads, *(f"{name}_at" for name in results), "0", "0"]
         if call.workspace is not None:
             self._make("memory", call.workspace)
-            self._add(f"memory_at = {self._name(address_of)}(memory)")
+            self.add(f"memory_at = {self.name(address_of)}(memory)")
             words[-2] = "memory_at"
         if call.on_device:
             read = call.stream
-            direct = f"{self._name(read.get)}({read.index}).ptr" if isinstance(read, CupyStream) else None
-            self._add(f"stream = {direct or self._name(read) + '()'}")
+            direct = f"{self.name(read.get)}({read.index}).ptr" if isinstance(read, CupyStream) else None
+            self.add(f"stream = {direct or self.name(read) + '()'}")
             self.known.append("stream")
         if call.tickets is not None:
-            self._add(f"tickets = {self._name(call.tickets)}(stream)")
+            self.add(f"tickets = {self.name(call.tickets)}(stream)")
             words[-1] = "tickets"
         self.known += [word for word in words[-2:] if word != "0"]
-        makers, fills, fires = [], [], []
-        first = 1
-        for record in call.records:
-            lines = record.lines([*words, *map(str, call.numbers)], first, self._name)
-            makers.append(lines.make)
-            first += lines.width
-            fills += [lines.fill] if lines.fill else []
-            fires += lines.fire
+        records = [record for record in call.records if record.width]
+        fills, fires, first = [], [], 1
+        for record in records:
+            fills.append(record.fill_line([*words, *map(str, call.numbers)], first, self.name))
+            fires += record.fire_lines(first, self.name)
+            first += record.width
         free: list[list] = []
-        take, put = self._name(free.pop), self._name(free.append)
-        new = self._name(lambda: [None, *(part for make in makers for part in make())])
-        self._add("try:", f"    area = {take}()", "except IndexError:", f"    area = {new}()")
+        take, put = self.name(free.pop), self.name(free.append)
+        new = self.name(lambda: [None, *(part for record in records for part in record.block())])
+        self.add("try:", f"    area = {take}()", "except IndexError:", f"    area = {new}()")
         changed = " or ".join(["area[0] != at", *(f"not {zero}" for zero in self.zeros)])
-        self._add(f"at = ({', '.join(self.known)},)", "try:", f"    if {changed}:")
+        self.add(f"at = ({', '.join(self.known)},)", "try:", f"    if {changed}:")
         if self.late:
-            self._add(f"        if {' or '.join(self.late)}:", "            return None")
-        self._add("        area[0] = None", *([] if fills else ["        pass"]))
+            self.add(f"        if {' or '.join(self.late)}:", "            return None")
+        self.add("        area[0] = None", *([] if fills else ["        pass"]))
         if fills:
-            self._add("        try:", *(f"            {fill}" for fill in fills))
-            self._add(f"        except {self._name(MISFIT)}:", "            return None", "        area[0] = at")
-        self._add(*(f"    {line}" for line in fires), "finally:", f"    {put}(area)")
-
-    def _name(self, value: Any) -> str:
-        """A name for a constant."""
-        name = f"c{len(self.names)}"
-        self.names[name] = value
-        return name
-
-    def _add(self, *lines: str) -> None:
-        self.lines += lines
+            self.add("        try:", *(f"            {fill}" for fill in fills))
+            self.add(f"        except {self.name(MISFIT)}:", "            return None", "        area[0] = at")
+        self.add(*(f"    {line}" for line in fires), "finally:", f"    {put}(area)")
 
     def _unless(self, *conditions: str) -> None:
-        self._add(f"if {' or '.join(conditions)}:", "    return None")
+        self.add(f"if {' or '.join(conditions)}:", "    return None")
 
     # -- arguments and outputs
 
@@ -146,10 +134,10 @@ class _Writer:
             return {}
         given = {k: out for k, out in enumerate(outs) if out is not None}
         if len(outs) == 1:
-            self._add("r0 = out")
+            self.add("r0 = out")
             return given
         self._unless(f"type(out) is not tuple or len(out) != {len(outs)}")
-        self._add(f"{', '.join(f'r{k}' for k in range(len(outs)))}, = out")
+        self.add(f"{', '.join(f'r{k}' for k in range(len(outs)))}, = out")
         missing = [f"r{k} is not None" for k in range(len(outs)) if k not in given]
         if missing:
             self._unless(*missing)
@@ -158,15 +146,15 @@ class _Writer:
     def _take(self, name: str, value: Any) -> str:
         """Lines that see that `name` is alike to `value`; its payload as text."""
         if type(value) in (bool, int, float):
-            self._unless(f"type({name}) is not {self._name(type(value))}")
+            self._unless(f"type({name}) is not {self.name(type(value))}")
             return self._number(name, value)
         if type(value).__module__ == "numpy" and not getattr(value, "shape", (0,)):  # a scalar, or of rank 0
             more = f" or {name}.shape" if type(value).__name__ == "ndarray" else ""
             kinds = (
-                f"type({name}) is not {self._name(type(value))}{more} or {name}.dtype is not {self._name(value.dtype)}"
+                f"type({name}) is not {self.name(type(value))}{more} or {name}.dtype is not {self.name(value.dtype)}"
             )
             self._unless(kinds)
-            self._add(f"{name}_at = {name}.item()")
+            self.add(f"{name}_at = {name}.item()")
             return self._number(f"{name}_at", value.item())
         return self._place(name, value)
 
@@ -196,14 +184,16 @@ class _Writer:
         self.known.append(f"{name}_at")
         self.late.append(f"{name}_at & 15 != {address_of(value) & 15}")
         if name not in self.tensors:
-            self._add(f"{name}_at = {self._address(name, value)}")
+            self.add(f"{name}_at = {self._address(name, value)}")
         return f"{name}_at"
 
     def _alike(self, name: str, value: Any) -> list[str]:
         conditions = [
-            f"type({name}) is not {self._name(type(value))}",
-            f"{name}.dtype is not {self._name(value.dtype)}",
+            f"type({name}) is not {self.name(type(value))}",
+            f"{name}.dtype is not {self.name(value.dtype)}",
         ]
+        if len(value.shape) == 1 and hasattr(value, "ndim"):  # no tuple to be made
+            return [*conditions, f"{name}.size != {value.size}", f"{name}.ndim != 1"]
         return [*conditions, f"{name}.shape != {tuple(value.shape)}"]
 
     def _look_together(self) -> None:
@@ -213,26 +203,26 @@ class _Writer:
         torch, guards = sys.modules["torch"], tensor_guards()
         if guards is not None:
             alike = guards(*self.tensors.values(), dynamic_dims_sizes=None, dynamic_dims_strides=None).check
-            self._unless(f"not {self._name(alike)}({', '.join(self.tensors)})")
+            self._unless(f"not {self.name(alike)}({', '.join(self.tensors)})")
             if any(value.requires_grad for value in self.tensors.values()):
-                self._unless(f"{self._name(torch.is_grad_enabled)}()")
+                self._unless(f"{self.name(torch.is_grad_enabled)}()")
         for name, value in self.tensors.items():
             if guards is None:
                 packed = value.is_contiguous()
                 form = f"not {name}.is_contiguous()" if packed else f"{name}.stride() != {value.stride()}"
-                grad = f"{name}.requires_grad and {self._name(torch.is_grad_enabled)}()"
+                grad = f"{name}.requires_grad and {self.name(torch.is_grad_enabled)}()"
                 self._unless(*self._alike(name, value), form, grad, f"{name}.is_neg()",
-                             f"{name}.device != {self._name(value.device)}")  # fmt: skip
-            self._add(f"{name}_at = {name}.data_ptr()")
+                             f"{name}.device != {self.name(value.device)}")  # fmt: skip
+            self.add(f"{name}_at = {name}.data_ptr()")
 
     def _address(self, name: str, value: Any) -> str:
         """The address of what is alike to `value`, as text."""
         if _is_numpy(value) and (head := numpy_head()) is not None:
-            return f"{self._name(read_word)}(id({name}) + {head}).value"
+            return f"{self.name(read_word)}(id({name}) + {head}).value"
         if hasattr(value, "data_ptr"):
             return f"{name}.data_ptr()"
         return (
-            f"{self._name(address_of)}({name})" if _is_numpy(value) or isinstance(value, Array) else f"{name}.data.ptr"
+            f"{self.name(address_of)}({name})" if _is_numpy(value) or isinstance(value, Array) else f"{name}.data.ptr"
         )
 
     def _take_out(self, r: int, out: Any) -> None:
@@ -252,7 +242,7 @@ class _Writer:
                 meets.append(f"{name}_at != {other}")
             apart = {distance for q, j, distance in call.apart if (q, j) == (r, k)}
             if apart:
-                meets.append(f"{name}_at - {other} not in {self._name(apart)}")
+                meets.append(f"{name}_at - {other} not in {self.name(apart)}")
             self.late.append(" and ".join(meets))
 
 

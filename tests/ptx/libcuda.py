@@ -160,7 +160,11 @@ class Libcuda:
         program = self.functions[function - 1]
         if program.shared_bytes + grid.shared > self.hardware.block_shared:
             return 701
-        work = lambda: (self.launches.append((program.kernel.name, grid)), run(program, self.arena, grid, block, self.seed))
+
+        def work() -> None:
+            self.launches.append((program.kernel.name, grid))
+            run(program, self.arena, grid, block, self.seed)
+
         return self._queue(stream, work)
 
     def _queue(self, stream: int, work: Callable[[], Any]) -> int:
@@ -194,9 +198,9 @@ class Libcuda:
         self.graphs[self.made] = self.graphs[graph.value]
         return 0
 
-    def cuGraphLaunch(self, graph: int, stream: int) -> int:
-        for work in list(self.graphs[graph]):
-            self._queue(stream, work)
+    def cuGraphLaunch(self, graph: Any, stream: Any) -> int:
+        for work in list(self.graphs[graph.value]):
+            self._queue(stream.value or 0, work)
         return 0
 
     def cuGraphDestroy(self, graph: Any) -> int:
