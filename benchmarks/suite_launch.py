@@ -19,8 +19,12 @@ Maker = Callable[[], Call]
 
 N = 1024
 FACTS = (16 * N, 2 * N)  # bytes and operations
-RAW = 'extern "C" __global__ void fma(const float* a, const float* b, const float* c, float* y, int n) {{\n{}\n}}'
-LINES = "int i = blockIdx.x*blockDim.x + threadIdx.x; if (i < n) y[i] = a[i]*b[i] + c[i];"
+RAW = """
+extern "C" __global__ void multiply_add(const float* a, const float* b, const float* c, float* y, int n) {
+    int i = blockIdx.x*blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a[i]*b[i] + c[i];
+}
+"""
 VARIANTS = ("out=", "bound", "new result")
 
 
@@ -150,7 +154,7 @@ def _cupy_elementwise(new: bool) -> Call:
     import cupy
 
     a, b, c, y = _cupy_arrays()
-    kernel = cupy.ElementwiseKernel("float32 a, float32 b, float32 c", "float32 y", "y = a*b + c", "fma")
+    kernel = cupy.ElementwiseKernel("float32 a, float32 b, float32 c", "float32 y", "y = a*b + c", "multiply_add")
     return (lambda: kernel(a, b, c)) if new else (lambda: kernel(a, b, c, y))
 
 
@@ -158,7 +162,7 @@ def _cupy_raw(new: bool) -> Call:
     import cupy
 
     a, b, c, y = _cupy_arrays()
-    kernel = cupy.RawKernel(RAW.format(LINES), "fma")
+    kernel = cupy.RawKernel(RAW, "multiply_add")
 
     def with_new() -> Any:
         y = cupy.empty(N, cupy.float32)

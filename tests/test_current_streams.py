@@ -1,0 +1,221 @@
+"""Calls run on their library's current stream and device, after what arrays of other libraries wait for."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import fusedsl as fd
+from fusedsl.runtime import retain as module
+
+pytest.importorskip("numba.cuda")
+
+from ptx import emulated_gpu
+
+DELAY = 40_000_000  # cycles of a GPU: some 20 ms
+
+
+class Exported:
+    """A tensor that is known through DLPack or __cuda_array_interface__ alone, and made on a stream of its own."""
+
+    def __init__(self, tensor, stream, interface=False):
+        self.tensor, self.stream = tensor, stream
+        if interface:
+            self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, "stream": stream.cuda_stream}
+        else:
+            self.__class__ = Dlpacked
+
+
+class Dlpacked(Exported):
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+    def __dlpack__(self, *, stream=None, **named):
+        import torch
+
+        consumer = torch.cuda.default_stream() if stream in (None, 1) else torch.cuda.ExternalStream(stream)
+        consumer.wait_stream(self.stream)
+        return self.tensor.__dlpack__(stream=-1)
+
+
+def test_arrays_of_other_libraries_live_until_they_are_read(monkeypatch):
+    pending = [600]
+    with emulated_gpu() as gpu:
+        monkeypatch.setattr(gpu.library, "cuEventQuery", lambda event: pending[0], raising=False)
+        alive = []
+
+        class Foreign:
+            def __init__(self, x):
+                self.x = x
+                self.__cuda_array_interface__ = {
+                    "shape": x.shape, "typestr": x.dtype.str, "data": (x.data.ptr, False), "version": 3,
+                }  # fmt: skip
+                alive.append(self.x.size)
+
+            def __del__(self):
+                alive.pop()
+
+        double = fd.kernel("2 * x")
+        x = gpu.asarray(np.arange(6, dtype=np.float32))
+        for _ in range(3):
+            np.testing.assert_array_equal(double(Foreign(x)).get(), 2 * np.arange(6))
+        gc.collect()
+        assert len(alive) == len(module._held) == 3
+        pending[0] = 0
+        module.release()
+        gc.collect()
+        assert not alive and not module._held
+
+
+@pytest.mark.gpu
+class TestOnACard:
+    @pytest.mark.parametrize("text", ["x + 1", "cumsum(x - sum(x) + 1, axis=0)"])
+    def test_torchs_current_stream(self, text):
+        torch = pytest.importorskip("torch")
+        x, y = torch.zeros(4096, device="cuda"), torch.empty(4096, device="cuda")
+        kernel = fd.kernel(text)
+        kernel(x), kernel(x, out=y)
+        bound = kernel.bind(x, out=y)
+        expected = kernel(torch.full_like(x, 3.0))
+        side = torch.cuda.Stream()
+        for call in (lambda: kernel(x), lambda: kernel(x, out=y), bound, kernel.graph(x, out=y)):
+            x.zero_()
+            torch.cuda.synchronize()
+            with torch.cuda.stream(side):
+                torch.cuda._sleep(DELAY)
+                x.fill_(3.0)
+                result = call()
+            assert not side.query()  # nobody has waited
+            side.synchronize()
+            assert torch.equal(result, expected)
+
+    def test_cupys_current_stream(self):
+        cupy = pytest.importorskip("cupy")
+        torch = pytest.importorskip("torch")
+        x = cupy.zeros(4096, cupy.float32)
+        kernel = fd.kernel("cumsum(x - sum(x) + 1, axis=0)")
+        expected, y = kernel(x + 3), cupy.empty_like(x)
+        kernel(x, out=y)
+        bound = kernel.bind(x, out=y)
+        side = cupy.cuda.Stream(non_blocking=True)
+        for call in (lambda: kernel(x), lambda: kernel(x, out=y), bound):
+            x.fill(0)
+            cupy.cuda.Device().synchronize()
+            with side:
+                with torch.cuda.stream(torch.cuda.ExternalStream(side.ptr)):
+                    torch.cuda._sleep(DELAY)
+                x.fill(3)
+                result = call()
+            assert not side.done
+            side.synchronize()
+            assert (result == expected).all()
+
+    @pytest.mark.parametrize("interface", [False, True])
+    def test_protocols_order_streams(self, interface):
+        torch = pytest.importorskip("torch")
+        side, kernel = torch.cuda.Stream(), fd.kernel("x * 2")
+        for _ in range(3):
+            x = torch.zeros(4096, device="cuda")
+            torch.cuda.synchronize()
+            with torch.cuda.stream(side):
+                torch.cuda._sleep(DELAY)
+                x.fill_(3.0)
+            result = kernel(Exported(x, side, interface))
+            assert not side.query()
+            assert (np.asarray(result.get() if hasattr(result, "get") else result.cpu()) == 6).all()
+
+    def test_threads_have_streams_of_their_own(self):
+        torch = pytest.importorskip("torch")
+        kernel, wrong = fd.kernel("sum(x * y, -1)"), []
+
+        def work(seed):
+            with torch.cuda.stream(torch.cuda.Stream()):
+                draw = torch.Generator("cuda").manual_seed(seed)
+                for n in (7, 300, 5000):
+                    x = torch.randn(n, 33, device="cuda", generator=draw)
+                    for _ in range(50):
+                        if not torch.allclose(kernel(x, x), (x * x).sum(-1), rtol=1e-4):
+                            wrong.append((seed, n))
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+
+    @pytest.mark.parametrize("library", ["torch", "cupy"])
+    def test_every_device_whatever_is_current(self, library):
+        torch = pytest.importorskip("torch")
+        if torch.cuda.device_count() < 2:
+            pytest.skip("one device")
+        cupy = pytest.importorskip("cupy") if library == "cupy" else None
+        kernel = fd.kernel("m = sum(x); return x - m, m")
+        here, there = (torch.randn(300, 5, device=f"cuda:{k}") for k in (0, 1))
+        right = {x.get_device(): (x - x.sum()).cpu() for x in (here, there)}
+        for x in (here, there, here, there, there):
+            with torch.cuda.device(1 - x.get_device()):
+                given = x if cupy is None else cupy.from_dlpack(x)
+                made, _ = kernel(given)
+                bound = kernel.bind(given)
+                bound(), kernel.graph(given)()
+                for result in (made, bound.result[0]):
+                    device = result.get_device() if cupy is None else result.device.id
+                    assert device == x.get_device()
+                    host = result.cpu() if cupy is None else torch.from_numpy(result.get())
+                    torch.testing.assert_close(host, right[device], rtol=1e-4, atol=1e-4)
+                assert torch.cuda.current_device() == 1 - x.get_device()
+        with pytest.raises(fd.DeviceError):
+            fd.evaluate("a + b", a=here, b=there)
+
+    def test_arrays_of_jax(self):
+        pytest.importorskip("jax")
+        code = (
+            "import jax, jax.numpy as jnp, numpy as np, fusedsl as fd\n"
+            "assert jax.devices()[0].platform == 'gpu', 'no GPU'\n"
+            "kernel = fd.kernel('softmax(x) * 2')\n"
+            "for seed in range(20):\n"
+            "    x = np.random.default_rng(seed).standard_normal((500, 700)).astype('float32')\n"
+            "    y = kernel(jnp.asarray(x) + 0)\n"  # nobody keeps the array
+            "    jnp.full((500, 700), 9.0).block_until_ready()\n"
+            "    right = np.asarray(jax.nn.softmax(jnp.asarray(x))) * 2\n"
+            "    np.testing.assert_allclose(y.get() if hasattr(y, 'get') else y.cpu().numpy(), right, 1e-4, 1e-6)\n"
+            "print('right')\n"
+        )
+        quiet = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=quiet, timeout=120)
+        if "no GPU" in done.stderr:
+            pytest.skip("JAX sees no GPU")
+        assert done.stdout.strip() == "right", done.stderr[-2000:]
+
+    def test_a_million_launches_leave_nothing_behind(self):
+        torch = pytest.importorskip("torch")
+        x, out = torch.ones(64, device="cuda"), torch.empty(64, device="cuda")
+        kernel, several = fd.kernel("x * 2"), fd.kernel("cumsum(x - sum(x), axis=0)")
+        bound = kernel.bind(x, out=out)
+
+        def run(times):
+            for _ in range(times):
+                kernel(x, out=out), kernel(x), bound(), several(x, out=out)
+            torch.cuda.synchronize()
+
+        run(5000)
+        gc.collect()
+        before, free = _resident(), torch.cuda.mem_get_info()[0]
+        run(250_000)
+        gc.collect()
+        assert torch.cuda.mem_get_info()[0] == free
+        assert _resident() - before < 1 << 20
+
+
+def _resident() -> int:
+    """Bytes of this process in memory."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
