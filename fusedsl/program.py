@@ -12,7 +12,6 @@ from . import pipeline
 from .config import Options
 from .errors import CompileError
 from .ir.graph import Graph, Parameter
-from .ir.interp import interpret
 from .prepare import EmptyRows, Facts, Prepared, describe_all, outputs, prepare
 from .runtime.arrays import CPU, Array, Weak
 from .runtime.cache import cache_key
@@ -25,8 +24,6 @@ from .runtime.replay import Replay, nothing, replay
 from .runtime.results import empty, place
 from .runtime.transfer import download, upload
 from .schedule.plan import Plan, plan_from_json, plan_to_json
-from .tune import prepare_tuned
-from .verify import compare
 
 REMEMBERED_CALLS = 4096
 REPLAYS = 8  # that are written for one call, where the last one did not take what the call takes
@@ -122,7 +119,11 @@ class Program:
         return bind_results(lambda: (self.run(values, results), result)[1], result, Fixed(index))
 
     def _prepare(self, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
-        return (prepare_tuned if self.options.autotune else prepare)(self, facts, outs)
+        if self.options.autotune:
+            from .tune import prepare_tuned
+
+            return prepare_tuned(self, facts, outs)
+        return prepare(self, facts, outs)
 
     def _run_there(self, facts: Facts, outs: Sequence[Any] | None) -> list:
         """NumPy arrays to a CUDA device, and the results back."""
@@ -140,6 +141,8 @@ class Program:
         outputs(plan, outs, shapes, (library, device), facts)
         expected = self._interpreted(facts, strict=True)
         results = self._run_there(facts, None) if away else self._prepare(facts, None).run()
+        from .verify import compare
+
         compare(plan, expected, results)
         for k, out in enumerate(outs or ()):
             if out is not None:
@@ -171,6 +174,8 @@ class Program:
     def _interpreted(self, facts: Facts, strict: bool = False) -> list:
         """What the reference interpreter says, as NumPy arrays; where `strict`, an index out of range is an error."""
         values = [a.value if isinstance(a, Weak) else to_host(a.owner) for a in facts.values()]
+        from .ir.interp import interpret
+
         return interpret(self.graph(facts), values, strict)
 
     def _interpret(self, facts: Facts, outs: Sequence[Any] | None) -> list:
@@ -213,7 +218,9 @@ class Program:
             plans = self._plans.get(_key(plan), [])
             if plan not in plans:  # another thread was here
                 return True
-            made = pipeline.tightened(self.source, plan, extents, self.options)
+            from .planning import tightened
+
+            made = tightened(self.source, plan, extents, self.options)
             if made is None:
                 return False
             plans[plans.index(plan)] = made
@@ -224,16 +231,17 @@ class Program:
     def _stored_plan(self, parameters: tuple[Parameter, ...], extents, together: bool, scores: str) -> Plan:
         """The plan from the cache on disk, or a new one, which is put there. A traced function's is always new."""
         key = self._plan_key(parameters, together, scores)
-        if key is None:
-            return pipeline.make_plan(self.source, parameters, extents, self.options, together, scores=scores)
-        entry = disk().get(key)
+        entry = None if key is None else disk().get(key)
         if entry is not None:
             with contextlib.suppress(KeyError, TypeError):
                 plan = plan_from_json(entry[0]["plan"])
                 if pipeline.guards_hold(plan.guards, extents):
                     return plan
-        plan = pipeline.make_plan(self.source, parameters, extents, self.options, together, scores=scores)
-        disk().put(key, {"plan": plan_to_json(plan)})
+        from .planning import make_plan
+
+        plan = make_plan(self.source, parameters, extents, self.options, together, scores=scores)
+        if key is not None:
+            disk().put(key, {"plan": plan_to_json(plan)})
         return plan
 
     def _plan_key(self, parameters: tuple[Parameter, ...], together: bool, scores: str) -> str | None:

@@ -8,7 +8,8 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.errors import ArgumentError, ShapeError
-from fusedsl.fusion.cost import instructions, unfused
+from fusedsl.fusion.cost import unfused
+from fusedsl.fusion.lines import instructions
 from fusedsl.runtime.compile import Built
 
 N = 1 << 20
@@ -100,7 +101,7 @@ def _graph(source, n):
     from fusedsl.ir.dims import Symbol
     from fusedsl.ir.graph import Parameter, Type
     from fusedsl.ir.types import FLOAT32
-    from fusedsl.pipeline import make_graph
+    from fusedsl.planning import make_graph
 
     extents = {Symbol(0, 0): n}
     graph, _ = make_graph(source, (Parameter("x", Type(FLOAT32, (Symbol(0, 0),))),), extents, current())

@@ -22,6 +22,7 @@ LAYERS = (
     ("codegen",),
     ("runtime",),
     ("pipeline",),
+    ("planning",),
     ("verify", "prepare", "text", "specs"),
     ("tune",),
     ("program", "prepare_lists"),

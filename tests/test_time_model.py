@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fusedsl as fd
-from fusedsl.fusion.cost import instructions, special_functions, varying
+from fusedsl.fusion.lines import instructions, special_functions, varying
 from fusedsl.fusion.time import LATENCY, LAUNCH, Work, seconds
 from fusedsl.hardware import facts
 

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..fusion.coordinates import Axis
-from ..fusion.cost import FETCH_COST
 from ..fusion.groups import Group
+from ..fusion.lines import FETCH_COST
 from ..fusion.lower import Root
 from ..fusion.products import factors
 from ..ir.folds import FOLDS, State

@@ -12,7 +12,6 @@ from .lower import Root
 from .price import Prices
 from .recompute import memory_order, temporary
 
-REGISTERS = 216  # words of a thread's 255 that a body's values may take: the rest are addresses and counters
 FEWEST = 24  # below, cutting costs more than spilling
 
 

@@ -13,8 +13,8 @@ from ..ir.ops import OPS
 from ..ir.types import FLOAT64
 from ..rewrite.scalars import free_axes
 from .coordinates import Axis
-from .cost import FETCH_COST, SPECIAL
 from .crossing import BOUND
+from .lines import FETCH_COST, SPECIAL
 from .lower import Root
 from .time import Work, seconds
 

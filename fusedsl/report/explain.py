@@ -13,7 +13,7 @@ from ..errors import CompileError
 from ..fusion.cost import unfused
 from ..fusion.time import seconds
 from ..ir.dims import evaluate
-from ..pipeline import decisions
+from ..planning import decisions
 from ..prepare import in_place
 from ..program import Program
 from ..runtime.arrays import Array, Weak

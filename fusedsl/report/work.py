@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from ..fusion.cost import double_instructions, instructions, special_functions, varying
+from ..fusion.lines import double_instructions, instructions, special_functions, varying
 from ..fusion.time import Work
 from ..hardware import Hardware, occupancy
 from ..runtime.bind import Bound

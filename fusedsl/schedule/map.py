@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..fusion.cost import instructions, varying
+from ..fusion.lines import instructions, varying
 from ..hardware import Hardware, blocks_for
 from .access import vector_width
 from .kernel import Kernel

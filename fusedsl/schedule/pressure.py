@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..fusion.cost import instructions
+from ..fusion.lines import instructions
 from ..hardware import Hardware, registers_for
 from ..ir.types import DType
 from .kernel import Body, Kernel, Phase

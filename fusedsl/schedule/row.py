@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from ..fusion.cost import instructions, special_functions, varying
+from ..fusion.lines import instructions, special_functions, varying
 from ..hardware import Hardware, blocks_for, registers_for
 from .access import ACCESS_BYTES, vector_width
 from .kernel import Kernel

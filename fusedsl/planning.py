@@ -1,0 +1,231 @@
+"""Text or trace to kernels: the graph, the laws, the cut into groups, and what is emitted for each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from . import debug, pipeline
+from .codegen.emit import emit
+from .config import Options
+from .errors import FusionError, LimitError
+from .fusion.budget import FEWEST, within
+from .fusion.bundle import bundled, side_by_side
+from .fusion.factors import store_factors
+from .fusion.groups import Decision, Group, Partition
+from .fusion.lower import lower
+from .fusion.partition import partition
+from .fusion.price import Prices
+from .fusion.products import factors
+from .fusion.recompute import store_dear
+from .hardware import Hardware, facts
+from .ir.dims import Dim, Symbol, evaluate, expression
+from .ir.graph import Graph, Node, Parameter, Type, walk
+from .ir.ops import OPS
+from .ir.printer import show
+from .ir.verify import verify
+from .rewrite import rules as _rules  # noqa: F401  (registers the laws)
+from .rewrite.engine import Rule, rewrite
+from .rewrite.scalars import free_axes
+from .schedule.plan import KernelPlan, Plan
+from .schedule.pressure import body_words
+from .schedule.registers import words
+
+Fits = Callable[[Dim, int], bool]
+PRICED_FOR = (9, 0)  # the architecture whose figures price decisions: a plan does not depend on the device
+
+
+def make_graph(source: pipeline.Source, parameters: tuple[Parameter, ...], extents, options: Options):
+    """(graph, guards) after the rewrite rules."""
+    graph, guards = source.build(parameters, extents, options)
+    arrays = sum(not p.scalar for p in graph.parameters)
+    if arrays > options.limits.arrays:
+        message = f"{arrays} arrays are more than {options.limits.arrays}"
+        raise LimitError(message, "limit.arrays", help="join some into one array, or raise limits={'arrays': ...}")
+    if debug.showing(debug.GRAPHS):
+        debug.say(debug.GRAPHS, "graph as built", show(graph))
+    graph = rewrite(graph, _show_rewrite if debug.showing(debug.REWRITES) else None)
+    verify(graph)
+    if debug.showing(debug.GRAPHS):
+        debug.say(debug.GRAPHS, "graph after the rules", show(graph))
+    return graph, guards
+
+
+def _show_rewrite(law: Rule, old: Node, new: Node) -> None:
+    debug.say(debug.REWRITES, f"{law.law}: {old!r} becomes {new!r}")
+
+
+def make_plan(
+    source: pipeline.Source,
+    parameters: tuple[Parameter, ...],
+    extents,
+    options: Options,
+    together: bool = True,
+    budget: int | None = None,
+    scores: str = "apart",
+) -> Plan:
+    """Text or trace to kernels: what depends on the signature alone (see `partition` for `together` and `scores`).
+    Values may take `budget` registers.
+    """
+    graph, told = make_graph(source, parameters, extents, options)
+    guards = dict(told)
+    budget = budget or pipeline.REGISTERS
+    header, fits = source.header(), _fits(extents, guards)
+    cut = cut_graph(graph, extents, guards, together=together, budget=budget, scores=scores)
+    kernels, launches, cut = emitted(cut, header, parameters, fits)
+    if options.max_kernels is not None and len(launches) > options.max_kernels:
+        # slower kernels still keep what was promised
+        cut = cut_graph(graph, extents, guards, together=together, scores=scores)
+        kernels, launches, cut = emitted(cut, header, parameters, fits)
+    reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
+    for joined, reason in reasons:
+        debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
+    _check_kernels(len(launches), cut, options, parameters)
+    return Plan(
+        source.text,
+        parameters,
+        tuple(r.type for r in graph.results),
+        tuple(Type(t.dtype, shape) for t, shape in cut.temporaries),
+        graph.checks,
+        tuple(guards.items()),
+        kernels,
+        reasons,
+        together,
+        scores,
+        budget,
+        launches,
+    )
+
+
+def emitted(cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter, ...], fits: Fits):
+    """(the kernels in launch order, how many of them each launch holds, the partition with what decided that)."""
+    kernels: list[KernelPlan] = []
+    launches: list[int] = []
+    decisions: list[Decision] = []
+    for members in side_by_side(cut.groups, fits):
+        first = len(kernels)
+        numbers = range(first, first + len(members))
+        groups = [cut.groups[g] for g in members]
+        plans = [emit(g, _kernel_name(g, k), header, parameters) for g, k in zip(groups, numbers)]
+        split, reasons = bundled([(_words(plan), len(plan.arrays)) for plan in plans], numbers)
+        decisions += reasons if len(members) > 1 else []
+        kernels += [plans[k - first] for launch in split for k in launch]
+        launches += map(len, split)
+    return tuple(kernels), tuple(launches), replace(cut, decisions=(*cut.decisions, *decisions))
+
+
+def _words(plan: KernelPlan) -> float:
+    """About how many words a thread of a kernel holds for each element."""
+    bodies = [body_words(body) for phase in plan.resident for part in phase.passes for body in part.bodies]
+    return max(bodies, default=0) + words(load.value.dtype for load in plan.loads)
+
+
+def tightened(source: pipeline.Source, plan: Plan, extents, options: Options) -> Plan | None:
+    """A plan in more kernels, whose values take fewer registers; None where there is none that is worth it."""
+    budget = plan.budget * 3 // 4
+    while budget >= FEWEST and options.max_kernels is None:
+        made = make_plan(source, plan.parameters, extents, options, plan.together, budget, plan.scores)
+        if len(made.kernels) > len(plan.kernels):
+            return made
+        budget = budget * 3 // 4
+    return None
+
+
+def _named(reason: str, parameters: tuple[Parameter, ...]) -> str:
+    """A reason with extents in the user's words: n0_1 is axis 1 of the first parameter."""
+    return re.sub(r"\bn(\d+)_(\d+)\b", lambda m: f"axis {m[2]} of {parameters[int(m[1])].name}", reason)
+
+
+def _check_kernels(count: int, cut: Partition, options: Options, parameters: tuple[Parameter, ...]) -> None:
+    """FusionError where there are more kernels than the caller allows. Its `decisions` are dicts: whether something
+    `joined`, its `members`, the `reason`, and the `seconds` that one kernel saves, or would have, by the time model."""
+    if options.max_kernels is None or count <= options.max_kernels:
+        return
+    refused = dict.fromkeys(_told(d, parameters) for d in cut.decisions if not d.joined)
+    error = FusionError(
+        f"this needs {count} kernels, and max_kernels is {options.max_kernels}",
+        "fusion.kernels",
+        note="; ".join(refused) or "its results run over different axes",
+        help="raise max_kernels, or call explain() to see what keeps the kernels apart",
+    )
+    named = [replace(d, members=tuple(_named(m, parameters) for m in d.members)) for d in cut.decisions]
+    error.decisions = tuple(  # type: ignore[attr-defined]
+        {"joined": d.joined, "members": d.members, "reason": _named(d.reason, parameters), "seconds": d.seconds}
+        for d in named
+    )
+    raise error
+
+
+def cut_graph(
+    graph: Graph,
+    extents: Mapping[Symbol, int],
+    guards: dict[Dim, bool],
+    hardware: Hardware | None = None,
+    together: bool = True,
+    budget: int | None = None,
+    scores: str = "apart",
+) -> Partition:
+    """The kernels of a rewritten graph at these extents; `guards` takes up which other extents they are for.
+
+    With a budget of registers, kernels that compute alike share what is dear, and those whose values do not fit are
+    cut. What is in doubt is decided by the figures of one GPU, so that all devices run the same kernels; `hardware` is
+    the card of the prices.
+    """
+    prices = Prices(extents, hardware or facts(PRICED_FOR))
+    fits = _fits(extents, guards)
+    cut = partition(lower(graph, _same(fits)), fits, prices, together, scores)
+    if budget is None:
+        return cut
+    fixed = Prices(extents, facts(PRICED_FOR))
+    return within(store_factors(store_dear(cut, fixed), fixed), budget, prices)
+
+
+def _fits(extents: Mapping[Symbol, int], guards: dict[Dim, bool]) -> Fits:
+    """Whether a count is within a limit at this call; the plan then holds for calls where that is the same."""
+
+    def fits(count: Dim, limit: int) -> bool:
+        dim = expression("fits", count, limit)
+        return bool(dim) if isinstance(dim, int) else guards.setdefault(dim, evaluate(dim, extents) == 1)
+
+    return fits
+
+
+def _same(fits: Fits) -> Callable[[Dim, Dim], bool]:
+    """Whether two extents are equal, likewise."""
+    return lambda a, b: a == b or fits(expression("max", expression("-", a, b), expression("-", b, a)), 0)
+
+
+def decisions(
+    graph: Graph, plan: Plan, extents: Mapping[Symbol, int], hardware: Hardware | None
+) -> tuple[Decision, ...]:
+    """What joined which kernel of a plan, what did not, and why, priced for a card (None: without prices)."""
+    cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget, plan.scores)
+    _, _, cut = emitted(cut, (), plan.parameters, _fits(extents, {}))
+    priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
+    return tuple(replace(d, members=(), reason=_told(d, plan.parameters)) for d in priced)
+
+
+def _told(d: Decision, parameters: tuple[Parameter, ...]) -> str:
+    """A decision as people read it."""
+    return _named(f"{', '.join(d.members)}: {d.reason}", parameters)
+
+
+def _kernel_name(group: Group, k: int) -> str:
+    """A name that tells in a profiler what the kernel does: its folds, or its first operations."""
+    roots = group.values
+    if group.folds and not group.streaming and _multiplies(group):
+        return f"matmul_{k}"
+    folds = [f.attr[0] for f in group.folds] + [f"cum{s.attr[0]}" for s in group.scans]
+    folds = list(dict.fromkeys(folds + ["order" for _ in group.ranked]))
+    special = [n.op for n in walk(roots) if n.op in OPS and OPS[n.op].special and n.op != "divide"]
+    plain = [n.op for n in walk(roots) if n.op in OPS]
+    words = folds + list(dict.fromkeys(special or plain))
+    kind = "stream" if group.streaming else "row" if folds else "map"
+    return "_".join([kind, *words[:4], str(k)])[:48]
+
+
+def _multiplies(group: Group) -> bool:
+    """Whether all that a group folds are products of matrices."""
+    free = free_axes(group.values)
+    return all(factors(f, free, group.rows) for f in group.folds)
