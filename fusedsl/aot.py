@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
-import secrets
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,7 @@ from typing import Any
 
 from .config import Options
 from .errors import ArgumentError
+from .files import write_whole
 from .program import Program
 from .report.explain import case_of
 from .runtime.compile import Built, facts_of, recorded, ship
@@ -46,20 +47,17 @@ def save(path: Any, made_from: tuple, program: Program, values: Sequence[Any], t
         "plans": [json.loads(plan) for plan in plans],
         "kernels": {key: facts_of(built) for key, built in kernels.items()},
     }
-    _write(Path(path), manifest, {key: built.code for key, built in kernels.items()})
+    write_whole(Path(path), _packed(manifest, {key: built.code for key, built in kernels.items()}))
 
 
-def _write(path: Path, manifest: Mapping[str, Any], code: Mapping[str, bytes]) -> None:
-    """The file as a whole or not at all."""
-    part = path.with_name(f"{path.name}.{secrets.token_hex(6)}.part")
-    try:
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as packed:
-            packed.writestr(MANIFEST, json.dumps(manifest, indent=1))
-            for key, binary in code.items():
-                packed.writestr(f"{key}.bin", binary)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+def _packed(manifest: Mapping[str, Any], code: Mapping[str, bytes]) -> bytes:
+    """The archive."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr(MANIFEST, json.dumps(manifest, indent=1))
+        for key, binary in code.items():
+            packed.writestr(f"{key}.bin", binary)
+    return made.getvalue()
 
 
 def load(path: Any) -> tuple[tuple, Options, Sequence[str], list]:

@@ -79,6 +79,23 @@ def test_keys_depend_on_everything_and_on_no_order():
     assert versions()["numba"] and len(versions()["source"]) == 64
 
 
+def test_versions_are_found_out_once_for_the_same_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("FUSEDSL_CACHE_DIR", str(tmp_path))
+    found, state = [], [("a.py", 10, 1, 2, 3)]
+    monkeypatch.setattr(module, "_file_states", lambda: state)
+    monkeypatch.setattr(module, "_found_versions", lambda: found.append(1) or {"source": str(len(found))})
+    ask = versions.__wrapped__
+    assert [ask(), ask()] == [{"source": "1"}] * 2 and len(found) == 1
+    state[0] = ("a.py", 10, 1, 4, 3)  # written anew, with the same size and date
+    assert ask() == {"source": "2"}
+
+    def gone():
+        raise OSError
+
+    monkeypatch.setattr(module, "_file_states", gone)
+    assert ask() == {"source": "3"}
+
+
 @pytest.mark.parametrize("key", ["", "../../etc/passwd", "A" * 64, KEY + "\n", KEY[:-1]])
 def test_a_key_cannot_name_another_file(cache, key):
     with pytest.raises(ValueError):
@@ -301,7 +318,7 @@ import numpy as np
 import fusedsl as fd
 x = np.arange(60, dtype=np.float32).reshape(5, 12)
 assert np.array_equal(fd.evaluate("2*x + 1", x=x), 2*x + 1)
-print([name for name in ("numba", "lark") if name in sys.modules])
+print([name for name in ("numba", "lark", "fusedsl.planning") if name in sys.modules])
 """
 
 
@@ -325,5 +342,5 @@ def test_processes_compile_into_one_folder_and_survive_what_happens_to_it(tmp_pa
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 0x10
         path.write_bytes(data[: len(data) // 2] if k % 3 == 0 else data)
-    assert users(1) == ["['numba', 'lark']"]
+    assert users(1) == ["['numba', 'lark', 'fusedsl.planning']"]
     assert users(1) == ["[]"] and not list((tmp_path / "shared").glob("*.part"))

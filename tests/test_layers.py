@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "fusedsl"
 
 # From the ground up; what stands on one line is one layer.
 LAYERS = (
-    ("errors", "config", "hardware", "debug", "generated"),
+    ("errors", "config", "hardware", "debug", "generated", "files"),
     ("ir",),
     ("lang",),
     ("trace", "rewrite"),

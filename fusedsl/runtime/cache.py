@@ -8,7 +8,6 @@ import json
 import linecache
 import os
 import re
-import secrets
 import stat
 import threading
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import config
+from ..files import PART, write_whole
 
 FORMAT = 1  # of an entry's file
 SUFFIX = ".fused"
@@ -164,7 +164,7 @@ class Cache:
             count += len(self._memory)
             self._memory.clear()
         for path in self._files():
-            if path.suffix in (SUFFIX, ".py", ".part"):
+            if path.suffix in (SUFFIX, ".py", PART):
                 _remove(path)
         return count
 
@@ -193,7 +193,7 @@ class Cache:
             return
         self._swept = True
         for path in self._files():
-            if path.suffix == ".part":
+            if path.suffix == PART:
                 with contextlib.suppress(OSError):
                     if time.time() - path.lstat().st_mtime > LEFT_BEHIND:
                         _remove(path)
@@ -289,18 +289,11 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, data: bytes) -> bool:
-    """Write beside, then rename into place; False where that fails."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(6)}.part")
+    """Write for the owner alone; False where that fails."""
     try:
-        number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS, 0o600)
-        with open(number, "wb") as file:
-            file.write(data)
-        os.replace(part, path)
+        write_whole(path, data, 0o600)
         return True
-    except BaseException as fault:  # an interrupt too leaves nothing behind
-        _remove(part)
-        if not isinstance(fault, OSError):
-            raise
+    except OSError:
         return False
 
 

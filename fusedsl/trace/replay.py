@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..generated import Lines
 from .function import Argument, Array, Traced
 from .held import attributes_of, holds_arrays, is_object
 from .reads import PLAIN, Ambient, Read, snapshot
@@ -44,53 +45,47 @@ class _Unknown(Exception):
     """An argument or a result that only the general path takes."""
 
 
-class _Writer:
+class _Writer(Lines):
     """The text of one replay, and the constants that it names."""
 
     def __init__(self, traced: Traced, again: Again):
+        super().__init__()
         self.traced = traced
-        self.names: dict[str, Any] = {"MISSED": MISSED, "again": again}
+        self.names |= {"MISSED": MISSED, "again": again}
         self.conditions: list[str] = []
 
     def write(self, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> Replay:
         places = [f"a{k}" for k in range(len(args))]
-        lines = [f"if len(args) != {len(args)} or len(keywords) != {len(keywords)}:", "    return MISSED"]
-        lines += [f"{', '.join(places)}, = args"] if places else []
+        self.add(f"if len(args) != {len(args)} or len(keywords) != {len(keywords)}:", "    return MISSED")
+        if places:
+            self.add(f"{', '.join(places)}, = args")
         for k, name in enumerate(keywords):
-            lines.append(f"b{k} = keywords.get({self._name(name)}, MISSED)")
+            self.add(f"b{k} = keywords.get({self.name(name)}, MISSED)")
             places.append(f"b{k}")
         values = [v for name, x in zip(places, (*args, *keywords.values())) for v in self._taken(name, x)]
         for k, baked in self.traced.baked.items():
-            kind = f"type({values[k]}) is not {self._name(type(baked))}"
-            self._unless(kind, f"{values[k]} != {self._name(baked)}")
+            kind = f"type({values[k]}) is not {self.name(type(baked))}"
+            self._unless(kind, f"{values[k]} != {self.name(baked)}")
         self._surroundings()
         if self.conditions:
             test = " or ".join(self.conditions)
-            lines += ["try:", f"    if {test}:", "        return MISSED"]
-            lines += ["except (KeyError, ValueError):  # a name is gone", "    return MISSED"]
-        given = "".join(f"{name}, " for name in (*values, *map(self._name, self.traced.captures)))
-        lines += [f"results = again(({given}), {self._outs(values)})", "if results is None:", "    return MISSED"]
-        lines.append(f"return {self._template(self.traced.template, values, results)}")
-        text = "\n    ".join(["def replay(args, keywords):", *lines])
-        exec(compile(text, "<fusedsl replay>", "exec"), self.names)
-        return self.names["replay"]
-
-    def _name(self, value: Any) -> str:
-        """A name for a constant."""
-        name = f"c{len(self.names)}"
-        self.names[name] = value
-        return name
+            self.add("try:", f"    if {test}:", "        return MISSED")
+            self.add("except (KeyError, ValueError):  # a name is gone", "    return MISSED")
+        given = "".join(f"{name}, " for name in (*values, *map(self.name, self.traced.captures)))
+        self.add(f"results = again(({given}), {self._outs(values)})", "if results is None:", "    return MISSED")
+        self.add(f"return {self._template(self.traced.template, values, results)}")
+        return self.function("replay", "args, keywords")
 
     def _taken(self, name: str, x: Any) -> list[str]:
         """The arrays and run-time numbers of an argument, in the order of the call; all else must be what it was."""
         if is_array(x) or isinstance(x, np.generic) or (isinstance(x, (int, float)) and not isinstance(x, bool)):
             return [name]
         if isinstance(x, (tuple, list)):
-            self._unless(f"type({name}) is not {self._name(type(x))}", f"len({name}) != {len(x)}")
+            self._unless(f"type({name}) is not {self.name(type(x))}", f"len({name}) != {len(x)}")
             return [v for k, part in enumerate(x) for v in self._taken(f"{name}[{k}]", part)]
         if isinstance(x, dict):
-            self._unless(f"type({name}) is not dict", f"tuple({name}) != {self._name(tuple(x))}")
-            return [v for key, part in x.items() for v in self._taken(f"{name}[{self._name(key)}]", part)]
+            self._unless(f"type({name}) is not dict", f"tuple({name}) != {self.name(tuple(x))}")
+            return [v for key, part in x.items() for v in self._taken(f"{name}[{self.name(key)}]", part)]
         if is_object(x) and holds_arrays(x):
             return self._object(name, x)
         self._same(name, x)
@@ -99,13 +94,13 @@ class _Writer:
     def _object(self, name: str, x: Any) -> list[str]:
         """The arrays of an object of the user's."""
         held = attributes_of(x) or {}
-        self._unless(f"type({name}) is not {self._name(type(x))}")
+        self._unless(f"type({name}) is not {self.name(type(x))}")
         if type(getattr(x, "__dict__", None)) is not dict or len(held) != len(vars(x)):
             raise _Unknown  # slots
-        self._unless(f"tuple({name}.__dict__) != {self._name(tuple(held))}")
+        self._unless(f"tuple({name}.__dict__) != {self.name(tuple(held))}")
         found = []
         for key, part in held.items():
-            place = f"{name}.__dict__[{self._name(key)}]"
+            place = f"{name}.__dict__[{self.name(key)}]"
             if is_array(part) or holds_arrays(part):
                 found += self._taken(place, part)
             else:
@@ -115,11 +110,11 @@ class _Writer:
     def _same(self, name: str, x: Any) -> None:
         """The value is what it was: the same object, or an equal one."""
         if isinstance(x, (str, int, float, bytes)):
-            self._unless(f"type({name}) is not {self._name(type(x))}", f"{name} != {self._name(x)}")
+            self._unless(f"type({name}) is not {self.name(type(x))}", f"{name} != {self.name(x)}")
         elif isinstance(x, FIXED):
-            self._unless(f"{name} is not {self._name(x)}")
+            self._unless(f"{name} is not {self.name(x)}")
         else:
-            self._unless(f"{self._name(snapshot)}({name}) != {self._name(snapshot(x))}")
+            self._unless(f"{self.name(snapshot)}({name}) != {self.name(snapshot(x))}")
 
     def _unless(self, *conditions: str) -> None:
         self.conditions += conditions
@@ -131,15 +126,15 @@ class _Writer:
             if first.setdefault((id(read.scope), read.name), read) is not read:
                 continue
             if isinstance(read.scope, Ambient):
-                self._unless(f"{self._name(read.scope.now)}() != {self._name(read.value)}")
+                self._unless(f"{self.name(read.scope.now)}() != {self.name(read.value)}")
                 continue
             if not isinstance(read.seen, FIXED) and not is_array(read.seen):
-                self._unless(f"not {self._name(read.holds)}()")
+                self._unless(f"not {self.name(read.holds)}()")
                 continue
-            scope = self._name(read.scope)
+            scope = self.name(read.scope)
             cell = isinstance(read.scope, types.CellType)
-            now = f"{scope}.cell_contents" if cell else f"{scope}[{self._name(read.name)}]"
-            self._unless(f"{now} is not {self._name(read.seen)}")
+            now = f"{scope}.cell_contents" if cell else f"{scope}[{self.name(read.name)}]"
+            self._unless(f"{now} is not {self.name(read.seen)}")
 
     def _outs(self, values: Sequence[str]) -> str:
         if not self.traced.writes:
@@ -161,15 +156,15 @@ class _Writer:
             return f"({parts})" if type(template) is tuple else f"[{parts}]"
         if type(template) is dict:
             parts = "".join(
-                f"{self._name(k)}: {self._template(part, values, results)}, " for k, part in template.items()
+                f"{self.name(k)}: {self._template(part, values, results)}, " for k, part in template.items()
             )
             return f"{{{parts}}}"
         if isinstance(template, tuple) and hasattr(template, "_fields"):
             parts = ", ".join(self._template(part, values, results) for part in template)
-            return f"{self._name(type(template))}({parts})"
+            return f"{self.name(type(template))}({parts})"
         if isinstance(template, tuple) and hasattr(template, "n_sequence_fields"):
             parts = "".join(f"{self._template(part, values, results)}, " for part in template)
-            return f"{self._name(type(template))}(({parts}))"
+            return f"{self.name(type(template))}(({parts}))"
         if isinstance(template, FIXED):
-            return self._name(template)
+            return self.name(template)
         raise _Unknown

@@ -1,0 +1,28 @@
+"""Files that are there as a whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+PART = ".part"  # how the name of what is still being written ends
+
+
+def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Write beside, then rename into place; an interrupt leaves nothing behind. Raises OSError where that fails.
+
+    No link is followed on the way. `mode` are the permissions of a new file, less the process's mask.
+    """
+    part = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(6)}{PART}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        number = os.open(part, flags | getattr(os, "O_NOFOLLOW", 0), mode)
+        with open(number, "wb") as file:
+            file.write(data)
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
