@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .config import OPTION_NAMES, Options, current, options, split_options
 from .errors import ArgumentError, Unsupported, suggest
 from .program import Program
+from .runtime import dynamo
 from .specs import Spec, spec
 from .text import TextSource
 
@@ -17,15 +18,6 @@ if TYPE_CHECKING:
     from .runtime.fixed import BoundCall
     from .runtime.graph import GraphCall
     from .schedule.plan import Plan
-
-_tracing: Callable[[], bool] | None = None  # whether torch's compiler reads the code that asks; None without torch
-
-
-def _watch_torch() -> None:
-    global _tracing
-    if _tracing is None and "torch" in sys.modules:
-        _tracing = sys.modules["torch"].compiler.is_dynamo_compiling
-
 
 __all__ = ["Kernel", "Spec", "evaluate", "kernel", "load", "options", "spec"]
 
@@ -54,7 +46,7 @@ class Kernel:
         self._made_from = (text, params, constants)
         self.params = self._source.names
         self._count = len(self.params)
-        _watch_torch()
+        dynamo.watch()
         self._program = Program(self._source, self.params, self.options)
         self._positions = {name: k for k, name in enumerate(self.params)}
         for plan in _saved[1] if _saved is not None else ():
@@ -71,7 +63,7 @@ class Kernel:
         Raises ArgumentError for missing, surplus or unusable arguments, ShapeError, DTypeError and DeviceError for
         those that do not go together; an error leaves `out` untouched.
         """
-        if not named and (_tracing is None or not _tracing()):
+        if not named and (dynamo.reads is None or not dynamo.reads()):
             result = self._program.replay(args, out)
             if result is not None:
                 return result
@@ -83,7 +75,7 @@ class Kernel:
         torch = sys.modules.get("torch")
         if torch is not None and torch.compiler.is_compiling():
             return self._in_trace(values, outs)
-        _watch_torch()
+        dynamo.watch()
         try:
             results = self._program.run(values, outs)
         except ArgumentError:

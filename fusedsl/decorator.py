@@ -17,6 +17,7 @@ from .errors import ArgumentError
 from .ir.graph import Parameter
 from .prepare import Facts
 from .program import Program
+from .runtime import dynamo
 from .runtime.arrays import Array, Weak, describe
 from .runtime.keys import look
 from .runtime.results import overlap
@@ -107,8 +108,11 @@ class Fused:
         self.options = chosen
         self._traces: dict[Any, list[_Trace]] = {}
         self._replays: tuple[Replay, ...] = ()
+        dynamo.watch()
 
     def __call__(self, /, *args: Any, **keywords: Any) -> Any:
+        if dynamo.reads is not None and dynamo.reads():  # torch.compile fuses the function with what is around it
+            return self.function(*args, **keywords)
         for known in self._replays:
             if (result := known(args, keywords)) is not MISSED:
                 return result
@@ -129,6 +133,7 @@ class Fused:
 
     def prepared(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> FusedCall:
         """What a call with these arguments runs; traces the function where nothing known fits."""
+        dynamo.watch()
         call = _Call(tuple(args), keywords)
         found = self._trace(call)
         if found.traced.writes and found.traced.captures:
@@ -365,7 +370,8 @@ def fuse(function: Callable | None = None, /, **changes: Any) -> Any:
     Keywords are options, as in `@fuse(max_kernels=1)`. `x += y`, `x[1:] = y`, `x[mask] = 0`, `x.add_(y)` and `out=`
     write the caller's array. Arrays may also sit in tuples, lists, dicts and attributes of objects, as arguments or
     outside; all of it is read at each call. A branch on an array's values is a TraceError with the line and a hint,
-    and so are random numbers and arrays that would stay in an object; torch.nn.Module is Unsupported.
+    and so are random numbers and arrays that would stay in an object; torch.nn.Module is Unsupported. Inside of
+    torch.compile the function is torch's to compile, without a break.
     """
     chosen = current().changed(changes)
     if not callable(function) and function is not None:

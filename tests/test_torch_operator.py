@@ -131,3 +131,21 @@ def test_kernels_that_differ_have_operators_of_their_own():
     }
     assert len(names) == 3
     assert torch.equal(fd.kernel("x+1")(x), x + 1)
+
+
+def test_a_fused_function_in_a_compiled_function_is_no_break():
+    @fd.fuse
+    def parts(x, c, more):
+        y = torch.tanh(x + c * x**3)
+        more["y"] += y
+        return y, {"sum": y.sum(-1)}
+
+    def around(x, more):
+        y, sums = parts(x, 0.5, {"y": more})
+        return y - sums["sum"][:, None]
+
+    compiled = torch.compile(around, fullgraph=True, backend="aot_eager")
+    for _ in range(3):
+        x, one, two = torch.randn(5, 7), torch.zeros(5, 7), torch.zeros(5, 7)
+        torch.testing.assert_close(compiled(x, one), around(x, two))
+        torch.testing.assert_close(one, two)
