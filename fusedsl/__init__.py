@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    raise ImportError("fusedsl relies on Python's global lock, as Numba does: start Python with -X gil=1")
 
 if TYPE_CHECKING:
     from .api import Kernel, evaluate, kernel, load, options, spec

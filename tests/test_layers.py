@@ -90,3 +90,9 @@ def test_public_names_are_there():
         assert getattr(fusedsl, name) is not None
     with pytest.raises(AttributeError):
         fusedsl.nothing  # noqa: B018
+
+
+def test_python_without_the_gil_is_refused():
+    code = "import sys; sys._is_gil_enabled = lambda: False; import fusedsl"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "ImportError" in told.stderr and "-X gil=1" in told.stderr
