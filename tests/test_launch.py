@@ -653,3 +653,26 @@ def test_numpy_arrays_travel_there_and_back(cuda, library, monkeypatch, x):
 @pytest.mark.parametrize("x", SHAPES, ids=["C", "F", "empty", "reversed"])
 def test_numpy_arrays_travel_to_a_card_and_back(x):
     there_and_back(x)
+
+
+def test_temporaries_that_are_not_needed_together_share_memory():
+    import fusedsl as fd
+    from fusedsl import pipeline
+    from fusedsl.prepare import describe_all
+    from fusedsl.runtime.call import _lives, workspace_size
+
+    text = "a = cumsum(x, axis=0); b = cumsum(a, axis=1); c = cumsum(b, axis=0); d = cumsum(c, axis=1); return d + 1"
+    x = np.random.default_rng(0).integers(-3, 4, (70, 90)).astype(np.float32)
+    kernel = fd.kernel(text)
+    facts = describe_all(kernel.params, [x])
+    plan, _ = kernel._program.settled(facts)
+    size, offsets = workspace_size(plan, pipeline.extents_of(list(facts.values())))
+    each = 4 * x.size + -4 * x.size % 256
+    assert len(offsets) >= 3 and size == 2 * each
+    lives = _lives(plan)
+    for a in range(len(offsets)):
+        for b in range(a):
+            if lives[a][0] <= lives[b][1] and lives[b][0] <= lives[a][1]:
+                assert abs(offsets[a] - offsets[b]) >= each
+    right = x.cumsum(0).cumsum(1).cumsum(0).cumsum(1) + 1
+    np.testing.assert_array_equal(kernel(x), right)

@@ -161,14 +161,31 @@ class Call:
 
 
 def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list[int]]:
-    """(bytes, offset of each temporary) of a call's one allocation."""
-    offsets, total = [], 0
-    for t in plan.temporaries:
-        offsets.append(total)
-        count = math.prod(evaluate(d, extents) for d in t.shape)
-        size = count * t.dtype.compute.itemsize
-        total += -(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT
-    return total, offsets
+    """(bytes, offset of each temporary) of a call's one allocation.
+
+    Those that no launch needs at the same time share memory: the largest are placed first, each as low as it fits.
+    """
+    lives = _lives(plan)
+    sizes = [math.prod(evaluate(d, extents) for d in t.shape) * t.dtype.compute.itemsize for t in plan.temporaries]
+    sizes = [-(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT for size in sizes]
+    offsets = [0] * len(sizes)
+    placed: list[int] = []
+    for t in sorted(range(len(sizes)), key=lambda t: -sizes[t]):
+        beside = [p for p in placed if lives[p][0] <= lives[t][1] and lives[t][0] <= lives[p][1]]
+        for p in sorted(beside, key=lambda p: offsets[p]):
+            if offsets[p] < offsets[t] + sizes[t]:
+                offsets[t] = max(offsets[t], offsets[p] + sizes[p])
+        placed.append(t)
+    return max((offset + size for offset, size in zip(offsets, sizes)), default=0), offsets
+
+
+def _lives(plan: Plan) -> list[tuple[int, int]]:
+    """The first and the last launch that use each temporary."""
+    found: dict[int, tuple[int, int]] = {}
+    for number, launch in enumerate(plan.shared):
+        for use in (use for k in launch for use in plan.kernels[k].arrays if use.kind == "temporary"):
+            found[use.index] = (found.get(use.index, (number, number))[0], number)
+    return [found.get(t, (0, len(plan.shared))) for t in range(len(plan.temporaries))]
 
 
 def pointer_slots(
