@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -179,3 +181,31 @@ def test_kernels_without_arguments_are_replayed():
     kernel = warmed("arange(5) * 2")
     assert replays(kernel)
     np.testing.assert_array_equal(kernel(), np.arange(5) * 2)
+
+
+def test_threads_share_a_kernel_from_its_first_call_on():
+    kernel, wrong = fd.kernel("exp(x) * y + s"), []
+
+    def work(seed):
+        draw = np.random.default_rng(seed)
+        for n in range(60):
+            x, y = draw.standard_normal((2, 20 + n % 3, 9)).astype(np.float32)
+            s, out = float(n % 2 * seed), np.empty_like(x)
+            right = np.exp(x) * y + np.float32(s)
+            for found in (kernel(x, y, s), kernel(x, y, s, out=out), kernel(x=x, y=y, s=s)):
+                if not np.allclose(found, right, 1e-5, 1e-6):
+                    wrong.append((seed, n))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_zeros_of_both_signs_are_two_numbers():
+    x = np.array([0.0, 1.0], np.float32)
+    kernel = warmed("copysign(x, s)", x, 0.0)
+    for s in (0.0, -0.0, 0.0, 2.0, -0.0, float("nan"), -2.0):
+        np.testing.assert_array_equal(np.signbit(kernel(x, s)), np.signbit(np.copysign(x, np.float32(s))))
