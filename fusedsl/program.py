@@ -26,6 +26,7 @@ from .runtime.transfer import download, upload
 from .schedule.plan import Plan, plan_from_json, plan_to_json
 
 REMEMBERED_CALLS = 4096
+KINDS = 4  # of calls that are short to make again
 REPLAYS = 8  # that are written for one call, where the last one did not take what the call takes
 
 
@@ -40,6 +41,7 @@ class Program:
         self._calls: dict[tuple, Call] = {}
         self._lock = threading.RLock()
         self.replay: Replay = nothing  # of the call that was made last
+        self.others: tuple[Replay, ...] = ()  # of calls before it
 
     # -- the hot path
 
@@ -52,9 +54,17 @@ class Program:
         """The results where a call alike to this one was made before; else None, and nothing happens."""
         out = outs if outs is None or len(outs) > 1 else outs[0]
         result = self.replay(values, out)
-        if result is None:
+        if result is None and (result := self.replay_other(values, out)) is None:
             return self._remembered(values, outs)
         return list(result) if type(result) is tuple else [result]
+
+    def replay_other(self, values: Sequence[Any], out: Any) -> Any:
+        """As `replay`, which is not tried: kernels that are called in turn for several shapes stay short to call."""
+        for other in self.others:
+            result = other(values, out)
+            if result is not None:
+                return result
+        return None
 
     def _remembered(self, values: Sequence[Any], outs: Sequence[Any] | None) -> list | None:
         keys, payloads = look_all(values)
@@ -66,7 +76,10 @@ class Program:
         results = call(payloads, outs)
         if call.replay is None or (self.replay is call.replay and call.replays < REPLAYS):
             call.replay, call.replays = replay(call, values, outs, results), call.replays + 1
-        self.replay = call.replay
+        if self.replay is not call.replay:
+            known = (self.replay, *self.others)
+            self.others = tuple(r for r in known if r is not call.replay and r is not nothing)[: KINDS - 1]
+            self.replay = call.replay
         return results
 
     @property

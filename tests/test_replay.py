@@ -33,6 +33,17 @@ def test_arguments_of_the_same_layout_are_replayed():
         np.testing.assert_array_equal(kernel(*args), fd.evaluate("a*b+c", a=args[0], b=args[1], c=args[2]))
 
 
+def test_calls_of_several_kinds_in_turn_are_all_replayed(monkeypatch):
+    kernel = fd.kernel("x * 2 + y")
+    arguments = [(normal(n, 8), y) for n in (3, 5, 7) for y in (normal(8),)] + [(normal(4), 2.5)]
+    for _ in range(3):
+        for args in arguments:
+            kernel(*args)
+    monkeypatch.setattr(kernel._program, "_remembered", None)
+    for args in arguments:
+        np.testing.assert_array_equal(kernel(*args), args[0] * 2 + np.float32(args[1]))
+
+
 def odd(x):
     """The same elements, four bytes off a multiple of 16."""
     room = np.empty(x.size + 5, x.dtype)
