@@ -105,6 +105,7 @@ class TestOnACard:
         kernel(x, out=y)
         bound = kernel.bind(x, out=y)
         side = cupy.cuda.Stream(non_blocking=True)
+        x.fill(3)  # compiled now
         for call in (lambda: kernel(x), lambda: kernel(x, out=y), bound):
             x.fill(0)
             cupy.cuda.Device().synchronize()
@@ -121,6 +122,7 @@ class TestOnACard:
     def test_protocols_order_streams(self, interface):
         torch = pytest.importorskip("torch")
         side, kernel = torch.cuda.Stream(), fd.kernel("x * 2")
+        kernel(Exported(torch.zeros(4096, device="cuda"), side, interface))  # compiled now
         for _ in range(3):
             x = torch.zeros(4096, device="cuda")
             torch.cuda.synchronize()

@@ -117,6 +117,15 @@ class Driver:
             self.initialise()
         return getattr(self._library, name)(*arguments)
 
+    def function(self, name: str) -> Any:
+        """A driver function, of what `pointer` and `byref` make, that returns its CUresult: for where 1 µs matters."""
+        if self.launch is None:
+            self.initialise()
+        if self.forked:
+            return _refuse
+        found = getattr(self._library, name)
+        return found if isinstance(self._library, ctypes.CDLL) else _with_values(found)
+
     def fault(self, code: int, name: str) -> FusedslError:
         """The error that a CUresult other than 0 stands for."""
         if self.forked:
@@ -269,7 +278,9 @@ class Driver:
     def is_capturing(self, stream: int) -> bool:
         """Whether work on the stream is recorded into a graph."""
         status = c_int()
-        self.call("cuStreamIsCapturing", c_void_p(stream), byref(status))
+        code = self.function("cuStreamIsCapturing")(pointer(stream), byref(status))
+        if code:
+            raise self.fault(code, "cuStreamIsCapturing")
         return status.value != 0
 
     def zero(self, address: int, words: int, stream: int) -> None:
@@ -368,6 +379,13 @@ def _with_numbers(launch: Any) -> Any:
     )
 
 
+def _with_values(function: Any) -> Any:
+    """Another function of a stand-in, which takes handles as c_void_p."""
+    return lambda *told: function(
+        *(c_void_p(ctypes.addressof(t._obj)) if type(t._obj) is ctypes.c_char else t for t in told)
+    )
+
+
 def _load_library() -> ctypes.CDLL:
     try:
         return ctypes.CDLL(LIBRARY)
@@ -385,12 +403,12 @@ def _mark_after_fork(driver: Driver) -> None:
         driver = found()
         if driver is not None:
             driver.forked = True
-            driver.launch = _refuse_launch
+            driver.launch = _refuse
 
     os.register_at_fork(after_in_child=mark)
 
 
-def _refuse_launch(*told: Any) -> int:
+def _refuse(*told: Any) -> int:
     return 3  # CUDA_ERROR_NOT_INITIALIZED
 
 

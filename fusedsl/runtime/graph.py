@@ -12,7 +12,7 @@ from ctypes import byref, c_uint, c_uint64, c_void_p
 from typing import Any
 
 from ..errors import ArgumentError, DeviceError, FusedslError
-from .driver import Driver, driver
+from .driver import Driver, driver, pointer
 from .fixed import BoundCall, Fixed
 from .results import version_counter
 
@@ -105,18 +105,25 @@ def _record(d: Driver, calls: Sequence[Callable[[int], None]]) -> int:
 
 
 def _launcher(recorded: _Recorded) -> Callable[[], None]:
-    """What launches a graph on the caller's current stream."""
-    d, device, handle = driver(), recorded.device, c_void_p(recorded.handle)
+    """What launches a graph on the caller's current stream. Where that is captured, which takes no graphs, it is the
+    launches one by one."""
+    d, device, handle = driver(), recorded.device, pointer(recorded.handle)
     read_stream = recorded.calls[0].stream
     assert read_stream is not None
     written = tuple(tensor for one in recorded.calls for tensor in one.written)
     mark = version_counter() if written else None
+    streams: dict[int, Any] = {}  # as the driver takes them
+    launch, fires = d.function("cuGraphLaunch"), [one.fire for one in recorded.calls if one.fire is not None]
 
     def run(kept: _Recorded = recorded) -> None:
-        stream = c_void_p(read_stream())
-        if d.attempt("cuGraphLaunch", handle, stream):
+        number = read_stream()
+        stream = streams.get(number) or streams.setdefault(number, pointer(number))
+        if d.is_capturing(number):
+            for fire in fires:
+                fire(number)
+        elif launch(handle, stream):
             with d.on(device):  # which need not be this thread's current one
-                d.call("cuGraphLaunch", handle, stream)
+                d.call("cuGraphLaunch", c_void_p(recorded.handle), c_void_p(number))
         if mark is not None:
             mark(written)
 

@@ -30,7 +30,8 @@ def _load(object_bytes: bytes, symbols: tuple[str, ...]) -> tuple:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    # in one piece: where CUDA has taken much of the address space, code and its constants may land too far apart
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine, use_lmm=True)
     engine.add_object_file(llvm.ObjectFileRef.from_data(object_bytes))
     engine.finalize_object()
     _engines.append(engine)
