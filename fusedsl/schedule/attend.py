@@ -15,6 +15,7 @@ WIDEST = 256  # sums that one product has side by side
 MAP_AXES = 5  # that the copy engine knows
 ALIGNMENT = 1024
 BARRIER = 8  # bytes of a barrier in memory
+L2_SHARE = 16 << 20  # bytes of right operands that blocks read at about the same time
 REGISTERS = {1: (40, 240), 2: (24, 240), 3: (32, 160)}  # of a thread that copies, and of one that computes
 
 
@@ -36,6 +37,7 @@ class AttendSchedule:
     turns: bool = True
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)
+    resident: int = field(default=0, compare=False)  # blocks that are there at once, and take items in turn; 0: all
     blocks: int = 1
 
     @property
@@ -122,12 +124,13 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     made = AttendSchedule(columns, groups, stages, width, out_width, turns=groups > 1)
     if attend_shared(made, kernel, extents) > hardware.block_shared:
         return None
-    blocks = attend_grid(made, kernel, extents)
+    blocks = _items(made, kernel, extents)
     reason = (
         f"scores stay in registers: {blocks} tiles of {made.rows} rows, {columns} scores of each at a time; one group "
         f"of four warps copies {stages} tiles ahead, {groups} take turns at products and exponentials"
     )
-    return replace(made, reason=reason, registers=hardware.registers // made.block // 8 * 8)
+    resident = 0 if asks_memory(kernel) else hardware.multiprocessors
+    return replace(made, resident=resident, reason=reason, registers=hardware.registers // made.block // 8 * 8)
 
 
 def _shape(width: int, out_width: int) -> tuple[int, int, int]:
@@ -158,14 +161,20 @@ def class_words(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ..
     """32-bit words that say which tiles of a stream count, and as many that say which count whole."""
     assert kernel.stream is not None
     tiles = -(-extents[kernel.row_axes] // schedule.columns)
-    return -(-tiles // 32) if kernel.stream.sieve else 0
+    return -(-tiles // 32) if asks_memory(kernel) else 0
+
+
+def asks_memory(kernel: Kernel) -> bool:
+    """Whether what is in memory along a stream says which of its tiles count: a block looks it up once."""
+    sieve = kernel.stream.sieve if kernel.stream else None
+    return sieve is not None and any(x.axis == kernel.row_axes for x in sieve.extremes)
 
 
 def fixed_bytes(schedule: AttendSchedule) -> int:
     """Shared memory of a block: the rows, the tiles of both right operands, and the barriers."""
     rows = schedule.tile_bytes(schedule.rows, schedule.width)
     tiles = sum(schedule.tile_bytes(schedule.columns, w) for w in (schedule.width, schedule.out_width))
-    return rows + schedule.stages * tiles + BARRIER * (1 + 4 * schedule.stages)
+    return rows + schedule.stages * tiles + BARRIER * (2 + 4 * schedule.stages)
 
 
 def attend_shared(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
@@ -174,7 +183,13 @@ def attend_shared(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, 
 
 
 def attend_grid(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
-    """Blocks of the launch: one for each tile of rows."""
+    """Blocks of the launch: one for each tile of rows, or as many as are there at once."""
+    items = _items(schedule, kernel, extents)
+    return min(items, schedule.resident) if schedule.resident else items
+
+
+def _items(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+    """Tiles of rows."""
     found = operands_of(kernel)
     assert found is not None
     others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != found.lane)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.types import dtype
-from ..backend import I32, I64, Emitter, intrinsic, ir, numba_type, types
+from ..backend import I32, I64, VOID, Emitter, intrinsic, ir, numba_type, types
 from .element import narrowed_value, pair, stored_elements
 from .fold import Fold, State, shuffle
 from .memory import Room, write
@@ -271,13 +271,29 @@ def store_fragment(width: int, name: str) -> Callable:
             end = e.cast(end, limit, rows.dtype)
             lane = b.zext(b.and_(e.special_register("tid.x"), I32(3)), I64)
             for row in range(ROWS):
-                at = b.add(bases[row], b.shl(lane, I64(2)))
+                words = [pair(e, kind, found[k], found[k + 1]) for k in range(2 * row, width // 2, 4)]
+                quads = [_turned(e, words[k : k + 4]) for k in range(0, len(words) - 3, 4)]
                 with b.if_then(b.icmp_signed("<", own[row], end)):
-                    for k in range(2 * row, width // 2, 4):
-                        word = pair(e, kind, found[k], found[k + 1])
-                        place = b.add(at, I64(k // 4 * 16))
-                        e.asm(ir.VoidType(), "st.global.b32 [$0], $1;", "l,r,~{memory}", [place, word], effect=True)
+                    for k, quad in enumerate(quads):
+                        place = b.add(bases[row], b.add(b.shl(lane, I64(4)), I64(64 * k)))
+                        text = "st.global.v4.b32 [$0], {$1, $2, $3, $4};"
+                        e.asm(VOID, text, "l,r,r,r,r,~{memory}", [place, *quad], effect=True)
+                    for k, word in enumerate(words[4 * len(quads) :], 4 * len(quads)):
+                        place = b.add(bases[row], b.add(b.shl(lane, I64(2)), I64(16 * k)))
+                        e.asm(VOID, "st.global.b32 [$0], $1;", "l,r,~{memory}", [place, word], effect=True)
 
         return types.void, emit
 
     return intrinsic(4)(rule)
+
+
+def _turned(e: Emitter, words: list[ir.Value]) -> list[ir.Value]:
+    """Four words of four lanes each, turned: lane t gets word t of all of them, in their order."""
+    b, thread = e.builder, e.special_register("tid.x")
+    for distance in (1, 2):
+        high = b.icmp_unsigned("!=", b.and_(thread, I32(distance)), I32(0))
+        for k in (k for k in range(4) if not k & distance):
+            low, up = words[k], words[k + distance]
+            other = shuffle(e, "bfly", b.select(high, low, up), distance, 4)
+            words[k], words[k + distance] = b.select(high, other, low), b.select(high, up, other)
+    return words

@@ -1,0 +1,140 @@
+"""Values of fragments in generated files: what bodies read, and bodies as functions over elements, rows and columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from ...schedule.kernel import Body, Kernel, Load
+from .text import Names, indented, signature
+
+ROW, ELEMENT, COLUMN, SCALAR, OWN, OWN_COLUMN = "row", "element", "column", "scalar", "own", "own column"
+MAPS = {ROW: "S.rowwise", ELEMENT: "S.elementwise", COLUMN: "S.columnwise", SCALAR: "once", OWN: "O.elementwise"}
+MAPS[OWN_COLUMN] = "O.columnwise"
+DIVISION = re.compile(r"^(\w+ = )([^#]+?) / ([^#]+?)(  #.*)?$")
+
+
+class FragmentScope:
+    """The file being written, and what its names stand for: one value, one of each row or column of a fragment of
+    scores, or its elements; the same of a fragment of results (`own`)."""
+
+    def __init__(self, kernel: Kernel, lane: int, own_axis: int):
+        self.kernel, self.names = kernel, Names(kernel)
+        self.along, self.lane, self.own_axis = kernel.row_axes, lane, own_axis
+        self.outer = [a for a in range(kernel.row_axes) if a != lane]
+        self.top: list[str] = []
+        self.functions: list[str] = []
+        self.code: list[str] = []
+        self.domain: dict[str, str] = {}  # of names that have a value
+        self.made: dict[tuple, str] = {}  # functions, by what they do
+        self.places: dict[int, str] = {}  # positions on axes that are gone along one by one
+
+    def scalars(self) -> None:
+        for pointer in self.kernel.pointers:
+            self.code.append(f"{pointer.value.name} = {self.names.pointer(pointer.operand)}")
+            self.domain[pointer.value.name] = SCALAR
+        for k, value in enumerate(self.kernel.scalars):
+            self.top.append(f'read_{value.name} = scalar("{value.dtype.name}")')
+            self.code.append(f"{value.name} = read_{value.name}({self.names.word(k)})")
+            self.domain[value.name] = SCALAR
+
+    def written(self, write: Callable[[], None]) -> list[str]:
+        """What a function writes, for a branch: values that it makes are not there afterwards."""
+        before, known = self.code, dict(self.domain)
+        self.code = []
+        write()
+        made, self.code, self.domain = self.code, before, known
+        return made
+
+    # -- leaves: what bodies read
+
+    def leaf_domain(self, name: str) -> str | None:
+        """Where a load or a position varies; None for other names."""
+        axes: set[int] | None = None
+        for p in self.kernel.positions:
+            axes = {p.axis} if p.value.name == name else axes
+        for load in self.kernel.loads:
+            if load.value.name == name:
+                letters = self.kernel.operands[load.operand].strides
+                axes = {a for a, letter in enumerate(letters) if letter != "0"}
+        if axes is None:
+            return None
+        own, lane, along = self.own_axis in axes, self.lane in axes, self.along in axes
+        if own:
+            return OWN if lane else OWN_COLUMN
+        if self.places:
+            return SCALAR
+        return ELEMENT if lane and along else ROW if lane else COLUMN if along else SCALAR
+
+    def reads_columns(self, name: str) -> bool:
+        """Whether a value is read from memory, for each column."""
+        loaded = any(load.value.name == name for load in self.kernel.loads)
+        return loaded and self.leaf_domain(name) in (COLUMN, ELEMENT)
+
+    def domain_of(self, name: str) -> str:
+        return self.domain.get(name, SCALAR)
+
+    def leaves(self, names: Iterable[str]) -> None:
+        """Lines that give these loads and positions their values, unless they have them."""
+        for name in sorted(set(names)):
+            domain = self.leaf_domain(name)
+            if domain is None or (name in self.domain and not self.places):
+                continue
+            position = next((p for p in self.kernel.positions if p.value.name == name), None)
+            if position is not None:
+                text = self.places.get(position.axis) or self.axis_place(position.axis)
+                self.code.append(f"{name} = {text}")
+            else:
+                self.load(next(load for load in self.kernel.loads if load.value.name == name), domain)
+            self.domain[name] = domain
+
+    def axis_place(self, axis: int) -> str:
+        return {self.lane: "row", self.along: "column", self.own_axis: "own_column"}.get(axis, f"c{axis}")
+
+    def load(self, load: Load, domain: str) -> None:
+        k = load.operand
+        operand = self.kernel.operands[k]
+        inner = [a for a, letter in enumerate(operand.strides) if letter != "0" and a not in self.outer]
+        places = [self.places.get(a) or self.axis_place(a) for a in inner]
+        steps = ["int64(1)" if operand.strides[a] == "1" else self.names.stride(k, a) for a in inner]
+        terms = " + ".join(f"i{a} * s{a}" for a in inner)
+        size = operand.dtype.itemsize
+        where = f"base + ({terms}) * {size}" if terms else "base"
+        arguments = ["base", *(f"i{a}" for a in inner), *(f"s{a}" for a in inner)]
+        signed = f"{', '.join(['int64'] * len(arguments))} -> {load.value.dtype.name}"
+        name = f"read_{load.value.name}_{domain.replace(' ', '_')}"
+        lines = [f"return fetch_{operand.dtype.name}({where}, True)"]
+        self.define(name, domain, signed, ", ".join(arguments), lines)
+        self.code.append(f"{load.value.name} = {name}({', '.join([self.base(k), *places, *steps])})")
+
+    def base(self, k: int) -> str:
+        """Where an operand is at the block's place on the outer axes."""
+        letters, size = self.kernel.operands[k].strides, self.kernel.operands[k].dtype.itemsize
+        terms = [f"c{a} * {self.names.stride(k, a)}" for a in self.outer if letters[a] == "s"]
+        terms += [f"c{a}" for a in self.outer if letters[a] == "1"]
+        at = self.names.pointer(k)
+        return f"{at} + ({' + '.join(terms)}) * {size}" if terms else at
+
+    # -- functions
+
+    def function(self, key: tuple, name: str) -> str:
+        return self.made.setdefault(key, name)
+
+    def define(self, name: str, domain: str, signed: str, arguments: str, lines: Sequence[str]) -> None:
+        if ("defined", name) not in self.made:
+            self.made["defined", name] = name
+            head = ["", "", f'@{MAPS[domain]}("{signed}")', f"def {name}({arguments}):"]
+            self.functions += [*head, *indented(lines)]
+
+    def call(self, stem: str, body: Body, domain: str) -> list[str]:
+        """A body as a function, and its call; the names of its results."""
+        given = [v.name for v in body.args]
+        made = [v for v in body.results if v.name not in given]
+        if made:
+            name = self.function((domain, body), stem)
+            signed = signature((v.dtype for v in body.args), (v.dtype for v in made))
+            lines = [DIVISION.sub(r"\1quotient(\2, \3)\4", line) for line in body.lines]
+            self.define(name, domain, signed, ", ".join(given), [*lines, f"return {', '.join(v.name for v in made)}"])
+            self.code.append(f"{', '.join(v.name for v in made)} = {name}({', '.join(given)})")
+            self.domain |= {v.name: domain for v in made}
+        return [v.name for v in body.results]
