@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROBLEMS = ("expressions", "wide", "reductions", "backward")
-SUITES = ("map", "rows", *PROBLEMS, "time", "tune", "first_call", "cpu", "launch", "start")
+SUITES = ("map", "rows", *PROBLEMS, "attention", "time", "tune", "first_call", "cpu", "launch", "start")
 
 
 def arguments() -> argparse.Namespace:
@@ -34,6 +34,7 @@ def main() -> int:
     if ROOT not in map(Path, sys.path):
         sys.path.append(str(ROOT))
     import fusedsl  # noqa: F401  (so that the report finds its version)
+    import suite_attention
     import suite_cpu
     import suite_gpu
     import suite_launch
@@ -57,6 +58,7 @@ def main() -> int:
         "map": lambda: suite_gpu.run("map", report, settings),
         "rows": lambda: suite_gpu.run("rows", report, settings),
         **{name: lambda name=name: suite_problems.run(name, report, settings) for name in PROBLEMS},
+        "attention": lambda: suite_attention.run(report, settings),
         "time": lambda: suite_time.run(report, settings),
         "tune": lambda: suite_tune.run(report, settings),
         "first_call": lambda: suite_start.run_first_call(report, settings),

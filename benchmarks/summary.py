@@ -79,6 +79,8 @@ def _ratios(case: tuple, peers: dict[str, Row]) -> dict[str, float]:
         return dict.fromkeys(others, 0.98) | {"torch.compile": 1.2}
     if suite == "expressions":
         return {"torch.compile": 0.97}
+    if suite == "attention":
+        return {"cudnn": 0.93, "flash-attention-2": 1.5, "flex": 1.3}
     if suite == "cpu":
         return {"gelu": {"numpy": 4.0, "numexpr": 10.0}, "softmax": {"numpy": 1.0}}.get(workload, {})
     if suite == "launch" and not workload.endswith("numpy"):
@@ -87,7 +89,7 @@ def _ratios(case: tuple, peers: dict[str, Row]) -> dict[str, float]:
     return {}
 
 
-GATED = ("launch", "map", "rows", "wide", "reductions", "backward", "expressions", "cpu", "first_call")
+GATED = ("launch", "map", "rows", "wide", "reductions", "backward", "expressions", "attention", "cpu", "first_call")
 READS = ("sum_", "max_", "argmax_", "argmin_", "var_", "mse")  # reductions that write next to nothing
 
 

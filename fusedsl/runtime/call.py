@@ -17,7 +17,7 @@ from ..schedule.bundle import bundle_geometries
 from ..schedule.division import magic
 from ..schedule.kernel import Kernel, Operand, Window, slots
 from ..schedule.plan import KernelPlan, Plan
-from .bind import Bound
+from .bind import ALIGNMENT, Bound
 from .compile import Built, launch_geometry
 from .keys import address_of
 from .launch import FORMAT_OF, HostLaunch, Launch, PointerSlot, ScalarSlot
@@ -217,7 +217,7 @@ def window_words(window: Window, operand: Operand, bound: Bound) -> tuple[int, .
     from .driver import driver
 
     extents = [bound.extents[a] for a in window.axes]
-    steps = [bound.strides[window.operand][a] * operand.dtype.itemsize for a in window.axes[1:]]
+    steps = [bound.strides[window.operand][a] * operand.dtype.itemsize or ALIGNMENT for a in window.axes[1:]]
     return driver().tensor_map(operand.dtype.name, extents, steps, window.box)
 
 

@@ -100,14 +100,19 @@ def _fits(kernel: Kernel, found: Operands, stream: Stream) -> bool:
         return False
     for k, axis in inner.items():
         operand = kernel.operands[k]
-        if operand.strides[axis] != "1" or operand.access != "vector" or len(_axes(kernel, k, axis)) > MAP_AXES:
+        if (
+            operand.strides[axis] != "1"
+            or operand.access != "vector"
+            or len(_axes(kernel, k, axis, found.lane if k == found.left else kernel.row_axes)) > MAP_AXES
+        ):
             return False
     return True
 
 
-def _axes(kernel: Kernel, operand: int, inner: int) -> tuple[int, ...]:
+def _axes(kernel: Kernel, operand: int, inner: int, along: int) -> tuple[int, ...]:
+    """The axes of an operand that boxes lie in, from the innermost outwards, and that along which they have lines."""
     letters = kernel.operands[operand].strides
-    return (inner, *(a for a in reversed(range(kernel.axes)) if a != inner and letters[a] != "0"))
+    return (inner, *(a for a in reversed(range(kernel.axes)) if a != inner and (letters[a] != "0" or a == along)))
 
 
 def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> AttendSchedule | None:
@@ -125,6 +130,8 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     if attend_shared(made, kernel, extents) > hardware.block_shared:
         return None
     blocks = _items(made, kernel, extents)
+    if blocks >= 1 << 31:
+        return None
     reason = (
         f"scores stay in registers: {blocks} tiles of {made.rows} rows, {columns} scores of each at a time; one group "
         f"of four warps copies {stages} tiles ahead, {groups} take turns at products and exponentials"
@@ -152,7 +159,7 @@ def windows(schedule: AttendSchedule, kernel: Kernel) -> tuple[Window, ...]:
         (found.right, stream.scores[0].axis, kernel.row_axes, schedule.columns),
         (found.weighed, stream.weighings[0].axis, kernel.row_axes, schedule.columns),
     ):
-        axes = _axes(kernel, operand, inner)
+        axes = _axes(kernel, operand, inner, along)
         made.append(Window(operand, axes, tuple({inner: PANEL, along: lines}.get(a, 1) for a in axes)))
     return tuple(made)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from ...schedule.attend import ALIGNMENT, GROUP, L2_SHARE, PANEL, REGISTERS, ROWS, AttendSchedule, operands_of
 from ...schedule.kernel import WINDOW_WORDS, Body, FoldUse, Kernel, Phase, Stream, Value, slots
 from .classes import direct_classes, kept_classes
+from .exact import exact_sums
 from .fragments import COLUMN, ELEMENT, OWN, OWN_COLUMN, ROW, SCALAR, FragmentScope
 from .text import header, indented, rule
 
@@ -22,10 +23,10 @@ KINDS = {"bfloat16": "bf16", "float16": "f16"}
 
 def attend_source(kernel: Kernel, schedule: AttendSchedule) -> str:
     """The generated file of a pass over scores."""
-    return _Writer(kernel, schedule).source()
+    return AttendWriter(kernel, schedule).source()
 
 
-class _Writer(FragmentScope):
+class AttendWriter(FragmentScope):
     def __init__(self, kernel: Kernel, schedule: AttendSchedule):
         found = operands_of(kernel)
         assert found is not None and kernel.stream is not None
@@ -103,16 +104,16 @@ class _Writer(FragmentScope):
             f"        init_barrier(weighed_empty + 8 * k, {s.groups})",
             "    show_barriers()",
             f"tiles = int32((n{self.along} + {s.columns - 1}) // {s.columns})",
-            f"row_tiles = (n{self.lane} + {s.rows - 1}) // {s.rows}",
-            f"others = {' * '.join(f'n{a}' for a in self.outer) or 'int64(1)'}",
+            f"row_tiles = int32((n{self.lane} + {s.rows - 1}) // {s.rows})",
+            f"others = int32({' * '.join(f'n{a}' for a in self.outer) or '1'})",
         ]
         if self.stream.sieve is None:
-            self.code.append("together = int64(1)")
+            self.code.append("together = int32(1)")
         else:
             share = L2_SHARE // (2 * (s.width + s.out_width))
-            self.code.append(f"together = minimum(maximum(whole_quotient(int64({share}), n{self.along}), 1), others)")
+            self.code.append(f"together = minimum(int32(maximum({share} // n{self.along}, 1)), others)")
         if self._sieved and not self._direct:
-            self.code += ["item = int64(block())", *self._item()]
+            self.code += ["item = block()", *self._item()]
             self.code += kept_classes(self, s)
         self.code += ["barrier()"]
 
@@ -131,10 +132,12 @@ class _Writer(FragmentScope):
         other, the longest first."""
         order = "row_tiles - 1 - rest" if self._sieved else "rest"
         lines = [
-            "section = whole_quotient(item, together * row_tiles)",
-            "beside = minimum(together, others - section * together)",
-            "rest = whole_quotient(item - section * together * row_tiles, beside)",
-            "other = item - section * together * row_tiles - rest * beside + section * together",
+            "section = share(item, int32(together * row_tiles))",
+            "other = int32(section * together)",
+            "item_here = int32(item - other * row_tiles)",
+            "beside = int32(minimum(together, int32(others - other)))",
+            "rest = share(item_here, beside)",
+            "other = int32(other + item_here - rest * beside)",
             f"row_from = int32(({order}) * {self.schedule.rows})",
         ]
         rest = "other"
@@ -142,18 +145,19 @@ class _Writer(FragmentScope):
             if a == self.outer[0]:
                 lines.append(f"c{a} = {rest}")
                 continue
-            lines += [f"q{a} = whole_quotient({rest}, n{a})", f"c{a} = {rest} - q{a} * n{a}"]
+            lines += [f"q{a} = share({rest}, int32(n{a}))", f"c{a} = int32({rest} - q{a} * n{a})"]
             rest = f"q{a}"
         return lines
 
     def _items(self, work: Sequence[str]) -> list[str]:
         """A loop over the block's items; every other turn goes backwards, so that all blocks have as much to do."""
-        lines = [*self._item(), *self._count(), *work, "turn += 1"]
+        lines = [*self._item(), *self._count(), *work]
+        start = ["item = block()"]
         if self._sieved:
-            lines.append("item = turn * blocks() + (blocks() - 1 - block() if turn & 1 else block())")
+            start.append("onward = int32(2 * (blocks() - block()) - 1)")
+            lines += ["item = int32(item + onward)", "onward = int32(2 * blocks() - onward)"]
         else:
-            lines.append("item += blocks()")
-        start = ["turn = int64(0)", "item = int64(block())"]
+            lines.append("item = int32(item + blocks())")
         return [*start, "while item < row_tiles * others:", *indented(lines)]
 
     # -- which tiles of the stream count
@@ -437,6 +441,11 @@ class _Writer(FragmentScope):
     def _finish(self) -> None:
         stream, use = self.stream, self.stream.state
         self.domain[self.weighing.state.name] = OWN
+        self.top.append('own_columns = O.positions("int64")')
+        width = self.schedule.out_width
+        clamped = f"minimum(c, {width - 1})" if width % 16 else "c"
+        self.define("clamp_own", OWN_COLUMN, "int64 -> int64", "c", [f"return {clamped}"])
+        self.code += exact_sums(self)
         folds = {f.state[0].name: f for phase in stream.tile for f in phase.folds}
         for value, lifted in zip(use.state, use.lifted):
             if lifted.name in folds and self._waits(folds[lifted.name]):
@@ -458,10 +467,8 @@ class _Writer(FragmentScope):
 
     def _ending(self, number: int, ending) -> None:
         width, names = self.schedule.out_width, {v.name for v in ending.body.args}
-        self.top.append('own_columns = O.positions("int64")')
         if any(self.leaf_domain(name) in (OWN, OWN_COLUMN) for name in names):
             self.code.append("own_column = clamp_own(own_columns(0))")
-            self.define("clamp_own", OWN_COLUMN, "int64 -> int64", "c", [f"return minimum(c, {width - 1})"])
         self.leaves(names)
         self.call(f"end_{number}", ending.body, OWN)
         for store in ending.stores:

@@ -60,7 +60,7 @@ def kept_classes(scope: FragmentScope, schedule: AttendSchedule) -> list[str]:
 def _outer_types(scope: FragmentScope) -> dict[str, str]:
     """Names of a kernel that are there before any item is looked at, or are the item's place."""
     found = dict.fromkeys(scope.names.parameters(), "int64")
-    found |= {f"c{a}": "int64" for a in scope.outer}
+    found |= dict.fromkeys((f"c{a}" for a in scope.outer), "int32")
     return found | {v.name: v.dtype.name for v in scope.kernel.scalars}
 
 

@@ -50,21 +50,25 @@ class FragmentScope:
 
     def leaf_domain(self, name: str) -> str | None:
         """Where a load or a position varies; None for other names."""
-        axes: set[int] | None = None
-        for p in self.kernel.positions:
-            axes = {p.axis} if p.value.name == name else axes
-        for load in self.kernel.loads:
-            if load.value.name == name:
-                letters = self.kernel.operands[load.operand].strides
-                axes = {a for a, letter in enumerate(letters) if letter != "0"}
-        if axes is None:
+        found = self.axes_of(name)
+        if found is None:
             return None
+        axes = found - set(self.places)
         own, lane, along = self.own_axis in axes, self.lane in axes, self.along in axes
         if own:
             return OWN if lane else OWN_COLUMN
-        if self.places:
-            return SCALAR
         return ELEMENT if lane and along else ROW if lane else COLUMN if along else SCALAR
+
+    def axes_of(self, name: str) -> set[int] | None:
+        """The axes of a load or a position."""
+        for p in self.kernel.positions:
+            if p.value.name == name:
+                return {p.axis}
+        for load in self.kernel.loads:
+            if load.value.name == name:
+                letters = self.kernel.operands[load.operand].strides
+                return {a for a, letter in enumerate(letters) if letter != "0"}
+        return None
 
     def reads_columns(self, name: str) -> bool:
         """Whether a value is read from memory, for each column."""
@@ -78,7 +82,7 @@ class FragmentScope:
         """Lines that give these loads and positions their values, unless they have them."""
         for name in sorted(set(names)):
             domain = self.leaf_domain(name)
-            if domain is None or (name in self.domain and not self.places):
+            if domain is None or (name in self.domain and self.places.keys().isdisjoint(self.axes_of(name) or ())):
                 continue
             position = next((p for p in self.kernel.positions if p.value.name == name), None)
             if position is not None:

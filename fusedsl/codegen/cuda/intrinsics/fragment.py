@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.types import dtype
-from ..backend import I32, I64, VOID, Emitter, intrinsic, ir, numba_type, types
+from ..backend import F32, I1, I32, I64, VOID, Emitter, intrinsic, ir, numba_type, types
 from .element import narrowed_value, pair, stored_elements
 from .fold import Fold, State, shuffle
 from .memory import Room, write
@@ -136,6 +136,25 @@ class Fragment:
                 return e.pack(result, [e.cast(x, types.int32, kind) for x in found])
 
             return result, emit
+
+        return intrinsic(1)(rule)
+
+    def strange(self) -> Callable:
+        """`strange(values)`: whether an element of the warp's rows is no finite number."""
+
+        def rule(kind):
+            def emit(e, values):
+                b, zero = e.builder, ir.Constant(ir.FloatType(), 0.0)
+                found = zero
+                for value in e.unpack(values, self.count):
+                    found = e.call(F32, "llvm.fma.f32", [value, zero, found])
+                flag = b.zext(b.fcmp_unordered("uno", found, found), I32)
+                text = (
+                    "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.any.pred p, p, 0xffffffff; selp.b32 $0, 1, 0, p; }"
+                )
+                return b.trunc(e.asm(I32, text, "=r,r", [flag], effect=True), I1)
+
+            return types.boolean, emit
 
         return intrinsic(1)(rule)
 

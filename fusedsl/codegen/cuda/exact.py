@@ -1,0 +1,92 @@
+"""Sums of a pass over scores once more, element by element, where some came out as no finite number.
+
+A product of matrices multiplies what is masked too, by 0: NaN and infinities of masked elements would be in its sums.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .fragments import OWN, ROW
+from .text import indented
+
+if TYPE_CHECKING:
+    from .attend import AttendWriter
+
+TOTALS = [
+    "",
+    "",
+    "def nothing_total():",
+    "    return float32(0.0)",
+    "",
+    "",
+    "def merging_total(a, b):",
+    "    return a + b",
+    "",
+    "",
+    'join_total = join_rows(fold("float32", merging_total, nothing_total))',
+    "strange, row_zeros = O.strange(), both_rows('float32')",
+]
+
+
+def exact_sums(w: AttendWriter) -> list[str]:
+    """Lines that sum what counts of a warp's rows again, where that changes anything; the state is the final one."""
+    if w.weighing.kept is None:
+        return []
+    w.functions += TOTALS
+    own = w.weighing.state.name
+    return [f"if strange({own}):", *indented(w.written(lambda: _again(w)))]
+
+
+def _again(w: AttendWriter) -> None:
+    stream, own = w.stream, w.weighing.state.name
+    folded = [v.name for v in (stream.join.results if stream.join else ())]
+    pairs = list(zip(stream.state.lifted, stream.state.state))[: len(folded)]
+    w.code += [f"{own} = no_sums()", *(f"{a.name} = {b.name}" for a, b in pairs)]
+    w.domain |= {a.name: ROW for a, _ in pairs}
+    for phase in stream.tile:
+        if phase.row:
+            w.leaves(v.name for v in phase.row.args)
+            w.call("row_again", phase.row, ROW)
+    w.code.append("own_column = clamp_own(own_columns(0))")
+    w.code.append("step = int64(0)")
+    w.code += [f"while step < n{w.along}:", *indented(w.written(lambda: _element(w))), "    step += 1"]
+
+
+def _element(w: AttendWriter) -> None:
+    """What one element of the stream adds."""
+    stream, weighing = w.stream, w.weighing
+    w.places = {w.along: "step", w.score.axis: "part"}
+    product = w.written(lambda: _product(w))
+    w.places = {w.along: "step"}
+    w.code += ["total, part = row_zeros(0.0), int64(thread() & 3)"]
+    w.code += [f"while part < n{w.score.axis}:", *indented(product), f"{w.score.value.name} = join_total(total)"]
+    w.domain[w.score.value.name] = ROW
+    for number, body in enumerate((*stream.inputs, *(phase.element for phase in stream.tile), weighing.kept)):
+        assert body is not None
+        w.leaves(v.name for v in body.args)
+        w.call(f"again_{number}", body, ROW)
+    _add(w)
+    w.places = {}
+
+
+def _add(w: AttendWriter) -> None:
+    """The weighed element, read where it is added: no register holds it longer."""
+    weighing, own, k = w.weighing, w.weighing.state.name, w.operands.weighed
+    operand, kept = w.kernel.operands[k], weighing.kept
+    assert kept is not None
+    d, size = operand.dtype, operand.dtype.itemsize
+    lines = [f"return select(kept, fma(w, fetch_{d}(at + c * {size}, kept), sums), sums)"]
+    w.define("add_kept", OWN, "float32, float32, bool, int64, int64 -> float32", "sums, w, kept, at, c", lines)
+    stride = w.names.stride(k, w.along) if operand.strides[w.along] == "s" else operand.strides[w.along]
+    at = f"{w.base(k)} + step * {stride} * {size}"
+    call = f"add_kept({own}, {weighing.weight.name}, {kept.results[0].name}, {at}, own_column)"
+    w.code.append(f"{own} = {call}")
+
+
+def _product(w: AttendWriter) -> None:
+    left, right = w.score.left, w.score.right
+    w.leaves(v.name for v in (*left.args, *right.args))
+    w.define("add_product", ROW, "float32, float32, float32 -> float32", "x, y, sums", ["return fma(x, y, sums)"])
+    w.code.append(f"total = add_product({left.results[0].name}, {right.results[0].name}, total)")
+    w.code.append("part += 4")
