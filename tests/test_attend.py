@@ -65,8 +65,18 @@ def test_a_formula_is_one_kernel(name):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("width, out", [(64, 64), (80, 48), (128, 128), (192, 128), (256, 256)])
+@pytest.mark.parametrize("name", ["causal", "documents"])
+def test_widths_on_a_card(name, width, out):
+    on_a_card(name, width, out)
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("name", FORMULAS)
-def test_formulas_on_a_card(name, width, out):
+def test_formulas_on_a_card(name):
+    on_a_card(name, 32, 16)
+
+
+def on_a_card(name, width, out):
     cupy = pytest.importorskip("cupy")
     for n, m in ((1, 1), (333, 1000), (1024, 1024)):
         arrays, kernel = given(n, max(m, n), width=width, out=out, dtype=np.float16), fd.kernel(FORMULAS[name])

@@ -15,7 +15,7 @@ WIDEST = 256  # sums that one product has side by side
 MAP_AXES = 5  # that the copy engine knows
 ALIGNMENT = 1024
 BARRIER = 8  # bytes of a barrier in memory
-L2_SHARE = 16 << 20  # bytes of right operands that blocks read at about the same time
+ORDER_BYTES = 8  # of what says which tile of rows is where
 REGISTERS = {1: (40, 240), 2: (24, 240), 3: (32, 160)}  # of a thread that copies, and of one that computes
 
 
@@ -136,7 +136,7 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
         f"scores stay in registers: {blocks} tiles of {made.rows} rows, {columns} scores of each at a time; one group "
         f"of four warps copies {stages} tiles ahead, {groups} take turns at products and exponentials"
     )
-    resident = 0 if asks_memory(kernel) else hardware.multiprocessors
+    resident = 0 if stream.sieve else hardware.multiprocessors
     return replace(made, resident=resident, reason=reason, registers=hardware.registers // made.block // 8 * 8)
 
 
@@ -181,7 +181,7 @@ def fixed_bytes(schedule: AttendSchedule) -> int:
     """Shared memory of a block: the rows, the tiles of both right operands, and the barriers."""
     rows = schedule.tile_bytes(schedule.rows, schedule.width)
     tiles = sum(schedule.tile_bytes(schedule.columns, w) for w in (schedule.width, schedule.out_width))
-    return rows + schedule.stages * tiles + BARRIER * (2 + 4 * schedule.stages)
+    return rows + schedule.stages * tiles + BARRIER * (2 + 4 * schedule.stages) + ORDER_BYTES
 
 
 def attend_shared(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:

@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...schedule.attend import ALIGNMENT, GROUP, L2_SHARE, PANEL, REGISTERS, ROWS, AttendSchedule, operands_of
+from ...schedule.attend import (
+    ALIGNMENT,
+    GROUP,
+    ORDER_BYTES,
+    PANEL,
+    REGISTERS,
+    ROWS,
+    AttendSchedule,
+    operands_of,
+)
 from ...schedule.kernel import WINDOW_WORDS, Body, FoldUse, Kernel, Phase, Stream, Value, slots
 from .classes import direct_classes, kept_classes
 from .exact import exact_sums
@@ -86,13 +95,15 @@ class AttendWriter(FragmentScope):
         values = s.tile_bytes(s.columns, s.out_width)
         sizes = {"left_at": rows, "right_at": b * keys, "weighed_at": b * values, "left_full": 8, "left_empty": 8}
         sizes |= dict.fromkeys(("right_full", "right_empty", "weighed_full", "weighed_empty"), 8 * b)
-        self.code.append(f"left_at = dynamic_start({ALIGNMENT})")
+        self.top.append(f"memory = dynamic_start({ALIGNMENT})")
+        self.code.append("left_at = memory()")
         at = 0
         for name, size in sizes.items():
             self.code += [f"{name} = int32(left_at + {at})"] if at else []
             at += size
         self.code += [
-            f"classes_at = int32(left_at + {at})",
+            f"order_at = int32(left_at + {at})",
+            f"classes_at = int32(left_at + {at + ORDER_BYTES})",
             "group = int32(thread() >> 7) - 1",
             "if thread() == 0:",
             "    init_barrier(left_full, 1)",
@@ -103,19 +114,20 @@ class AttendWriter(FragmentScope):
             f"        init_barrier(right_empty + 8 * k, {s.groups})",
             f"        init_barrier(weighed_empty + 8 * k, {s.groups})",
             "    show_barriers()",
-            f"tiles = int32((n{self.along} + {s.columns - 1}) // {s.columns})",
-            f"row_tiles = int32((n{self.lane} + {s.rows - 1}) // {s.rows})",
-            f"others = int32({' * '.join(f'n{a}' for a in self.outer) or '1'})",
+            *indented(self._order()),
+            "barrier()",
         ]
-        if self.stream.sieve is None:
-            self.code.append("together = int32(1)")
-        else:
-            share = L2_SHARE // (2 * (s.width + s.out_width))
-            self.code.append(f"together = minimum(int32(maximum({share} // n{self.along}, 1)), others)")
         if self._sieved and not self._direct:
-            self.code += ["item = block()", *self._item()]
-            self.code += kept_classes(self, s)
-        self.code += ["barrier()"]
+            self.code += ["item = block()", *self._item(), *kept_classes(self, s), "barrier()"]
+
+    def _order(self) -> list[str]:
+        """What says which item is where, left in shared memory: registers are dear in the loops."""
+        count = f"row_tiles * {' * '.join(f'n{a}' for a in self.outer) or '1'}"
+        return [
+            f"row_tiles = (n{self.lane} + {self.schedule.rows - 1}) // {self.schedule.rows}",
+            f"keep_word(order_at, {count})",
+            "keep_word(order_at + 4, row_tiles)",
+        ]
 
     @property
     def _sieved(self) -> bool:
@@ -128,18 +140,19 @@ class AttendWriter(FragmentScope):
         return sieve is not None and all(x.axis != self.along for x in sieve.extremes)
 
     def _item(self) -> list[str]:
-        """The tile of rows of an item, and its place on the other axes: tiles that read the same stream are near each
-        other, the longest first."""
-        order = "row_tiles - 1 - rest" if self._sieved else "rest"
-        lines = [
-            "section = share(item, int32(together * row_tiles))",
-            "other = int32(section * together)",
-            "item_here = int32(item - other * row_tiles)",
-            "beside = int32(minimum(together, int32(others - other)))",
-            "rest = share(item_here, beside)",
-            "other = int32(other + item_here - rest * beside)",
-            f"row_from = int32(({order}) * {self.schedule.rows})",
-        ]
+        """The tile of rows of an item, and its place on the other axes: tiles that read the same stream are neighbours;
+        where some have more to do than others, the longest come first."""
+        lines = ["items, row_tiles = kept_word(order_at), kept_word(order_at + 4)"]
+        if self._sieved:
+            lines += [
+                "others = share(items, row_tiles)",
+                "rest = share(item, others)",
+                "other = int32(item - rest * others)",
+            ]
+            lines.append(f"row_from = int32((row_tiles - 1 - rest) * {self.schedule.rows})")
+        else:
+            lines += ["other = share(item, row_tiles)", "rest = int32(item - other * row_tiles)"]
+            lines.append(f"row_from = int32(rest * {self.schedule.rows})")
         rest = "other"
         for a in reversed(self.outer):
             if a == self.outer[0]:
@@ -158,16 +171,16 @@ class AttendWriter(FragmentScope):
             lines += ["item = int32(item + onward)", "onward = int32(2 * blocks() - onward)"]
         else:
             lines.append("item = int32(item + blocks())")
-        return [*start, "while item < row_tiles * others:", *indented(lines)]
+        return [*start, "while item < kept_word(order_at):", *indented(lines)]
 
     # -- which tiles of the stream count
 
     def _count(self) -> list[str]:
         if not self._sieved:
-            return ["count = tiles"]
+            return [f"count = int32((n{self.along} + {self.schedule.columns - 1}) // {self.schedule.columns})"]
         return [
             "count, word = int32(0), int32(0)",
-            "while word * 32 < tiles:",
+            f"while word * {32 * self.schedule.columns} < n{self.along}:",
             f"    some, whole = {self._classes('word')}",
             "    count, word = int32(count + bit_count(some)), int32(word + 1)",
             "word, left, whole = int32(-1), int32(0), int32(0)",
@@ -176,7 +189,7 @@ class AttendWriter(FragmentScope):
     def _classes(self, word: str) -> str:
         """A call that gives a bit for each of 32 tiles that counts, and for each that counts whole."""
         if not self._direct:
-            return f"classes(classes_at, {word}, tiles)"
+            return f"classes(classes_at, {word})"
         return direct_classes(self, self.schedule).format(word=word)
 
     def _next(self) -> list[str]:
@@ -247,7 +260,6 @@ class AttendWriter(FragmentScope):
     def _work(self) -> None:
         """One item: scores and sums of its tiles, then its results."""
         use = self.stream.state
-        self.code += [f"rows = rows_from(row_from + group * {ROWS})", f"row = clamp_rows(rows, n{self.lane})"]
         self._row_leaves()
         self.top += [f'both_{d} = both_rows("{d}")' for d in dict.fromkeys(v.dtype.name for v in use.state)]
         self.code += [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
@@ -305,15 +317,17 @@ class AttendWriter(FragmentScope):
 
     def _row_leaves(self) -> None:
         """What is read once for each row, and once for all."""
-        for p in self.kernel.positions:
-            if p.axis == self.lane:
-                self.code.append(f"{p.value.name} = row")
-                self.domain[p.value.name] = ROW
         wanted = {v.name for body in self._bodies() for v in body.args}
+        if self.stream.row_inputs or any(self.leaf_domain(name) in (ROW, ELEMENT) for name in wanted):
+            self.code += self._rows()
         self.leaves(name for name in wanted if self.leaf_domain(name) in (ROW, SCALAR))
         for body in self.stream.row_inputs:
             self.leaves(v.name for v in body.args)
             self.call(f"read_{body.results[0].name}", body, ROW)
+
+    def _rows(self) -> list[str]:
+        """Where the rows of a thread stand, and where they are read: known again where it is asked again."""
+        return [f"rows = rows_from(row_from + group * {ROWS})", f"row = clamp_rows(rows, n{self.lane})"]
 
     def _bodies(self) -> Iterable[Body]:
         stream = self.stream
@@ -445,7 +459,7 @@ class AttendWriter(FragmentScope):
         width = self.schedule.out_width
         clamped = f"minimum(c, {width - 1})" if width % 16 else "c"
         self.define("clamp_own", OWN_COLUMN, "int64 -> int64", "c", [f"return {clamped}"])
-        self.code += exact_sums(self)
+        self.code += [*self._rows(), *exact_sums(self)]
         folds = {f.state[0].name: f for phase in stream.tile for f in phase.folds}
         for value, lifted in zip(use.state, use.lifted):
             if lifted.name in folds and self._waits(folds[lifted.name]):

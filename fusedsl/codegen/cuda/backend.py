@@ -80,13 +80,13 @@ class Emitter:
         array.initializer = ir.Constant(kind, ir.Undefined)
         return self.builder.gep(array, [I32(0), I32(0)])
 
-    def dynamic_shared(self) -> ir.Value:
+    def dynamic_shared(self, alignment: int = 16) -> ir.Value:
         """The 32-bit address of the shared memory whose size the launch gives."""
         module, name = self.builder.module, "dynamic_shared"
         array = module.globals.get(name)
         if array is None:
             array = ir.GlobalVariable(module, ir.ArrayType(I8, 0), name, addrspace=SHARED)
-            array.linkage, array.align = "external", 16
+            array.linkage, array.align = "external", alignment
         return self.builder.ptrtoint(array, I32)
 
     def barrier(self) -> None:

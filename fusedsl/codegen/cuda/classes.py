@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 KEPT = [
     "",
     "",
-    '@once("int32, int32, int32 -> int32, int32")',
-    "def classes(at, word, tiles):",
+    '@once("int32, int32 -> int32, int32")',
+    "def classes(at, word):",
     "    return kept_word(at + 8 * word), kept_word(at + 8 * word + 4)",
 ]
 
@@ -28,9 +28,9 @@ def direct_classes(scope: FragmentScope, schedule: AttendSchedule) -> str:
     if (call := scope.made.get(("classes",))) is not None:
         return call
     lines, some, every = _asked(scope, schedule)
-    results = ["here = tile < tiles", f"return ballot(here & {some}), ballot(here & {every})"]
+    results = [f"here = first < n{scope.along}", f"return ballot(here & {some}), ballot(here & {every})"]
     lines = ["tile = word * 32 + (thread() & 31)", *lines, *results]
-    types = _outer_types(scope) | {"row_from": "int32", "tiles": "int32"}
+    types = _outer_types(scope) | {"row_from": "int32"}
     used = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", " ".join(line.partition("  #")[0] for line in lines)))
     given = ["word", *(name for name in types if name in used)]
     kinds = ", ".join({"word": "int32", **types}[name] for name in given)
@@ -45,10 +45,10 @@ def kept_classes(scope: FragmentScope, schedule: AttendSchedule) -> list[str]:
     scope.functions += KEPT
     return [
         "word = int32(thread() >> 5)",
-        "while word * 32 < tiles:",
+        f"while word * {32 * schedule.columns} < n{scope.along}:",
         "    tile = word * 32 + (thread() & 31)",
         *indented(lines),
-        "    here = tile < tiles",
+        f"    here = first < n{scope.along}",
         f"    some_bits, every_bits = ballot(here & {some}), ballot(here & {every})",
         "    if (thread() & 31) == 0:",
         "        keep_word(classes_at + 8 * word, some_bits)",

@@ -72,17 +72,9 @@ def parameter_at(number: int) -> Callable:
     return intrinsic(0)(rule)
 
 
-@intrinsic(1)
-def dynamic_start(alignment):
-    """The first address of the launch's shared memory that is a multiple of this."""
-
-    def emit(e, step):
-        b = e.builder
-        step = b.trunc(step, I32) if step.type == I64 else step
-        last = b.sub(step, I32(1))
-        return b.and_(b.add(e.dynamic_shared(), last), b.not_(last))
-
-    return i32, emit
+def dynamic_start(alignment: int) -> Callable:
+    """`start()`: the address of the launch's shared memory, a multiple of this: kernels with no other have it so."""
+    return intrinsic(0)(lambda: (i32, lambda e: e.dynamic_shared(alignment)))
 
 
 @intrinsic(2)
