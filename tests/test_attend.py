@@ -106,3 +106,17 @@ def test_compiled_for_the_card_nothing_spills_and_no_product_waits_for_another(w
     binary = backend.link(generate.lowered(source, "attend.py", scheduled, schedule, (9, 0)), (9, 0))
     assert binary.spill_bytes == 0
     assert "C75" not in binary.log  # ptxas on products that it serialises
+
+
+def test_what_is_masked_adds_nothing_whatever_it_is():
+    arrays = {name: x[:, :1] for name, x in given().items() if name in "qkv"}
+    arrays["v"][0, 0, 60:], arrays["k"][0, 0, 70:], arrays["v"][0, 0, 20, 3] = np.nan, np.inf, np.inf
+    kernel = fd.kernel(SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v")
+    with emulated_gpu() as gpu:
+        found = to_host(kernel(*(gpu.asarray(arrays[name]) for name in kernel.params))).astype(np.float64)[0, 0]
+    q, k, v = (arrays[name][0, 0].astype(np.float64) for name in "qkv")
+    for i, row in enumerate(found):
+        s = k[: i + 1] @ q[i] * 0.2
+        weights = np.exp(s - s.max())
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_allclose(row, weights @ v[: i + 1] / weights.sum(), rtol=0.02, atol=0.02)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .fragments import OWN, ROW
+from ...schedule.kernel import Body
+from .fragments import OWN_STEPS, ROW
 from .text import indented
 
 if TYPE_CHECKING:
@@ -31,11 +32,19 @@ TOTALS = [
 
 def exact_sums(w: AttendWriter) -> list[str]:
     """Lines that sum what counts of a warp's rows again, where that changes anything; the state is the final one."""
-    if w.weighing.kept is None:
+    if not _masked(w.weighing.kept):
         return []
     w.functions += TOTALS
     own = w.weighing.state.name
     return [f"if strange({own}):", *indented(w.written(lambda: _again(w)))]
+
+
+def _masked(kept: Body | None) -> bool:
+    """Whether a condition, and not an infinite score alone, says which elements count."""
+    if kept is None:
+        return False
+    chosen = any("select(" in line for line in kept.lines)
+    return chosen or not (kept.lines and "!= float32(-inf)" in kept.lines[-1])
 
 
 def _again(w: AttendWriter) -> None:
@@ -77,7 +86,7 @@ def _add(w: AttendWriter) -> None:
     assert kept is not None
     d, size = operand.dtype, operand.dtype.itemsize
     lines = [f"return select(kept, fma(w, fetch_{d}(at + c * {size}, kept), sums), sums)"]
-    w.define("add_kept", OWN, "float32, float32, bool, int64, int64 -> float32", "sums, w, kept, at, c", lines)
+    w.define("add_kept", OWN_STEPS, "float32, float32, bool, int64, int64 -> float32", "sums, w, kept, at, c", lines)
     stride = w.names.stride(k, w.along) if operand.strides[w.along] == "s" else operand.strides[w.along]
     at = f"{w.base(k)} + step * {stride} * {size}"
     call = f"add_kept({own}, {weighing.weight.name}, {kept.results[0].name}, {at}, own_column)"

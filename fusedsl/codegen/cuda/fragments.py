@@ -9,8 +9,9 @@ from ...schedule.kernel import Body, Kernel, Load
 from .text import Names, indented, signature
 
 ROW, ELEMENT, COLUMN, SCALAR, OWN, OWN_COLUMN = "row", "element", "column", "scalar", "own", "own column"
+OWN_STEPS = "own, in steps"
 MAPS = {ROW: "S.rowwise", ELEMENT: "S.elementwise", COLUMN: "S.columnwise", SCALAR: "once", OWN: "O.elementwise"}
-MAPS[OWN_COLUMN] = "O.columnwise"
+MAPS |= {OWN_COLUMN: "O.columnwise", OWN_STEPS: "O.stepwise"}
 DIVISION = re.compile(r"^(\w+ = )([^#]+?) / ([^#]+?)(  #.*)?$")
 
 

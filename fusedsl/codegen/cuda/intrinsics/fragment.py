@@ -13,6 +13,7 @@ from .memory import Room, write
 from .tile import scalar_function, scalar_types
 
 ROWS = 2  # of a thread: lane 4 g + t has rows g and g + 8 of its warp's 16, and of each 8 columns 2 t and 2 t + 1
+STEP = 8  # elements of a map that reads them a few at a time
 CHAINS = 2  # folds of a row's elements go on side by side
 
 
@@ -48,6 +49,10 @@ class Fragment:
         a result is a tuple of elements."""
         return self._mapped(signature, self.count)
 
+    def stepwise(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: the same, a few elements at a time: what it reads does not stand in registers all at once."""
+        return self._mapped(signature, self.count, STEP)
+
     def rowwise(self, signature: str) -> Callable[[Callable], Callable]:
         """Decorator: a scalar function over row values and scalars."""
         return self._mapped(signature, ROWS)
@@ -56,7 +61,7 @@ class Fragment:
         """Decorator: … over column values and scalars."""
         return self._mapped(signature, self.count // 2)
 
-    def _mapped(self, signature: str, count: int) -> Callable[[Callable], Callable]:
+    def _mapped(self, signature: str, count: int, step: int = 0) -> Callable[[Callable], Callable]:
         def wrap(function: Callable) -> Callable:
             body = scalar_function(signature, function)
             arguments, _ = scalar_types(signature)
@@ -73,7 +78,11 @@ class Fragment:
             def rule(*kinds):
                 def emit(e, *values):
                     lists = [values_of(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
-                    made = [body.emit(e, [one[k] for one in lists]) for k in range(count)]
+                    made = []
+                    for k in range(count):
+                        if step and k and k % step == 0:
+                            e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
+                        made.append(body.emit(e, [one[k] for one in lists]))
                     packed = [e.pack(t, [m[n] for m in made]) for n, t in enumerate(tuples)]
                     return packed[0] if len(packed) == 1 else e.context.make_tuple(e.builder, result, packed)
 
