@@ -25,7 +25,7 @@ extern "C" __global__ void multiply_add(const float* a, const float* b, const fl
     if (i < n) y[i] = a[i]*b[i] + c[i];
 }
 """
-VARIANTS = ("out=", "bound", "new result")
+VARIANTS = ("out=", "bound", "graph", "new result")
 
 
 def run(report: Report, settings: Settings) -> None:
@@ -72,8 +72,8 @@ def _ours(arrays: list, variant: str) -> Call:
 
     *given, out = arrays
     kernel = fd.kernel("a*b + c")
-    if variant == "bound":
-        return kernel.bind(*given, out=out)
+    if variant in ("bound", "graph"):
+        return (kernel.bind if variant == "bound" else kernel.graph)(*given, out=out)
     return (lambda: kernel(*given, out=out)) if variant == "out=" else (lambda: kernel(*given))
 
 

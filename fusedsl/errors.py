@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import SequenceMatcher
 
 WINDOW = 100  # columns of the text that a drawing shows; longer lines are cropped around the caret
 
@@ -161,6 +160,8 @@ def _similarity(name: str, candidate: str) -> float:
         return 1.0
     if sorted(name) == sorted(candidate):  # swapped letters: difflib alone counts a swap as two edits
         return 0.95
+    from difflib import SequenceMatcher
+
     return SequenceMatcher(None, name, candidate).ratio()
 
 

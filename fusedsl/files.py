@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from pathlib import Path
 
 PART = ".part"  # how the name of what is still being written ends
@@ -15,7 +14,7 @@ def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
 
     No link is followed on the way. `mode` are the permissions of a new file, less the process's mask.
     """
-    part = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(6)}{PART}")
+    part = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(6).hex()}{PART}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
         number = os.open(part, flags | getattr(os, "O_NOFOLLOW", 0), mode)
