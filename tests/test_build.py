@@ -323,7 +323,7 @@ def test_checks_of_later_calls_point_into_the_text():
         "fusedsl.ShapeError[shape.broadcast]: cannot add float32[3, 4] and float32[5]\n"
         "  1 | (x + w) * 2\n"
         "    |  ~~^~~  4 and 5 differ in the last axis\n"
-        "  help: w needs 4 elements there, or 1"
+        "  help: w needs 4 elements, or 1"
     )
 
 

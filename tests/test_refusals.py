@@ -142,6 +142,7 @@ def test_bad_inputs_are_refused_by_their_class_at_their_column(case):
         ("f0(t) = t + t\n" + "".join(f"f{k}(t) = f{k - 1}(f{k - 1}(t))\n" for k in range(1, 40)) + "f39(x)",
          "limit.operations"),
         ("a1 = x\n" + "a1 = a1[None]\n" * 40 + "a1", "limit.dimensions"),
+        ("x" + "[None]" * 31, "limit.dimensions"),
         ("broadcast_to(1.0, (size(x, 0) - 9,))", "shape.negative"),
         ("normal(3, -1)", "shape.negative"),
     ],
@@ -268,3 +269,8 @@ def test_a_fault_of_the_call_has_no_place_and_says_the_form(call, says):
     with pytest.raises(fd.ArgumentError) as caught:
         call()
     assert caught.value.column is None and says in str(caught.value)
+
+
+def test_an_array_of_too_many_axes_is_refused_as_it_is():
+    with pytest.raises(fd.LimitError, match="33 axes"):
+        fd.evaluate("x", x=np.ones((1,) * 33))

@@ -177,7 +177,7 @@ def _broadcast_words(check, shown, values, extents):
     return (
         f"cannot {phrase(check.what, shown)}",
         f"{a} and {b} differ in the {place}",
-        f"{name} needs {other} elements there, or 1",
+        f"{name} needs {other} elements{' there' * (check.operands[short].rank > 1)}, or 1",
         "broadcast",
     )
 

@@ -189,7 +189,7 @@ class Evaluator:
                 if not isinstance(part, ir.Node):
                     message = f"a result is an array or a number, not {functions.show_value(part)}"
                     raise ArgumentError(message, code="argument.kind", help="return an expression of the arguments")
-                nodes.append(self.builder.strong(part))
+                nodes.append(self._ranked(self.builder.strong(part)))
         return nodes
 
     # -- places
