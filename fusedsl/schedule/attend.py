@@ -136,7 +136,7 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
         f"scores stay in registers: {blocks} tiles of {made.rows} rows, {columns} scores of each at a time; one group "
         f"of four warps copies {stages} tiles ahead, {groups} take turns at products and exponentials"
     )
-    resident = 0 if stream.sieve else hardware.multiprocessors
+    resident = 0 if asks_memory(kernel) else hardware.multiprocessors
     return replace(made, resident=resident, reason=reason, registers=hardware.registers // made.block // 8 * 8)
 
 

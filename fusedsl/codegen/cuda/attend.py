@@ -183,7 +183,7 @@ class AttendWriter(FragmentScope):
             f"while word * {32 * self.schedule.columns} < n{self.along}:",
             f"    some, whole = {self._classes('word')}",
             "    count, word = int32(count + bit_count(some)), int32(word + 1)",
-            "word, left, whole = int32(-1), int32(0), int32(0)",
+            "left, whole = int32(0), int32(0)",
         ]
 
     def _classes(self, word: str) -> str:
@@ -193,15 +193,16 @@ class AttendWriter(FragmentScope):
         return direct_classes(self, self.schedule).format(word=word)
 
     def _next(self) -> list[str]:
-        """Lines that find the next tile that counts."""
+        """Lines that find the next tile that counts: the last first, which is often partial, and the first of a loop is
+        worked as if it were."""
         if not self._sieved:
-            return ["tile = k"]
+            return ["tile = int32(count - 1 - k)"]
         return [
             "while left == 0:",
-            "    word = int32(word + 1)",
+            "    word = int32(word - 1)",
             f"    left, whole = {self._classes('word')}",
-            "tile = int32(word * 32 + lowest_bit(left))",
-            "left = int32(left & (left - 1))",
+            "bit = highest_bit(left)",
+            "tile, left = int32(word * 32 + bit), int32(left ^ (1 << bit))",
         ]
 
     # -- the group that copies

@@ -106,11 +106,12 @@ def ballot(flag):
 
 
 @intrinsic(1)
-def lowest_bit(word):
-    """The number of a word's lowest bit that is set."""
+def highest_bit(word):
+    """The number of a word's highest bit that is set."""
 
     def emit(e, value):
-        return e.call(I32, "llvm.cttz.i32", [e.cast(value, word, i32), ir.Constant(ir.IntType(1), 0)])
+        b = e.builder
+        return b.sub(I32(31), e.call(I32, "llvm.ctlz.i32", [e.cast(value, word, i32), ir.Constant(ir.IntType(1), 0)]))
 
     return i32, emit
 
