@@ -27,4 +27,4 @@ class Lines:
         """What has been written, as a function."""
         text = "\n    ".join([f"def {name}({parameters}):", *self.lines])
         exec(compile(text, f"<fusedsl {name}>", "exec"), self.names)
-        return self.names[name]
+        return self.names.pop(name)  # its globals do not hold it: what it names is freed with it

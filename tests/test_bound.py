@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import timeit
+import weakref
 
 import numpy as np
 import pytest
@@ -73,6 +74,15 @@ def test_errors_come_when_it_is_bound():
 def test_numbers_keep_their_value_and_arrays_stay_alive():
     bound = fd.kernel("x * c").bind(normal(1000), 3)
     np.testing.assert_array_equal(bound(), normal(1000) * np.float32(3))
+
+
+def test_what_a_bound_call_holds_is_freed_with_it():
+    x = normal(1000)
+    bound = fd.kernel("cumsum(x - sum(x), axis=0)").bind(x)
+    bound()
+    alive = weakref.ref(bound.result)
+    del bound
+    assert alive() is None
 
 
 def test_threads_share_a_bound_call():

@@ -61,6 +61,8 @@ def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, 
     known: dict[Any, list] = {}  # areas by stream, and tickets if there are any
 
     def new_area(key: Any) -> list:
+        if known and memory is not None and hasattr(memory, "record_stream"):  # of another stream than this one
+            _record_stream(memory, key if tickets is None else key[0])
         return known.setdefault(key, area(key) if tickets is None else area(*key))
 
     lines = Lines()
@@ -86,6 +88,13 @@ def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, 
         fire(area(stream, 0 if tickets is None else tickets(stream)))
 
     return bind_results(bound, result, Fixed(device, fire_on, call.stream, written))
+
+
+def _record_stream(memory: Any, stream: int) -> None:
+    """Tell torch that its memory is used on a further stream, so that it is reused after that work too."""
+    import torch
+
+    memory.record_stream(torch.cuda.ExternalStream(stream, device=memory.device))
 
 
 def _fire(call: Call, lines: Lines) -> list[str]:
