@@ -25,6 +25,7 @@ EARLY_WORDS = {
 }  # registers of the row and all that later phases read, for teams up to this size
 PIECE_FROM, PIECE_WORDS = 60, 24  # … and how many make a last phase of 16-bit rows work in pieces, of how many
 LONG_BODIES = {1: 28, 8: 14}  # instructions an element, from which on rows want longer threads, by a vector's elements
+ROW_WORK = 40  # instructions of a row, from which on its threads should be few
 FETCHING = 64  # registers from which on what fetches, and keeps addresses beside elements, takes more threads
 FEW_THREADS, CROWDED = 8, 80  # teams of fewer threads get more of them where each needs more registers
 IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
@@ -34,6 +35,7 @@ SHARED_BLOCKS = 3  # of which so many share an SM
 HELD_CLUSTER = 4  # blocks that hold a row in registers, at most: beyond, they wait longer than computing again takes
 CLUSTER_SHARE = 0.7  # of a thread's registers, which a row may need in a cluster: to leave and read states takes some
 FULL_BLOCK = 120 << 10  # bytes of a row in the registers of a block that has an SM to itself
+BLOCK_BYTES = 4 << 10  # bytes that a block moves at least: an H200 begins one every 0.64 ns
 LONG_ROW = 16384  # elements, beyond which a row should not be alone on an SM
 SHARED_RESERVE = 4 << 10  # bytes of shared memory beside the row: the system's, and states that blocks merge
 COPY_BYTES, COPY_FROM = (4, 8, 16), (8, 0)  # what cp.async copies, and the architecture that has it
@@ -142,15 +144,18 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
     width, columns = row_width(kernel), extents[-1]
     reach = _reach(kernel, columns, width)
     per_element = max(words(held(kernel), packed=width > 1), words([kernel.operands[0].dtype], packed=width > 1))
-    longer = reach > columns or _work(kernel) >= next(n for w, n in reversed(LONG_BODIES.items()) if width >= w)
+    once = sum(instructions(phase.row.lines) for phase in kernel.phases if phase.row is not None) >= ROW_WORK
+    longer = reach > columns or once or _work(kernel) >= next(n for w, n in reversed(LONG_BODIES.items()) if width >= w)
     alone = _alone(kernel)
+    addresses = {x.value.name for x in kernel.pointers}
+    fetching = any(v.name in addresses for phase in kernel.phases for v in phase.element.args)
     many = prod(extents[: kernel.row_axes]) * HELD_CLUSTER >= hardware.multiprocessors
     most_blocks = hardware.cluster if many and _dear(kernel) and not alone else 1
     for cluster in _clusters(min(most_blocks, HELD_CLUSTER)):
         part = -(-reach // cluster)
-        threads = _threads(part, width, per_element, longer, reach > columns, _streamed(kernel))
+        threads = _threads(part, width, per_element, longer, once, reach > columns, _streamed(kernel))
         while threads is not None:
-            cap = FETCHING if kernel.pointers else CROWDED if threads < FEW_THREADS else MOST_NEEDED
+            cap = FETCHING if fetching else CROWDED if threads < FEW_THREADS else MOST_NEEDED
             found, need = _tiled(kernel, columns, reach, width, threads, cluster, per_element, hardware)
             room = registers_for(hardware, 1, found.block) * (1 if cluster == 1 else CLUSTER_SHARE)
             if need <= min(cap, room) or (found.vectors == 1 and need <= min(MOST_NEEDED, room)):
@@ -202,7 +207,7 @@ def _tiled(
     step = width * threads * cluster
     vectors = next(v for v in VECTOR_CLASSES if v * step >= reach)
     below = max((v for v in VECTOR_CLASSES if v < vectors and v * step <= columns), default=0)
-    rows = _rows(threads, vectors, hardware) if threads <= WARP else 1
+    rows = _rows(kernel, columns, threads, vectors, hardware) if threads <= WARP else 1
     later, split = _later(kernel) * vectors, reach > columns
     limit = next(words for size, words in EARLY_WORDS.items() if threads <= size)
     early = later > 0 and (per_element * vectors + later) * width <= limit and not split
@@ -234,10 +239,14 @@ def _overlaps(kernel: Kernel, columns: int, found: RowSchedule, need: int, hardw
     return found.width < 8 and (found.cluster == 1 or (found.cluster == 2 and size >= FULL_BLOCK))
 
 
-def _rows(threads: int, vectors: int, hardware: Hardware) -> int:
-    """Rows of a block: as few as keep enough bytes in flight, so that rows end and begin at different times."""
+def _rows(kernel: Kernel, columns: int, threads: int, vectors: int, hardware: Hardware) -> int:
+    """Rows of a block: as few as keep enough bytes in flight, so that rows end and begin at different times; but blocks
+    that move more than is moved until the next one has begun."""
     block = max(WARP, IN_FLIGHT // (hardware.blocks * ACCESS_BYTES * vectors))
     if vectors == 1:  # so little work that blocks begin as fast as they end: pairs of float64 take 5 % longer
+        block *= 2
+    moved = columns * sum(kernel.operands[k].dtype.itemsize for k in _full(kernel))
+    while block < LOOP_BLOCK and block // threads * moved < BLOCK_BYTES:
         block *= 2
     return max(1, block // threads)
 
@@ -266,21 +275,23 @@ def _streamed(kernel: Kernel) -> float:
     return 2 * _later(kernel)
 
 
-def _threads(reach: int, width: int, per_element: float, longer: bool, split: bool, streamed: float) -> int | None:
+def _threads(
+    reach: int, width: int, per_element: float, longer: bool, once: bool, split: bool, streamed: float
+) -> int | None:
     """Threads a row; None if its registers do not hold it.
 
     Measured on an H200: four vectors a thread (16 float32, 32 16-bit elements) keep enough loads in flight and enough
     rows on an SM (of float32, two are 1-2 % faster in teams up to 64); teams beyond 256 (512 for 4-byte elements)
     wait for each other more than larger tiles cost; a phase that streams two arrays beside the row wants the registers
     of 256. Rows whose vectors are split at the ends want few, long threads, since each checks its first and last
-    vector; so do 16-bit rows with long bodies, for what a thread does once a row.
+    vector; so do 16-bit rows with long bodies, and all with much to do once a row, which every thread does.
     """
     aim = width * 8 if longer else max(width * 4, 16)
     most, slack = (512 if width < 8 and streamed < 4 else 256), (1.25 if split else 1)
     threads = 1
     while threads < most and reach > slack * aim * threads:
         threads *= 2
-    while threads < 64 and not split and width < 8 and reach > aim // 2 * threads:
+    while threads < 64 and not (split or once) and width < 8 and reach > aim // 2 * threads:
         threads *= 2
     full = FULL_WORDS if per_element >= 1 else PACKED_WORDS
     while threads < 1024 and reach * per_element > slack * full * threads:
