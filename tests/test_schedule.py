@@ -11,6 +11,7 @@ from fusedsl.schedule import choose, geometry
 from fusedsl.schedule.access import collapse, collapse_rows, letters, map_access, row_access, vector_width
 from fusedsl.schedule.division import divide, divisors, magic
 from fusedsl.schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Store, Value, slots
+from fusedsl.schedule.row import streams
 
 H200 = facts((9, 0))
 
@@ -157,3 +158,28 @@ def test_wide_rows_share_the_shared_memory_of_clusters():
     assert [schedule.cluster for schedule in chosen] == [1, 4, 16, 1]
     assert [schedule.shared for schedule in chosen] == [True, True, True, False]
     assert geometry(chosen[1], kernel, (4096, 65536)).cluster == 4
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype", "threads"),
+    [
+        (16384, 16384, BFLOAT16, 32),
+        (8192, 32768, FLOAT32, 128),
+        (4096, 65536, BFLOAT16, 128),
+        (1024, 262144, FLOAT32, 256),
+    ],
+)
+def test_rows_that_are_read_once_are_streamed_by_small_teams_that_turn_often(rows, columns, dtype, threads):
+    kernel = sum_rows(dtype, resident=False)
+    assert streams(kernel, (rows, columns), H200)
+    assert not streams(kernel, (rows, 4096), H200)
+    assert not streams(kernel, (64, columns), H200)
+    schedule = choose(kernel, (rows, columns), H200)
+    assert schedule.threads == threads
+    assert columns >= 8 * schedule.span
+
+
+def test_blocks_of_short_rows_move_more_than_is_moved_until_the_next_begins():
+    for columns in (64, 256, 1024):
+        schedule = choose(sum_rows(BFLOAT16), (1 << 18, columns), H200)
+        assert schedule.rows * columns * 2 >= 4096 or schedule.block == 128

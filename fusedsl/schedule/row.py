@@ -364,11 +364,15 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
         width, threads, across = 1, _loop_threads(columns, 32), True
     else:
         width, across = row_width(kernel), False
-        threads = _team(columns, rows, width * _loop_vectors(kernel, width), hardware)
+        most = MOST_STREAMING if finishes_at_once(kernel) else hardware.block_threads
+        threads = _team(columns, rows, width * _loop_vectors(kernel, width), most, hardware)
     vectors = _loop_vectors(kernel, width)
     shared_rows = WARP if across else max(1, LOOP_BLOCK // threads) if threads <= WARP else 1
     need = needed(kernel, Tiling(width, vectors, ahead=not across))
-    while threads > WARP and need > registers_for(hardware, 1, threads * shared_rows):
+    while threads > WARP and (
+        need > registers_for(hardware, 1, threads * shared_rows)
+        or threads * blocks_for(hardware, need, threads) < threads // 2 * blocks_for(hardware, need, threads // 2)
+    ):
         threads //= 2
     blocks = blocks_for(hardware, need, threads * shared_rows)
     registers = predicted(kernel, hardware, need, blocks, threads * shared_rows)
@@ -391,8 +395,9 @@ def _loop_vectors(kernel: Kernel, width: int) -> int:
     return 2 if loads <= 3 else 1
 
 
-def _team(columns: int, rows: int, tile: int, hardware: Hardware) -> int:
-    """Threads that stream a row, `tile` elements of each at once.
+def _team(columns: int, rows: int, tile: int, most: int, hardware: Hardware) -> int:
+    """Threads that stream a row, `tile` elements of each at once; `most` for many rows. What is read again should be
+    in few hands, so that part of it is still in L2.
 
     Many that read neighbouring places please the memory; few wait little for each other, and turn often (measured on
     an H200, bfloat16: rows of 16,384 take 136 us in warps, 138 in teams of 64, 144 of 128 and 182 of 256, which turn
@@ -402,7 +407,7 @@ def _team(columns: int, rows: int, tile: int, hardware: Hardware) -> int:
     threads = 1
     while threads < WARP and columns > threads * tile:
         threads *= 2
-    while threads >= WARP and threads < MOST_STREAMING and columns >= 2 * TURNS * threads * tile:
+    while threads >= WARP and threads < most and columns >= 2 * TURNS * threads * tile:
         threads *= 2
     places = hardware.multiprocessors * STREAMING
     while threads >= WARP and threads < 1024 and rows * threads < 2 * places and columns >= TURNS * threads * tile:
