@@ -18,8 +18,8 @@ EXTREMES = ("max", "min")
 def summed_exponentials(kernel: Kernel, phase: Phase, body: Body) -> Body:
     """The element body of a phase, with `near_exp` where sums alone read exp(u - M), M the row's (or tile's) extreme u.
 
-    exp(t) = 2**(t log2 e) with a rounded product is off by |t| 2**-24 of itself, |t| exp(t) 2**-24 <= 2**-25 of the
-    largest summand, which is 1: less than the sum's own rounding. What is below 2**-126 adds nothing to it.
+    exp(t) = 2**(t log2 e) with a rounded product is off by |t| 2**-24 of itself, and |t| exp(t) 2**-24 is at most 2**-25
+    of the largest summand, which is 1; the hardware's 2**x is right to 2 ulp. What is below 2**-126 adds nothing.
     """
     alone = _summed(phase) - _read(kernel, phase)
     made = dict(map(_split, body.lines))
