@@ -11,15 +11,15 @@ from ...schedule.registers import NAME
 
 EXPONENTIAL = re.compile(r"(?P<name>\w+) = exp\((?P<argument>\w+)\)")
 DIFFERENCE = re.compile(r"(?P<value>\w+) - (?P<reference>\w+)$")
+SCALED = re.compile(r"(?P<value>\w+) \* float32\((?P<factor>[-+.e\d]+)\)$")
 CLEANED = re.compile(r"select\(\w+, (?P<value>\w+), float32\(0\.0\)\)$")
-EXTREMES = ("max", "min")
 
 
 def summed_exponentials(kernel: Kernel, phase: Phase, body: Body) -> Body:
     """The element body of a phase, with `near_exp` where sums alone read exp(u - M), M the row's (or tile's) extreme u.
 
-    exp(t) = 2**(t log2 e) with a rounded product is off by |t| 2**-24 of itself, and |t| exp(t) 2**-24 is at most 2**-25
-    of the largest summand, which is 1; the hardware's 2**x is right to 2 ulp. What is below 2**-126 adds nothing.
+    exp(t) = 2**(t log2 e) with a rounded product is off by |t| 2**-24 of itself, and |t| exp(t) 2**-24 is no more than
+    2**-25 of the largest summand, 1; the hardware's 2**x is right to 2 ulp. What is below 2**-126 adds nothing.
     """
     alone = _summed(phase) - _read(kernel, phase)
     made = dict(map(_split, body.lines))
@@ -56,19 +56,19 @@ def _passes(kernel: Kernel) -> list[Phase]:
 
 
 def _from_extreme(kernel: Kernel, made: dict[str, str], argument: str) -> bool:
-    """Is this u - M, or that times a number of the row?"""
-    expression = made.get(argument, "")
-    factors = expression.split(" * ")
-    if len(factors) == 2:
-        expression = next((made[name] for name in factors if name in made and DIFFERENCE.match(made[name])), "")
+    """Is this u - M, or that times a number, so that it is nowhere positive?"""
+    expression, kind = made.get(argument, ""), "max"
+    if scaled := SCALED.match(expression):
+        kind = "min" if float(scaled["factor"]) < 0 else "max"
+        expression = made.get(scaled["value"], "")
     found = DIFFERENCE.match(expression)
-    return found is not None and (found["value"], _origin(kernel, found["reference"])) in _extremes(kernel)
+    return found is not None and (kind, found["value"], _origin(kernel, found["reference"])) in _extremes(kernel)
 
 
-def _extremes(kernel: Kernel) -> set[tuple[str, str]]:
-    """(what is folded, the name of its extreme)."""
-    uses = [use for phase in _passes(kernel) for use in phase.folds if use.name in EXTREMES]
-    return {(use.lifted[0].name, use.state[0].name) for use in uses}
+def _extremes(kernel: Kernel) -> set[tuple[str, str, str]]:
+    """(max or min, what is folded, the name of its extreme)."""
+    uses = [use for phase in _passes(kernel) for use in phase.folds if use.name in ("max", "min")]
+    return {(use.name, use.lifted[0].name, use.state[0].name) for use in uses}
 
 
 def _origin(kernel: Kernel, name: str) -> str:
