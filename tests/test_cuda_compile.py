@@ -149,13 +149,10 @@ def test_only_exponentials_that_are_summed_beside_their_largest_are_the_hardware
     largest = "max(x, axis=-1, keepdims=True)"
     for text in ("logsumexp(x * 0.5, -1)", f"sum(exp((x - {largest}) * 0.5), -1)", "logsumexp(x, -1)"):
         assert "near_exp" in fd.kernel(text).source(x, device="cuda")
-    for text in (
-        f"sum(exp((x - {largest}) * -0.5), -1)",
-        "softmax(x)",
-        "sum(exp(x), -1)",
-        f"max(exp(x - {largest}), axis=-1)",
-    ):
+    for text in ("softmax(x)", "sum(exp(x), -1)", f"max(exp(x - {largest}), axis=-1)"):
         assert "near_exp" not in fd.kernel(text).source(x, device="cuda")
+    grown = fd.kernel(f"sum(exp((x - {largest}) * -0.5), -1)").source(fd.spec((9, 300), "float32"), device="cuda")
+    assert "near_exp" not in grown
     loss = fd.kernel("logsumexp(x, -1) - take_along_axis(x, y[:, None], -1)[:, 0]").source(x, y, device="cuda")
     assert loss.index(" = ahead_0(") < loss.index("while column < columns")
 
