@@ -145,7 +145,7 @@ def test_what_is_read_stays_in_the_l2_where_there_is_a_policy_for_it(tmp_path):
 
 
 def test_only_exponentials_that_are_summed_beside_their_largest_are_the_hardware_s():
-    x, y = fd.spec((4096, 9000), "float32"), fd.spec((4096,), "int64")
+    x, y = fd.spec((4096, 13000), "float32"), fd.spec((4096,), "int64")
     largest = "max(x, axis=-1, keepdims=True)"
     for text in ("logsumexp(x * 0.5, -1)", f"sum(exp((x - {largest}) * 0.5), -1)", "logsumexp(x, -1)"):
         assert "near_exp" in fd.kernel(text).source(x, device="cuda")

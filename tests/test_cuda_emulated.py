@@ -127,7 +127,7 @@ def test_rows_of_a_cluster(text, shape, dtype):
 LOSS = "logsumexp(x, -1) - take_along_axis(x, y[:, None], -1)[:, 0], argmax(x, -1)"
 
 
-@pytest.mark.parametrize(("dtype", "columns", "skip"), [(BRAIN, 8195, 2), (BRAIN, 8192, 0), (np.float32, 9001, 0)])
+@pytest.mark.parametrize(("dtype", "columns", "skip"), [(BRAIN, 12291, 2), (BRAIN, 12288, 0), (np.float32, 12289, 0)])
 def test_rows_that_are_streamed(dtype, columns, skip):
     """A tile is loaded while the one before it is worked on; the label's element is read before the first."""
     with emulated_gpu(tails=np.dtype(dtype).itemsize == 2, multiprocessors=1) as gpu:

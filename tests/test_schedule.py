@@ -170,9 +170,18 @@ def test_wide_rows_share_the_shared_memory_of_clusters():
     ],
 )
 def test_rows_that_are_read_once_are_streamed_by_small_teams_that_turn_often(rows, columns, dtype, threads):
-    kernel = sum_rows(dtype, resident=False)
+    plain = sum_rows(dtype, resident=False)
+    (phase,) = plain.phases
+    grown = Value("e_5", FLOAT32)
+    phase = dataclasses.replace(
+        phase,
+        element=Body((Value("x_0", FLOAT32),), (grown,), ("e_5 = exp(x_0)",)),
+        folds=(dataclasses.replace(phase.folds[0], lifted=(grown,)),),
+    )
+    kernel = dataclasses.replace(plain, phases=(phase,))
     assert streams(kernel, (rows, columns), H200)
-    assert not streams(kernel, (rows, 4096), H200)
+    assert not streams(plain, (rows, columns), H200)
+    assert not streams(kernel, (rows, 8192), H200)
     assert not streams(kernel, (64, columns), H200)
     schedule = choose(kernel, (rows, columns), H200)
     assert schedule.threads == threads
