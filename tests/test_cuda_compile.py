@@ -72,6 +72,13 @@ def wide_accesses(text):
     return len(re.findall(r"ld\.global\S*\.v4", text)), len(re.findall(r"st\.global\S*\.v4", text))
 
 
+def test_what_all_elements_share_is_computed_once(tmp_path):
+    """PTX of our own among it, such as a maximum that keeps NaN."""
+    lines = ["m_1 = maximum(y_0, float32(1e-12))", "d_2 = float32(448.0) / m_1", "z_9 = x_0 * d_2"]
+    _, text, _ = built(tmp_path, map_kernel(FLOAT32, lines, strides=["1", "0", "1"]), (1 << 20,))
+    assert len(re.findall(r"max\.NaN\.f32", text)) == len(re.findall(r"div\.rn\.f32", text)) == 1
+
+
 @pytest.mark.parametrize("dtype", NARROW, ids=repr)
 @pytest.mark.parametrize("strides", [["1"] * 3, ["s1", "01", "s1"], ["s1", "s0", "s1"]], ids=["line", "row", "column"])
 def test_maps_load_16_bytes_and_keep_to_float32(tmp_path, dtype, strides):
