@@ -173,8 +173,10 @@ class Program:
         return plan, pipeline.result_shapes(plan, extents)
 
     def _away(self, facts: Facts) -> bool:
-        """Whether NumPy arrays are computed on a CUDA device."""
-        return (self.options.device or "").startswith("cuda") and place(facts) == ("numpy", CPU)
+        """Whether NumPy arrays are computed on a CUDA device; numbers alone stay where they are."""
+        if not (self.options.device or "").startswith("cuda") or place(facts) != ("numpy", CPU):
+            return False
+        return any(isinstance(a, Array) and not a.by_value for a in facts.values())
 
     # -- the interpreter
 

@@ -220,6 +220,7 @@ def test_arrays_of_the_host_go_there_and_back():
     with exact_gpu() as gpu, fd.options(device="cuda"):
         np.testing.assert_array_equal(fd.evaluate("x.T + 1", x=x), x.T + 1)
         assert gpu.launches
+        assert fd.evaluate("2 * pi") == 2 * np.pi and fd.evaluate("x + 1", x=np.float32(1)) == 2  # numbers stay
 
 
 def test_what_a_row_has_fetched_its_elements_read():
