@@ -215,6 +215,11 @@ def test_other_architectures(cc):
         check_twice(gpu, "sum(x, axis=0)", {"x": normal(2000, 64, dtype=HALF)})
 
 
+def test_a_launch_of_more_blocks_than_there_are_is_refused():
+    with exact_gpu() as gpu, pytest.raises(fd.LimitError, match="blocks"):
+        fd.evaluate("broadcast_to(x, (2**41, 6))", x=gpu.asarray(normal(6)))
+
+
 def test_arrays_of_the_host_go_there_and_back():
     x = normal(13, 37)
     with exact_gpu() as gpu, fd.options(device="cuda"):

@@ -19,12 +19,13 @@ from itertools import pairwise
 from operator import add, itemgetter
 from typing import Any, NamedTuple
 
-from ..errors import CompileError, DTypeError
+from ..errors import CompileError, DTypeError, LimitError
 from ..ir.checks import spelled
 from ..schedule import Geometry
 from .driver import Driver, Function, pointer
 
 BLOCK_BYTES = 32_760  # of a parameter block: the limit of sm_70 and later under CUDA 12.1 and later, in whole slots
+MOST_BLOCKS = 2**31 - 1  # of a launch along its first axis, on every architecture
 _CONFIG, _SIZE, _BLOCK = 0, 56, 64  # offsets in a scratch area: CUlaunchConfig, the block's size, the block
 _COOPERATIVE, _CLUSTER = 2, 4  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE, …_CLUSTER_DIMENSION
 PORTABLE_CLUSTER = 8  # blocks of a cluster that every device with clusters takes
@@ -183,6 +184,9 @@ class Launch:
         self.layout = layout = _Layout(template, pointers, scalars, names)
         self.geometry = geometry
         shared, cluster = geometry.shared, geometry.cluster
+        if geometry.blocks > MOST_BLOCKS:
+            help = "compute in parts, or reduce inside the expression"
+            raise LimitError(f"a launch of {geometry.blocks:,} blocks", "limit.elements", help=help)
         if shared > 48 * 1024:
             driver.allow_shared(function, shared)
         if cluster > PORTABLE_CLUSTER:
