@@ -63,11 +63,12 @@ class Kernel:
         Raises ArgumentError for missing, surplus or unusable arguments, ShapeError, DTypeError and DeviceError for
         those that do not go together; an error leaves `out` untouched.
         """
-        if not named and (dynamo.reads is None or not dynamo.reads()):
-            result = self._program.replay(args, out)
-            if result is not None or (result := self._program.replay_other(args, out)) is not None:
+        values: Sequence[Any] = args if not named else self._bind(args, named)
+        if dynamo.reads is None or not dynamo.reads():
+            result = self._program.replay(values, out)
+            if result is not None or (result := self._program.replay_other(values, out)) is not None:
                 return result
-        values = args if not named and len(args) == self._count else self._bind(args, named)
+        values = values if len(values) == self._count else self._bind(args, named)
         return self._call(values, None if out is None else self._outs(out))
 
     def _call(self, values: Sequence[Any], outs: Sequence[Any] | None) -> Any:

@@ -47,12 +47,12 @@ class Program:
 
     def run(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> list:
         """The results for these arguments, in the order of `names`; `outs` holds an array or None per result."""
-        results = self._remembered(values, outs)
+        results = self.again(values, outs)
         return self._run_first(values, outs) if results is None else results
 
     def again(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> list | None:
         """The results where a call alike to this one was made before; else None, and nothing happens."""
-        out = outs if outs is None or len(outs) > 1 else outs[0]
+        out = outs if outs is None else outs[0] if len(outs) == 1 else tuple(outs)
         result = self.replay(values, out)
         if result is None and (result := self.replay_other(values, out)) is None:
             return self._remembered(values, outs)
@@ -102,7 +102,7 @@ class Program:
         except CompileError as error:
             if not self.options.fallback:
                 raise
-            warnings.warn(f"computed by the slow interpreter: {error}", RuntimeWarning, stacklevel=4)
+            warnings.warn(f"computed by the slow interpreter: {error}", RuntimeWarning, stacklevel=5)
             return self._interpret(facts, outs)
         except EmptyRows:
             return self._interpret(facts, outs)

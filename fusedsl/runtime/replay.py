@@ -3,6 +3,9 @@
 `Call` and `keys` say what a call with known layouts does; this writes the same for one such call, with types, shapes
 and strides as constants and without a loop. It answers None to anything else, and the general path follows.
 
+Measured beside an H200 on CPython 3.12, `a*b + c` with out=: 5.5 µs for CuPy's arrays and 5.8 for torch's tensors, of
+which the driver's launch takes 3.7; torch.mul takes 6.6 there, CuPy's multiply 7.9.
+
 What depends on addresses alone (alignment, overlaps, parameter blocks) is done again only where they change. The
 blocks are kept with the addresses that they hold, and taken from a free list: threads, and calls in the middle of a
 call, find their own.
