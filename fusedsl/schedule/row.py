@@ -387,7 +387,10 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
     blocks = blocks_for(hardware, need, threads * shared_rows)
     registers = predicted(kernel, hardware, need, blocks, threads * shared_rows)
     how = "neighbouring rows on neighbouring threads" if across else f"{threads} threads a row"
-    reason = f"{columns} columns do not stay in registers or are scattered: each phase loops over them, {how}"
+    if contiguous(kernel) and finishes_at_once(kernel):
+        reason = f"rows of {columns} are read once: {how} stream them, the next tile under way"
+    else:
+        reason = f"{columns} columns do not stay in registers or are scattered: each phase loops over them, {how}"
     loop = RowSchedule(False, width, vectors, 0, threads, shared_rows, blocks, across)
     return replace(loop, reason=reason, registers=registers)
 
