@@ -24,7 +24,7 @@ EARLY_WORDS = {
     1024: 32,
 }  # registers of the row and all that later phases read, for teams up to this size
 PIECE_FROM, PIECE_WORDS = 60, 24  # … and how many make a last phase of 16-bit rows work in pieces, of how many
-LONG_BODIES = {1: 28, 8: 14}  # instructions an element, from which on rows want longer threads, by a vector's elements
+LONG_BODIES = 14  # instructions an element, from which on rows want longer threads; of 4 bytes, for each array
 ROW_WORK = 40  # instructions of a row, from which on its threads should be few
 FETCHING = 64  # registers from which on what fetches, and keeps addresses beside elements, takes more threads
 FEW_THREADS, CROWDED = 8, 80  # teams of fewer threads get more of them where each needs more registers
@@ -151,7 +151,8 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
     reach = _reach(kernel, columns, width)
     per_element = max(words(held(kernel), packed=width > 1), words([kernel.operands[0].dtype], packed=width > 1))
     once = sum(instructions(phase.row.lines) for phase in kernel.phases if phase.row is not None) >= ROW_WORK
-    longer = reach > columns or once or _work(kernel) >= next(n for w, n in reversed(LONG_BODIES.items()) if width >= w)
+    long = _work(kernel) >= LONG_BODIES * (1 if width >= 8 else len(_full(kernel)))
+    longer = reach > columns or once or long
     alone = _alone(kernel)
     addresses = {x.value.name for x in kernel.pointers}
     fetching = any(v.name in addresses for phase in kernel.phases for v in phase.element.args)
