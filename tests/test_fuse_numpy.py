@@ -114,6 +114,9 @@ np.sum(b)
 np.sum(h)
 np.sum(h, dtype=np.float32)
 np.sum(x, where=b)
+x + [1, 2, 3, 4] if x.shape[-1] == 4 else x * [2.0]
+np.maximum(x, [[0.5]])
+np.dot(x, [0.5] * 4) if x.shape[-1] == 4 else x
 np.sum(x, axis=0, initial=3.0, where=b)
 np.sum(x, axis=-1, dtype=np.float64)
 x.sum()

@@ -115,6 +115,15 @@ class Recorder:
             found = np.flatnonzero(found)
         return self.like_arguments(found if found.size else found.astype(np.int64))
 
+    def array_like(self, x: Sequence) -> Any:
+        """A list that NumPy's functions take for an array; torch's take none."""
+        if library(self.array_class) == "torch" or not x:
+            return x
+        if any(isinstance(part, Tracer) for part in x):
+            return self.apply("stack", list(x)) if all(isinstance(part, Tracer) for part in x) else x
+        found = np.asarray(x)
+        return self.like_arguments(found) if found.dtype.kind in "biuf" else x
+
     def like_arguments(self, x: np.ndarray) -> Any:
         """An array of the arguments' library and device with these elements, which never change."""
         if self.example is None or library(type(self.example)) == "numpy":
@@ -169,6 +178,7 @@ class Recorder:
 
     def node(self, x: Any) -> Node:
         """An operand."""
+        x = self.array_like(x) if isinstance(x, (list, tuple)) else x
         return functions.array(self.builder, "this operation", self.value(x))
 
     def capture(self, x: Any) -> Node:
@@ -276,6 +286,8 @@ class Recorder:
                 bound.append(p.default)
                 continue
             x = given[p.name]
+            if isinstance(x, (list, tuple)) and p.kind in ("array", "array | None"):
+                x = self.array_like(x)
             bound.append(self.value(self.settled(x) if p.kind in STATIC or p.name in STATIC_NAMES else x))
         return bound
 
