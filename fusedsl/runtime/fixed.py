@@ -74,7 +74,7 @@ def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, 
     if written:
         lines.add(f"{lines.name(version_counter())}({lines.name(written)})")
     lines.add(f"return {lines.name(result)}")
-    lines.name((memory, kept))
+    lines.name((memory, kept))  # which live as long as the function
     bound = lines.function("bound", "")
     bound_to = call.stream()
     new_area(bound_to if tickets is None else (bound_to, tickets(bound_to)))

@@ -89,7 +89,7 @@ class _Writer(Lines):
         self.add(f"except {self.name(make.exhausted)}:", "    return None")
 
     def _launch(self, payloads: Sequence[str], results: Sequence[str]) -> None:
-        """Parameter blocks with what all launches read, filled in anew where that has changed; then the launches."""
+        """What all launches read; then the launches."""
         call = self.call
         words = [*payloads, *(f"{name}_at" for name in results), "0", "0"]
         if call.workspace is not None:
@@ -105,10 +105,14 @@ class _Writer(Lines):
             self.add(f"tickets = {self.name(call.tickets)}(stream)")
             words[-1] = "tickets"
         self.known += [word for word in words[-2:] if word != "0"]
-        records = [record for record in call.records if record.width]
+        self._fire([*words, *map(str, call.numbers)])
+
+    def _fire(self, words: Sequence[str]) -> None:
+        """Parameter blocks of all launches, filled in anew where what they hold has changed; then the launches."""
+        records = [record for record in self.call.records if record.width]
         fills, fires, first = [], [], 1
         for record in records:
-            fills.append(record.fill_line([*words, *map(str, call.numbers)], first, self.name))
+            fills.append(record.fill_line(words, first, self.name))
             fires += record.fire_lines(first, self.name)
             first += record.width
         free: list[list] = []
@@ -119,7 +123,7 @@ class _Writer(Lines):
         self.add(f"at = ({', '.join(self.known)},)", "try:", f"    if {changed}:")
         if self.late:
             self.add(f"        if {' or '.join(self.late)}:", "            return None")
-        self.add("        area[0] = None", *([] if fills else ["        pass"]))
+        self.add("        area[0] = None")
         if fills:
             self.add("        try:", *(f"            {fill}" for fill in fills))
             self.add(f"        except {self.name(MISFIT)}:", "            return None", "        area[0] = at")
