@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
+from fusedsl.runtime import replay as module
 
 
 def normal(*shape, dtype=np.float32):
@@ -177,6 +178,17 @@ def test_torch_tensors():
     kernel = warmed("x * y", x, y, out=out)
     version = out._version
     assert kernel(x, y, out=out) is out and out._version == version + 1
+
+
+def test_a_torch_without_its_check_of_several_tensors(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(module, "tensor_guards", lambda: None)
+    x, y, out = torch.randn(4, 6), torch.randn(6), torch.empty(4, 6)
+    kernel, line = warmed("x * y", x, y, out=out), warmed("y + 1", y)
+    assert replays(kernel, x + 1, y, out=out) and replays(line, y) and torch.equal(line(y), y + 1)
+    negative = torch.randn(4, 6, dtype=torch.complex64).conj().imag
+    for other in (torch.randn(6, 4).T, negative, x.half(), x[:3], torch.randn(4, 6, requires_grad=True), x.numpy()):
+        assert not replays(kernel, other, y, out=out)
 
 
 def test_a_fused_function_is_replayed():

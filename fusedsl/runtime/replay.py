@@ -199,7 +199,7 @@ class _Writer(Lines):
             f"type({name}) is not {self.name(type(value))}",
             f"{name}.dtype is not {self.name(value.dtype)}",
         ]
-        if len(value.shape) == 1 and hasattr(value, "ndim"):  # no tuple to be made
+        if len(value.shape) == 1 and isinstance(getattr(value, "size", None), int):  # no tuple to be made
             return [*conditions, f"{name}.size != {value.size}", f"{name}.ndim != 1"]
         return [*conditions, f"{name}.shape != {tuple(value.shape)}"]
 
