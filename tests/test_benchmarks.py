@@ -161,10 +161,13 @@ def test_a_run_over_everything_knows_the_suites():
 
 
 def test_the_accuracy_of_functions_is_measured():
-    """The whole run, of 2^20 inputs a function, is in results/accuracy_cpu.json: all within 4 ulps."""
+    """The whole run, of 2^20 inputs a function, is in results/accuracy_*.json: all within their bounds."""
     for kind in (np.float32, np.float64):
         for found in accuracy.run(["tanh", "erfc", "lgamma"], kind, 1 << 11, "cpu"):
             assert 0.2 < found.ulps < 4 and found.holds(), found
     recorded = json.loads((BENCHMARKS / "results" / "accuracy_cpu.json").read_text())["rows"]
     assert {row["name"] for row in recorded} == set(accuracy.functions(np.float32))
     assert all(row["ulps"] < 4 and not row["wrong"] for row in recorded)
+    there = json.loads((BENCHMARKS / "results" / "accuracy_h200.json").read_text())["rows"]  # CUDA's documented errors
+    assert {row["name"] for row in there} - {"lgamma, zeros"} == set(accuracy.functions(np.float32))
+    assert all(accuracy.Measured(**row).holds() for row in there)
