@@ -40,20 +40,47 @@ def direct_classes(scope: FragmentScope, schedule: AttendSchedule) -> str:
 
 
 def kept_classes(scope: FragmentScope, schedule: AttendSchedule) -> list[str]:
-    """Lines by which the warps of a block leave the bits of all tiles in its shared memory."""
-    lines, some, every = _asked(scope, schedule)
+    """Lines by which the warps of a block, a tile each at a time, leave the bits of all tiles in its shared memory."""
+    stream = scope.kernel.stream
+    assert stream is not None and stream.sieve is not None
     scope.functions += KEPT
+    n, columns, warps, sieve = f"n{scope.along}", schedule.columns, schedule.block // 32, stream.sieve
+    once, each = ([x for x in sieve.extremes if (x.axis == scope.along) is own] for own in (False, True))
+    found: list[str] = []
+
+    def write() -> None:
+        _start(scope, sieve)
+        scope.code += _ends(scope, schedule, sieve, False)
+        for extreme in once:
+            _extreme(scope, sieve, extreme, True)
+        found.extend(scope.written(tile))
+
+    def tile() -> None:
+        scope.code += _ends(scope, schedule, sieve, True)
+        for extreme in each:
+            _extreme(scope, sieve, extreme, True)
+        scope.leaves(v.name for v in sieve.body.args)
+        some, every = scope.call("asked", sieve.body, SCALAR)
+        scope.code += [
+            f"some, every = int32({some}), int32({every} & (first + {columns} <= {n}))",
+            "if (thread() & 31) == 0:",
+            "    mark_word(classes_at + 8 * (tile >> 5), some << (tile & 31))",
+            "    mark_word(classes_at + 8 * (tile >> 5) + 4, every << (tile & 31))",
+            f"tile = int32(tile + {warps})",
+        ]
+
+    before = scope.written(write)
     return [
-        "word = int32(thread() >> 5)",
-        f"while word * {32 * schedule.columns} < n{scope.along}:",
-        "    tile = word * 32 + (thread() & 31)",
-        *indented(lines),
-        f"    here = first < n{scope.along}",
-        f"    some_bits, every_bits = ballot(here & {some}), ballot(here & {every})",
-        "    if (thread() & 31) == 0:",
-        "        keep_word(classes_at + 8 * word, some_bits)",
-        "        keep_word(classes_at + 8 * word + 4, every_bits)",
-        f"    word = int32(word + {schedule.block // 32})",
+        "word = thread()",
+        f"while word * {32 * columns} < {n}:",
+        "    keep_word(classes_at + 8 * word, 0)",
+        "    keep_word(classes_at + 8 * word + 4, 0)",
+        f"    word = int32(word + {schedule.block})",
+        "barrier()",
+        *before,
+        "tile = int32(thread() >> 5)",
+        f"while tile * {columns} < {n}:",
+        *indented(found),
     ]
 
 
@@ -68,45 +95,66 @@ def _asked(scope: FragmentScope, schedule: AttendSchedule) -> tuple[list[str], s
     """(lines for one tile, whether any of it counts, whether all does)"""
     stream = scope.kernel.stream
     assert stream is not None and stream.sieve is not None
-    sieve, n, columns = stream.sieve, f"n{scope.along}", schedule.columns
-    lines = [f"first = int64(tile * {columns})", f"last = minimum(first + {columns - 1}, {n} - 1)"]
-    ends = {scope.along: ("first", "last")}
-    ends[scope.lane] = ("int64(row_from)", f"minimum(int64(row_from) + {schedule.rows - 1}, n{scope.lane} - 1)")
-    for axis, low, high in sieve.ends:
-        pair = ends.get(axis, (f"c{axis}", f"c{axis}"))
-        lines += [f"{low.name} = {pair[0]}", f"{high.name} = {pair[1]}"]
-    found: list[str] = []
+    sieve, found = stream.sieve, []  # type: Sieve, list[str]
 
     def write() -> None:
-        given = (*scope.kernel.scalars, *(p.value for p in scope.kernel.pointers))
-        scope.domain = {v.name: SCALAR for v in (*given, *(v for _, *vs in sieve.ends for v in vs))}
+        _start(scope, sieve)
+        scope.code += _ends(scope, schedule, sieve, True) + _ends(scope, schedule, sieve, False)
         for extreme in sieve.extremes:
-            _extreme(scope, sieve, extreme)
+            _extreme(scope, sieve, extreme, False)
         scope.leaves(v.name for v in sieve.body.args)
         found.extend(scope.call("asked", sieve.body, SCALAR))
 
-    lines += scope.written(write)
+    lines = scope.written(write)
     some, every = found
-    return lines, some, f"{every} & (first + {columns} <= {n})"
+    return lines, some, f"{every} & (first + {schedule.columns} <= n{scope.along})"
 
 
-def _extreme(scope: FragmentScope, sieve: Sieve, extreme: Extreme) -> None:
-    """The least and the greatest of what is computed along one axis of a tile."""
+def _start(scope: FragmentScope, sieve: Sieve) -> None:
+    """The names that are there before any item is looked at, and the ends of tiles."""
+    given = (*scope.kernel.scalars, *(p.value for p in scope.kernel.pointers))
+    scope.domain = {v.name: SCALAR for v in (*given, *(v for _, *vs in sieve.ends for v in vs))}
+
+
+def _ends(scope: FragmentScope, schedule: AttendSchedule, sieve: Sieve, along: bool) -> list[str]:
+    """Lines with the first and the last position of a tile on the stream's axis, or on the others."""
+    columns, n = schedule.columns, f"n{scope.along}"
+    lines = [f"first = int64(tile * {columns})", f"last = minimum(first + {columns - 1}, {n} - 1)"] if along else []
+    rows = ("int64(row_from)", f"minimum(int64(row_from) + {schedule.rows - 1}, n{scope.lane} - 1)")
+    ends = {scope.along: ("first", "last"), scope.lane: rows}
+    for axis, low, high in sieve.ends:
+        if (axis == scope.along) is along:
+            pair = ends.get(axis, (f"int64(c{axis})", f"int64(c{axis})"))
+            lines += [f"{low.name} = {pair[0]}", f"{high.name} = {pair[1]}"]
+    return lines
+
+
+def _extreme(scope: FragmentScope, sieve: Sieve, extreme: Extreme, spread: bool) -> None:
+    """The least and the greatest of what is computed along one axis of a tile, by a thread or `spread` over a warp."""
     low, high, d = extreme.least.name, extreme.greatest.name, extreme.least.dtype
     first, last = next((a.name, b.name) for axis, a, b in sieve.ends if axis == extreme.axis)
+    joins = ("{} & {}", "{} | {}") if d is BOOL else ("minimum({}, {})", "maximum({}, {})")
 
     def write() -> None:
         scope.places = {extreme.axis: "step"}
         scope.leaves(v.name for v in extreme.body.args)
         (value,) = scope.call(f"lift_{low}", extreme.body, SCALAR)
         scope.places = {}
-        joins = ("{} & {}", "{} | {}") if d is BOOL else ("minimum({}, {})", "maximum({}, {})")
         scope.code += [f"{name} = {join.format(name, value)}" for name, join in zip((low, high), joins)]
 
     inner = scope.written(write)
     bits = d.bits - (d.kind == "i")
-    most, least = f"{d}({(1 << bits) - 1})", f"{d}({-(1 << bits) if d.kind == 'i' else 0})"
-    start = "True, False" if d is BOOL else f"{most}, {least}"
-    scope.code += [f"{low}, {high} = {start}", f"step = {first}", f"while step <= {last}:"]
-    scope.code += indented([*inner, "step += 1"])
+    ends = (
+        ("True", "False") if d is BOOL else (f"{d}({(1 << bits) - 1})", f"{d}({-(1 << bits) if d.kind == 'i' else 0})")
+    )
+    begin, step = (f"{first} + (thread() & 31)", 32) if spread else (first, 1)
+    scope.code += [f"{low}, {high} = {', '.join(ends)}", f"step = {begin}", f"while step <= {last}:"]
+    scope.code += indented([*inner, f"step += {step}"])
+    if spread:
+        for name, join, nothing in zip((low, high), joins, ends):
+            scope.functions += ["", "", f"def nothing_{name}():", f"    return {nothing}"]
+            scope.functions += ["", "", f"def merging_{name}(a, b):", f"    return {join.format('a', 'b')}"]
+            rule = f'fold("{d.name}", merging_{name}, nothing_{name})'
+            scope.functions += ["", "", f"share_{name} = Team(threads=32).join({rule})"]
+            scope.code.append(f"{name} = share_{name}({name})")
     scope.domain |= {low: SCALAR, high: SCALAR}

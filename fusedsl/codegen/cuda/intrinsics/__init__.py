@@ -49,7 +49,7 @@ def namespace() -> dict[str, Any]:
         (fragment, "Fragment join_rows row_positions both_rows store_rows scatter_fragment store_fragment"),
         (hopper, "init_barrier show_barriers expect_bytes arrive await_phase meet_group tell_group more_registers"),
         (hopper, "fewer_registers copy_box parameter_at dynamic_start near_matrix far_matrix score_product"),
-        (hopper, "weighed_product await_products keep_word kept_word ballot highest_bit bit_count quick"),
+        (hopper, "weighed_product await_products keep_word mark_word kept_word ballot highest_bit bit_count quick"),
         (exchange, "last meet part_from leave_state take_state"),
     ):
         names |= {name: getattr(source, name) for name in listed.split()}

@@ -88,6 +88,17 @@ def keep_word(at, word):
     return types.void, emit
 
 
+@intrinsic(2)
+def mark_word(at, bits):
+    """Set bits of a word in shared memory, whoever else sets some."""
+
+    def emit(e, place, value):
+        given = [e.cast(place, at, i32), e.cast(value, bits, i32)]
+        e.asm(VOID, "red.shared.or.b32 [$0], $1;", "r,r,~{memory}", given, effect=True)
+
+    return types.void, emit
+
+
 @intrinsic(1)
 def kept_word(at):
     """Read them."""
