@@ -146,6 +146,14 @@ def test_rows_of_many_blocks(text):
         assert check_twice(gpu, text, {"x": normal(301, 401)})[0].blocks > 1
 
 
+def test_variances_of_columns_whose_first_elements_tell_nothing():
+    """Tiles are measured from the mean of others: here of zeros, of one that is far off, of infinity."""
+    x = normal(2200, 6) + 3000
+    x[:90, 1], x[0, 2], x[0, 3], x[2100, 4], x[:, 5] = 0, 1e6, np.inf, np.nan, 7
+    with exact_gpu(multiprocessors=2) as gpu:
+        check_twice(gpu, "var(x, axis=0), mean(x, axis=0)", {"x": x})
+
+
 @pytest.mark.parametrize(
     ("text", "shape", "cooperative"),
     [
@@ -160,8 +168,12 @@ def test_columns(text, shape, cooperative):
         assert check_twice(gpu, text, {"x": normal(*shape)})[0].cooperative == cooperative
 
 
+MANY_COLUMNS = "sum(x, -1), sum(x, 0), argmin(x, axis=0), argmax(x, axis=0), argmin(x * x, axis=0), argmax(-x, axis=0)"
+
+
 @pytest.mark.parametrize(
-    ("text", "rows", "columns"), [(SOFTMAX, 37, 257), (RMS_NORM.format(dtype="bfloat16"), 9, 2048)]
+    ("text", "rows", "columns"),
+    [(SOFTMAX, 37, 257), (RMS_NORM.format(dtype="bfloat16"), 9, 2048), (MANY_COLUMNS, 40, 7)],
 )
 def test_rows_and_columns_in_one_kernel(text, rows, columns):
     with exact_gpu(multiprocessors=4) as gpu:

@@ -1,6 +1,7 @@
 """Launch records and the CUDA driver, against a stand-in for libcuda, and against a card where there is one."""
 
 import ctypes
+import dataclasses
 import functools
 import math
 import os
@@ -32,6 +33,7 @@ class Libcuda:
 
     def __init__(self, devices=2):
         self.devices, self.answers, self.called, self.launches = devices, {}, [], []
+        self.resident = 2  # blocks that a multiprocessor holds
         self.stacks = threading.local()
 
     @property
@@ -113,6 +115,10 @@ class Libcuda:
 
     def _cuFuncGetAttribute(self, out, number, function):
         out._obj.value = {0: 1024, 1: 16, 3: 0, 4: 40}[number]
+        return 0
+
+    def _cuOccupancyMaxActiveBlocksPerMultiprocessor(self, out, function, threads, shared):
+        out._obj.value = self.resident
         return 0
 
     def _cuPointerGetAttribute(self, out, number, pointer):
@@ -254,6 +260,26 @@ def test_a_block_has_its_slots_in_order_and_a_limit(cuda):
 def test_large_shared_memory_is_asked_for(cuda, library):
     record(cuda, shared=100_000)
     assert "cuFuncSetAttribute" in library.called
+
+
+def test_static_shared_memory_counts_towards_what_nobody_has_to_ask_for(cuda, library):
+    record(cuda, shared=40_000)
+    assert "cuFuncSetAttribute" not in library.called
+    record(cuda, shared=40_000, function=dataclasses.replace(FUNCTION, shared=10_000))
+    assert "cuFuncSetAttribute" in library.called
+
+
+@pytest.mark.parametrize(("resident", "unit", "blocks"), [(2, 1, 264), (1, 7, 126), (3, 7, 300)])
+def test_blocks_that_wait_for_each_other_are_no_more_than_the_device_holds(cuda, library, resident, unit, blocks):
+    library.resident = resident
+    record(cuda, grid=300, cooperative=True, unit=unit).fire([1, 2], 0)
+    assert library.launches[0][0][0] == blocks
+
+
+def test_a_device_that_does_not_hold_them_says_so(cuda, library):
+    library.resident = 0
+    with pytest.raises(DeviceError, match="does not hold 7 blocks"):
+        record(cuda, grid=300, cooperative=True, unit=7)
 
 
 def test_threads_never_see_each_others_arguments(cuda, library):

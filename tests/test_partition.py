@@ -15,7 +15,7 @@ from fusedsl.fusion.time import LATENCY, LAUNCH
 from fusedsl.ir.interp import interpret
 from fusedsl.prepare import describe_all
 
-X, W, B, COLUMN, CUBE, S = ((512, 1024), (512,), (1024,), (512, 1), (8, 6, 64), ())
+X, W, B, COLUMN, CUBE, V, S = ((512, 1024), (512,), (1024,), (512, 1), (8, 6, 64), (6,), ())
 NORM = "n(u) = u * rsqrt(mean(u * u, -1, keepdims=True) + 1e-6)\n"
 FAR = "d(u, v) = sqrt(sum(square(u - v), -1))\n"
 LOGS = "lp = log_softmax(x); lq = log_softmax(y)\n"
@@ -43,6 +43,8 @@ PROGRAMS = {
     "softmax along an axis of one": ("reshape(softmax(c, axis=1), (-1,))", 1, {"c": COLUMN}),
     "batch norm": ("(c - mean(c, axis=(0, 2), keepdims=True)) / std(c, axis=(0, 2), keepdims=True)", 1, {"c": CUBE}),
     "group norm": ("group_norm(c, 2)", 1, {"c": CUBE}),
+    "group norm, then a gate and a residual": ("y = group_norm(c, 2, v, v); y * exp(y) + c", 1, {"c": CUBE, "v": V}),
+    "a reshaped fold in a map that is not": ("reshape(softmax(x), (-1,)) + reshape(y, (-1,))", 1, {}),
     "folds both ways": ("a = exp(x); sum(a, 0), sum(a, 1)", 1, {}),
     "elements of folds both ways": ("softmax(x, axis=0), softmax(x, axis=1)", 2, {}),
     "a whole array, then its elements": ("x / sqrt(sum(x * x))", 2, {}),

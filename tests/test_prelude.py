@@ -40,7 +40,7 @@ PRIMITIVES = {
 PRIMITIVES["as_float"] = lambda x, other=False: np.asarray(x).astype(np.hypot(x, other).dtype)
 PRIMITIVES |= {"summand": lambda x: x if np.asarray(x).itemsize < 8 else np.asarray(x) * 1.0}
 PRIMITIVES |= {"maximum": maximum, "astype": lambda x, dtype: np.asarray(x).astype(dtype)}
-BINARY = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "&": "and_", "|": "or_", "**": "pow"}
+BINARY = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "&": "and_", "|": "or_", "**": "pow"}
 COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
 

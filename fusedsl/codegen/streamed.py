@@ -91,7 +91,7 @@ class Streamed:
         )
         folds = [f for f, _ in stream.finish]
         row, row_stores = self._row_work(p, folds, dict(stream.finish), rows, whole)
-        return Phase(NO_WORK, (), (use,), row, row_stores, tuple(tile))
+        return Phase(NO_WORK, (), (use,), row, row_stores, tuple(tile), lasting=stream.lasting)
 
     # -- elements and rows
 

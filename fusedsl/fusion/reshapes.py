@@ -13,6 +13,7 @@ def push_reshapes(results: tuple[Node, ...]) -> list[Node]:
 
     A result that reductions enter keeps its reshape at the end: so it is stored where they are computed.
     """
+    results = tuple(map(_ended, results))
     ends = {r for r in results if r.op == "reshape" and any(n.op == "reduce" for n in walk(r.args))}
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
@@ -22,6 +23,31 @@ def push_reshapes(results: tuple[Node, ...]) -> list[Node]:
 
     new = rebuild(results, change)
     return [new[r] for r in results]
+
+
+def _ended(result: Node) -> Node:
+    """A result that computes with a reshaped value that reductions enter, reshaped at its end instead."""
+    inside = [n for n in _elements(result) if n.op == "reshape" and n.type.shape == result.type.shape]
+    for n in inside if result.op != "reshape" else ():
+        if any(below.op == "reduce" for below in walk(n.args)):
+            found = _reshaped(result, n.args[0].type.shape)
+            if all(part.op != "reshape" or reshaped_argument(part) for part in _elements(found)):
+                return node("reshape", (found,), None, result.type)
+    return result
+
+
+def _elements(n: Node) -> list[Node]:
+    """What a value computes element by element: nodes, down to others than operations, views and reshapes."""
+    found: dict[Node, None] = {}
+    stack = [n]
+    while stack:
+        n = stack.pop()
+        if n in found:
+            continue
+        found[n] = None
+        if n.op in OPS or n.op in ("convert", "cast", "broadcast"):
+            stack += n.args
+    return list(found)
 
 
 Shape = tuple[Dim, ...]

@@ -183,6 +183,12 @@ class StreamFold:
         value = self.of_mean(r, state) if r.kind == "mean" else self.extreme(r, state)
         return pick(op("isfinite", value, dtype=BOOL), value, constant(0.0, value.type.dtype.compute))
 
+    @property
+    def lasting(self) -> bool:
+        """Whether references that were taken from some elements serve others too: means keep powers small enough as
+        long as their elements are not few among those, while an extremum has to be that of all."""
+        return all(r.kind == "mean" and r.guard is None for r in self.references)
+
     # -- lift
 
     def lift(self) -> tuple[tuple[Lift, ...], tuple[Node, ...], tuple[Lift, ...], tuple[Node, ...]]:

@@ -19,7 +19,7 @@ from itertools import pairwise
 from operator import add, itemgetter
 from typing import Any, NamedTuple
 
-from ..errors import CompileError, DTypeError, LimitError
+from ..errors import CompileError, DeviceError, DTypeError, LimitError
 from ..ir.checks import spelled
 from ..schedule import Geometry
 from .driver import Driver, Function, pointer
@@ -28,6 +28,7 @@ BLOCK_BYTES = 32_760  # of a parameter block: the limit of sm_70 and later under
 MOST_BLOCKS = 2**31 - 1  # of a launch along its first axis, on every architecture
 _CONFIG, _SIZE, _BLOCK = 0, 56, 64  # offsets in a scratch area: CUlaunchConfig, the block's size, the block
 _COOPERATIVE, _CLUSTER = 2, 4  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE, …_CLUSTER_DIMENSION
+UNASKED_SHARED = 48 << 10  # bytes of shared memory of a block, static and dynamic, for which nobody has to ask
 PORTABLE_CLUSTER = 8  # blocks of a cluster that every device with clusters takes
 
 
@@ -182,13 +183,15 @@ class Launch:
         names: Sequence[str] = (),
     ) -> None:
         self.layout = layout = _Layout(template, pointers, scalars, names)
-        self.geometry = geometry
         shared, cluster = geometry.shared, geometry.cluster
         if geometry.blocks > MOST_BLOCKS:
             help = "compute in parts, or reduce inside the expression"
             raise LimitError(f"a launch of {geometry.blocks:,} blocks", "limit.elements", help=help)
-        if shared > 48 * 1024:
+        if shared and shared + function.shared > UNASKED_SHARED:
             driver.allow_shared(function, shared)
+        if geometry.cooperative and geometry.blocks:
+            geometry = _resident(driver, function, geometry)
+        self.geometry = geometry
         if cluster > PORTABLE_CLUSTER:
             driver.allow_cluster(function)
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
@@ -231,6 +234,16 @@ class Launch:
         told = (stream, self.tail, *layout.pointers(payloads), layout.fixed, *numbers)
         struct.pack_into(f"<Q24s{layout.format}", made[0], 32, *told)
         return made
+
+
+def _resident(driver: Driver, function: Function, geometry: Geometry) -> Geometry:
+    """A cooperative launch with no more blocks than the device holds at once, whatever was expected of it."""
+    each = driver.occupancy(function, geometry.threads, geometry.shared)
+    found = geometry.within(each * driver.facts(function.device).sms)
+    if not found.blocks:
+        message = f"the device does not hold {geometry.unit} blocks of kernel {function.name} at once"
+        raise DeviceError(message, "device.resident", help='compute on another device, or on the CPU: device="cpu"')
+    return found
 
 
 def _launcher(driver: Driver, handle: Any, device: int, layout: _Layout, head: bytes, tail: bytes) -> Callable:

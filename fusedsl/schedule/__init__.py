@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -40,7 +40,7 @@ class Geometry:
     `shared` is dynamic shared memory of a block in bytes, `cluster` the blocks of a thread-block cluster. Where
     `cooperative`, all blocks are resident at once. `workspace` is the size in bytes of what blocks leave for each
     other; `tickets` is a number of uint32 counters that are 0 before the launch and after it. Kernels that are
-    `alone` share no launch.
+    `alone` share no launch. Cooperative blocks come in multiples of `unit`, of which any number will do.
     """
 
     blocks: int
@@ -51,6 +51,13 @@ class Geometry:
     workspace: int = 0
     tickets: int = 0
     alone: bool = False
+    unit: int = 1
+
+    def within(self, room: int) -> Geometry:
+        """The launch where no more than `room` blocks are resident at once; no block where that is not enough."""
+        if not self.cooperative or self.blocks <= room:
+            return self
+        return replace(self, blocks=room // self.unit * self.unit)
 
     @property
     def independent(self) -> bool:
@@ -113,12 +120,12 @@ def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Ge
         if not schedule.split:
             return Geometry(blocks, schedule.block)
         size, tickets = blocks * left_bytes(schedule, kernel), 2 * count if together else count
-        return Geometry(blocks, schedule.block, cooperative=together, workspace=size, tickets=tickets)
+        return Geometry(blocks, schedule.block, cooperative=together, workspace=size, tickets=tickets, unit=count)
     rows = prod(extents[: kernel.row_axes])
     if isinstance(schedule, GangSchedule):
         size, tickets = workspace_bytes(schedule, kernel, rows), 2 * rows if schedule.together else rows
         blocks, together = gang_grid(schedule, rows), schedule.together
-        return Geometry(blocks, schedule.block, cooperative=together, workspace=size, tickets=tickets)
+        return Geometry(blocks, schedule.block, cooperative=together, workspace=size, tickets=tickets, unit=rows)
     if schedule.linked:
         tiles, tickets = tiles_of(kernel, schedule, extents)
         return Geometry(tiles, schedule.block, tickets=tickets)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from ..hardware import Hardware, registers_for
 from ..ir.types import DType
 from .access import ACCESS_BYTES, vector_width
 from .kernel import Kernel
+from .pressure import predicted
 from .registers import row_loads, words
+from .split import meetings
 
 WARP = 32
-ADDRESSING = 48  # registers beside those that hold elements: addresses ahead of the row, row values and theirs ahead
+ADDRESSING = 16  # registers beside those that hold elements, at least
 WORK_WORDS = 1.5  # registers an element while a row is worked on
 STATE_WORDS = 32  # registers a thread that keep states, if the row is long enough
+FINISHING = 128  # registers that a thread may take where columns come to their results, whatever rows take
 TEAM_THREADS = 512  # of a row, at most: larger teams leave a thread too few registers
+BLOCK, BUSY_BLOCK = 512, 768  # threads of a block that are enough: of rows that are folded once or twice, or more often
 NAMED_BARRIERS = 15  # of a block, beside the one of all its threads
 IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
 STAGES = 8  # rows of a team in shared memory, at most
-RESERVED = 10 << 10  # bytes of a block's shared memory for what teams and warps leave for each other
+RESERVED = 1 << 10  # bytes of a block's shared memory that the system takes
 LINE = 32  # columns of a strip, and what lines of states are padded to
 AT_ONCE = 12  # loads of states that a warp has under way, at most
 
@@ -76,10 +80,7 @@ def schedule_cross(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware)
     columns, rows = extents[-1], prod(extents[: kernel.row_axes])
     per_element = _state_words(kernel)
     width = _width(kernel, columns)
-    threads = WARP
-    while threads < TEAM_THREADS and columns * max(per_element, 2) > STATE_WORDS * threads:
-        threads *= 2
-    vectors = -(-columns // (width * threads))
+    threads, vectors = _shape(columns, width, max(per_element, 2))
     ahead = _ahead(kernel, width, hardware)
     kept = tuple(k for k in range(kernel.inputs) if _same_in_all_rows(kernel, k))
     packed = width > 1
@@ -87,30 +88,45 @@ def schedule_cross(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware)
     own = words(_computed(kernel)) + 2 * words(load, packed)
     fixed = words((kernel.operands[k].dtype for k in kept), packed)
     per_element += own + WORK_WORDS
-    registers = round(ADDRESSING + (per_element + fixed) * width * vectors)
-    if kept and registers > registers_for(hardware, 1, threads):
-        kept, registers = (), round(ADDRESSING + per_element * width * vectors)
-    teams = _teams(hardware, registers, threads)
-    row = sum(_line(kernel.operands[k].dtype, width, vectors, threads) for k in ahead)
-    room = hardware.block_shared - RESERVED
-    while teams > 1 and row * teams * 2 > room:
-        teams -= 1
-    if not teams or (ahead and row * teams * 2 > room):
-        return None
-    stages = min(STAGES, room // (row * teams), max(2, 1 + -(-IN_FLIGHT // (row * teams)))) if ahead else 1
+    need = round(ADDRESSING + (per_element + fixed) * width * vectors)
+    if kept and need > registers_for(hardware, 1, threads):
+        kept, need = (), round(ADDRESSING + per_element * width * vectors)
     whole = columns // (width * threads) if columns % width == 0 else 0
-    at_once = min(AT_ONCE, -(-min(hardware.multiprocessors, rows) * WARP // (threads * teams)))
-    reason = (
-        f"{threads} threads to a row of {columns} keep its columns' states in registers, {vectors} vectors of {width} "
-        f"each; {teams} teams on each of {hardware.multiprocessors} SMs walk over the rows, {stages} rows deep, and "
-        f"their states are merged at the end; about {registers} registers"
-    )
-    return CrossSchedule(
-        *(width, vectors, whole, threads, teams, ahead, kept, stages, at_once),
-        hardware.multiprocessors,
-        reason,
-        registers,
-    )
+    row = sum(_line(kernel.operands[k].dtype, width, vectors, threads) for k in ahead)
+    for teams in range(_teams(hardware, need, threads, meetings(kernel), width), 0, -1):
+        stages = min(STAGES, max(2, 1 + -(-IN_FLIGHT // (row * teams)))) if ahead else 1
+        at_once = min(AT_ONCE, -(-min(hardware.multiprocessors, rows) * WARP // (threads * teams)))
+        found = CrossSchedule(width, vectors, whole, threads, teams, ahead, kept, stages, at_once)
+        while found.stages > 2 and not _fits(found, kernel, hardware):
+            found = replace(found, stages=found.stages - 1)
+        if _fits(found, kernel, hardware):
+            most = registers_for(hardware, 1, found.block)
+            registers = max(predicted(kernel, hardware, need, 1, found.block), min(most, FINISHING))
+            reason = (
+                f"{threads} threads to a row of {columns} keep its columns' states in registers, {vectors} vectors of "
+                f"{width} each; {teams} teams on each of {hardware.multiprocessors} SMs walk over the rows, "
+                f"{found.stages} rows deep, and their states are merged at the end; at most {registers} registers"
+            )
+            return replace(found, multiprocessors=hardware.multiprocessors, reason=reason, registers=registers)
+    return None
+
+
+def _shape(columns: int, width: int, words_each: float) -> tuple[int, int]:
+    """(threads of a row, vectors of each): as many as keep so many words a column, and no more than have work."""
+    threads = min(TEAM_THREADS, -(-columns * words_each // (STATE_WORDS * WARP)) * WARP)
+    vectors = -(-columns // (width * int(threads)))
+    return -(-columns // (width * vectors * WARP)) * WARP, vectors
+
+
+def _fits(schedule: CrossSchedule, kernel: Kernel, hardware: Hardware) -> bool:
+    """Whether a block's shared memory holds what the schedule keeps there."""
+    return cross_shared(schedule, kernel) + _joined_bytes(schedule, kernel) <= hardware.block_shared - RESERVED
+
+
+def _joined_bytes(schedule: CrossSchedule, kernel: Kernel) -> int:
+    """Static shared memory in which the warps of a team join the folds of a row, two rows in turn."""
+    states = sum(value.dtype.itemsize for phase in kernel.phases for use in phase.folds for value in use.state)
+    return 2 * schedule.block // WARP * states if schedule.threads > WARP else 0
 
 
 def _in_lines(kernel: Kernel) -> bool:
@@ -171,12 +187,19 @@ def _line(dtype: DType, width: int, vectors: int, threads: int) -> int:
     return dtype.itemsize * width * vectors * threads
 
 
-def _teams(hardware: Hardware, registers: int, threads: int) -> int:
-    """Teams of a block that has an SM for itself; 0 where a single one takes more registers than there are."""
-    most = hardware.block_threads // threads
+def _teams(hardware: Hardware, need: int, threads: int, folds: int, width: int) -> int:
+    """Teams of a block that has an SM for itself; 0 where a single one takes more registers than there are.
+
+    A second one works while the first waits for its folds, where there is much work for the bytes. Measured on an
+    H200, bfloat16: with two folds a row after each other (RMS-norm backward) 512 threads are better than 768 by 2-7 %,
+    with three (layer-norm backward) 768 are better than 512 by 7-12 %.
+    """
+    busy = folds > 2
+    most = max(2 if busy or width > 4 else 1, (BUSY_BLOCK if busy else BLOCK) // threads)
     if threads > WARP:
         most = min(most, NAMED_BARRIERS)
-    return next((n for n in range(most, 0, -1) if registers_for(hardware, 1, threads * n) >= registers), 0)
+    fits = (n for n in range(most, 0, -1) if threads * n <= hardware.block_threads)
+    return next((n for n in fits if registers_for(hardware, 1, threads * n) >= need), 0)
 
 
 def cross_grid(schedule: CrossSchedule, rows: int) -> int:
@@ -202,10 +225,11 @@ def cross_workspace(schedule: CrossSchedule, kernel: Kernel, blocks: int, column
 
 
 def cross_shared(schedule: CrossSchedule, kernel: Kernel) -> int:
-    """Bytes of dynamic shared memory: rows ahead, later the states of the block's teams."""
+    """Bytes of dynamic shared memory: rows ahead, later the states of the block's teams, then those of its threads."""
     rings = row_places(schedule, kernel)[1] * schedule.stages
-    states = max(sum(value.dtype.itemsize for value in use.state) for use in kernel.cross)
-    return max(rings, (schedule.teams - 1) * schedule.threads * schedule.vectors * schedule.width * states)
+    states = [sum(value.dtype.itemsize for value in use.state) for use in kernel.cross]
+    teams = (schedule.teams - 1) * schedule.threads * schedule.vectors * schedule.width * max(states)
+    return max(rings, teams, schedule.block * sum(states))
 
 
 def row_places(schedule: CrossSchedule, kernel: Kernel) -> tuple[list[int], int]:

@@ -77,7 +77,8 @@ def schedule_gang(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
     rows, columns = prod(extents[: kernel.row_axes]), columns_of(kernel, extents)
     width = row_width(kernel)
     of_rows = row_loads(kernel)
-    read = [kernel.operands[k].dtype for k in range(kernel.inputs) if k not in of_rows]
+    full = [k for k, o in enumerate(kernel.operands) if k not in of_rows and "0" not in o.strides[kernel.row_axes :]]
+    read = [kernel.operands[k].dtype for k in full if k < kernel.inputs]
     taken = max(1, sum(d.itemsize for d in read)) * width
     vectors = max(1, min(IN_FLIGHT // taken, MOST_ELEMENTS // width))
     steps = -(-columns // (width * vectors * THREADS))

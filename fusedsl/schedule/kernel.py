@@ -145,7 +145,8 @@ class Phase:
 
     Dependent folds stream in one pass where a phase has `tile` phases (and one fold, and no element work of its own):
     each tile of the loop is worked as if it were a row, tile phase after tile phase; the names that `folds[0].lifted`
-    then has are row values of the tile, and its state (of several values) merges into the running one.
+    then has are row values of the tile, and its state (of several values) merges into the running one. Where it is
+    `lasting`, what the first tile's rows come to may serve tiles after it: their folds merge with its own.
 
     Where every fold of the phase is a sum of products, `products` says of what: an element's work is then spread over
     the axes that its factors have.
@@ -165,6 +166,7 @@ class Phase:
     ranks: bool = False  # the phase runs over the order's places, not over the columns
     cross: tuple[FoldUse, ...] = ()
     products: tuple[Product, ...] = ()
+    lasting: bool = False
 
     @property
     def bodies(self) -> tuple[Body, ...]:

@@ -21,6 +21,7 @@ from .program import Program, load
 
 CONTEXT = 1000
 _COOPERATIVE, _CLUSTER, _ATTRIBUTE_BYTES = 2, 4, 72
+_MAX_DYNAMIC_SHARED = 8
 
 
 class Libcuda:
@@ -31,6 +32,7 @@ class Libcuda:
         self.modules: list[dict[str, Program]] = []
         self.functions: list[Program] = []
         self.launches: list[tuple[str, Grid]] = []
+        self.allowed: dict[int, int] = {}  # dynamic shared memory of functions for which it was set
         self.current = CONTEXT
         self.recording: dict[int, list] = {}  # what streams capture
         self.graphs: dict[int, list] = {}
@@ -38,7 +40,7 @@ class Libcuda:
 
     def __getattr__(self, name: str) -> Any:
         """Functions that change nothing here: streams, events, contexts, attributes that are set."""
-        quiet = ("cuInit", "cuCtxSetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuFuncSetAttribute",
+        quiet = ("cuInit", "cuCtxSetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2",
                  "cuThreadExchangeStreamCaptureMode", "cuStreamSynchronize", "cuEventCreate", "cuEventRecord",
                  "cuStreamWaitEvent", "cuEventDestroy_v2", "cuEventQuery", "cuStreamDestroy_v2")  # fmt: skip
         if name not in quiet:
@@ -143,9 +145,20 @@ class Libcuda:
         value._obj.value = {0: program.threads or 1024, 1: program.shared_bytes, 3: program.local_bytes, 4: 32}[number]
         return 0
 
-    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, blocks: Any, function: Any, threads: int, shared: Any) -> int:
-        blocks._obj.value = max(self.hardware.threads // threads, 1)
+    def cuFuncSetAttribute(self, function: Any, number: int, value: int) -> int:
+        if number == _MAX_DYNAMIC_SHARED:
+            self.allowed[function.value] = value
         return 0
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, blocks: Any, function: Any, threads: int, shared: Any) -> int:
+        taken = self.functions[function.value - 1].shared_bytes + shared.value + 1024
+        fits = min(max(self.hardware.threads // threads, 1), self.hardware.shared // taken)
+        blocks._obj.value = fits if shared.value <= self._most_shared(function.value) else 0
+        return 0
+
+    def _most_shared(self, function: int) -> int:
+        """Dynamic shared memory of a launch, at most."""
+        return self.allowed.get(function, 48 * 1024 - self.functions[function - 1].shared_bytes)
 
     def cuLaunchKernelEx(self, config: int, function: int, parameters: None, extra: int) -> int:
         *numbers, stream, attributes, count = struct.unpack("<7I4xQQI4x", ctypes.string_at(config, 56))
@@ -160,6 +173,8 @@ class Libcuda:
         program = self.functions[function - 1]
         if program.shared_bytes + grid.shared > self.hardware.block_shared:
             return 701
+        if grid.shared > self._most_shared(function):
+            return 1
 
         def work() -> None:
             self.launches.append((program.kernel.name, grid))

@@ -24,6 +24,7 @@ def column_source(kernel: Kernel, schedule: ColumnSchedule) -> str:
     return writer.scope.text(opening, "A strip of neighbouring rows for each block, or for each few blocks.")
 
 
+TILES = 16  # that are measured from what the first of them comes to: as many times its variance is lost in rounding
 BATCH_WORDS = 32  # registers of the records that a thread reads at once
 
 
@@ -181,17 +182,13 @@ class ColumnWriter:
         for use in phase.folds:
             self.code.append(f"{so_far(use)} = empty_{self._rule(use)}()")
         self.scope.code = []
-        self.walk.place()
-        if phase.tile:
-            self._tile_work(number, phase)
-        else:
-            self._element_work(number, phase)
-            for use in phase.folds:
-                self._collect(use, f"fold_{self._rule(use)}({self.scope.lifted(use)}, column, columns)")
-        step = "stride" if self.schedule.split else self.schedule.tile
-        self.code.append(f"column = {self.index}(column + {step})")
-        inside, self.scope.code = self.scope.code, outside
-        self.code.extend(["column = start", "while column < whole:", *indented(inside)])
+        self._turn_work(number, phase)
+        inside = self.scope.code
+        if phase.lasting:
+            self.scope.code = []
+            self._turn_work(number, phase, more=True)
+        many, self.scope.code = self.scope.code, outside
+        self.code.extend(["column = start", "while column < whole:", *indented(many)])
         if self.schedule.vectors > 1:
             self.code.extend(["while column < columns:", *indented(self._at_the_end(inside))])
         if self.schedule.split and phase.folds:
@@ -200,7 +197,22 @@ class ColumnWriter:
             self.scope.unpack(use, f"join_{self._rule(use)}({so_far(use)})")
         self._forget()
 
-    def _tile_work(self, number: int, phase: Phase) -> None:
+    def _turn_work(self, number: int, phase: Phase, more: bool = False) -> None:
+        """What a turn of the loop does; `more`: with a few tiles rather than one, which share what their rows need."""
+        self._forget()
+        self.walk.place()
+        if phase.tile:
+            self._tile_work(number, phase, more)
+            return
+        self._element_work(number, phase)
+        for use in phase.folds:
+            self._collect(use, f"fold_{self._rule(use)}({self.scope.lifted(use)}, column, columns)")
+        self.code.append(self._next())
+
+    def _next(self) -> str:
+        return f"column = {self.index}(column + {'stride' if self.schedule.split else self.schedule.tile})"
+
+    def _tile_work(self, number: int, phase: Phase, more: bool) -> None:
         """A tile worked as if it were a column, phase by phase; what it comes to is merged into the states so far."""
         for k, part in enumerate(phase.tile):
             self._element_work(f"{number}_{k}", part)
@@ -208,12 +220,31 @@ class ColumnWriter:
                 self.scope.unpack(use, f"fold_{self._rule(use)}({self.scope.lifted(use)}, column, columns)")
             if part.row is not None:
                 self._row_body(f"tile_{number}_{k}", part.row)
+        self.code.append(self._next())
+        if more:
+            self._more_tiles(number, phase)
         (use,) = phase.folds
         values = ", ".join(value.name for value in use.lifted)
         self._collect(use, f"({values})" if len(use.lifted) > 1 else values)
         for part in phase.tile:
             made = [value for use in part.folds for value in use.state]
             self.scope.ready -= {value.name for value in (*made, *(part.row.results if part.row else ()))}
+
+    def _more_tiles(self, number: int, phase: Phase) -> None:
+        """Tiles that are measured from what the one before them came to; their folds merge with its own."""
+        outside, self.scope.code = self.scope.code, []
+        self._forget()
+        self.walk.place()
+        for k, part in enumerate(phase.tile):
+            self._element_work(f"{number}_{k}", part)
+            for use in part.folds:
+                names = ", ".join(value.name for value in use.state)
+                states = f"({names})" if len(use.state) > 1 else names
+                found = f"fold_{self._rule(use)}({self.scope.lifted(use)}, column, columns)"
+                self.code.append(f"{names} = merge_{self._rule(use)}({states}, {found})")
+        self.code.extend([self._next(), "tiles = int32(tiles + 1)"])
+        inside, self.scope.code = self.scope.code, outside
+        self.code.extend(["tiles = int32(1)", f"while (tiles < {TILES}) & (column < whole):", *indented(inside)])
 
     def _collect(self, use: FoldUse, states: str) -> None:
         self.code.append(f"{so_far(use)} = merge_{self._rule(use)}({so_far(use)}, {states})")

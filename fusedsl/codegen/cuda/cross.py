@@ -136,15 +136,14 @@ class CrossWriter:
 
     def _stand(self) -> None:
         plan, names, kernel = self.schedule, self.scope.names, self.kernel
-        shift = plan.threads.bit_length() - 1
         rows = " * ".join(names.extent(axis) for axis in range(kernel.row_axes))
-        team = f"int32(thread() >> {shift})" if plan.teams > 1 else "int32(0)"
+        team = f"share(thread(), {plan.threads})" if plan.teams > 1 else "int32(0)"
         self.code.extend(
             [
                 f"rows = {self.index}({rows})",
                 f"columns = {self.index}({names.extent(kernel.axes - 1)})",
                 f"team = {team}",
-                f"lane = int32(thread() & {plan.threads - 1})",
+                f"lane = int32(thread() - team * {plan.threads})",
                 f"start = {self.index}(lane * {plan.width})" if plan.width > 1 else f"start = {self.index}(lane)",
                 f"stride = {self.index}(blocks() * {plan.teams})",
                 f"row = {self.index}(team * blocks() + block())",

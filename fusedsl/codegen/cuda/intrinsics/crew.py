@@ -72,9 +72,9 @@ class Crew:
     def _through_shared(self, e: Emitter, rules: Sequence[Fold], states: list[State], turn: ir.Value) -> list[State]:
         b, warps = e.builder, self.threads // WARP
         thread = e.special_register("tid.x")
-        team = b.lshr(thread, I32(self.threads.bit_length() - 1))
+        team = b.udiv(thread, I32(self.threads))
         first = b.mul(b.add(b.mul(turn, I32(self.teams)), team), I32(warps))
-        warp = b.and_(b.lshr(thread, I32(5)), I32(warps - 1))
+        warp = b.urem(b.lshr(thread, I32(5)), I32(warps))
         arrays = [[e.shared_array(stored(p.type), 2 * self.teams * warps) for p in state] for state in states]
         with b.if_then(b.icmp_unsigned("==", b.and_(thread, I32(WARP - 1)), I32(0))):
             for own, state in zip(arrays, states):
@@ -116,8 +116,8 @@ class Crew:
 
     def _gathered(self, e: Emitter, rule_of: Fold, states: list[State]) -> list[State]:
         b, thread = e.builder, e.special_register("tid.x")
-        lane = b.and_(thread, I32(self.threads - 1))
-        team = b.lshr(thread, I32(self.threads.bit_length() - 1))
+        lane = b.urem(thread, I32(self.threads))
+        team = b.udiv(thread, I32(self.threads))
         lines, places = [], []  # bytes between teams, and where a team's states begin
         begin = 0
         for part in states[0]:
@@ -201,9 +201,16 @@ class Crew:
         return [[b.load(variable) for variable in own] for own in kept]
 
     def _between_warps(self, e: Emitter, rules, states: list[State], warps: int) -> list[State]:
-        """The warps' states through shared memory: lane l merges those of lanes l, in order."""
+        """The warps' states through dynamic shared memory: lane l merges those of lanes l, in order."""
         b, thread = e.builder, e.special_register("tid.x")
-        arrays = [[e.shared_array(stored(p.type), warps * WARP) for p in state] for state in states]
+        arrays: list[list[ir.Value]] = []
+        begin = 0
+        for state in states:
+            arrays.append([])
+            for part in state:
+                address = b.gep(dynamic_shared(e), [I32(begin)])
+                arrays[-1].append(b.bitcast(address, stored(part.type).as_pointer(SHARED)))
+                begin += warps * WARP * _bytes(part.type)
         e.barrier()  # the first warp may still read what the strip before left
         for own, state in zip(arrays, states):
             for array, part in zip(own, state):
