@@ -170,9 +170,8 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Col
 
 def _states_at_once(kernel: Kernel) -> int:
     """States of each element that a thread holds beside those of the tile that it works on."""
-    if state_words(kernel.phases) == 1 or all(phase.lasting or not phase.folds for phase in kernel.phases):
-        return 1
-    return STATES
+    lasting = finishes_at_once(kernel) and all(phase.lasting or not phase.folds for phase in kernel.phases)
+    return 1 if lasting or state_words(kernel.phases) == 1 else STATES
 
 
 def _loop_over(
