@@ -19,6 +19,7 @@ from ..schedule.registers import row_loads
 
 SHARED_READS = 5 / 16  # of a thread for each of its products
 ADDRESSING = 12  # instructions that find and stage an element of a factor
+TENSOR_TERMS = 16  # of a product that the tensor cores do in the time of a multiply-add: 4,096 FLOP a clock against 256
 DOUBLE_ISSUED = 1.9  # instructions that are issued for one of float64: constants, addresses and words beside it
 
 
@@ -55,7 +56,8 @@ def computed(kernel: Kernel, bound: Bound) -> tuple[float, float, float]:
     elements = rows * columns
     found = [0.0, 0.0, 0.0]
     if kernel.stream is not None:
-        return _of_stream(kernel.stream, bound, rows, bound.extents[kernel.row_axes])
+        share = TENSOR_TERMS if kernel.windows else 1
+        return _of_stream(kernel.stream, bound, rows, bound.extents[kernel.row_axes], share)
     products = sides(kernel)
     if products is not None and worthwhile(kernel, products, bound.extents):
         return _of_products(kernel, products, bound)
@@ -73,11 +75,12 @@ def computed(kernel: Kernel, bound: Bound) -> tuple[float, float, float]:
     return found[0], found[1], found[2]
 
 
-def _of_stream(stream: Stream, bound: Bound, rows: int, columns: int) -> tuple[float, float, float]:
-    """The work of a pass over scores: a multiply-add for every term of a product, and what is done with a score."""
+def _of_stream(stream: Stream, bound: Bound, rows: int, columns: int, share: int) -> tuple[float, float, float]:
+    """The work of a pass over scores: a multiply-add for every term of a product (or for `share` of them), and what is
+    done with a score."""
     found = [0.0, 0.0, 0.0]
     axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighings)]
-    found[0] += rows * columns * sum(bound.extents[axis] for axis in axes)
+    found[0] += rows * columns * sum(bound.extents[axis] for axis in axes) / share
     for phase in stream.tile:
         _count(found, phase.element, rows * columns)
         for use in phase.folds:
