@@ -180,6 +180,19 @@ def test_barriers_of_a_cluster_let_blocks_see_each_others_memory():
     assert found.reshape(4, 32)[:, 0].tolist() == [1, 0, 3, 2]
 
 
+def test_stores_to_a_block_of_the_cluster_tell_a_barrier_there():
+    body = """
+    add.u32 %r10, %r6, 128; setp.ne.u32 %p0, %r1, 0; @%p0 bra READY; mbarrier.init.shared::cta.b64 [%r10], 1;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r10], 128; READY: barrier.cluster.arrive.release;
+    barrier.cluster.wait.acquire; mov.u32 %r8, %cluster_ctarank; xor.b32 %r8, %r8, 1;
+    mapa.shared::cluster.u32 %r9, %r7, %r8; mapa.shared::cluster.u32 %r8, %r10, %r8;
+    st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r9], %r2, [%r8];
+    WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p0, [%r10], 0; @!%p0 bra WAIT;
+    ld.shared.u32 %r8, [%r7]; st.global.u32 [%rd4], %r8;"""
+    found = launched(body, words(128), blocks=4, cluster=2)
+    assert found.reshape(4, 32)[:, 0].tolist() == [1, 0, 3, 2]
+
+
 # ---- what is caught
 
 

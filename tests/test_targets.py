@@ -117,6 +117,16 @@ def test_rows_that_clusters_keep(columns, dtype):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype"), [(70, 65536, "bfloat16"), (20, 262144, "float32"), (140, 32768, "float16")]
+)
+def test_rows_in_the_registers_of_clusters(rows, columns, dtype):
+    given = arrays(rows, columns, dtype)
+    for text in ("softmax(x)", "layer_norm(x, b, b)", "rms_norm(x, b)", WIDE_TEXTS[3]):
+        check(text, given, as_torch)
+
+
+@pytest.mark.gpu
 def test_wide_rows_of_minus_infinity_and_nan():
     x = make((5, 100003))
     x[1], x[2, 99999], x[3, 3], x[4, :] = -np.inf, np.nan, np.inf, 1.0

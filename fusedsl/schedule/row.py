@@ -32,10 +32,11 @@ IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
 VECTOR_CLASSES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
 SHARED_BLOCK, SHARED_ELEMENTS = 256, 16  # threads of a block that keeps a row in shared memory, and a tile of each
 SHARED_BLOCKS = 3  # of which so many share an SM
-HELD_CLUSTER = 4  # blocks that hold a row in registers, at most: beyond, they wait longer than computing again takes
-CLUSTER_SHARE = 0.7  # of a thread's registers, which a row may need in a cluster: to leave and read states takes some
-FULL_BLOCK = 120 << 10  # bytes of a row in the registers of a block that has an SM to itself
 BLOCK_BYTES = 4 << 10  # bytes that a block moves at least: an H200 begins one every 0.64 ns
+TEAMS = ((512, 2), (256, 3), (256, 2))  # threads of a block of a cluster, and such blocks on an SM
+LEAST_ON_SM = 72 << 10  # bytes of rows that an SM has to hold in registers, or shared memory is better
+SPARE = 8  # registers that phases in pieces need less than is predicted, and values of float32 in a cluster more
+STREAMS_MUCH = 4  # registers an element of what a phase streams, with which a row should not be alone on an SM
 LONG_ROW = 16384  # elements, beyond which a row should not be alone on an SM
 SHARED_RESERVE = 4 << 10  # bytes of shared memory beside the row: the system's, and states that blocks merge
 COPY_BYTES, COPY_FROM = (4, 8, 16), (8, 0)  # what cp.async copies, and the architecture that has it
@@ -146,31 +147,55 @@ def _reach(kernel: Kernel, columns: int, width: int) -> int:
 
 
 def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
-    """A row in the registers of a block, or of the smallest cluster whose blocks hold it."""
+    """A row in the registers of a block, or of a cluster's blocks where an SM would hold but one row."""
     width, columns = row_width(kernel), extents[-1]
     reach = _reach(kernel, columns, width)
     per_element = max(words(held(kernel), packed=width > 1), words([kernel.operands[0].dtype], packed=width > 1))
     once = sum(instructions(phase.row.lines) for phase in kernel.phases if phase.row is not None) >= ROW_WORK
     long = _work(kernel) >= LONG_BODIES * (1 if width >= 8 else len(_full(kernel)))
     longer = reach > columns or once or long
-    alone = _alone(kernel)
+    alone, single = _alone(kernel), None
     addresses = {x.value.name for x in kernel.pointers}
     fetching = any(v.name in addresses for phase in kernel.phases for v in phase.element.args)
-    many = prod(extents[: kernel.row_axes]) * HELD_CLUSTER >= hardware.multiprocessors
-    most_blocks = hardware.cluster if many and _dear(kernel) and not alone else 1
-    for cluster in _clusters(min(most_blocks, HELD_CLUSTER)):
-        part = -(-reach // cluster)
-        threads = _threads(part, width, per_element, longer, once, reach > columns, _streamed(kernel))
-        while threads is not None:
-            cap = FETCHING if fetching else CROWDED if threads < FEW_THREADS else MOST_NEEDED
-            found, need = _tiled(kernel, columns, reach, width, threads, cluster, per_element, hardware)
-            room = registers_for(hardware, 1, found.block) * (1 if cluster == 1 else CLUSTER_SHARE)
-            if need <= min(cap, room) or (found.vectors == 1 and need <= min(MOST_NEEDED, room)):
-                if alone or _overlaps(kernel, columns, found, need, hardware):
-                    return found
-                break
-            threads = threads * 2 if threads < hardware.block_threads else None
-    return None
+    threads = _threads(reach, width, per_element, longer, once, reach > columns, _streamed(kernel))
+    while threads is not None:
+        cap = FETCHING if fetching else CROWDED if threads < FEW_THREADS else MOST_NEEDED
+        found, need = _tiled(kernel, columns, reach, width, threads, 1, per_element, hardware)
+        room = registers_for(hardware, 1, found.block)
+        if need <= min(cap, room) or (found.vectors == 1 and need <= min(MOST_NEEDED, room)):
+            if alone or _overlaps(kernel, columns, found, need, hardware):
+                return found
+            single = found if width < 8 else None
+            break
+        threads = threads * 2 if threads < hardware.block_threads else None
+    return single if alone or fetching else _clustered(kernel, extents, reach, per_element, hardware) or single
+
+
+def _clustered(
+    kernel: Kernel, extents: tuple[int, ...], reach: int, per_element: float, hardware: Hardware
+) -> RowSchedule | None:
+    """A row in the registers of blocks that share their SMs with those of other rows; None where that is too little.
+
+    Measured on an H200, rows of 32768 … 262144: what an SM holds of all rows decides. With 128 KB it is at 1.00 … 0.95
+    of the speed of a copy, with 96 KB at 0.99 … 0.90, with 64 KB at 0.83 … 0.62: below the speed of shared memory.
+    Then small clusters are best, and of teams the larger one where weights are streamed beside the row (by 2-5 %), else
+    the smaller one (by up to 12 %).
+    """
+    rows, columns, width = prod(extents[: kernel.row_axes]), extents[-1], row_width(kernel)
+    if hardware.cc < COPY_FROM or columns <= LONG_ROW or width == 1 or (reach > columns and not _dear(kernel)):
+        return None
+    teams = TEAMS if _streamed(kernel) else tuple(reversed(TEAMS))
+    best, most = None, LEAST_ON_SM - 1
+    for cluster in _clusters(hardware.cluster):
+        for threads, blocks in teams:
+            size = blocks * columns // cluster * max(kernel.operands[k].dtype.itemsize for k in _full(kernel))
+            if size <= most or reach > VECTOR_CLASSES[-1] * width * threads * cluster:
+                continue
+            found, need = _tiled(kernel, columns, reach, width, threads, cluster, per_element, hardware, blocks)
+            spare = SPARE if found.piece else 0 if width >= 8 or _streamed(kernel) else -SPARE
+            if need <= registers_for(hardware, blocks, threads) + spare and rows * cluster >= hardware.multiprocessors:
+                best, most = found, size
+    return best
 
 
 def _work(kernel: Kernel) -> int:
@@ -209,8 +234,12 @@ def _tiled(
     cluster: int,
     per_element: float,
     hardware: Hardware,
+    blocks: int = 0,
 ) -> tuple[RowSchedule, int]:
-    """The schedule of a row in the registers of so many threads, and the registers that each of them needs."""
+    """The schedule of a row in the registers of so many threads, and the registers that each of them needs.
+
+    Where no `blocks` on an SM are asked for, as many as that leaves room for.
+    """
     step = width * threads * cluster
     vectors = next(v for v in VECTOR_CLASSES if v * step >= reach)
     below = max((v for v in VECTOR_CLASSES if v < vectors and v * step <= columns), default=0)
@@ -220,7 +249,7 @@ def _tiled(
     early = later > 0 and (per_element * vectors + later) * width <= limit and not split
     piece = _piece(kernel, vectors, width) if (per_element * vectors + later) * width > PIECE_FROM else 0
     need = needed(kernel, Tiling(width, vectors, early, piece))
-    blocks = blocks_for(hardware, need, threads * rows)
+    blocks = blocks or blocks_for(hardware, need, threads * rows)
     registers = predicted(kernel, hardware, need, blocks, threads * rows)
     team = f"{threads} threads" if cluster == 1 else f"{threads} threads in each of a cluster of {cluster} blocks"
     reason = (
@@ -237,13 +266,11 @@ def _overlaps(kernel: Kernel, columns: int, found: RowSchedule, need: int, hardw
     """Whether an SM reads a row while it computes another; if not, a cluster or shared memory makes room for that.
 
     Measured on an H200 with rows of 64 KB, one in the registers of an SM at a time: 0.98 of the speed of a copy in
-    float32, but 0.73 in bfloat16, which computes twice as long. A cluster's blocks wait for each other besides: they
-    should be two on an SM, or fill it (two of them: with four, shared memory is faster by 5 %).
+    float32 (0.87 where two arrays are streamed beside it), but 0.73 in bfloat16, which computes twice as long.
     """
     if hardware.cc < COPY_FROM or columns <= LONG_ROW or blocks_for(hardware, need, found.block) > 1:
         return True
-    size = max(kernel.operands[k].dtype.itemsize for k in _full(kernel)) * found.vectors * found.width * found.threads
-    return found.width < 8 and (found.cluster == 1 or (found.cluster == 2 and size >= FULL_BLOCK))
+    return found.width < 8 and _streamed(kernel) < STREAMS_MUCH
 
 
 def _rows(kernel: Kernel, columns: int, threads: int, vectors: int, hardware: Hardware) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from . import numbers as n
-from .bulk import bulk
+from .bulk import bulk, sent
 from .convert import KINDS
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from .operands import Step, address, parts, reader, type_of, writer
@@ -60,6 +60,8 @@ def _parameter(targets: list, begin: int, size: int, kind: np.dtype) -> Step:
 
 @build("st")
 def _store(ins: Instruction) -> Step:
+    if ins.modifiers[0] == "async":
+        return sent(ins)
     ins.allow(*HINTS, *SPACE_WORDS)
     kind = np.dtype(f"u{type_of(ins).itemsize}")
     where, space = address(ins.operands[0]), space_of(ins)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .memory import RANK_SHIFT, SHARED_BASE
-from .operands import Step, address, parts, reader, writer
+from .operands import Step, address, parts, reader, type_of, writer
 from .syntax import Instruction, Unsupported
 from .table import build
 
@@ -107,6 +107,26 @@ def bulk(ins: Instruction) -> Step:
     if "tensor" in words:
         return _tensor_in(ins) if to_shared else _tensor_out(ins)
     return _bulk_in(ins) if to_shared else _bulk_out(ins)
+
+
+def sent(ins: Instruction) -> Step:
+    """st.async: a store to a block of the cluster, which tells a barrier there of its bytes."""
+    ins.allow("async", "shared::cluster", "mbarrier::complete_tx::bytes")
+    size = type_of(ins).itemsize
+    into, read, where = (
+        address(ins.operands[0]),
+        reader(ins.operands[1], np.dtype(f"u{size}")),
+        address(ins.operands[2]),
+    )
+
+    def step(m, at):
+        value = np.broadcast_to(read(m, at), m.count(at))
+        m.store(ins, at, "shared", into(m, at), size, [value], atomic=True)
+        for key in m.barrier_keys(ins, at, where(m, at)):
+            m.mbarrier(ins, at, key).bytes -= size
+            m.settle(key)
+
+    return step
 
 
 def _bulk_in(ins: Instruction) -> Step:

@@ -51,7 +51,6 @@ def write_kept_loop(writer: RowWriter, number: int, phase: Phase) -> None:
         works.append(scope.code)
     scope.code = outside
     scope.code.extend(_turns(writer, *works))
-    writer.meet(phase)
     writer.join(phase)
     writer.forget()
 

@@ -41,7 +41,7 @@ class RowWriter:
     begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its row begins
     kept: dict[str, int] = field(default_factory=dict)  # value -> operand: what is in shared memory
     whole: bool = False  # the tile that is worked on needs no checks
-    met: bool = False  # the blocks of a cluster know that all of them run
+    meetings: int = 0  # of a cluster's blocks, so far
     rules: dict[tuple, str] = field(default_factory=dict)  # how folds merge -> the name of the rule
     ahead: dict[int, Body] = field(default_factory=dict)  # phase -> what its row body fetches, whatever its folds are
     rows: dict[int, Body] = field(default_factory=dict)  # … and the rest of it
@@ -67,6 +67,7 @@ class RowWriter:
     def write(self) -> None:
         self._define_tile()
         if self.schedule.cluster > 1:
+            self.scope.top.append("enter_cluster = team.enter()")
             self.code.append("enter_cluster()")
         self.scope.read_scalars()
         if self.schedule.linked:
@@ -86,7 +87,6 @@ class RowWriter:
                 write_ranks(self, number, phase)
             elif self.schedule.resident:
                 self.element_work(number, phase)
-                self.meet(phase)
                 for use in phase.folds:
                     self._fold(use)
             elif self.schedule.shared:
@@ -94,12 +94,6 @@ class RowWriter:
             else:
                 self._loop(number, phase)
             self._row_work(number, phase)
-
-    def meet(self, phase: Phase) -> None:
-        """Before its first fold, see that all blocks of the cluster run: by then they have had time to begin."""
-        if self.schedule.cluster > 1 and phase.folds and not self.met:
-            self.code.append("await_cluster()")
-            self.met = True
 
     # Where a thread stands.
 
@@ -121,8 +115,19 @@ class RowWriter:
     def _team(self) -> str:
         """The threads of a row."""
         plan = self.schedule
-        more = f", across={WARP}" if plan.across else f", cluster={plan.cluster}" if plan.cluster > 1 else ""
-        return f"threads={plan.threads}{more}"
+        meetings = sum(len(phase.folds) for phase in self.kernel.phases)
+        cluster = f", cluster={plan.cluster}, meetings={meetings}" if plan.cluster > 1 else ""
+        return f"threads={plan.threads}{f', across={WARP}' if plan.across else cluster}"
+
+    def joined(self, rule_name: str, state: str) -> str:
+        """The call that joins the states of a row's threads."""
+        number = ""
+        if self.schedule.cluster > 1 and not self.meetings:  # by now they have had time to begin
+            self.code.extend([f"own = {state}", "await_cluster()"])
+            state = "own"
+        if self.schedule.cluster > 1:
+            number, self.meetings = f"{self.meetings}, ", self.meetings + 1
+        return f"join_{rule_name}({number}{state})"
 
     @property
     def exact(self) -> str:
@@ -272,7 +277,7 @@ class RowWriter:
     def join(self, phase: Phase) -> None:
         """The states that the threads of a row have collected, as one."""
         for use in phase.folds:
-            self.scope.unpack(use, f"join_{self.define_fold(use)}({so_far(use)})")
+            self.scope.unpack(use, self.joined(self.define_fold(use), so_far(use)))
 
     def backwards(self, number: int, phase: Phase) -> bool:
         """A pass that only stores, after another pass: the order of its elements is free."""
@@ -477,7 +482,7 @@ class RowWriter:
         self.scope.functions += rule(use, name)
 
     def _fold(self, use: FoldUse) -> None:
-        self.scope.unpack(use, f"join_{self.define_fold(use)}({self._folded(use)})")
+        self.scope.unpack(use, self.joined(self.define_fold(use), self._folded(use)))
 
     def _row_work(self, number: int, phase: Phase) -> None:
         read_ahead(self)

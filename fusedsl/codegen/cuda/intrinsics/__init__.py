@@ -33,7 +33,7 @@ def namespace() -> dict[str, Any]:
 
     names = dict(vocabulary())
     for source, listed in (
-        (launch, "thread block barrier enter_cluster await_cluster divide share scalar part word half"),
+        (launch, "thread block barrier await_cluster divide share scalar part word half"),
         (tile, "Tile await_fetched once"),
         (element, "load_value store_value"),
         (scan, "scan_tile"),

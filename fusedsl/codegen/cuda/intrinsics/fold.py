@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
-from ..backend import F32, F64, I1, I8, I16, I32, I64, VOID, Emitter, ScalarFunction, intrinsic, ir, types
+from ..backend import F32, I1, I8, I32, I64, Emitter, ScalarFunction, intrinsic, ir, types
 from ..convert import widen
+from . import cluster
 from .element import unpaired
 from .memory import Room
 from .tile import Tile, scalar_function, scalar_types
 
 WARP = 32
 FEW_VALUES = 2  # of a state, of which a thread may read those of all warps at once
-ARRIVE_AND_WAIT = "barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;"
 State = list[ir.Value]
 
 
@@ -170,48 +170,40 @@ class Team:
     """The threads of a row: `threads` neighbours (up to a warp share it with other rows; more are a block).
 
     Where `across`, neighbours belong to different rows instead, `across` to a block: thread t works on row t % across.
-    Where there is a `cluster` of so many blocks, `threads` of each of them work on the row. A team that joins once a
-    row, and goes on to the next, leaves its states `alternating` in two places.
+    Where there is a `cluster` of so many blocks, `threads` of each of them work on the row, and join `meetings` times.
     """
 
     threads: int
     across: int = 0
     cluster: int = 1
-    alternating: bool = False
+    meetings: int = 0
+
+    def enter(self) -> Callable:
+        """`enter()`: before anything else, tell the blocks of the cluster that this one runs."""
+        return cluster.enter(self.meetings)
 
     def join(self, rule_of: Fold) -> Callable:
         """`join(state)`: the states of all threads of the row merged, the same bits in each of them.
 
-        Where `alternating`, `join(turn, state)`: `turn` is 0 and 1 in alternation, so that a warp may leave its next
-        state while others still read its last one.
+        In a cluster `join(meeting, state)`, with the number of the row's meeting.
         """
         result = rule_of.merge.result
 
         def rule(*kinds):
             def emit(e, *values):
-                turn, state = values[0] if self.alternating else None, state_of(e, rule_of, values[-1])
+                state = state_of(e, rule_of, values[-1])
                 if self.across:
                     return e.pack(result, self._through_shared(e, rule_of, state, self.across))
                 state = self._through_shuffles(e, rule_of, state)
                 if self.cluster > 1:
-                    state = self._through_cluster(e, rule_of, state, turn)
+                    state = self._through_cluster(e, rule_of, state, values[0])
                 elif self.threads > WARP:
-                    state = self._through_shared(e, rule_of, state, 0, turn)
+                    state = self._through_shared(e, rule_of, state, 0)
                 return e.pack(result, state)
 
             return result, emit
 
-        return intrinsic(1 + self.alternating)(rule)
-
-    def _places(self, e: Emitter, state: State, count: int, turn: ir.Value | None) -> list[ir.Value]:
-        """Shared memory for `count` states: an array for each part, or the half of it whose turn it is."""
-        if turn is None:
-            return [e.shared_array(shared_type(part), count) for part in state]
-        arrays, first = (
-            [e.shared_array(shared_type(part), 2 * count) for part in state],
-            e.builder.mul(turn, I32(count)),
-        )
-        return [e.builder.gep(array, [first]) for array in arrays]
+        return intrinsic(1 + (self.cluster > 1))(rule)
 
     def _through_shuffles(self, e: Emitter, rule_of: Fold, state: State) -> State:
         """Lane 0 of each segment merges all, in order; then its segment gets a copy."""
@@ -224,16 +216,14 @@ class Team:
             return state
         return [shuffle(e, "idx", part, 0, lanes) for part in state]
 
-    def _through_shared(
-        self, e: Emitter, rule_of: Fold, state: State, across: int, turn: ir.Value | None = None
-    ) -> State:
+    def _through_shared(self, e: Emitter, rule_of: Fold, state: State, across: int) -> State:
         """Groups of threads leave a state each in shared memory; then every thread merges them all, in order."""
         b, groups = e.builder, self.threads if across else self.threads // WARP
         if groups == 1:
             return state
         thread = e.special_register("tid.x")
         spread = across or 1
-        arrays = self._places(e, state, groups * spread, turn)
+        arrays = [e.shared_array(shared_type(part), groups * spread) for part in state]
         if across:
             self._leave(e, arrays, state, thread)
         else:
@@ -252,23 +242,26 @@ class Team:
             found.append(self._left(e, arrays, state, place))
         return rule_of.tree(e, found)
 
-    def _through_cluster(self, e: Emitter, rule_of: Fold, state: State, turn: ir.Value | None = None) -> State:
+    def _through_cluster(self, e: Emitter, rule_of: Fold, state: State, number: ir.Value) -> State:
         """Each warp leaves its state in the shared memory of all blocks; then each warp merges them all, in order.
 
-        A fold has shared memory of its own, where nothing is written again before all have met in another one, and no
-        block ends before all have arrived here: whoever writes into a block finds it alive.
+        A fold has shared memory of its own, so nothing is written there again, and no block ends before it has what all
+        others send: whoever writes into a block finds it alive.
         """
         b, warps = e.builder, max(1, self.threads // WARP)
         thread, rank = e.special_register("tid.x"), b.and_(e.special_register("ctaid.x"), I32(self.cluster - 1))
         lane, warp = b.and_(thread, I32(WARP - 1)), b.lshr(thread, I32(5))
-        count = warps * self.cluster
-        arrays = self._places(e, state, count, turn)
+        count, kinds = warps * self.cluster, [part.type for part in state]
+        arrays = [e.shared_array(cluster.sent_type(kind), count) for kind in kinds]
+        barrier = cluster.meeting(e, self.meetings, number)
         state = [shuffle(e, "idx", part, 0, WARP) for part in state]
         place = b.add(b.mul(rank, I32(warps)), warp)
+        with b.if_then(b.icmp_unsigned("==", thread, I32(0))):
+            cluster.expect(e, barrier, count * sum(map(cluster.sent_bytes, kinds)))
         with b.if_then(b.icmp_unsigned("<", lane, I32(self.cluster))):
             for array, part in zip(arrays, state):
-                _leave_in_block(e, b.gep(array, [place]), part, lane)
-        e.asm(VOID, ARRIVE_AND_WAIT, "~{memory}", [], effect=True)
+                cluster.send(e, b.gep(array, [place]), part, barrier, lane)
+        cluster.wait(e, barrier)
         lanes = min(count, WARP)
         each, first = count // lanes, b.mul(b.and_(lane, I32(lanes - 1)), I32(count // lanes))
         found = [self._left(e, arrays, state, b.add(first, I32(k))) for k in range(each)]
@@ -278,7 +271,7 @@ class Team:
         """The state at a place of shared memory."""
         b = e.builder
         values = [b.load(b.gep(array, [place])) for array in arrays]
-        return [b.trunc(value, I1) if part.type == I1 else value for value, part in zip(values, like)]
+        return [b.trunc(v, p.type) if p.type != v.type else v for v, p in zip(values, like)]
 
     def _leave(self, e: Emitter, arrays: list[ir.Value], state: State, place: ir.Value) -> None:
         for array, part in zip(arrays, state):
@@ -288,17 +281,6 @@ class Team:
 
 def shared_type(part: ir.Value) -> ir.Type:
     return I8 if part.type == I1 else part.type
-
-
-def _leave_in_block(e: Emitter, address: ir.Value, part: ir.Value, block: ir.Value) -> None:
-    """Write a part of a state to the place in another block's shared memory that corresponds to this address."""
-    b = e.builder
-    value = b.zext(part, I16) if part.type in (I1, I8) else part
-    kinds = {I16: ("b8", "h"), I32: ("b32", "r"), I64: ("b64", "l"), F32: ("f32", "f"), F64: ("f64", "d")}
-    name, register = kinds[value.type]
-    text = "mapa.shared::cluster.u32 $0, $1, $2;"
-    place = e.asm(I32, text, "=r,r,r", [b.ptrtoint(address, I32), block], effect=True)  # by whom there is a block for
-    e.asm(VOID, f"st.shared::cluster.{name} [$0], $1;", f"r,{register},~{{memory}}", [place, value], effect=True)
 
 
 def shuffle(e: Emitter, mode: str, value: ir.Value, distance: int, lanes: int) -> ir.Value:

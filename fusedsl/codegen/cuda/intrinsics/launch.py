@@ -28,12 +28,6 @@ def barrier():
 
 
 @intrinsic(0)
-def enter_cluster():
-    """Tell the blocks of the cluster that this one runs; does not wait."""
-    return types.void, lambda e: e.asm(VOID, "barrier.cluster.arrive.relaxed.aligned;", "~{memory}", [], effect=True)
-
-
-@intrinsic(0)
 def await_cluster():
     """Wait until all blocks of the cluster run: from then on their shared memory may be written."""
     return types.void, lambda e: e.asm(VOID, "barrier.cluster.wait.acquire.aligned;", "~{memory}", [], effect=True)
