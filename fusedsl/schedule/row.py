@@ -182,7 +182,8 @@ def _clustered(
     the smaller one (by up to 12 %).
     """
     rows, columns, width = prod(extents[: kernel.row_axes]), extents[-1], row_width(kernel)
-    if hardware.cc < COPY_FROM or columns <= LONG_ROW or width == 1 or (reach > columns and not _dear(kernel)):
+    scattered = width == 1 or any(kernel.operands[k].strides[-1] == "s" for k in _full(kernel))
+    if hardware.cc < COPY_FROM or columns <= LONG_ROW or scattered or (reach > columns and not _dear(kernel)):
         return None
     teams = TEAMS if _streamed(kernel) else tuple(reversed(TEAMS))
     best, most = None, LEAST_ON_SM - 1
