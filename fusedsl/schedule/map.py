@@ -14,6 +14,7 @@ BLOCK_VECTORS = 256
 MOST_NEEDED = 128  # registers a thread, by estimate, beyond which it gets fewer vectors
 MIDDLE_BODY = 16  # instructions an element: about as long as memory takes for 16 bits
 LONG_BODY, LONG_NARROW = 18, 24  # … from which on two vectors interleave, and of several 16-bit arrays
+FULL_NARROW = 64  # … from which on the eight elements of one 16-bit vector keep a thread busy
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,11 @@ def schedule_map(kernel: Kernel, hardware: Hardware) -> MapSchedule:
     # Measured on an H200: float32 runs at copy speed with one vector a thread and loses 3 % with two; of a single
     # 16-bit array one vector is too little work for what a thread has to set up (GELU: 0.86 of copy speed, then 0.97).
     # Long bodies gain from two vectors, whose loads and instructions interleave (log1p and SELU of float32: 6 %, of
-    # expm1, log and sine 2 to 3 %, dropout and GELU times an array of bfloat16 7 %; tanh and exp lose less than 1 %);
-    # with several axes four share what finding one's place costs (bias and GELU of bfloat16: 2 %).
+    # expm1, log and sine 2 to 3 %, dropout and GELU times an array of bfloat16 7 %; tanh and exp lose less than 1 %;
+    # Black-Scholes of bfloat16 loses 5 %); with several axes four share what finding one's place costs (bias and GELU of bfloat16: 2 %).
     fixed = [value.name for value in kernel.scalars]
     work = sum(instructions(varying(phase.element.lines, fixed)) for phase in kernel.phases)
-    long = work >= (LONG_BODY if width < 8 else LONG_NARROW)
+    long = work >= LONG_BODY if width < 8 else LONG_NARROW <= work < FULL_NARROW
     vectors = 2 if (width >= 8 and read <= 16) or (long and width > 1) else 1
     if kernel.axes > 1 and vectors == 2 and width >= 8 and MIDDLE_BODY <= work < LONG_NARROW:
         vectors = 4
