@@ -24,9 +24,11 @@ TITLES = {
     "reductions": "Full, column and other reductions",
     "backward": "Gradients of layer norm and RMS norm",
     "expressions": "The list of examples/expressions.py",
+    "attention": "Attention, bfloat16",
     "cpu": "On the CPU ({threads} threads)",
 }
 NOTABLE = ("torch.compile", "torch", "cupy", "numpy", "numexpr", "triton", "liger", "quack", "jax")
+NOTABLE += ("cudnn", "flash-attention-2", "flex")
 
 
 def read(paths: Sequence[Path]) -> tuple[dict[str, dict], list[Row]]:
