@@ -168,6 +168,19 @@ def test_columns(text, shape, cooperative):
         assert check_twice(gpu, text, {"x": normal(*shape)})[0].cooperative == cooperative
 
 
+def test_what_columns_share_is_stored_in_each_of_their_rows():
+    """One vector stood where there is one for each of a thread's rows."""
+    with exact_gpu() as gpu:
+        check_twice(gpu, "t = broadcast_to(x, (2, 5)); t / (sum(t, 0, keepdims=True) + 9)", {"x": normal(5)})
+
+
+def test_tiny_numbers_keep_their_bits_where_they_are_rounded_to_bfloat16():
+    """A single number's conversion may flush them, as an H200's does."""
+    x = whole(1, 1 << 23, 301, dtype=np.uint32).view(np.float32)
+    with exact_gpu() as gpu:
+        check_twice(gpu, "y = bfloat16(x); y, y * float32(2)", {"x": x})
+
+
 MANY_COLUMNS = "sum(x, -1), sum(x, 0), argmin(x, axis=0), argmax(x, axis=0), argmin(x * x, axis=0), argmax(-x, axis=0)"
 
 

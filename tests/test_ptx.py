@@ -123,6 +123,8 @@ def test_integers_multiply_divide_and_shift_as_in_c():
         ("brev.b32 %r9, %r8;", [1], [1 << 31]),
         ("cvt.rzi.s32.f32 %r9, %r8;", [np.float32(x) for x in (-2.9, 3e10, "nan")], [2**32 - 2, 2**31 - 1, 0]),
         ("cvt.rn.bf16x2.f32 %r9, 0f3F800000, %r8;", [np.float32(1.00390625)], [0x3F803F80]),
+        ("cvt.rn.bf16x2.f32 %r9, 0f80400000, %r8;", [0x00400000], [0x80400040]),
+        ("cvt.rn.bf16.f32 %h1, %r8; cvt.u32.u16 %r9, %h1;", [0x00400000, 0x80400000], [0, 0x8000]),
         ("cvt.rn.satfinite.e4m3x2.f32 %h1, 0f3F800000, %r8; cvt.u32.u16 %r9, %h1;", [np.float32(1e9)], [0x387E]),
         ("sub.cc.u32 %r10, %r8, 1; subc.u32 %r9, 5, 0;", [0, 1], [4, 5]),
         ("add.cc.u32 %r10, %r8, 1; addc.u32 %r9, 5, 0;", [0xFFFFFFFF, 1], [6, 5]),

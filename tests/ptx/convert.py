@@ -73,6 +73,8 @@ def _between_floats(x, to: np.dtype, words: set[str]):
         raise Unsupported(f"cvt.{direction} to {to}")
     elif x.dtype == F8 and to == BF16:
         raise Unsupported("cvt.bf16.f64")
+    if (x.dtype, to) == (F4, BF16):
+        x = flushed(x)  # by F2F.BF16.F32, which may come of it; pairs are rounded by F2FP
     x = x.astype(to)
     if "ftz" in words and to == F4:
         x = flushed(x)

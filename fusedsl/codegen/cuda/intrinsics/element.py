@@ -28,8 +28,9 @@ def stored_elements(e: Emitter, kind: DType, elements: list[ir.Value]) -> list[i
 def pair(e: Emitter, kind: DType, low: ir.Value, high: ir.Value) -> ir.Value:
     """Two float32 rounded into the halves of a word, in one instruction where there is one."""
     if e.cc >= (8, 0):
-        name = "bf16x2" if kind.name == "bfloat16" else "f16x2"
-        return e.asm(I32, f"cvt.rn.{name}.f32 $0, $2, $1;", "=r,f,f", [low, high])
+        if kind.name == "bfloat16":
+            return convert.bfloat16_pair(e, low, high)
+        return e.asm(I32, "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [low, high])
     b = e.builder
     low, high = (b.zext(convert.narrow(e, half, kind.name), I32) for half in (low, high))
     return b.or_(low, b.shl(high, I32(16)))

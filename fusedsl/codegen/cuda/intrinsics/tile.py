@@ -410,7 +410,8 @@ class Tile:
         if isinstance(source, types.BaseTuple):
             elements, source = e.unpack(value, len(source)), source.dtype
         else:
-            elements = [value] * self.count
+            elements = [value]
+        elements = elements * (self.count // len(elements))  # one vector may stand for all
         elements = [narrowed_value(e, kind, element, source) for element in elements]
         if is_packed(kind, self.width):
             return [pair(e, kind, *elements[k : k + 2]) for k in range(0, len(elements), 2)]
