@@ -27,6 +27,7 @@ CUT = [
     "sort(z.T).T",
     "sort(x)[:, ::-1]",
     "sort(cumsum(z, -1))",
+    "m = z - mean(z, -1, keepdims=True); m * rsqrt(sum(m * m, -1, keepdims=True)), topk(z + 1, 2)[1]",
 ]
 
 

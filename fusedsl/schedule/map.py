@@ -45,7 +45,8 @@ def schedule_map(kernel: Kernel, hardware: Hardware) -> MapSchedule:
     # 16-bit array one vector is too little work for what a thread has to set up (GELU: 0.86 of copy speed, then 0.97).
     # Long bodies gain from two vectors, whose loads and instructions interleave (log1p and SELU of float32: 6 %, of
     # expm1, log and sine 2 to 3 %, dropout and GELU times an array of bfloat16 7 %; tanh and exp lose less than 1 %;
-    # Black-Scholes of bfloat16 loses 5 %); with several axes four share what finding one's place costs (bias and GELU of bfloat16: 2 %).
+    # Black-Scholes of bfloat16 loses 5 %); with several axes four share what finding one's place costs (bias and GELU
+    # of bfloat16: 2 %).
     fixed = [value.name for value in kernel.scalars]
     work = sum(instructions(varying(phase.element.lines, fixed)) for phase in kernel.phases)
     long = work >= LONG_BODY if width < 8 else LONG_NARROW <= work < FULL_NARROW

@@ -82,6 +82,8 @@ class Roles:
             found += [(p, v) for v in phase.results if v.name in later and v.name not in loaded]
         first = next((p for p, phase in enumerate(phases) if phase.stores), len(phases))
         later = set().union(*(self.used(q) for q in phases[first + 1 :]))
+        while first < len(phases) and phases[first].ranks:  # it goes over ranks, not elements
+            first -= 1
         found += [(first, load.value) for load in self.element_loads if load.value.name in later]
         return tuple(dict.fromkeys(found))
 
