@@ -7,10 +7,10 @@ import os
 import resource
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
+from threads import at_once
 
 import fusedsl as fd
 from fusedsl.runtime import retain as module
@@ -146,11 +146,7 @@ class TestOnACard:
                         if not torch.allclose(kernel(x, x), (x * x).sum(-1), rtol=1e-4):
                             wrong.append((seed, n))
 
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(work, range(6))
         assert not wrong
 
     @pytest.mark.parametrize("library", ["torch", "cupy"])

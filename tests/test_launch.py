@@ -13,6 +13,7 @@ import timeit
 
 import numpy as np
 import pytest
+from threads import at_once
 
 from fusedsl.errors import CompileError, DeviceError, DTypeError
 from fusedsl.generated import Lines
@@ -291,11 +292,7 @@ def test_threads_never_see_each_others_arguments(cuda, library):
         for n in range(300):
             launch.fire([seed, seed + n, seed * n], seed)
 
-    workers = [threading.Thread(target=fire, args=(k + 1,)) for k in range(6)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    at_once(fire, range(1, 7))
     assert len(library.launches) == 1800
     for _, stream, _, block, _, _ in library.launches:
         seed, shifted, product = struct.unpack("<QQ24xq", block)
@@ -493,11 +490,7 @@ def test_cpu_records_are_thread_safe():
             launch.fire([x.ctypes.data, y.ctypes.data, float(seed)])
             wrong.extend(y[y != n * seed])
 
-    workers = [threading.Thread(target=fire, args=(k,)) for k in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    at_once(fire, range(4))
     assert not wrong
 
 

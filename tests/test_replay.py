@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
+from threads import at_once
 
 import fusedsl as fd
 from fusedsl.runtime import replay as module
@@ -220,11 +219,7 @@ def test_threads_share_a_kernel_from_its_first_call_on():
                 if not np.allclose(found, right, 1e-5, 1e-6):
                     wrong.append((seed, n))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(6))
     assert not wrong
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..fusion.lines import instructions, varying
 from ..hardware import Hardware, blocks_for
 from .access import vector_width
 from .kernel import Kernel
-from .pressure import Tiling, needed, predicted
+from .pressure import Tiling, element_work, needed, predicted
 
 BLOCK_VECTORS = 256
 MOST_NEEDED = 128  # registers a thread, by estimate, beyond which it gets fewer vectors
@@ -47,8 +46,7 @@ def schedule_map(kernel: Kernel, hardware: Hardware) -> MapSchedule:
     # expm1, log and sine 2 to 3 %, dropout and GELU times an array of bfloat16 7 %; tanh and exp lose less than 1 %;
     # Black-Scholes of bfloat16 loses 5 %); with several axes four share what finding one's place costs (bias and GELU
     # of bfloat16: 2 %).
-    fixed = [value.name for value in kernel.scalars]
-    work = sum(instructions(varying(phase.element.lines, fixed)) for phase in kernel.phases)
+    work = element_work(kernel)
     long = work >= LONG_BODY if width < 8 else LONG_NARROW <= work < FULL_NARROW
     vectors = 2 if (width >= 8 and read <= 16) or (long and width > 1) else 1
     if kernel.axes > 1 and vectors == 2 and width >= 8 and MIDDLE_BODY <= work < LONG_NARROW:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..fusion.lines import instructions
+from ..fusion.lines import instructions, varying
 from ..hardware import Hardware, registers_for
 from ..ir.types import DType
 from .kernel import Body, Kernel, Phase
@@ -48,6 +48,14 @@ class Tiling:
     @property
     def elements(self) -> int:
         return self.width * self.vectors
+
+
+def element_work(kernel: Kernel) -> int:
+    """Instructions an element of all bodies and folds."""
+    fixed = [value.name for value in kernel.scalars]
+    bodies = [varying(phase.element.lines, fixed) for phase in kernel.phases]
+    merges = [fold.merge.lines for phase in kernel.phases for fold in phase.folds]
+    return sum(map(instructions, (*bodies, *merges)))
 
 
 def needed(kernel: Kernel, tiling: Tiling) -> int:

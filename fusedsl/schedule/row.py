@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from ..fusion.lines import instructions, special_functions, varying
+from ..fusion.lines import instructions, special_functions
 from ..hardware import Hardware, blocks_for, registers_for
 from .access import ACCESS_BYTES, vector_width
 from .kernel import Kernel
-from .pressure import Tiling, needed, predicted
+from .pressure import Tiling, element_work, needed, predicted
 from .ranking import Ranking
 from .registers import held, row_loads, words
 from .split import finishes_at_once
@@ -152,7 +152,7 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
     reach = _reach(kernel, columns, width)
     per_element = max(words(held(kernel), packed=width > 1), words([kernel.operands[0].dtype], packed=width > 1))
     once = sum(instructions(phase.row.lines) for phase in kernel.phases if phase.row is not None) >= ROW_WORK
-    long = _work(kernel) >= LONG_BODIES * (1 if width >= 8 else len(_full(kernel)))
+    long = element_work(kernel) >= LONG_BODIES * (1 if width >= 8 else len(_full(kernel)))
     longer = reach > columns or once or long
     alone, single = _alone(kernel), None
     addresses = {x.value.name for x in kernel.pointers}
@@ -197,14 +197,6 @@ def _clustered(
             if need <= registers_for(hardware, blocks, threads) + spare and rows * cluster >= hardware.multiprocessors:
                 best, most = found, size
     return best
-
-
-def _work(kernel: Kernel) -> int:
-    """Instructions an element of all bodies and folds."""
-    fixed = [value.name for value in kernel.scalars]
-    bodies = [varying(phase.element.lines, fixed) for phase in kernel.phases]
-    merges = [fold.merge.lines for phase in kernel.phases for fold in phase.folds]
-    return sum(map(instructions, (*bodies, *merges)))
 
 
 def _alone(kernel: Kernel) -> bool:

@@ -256,7 +256,7 @@ class Recorder:
             return functions.call(self.builder, table, self._bound(name, table.parameters, values, named))
         composite = calls.prelude_function(self.evaluator, name)
         if composite is None:
-            raise _unknown(name)
+            raise unknown(name, f"{name} of an array cannot be traced")
         parameters = calls.signature(composite.definition, composite.defaults)
         bound = self._bound(name, parameters, values, named)
         calls.check_groups(self.builder, name, bound)
@@ -384,7 +384,8 @@ def _columns(code: CodeType, instruction: int, source: str) -> tuple[tuple[int, 
     return (start - indent, end - indent), start - indent  # type: ignore[operator]
 
 
-def _unknown(name: str) -> FusedslError:
+def unknown(name: str, told: str) -> Unsupported:
+    """The refusal of a function: planned, and named so, or not to be traced, as `told`."""
     if name in functions.UNSUPPORTED:
         return Unsupported(
             f"{name} is not there yet ({functions.UNSUPPORTED[name]})",
@@ -392,7 +393,7 @@ def _unknown(name: str) -> FusedslError:
             help=function_hint(name, ()),
         )
     return Unsupported(
-        f"{name} of an array cannot be traced",
+        told,
         code="unsupported.trace",
         help="compute it outside of the function, and pass the result",
     )

@@ -11,10 +11,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError, DTypeError, ShapeError, Unsupported
-from ..lang import functions
-from ..lang.hints import function_hint
-from .recorder import is_array
+from ..errors import ArgumentError, DTypeError, ShapeError
+from .recorder import is_array, unknown
 from .tracer import Tracer
 from .views import View
 
@@ -71,7 +69,7 @@ def call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> 
     if name not in table and name.endswith("_") and name[:-1] in table:
         return _in_place(recorder, name, args, kwargs)
     if name not in table:
-        raise _unknown(name)
+        raise unknown(name, f"torch.{name} cannot be traced")
     function = table[name]
     out = kwargs.pop("out", None)
     inplace = kwargs.pop("inplace", False)
@@ -133,20 +131,6 @@ def _written(target: Any, result: Any) -> Any:
         )
     target._write(result.node, "same_kind")
     return target
-
-
-def _unknown(name: str) -> Unsupported:
-    if name in functions.UNSUPPORTED:
-        return Unsupported(
-            f"{name} is not there yet ({functions.UNSUPPORTED[name]})",
-            code="unsupported.function",
-            help=function_hint(name, ()),
-        )
-    return Unsupported(
-        f"torch.{name} cannot be traced",
-        code="unsupported.trace",
-        help="compute it outside of the function, and pass the result",
-    )
 
 
 # -- what the functions are written with

@@ -77,26 +77,8 @@ def dynamic_start(alignment: int) -> Callable:
     return intrinsic(0)(lambda: (i32, lambda e: e.dynamic_shared(alignment)))
 
 
-@intrinsic(2)
-def keep_word(at, word):
-    """Write 32 bits to shared memory."""
-
-    def emit(e, place, value):
-        given = [e.cast(place, at, i32), e.cast(value, word, i32)]
-        e.asm(VOID, "st.shared.b32 [$0], $1;", "r,r,~{memory}", given, effect=True)
-
-    return types.void, emit
-
-
-@intrinsic(2)
-def mark_word(at, bits):
-    """Set bits of a word in shared memory, whoever else sets some."""
-
-    def emit(e, place, value):
-        given = [e.cast(place, at, i32), e.cast(value, bits, i32)]
-        e.asm(VOID, "red.shared.or.b32 [$0], $1;", "r,r,~{memory}", given, effect=True)
-
-    return types.void, emit
+keep_word = _statement("st.shared.b32 [$0], $1;", i32, i32)  # 32 bits
+mark_word = _statement("red.shared.or.b32 [$0], $1;", i32, i32)  # more bits of them, whoever else sets some
 
 
 @intrinsic(1)
@@ -273,26 +255,3 @@ def await_products(left: int) -> Callable:
         return kind, emit
 
     return intrinsic(1)(rule)
-
-
-def await_products_after(left: int) -> Callable:
-    """`done(sums, value)`: the same, once a value is there that is larger than -2: the compiler cannot wait before."""
-
-    def rule(kind, value):
-        count = len(kind)
-
-        def emit(e, sums, known):
-            lines = [
-                ".reg .pred low;",
-                ".reg .b32 all;",
-                f"setp.lt.f32 low, ${2 * count}, 0fC0000000;",
-                "selp.b32 all, 1, -1, low;",
-                "bar.warp.sync all;",
-                f"wgmma.wait_group.sync.aligned {left};",
-            ]
-            given = [*e.unpack(sums, count), known]
-            return e.pack(kind, _tuple_asm(e, count, lines, [*_tied(count), "f"], given))
-
-        return kind, emit
-
-    return intrinsic(2)(rule)
