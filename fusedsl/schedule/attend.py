@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import Protocol
 
 from ..hardware import Hardware
 from .kernel import Body, Kernel, Stream, Window
@@ -17,6 +18,23 @@ ALIGNMENT = 1024
 BARRIER = 8  # bytes of a barrier in memory
 ORDER_BYTES = 8  # of what says which tile of rows is where
 REGISTERS = {1: (40, 240), 2: (24, 240), 3: (32, 160)}  # of a thread that copies, and of one that computes
+
+
+class Tiles(Protocol):
+    """How a pass over scores is cut: a block of `block` threads has so many `rows`, and takes so many `columns` of the
+    stream at a time; a row of results has `out_width` elements."""
+
+    @property
+    def block(self) -> int: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def columns(self) -> int: ...
+
+    @property
+    def out_width(self) -> int: ...
 
 
 @dataclass(frozen=True)

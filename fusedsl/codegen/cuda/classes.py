@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...ir.types import BOOL
-from ...schedule.attend import AttendSchedule
+from ...schedule.attend import Tiles
 from ...schedule.kernel import Extreme, Sieve
 from .fragments import SCALAR
 from .text import indented
@@ -23,7 +23,7 @@ KEPT = [
 ]
 
 
-def direct_classes(scope: FragmentScope, schedule: AttendSchedule) -> str:
+def direct_classes(scope: FragmentScope, schedule: Tiles) -> str:
     """The call of a function that asks for 32 tiles at once; "{word}" stands for their number."""
     if (call := scope.made.get(("classes",))) is not None:
         return call
@@ -39,7 +39,7 @@ def direct_classes(scope: FragmentScope, schedule: AttendSchedule) -> str:
     return scope.function(("classes",), f"classes({', '.join(['{word}', *given[1:]])})")
 
 
-def kept_classes(scope: FragmentScope, schedule: AttendSchedule) -> list[str]:
+def kept_classes(scope: FragmentScope, schedule: Tiles) -> list[str]:
     """Lines by which the warps of a block, a tile each at a time, leave the bits of all tiles in its shared memory."""
     stream = scope.kernel.stream
     assert stream is not None and stream.sieve is not None
@@ -91,7 +91,7 @@ def _outer_types(scope: FragmentScope) -> dict[str, str]:
     return found | {v.name: v.dtype.name for v in scope.kernel.scalars}
 
 
-def _asked(scope: FragmentScope, schedule: AttendSchedule) -> tuple[list[str], str, str]:
+def _asked(scope: FragmentScope, schedule: Tiles) -> tuple[list[str], str, str]:
     """(lines for one tile, whether any of it counts, whether all does)"""
     stream = scope.kernel.stream
     assert stream is not None and stream.sieve is not None
@@ -116,7 +116,7 @@ def _start(scope: FragmentScope, sieve: Sieve) -> None:
     scope.domain = {v.name: SCALAR for v in (*given, *(v for _, *vs in sieve.ends for v in vs))}
 
 
-def _ends(scope: FragmentScope, schedule: AttendSchedule, sieve: Sieve, along: bool) -> list[str]:
+def _ends(scope: FragmentScope, schedule: Tiles, sieve: Sieve, along: bool) -> list[str]:
     """Lines with the first and the last position of a tile on the stream's axis, or on the others."""
     columns, n = schedule.columns, f"n{scope.along}"
     lines = [f"first = int64(tile * {columns})", f"last = minimum(first + {columns - 1}, {n} - 1)"] if along else []

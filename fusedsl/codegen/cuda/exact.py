@@ -12,7 +12,7 @@ from .fragments import OWN_STEPS, ROW
 from .text import indented
 
 if TYPE_CHECKING:
-    from .attend import AttendWriter
+    from .scores import ScoreWriter
 
 TOTALS = [
     "",
@@ -30,7 +30,7 @@ TOTALS = [
 ]
 
 
-def exact_sums(w: AttendWriter) -> list[str]:
+def exact_sums(w: ScoreWriter) -> list[str]:
     """Lines that sum what counts of a warp's rows again, where that changes anything; the state is the final one."""
     if not _masked(w.weighing.kept):
         return []
@@ -47,7 +47,7 @@ def _masked(kept: Body | None) -> bool:
     return chosen or not (kept.lines and "!= float32(-inf)" in kept.lines[-1])
 
 
-def _again(w: AttendWriter) -> None:
+def _again(w: ScoreWriter) -> None:
     stream, own = w.stream, w.weighing.state.name
     folded = [v.name for v in (stream.join.results if stream.join else ())]
     pairs = list(zip(stream.state.lifted, stream.state.state))[: len(folded)]
@@ -62,7 +62,7 @@ def _again(w: AttendWriter) -> None:
     w.code += [f"while step < n{w.along}:", *indented(w.written(lambda: _element(w))), "    step += 1"]
 
 
-def _element(w: AttendWriter) -> None:
+def _element(w: ScoreWriter) -> None:
     """What one element of the stream adds."""
     stream, weighing = w.stream, w.weighing
     w.places = {w.along: "step", w.score.axis: "part"}
@@ -79,7 +79,7 @@ def _element(w: AttendWriter) -> None:
     w.places = {}
 
 
-def _add(w: AttendWriter) -> None:
+def _add(w: ScoreWriter) -> None:
     """The weighed element, read where it is added: no register holds it longer."""
     weighing, own, k = w.weighing, w.weighing.state.name, w.operands.weighed
     operand, kept = w.kernel.operands[k], weighing.kept
@@ -93,7 +93,7 @@ def _add(w: AttendWriter) -> None:
     w.code.append(f"{own} = {call}")
 
 
-def _product(w: AttendWriter) -> None:
+def _product(w: ScoreWriter) -> None:
     left, right = w.score.left, w.score.right
     w.leaves(v.name for v in (*left.args, *right.args))
     w.define("add_product", ROW, "float32, float32, float32 -> float32", "x, y, sums", ["return fma(x, y, sums)"])
