@@ -13,30 +13,12 @@ from .roles import Array, Roles
 from .row import columns, fold_arrays, row_part, row_start, unclaim
 from .source import address, decode, header, indented, load_line, store_line
 from .split import begin
-
-ROWS = 64  # of a part at most: so many are added one after another
-PARTS = 16  # that few rows are cut into
-
-
-def parts_of(rows: int) -> int:
-    """The parts that so many rows are cut into."""
-    each = max(1, min(ROWS, -(-rows // PARTS)))
-    return -(-rows // each)
-
-
-def lines_of(kernel: Kernel) -> list[Array]:
-    """The arrays of the workspace, in order: a line of states for each part."""
-    return fold.state_arrays(kernel.cross, "line", "parts * columns")
-
-
-def workspace_bytes(kernel: Kernel, parts: int, columns: int) -> int:
-    """The size of the workspace."""
-    return sum(-(-parts * columns // 64) * 64 * array.dtype.itemsize for array in lines_of(kernel))
+from .workspace import cross_arrays
 
 
 def emit(kernel: Kernel) -> tuple[str, list[Array]]:
     """The source of a kernel that folds both ways, and the working memory that it names."""
-    roles, shared = Roles(kernel), lines_of(kernel)
+    roles, shared = Roles(kernel), cross_arrays(kernel)
     held = [Array(value.name, value.dtype, "columns") for _, value in roles.held]
     own = held + fold_arrays(kernel, range(len(kernel.phases)))
     trees = fold.state_arrays(kernel.cross, "tree", str(fold.LEVELS))

@@ -11,26 +11,12 @@ from . import fold
 from .roles import Array, Roles
 from .row import claim, columns, extents, fold_arrays, row_part, row_start, unclaim
 from .source import header, indented, parameters
-
-
-def workspace_arrays(kernel: Kernel) -> list[Array]:
-    """The arrays of the workspace, in order."""
-    roles, last = Roles(kernel), len(kernel.phases)
-    values = [v for p in range(last) for v in roles.made_by_row(p)]
-    rows = [Array(f"{v.name}_row", v.dtype, "rows") for v in dict.fromkeys(values)]
-    parts = [array for phase in kernel.phases for array in fold.state_arrays(phase.folds, "part", "rows * parts")]
-    return rows + parts + [Array(v.name, v.dtype, "rows * columns") for _, v in roles.held]
-
-
-def workspace_bytes(kernel: Kernel, rows: int, columns: int, parts: int) -> int:
-    """The size of the workspace."""
-    counts = {"rows": rows, "rows * parts": rows * parts, "rows * columns": rows * columns}
-    return sum(-(-counts[array.count] // 64) * 64 * array.dtype.itemsize for array in workspace_arrays(kernel))
+from .workspace import split_arrays
 
 
 def emit(kernel: Kernel) -> tuple[str, list[Array]]:
     """The source of a split kernel, and the working memory that it names."""
-    shared = workspace_arrays(kernel)
+    shared = split_arrays(kernel)
     lines, arrays = header(kernel, "split"), list(shared)
     for p in range(len(kernel.phases)):
         own = fold_arrays(kernel, [p])

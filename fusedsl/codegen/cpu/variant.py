@@ -7,6 +7,7 @@ from math import prod
 
 from ...schedule.kernel import Kernel
 from ...schedule.product import Sides, extent, sides, worthwhile
+from .workspace import cross_bytes, cross_parts, split_bytes
 
 CHUNK = 16384  # elements of a map's innermost axis that one unit computes
 TILE = (64, 32)  # innermost columns, rows of a block of two axes
@@ -126,24 +127,20 @@ def _products(kernel: Kernel, extents: tuple[int, ...], steps: int) -> Launch:
 
 def _split(kernel: Kernel, rows: int, columns: int, extents: tuple[int, ...]) -> Launch:
     """Parts of about WORK elements; two stages a phase."""
-    from .split import workspace_bytes
-
     segments = prod(extents[kernel.row_axes : -1]) * -(-extents[-1] // SEGMENT)
     parts = max(1, min(segments, columns // WORK))
     stages = []
     for p in range(len(kernel.phases)):
         stages += [Stage(f"phase{p}", rows * parts, 1), Stage(f"merge{p}", rows, rows)]
-    return Launch(tuple(stages), workspace_bytes(kernel, rows, columns, parts), parts)
+    return Launch(tuple(stages), split_bytes(kernel, rows, columns, parts), parts)
 
 
 def _cross(kernel: Kernel, rows: int, columns: int) -> Launch:
     """Parts of the rows, then columns."""
-    from .cross import parts_of, workspace_bytes
-
-    parts = parts_of(rows)
+    parts = cross_parts(rows)
     each = -(-rows // max(parts, 1))
     stages = (
         Stage("rows", parts, max(1, WORK // max(1, each * columns))),
         Stage("columns", columns, max(1, WORK // max(1, parts))),
     )
-    return Launch(stages, workspace_bytes(kernel, parts, columns), parts)
+    return Launch(stages, cross_bytes(kernel, parts, columns), parts)
