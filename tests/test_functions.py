@@ -99,6 +99,15 @@ def test_an_initial_value_is_one_number_in_the_results_type():
         fd.evaluate("max(x, initial=300)", x=np.int8([1, 2]))
 
 
+def test_extremes_of_nothing_are_where_they_start():
+    text = "max(x, initial=0.5), min(x, axis=0, initial=-2), max(x.T, axis=0, initial=1)"
+    empty = np.zeros((0, 3), np.float32)
+    for evaluate in (fd.evaluate, oracle.evaluate):
+        assert [part.tolist() for part in evaluate(text, x=empty)] == [0.5, [-2.0] * 3, []]
+    with pytest.raises(fd.ShapeError, match="empty"):
+        fd.evaluate("max(x)", x=empty)
+
+
 STATIC = {"axis": "0", "axes": "(3, 0, 1, 2)", "shape": "(2, 3, 4, 4)", "repeats": "2", "k": "2", "n": "4"}
 RANKS = {"cross_entropy": 2, "nll_loss": 2, "histogram": 1, "scatter": 1}  # of x, where it is not 4
 

@@ -360,3 +360,10 @@ def test_equal_pieces_side_by_side(target):
     x = target(a.copy())
     fd.evaluate("x*2 + concat([-x[..., 3:], x[..., :3]], -1)", {"x": x}, out=x)
     np.testing.assert_array_equal(to_host(x), a * 2 + np.concatenate([-a[..., 3:], a[..., :3]], -1))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_axis_of_no_elements_has_no_first_one(target):
+    empty = np.zeros((0, 3), np.float32)
+    assert np.isnan(run("take(x, 0, axis=0)", target, x=empty)).tolist() == [True] * 3
+    assert np.isnan(run("take(x, 0)", target, x=empty))

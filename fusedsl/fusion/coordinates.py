@@ -192,8 +192,7 @@ def _gathered(mode: str, position: Node, extent: Dim, settled: Callable[[Dim], D
     plain = along(position)
     if plain is not None:
         plain = Coordinate(settled(plain.start), plain.step, plain.axis)
-        whole_axis = plain.axis and Axis(settled(extent), plain.axis.tag)
-        if mode == INSIDE or plain == Coordinate(0, 1, whole_axis):
+        if mode == INSIDE or _covers(plain, settled(extent)):
             return plain
     if mode == INSIDE:
         return Computed(position)
@@ -202,6 +201,13 @@ def _gathered(mode: str, position: Node, extent: Dim, settled: Callable[[Dim], D
     negative = scalar("less", position, constant(0, INT64), dtype=BOOL)
     counted = scalar("where", negative, plus(position, extent), position)
     return Computed(counted, between(counted, extent), sure=True) if mode == CHECKED else Computed(counted)
+
+
+def _covers(c: Coordinate, extent: Dim) -> bool:
+    """Whether a coordinate is a position of an axis of this extent, which may have no elements, wherever it stands."""
+    if c.axis is None:
+        return isinstance(c.start, int) and isinstance(extent, int) and 0 <= c.start < extent
+    return c == Coordinate(0, 1, Axis(extent, c.axis.tag))
 
 
 # -- through reshapes

@@ -11,6 +11,7 @@ from ..errors import DTypeError, ShapeError
 from .checks import explain, holds, spelled
 from .contraction import Subscripts
 from .dims import Extents, Symbol, evaluate
+from .folds import highest, lowest
 from .graph import Graph, Node, value_of
 from .ops import OPS
 from .types import BOOL, DType, fits, numpy_dtype
@@ -187,8 +188,8 @@ def _reduce(n, args, arguments, extents):
             if x.size
             else np.zeros(_shape(n, extents), np.int64)
         )
-    if not x.size and fold in ("max", "min"):  # an empty result: the check let it through
-        return np.zeros(_shape(n, extents), x.dtype)
+    if not x.size and fold in ("max", "min"):  # the check let it through: no result, or one that starts from a number
+        return np.full(_shape(n, extents), value_of((lowest if fold == "max" else highest)(n.type.dtype)), x.dtype)
     if fold in ("sum", "prod"):
         return getattr(np, fold)(x, axis=axes, keepdims=True, dtype=numpy_dtype(n.type.dtype.compute))
     return getattr(np, fold)(x, axis=axes, keepdims=True)

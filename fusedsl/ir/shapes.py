@@ -38,8 +38,9 @@ def normalize_axes(b: Builder, x: Node, axis: int | Sequence[int] | None) -> tup
     return tuple(sorted(axes))
 
 
-def reduce(b: Builder, fold: str, x: Node, axis=None, keepdims: bool = False) -> Node:
-    """A fold of `x` over axes, as in NumPy; argmax and argmin take one axis, or None for the flattened array."""
+def reduce(b: Builder, fold: str, x: Node, axis=None, keepdims: bool = False, empty: bool = False) -> Node:
+    """A fold of `x` over axes, as in NumPy; argmax and argmin take one axis, or None for the flattened array. Where
+    `empty`, an extreme of no elements is the fold's identity, and no error."""
     axes = normalize_axes(b, x, axis)
     if x.type.dtype.storage:
         what = f"{fold} of {b.describe(x.type)}"
@@ -53,7 +54,7 @@ def reduce(b: Builder, fold: str, x: Node, axis=None, keepdims: bool = False) ->
         keepdims = False
     result = reduced_dtype(fold, x.type.dtype)
     kept = tuple(1 if a in axes else d for a, d in enumerate(x.type.shape))
-    if fold in ("max", "min", "argmax", "argmin"):
+    if fold in ("max", "min", "argmax", "argmin") and not empty:
         _require_elements(b, fold, x, axes)
     if fold in ("sum", "prod") and not x.type.weak:
         x = b.convert(x, result)

@@ -72,7 +72,7 @@ def prod(b: Builder, x: Node, axis: Axes = None, *, dtype: DType | None = None, 
 def max_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
          where: Node | None = None):  # fmt: skip
     """The largest element; NaN wins."""
-    found = shapes.reduce(b, "max", _kept(b, x, where, lowest(x.type.dtype)), axis, keepdims)
+    found = shapes.reduce(b, "max", _kept(b, x, where, lowest(x.type.dtype)), axis, keepdims, initial is not None)
     return _joined(b, "maximum", found, initial)
 
 
@@ -80,7 +80,7 @@ def max_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, init
 def min_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
          where: Node | None = None):  # fmt: skip
     """The smallest element; NaN wins."""
-    found = shapes.reduce(b, "min", _kept(b, x, where, highest(x.type.dtype)), axis, keepdims)
+    found = shapes.reduce(b, "min", _kept(b, x, where, highest(x.type.dtype)), axis, keepdims, initial is not None)
     return _joined(b, "minimum", found, initial)
 
 

@@ -66,7 +66,6 @@ REDUCTIONS = {
 }  # fmt: skip
 SCANS = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
 CAST_FIRST = ("var", "std", "nansum", "nanmean", "clip")  # with dtype=, which the language does not give them
-BY_INITIAL = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "nansum": "add"}
 
 
 def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
@@ -174,10 +173,10 @@ def _call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) ->
     given, out = _given(name, args, kwargs)
     if "dtype" in given and name in CAST_FIRST:
         given["array"] = recorder.apply("astype", given["array"], recorder.dtype(given.pop("dtype")))
-    initial = given.pop("initial", None)
+    initial = given.pop("initial", None) if name == "nansum" else None
     result = _view_or_value(recorder, name, (given.pop("array"),), given)
     if initial is not None:
-        result = recorder.apply(BY_INITIAL[name], result, initial)
+        result = recorder.apply("add", result, initial)
     target = _single(out)
     if target is None:
         return result

@@ -20,6 +20,7 @@ CREATORS = (
     "arange", "zeros", "ones", "full", "empty", "tensor", "scalar_tensor",
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",
 )  # fmt: skip
+TORCH_CREATORS = (*CREATORS, "linspace", "eye")
 FILLED = {"numpy": ("zeros", "ones", "full", "empty"), "cupy": (), "torch": ("zeros", "ones", "full", "empty")}
 
 
@@ -127,7 +128,8 @@ def bridge(function: Callable, name: str, recorder: Recorder, library: str) -> C
         from .numpy_creation import call_creator
         from .numpy_functions import call_function
 
-        if name in CREATORS and (_holds_tracer((args, kwargs)) or name in FILLED[library]):
+        creators = TORCH_CREATORS if library == "torch" else CREATORS
+        if name in creators and (_holds_tracer((args, kwargs)) or name in FILLED[library]):
             create = call_creator if library != "torch" else _torch("torch_creation").create
             return create(recorder, name, args, kwargs)
         if name == "get_array_module" and _holds_tracer(args):
@@ -139,6 +141,8 @@ def bridge(function: Callable, name: str, recorder: Recorder, library: str) -> C
             return functions.call(recorder, functions.name_of(function), args, kwargs)
         return call_function(recorder, name, args, kwargs)
 
+    for overload in function.overloads() if hasattr(function, "overloads") else ():  # torch.ops.aten.add.Tensor
+        setattr(call, overload, bridge(getattr(function, overload), name, recorder, library))
     return functools.update_wrapper(call, function) if isinstance(function, types.FunctionType) else call
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ShapeError, TraceError
-from ..ir.types import INT64
-from .torch_functions import TABLE, cast, language, recorder_of, torch_function
+from ..errors import DTypeError, ShapeError, TraceError
+from ..ir.types import DTYPES, INT64
+from .torch_functions import TABLE, cast, dtype_of, language, recorder_of, torch_function
 from .torch_types import default_float
 
 # -- casts
@@ -14,6 +14,12 @@ from .torch_types import default_float
 CASTS = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "int": "int32",
     "long": "int64", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
+}  # fmt: skip
+
+
+TYPES = {
+    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int32": "Int",
+    "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool",
 }  # fmt: skip
 
 
@@ -62,8 +68,18 @@ def cuda(input, device=None):
 
 
 @torch_function()
-def type_(input, dtype):
-    return cast(input, dtype)
+def type_(input, dtype=None):
+    """The name of the tensor's type, or a cast, to a type that may be named so too."""
+    import torch
+
+    home = "torch.cuda" if input.is_cuda else "torch"
+    names = {getattr(torch, kind): f"{home}.{name}Tensor" for kind, name in TYPES.items()}
+    if dtype is None:
+        return names[input.dtype]
+    named = {name: kind for kind, name in names.items()}
+    if isinstance(dtype, str) and dtype not in named:
+        raise DTypeError(f"there is no tensor type {dtype!r}", code="dtype.unknown", help="pass torch.float32, ...")
+    return cast(input, named.get(dtype, dtype))
 
 
 @torch_function()
@@ -153,6 +169,12 @@ def create(r: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
         kwargs.pop(needless, None)
     if name == "arange":
         return _arange(r, args, kwargs, dtype)
+    if name == "linspace":
+        named = dict(zip(("start", "end", "steps"), args)) | kwargs
+        return _linspace(r, named["start"], named["end"], named["steps"], dtype)
+    if name == "eye":
+        named = dict(zip(("n", "m"), args)) | kwargs
+        return _eye(r, named["n"], named.get("m"), dtype)
     if name in ("scalar_tensor", "tensor"):
         return _listed(r, args[0], dtype) if isinstance(args[0], (list, tuple)) else filled(r, (), args[0], dtype)
     if name == "full":
@@ -160,6 +182,33 @@ def create(r: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
         return filled(r, _shape(size), value, dtype, device)
     size = kwargs.get("size", args)
     return filled(r, _shape(size), 1 if name == "ones" else 0, dtype or default_float(), device)
+
+
+def _stepped(r: Any, parts: list[float], dtype: Any) -> Any:
+    """torch.arange of floats, which shape the result."""
+    import math
+
+    start, end = (0.0, parts[0]) if len(parts) == 1 else parts[:2]
+    step = parts[2] if len(parts) > 2 else 1.0
+    places = r.apply("arange", max(0, math.ceil((end - start) / step)))
+    exact = r.apply("astype", places, DTYPES["float64"])
+    return r.apply("astype", exact * step + start, r.dtype(dtype) if dtype is not None else default_float())
+
+
+def _linspace(r: Any, start: Any, end: Any, steps: Any, dtype: Any) -> Any:
+    """From both ends to the middle, as torch counts, so that both ends are met exactly."""
+    to = r.dtype(dtype) if dtype is not None else default_float()
+    place = r.apply("astype", r.apply("arange", steps), DTYPES["float64"])
+    first, last = (r.apply("astype", x, DTYPES["float64"]) for x in (start, end))
+    gap = (last - first) / r.apply("maximum", r.apply("astype", steps - 1, DTYPES["float64"]), 1)
+    back = last - gap * (r.apply("astype", steps, DTYPES["float64"]) - 1 - place)
+    return r.apply("astype", r.apply("where", place < steps // 2, first + gap * place, back), to)
+
+
+def _eye(r: Any, n: Any, m: Any, dtype: Any) -> Any:
+    rows, columns = r.apply("arange", n), r.apply("arange", n if m is None else m)
+    same = r.apply("equal", r.apply("expand_dims", rows, -1), columns)
+    return r.apply("astype", same, r.dtype(dtype) if dtype is not None else default_float())
 
 
 def _listed(r: Any, data: Any, dtype: Any) -> Any:
@@ -171,6 +220,9 @@ def _listed(r: Any, data: Any, dtype: Any) -> Any:
 
 
 def _arange(r: Any, args: tuple, kwargs: dict[str, Any], dtype: Any) -> Any:
-    parts = [kwargs[name] for name in ("start", "end", "step") if name in kwargs] if kwargs else list(args)
+    names = ("start", "end", "step")
+    parts = [*args, *(kwargs[name] for name in names[len(args) :] if name in kwargs)]
+    if any(dtype_of(r.tracer(r.node(x))).kind == "f" for x in parts):
+        return _stepped(r, [*map(float, parts)], dtype)
     made = r.apply("arange", *parts)
     return r.apply("astype", made, r.dtype(dtype) if dtype is not None else INT64)

@@ -22,6 +22,20 @@ if TYPE_CHECKING:
 TABLE: dict[str, Callable[..., Any]] = {}
 ALIASES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
 HOMES = ("special_", "linalg_")  # what stands before the names of torch.special's and torch.linalg's functions
+# Arguments that shape the result: run-time numbers among them become part of the signature.
+STATIC = frozenset([
+    "dim", "dims", "dim0", "dim1", "dim2", "start_dim", "end_dim", "start", "length", "k", "n", "pad", "size",
+    "shape", "sizes", "repeats", "shifts", "diagonal", "offset", "chunks", "sections", "split_size",
+    "split_size_or_sections", "indices_or_sections", "num_classes", "num_groups", "groups", "source", "destination",
+    "keepdim", "unbiased", "correction", "p", "ord", "decimals", "normalized_shape", "kernel_size", "stride",
+    "padding", "upscale_factor", "downscale_factor", "approximate", "reduction",
+])  # fmt: skip
+# Functions along a dimension, which torch takes -1 and 0 for where a tensor has none.
+ALONG = frozenset([
+    "sum", "nansum", "prod", "mean", "nanmean", "var", "std", "var_mean", "std_mean", "max", "min", "amax", "amin",
+    "aminmax", "argmax", "argmin", "any", "all", "count_nonzero", "logsumexp", "norm", "vector_norm", "cumsum",
+    "cumprod", "cummax", "cummin", "sort", "argsort", "topk", "softmax", "log_softmax", "softmin", "normalize",
+])  # fmt: skip
 
 
 def torch_function(*names: str) -> Callable[[Callable], Callable]:
@@ -37,7 +51,17 @@ def torch_function(*names: str) -> Callable[[Callable], Callable]:
 
 @cache
 def _loaded() -> dict[str, Callable[..., Any]]:
-    from . import torch_creation, torch_joins, torch_losses, torch_math, torch_nn, torch_reductions, torch_shapes  # noqa: F401
+    from . import (  # noqa: F401  # noqa: F401
+        torch_creation,
+        torch_joins,
+        torch_margins,
+        torch_math,
+        torch_nn,
+        torch_parts,
+        torch_products,
+        torch_reductions,
+        torch_shapes,
+    )
 
     return TABLE
 
@@ -45,6 +69,8 @@ def _loaded() -> dict[str, Callable[..., Any]]:
 def name_of(function: Any) -> str:
     """What the table calls one of torch's functions."""
     name = getattr(function, "__name__", str(function))
+    if type(function).__name__ in ("OpOverload", "OpOverloadPacket"):
+        name = name.partition(".")[0]  # torch.ops.aten.add.Tensor
     name = name.strip("_") if name.startswith("__") else name
     is_method = type(function).__name__ == "method_descriptor"
     return f"Tensor.{name}" if is_method and f"Tensor.{name}" in _loaded() else name
@@ -74,8 +100,11 @@ def call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> 
     out = kwargs.pop("out", None)
     inplace = kwargs.pop("inplace", False)
     bound = _bound(function, name, args, kwargs)
+    for key in STATIC & bound.arguments.keys():
+        value = bound.arguments[key]
+        bound.arguments[key] = recorder.settled(value) if not isinstance(value, Tracer) or value.is_number else value
     with recorder.here():
-        result = function(*bound.args, **bound.kwargs)
+        result = _of_one(function, bound) if name in ALONG else function(*bound.args, **bound.kwargs)
         if inplace:
             out = bound.arguments["input"]
         return result if out is None else _written(out, result)
@@ -99,6 +128,9 @@ def _bound(function: Callable, name: str, args: tuple, kwargs: dict[str, Any]) -
     for needless in ("_stacklevel", "memory_format", "non_blocking", "layout", "pin_memory", "requires_grad"):
         if needless not in signature.parameters:
             kwargs.pop(needless, None)
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL and (key := _together(parameter.name, kwargs)):
+            args = (*args, kwargs.pop(key))
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -107,7 +139,30 @@ def _bound(function: Callable, name: str, args: tuple, kwargs: dict[str, Any]) -
         ) from None
 
 
+def _together(name: str, kwargs: dict[str, Any]) -> str | None:
+    """The keyword under which torch takes what may also come as several arguments."""
+    return next((key for key in (name, "size", "shape", "dims") if key in kwargs), None)
+
+
 _signature = cache(inspect.signature)
+
+
+def _of_one(function: Callable, bound: inspect.BoundArguments) -> Any:
+    """A function along a dimension; a tensor without any stands for a vector of one element."""
+    input = bound.arguments["input"]
+    dim = bound.arguments.get("dim", bound.signature.parameters["dim"].default)
+    dims = dim if isinstance(dim, (tuple, list)) else (dim,)
+    if input.ndim or not dims or any(type(d) is not int or d not in (0, -1) for d in dims):
+        return function(*bound.args, **bound.kwargs)
+    bound.arguments["input"] = input.reshape(1)
+    return _mapped(function(*bound.args, **bound.kwargs), lambda x: x.reshape(()))
+
+
+def _mapped(result: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(result, tuple):
+        parts = [_mapped(part, change) for part in result]
+        return type(result)(parts) if type(result) is not tuple else tuple(parts)
+    return change(result)
 
 
 def _in_place(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ArgumentError, ShapeError, Unsupported
+from ..errors import ArgumentError, ShapeError
 from .torch_functions import TABLE, cast, language, recorder_of, torch_function
+from .torch_math import where
 from .torch_shapes import expand, reshape, several, unsqueeze
 from .torch_types import result_type
+from .tracer import Tracer
 from .views import View
 
 # -- joins and repetitions
@@ -21,6 +23,9 @@ def _alike(tensors: Any) -> list:
 
 @torch_function("concat", "concatenate")
 def cat(tensors, dim=0):
+    """torch leaves out vectors of no elements among tensors of more dimensions."""
+    if len({x.ndim for x in tensors}) > 1:
+        tensors = [x for x in tensors if x.ndim != 1 or int(x.shape[0])]
     return language("concat", tuple(_alike(tensors)), dim)
 
 
@@ -36,7 +41,17 @@ def hstack(tensors):
 
 @torch_function("row_stack")
 def vstack(tensors):
-    return cat([x if x.ndim > 1 else x.reshape(1, -1) for x in tensors], 0)
+    return cat(atleast_2d(tensors), 0)
+
+
+@torch_function()
+def dstack(tensors):
+    return cat(atleast_3d(tensors), 2)
+
+
+@torch_function()
+def column_stack(tensors):
+    return cat([x if x.ndim > 1 else reshape(x, (-1, 1)) for x in tensors], 1)
 
 
 @torch_function()
@@ -88,18 +103,30 @@ def triu(input, diagonal=0):
 
 
 @torch_function()
-def atleast_1d(input):
-    return input if input.ndim else reshape(input, (1,))
+def atleast_1d(*input):
+    return _each(lambda x: x if x.ndim else reshape(x, (1,)), input)
 
 
 @torch_function()
-def atleast_2d(input):
-    return input if input.ndim > 1 else reshape(input, (1, -1))
+def atleast_2d(*input):
+    return _each(lambda x: x if x.ndim > 1 else reshape(x, (1, -1)), input)
+
+
+@torch_function()
+def atleast_3d(*input):
+    return _each(lambda x: x if x.ndim > 2 else unsqueeze(atleast_2d(x), -1), input)
+
+
+def _each(change: Any, tensors: tuple) -> Any:
+    """`change` of a tensor, or of each of several."""
+    if len(tensors) == 1 and not isinstance(tensors[0], (tuple, list)):
+        return change(tensors[0])
+    return tuple(change(x) for x in several(tensors))
 
 
 @torch_function()
 def meshgrid(*tensors, indexing="ij"):
-    tensors = several(tensors)
+    tensors = tuple(atleast_1d(x) for x in several(tensors))
     shape = tuple(x.shape[0] for x in tensors)
     n = len(tensors)
     lines = [reshape(x, tuple(-1 if k == place else 1 for place in range(n))) for k, x in enumerate(tensors)]
@@ -122,17 +149,22 @@ def take(input, index):
 
 @torch_function()
 def take_along_dim(input, indices, dim=None):
+    if dim is None:
+        input, indices = (reshape(x, (-1,)) for x in (input, indices))
+        dim = 0
     return language("take_along_axis", input, indices, dim)
 
 
 @torch_function()
 def gather(input, dim, index, *, sparse_grad=False):
     """index may be shorter than input: out[i][j] = input[index[i][j]][j]."""
+    if not input.ndim:
+        return expand(input, tuple(index.shape))
     key = tuple(slice(None) if k == dim % input.ndim else slice(None, n) for k, n in enumerate(index.shape))
     return language("take_along_axis", input[key], index, dim)
 
 
-@torch_function()
+@torch_function("ger")
 def outer(input, vec2):
     if input.ndim != 1 or vec2.ndim != 1:
         raise ShapeError("outer takes two vectors", code="shape.outer", help="flatten them, or write x[:, None] * y")
@@ -163,16 +195,65 @@ def _gathered(input: Any, offset: int, dim1: int, dim2: int) -> Any:
 
 @torch_function()
 def diag(input, diagonal=0):
-    if input.ndim != 1:
-        return TABLE["diagonal"](input, diagonal)
-    raise Unsupported(
-        "diag of a vector is not there yet", code="unsupported.function", help="where(row == column, v, 0)"
-    )
+    return diag_embed(input, diagonal) if input.ndim == 1 else TABLE["diagonal"](input, diagonal)
+
+
+@torch_function()
+def diag_embed(input, offset=0, dim1=-2, dim2=-1):
+    """Each last row as a diagonal, `offset` above the main one."""
+    before, after = max(offset, 0), max(-offset, 0)
+    lead = ((0, 0),) * (input.ndim - 1)
+    line = unsqueeze(language("pad", input, (*lead, (before, after)), "constant"), -2)
+    r, extent = recorder_of(input), line.shape[-1]
+    places = r.apply("arange", extent)
+    square = where(unsqueeze(places, -1) + offset == places, line, 0)
+    return square if (dim1, dim2) == (-2, -1) else TABLE["movedim"](square, (-2, -1), (dim1, dim2))
+
+
+@torch_function()
+def diagflat(input, offset=0):
+    return diag_embed(reshape(input, (-1,)), offset)
 
 
 @torch_function()
 def trace(input):
-    return language("sum", diagonal(input))
+    return TABLE["sum"](diagonal(input))
+
+
+@torch_function()
+def rot90(input, k=1, dims=(0, 1)):
+    first, second = dims
+    if k % 4 == 2:
+        return language("flip", input, (first, second))
+    if k % 4 == 0:
+        return language("copy", input)
+    turned = language("flip", input, second if k % 4 == 1 else first)
+    return language("swapaxes", turned, first, second)
+
+
+@torch_function()
+def select_scatter(input, src, dim, index):
+    return _replaced(input, src, (*[slice(None)] * (dim % input.ndim), index))
+
+
+@torch_function()
+def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
+    return _replaced(input, src, (*[slice(None)] * (dim % input.ndim), slice(start, end, step)))
+
+
+def _replaced(input: Any, src: Any, key: tuple) -> Any:
+    """A copy with other elements at some places."""
+    found = language("copy", input)
+    found[key] = src
+    return found
+
+
+@torch_function()
+def isin(elements, test_elements, *, assume_unique=False, invert=False):
+    if not isinstance(test_elements, Tracer):
+        return (elements != test_elements) if invert else (elements == test_elements)
+    found = language("any", unsqueeze(elements, -1) == reshape(test_elements, (-1,)), -1)
+    return language("logical_not", found) if invert else found
 
 
 @torch_function()

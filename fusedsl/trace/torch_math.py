@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..errors import ArgumentError, DTypeError
 from ..ir.types import BOOL, INT64
 from .torch_functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
-from .torch_types import common, converted, operate, result_type
+from .torch_types import common, converted, default_float, operate, result_type
 from .views import View
 
 # torch's name, then what the language calls it, where that differs
@@ -105,12 +106,28 @@ def frac(input):
 
 @torch_function("sgn")
 def sign(input):
-    return input if dtype_of(input) is BOOL else language("sign", input)
+    """torch's sign of NaN is 0."""
+    if dtype_of(input) is BOOL:
+        return input
+    found = language("sign", input)
+    return where(input == input, found, 0) if dtype_of(input).kind == "f" else found
 
 
 @torch_function()
 def round_(input, *, decimals=0):
     return input if dtype_of(input).kind != "f" else language("round", input, decimals=decimals)
+
+
+@torch_function()
+def angle(input):
+    """0, pi where negative; NaN stays."""
+    x = cast(input, default_float()) if dtype_of(input).kind != "f" else input
+    return where(x == x, where(x < 0, math.pi, 0.0), x)
+
+
+@torch_function()
+def isreal(input):
+    return language("ones_like", input, dtype="bool")
 
 
 @torch_function()
@@ -192,6 +209,23 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 def nan_to_num(input, nan=None, posinf=None, neginf=None):
     given = {"nan": nan, "posinf": posinf, "neginf": neginf}
     return language("nan_to_num", input, **{name: value for name, value in given.items() if value is not None})
+
+
+@torch_function()
+def special_xlog1py(input, other):
+    product = input * operate(recorder_of(input, other), "log1p", other)
+    return where((input == 0) & (other == other), 0, product)
+
+
+@torch_function()
+def special_entr(input):
+    """-x log x, 0 at 0, and -inf below."""
+    return where(input < 0, -math.inf, -operate(recorder_of(input), "xlogy", input, input))
+
+
+@torch_function()
+def special_ndtr(input):
+    return 0.5 * operate(recorder_of(input), "erfc", input * -(0.5**0.5))
 
 
 @torch_function()

@@ -1,15 +1,13 @@
-"""torch.nn.functional on tracers: activations, norms and products, with torch's signatures and defaults."""
+"""torch.nn.functional on tracers: activations, norms and padding, with torch's signatures and defaults."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ..errors import ArgumentError, ShapeError, TraceError, Unsupported
 from .torch_functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
 from .torch_math import clamp, where
 from .torch_reductions import axes_of, mean, p_norm, var
-from .torch_shapes import transpose, unsqueeze
 from .torch_types import operate, result_type
 
 # -- activations: those that the prelude has under torch's name
@@ -84,7 +82,7 @@ def log(x: Any) -> Any:
 
 @torch_function("_threshold")
 def threshold(input, threshold, value):
-    return where(input > threshold, input, value)
+    return where(input <= threshold, value, input)
 
 
 @torch_function()
@@ -96,8 +94,8 @@ def glu(input, dim=-1):
 
 @torch_function()
 def prelu(input, weight):
-    if weight.ndim and input.ndim > 2 and int(weight.shape[0]) > 1:
-        weight = weight.reshape(-1, *[1] * (input.ndim - 2))
+    if weight.ndim and (input.ndim > 2 or not input.ndim):
+        weight = weight.reshape(-1, *[1] * (input.ndim - 2)) if input.ndim and int(weight.shape[0]) > 1 else weight[0]
     return where(input > 0, input, weight * input)
 
 
@@ -117,8 +115,7 @@ def softmin(input, dim=None, dtype=None):
 
 
 def _row(name: str, input: Any, dim: Any, dtype: Any) -> Any:
-    if dim is None:
-        raise ArgumentError(f"{name} takes dim", code="argument.missing", help="dim=-1 is the last dimension")
+    dim = (0 if input.ndim in (0, 1, 3) else 1) if dim is None else dim  # as torch guesses, and warns
     input = cast(input, dtype)
     need_float(name, input)
     return language(name, input, dim)
@@ -233,12 +230,16 @@ def normalize(input, p=2.0, dim=1, eps=1e-12):
     return input / clamp(p_norm(input, p, axes_of(dim), True), eps)
 
 
-# -- padding, rows of a table, products
+# -- padding, rows of a table
 
 
 @torch_function()
 def pad(input, pad, mode="constant", value=None):
     """torch counts from the last dimension, in pairs; a negative amount cuts."""
+    if len(pad) % 2 or len(pad) > 2 * input.ndim:
+        raise ArgumentError(
+            f"pad has {len(pad)} widths", code="argument.pad", help="two for each dimension, from the last backwards"
+        )
     widths = [tuple(pad[k : k + 2]) for k in range(0, len(pad), 2)][::-1]
     cut = [slice(max(0, -a), None if b >= 0 else b) for a, b in widths]
     input = input[(..., *cut)] if any(a < 0 or b < 0 for a, b in widths) else input
@@ -252,51 +253,49 @@ def pad(input, pad, mode="constant", value=None):
 
 
 @torch_function()
+def rrelu(input, lower=1 / 8, upper=1 / 3, training=False):
+    if training:
+        raise TraceError("rrelu draws random numbers", code="trace.random", help="leaky_relu, or training=False")
+    return TABLE["leaky_relu"](input, (lower + upper) / 2)
+
+
+@torch_function()
+def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
+    raise TraceError("gumbel_softmax draws random numbers", code="trace.random",
+                     help="pass the noise: softmax((logits + noise) / tau, dim)")  # fmt: skip
+
+
+# -- rearrangements of channels
+
+
+@torch_function()
+def pixel_shuffle(input, upscale_factor):
+    r, (c, h, w) = upscale_factor, input.shape[-3:]
+    lead = input.shape[:-3]
+    parts = input.reshape(*lead, c // (r * r), r, r, h, w)
+    n = len(lead)
+    return parts.permuted((*range(n + 1), n + 3, n + 1, n + 4, n + 2)).reshape(*lead, c // (r * r), h * r, w * r)
+
+
+@torch_function()
+def pixel_unshuffle(input, downscale_factor):
+    r, (c, h, w) = downscale_factor, input.shape[-3:]
+    lead = input.shape[:-3]
+    parts = input.reshape(*lead, c, h // r, r, w // r, r)
+    n = len(lead)
+    return parts.permuted((*range(n + 1), n + 2, n + 4, n + 1, n + 3)).reshape(*lead, c * r * r, h // r, w // r)
+
+
+@torch_function()
+def channel_shuffle(input, groups):
+    batch, c, *rest = input.shape
+    return input.reshape(batch, groups, c // groups, *rest).transpose(1, 2).reshape(batch, c, *rest)
+
+
+@torch_function()
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     if max_norm is not None:
         raise Unsupported(
             "embedding(max_norm=) writes its weight", code="unsupported.function", help="renormalise the weight before"
         )
     return language("take", weight, input, 0)
-
-
-@torch_function("mm", "bmm", "mv", "dot")
-def matmul(input, other):
-    return language("matmul", input, other)
-
-
-@torch_function()
-def linear(input, weight, bias=None):
-    found = language("matmul", input, transpose(weight, 0, 1) if weight.ndim == 2 else weight)
-    return found if bias is None else found + bias
-
-
-@torch_function("baddbmm")
-def addmm(input, mat1, mat2, *, beta=1, alpha=1):
-    return (input if beta == 1 else input * beta) + (matmul(mat1, mat2) if alpha == 1 else matmul(mat1, mat2) * alpha)
-
-
-@torch_function()
-def einsum(equation, *operands):
-    parts = operands[0] if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
-    return recorder_of(*parts).apply("einsum", equation, *parts)
-
-
-@torch_function()
-def scaled_dot_product_attention(
-    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
-):
-    if enable_gqa:
-        raise Unsupported("enable_gqa is not there yet", code="unsupported.attention", help="fd.attention shares heads")
-    dropout(query, dropout_p)
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = language("matmul", query, transpose(key, -2, -1)) * scale
-    if is_causal:
-        n, m = query.shape[-2], key.shape[-2]
-        r = recorder_of(query)
-        below = unsqueeze(r.apply("arange", n), 1) >= r.apply("arange", m)
-        scores = where(below, scores, -math.inf)
-    if attn_mask is not None:
-        is_mask = dtype_of(attn_mask).kind == "b"
-        scores = where(attn_mask, scores, -math.inf) if is_mask else scores + attn_mask
-    return language("matmul", language("softmax", scores, -1), value)

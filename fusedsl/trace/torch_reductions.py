@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from ..errors import ArgumentError
+from ..errors import Unsupported
 from ..ir.types import INT64, UINT8
 from .torch_functions import cast, dtype_of, language, need_float, recorder_of, torch_function
 from .torch_types import default_float, operate
@@ -165,12 +166,40 @@ def logsumexp(input, dim, keepdim=False):
 def norm(input, p="fro", dim=None, keepdim=False, dtype=None, *, ord=None):
     input = cast(input, dtype)
     need_float("norm", input)
-    p = 2 if ord is None and p in ("fro", None) else p if ord is None else ord
-    return p_norm(input, p, axes_of(dim), keepdim)
+    p = p if ord is None else ord
+    return p_norm(input, 2 if p in ("fro", None) else p, axes_of(dim), keepdim)
+
+
+@torch_function()
+def linalg_norm(input, ord=None, dim=None, keepdim=False, *, dtype=None):
+    """Of vectors, of matrices where two dimensions are meant, and of everything where nothing is said."""
+    count = len(dim) if isinstance(dim, (tuple, list)) else 1 if dim is not None else input.ndim
+    if ord is None or count == 1:
+        return norm(input, 2 if ord is None else ord, dim, keepdim, dtype)
+    return linalg_matrix_norm(input, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+
+
+@torch_function()
+def linalg_matrix_norm(input, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
+    if ord == "fro":
+        return norm(input, 2, dim, keepdim, dtype)
+    if ord not in (1, -1, math.inf, -math.inf):
+        raise Unsupported(
+            f"the matrix norm {ord} is not there yet", code="unsupported.function", help="'fro', 1, inf and their like"
+        )
+    input = cast(input, dtype)
+    need_float("norm", input)
+    rows, columns = (d % input.ndim for d in dim)
+    added, kept = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    sums = language("sum", abs(input), added, keepdims=True)
+    found = language("max" if ord > 0 else "min", sums, axis=kept, keepdims=True)
+    return found if keepdim else language("squeeze", found, (rows, columns))
 
 
 def p_norm(input: Any, p: Any, dim: Any, keepdim: bool) -> Any:
     """(sum |x|^p)^(1/p) and its limits."""
+    if isinstance(p, str):
+        raise Unsupported(f"the norm {p!r} is not there yet", code="unsupported.function", help="a number, or 'fro'")
     p = float(p)
     if p == 2:
         return language("norm", input, dim, keepdims=keepdim)
@@ -201,40 +230,37 @@ def cumprod(input, dim, *, dtype=None):
     return cast(language("cumprod", _wide(input, dtype), dim), dtype)
 
 
-def _refuse_index(name: str) -> ArgumentError:
-    return ArgumentError(f"the indices of {name} are not there yet", code="unsupported.indices", help="take .values")
-
-
-class Running(tuple):
-    """(values, indices) of cummax or cummin, of which only the values are there."""
-
-    @property
-    def values(self) -> Any:
-        return self[0]
-
-    def __getitem__(self, key: Any) -> Any:
-        if key not in (0, -2):
-            raise _refuse_index("cummax and cummin")
-        return tuple.__getitem__(self, 0)
-
-    def __iter__(self):
-        raise _refuse_index("cummax and cummin")
-
-    indices = property(__iter__)
+def _running(name: str, input: Any, dim: int) -> Any:
+    """(values, indices): of equal values the last, and of what follows a NaN the last NaN."""
+    values = language(name, input, dim)
+    here = (input == values) | (input != input)
+    place = cast(recorder_of(input).apply("iota", input, dim), INT64)
+    return named(name, values, language("cummax", language("where", here, place, 0), dim))
 
 
 @torch_function()
 def cummax(input, dim):
-    return Running((language("cummax", input, dim),))
+    return _running("cummax", input, dim)
 
 
 @torch_function()
 def cummin(input, dim):
-    return Running((language("cummin", input, dim),))
+    return _running("cummin", input, dim)
+
+
+@torch_function("trapz")
+def trapezoid(y, x=None, *, dx=1, dim=-1):
+    step = dx if x is None else diff(x, dim=-1 if x.ndim == 1 else dim)
+    if x is not None and x.ndim == 1 and y.ndim > 1:
+        step = step.reshape(-1, *[1] * (y.ndim - 1 - dim % y.ndim))
+    cut = [slice(None)] * (dim % y.ndim)
+    return language("sum", (y[(*cut, slice(1, None))] + y[(*cut, slice(None, -1))]) * step, dim) * 0.5
 
 
 @torch_function()
 def diff(input, n=1, dim=-1, prepend=None, append=None):
+    if n == 0:
+        return input
     given = {name: edge for name, edge in (("prepend", prepend), ("append", append)) if edge is not None}
     return language("diff", input, n, dim, **given)
 

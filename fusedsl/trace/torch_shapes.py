@@ -1,14 +1,13 @@
-"""torch's views and parts of tensors, and what it says of them, with torch's signatures."""
+"""torch's views of tensors, and what it says of them, with torch's signatures."""
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from ..errors import ArgumentError, ShapeError, Unsupported
 from ..ir import shapes as ir_shapes
 from .numpy_functions import viewed
-from .torch_functions import TABLE, language, recorder_of, torch_function
+from .torch_functions import language, recorder_of, torch_function
 from .torch_types import result_type
 from .views import View
 
@@ -90,6 +89,8 @@ def permute(input, *dims):
 
 @torch_function("swapaxes", "swapdims")
 def transpose(input, dim0, dim1):
+    if not input.ndim and {dim0, dim1} <= {0, -1}:
+        return input
     language("swapaxes", input, dim0, dim1)  # refuses dimensions that there are not
     order = list(range(input.ndim))
     order[dim0], order[dim1] = order[dim1], order[dim0]
@@ -187,61 +188,6 @@ def common_shape(tensors: Any) -> tuple:
     return tuple(total.shape)
 
 
-# -- parts
-
-
-@torch_function()
-def narrow(input, dim, start, length):
-    return input[(*[slice(None)] * (dim % input.ndim), slice(start, start + length))]
-
-
-@torch_function()
-def select(input, dim, index):
-    return input[(*[slice(None)] * (dim % input.ndim), index)]
-
-
-@torch_function()
-def unbind(input, dim=0):
-    return tuple(select(input, dim, k) for k in range(int(input.shape[dim])))
-
-
-@torch_function()
-def split(input, split_size_or_sections=None, dim=0, split_size=None):
-    sizes = split_size_or_sections if split_size is None else split_size
-    extent = int(input.shape[dim])
-    if not isinstance(sizes, (tuple, list)):
-        sizes = [min(int(sizes), extent - start) for start in range(0, extent, int(sizes))]
-    if sum(map(int, sizes)) != extent:
-        raise ShapeError(
-            f"pieces of {tuple(sizes)} do not add up to {extent}",
-            code="shape.split",
-            help="the pieces of torch.split have x.shape[dim] elements in all",
-        )
-    starts = [sum(map(int, sizes[:k])) for k in range(len(sizes))]
-    return tuple(narrow(input, dim, start, int(size)) for start, size in zip(starts, sizes))
-
-
-TABLE["split_with_sizes"] = split
-
-
-@torch_function()
-def chunk(input, chunks, dim=0):
-    extent = int(input.shape[dim])
-    return split(input, -(-extent // int(chunks)), dim)
-
-
-@torch_function()
-def tensor_split(input, indices_or_sections, dim=0):
-    extent = int(input.shape[dim])
-    if isinstance(indices_or_sections, int):
-        n = int(indices_or_sections)
-        sizes = [extent // n + (k < extent % n) for k in range(n)]
-    else:
-        ends = [0, *(min(int(i), extent) for i in indices_or_sections), extent]
-        sizes = [last - first for first, last in itertools.pairwise(ends)]
-    return split(input, sizes, dim)
-
-
 # -- what a trace knows of tensors
 
 
@@ -260,9 +206,24 @@ def is_floating_point(input):
     return input.is_floating_point()
 
 
-@torch_function("is_complex")
+@torch_function("is_complex", "is_neg", "is_inference", "is_distributed")
 def is_conj(input):
     return False
+
+
+@torch_function()
+def is_signed(input):
+    return input.dtype.is_signed
+
+
+@torch_function()
+def is_same_size(input, other):
+    return input.ndim == other.ndim and all(int(a) == int(b) for a, b in zip(input.shape, other.shape))
+
+
+@torch_function("allclose")
+def equal(input, other, *args, **kwargs):
+    raise recorder_of(input, other).no_value("the truth of an array", "return (x == y).all(), or isclose(...).all()")
 
 
 @torch_function()

@@ -1,0 +1,114 @@
+"""torch's losses, products, rearrangements and run-time arguments in a traced function, line by line."""
+
+from __future__ import annotations
+
+import pytest
+from fused import check, lines
+
+import fusedsl as fd
+
+torch = pytest.importorskip("torch")
+
+LINES = r"""
+F.mse_loss(x, y, weight=p)
+F.l1_loss(x, y, weight=p)
+F.l1_loss(x, y, size_average=False)
+F.cross_entropy(x, i, reduce=False)
+F.threshold(gaps, 0.1, 20)
+F.softmax(x)
+F.softmax(x.sum(), 0)
+F.prelu(z, w[:1])
+F.cosine_similarity(x[:, None], y[None], dim=-1)
+F.triplet_margin_loss(x, y, x * y, margin=0.3, p=1, swap=True, reduction='none')
+F.triplet_margin_with_distance_loss(x, y, x * y, distance_function=lambda a, c: (a - c).abs().sum(-1))
+F.margin_ranking_loss(x, y, x.sign(), margin=0.2)
+F.hinge_embedding_loss(x, y.sign(), margin=0.8)
+F.cosine_embedding_loss(x, y, torch.tensor([1, -1, 1]), margin=0.1)
+F.gaussian_nll_loss(x, y, p[:, :1], full=True)
+F.gaussian_nll_loss(x, y, p[:, 0], reduction='none')
+F.poisson_nll_loss(x, p * 3, full=True)
+F.poisson_nll_loss(p, p, log_input=False, reduction='sum')
+F.soft_margin_loss(x, y.sign())
+F.multilabel_soft_margin_loss(x, b.float(), weight=p)
+F.multi_margin_loss(x, i, p=2, weight=w.abs())
+F.pixel_shuffle(t.view(4, 3, 2), 2)
+F.pixel_unshuffle(t.view(3, 4, 2), 2)
+F.channel_shuffle(t.view(2, 6, 2), 3)
+torch.cdist(x, y, p=1)
+torch.sign(gaps)
+torch.cummax(n.float(), 1)
+torch.cummin(gaps, dim=0)
+torch.linalg.norm(x, ord=1)
+torch.linalg.norm(x, 'fro')
+torch.linalg.norm(t, dim=(0, 2), ord=float('inf'), keepdim=True)
+torch.linalg.matrix_norm(t)
+torch.inner(x, y)
+torch.tensordot(t, x, dims=([1, 2], [0, 1]))
+torch.kron(x, w[:2])
+torch.linalg.multi_dot([x, y.T, x])
+torch.linalg.cross(x[:, :3], y[:, :3])
+torch.cross(x, y)
+torch.linalg.vecdot(x, y)
+torch.addmv(x[:, 0], x, w, beta=0)
+torch.addr(x, x[:, 0], w, alpha=0.5)
+torch.diag(w, 1)
+torch.diag_embed(x, -1, 0, 2)
+torch.rot90(x, 3)
+torch.column_stack((x[0], x[1]))
+torch.dstack((x, y))
+torch.atleast_3d([x[0], z])
+torch.hsplit(t, (1, 2))
+torch.select_scatter(x, w, 0, 1)
+torch.slice_scatter(x, y[:, :2], 1, 1, 3)
+torch.isin(n, m[0])
+torch.trapezoid(x, dx=0.5)
+torch.trapezoid(y, x[0].sort().values)
+torch.trace(u[:, :3])
+torch.cat((x, e[:, 0]), 1)
+torch.take_along_dim(x, i)
+torch.special.entr(p)
+torch.special.xlog1py(x, p)
+torch.special.ndtr(x)
+torch.angle(gaps)
+torch.eye(x.shape[0], x.shape[1]) * x
+torch.linspace(0.5, 2, x.shape[1]) * x
+torch.arange(0, s, 0.5)
+torch.permute(x, dims=(1, 0))
+x.flip(dims=(1,))
+x.sum_to_size(1, 4)
+x.type()
+x.type('torch.DoubleTensor')
+z.sum(-1, keepdim=True) + z.max(0).values
+(z.sort(), z.argmax(0))
+x.narrow(k - 1, k - 1, k)
+x.unsqueeze(k)
+torch.topk(x, k, k - 1)
+F.glu(x, k - 1)
+torch.ops.aten.add.Tensor(x, y, alpha=2)
+F.scaled_dot_product_attention(t, t, t, attn_mask=torch.ones(3, 3).tril(-1).bool())
+F.scaled_dot_product_attention(t, t, t, attn_mask=torch.full((3, 3), -float('inf')).triu(0))
+F.scaled_dot_product_attention(t.repeat(2, 1, 1), t, t, is_causal=True, enable_gqa=True)
+F.scaled_dot_product_attention(t.repeat(2, 1, 1), t, t, t.repeat(2, 1, 1)[..., :3] > 0, enable_gqa=True)
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("line", lines(LINES))
+def test_a_traced_line_means_what_it_means_outside(line):
+    check(line, {"torch": torch, "F": torch.nn.functional}, torch)
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda x: torch.nn.functional.pad(x, (1, 1, 0)), "pad has 3 widths"),
+        (lambda x: torch.norm(x, "nuc"), "norm 'nuc' is not there yet"),
+        (lambda x: torch.linalg.matrix_norm(x, 2), "matrix norm 2 is not there yet"),
+        (lambda x: torch.nn.functional.gumbel_softmax(x), "draws random numbers"),
+        (lambda x: torch.equal(x, x), "needs the truth of an array"),
+        (lambda x: x.type("torch.QuaternionTensor"), "there is no tensor type"),
+    ],
+)
+def test_what_has_no_answer_is_refused_by_name(function, told):
+    with pytest.raises(fd.FusedslError, match=told):
+        fd.fuse(function)(torch.ones(3, 3))
