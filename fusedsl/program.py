@@ -74,6 +74,8 @@ class Program:
         if call is None or (outs is not None and not call.may_write(payloads, outs)):
             return None
         results = call(payloads, outs)
+        if call.replay is None and not call.worth_replaying():
+            return results
         if call.replay is None or (self.replay is call.replay and call.replays < REPLAYS):
             call.replay, call.replays = replay(call, values, outs, results), call.replays + 1
         if self.replay is not call.replay:

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass
@@ -100,6 +100,7 @@ class Driver:
         self._count: int | None = None
         self.forked = False
         self.launch: Any = None  # cuLaunchKernelEx once initialised, of what `pointer` and `byref` make
+        self.entry = c_uint64(0)  # its address, for machine code; 0 where it may not be called, or is a stand-in's
 
     # ---- calls
 
@@ -156,6 +157,8 @@ class Driver:
             real = isinstance(self._library, ctypes.CDLL)
             launch = self._library.cuLaunchKernelEx if real else _with_numbers(self._library.cuLaunchKernelEx)
             _mark_after_fork(self)
+            if real:
+                self.entry.value = ctypes.cast(launch, c_void_p).value or 0
             self.launch = launch
 
     # ---- devices and contexts
@@ -295,15 +298,18 @@ class Driver:
             self.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", *arguments)
         return blocks.value
 
-    def launch_elsewhere(self, code: int, device: int, *told: Any) -> int:
-        """Launch again with the right context where `code` says that this thread has none, or another device's."""
+    def launch_elsewhere(self, code: int, device: int, launch: Callable[[], int | None]) -> int | None:
+        """Launch again with the right context where `code` says that this thread has none, or another device's.
+
+        What `launch` returns, or else `code`: nonzero where it failed.
+        """
         if self.forked or code not in (_NO_CONTEXT, _WRONG_HANDLE):
             return code
         if code == _NO_CONTEXT:  # as the CUDA run time would: the thread keeps it
             self.call("cuCtxSetCurrent", c_void_p(self.primary_context(device)))
-            return self.launch(*told)
+            return launch()
         with self.on(device):
-            return self.launch(*told)
+            return launch()
 
     # ---- tensor maps
 
@@ -403,7 +409,7 @@ def _mark_after_fork(driver: Driver) -> None:
         driver = found()
         if driver is not None:
             driver.forked = True
-            driver.launch = _refuse
+            driver.launch, driver.entry.value = _refuse, 0
 
     os.register_at_fork(after_in_child=mark)
 

@@ -1,4 +1,4 @@
-"""A call with its arguments fixed: what Kernel.bind returns. Its parameter blocks are filled in once for a stream."""
+"""A call with its arguments fixed: what Kernel.bind returns. Its parameter blocks are filled in once."""
 
 from __future__ import annotations
 
@@ -49,45 +49,27 @@ def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, 
     DTypeError for a number that does not fit its parameter.
     """
     memory = None if call.workspace is None else call.workspace()
-    filled = [*payloads, *map(address_of, results), 0 if memory is None else address_of(memory)]
+    values = [*payloads, *map(address_of, results), 0 if memory is None else address_of(memory), 0, *call.numbers]
     result = results[0] if len(results) == 1 else tuple(results)
     written = tuple(results) if call.library == "torch" else ()
-    tickets = call.tickets
-
-    def area(stream: int, counters: int = 0) -> list:
-        every = [*filled, counters, *call.numbers]
-        return [part for record in call.records if record.width for part in record.filled(every, stream)]
-
-    known: dict[Any, list] = {}  # areas by stream, and tickets if there are any
-
-    def new_area(key: Any) -> list:
-        if known and memory is not None and hasattr(memory, "record_stream"):  # of another stream than this one
-            _record_stream(memory, key if tickets is None else key[0])
-        return known.setdefault(key, area(key) if tickets is None else area(*key))
-
-    lines = Lines()
-    key = f"{lines.name(call.stream)}()"
-    if tickets is not None:
-        key = f"({key}, {lines.name(lambda: tickets(call.stream()))}())"
-    lines.add(f"key = {key}", f"area = {lines.name(known.get)}(key)")
-    lines.add("if area is None:", f"    area = {lines.name(new_area)}(key)", *_fire(call, lines))
+    lines, once = Lines(), Lines()
+    lines.add(f"stream = {lines.name(call.stream)}()")
+    if hasattr(memory, "record_stream"):  # torch's, which is to know of all streams that use it
+        known = {call.stream()}
+        lines.add(f"if stream not in {lines.name(known)}:", f"    {lines.name(known.add)}(stream)")
+        lines.add(f"    {lines.name(_record_stream)}({lines.name(memory)}, stream)")
+    _fire(call, values, lines)
     if written:
         lines.add(f"{lines.name(version_counter())}({lines.name(written)})")
     lines.add(f"return {lines.name(result)}")
     lines.name((memory, kept))  # which live as long as the function
     bound = lines.function("bound", "")
-    bound_to = call.stream()
-    new_area(bound_to if tickets is None else (bound_to, tickets(bound_to)))
     if device is None:
         return bind_results(bound, result, Fixed())
-    once = Lines()
-    once.add(*_fire(call, once) or ["pass"])
-    fire = once.function("fire", "area")
-
-    def fire_on(stream: int, owners: tuple = (memory, kept, results)) -> None:
-        fire(area(stream, 0 if tickets is None else tickets(stream)))
-
-    return bind_results(bound, result, Fixed(device, fire_on, call.stream, written))
+    _fire(call, values, once)
+    once.name((memory, kept, results))
+    once.add("return None")
+    return bind_results(bound, result, Fixed(device, once.function("fire", "stream"), call.stream, written))
 
 
 def _record_stream(memory: Any, stream: int) -> None:
@@ -97,11 +79,13 @@ def _record_stream(memory: Any, stream: int) -> None:
     memory.record_stream(torch.cuda.ExternalStream(stream, device=memory.device))
 
 
-def _fire(call: Call, lines: Lines) -> list[str]:
-    """The lines that launch a call whose parameters are in `area`."""
-    found: list[str] = []
-    first = 0
+def _fire(call: Call, values: Sequence[Any], lines: Lines) -> None:
+    """Lines that launch a call with these payloads on `stream`."""
+    words, place = [lines.name(value) for value in values], len(values) - len(call.numbers) - 1
+    constants = dict(enumerate(values))
+    if call.tickets is not None:
+        lines.add(f"tickets = {lines.name(call.tickets)}(stream)")
+        words[place] = "tickets"
+        del constants[place]
     for record in call.records:
-        found += record.fire_lines(first, lines.name) if record.width else []
-        first += record.width
-    return found
+        lines.add(*record.repeat_lines(words, constants, lines.name)[1])

@@ -2,10 +2,11 @@
 
 A record is immutable and may be fired by many threads at once. What a launch writes (configuration and parameter
 block) goes to a scratch area taken from a free list and put back after the call: nothing grows with calls, and a
-call made by a signal handler or finaliser in the middle of another finds its own area.
+call made by a signal handler or finaliser in the middle of another finds its own area. Generated lines, which repeat a
+call, use a builtin of its own for each record instead (entry.py).
 
-Measured on CPython 3.11, two cloud cores, around a driver function that does nothing: 0.8 µs for four pointers, 1.2
-with a scalar; a CPU record adds 0.5 to the pool.
+Measured on CPython 3.11, two cloud cores, around a driver function that does nothing, for four pointers: 0.8 µs fired,
+0.1 by a builtin.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from operator import add, itemgetter
@@ -23,6 +24,7 @@ from ..errors import CompileError, DeviceError, DTypeError, LimitError
 from ..ir.checks import spelled
 from ..schedule import Geometry
 from .driver import Driver, Function, pointer
+from .entry import Place, launcher, runner
 
 BLOCK_BYTES = 32_760  # of a parameter block: the limit of sm_70 and later under CUDA 12.1 and later, in whole slots
 MOST_BLOCKS = 2**31 - 1  # of a launch along its first axis, on every architecture
@@ -57,8 +59,8 @@ class _Scratch(NamedTuple):
     extra: Any
 
     @classmethod
-    def new(cls, block_bytes: int = BLOCK_BYTES) -> _Scratch:
-        buffer = (ctypes.c_uint64 * ((_BLOCK + block_bytes) // 8 + 1))()
+    def new(cls) -> _Scratch:
+        buffer = (ctypes.c_uint64 * ((_BLOCK + BLOCK_BYTES) // 8 + 1))()
         address = ctypes.addressof(buffer)
         # CU_LAUNCH_PARAM_BUFFER_POINTER, address, CU_LAUNCH_PARAM_BUFFER_SIZE, address of size, CU_LAUNCH_PARAM_END
         named = (ctypes.c_uint64 * 5)(1, address + _BLOCK, 2, address + _SIZE, 0)
@@ -69,6 +71,16 @@ _free: list[_Scratch] = []
 
 Namer = Callable[[Any], str]
 """Gives a constant a name in generated lines."""
+
+
+class _Told(NamedTuple):
+    """What a builtin is made of: the memory that it copies, where arguments go; the payloads that it takes."""
+
+    memory: bytes
+    places: tuple[Place, ...]
+    given: tuple[int, ...]
+    numbers: tuple[int, ...]
+    start: int  # the word where numbers begin
 
 
 class _Layout:
@@ -100,12 +112,37 @@ class _Layout:
         self.pointers = _pointer_reader(pointers, gaps)
         self.scalars = _reader([s.argument for s in scalars]) if scalars else None
         self.places, self.slots, self.names = tuple(pointers), tuple(scalars), tuple(names)
-        self.bytes = len(template)
+        self.template = template
 
-    def words(self, payload: Sequence[str], name: Namer) -> str:
-        """What `format` packs, as the text of arguments: `payload` is the text of each payload."""
-        pointers = [payload[p.argument] + (f" + {p.shift}" if p.shift else "") for p in self.places]
-        return ", ".join([*pointers, name(self.fixed), *(payload[s.argument] for s in self.slots)])
+    def told(self, head: bytes, constants: Mapping[int, Any]) -> _Told:
+        """`head` and the block with the `constants` among the payloads filled in; DTypeError for one that does not
+        fit.
+        """
+        memory, first = bytearray(head + self.template), len(head)
+        places, given = [], []
+        for slot in self.places:
+            if slot.argument in constants:
+                struct.pack_into("<Q", memory, first + slot.offset, constants[slot.argument] + slot.shift)
+            else:
+                places.append(Place((first + slot.offset) // 8, slot.shift))
+                given.append(slot.argument)
+        numbers = [slot.argument for slot in self.slots]
+        start = len(memory) - 8 * len(numbers)
+        if set(numbers) <= constants.keys():
+            memory[start:], numbers = self.pack_scalars(*self.fit(constants)), []
+        return _Told(bytes(memory), tuple(places), tuple(given), tuple(numbers), start // 8)
+
+    def call_lines(self, entry: str, told: _Told, words: Sequence[str], name: Namer) -> tuple[list[str], str]:
+        """Lines that pack the numbers that a builtin takes, and its call, given the text of each payload."""
+        packs, given = self.pack_lines(told, words, name), [words[k] for k in told.given]
+        if not packs:
+            return packs, f"{entry}({', '.join(given)})"
+        packed = f"packed_{entry}"
+        return [f"{packed} = {packs[0]}"], f"{entry}({', '.join([*given, packed])})"
+
+    def pack_lines(self, told: _Told, words: Sequence[str], name: Namer) -> list[str]:
+        """What packs the numbers that a builtin takes; nothing where there are none."""
+        return [f"{name(self.pack_scalars)}({', '.join(words[k] for k in told.numbers)})"] if told.numbers else []
 
     def check(self, payloads: Sequence[Any]) -> None:
         """DTypeError for an integer that does not fit its slot."""
@@ -114,7 +151,7 @@ class _Layout:
         except (struct.error, OverflowError):
             self.fit(payloads)
 
-    def fit(self, payloads: Sequence[Any]) -> list[Any]:
+    def fit(self, payloads: Sequence[Any] | Mapping[int, Any]) -> list[Any]:
         """The numbers as their slots can hold them: a float beyond float32 rounds to infinity, as in NumPy.
 
         An integer that does not fit is a DTypeError.
@@ -169,7 +206,6 @@ class Launch:
     `template` is the parameter block (schedule/kernel.py `slots`) with extents, strides and magics filled in.
     `names` are the arguments' names, for the message about a number that does not fit.
     `fire(payloads, stream)` launches and does not wait: payloads are, by argument, an address or a Python number.
-    The rest is for generated lines: they find the `width` objects of `block()`, or of `filled(…)`, in a list `area`.
     """
 
     def __init__(
@@ -200,40 +236,39 @@ class Launch:
         head = struct.pack("<7I4x", geometry.blocks, 1, 1, geometry.threads, 1, 1, shared)
         tail = struct.pack("<QI4xQ", address, len(attributes) // _ATTRIBUTE_BYTES, len(template))
         driver.initialise()
-        self.driver, self.device, self.handle = driver, function.device, pointer(function.handle)
+        self.driver, self.device, self.number = driver, function.device, function.handle
         self.head, self.tail = head, tail
-        self.width = 3 if geometry.blocks else 0
         self.fire: Callable[[Sequence[Any], int], None] = _nothing
         if geometry.blocks:
-            self.fire = _launcher(driver, self.handle, self.device, layout, head, tail)
+            self.fire = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
 
-    def fill_line(self, payload: Sequence[str], first: int, name: Namer) -> str:
-        """Fills in the parameters, given the text of each payload and `stream`."""
-        pack = name(struct.Struct(f"<Q24s{self.layout.format}").pack_into)
-        return f"{pack}(area[{first}], 32, stream, {name(self.tail)}, {self.layout.words(payload, name)})"
+    def repeat_lines(
+        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer
+    ) -> tuple[list[str], list[str]]:
+        """Lines that pack numbers, where struct.error and OverflowError say that one does not fit, and lines that
+        launch, given the text of each payload and `stream`.
 
-    def fire_lines(self, first: int, name: Namer) -> list[str]:
-        """Launch with the parameters that stand in `area` from `first` on."""
-        driver, told = name(self.driver), f"area[{first + 1}], {name(self.handle)}, None, area[{first + 2}]"
-        return [
-            f"code = {driver}.launch({told})",
-            f"if code and (code := {driver}.launch_elsewhere(code, {self.device}, {told})):",
-            f"    raise {driver}.fault(code, 'cuLaunchKernelEx')",
-        ]
+        `constants` are payloads that are always the same; DTypeError for one that does not fit its parameter.
+        """
+        if not self.geometry.blocks:
+            return [], []
+        payloads = f"({', '.join(words)},), stream"
+        told = self.layout.told(self.head + bytes(8) + self.tail, constants)
+        entry = None
+        if self.driver.entry.value:
+            places = [*told.places, Place(len(self.head) // 8)]
+            cell = ctypes.addressof(self.driver.entry)
+            entry = launcher(cell, self.number, told.memory, places, told.start)
+        if entry is None:
+            return self.layout.pack_lines(told, words, name), [f"{name(self.fire)}({payloads})"]
+        told = told._replace(given=(*told.given, len(words)))
+        packs, call = self.layout.call_lines(name(entry), told, [*words, "stream"], name)
+        return packs, [f"if code := {call}:", f"    {name(self.again)}(code, {payloads})"]
 
-    def block(self) -> tuple:
-        """Memory for the parameters of one launch at a time, with what never changes filled in."""
-        scratch = _Scratch.new(self.layout.bytes)
-        struct.pack_into("<32s", scratch.buffer, 0, self.head)
-        return scratch.buffer, scratch.config, scratch.extra
-
-    def filled(self, payloads: Sequence[Any], stream: int) -> tuple:
-        """The same with the parameters of one call; DTypeError for a number that does not fit."""
-        made, layout = self.block(), self.layout
-        numbers = layout.fit(payloads) if layout.scalars else ()
-        told = (stream, self.tail, *layout.pointers(payloads), layout.fixed, *numbers)
-        struct.pack_into(f"<Q24s{layout.format}", made[0], 32, *told)
-        return made
+    def again(self, code: int, payloads: Sequence[Any], stream: int) -> None:
+        """After a launch that failed with `code`: once more, where the context was at fault; else raises its error."""
+        if self.driver.launch_elsewhere(code, self.device, lambda: self.fire(payloads, stream)):
+            raise self.driver.fault(code, "cuLaunchKernelEx")
 
 
 def _resident(driver: Driver, function: Function, geometry: Geometry) -> Geometry:
@@ -268,7 +303,7 @@ def _launcher(driver: Driver, handle: Any, device: int, layout: _Layout, head: b
                     pack(buffer, 0, head, stream, tail, *read(payloads), fixed, *fit(payloads))
             code = driver.launch(config, handle, None, extra)
             if code:
-                code = driver.launch_elsewhere(code, device, config, handle, None, extra)
+                code = driver.launch_elsewhere(code, device, lambda: driver.launch(config, handle, None, extra))
         finally:
             put(scratch)
         if code:
@@ -295,6 +330,8 @@ def _attributes(cluster: int, cooperative: bool) -> ctypes.Array:
 class HostLaunch:
     """One compiled CPU kernel with its work divided: `run(address of a parameter block)` returns when all is done
     (runtime/pool.py), and so does `fire(payloads, stream=0)`.
+
+    `single` is (address of a C function, units of work) where that is one call of the function.
     """
 
     def __init__(
@@ -304,8 +341,9 @@ class HostLaunch:
         pointers: Sequence[PointerSlot],
         scalars: Sequence[ScalarSlot] = (),
         names: Sequence[str] = (),
+        single: tuple[int, int] | None = None,
     ) -> None:
-        self.run = run
+        self.run, self.single = run, single
         self.layout = _Layout(template, pointers, scalars, names)
         self.pack = struct.Struct("<" + self.layout.format).pack_into
 
@@ -327,24 +365,13 @@ class HostLaunch:
         finally:
             _free.append(scratch)
 
-    width = 2
-
-    def fill_line(self, payload: Sequence[str], first: int, name: Namer) -> str:
-        """As that of `Launch`."""
-        return f"{name(self.pack)}(area[{first}], {_BLOCK}, {self.layout.words(payload, name)})"
-
-    def fire_lines(self, first: int, name: Namer) -> list[str]:
+    def repeat_lines(
+        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer
+    ) -> tuple[list[str], list[str]]:
         """As those of `Launch`."""
-        return [f"{name(self.run)}(area[{first + 1}])"]
-
-    def block(self) -> tuple:
-        """Memory for the parameters of one launch at a time."""
-        scratch = _Scratch.new(self.layout.bytes)
-        return scratch.buffer, scratch.address + _BLOCK
-
-    def filled(self, payloads: Sequence[Any], stream: int = 0) -> tuple:
-        """The same with the parameters of one call; DTypeError for a number that does not fit."""
-        made = self.block()
-        numbers = self.layout.fit(payloads) if self.layout.scalars else ()
-        self.pack(made[0], _BLOCK, *self.layout.pointers(payloads), self.layout.fixed, *numbers)
-        return made
+        told = self.layout.told(b"", constants)
+        entry = None if self.single is None else runner(*self.single, told.memory, told.places, told.start)
+        if entry is None:
+            return self.layout.pack_lines(told, words, name), [f"{name(self.fire)}(({', '.join(words)},))"]
+        packs, call = self.layout.call_lines(name(entry), told, words, name)
+        return packs, [call]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from typing import Any
 
 PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _lock = threading.Lock()
@@ -24,15 +25,22 @@ def load(object_bytes: bytes, symbols: tuple[str, ...]) -> tuple:
     return _loaded[key]
 
 
-def _load(object_bytes: bytes, symbols: tuple[str, ...]) -> tuple:
+def engine(module: Any) -> Any:
+    """A compiler of LLVM's for this processor, in which the module's functions find their place. Takes some ms."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
     # in one piece: where CUDA has taken much of the address space, code and its constants may land too far apart
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine, use_lmm=True)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(object_bytes))
-    engine.finalize_object()
-    _engines.append(engine)
-    return tuple(PROTOTYPE(engine.get_function_address(symbol)) for symbol in symbols)
+    return llvm.create_mcjit_compiler(module, machine, use_lmm=True)
+
+
+def _load(object_bytes: bytes, symbols: tuple[str, ...]) -> tuple:
+    import llvmlite.binding as llvm
+
+    loaded = engine(llvm.parse_assembly(""))
+    loaded.add_object_file(llvm.ObjectFileRef.from_data(object_bytes))
+    loaded.finalize_object()
+    _engines.append(loaded)
+    return tuple(PROTOTYPE(loaded.get_function_address(symbol)) for symbol in symbols)

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 
@@ -100,6 +101,17 @@ def run(function, slots: int, count: int, grain: int) -> None:
         function(slots, 0, count)
     else:
         pool.run(function, slots, count, grain)
+
+
+def single(functions: Mapping[str, Callable], launch: Launch) -> tuple[int, int] | None:
+    """(address of the C function, units) where a launch is one call of it in the calling thread; else None."""
+    if len(launch.stages) != 1 or launch.workspace:
+        return None
+    stage = launch.stages[0]
+    if not stage.count or (stage.count > stage.grain and config.num_threads() > 1):
+        return None
+    function: Any = functions[stage.symbol]
+    return ctypes.cast(function, ctypes.c_void_p).value or 0, stage.count
 
 
 def runner(functions: Mapping[str, Callable], launch: Launch, slots: int) -> Callable[[int], None]:
