@@ -25,6 +25,7 @@ TITLES = {
     "backward": "Gradients of layer norm and RMS norm",
     "expressions": "The list of examples/expressions.py",
     "attention": "Attention, bfloat16",
+    "launch": "Warm calls: host time, the floor being the driver's launch",
     "cpu": "On the CPU ({threads} threads)",
 }
 NOTABLE = ("torch.compile", "torch", "cupy", "numpy", "numexpr", "triton", "liger", "quack", "jax")
@@ -111,7 +112,8 @@ def _cells(case: tuple, peers: dict[str, Row], names: Sequence[str]) -> list[str
     ours = peers[OURS]
     part = share(ours)
     ratios = [f"{r:.2f}×" if (r := ratio(peers, name)) else "–" for name in names]
-    return [*case[1:], f"{ours.median_us:,.0f}", f"{part:.2f}" if part else "", *ratios]
+    time = f"{ours.median_us:,.0f}" if ours.median_us > 50 else f"{ours.median_us:.2f}"
+    return [*case[1:], time, f"{part:.2f}" if part else "", *ratios]
 
 
 def _row(cells: Sequence[str]) -> str:

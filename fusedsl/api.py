@@ -74,7 +74,7 @@ class Kernel:
     def _call(self, values: Sequence[Any], outs: Sequence[Any] | None) -> Any:
         """The result of a call that is not the one that was made last, or that torch traces."""
         torch = sys.modules.get("torch")
-        if torch is not None and torch.compiler.is_compiling():
+        if torch is not None and (torch.compiler.is_compiling() or dynamo.records()):
             return self._in_trace(values, outs)
         dynamo.watch()
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -116,10 +117,16 @@ class Fused:
         for known in self._replays:
             if (result := known(args, keywords)) is not MISSED:
                 return result
+        if dynamo.records():  # what torch is to see is the function's own operations
+            return self.function(*args, **keywords)
         try:
             call = self.prepared(args, keywords)
         except _InsideTrace as inside:
             return inside.tracer.recorder.rebound(self.function)(*args, **keywords)
+        except ArgumentError:
+            if _is_abstract((args, keywords)):
+                return self.function(*args, **keywords)
+            raise
         results = call.program.run(call.values, call.outs)
         self._remember(call, args, keywords, results)
         return call.rebuild(results)
@@ -323,6 +330,16 @@ class _Call:
         return frozenset(k for k, v in enumerate(self.values) if isinstance(v, np.generic))
 
 
+def _is_abstract(values: Any) -> bool:
+    """Whether a tensor among the arguments has no memory: a fake one, or one of a transformation such as vmap."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    from .interop.torch_operator import is_abstract
+
+    return any(map(is_abstract, torch.utils._pytree.tree_leaves(values)))
+
+
 def _aliases(facts: Sequence[Array | Weak]) -> dict[int, int]:
     """The arguments that are an earlier one once more (argument → that one): what is written to one is read in both."""
     first: dict[tuple, int] = {}
@@ -371,7 +388,7 @@ def fuse(function: Callable | None = None, /, **changes: Any) -> Any:
     write the caller's array. Arrays may also sit in tuples, lists, dicts and attributes of objects, as arguments or
     outside; all of it is read at each call. A branch on an array's values is a TraceError with the line and a hint,
     and so are random numbers and arrays that would stay in an object; torch.nn.Module is Unsupported. Inside of
-    torch.compile the function is torch's to compile, without a break.
+    torch.compile, torch.export, make_fx and torch.func the function is torch's, without a break.
     """
     chosen = current().changed(changes)
     if not callable(function) and function is not None:

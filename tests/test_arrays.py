@@ -291,14 +291,11 @@ def test_a_replayed_call_of_cupy_arrays(cupy):
 
     fired = []
 
-    launch = types.SimpleNamespace(
-        fire=None,
-        width=1,
-        layout=types.SimpleNamespace(slots=()),
-        block=lambda: (None,),
-        fill_line=lambda payload, first, name: f"area[{first}] = ({', '.join(payload)})",
-        fire_lines=lambda first, name: [f"{name(fired.append)}((area[{first}], stream))"],
-    )
+    def lines(words, constants, name):
+        assert constants == {2: 0, 3: 0, 4: 5}
+        return [], [f"{name(fired.append)}((({', '.join(words)}), stream))"]
+
+    launch = types.SimpleNamespace(fire=None, layout=types.SimpleNamespace(slots=()), repeat_lines=lines)
     makers = [results.Allocator(lambda: make(pointer=0x7F0000002000), (MemoryError,), "24 bytes")]
     read = streams.stream_reader("cupy", ("cuda", 0))
     call = Call([launch], makers, None, [5], read, [(0, 24)], [(0, 24)], library="cupy")

@@ -11,6 +11,7 @@ if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):
     pytest.skip("torch.compile of operators with lists of tensors needs torch 2.6", allow_module_level=True)
 
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from fusedsl.interop import torch_operator  # noqa: E402
 
@@ -149,3 +150,40 @@ def test_a_fused_function_in_a_compiled_function_is_no_break():
         x, one, two = torch.randn(5, 7), torch.zeros(5, 7), torch.zeros(5, 7)
         torch.testing.assert_close(compiled(x, one), around(x, two))
         torch.testing.assert_close(one, two)
+
+
+def test_who_records_what_is_done_to_tensors_sees_warm_calls_too():
+    x, kernel = torch.randn(4, 6), fd.kernel("tanh(x) * 2")
+
+    @fd.fuse
+    def function(x):
+        return torch.tanh(x) * 2
+
+    listed = fd.foreach("x * 2", [x, x + 1])
+    for _ in range(3):
+        kernel(x), function(x), fd.foreach("x * 2", [x, x + 1])
+    assert "fusedsl.kernel_" in make_fx(lambda x: kernel(x))(x).code
+    recorded = make_fx(lambda x: function(x))(x)
+    assert "aten.tanh" in recorded.code
+    torch.testing.assert_close(recorded(x + 1), function(x + 1))
+    assert listed[0].equal(x * 2)
+
+
+def test_a_fused_function_is_torchs_where_tensors_have_no_memory():
+    @fd.fuse
+    def function(x, more):
+        return torch.tanh(x) + more["y"], x.sum(-1)
+
+    class Module(torch.nn.Module):
+        def forward(self, x, y):
+            return function(x, {"y": y})[0]
+
+    x, y = torch.randn(4, 6), torch.randn(6)
+    right = function(x, {"y": y})
+    with FakeTensorMode() as mode:
+        found = function(mode.from_tensor(x), {"y": mode.from_tensor(y)})
+    assert [r.shape for r in found] == [r.shape for r in right]
+    torch.testing.assert_close(torch.export.export(Module(), (x, y)).module()(x, y), right[0])
+    torch.testing.assert_close(torch.func.vmap(lambda a: function(a, {"y": y})[0])(x), right[0])
+    slope = torch.func.grad(lambda a: function(a, {"y": y})[0].sum())(x)
+    torch.testing.assert_close(slope, 1 - torch.tanh(x) ** 2)

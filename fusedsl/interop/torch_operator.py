@@ -25,8 +25,10 @@ _registered: dict[str, Any] = {}  # by name
 
 
 def is_abstract(x: Any) -> bool:
-    """Whether an argument stands for a tensor that has no memory: a fake or functional one."""
-    return isinstance(x, torch.Tensor) and (is_fake(x) or torch._is_functional_tensor(x))
+    """Whether an argument stands for a tensor that has no memory: a fake or functional one, or one of torch.func."""
+    if not isinstance(x, torch.Tensor):
+        return False
+    return is_fake(x) or torch._is_functional_tensor(x) or torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def call(program: Program, values: Sequence[Any], outs: Sequence[Any] | None) -> Sequence[Any]:

@@ -1,4 +1,4 @@
-"""Whether torch's compiler reads the code that asks, instead of Python's running it."""
+"""Whether torch compiles the code that asks, instead of Python's running it, or records what is done to tensors."""
 
 from __future__ import annotations
 
@@ -13,3 +13,10 @@ def watch() -> None:
     global reads
     if reads is None and "torch" in sys.modules:
         reads = sys.modules["torch"].compiler.is_dynamo_compiling
+
+
+def records() -> bool:
+    """Whether torch hands all that is done to tensors to somebody (make_fx, torch.export, fake tensors, counters): a
+    launch behind its back would be missing there."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch._C._len_torch_dispatch_stack() > 0

@@ -13,6 +13,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from . import dynamo
 from .arrays import Array, Weak, describe, library_of
 
 Key = Any  # hashable
@@ -78,7 +79,7 @@ def _look_tensors(torch: Any, tensors: Sequence[Any]) -> tuple[Key, list[Any]]:
     try:
         shapes = tuple(map(_shape_of, tensors))
         differs = any(map(kind.is_neg, tensors)) or (torch.is_grad_enabled() and any(map(_requires_grad_of, tensors)))
-        if differs or () in shapes:
+        if differs or () in shapes or dynamo.records():
             return look_all(tensors)
         addresses = list(map(kind.data_ptr, tensors))
         packed = all(map(kind.is_contiguous, tensors))
@@ -160,7 +161,7 @@ def _numpy_look() -> Look:
 
 def _look_torch(x: Any) -> tuple[Key, Any]:
     try:
-        if x.is_neg() or (x.requires_grad and sys.modules["torch"].is_grad_enabled()):
+        if x.is_neg() or (x.requires_grad and sys.modules["torch"].is_grad_enabled()) or dynamo.records():
             return SLOW, 0
         shape, device = x.shape, x.device
         if not shape and device.type == "cpu":

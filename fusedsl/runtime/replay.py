@@ -189,6 +189,7 @@ class _Writer(Lines):
         if not self.tensors:
             return
         torch, guards = sys.modules["torch"], tensor_guards()
+        self._unless(f"{self.name(torch._C._len_torch_dispatch_stack)}()")  # make_fx and others want to see the call
         if guards is not None:
             alike = guards(*self.tensors.values(), dynamic_dims_sizes=None, dynamic_dims_strides=None).check
             self._unless(f"not {self.name(alike)}({', '.join(self.tensors)})")
