@@ -19,8 +19,8 @@ from .runtime import compile as compiler
 from .runtime.arrays import Array, Weak
 from .runtime.bind import Bound, Layout, bind
 from .schedule import can_cross
-from .schedule.attend import schedule_attend
 from .schedule.plan import KernelPlan, Plan
+from .schedule.scores import schedule_scores
 
 if TYPE_CHECKING:
     from .config import Options
@@ -113,7 +113,7 @@ def folds_together(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
 def attends(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
     """Whether every pass over scores has a kernel at these extents; None stands for the CPU."""
     streams = [b for b in bounds if b.kernel.stream is not None]
-    return hardware is None or all(schedule_attend(b.kernel, b.extents, hardware) is not None for b in streams)
+    return hardware is None or all(schedule_scores(b.kernel, b.extents, hardware) is not None for b in streams)
 
 
 def build_kernel(plan: KernelPlan, bound: Bound, cc: tuple[int, int] | None, hardware: Hardware | None = None) -> Any:

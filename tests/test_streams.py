@@ -152,7 +152,7 @@ def test_what_is_masked_is_not_touched():
 def test_why_scores_are_stored():
     told = str(fd.kernel("s = q @ k.mT\nsoftmax(s), softmax(s) @ v").explain(*[arrays(8, 8)[x] for x in "qkv"]))
     assert "its scores are needed elsewhere too, so that they are stored" in told
-    specs = [fd.spec((2, 3, 64, 8), "float32")] * 3
+    specs = [fd.spec((2, 3, 8, 8), "float32")] * 3  # few rows
     told = str(fd.kernel("softmax(q @ k.mT) @ v").explain(*specs, compile=False))
     assert "no kernel that uses scores as it computes them fits the card and these arrays" in told
 

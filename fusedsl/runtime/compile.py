@@ -16,12 +16,13 @@ from .. import debug
 from ..errors import CompileError, DeviceError, FusedslError
 from ..hardware import Hardware, facts
 from ..schedule import Geometry, Schedule, choose, geometry
-from ..schedule.attend import schedule_attend, windows
+from ..schedule.attend import AttendSchedule, windows
 from ..schedule.bundle import Bundle, BundleSchedule, schedule_bundle
 from ..schedule.contract import schedule_contract
 from ..schedule.kernel import Kernel
 from ..schedule.plan import KernelPlan
 from ..schedule.row import streams
+from ..schedule.scores import schedule_scores
 from .bind import Bound
 from .cache import Cache, cache_key
 
@@ -60,8 +61,10 @@ _guard = threading.Lock()
 def scheduled_cuda(bound: Bound, hardware: Hardware) -> tuple[Kernel, Schedule]:
     """The kernel that these extents call for (a row that does not fit is streamed), and how it runs."""
     if bound.kernel.stream is not None:
-        attending = schedule_attend(bound.kernel, bound.extents, hardware)
+        attending = schedule_scores(bound.kernel, bound.extents, hardware)
         assert attending is not None
+        if not isinstance(attending, AttendSchedule):
+            return bound.kernel, attending
         return dataclasses.replace(bound.kernel, windows=windows(attending, bound.kernel)), attending
     products = schedule_contract(bound.kernel, bound.extents, hardware)
     if products is not None:

@@ -20,6 +20,7 @@ from .row import RowSchedule, row_grid, schedule_row, shared_bytes
 from .scan import has_scans, schedule_scan, tiles_of
 from .select import merge_bytes, schedule_select
 from .transpose import TransposeSchedule, schedule_transpose, transpose_grid
+from .warps import WarpSchedule, warp_grid, warp_shared
 
 Schedule = (
     MapSchedule
@@ -30,6 +31,7 @@ Schedule = (
     | CrossSchedule
     | ContractSchedule
     | AttendSchedule
+    | WarpSchedule
 )
 
 
@@ -107,6 +109,9 @@ def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Ge
     if isinstance(schedule, AttendSchedule):
         blocks, shared = attend_grid(schedule, kernel, extents), attend_shared(schedule, kernel, extents)
         return Geometry(blocks, schedule.block, shared, alone=True)
+    if isinstance(schedule, WarpSchedule):
+        blocks, shared = warp_grid(schedule, kernel, extents), warp_shared(schedule, kernel, extents)
+        return Geometry(blocks, schedule.block, shared, alone=True)
     if isinstance(schedule, ContractSchedule):
         return Geometry(contract_grid(kernel, extents), schedule.threads, alone=True)
     if isinstance(schedule, CrossSchedule):
@@ -142,6 +147,6 @@ def magic_divisors(schedule: Any, kernel: Kernel, extents: tuple[int, ...]) -> t
 
 __all__ = [
     *("AttendSchedule", "ColumnSchedule", "ContractSchedule", "CrossSchedule", "GangSchedule", "Geometry", "Kernel"),
-    *("MapSchedule", "RowSchedule", "Schedule", "TransposeSchedule", "can_cross", "choose", "geometry"),
+    *("MapSchedule", "RowSchedule", "Schedule", "TransposeSchedule", "WarpSchedule", "can_cross", "choose", "geometry"),
     *("magic_divisors", "schedule_map", "schedule_row", "schedule_transpose"),
 ]

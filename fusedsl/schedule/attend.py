@@ -182,7 +182,7 @@ def windows(schedule: AttendSchedule, kernel: Kernel) -> tuple[Window, ...]:
     return tuple(made)
 
 
-def class_words(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+def class_words(schedule: Tiles, kernel: Kernel, extents: tuple[int, ...]) -> int:
     """32-bit words that say which tiles of a stream count, and as many that say which count whole."""
     assert kernel.stream is not None
     tiles = -(-extents[kernel.row_axes] // schedule.columns)

@@ -18,15 +18,15 @@ TOTALS = [
     "",
     "",
     "def nothing_total():",
-    "    return float32(0.0)",
+    "    return {0}(0.0)",
     "",
     "",
     "def merging_total(a, b):",
     "    return a + b",
     "",
     "",
-    'join_total = join_rows(fold("float32", merging_total, nothing_total))',
-    "strange, row_zeros = O.strange(), both_rows('float32')",
+    'join_total = join_rows(fold("{0}", merging_total, nothing_total))',
+    "strange, row_zeros = O.strange(), both_rows('{0}')",
 ]
 
 
@@ -34,7 +34,7 @@ def exact_sums(w: ScoreWriter) -> list[str]:
     """Lines that sum what counts of a warp's rows again, where that changes anything; the state is the final one."""
     if not _masked(w.weighing.kept):
         return []
-    w.functions += TOTALS
+    w.functions += [line.format(w.weighing.state.dtype.name) for line in TOTALS]
     own = w.weighing.state.name
     return [f"if strange({own}):", *indented(w.written(lambda: _again(w)))]
 
@@ -57,7 +57,6 @@ def _again(w: ScoreWriter) -> None:
         if phase.row:
             w.leaves(v.name for v in phase.row.args)
             w.call("row_again", phase.row, ROW)
-    w.code.append("own_column = clamp_own(own_columns(0))")
     w.code.append("step = int64(0)")
     w.code += [f"while step < n{w.along}:", *indented(w.written(lambda: _element(w))), "    step += 1"]
 
@@ -82,20 +81,24 @@ def _element(w: ScoreWriter) -> None:
 def _add(w: ScoreWriter) -> None:
     """The weighed element, read where it is added: no register holds it longer."""
     weighing, own, k = w.weighing, w.weighing.state.name, w.operands.weighed
-    operand, kept = w.kernel.operands[k], weighing.kept
+    operand, kept, axes = w.kernel.operands[k], weighing.kept, (w.along, w.own_axis)
     assert kept is not None
     d, size = operand.dtype, operand.dtype.itemsize
-    lines = [f"return select(kept, fma(w, fetch_{d}(at + c * {size}, kept), sums), sums)"]
-    w.define("add_kept", OWN_STEPS, "float32, float32, bool, int64, int64 -> float32", "sums, w, kept, at, c", lines)
-    stride = w.names.stride(k, w.along) if operand.strides[w.along] == "s" else operand.strides[w.along]
-    at = f"{w.base(k)} + step * {stride} * {size}"
-    call = f"add_kept({own}, {weighing.weight.name}, {kept.results[0].name}, {at}, own_column)"
+    lines = [f"return select(kept, fma(w, fetch_{d}(at + c * step * {size}, kept & (c < limit)), sums), sums)"]
+    sums, own_weight = weighing.state.dtype, weighing.weight.dtype
+    signed = f"{sums}, {own_weight}, bool, int64, int64, int64, int64 -> {sums}"
+    w.define("add_kept", OWN_STEPS, signed, "sums, w, kept, at, c, step, limit", lines)
+    stride, further = (w.names.stride(k, a) if operand.strides[a] == "s" else operand.strides[a] for a in axes)
+    at = f"{w.base(k)} + (step * {stride} + first_column() * {further}) * {size}"
+    held = f"{own}, {weighing.weight.name}, {kept.results[0].name}"
+    call = f"add_kept({held}, {at}, own_steps(), int64({further}), {w.tiles.out_width} - first_column())"
     w.code.append(f"{own} = {call}")
 
 
 def _product(w: ScoreWriter) -> None:
     left, right = w.score.left, w.score.right
     w.leaves(v.name for v in (*left.args, *right.args))
-    w.define("add_product", ROW, "float32, float32, float32 -> float32", "x, y, sums", ["return fma(x, y, sums)"])
+    d = w.score.value.dtype
+    w.define("add_product", ROW, f"{d}, {d}, {d} -> {d}", "x, y, sums", ["return fma(x, y, sums)"])
     w.code.append(f"total = add_product({left.results[0].name}, {right.results[0].name}, total)")
     w.code.append("part += 4")

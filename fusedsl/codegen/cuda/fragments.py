@@ -28,6 +28,7 @@ class FragmentScope:
         self.code: list[str] = []
         self.domain: dict[str, str] = {}  # of names that have a value
         self.made: dict[tuple, str] = {}  # functions, by what they do
+        self.quick = True  # divisions are the hardware's
         self.places: dict[int, str] = {}  # positions on axes that are gone along one by one
 
     def scalars(self) -> None:
@@ -131,6 +132,12 @@ class FragmentScope:
             head = ["", "", f'@{MAPS[domain]}("{signed}")', f"def {name}({arguments}):"]
             self.functions += [*head, *indented(lines)]
 
+    def written_as(self, body: Body) -> list[str]:
+        """A body's lines, with the hardware's divisions where these will do."""
+        if not self.quick:
+            return list(body.lines)
+        return [DIVISION.sub(r"\1quotient(\2, \3)\4", line) for line in body.lines]
+
     def call(self, stem: str, body: Body, domain: str) -> list[str]:
         """A body as a function, and its call; the names of its results."""
         given = [v.name for v in body.args]
@@ -138,7 +145,7 @@ class FragmentScope:
         if made:
             name = self.function((domain, body), stem)
             signed = signature((v.dtype for v in body.args), (v.dtype for v in made))
-            lines = [DIVISION.sub(r"\1quotient(\2, \3)\4", line) for line in body.lines]
+            lines = self.written_as(body)
             self.define(name, domain, signed, ", ".join(given), [*lines, f"return {', '.join(v.name for v in made)}"])
             self.code.append(f"{', '.join(v.name for v in made)} = {name}({', '.join(given)})")
             self.domain |= {v.name: domain for v in made}

@@ -15,6 +15,7 @@ from ...schedule import (
     MapSchedule,
     Schedule,
     TransposeSchedule,
+    WarpSchedule,
 )
 from ...schedule.bundle import Bundle, BundleSchedule, threads_of
 from ...schedule.kernel import Kernel, slots
@@ -28,6 +29,7 @@ from .many import many_source
 from .map import map_source
 from .row import row_source
 from .transpose import transpose_source
+from .warps import warps_source
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ def generate(kernel: Kernel | Bundle, schedule: Schedule | BundleSchedule) -> st
     assert not isinstance(schedule, BundleSchedule)
     if isinstance(schedule, AttendSchedule):
         source = attend_source(kernel, schedule)
+    elif isinstance(schedule, WarpSchedule):
+        source = warps_source(kernel, schedule)
     elif isinstance(schedule, MapSchedule):
         source = map_source(kernel, schedule)
     elif isinstance(schedule, TransposeSchedule):

@@ -12,10 +12,10 @@ from ...schedule.attend import ROWS, Tiles, operands_of
 from ...schedule.kernel import Body, Ending, FoldUse, Kernel, Phase, Stream, Value
 from .classes import direct_classes
 from .exact import exact_sums
-from .fragments import COLUMN, ELEMENT, OWN, OWN_COLUMN, ROW, SCALAR, FragmentScope
+from .fragments import COLUMN, ELEMENT, OWN, OWN_COLUMN, OWN_STEPS, ROW, SCALAR, FragmentScope
 from .text import indented, rule
 
-PAIRED = ("bfloat16", "float16")  # results that are stored in pairs
+PAIRED = ("bfloat16", "float16", "float32", "float64")  # results that are stored two at a time
 
 
 class ScoreWriter(FragmentScope):
@@ -139,16 +139,24 @@ class ScoreWriter(FragmentScope):
 
     def tile(self, first: bool = False) -> list[str]:
         """Weights of a tile of scores, and the state with it; of the first, as if it were partial."""
-        sieve, start = self.stream.sieve, [f"column_from = tile * {self.tiles.columns}"]
-        partial = self.written(lambda: self._phases(self.stream.tile, True, {}))
+        start = [f"column_from = tile * {self.tiles.columns}"]
         if first:
-            return [*start, *partial]
-        if sieve is None:
-            test, phases, names = f"column_from + {self.tiles.columns} <= n{self.along}", self.stream.tile, {}
-        else:
-            test, phases, names = "(whole >> (tile & 31)) & 1", sieve.whole, dict(sieve.names)
+            return [*start, *self.written(lambda: self._phases(self.stream.tile, True, {}))]
+        return [*start, *self.weights_of_tile(self.whole_test())]
+
+    def whole_test(self) -> str:
+        """Whether the tile from `column_from` on counts whole."""
+        if self.stream.sieve is None:
+            return f"column_from + {self.tiles.columns} <= n{self.along}"
+        return "(whole >> (tile & 31)) & 1"
+
+    def weights_of_tile(self, test: str) -> list[str]:
+        """The phases of a tile, which counts whole where `test` holds."""
+        sieve = self.stream.sieve
+        phases, names = (sieve.whole, dict(sieve.names)) if sieve else (self.stream.tile, {})
+        partial = self.written(lambda: self._phases(self.stream.tile, True, {}))
         whole = self.written(lambda: self._phases(phases, False, names))
-        return [*start, f"if {test}:", *indented(whole), "else:", *indented(partial)]
+        return [f"if {test}:", *indented(whole), "else:", *indented(partial)]
 
     def _phases(self, phases: Sequence[Phase], partial: bool, names: dict[str, str]) -> None:
         """The phases of a tile and its state's merging; `names` are those of values whose usual names differ."""
@@ -254,10 +262,7 @@ class ScoreWriter(FragmentScope):
     def finish(self) -> None:
         stream, use = self.stream, self.stream.state
         self.domain[self.weighing.state.name] = OWN
-        self.top.append('own_columns = O.positions("int64")')
-        width = self.tiles.out_width
-        clamped = f"minimum(c, {width - 1})" if width % 16 else "c"
-        self.define("clamp_own", OWN_COLUMN, "int64 -> int64", "c", [f"return {clamped}"])
+        self.top.append("own_steps = O.steps()")
         self.code += [*self._rows(), *exact_sums(self)]
         folds = {f.state[0].name: f for phase in stream.tile for f in phase.folds}
         for value, lifted in zip(use.state, use.lifted):
@@ -279,26 +284,58 @@ class ScoreWriter(FragmentScope):
             self._ending(number, ending)
 
     def _ending(self, number: int, ending: Ending) -> None:
-        width, names = self.tiles.out_width, {v.name for v in ending.body.args}
-        if any(self.leaf_domain(name) in (OWN, OWN_COLUMN) for name in names):
-            self.code.append("own_column = clamp_own(own_columns(0))")
-        self.leaves(names)
-        self.call(f"end_{number}", ending.body, OWN)
+        width = self.tiles.out_width
+        self._own_values(number, ending.body)
         for store in ending.stores:
             operand = self.kernel.operands[store.operand]
             at, name = self._row_address(store.operand), self.names.operand(store.operand)
-            near = operand.strides[ending.axis] == "1" and operand.access == "vector" and operand.dtype.name in PAIRED
-            if near:
+            contiguous = operand.strides[ending.axis] == "1"
+            if contiguous and operand.access == "vector" and operand.dtype.name in PAIRED and width % 8 == 0:
                 self.top.append(f'store_{name} = store_fragment({width}, "{operand.dtype.name}")')
                 self.code.append(f"store_{name}({at}, {store.value}, rows, n{self.lane})")
                 continue
-            step = "1" if operand.strides[ending.axis] == "1" else self.names.stride(store.operand, ending.axis)
-            self.top.append(f'store_{name} = scatter_fragment("{operand.dtype.name}")')
-            lines = [f"return at + c * step * {operand.dtype.itemsize}, (i < n) & (c < {width})"]
-            signed = "int64, int64, int64, int64, int64 -> int64, bool"
-            self.define(f"place_{name}", OWN, signed, "at, c, step, i, n", lines)
-            call = f"place_{name}({at}, own_columns(0), int64({step}), rows, n{self.lane})"
-            self.code += [f"addresses, wanted = {call}", f"store_{name}(addresses, {store.value}, wanted)"]
+            step = "1" if contiguous else self.names.stride(store.operand, ending.axis)
+            self.top.append(f'store_{name} = scatter_fragment({width}, "{operand.dtype.name}")')
+            self.code.append(f"store_{name}({at}, {store.value}, rows, n{self.lane}, int64({step}))")
+
+    def _own_values(self, number: int, body: Body) -> None:
+        """An ending's values. What it reads for each is read where it is used: no register holds it longer."""
+        loads = {load.value.name: load for load in self.kernel.loads}
+        read = [v for v in body.args if v.name in loads and self.leaf_domain(v.name) in (OWN, OWN_COLUMN)]
+        rest = [v for v in body.args if v not in read]
+        if any(self.leaf_domain(v.name) == OWN_COLUMN for v in rest):
+            self.top.append('own_columns = O.positions("int64")')
+            self.define("clamp_own", OWN_COLUMN, "int64, int64 -> int64", "c, n", ["return minimum(c, n - 1)"])
+            self.code.append(f"own_column = clamp_own(own_columns(0), n{self.own_axis})")
+        self.leaves(v.name for v in rest)
+        if not read:
+            self.call(f"end_{number}", body, OWN)
+            return
+        lines = [f"there = c < {self.tiles.out_width} - first"]
+        given, passed = [("int64", "c"), ("int64", "first")], ["own_steps()", "first_column()"]
+        for v in read:
+            k = loads[v.name].operand
+            operand, step = self.kernel.operands[k], self._step(k, self.own_axis)
+            lines.append(f"{v.name} = fetch_{operand.dtype}(at_{v.name} + c * step_{v.name}, there)")
+            given += [("int64", f"at_{v.name}"), ("int64", f"step_{v.name}")]
+            at = self._row_address(k) if operand.strides[self.lane] != "0" else self.base(k)
+            self.code.append(f"at_{v.name} = {at}")
+            self.define("ahead", ROW, "int64, int64 -> int64", "at, bytes", ["return at + bytes"])
+            passed += [f"ahead(at_{v.name}, first_column() * {step})", step]
+        made = [v for v in body.results if v not in body.args]
+        names = [name for _, name in given] + [v.name for v in rest]
+        kinds = [kind for kind, _ in given] + [v.dtype.name for v in rest]
+        lines += [*self.written_as(body), f"return {', '.join(v.name for v in made)}"]
+        signed = f"{', '.join(kinds)} -> {', '.join(v.dtype.name for v in made)}"
+        self.define(f"end_{number}", OWN_STEPS, signed, ", ".join(names), lines)
+        called = ", ".join([*passed, *(v.name for v in rest)])
+        self.code.append(f"{', '.join(v.name for v in made)} = end_{number}({called})")
+        self.domain |= {v.name: OWN for v in made}
+
+    def _step(self, k: int, axis: int) -> str:
+        """The bytes from an operand's element to the next along an axis, which it has."""
+        letter, size = self.kernel.operands[k].strides[axis], self.kernel.operands[k].dtype.itemsize
+        return f"int64({size})" if letter == "1" else f"int64({self.names.stride(k, axis)} * {size})"
 
     def _row_address(self, k: int) -> str:
         """An operand's addresses at both rows."""

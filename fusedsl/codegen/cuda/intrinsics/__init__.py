@@ -23,12 +23,14 @@ def namespace() -> dict[str, Any]:
         fragment,
         hopper,
         launch,
+        lines,
         link,
         patch,
         rank,
         scan,
         stream_rank,
         tile,
+        warp_product,
     )
 
     names = dict(vocabulary())
@@ -46,10 +48,15 @@ def namespace() -> dict[str, Any]:
         (crew, "Crew blocks everyone leave"),
         (column, "Stack"),
         (contract, "strip_places square_places put_strip no_sums add_sums multiply_strips scatter whole_quotient"),
-        (fragment, "Fragment join_rows row_positions both_rows store_rows scatter_fragment store_fragment"),
+        (
+            fragment,
+            "Fragment join_rows row_positions first_column both_rows store_rows scatter_fragment store_fragment",
+        ),
         (hopper, "init_barrier show_barriers expect_bytes arrive await_phase meet_group tell_group more_registers"),
         (hopper, "fewer_registers copy_box parameter_at dynamic_start near_matrix far_matrix score_product"),
         (hopper, "weighed_product await_products keep_word mark_word kept_word ballot highest_bit bit_count quick"),
+        (lines, "copy_lines line_places put_lines"),
+        (warp_product, "warp_scores warp_sums near_sums far_sums keep_weights"),
         (exchange, "last meet part_from leave_state take_state"),
     ):
         names |= {name: getattr(source, name) for name in listed.split()}

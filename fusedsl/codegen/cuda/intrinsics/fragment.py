@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ....ir.types import dtype
-from ..backend import F32, I1, I32, I64, VOID, Emitter, intrinsic, ir, numba_type, types
+from ....ir.types import DType, dtype
+from ..backend import F32, F64, I1, I32, I64, VOID, Emitter, intrinsic, ir, numba_type, types
 from .element import narrowed_value, pair, stored_elements
 from .fold import Fold, State, shuffle
-from .memory import Room, write
+from .memory import Room, element_type, write
 from .tile import scalar_function, scalar_types
 
 ROWS = 2  # of a thread: lane 4 g + t has rows g and g + 8 of its warp's 16, and of each 8 columns 2 t and 2 t + 1
@@ -110,10 +110,10 @@ class Fragment:
 
         return intrinsic(len(rule_of.state))(rule)
 
-    def zeros(self) -> Callable:
+    def zeros(self, name: str = "float32") -> Callable:
         """`zeros()`: sums of nothing."""
-        result = types.UniTuple(types.float32, self.count)
-        zero = ir.Constant(ir.FloatType(), 0.0)
+        result = types.UniTuple(numba_type(name), self.count)
+        zero = ir.Constant(element_type(dtype(name)), 0.0)
         return intrinsic(0)(lambda: (result, lambda e: e.pack(result, [zero] * self.count)))
 
     def pack(self, name: str) -> Callable:
@@ -148,15 +148,21 @@ class Fragment:
 
         return intrinsic(1)(rule)
 
+    def steps(self) -> Callable:
+        """`steps()`: how far a thread's columns are from its first: constants, which addresses take up."""
+        result = types.UniTuple(types.int64, self.count // 2)
+        found = [I64(k // 2 * 8 + k % 2) for k in range(self.count // 2)]
+        return intrinsic(0)(lambda: (result, lambda e: e.pack(result, found)))
+
     def strange(self) -> Callable:
         """`strange(values)`: whether an element of the warp's rows is no finite number."""
 
         def rule(kind):
             def emit(e, values):
-                b, zero = e.builder, ir.Constant(ir.FloatType(), 0.0)
-                found = zero
+                b, real, bits = e.builder, *((F64, 64) if kind.dtype == types.float64 else (F32, 32))
+                found = zero = ir.Constant(real, 0.0)
                 for value in e.unpack(values, self.count):
-                    found = e.call(F32, "llvm.fma.f32", [value, zero, found])
+                    found = e.call(real, f"llvm.fma.f{bits}", [value, zero, found])
                 flag = b.zext(b.fcmp_unordered("uno", found, found), I32)
                 text = (
                     "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.any.pred p, p, 0xffffffff; selp.b32 $0, 1, 0, p; }"
@@ -241,6 +247,13 @@ def row_positions(name: str) -> Callable:
     return intrinsic(1)(rule)
 
 
+@intrinsic(0)
+def first_column():
+    """A thread's first column."""
+    place = lambda e: e.builder.shl(e.builder.and_(e.special_register("tid.x"), I32(3)), I32(1))  # noqa: E731
+    return types.int64, lambda e: e.builder.zext(place(e), I64)
+
+
 def both_rows(name: str) -> Callable:
     """`both(value)`: a row value that is the same for both rows of a thread."""
     result = types.UniTuple(numba_type(name), ROWS)
@@ -270,26 +283,40 @@ def store_rows(name: str) -> Callable:
     return intrinsic(4)(rule)
 
 
-def scatter_fragment(name: str) -> Callable:
-    """`scatter(addresses, values, wanted)`: elements, each to its own address where it is wanted."""
+def scatter_fragment(width: int, name: str) -> Callable:
+    """`scatter(addresses, values, rows, limit, step)`: the first `width` columns of a fragment to lines that begin at
+    these addresses, elements `step` apart, where a row's number is below the limit."""
     kind = dtype(name)
 
-    def rule(addresses, values, wanted):
-        def emit(e, places, held, flags):
-            count = len(values)
-            for place, value, flag in zip(*(e.unpack(x, count) for x in (places, held, flags))):
-                (element,) = stored_elements(e, kind, [narrowed_value(e, kind, value, values.dtype)])
-                write(e, kind, 1, place, [element], Room(e.builder.zext(flag, I32)))
+    def rule(addresses, values, rows, limit, further):
+        def emit(e, places, held, numbers, end, step):
+            b, found = e.builder, e.unpack(held, len(values))
+            end, lane = e.cast(end, limit, rows.dtype), b.and_(e.special_register("tid.x"), I32(3))
+            step = b.mul(e.cast(step, further, types.int64), I64(kind.itemsize))
+            own, pair_step = b.mul(b.zext(b.shl(lane, I32(1)), I64), step), b.mul(step, I64(8))
+            for row, (base, number) in enumerate(zip(e.unpack(places, ROWS), e.unpack(numbers, ROWS))):
+                with b.if_then(b.icmp_signed("<", number, end)):
+                    place = b.add(base, own)
+                    for k in range(-(-width // 8)):
+                        for p in (0, 1):
+                            value = narrowed_value(e, kind, found[4 * k + 2 * row + p], values.dtype)
+                            (element,) = stored_elements(e, kind, [value])
+                            there = b.icmp_unsigned("<", lane, I32((width - 8 * k - p + 1) // 2))
+                            room = None if 8 * k + 8 <= width else Room(b.zext(there, I32))
+                            write(e, kind, 1, b.add(place, step) if p else place, [element], room)
+                        place = b.add(place, pair_step)
 
         return types.void, emit
 
-    return intrinsic(3)(rule)
+    return intrinsic(5)(rule)
 
 
 def store_fragment(width: int, name: str) -> Callable:
     """`store(addresses, values, rows, limit)`: elements of a fragment to lines that begin at these addresses, where a
-    row's number is below the limit; the first `width` columns, neighbours as pairs of 16 bits."""
+    row's number is below the limit; the first `width` columns, neighbours as pairs of 16 bits, or two at a time."""
     kind = dtype(name)
+    if kind.itemsize > 2:
+        return _store_two(width, kind)
 
     def rule(addresses, values, rows, limit):
         def emit(e, places, held, numbers, end):
@@ -309,6 +336,24 @@ def store_fragment(width: int, name: str) -> Callable:
                     for k, word in enumerate(words[4 * len(quads) :], 4 * len(quads)):
                         place = b.add(bases[row], b.add(b.shl(lane, I64(2)), I64(16 * k)))
                         e.asm(VOID, "st.global.b32 [$0], $1;", "l,r,~{memory}", [place, word], effect=True)
+
+        return types.void, emit
+
+    return intrinsic(4)(rule)
+
+
+def _store_two(width: int, kind: DType) -> Callable:
+    def rule(addresses, values, rows, limit):
+        def emit(e, places, held, numbers, end):
+            b, found = e.builder, e.unpack(held, len(values))
+            end, lane = e.cast(end, limit, rows.dtype), b.and_(e.special_register("tid.x"), I32(3))
+            own = b.mul(b.zext(lane, I64), I64(2 * kind.itemsize))
+            for row, (base, number) in enumerate(zip(e.unpack(places, ROWS), e.unpack(numbers, ROWS))):
+                with b.if_then(b.icmp_signed("<", number, end)):
+                    for k in range(width // 8):
+                        pair_of = found[4 * k + 2 * row : 4 * k + 2 * row + 2]
+                        pair_of = [narrowed_value(e, kind, v, values.dtype) for v in pair_of]
+                        write(e, kind, 2, b.add(b.add(base, own), I64(8 * k * kind.itemsize)), pair_of, None)
 
         return types.void, emit
 

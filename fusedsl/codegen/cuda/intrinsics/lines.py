@@ -1,0 +1,126 @@
+"""Tiles of lines in shared memory: panels of 128 bytes of each line, whose chunks of 16 bytes are swizzled.
+
+Chunk c of line i of a panel stands at 16 * (c ^ (i % 8)) of its 128 bytes: eight lines' chunks are in different banks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir.types import dtype
+from ....schedule.warps import CHUNK, LINE
+from ..backend import I32, I64, VOID, Emitter, intrinsic, ir, types
+from .element import narrowed_value, stored_elements
+from .memory import write_shared
+
+EACH = 8  # elements that a thread takes at a time, one by one
+CHUNKS = LINE // CHUNK
+i32, i64 = types.int32, types.int64
+
+
+def swizzled(e: Emitter, line: ir.Value, chunk: ir.Value) -> ir.Value:
+    """Where a chunk stands in its line's bytes of a panel."""
+    b = e.builder
+    return b.shl(b.xor(chunk, b.and_(line, I32(CHUNKS - 1))), I32(CHUNK.bit_length() - 1))
+
+
+def start_of(e: Emitter, tile: ir.Value, line: ir.Value) -> ir.Value:
+    """Where a line begins in a tile's first panel."""
+    return e.builder.add(tile, e.builder.shl(line, I32(LINE.bit_length() - 1)))
+
+
+def copy_lines(lines: int, size: int, room: int, threads: int) -> Callable:
+    """`copy(to, at, step, first, limit)`: begin to bring lines of `size` bytes, `step` bytes apart from `at` on;
+    zeros for those not below the limit, and up to `room` bytes of a line."""
+    each = threads // CHUNKS  # lines at a time: a multiple of 8
+
+    def rule(*kinds):
+        def emit(e, *values):
+            b, thread = e.builder, e.special_register("tid.x")
+            to, at, step, first, limit = (e.cast(v, k, w) for v, k, w in zip(values, kinds, (i32, i64, i64, i64, i64)))
+            line, chunk = b.lshr(thread, I32(3)), b.and_(thread, I32(CHUNKS - 1))
+            to = b.add(start_of(e, to, line), swizzled(e, line, chunk))
+            number = b.add(first, b.zext(line, I64))
+            source = b.add(b.add(at, b.mul(number, step)), b.shl(b.zext(chunk, I64), I64(4)))
+            left = b.trunc(b.sub(limit, number), I32)
+            further = b.mul(step, I64(each))
+            for k in range(-(-lines // each)):
+                here = b.icmp_signed(">", left, I32(k * each))
+                inside = None if (k + 1) * each <= lines else b.icmp_unsigned("<", line, I32(lines - k * each))
+                for panel in range(-(-room // LINE)):
+                    there, need = here, inside
+                    if size < (panel + 1) * LINE:
+                        there = b.and_(here, b.icmp_unsigned("<", chunk, I32(max(size - panel * LINE, 0) // CHUNK)))
+                    if room < (panel + 1) * LINE:
+                        held = b.icmp_unsigned("<", chunk, I32((room - panel * LINE) // CHUNK))
+                        need = held if need is None else b.and_(need, held)
+                    place = (panel * lines + k * each) * LINE
+                    _copy(e, b.add(to, I32(place)), source, panel * LINE, there, need)
+                source = b.add(source, further)
+
+        return types.void, emit
+
+    return intrinsic(5)(rule)
+
+
+def _copy(e: Emitter, to: ir.Value, source: ir.Value, skipped: int, there: ir.Value, need: ir.Value | None) -> None:
+    text = f"cp.async.cg.shared.global [$0], [$1+{skipped}], {CHUNK}, $2;"
+    values = [to, source, e.builder.select(there, I32(CHUNK), I32(0))]
+    if need is not None:
+        text = f"{{ .reg .pred p; setp.ne.b32 p, $3, 0; @p {text} }}"
+        values.append(e.builder.zext(need, I32))
+    e.asm(VOID, text, ",".join(["r", "l", "r", "r"][: len(values)]) + ",~{memory}", values, effect=True)
+
+
+def line_places(lines: int, width: int, threads: int, across: bool) -> Callable:
+    """`places(piece)`: (lines, columns) of the elements of a tile that this thread takes, from number `piece` on;
+    neighbouring threads have neighbouring columns, or `across` neighbouring lines. Those beyond the tile have none."""
+    kind = types.UniTuple(i64, EACH)
+    result = types.Tuple.from_types((kind, kind))
+
+    def rule(form):
+        def emit(e, piece):
+            b, found = e.builder, []
+            own = b.add(e.cast(piece, form, i32), e.special_register("tid.x"))
+            for k in range(EACH):
+                number = b.add(own, I32(k * threads))
+                far = b.udiv(number, I32(lines if across else width))
+                near = b.sub(number, b.mul(far, I32(lines if across else width)))
+                found.append([b.zext(x, I64) for x in ((near, far) if across else (far, near))])
+            made = [e.pack(kind, [pair[side] for pair in found]) for side in range(2)]
+            return e.context.make_tuple(b, result, made)
+
+        return result, emit
+
+    return intrinsic(1)(rule)
+
+
+def put_lines(name: str, lines: int, width: int) -> Callable:
+    """`put(to, lines, columns, values)`: elements into a tile; those beyond it nowhere."""
+    kind, size = dtype(name), dtype(name).itemsize
+
+    def rule(to, places, columns, values):
+        def emit(e, base, rows, steps, held):
+            b = e.builder
+            for line, column, value in zip(*(e.unpack(x, EACH) for x in (rows, steps, held))):
+                line, column = b.trunc(line, I32), b.trunc(column, I32)
+                (element,) = stored_elements(e, kind, [narrowed_value(e, kind, value, values.dtype)])
+                inside = b.and_(b.icmp_unsigned("<", line, I32(lines)), b.icmp_unsigned("<", column, I32(width)))
+                with b.if_then(inside):
+                    write_shared(
+                        e, kind, 1, element_place(e, e.cast(base, to, i32), line, column, lines, size), [element]
+                    )
+
+        return types.void, emit
+
+    return intrinsic(4)(rule)
+
+
+def element_place(e: Emitter, tile: ir.Value, line: ir.Value, column: ir.Value, lines: int, size: int) -> ir.Value:
+    """The address of an element of a tile."""
+    b = e.builder
+    byte = b.mul(column, I32(size))
+    panel = b.mul(b.lshr(byte, I32(7)), I32(lines * LINE))
+    chunk = b.and_(b.lshr(byte, I32(4)), I32(CHUNKS - 1))
+    own = b.add(start_of(e, tile, line), swizzled(e, line, chunk))
+    return b.add(b.add(own, panel), b.and_(byte, I32(CHUNK - 1)))

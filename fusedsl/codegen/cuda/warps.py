@@ -1,0 +1,172 @@
+"""The warps skeleton: a pass over scores without Hopper's units. Warps have 16 rows each, and multiply for themselves.
+
+Tiles of the stream come to shared memory in turns: that of the second product while the first one is computed, that of
+the next scores while the weights are. Products are those of the tensor cores, or fused multiply-adds; then weights
+take the way over shared memory, since a thread has but a quarter of a row's.
+"""
+
+from __future__ import annotations
+
+from ...ir.types import dtype
+from ...schedule.attend import asks_memory
+from ...schedule.kernel import Kernel
+from ...schedule.warps import CHUNK, LINE, WarpSchedule
+from .classes import kept_classes
+from .scores import ScoreWriter
+from .text import header, indented
+
+QUICK = ("exp", "exp2", "maximum", "minimum", "quotient")
+SHORT = {"bfloat16": "bf16", "float16": "f16"}
+STEP_BYTES = 64  # of lines, that one step of fused multiply-adds takes
+EACH = 8  # elements that a thread takes at a time where they come one by one
+
+
+def warps_source(kernel: Kernel, schedule: WarpSchedule) -> str:
+    """The generated file of a pass over scores."""
+    return WarpsWriter(kernel, schedule).source()
+
+
+class WarpsWriter(ScoreWriter):
+    def __init__(self, kernel: Kernel, schedule: WarpSchedule):
+        super().__init__(kernel, schedule)
+        self.schedule = schedule
+        self.quick = schedule.tensor
+        self.out = -(-schedule.out_width // 16) * 16
+
+    def source(self) -> str:
+        s = self.schedule
+        self.top.append(f"S, O = Fragment({s.columns}), Fragment({self.out})")
+        self.top.append('rows_from, columns_from, below = row_positions("int64"), S.positions("int64"), S.below()')
+        self.top.append(f'no_sums = O.zeros("{self.weighing.state.dtype.name}")')
+        self._products()
+        self.scalars()
+        self._begin()
+        self.begin_state()
+        self.code += ["if count > 0:", *indented(self.written(self._loop))]
+        self.finish()
+        opening = header(self.kernel, s.reason.partition(":")[0], "")
+        comment = f"Tiles of {s.rows} rows; scores of {s.columns} of the stream at a time."
+        kernel = [*self.names.signature(), *indented([f'"""{comment}"""', *self.code])]
+        return "\n".join([*opening, "", *self.top, *self.functions, "", "", *kernel]) + "\n"
+
+    def order(self) -> list[str]:
+        count = " * ".join(["row_tiles", *(f"n{a}" for a in self.outer)])
+        return [
+            f"row_tiles = int32((n{self.lane} + {self.schedule.rows - 1}) // {self.schedule.rows})",
+            f"items = int32({count})",
+        ]
+
+    def _products(self) -> None:
+        s, width = self.schedule, self.schedule.line_bytes(self.schedule.width) // self.schedule.size
+        if s.tensor:
+            self.top += [
+                f"{', '.join(QUICK)} = {', '.join(f'quick({name!r})' for name in QUICK)}",
+                f'multiply_scores = warp_scores("{SHORT[s.kind]}", {s.rows}, {s.columns}, {width})',
+                f'add_weighed, pack = warp_sums("{SHORT[s.kind]}", {s.columns}, {self.out}), S.pack({s.kind!r})',
+            ]
+            return
+        self.top += [
+            f'no_scores, add_scores = S.zeros("{s.kind}"), near_sums("{s.kind}", {s.rows}, {s.columns})',
+            f'keep = keep_weights("{s.kind}", {s.rows}, {s.columns})',
+            f'add_weighed = far_sums("{s.kind}", {s.rows}, {s.columns}, {self.out})',
+        ]
+
+    def _begin(self) -> None:
+        """The block's shared memory, its rows, and which tiles of the stream count."""
+        s = self.schedule
+        self.top.append(f"memory, sent = dynamic_start({LINE}), arrived(0)")
+        self.code.append("left_at = memory()")
+        used = [name for name in s.places if name != "left_at" and (name != "weights_at" or not s.tensor)]
+        kept = self.stream.sieve is not None and asks_memory(self.kernel)
+        self.code += [f"{name} = int32(left_at + {s.places[name]})" for name in used if name != "classes_at" or kept]
+        self.code += ["group, item = int32(thread() >> 7), block()", *self.item()]
+        if kept:
+            self.code += [*kept_classes(self, s), "barrier()"]
+        self.code += self.count()
+
+    # -- tiles of operands
+
+    def _stage(self, name: str, first: str) -> list[str]:
+        """Lines that bring a tile of an operand to shared memory, from line `first` on."""
+        s, number = self.schedule, ("left", "right", "weighed").index(name)
+        k = (self.operands.left, self.operands.right, self.operands.weighed)[number]
+        lines, along = (s.rows, self.lane) if name == "left" else (s.columns, self.along)
+        inner, width = (self.weighing.axis, s.out_width) if name == "weighed" else (self.score.axis, s.width)
+        size = self.kernel.operands[k].dtype.itemsize
+        room = s.line_bytes(width)
+        step = self._stride(k, along)
+        if s.copied[number]:
+            self._make(f"copy_{name}", f"copy_lines({lines}, {width * size}, {room}, {s.block})")
+            return [f"copy_{name}({name}_at, {self.base(k)}, {step} * {size}, {first}, n{along})"]
+        across = self.kernel.operands[k].strides[along] == "1"
+        elements, d = room // s.size, self.kernel.operands[k].dtype
+        self._make("P", f'Tile(width=1, vectors={EACH}, step=1, checks="{"." * EACH}")')
+        self._make(f"{name}_places", f"line_places({lines}, {elements}, {s.block}, {across})")
+        self._make(f"put_{name}", f'put_lines("{s.kind}", {lines}, {elements})')
+        self._reader(name, d.name, size)
+        strides = f"{step}, {self._stride(k, inner)}"
+        given = f"{self.base(k)}, int64({first}), {strides}, n{along}, n{inner}"
+        return [
+            "piece = int32(0)",
+            f"while piece < {lines * elements}:",
+            f"    lines_here, columns_here = {name}_places(piece)",
+            f"    elements = read_{name}(lines_here, columns_here, {given})",
+            f"    put_{name}({name}_at, lines_here, columns_here, elements)",
+            f"    piece = int32(piece + {EACH * s.block})",
+        ]
+
+    def _make(self, name: str, text: str) -> None:
+        if f"{name} = {text}" not in self.top:
+            self.top.append(f"{name} = {text}")
+
+    def _reader(self, name: str, kind: str, size: int) -> None:
+        """The function that reads an element of a tile that is there, for tiles whose elements come one by one."""
+        if ("reader", name) in self.made:
+            return
+        self.made["reader", name] = f"read_{name}"
+        signed = f"{', '.join(['int64'] * 8)} -> {dtype(kind).compute.name}"
+        self.functions += [
+            *("", "", f'@P.elementwise("{signed}")'),
+            f"def read_{name}(line, column, at, first, step, further, lines, columns):",
+            "    wanted = (first + line < lines) & (column < columns)",
+            f"    return fetch_{kind}(at + ((first + line) * step + column * further) * {size}, wanted)",
+        ]
+
+    def _stride(self, k: int, axis: int) -> str:
+        letter = self.kernel.operands[k].strides[axis]
+        return self.names.stride(k, axis) if letter == "s" else f"int64({letter})"
+
+    # -- the loop
+
+    def _loop(self) -> None:
+        s, score, own, weight = self.schedule, self.score.value.name, self.weighing.state.name, self.weighing.weight
+        right = self._stage("right", f"tile * {s.columns}")
+        weighed = self._stage("weighed", "column_from")
+        self.code += [*self._stage("left", "row_from"), "k = int32(0)", *self.next(), *right, "send()"]
+        if s.tensor:
+            multiply = [f"{score} = multiply_scores(left_at, right_at)"]
+            add = [f"{own} = add_weighed({own}, pack({weight.name}), weighed_at)"]
+        else:
+            steps, parts = s.line_bytes(s.width) // STEP_BYTES, s.columns * s.size // CHUNK
+            multiply = _steps(steps, [f"{score} = add_scores({score}, left_at, right_at, step)"])
+            multiply.insert(0, f"{score} = no_scores()")
+            add = [f"keep(weights_at, {weight.name})"]
+            add += _steps(parts, [f"{own} = add_weighed({own}, weights_at, weighed_at, step)"])
+        loop = [
+            f"column_from = tile * {s.columns}",
+            f"entire = {self.whole_test()}",
+            *("sent()", "barrier()", *weighed, "send()"),
+            *multiply,
+            *("sent()", "barrier()"),
+            "k = int32(k + 1)",
+            "if k < count:",
+            *indented([*self.next(), *right, "send()"]),
+            *self.weights_of_tile("entire"),
+            *self.move(),
+            *add,
+        ]
+        self.code += ["while k < count:", *indented(loop)]
+
+
+def _steps(count: int, lines: list[str]) -> list[str]:
+    return ["step = int32(0)", f"while step < {count}:", *indented([*lines, "step = int32(step + 1)"])]

@@ -1,0 +1,21 @@
+"""How a pass over scores runs on a GPU: the first way that takes its arrays, widths and card."""
+
+from __future__ import annotations
+
+from ..hardware import Hardware
+from .attend import AttendSchedule, schedule_attend
+from .kernel import Kernel
+from .warps import WarpSchedule, schedule_warps
+
+WAYS = (schedule_attend, schedule_warps)
+
+
+def schedule_scores(
+    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
+) -> AttendSchedule | WarpSchedule | None:
+    """How a pass over scores runs on this card; None where no kernel of it fits."""
+    for way in WAYS:
+        found = way(kernel, extents, hardware)
+        if found is not None:
+            return found
+    return None
