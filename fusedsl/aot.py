@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 
 from .config import Options
 from .errors import ArgumentError
-from .files import write_whole
+from .files import named_file, write_whole
 from .program import Program
 from .report.explain import case_of
 from .runtime.compile import Built, facts_of, recorded, ship
@@ -26,6 +25,7 @@ MANIFEST = "manifest.json"
 
 def save(path: Any, made_from: tuple, program: Program, values: Sequence[Any], targets: Sequence[Any]) -> None:
     """Write what calls with these arguments (or specs) need on each target: compute capabilities, or "cpu"."""
+    file = named_file(path)
     plans: dict[str, None] = {}
     kernels: dict[str, Built] = {}
     for target in targets:
@@ -47,7 +47,7 @@ def save(path: Any, made_from: tuple, program: Program, values: Sequence[Any], t
         "plans": [json.loads(plan) for plan in plans],
         "kernels": {key: facts_of(built) for key, built in kernels.items()},
     }
-    write_whole(Path(path), _packed(manifest, {key: built.code for key, built in kernels.items()}))
+    write_whole(file, _packed(manifest, {key: built.code for key, built in kernels.items()}))
 
 
 def _packed(manifest: Mapping[str, Any], code: Mapping[str, bytes]) -> bytes:
@@ -65,6 +65,7 @@ def load(path: Any) -> tuple[tuple, Options, Sequence[str], list]:
 
     Raises ArgumentError for a file that is none, is damaged, or is of another version; OSError where it cannot be read.
     """
+    path = named_file(path)
     try:
         with zipfile.ZipFile(path) as packed:
             told = json.loads(packed.read(MANIFEST))
@@ -81,8 +82,8 @@ def load(path: Any) -> tuple[tuple, Options, Sequence[str], list]:
     return made_from, Options(**options), told["names"], plans
 
 
-def _misfit(path: Any, what: str) -> ArgumentError:
-    return ArgumentError(f"{os.fspath(path)} {what}", "argument.file", help="save the kernel anew with Kernel.save")
+def _misfit(path: Path, what: str) -> ArgumentError:
+    return ArgumentError(f"{path} {what}", "argument.file", help="save the kernel anew with Kernel.save")
 
 
 def _version() -> str:

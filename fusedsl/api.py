@@ -224,14 +224,13 @@ class Kernel:
 
         The other arguments are those of `explain`. OSError where the file cannot be written.
         """
-        from pathlib import Path
-
+        from .files import named_file
         from .report.explain import explain, sources
         from .report.page import page
 
-        values = self._bind(args, named)
+        file, values = named_file(path), self._bind(args, named)
         told = explain(self._program, values, device, cc, True, measure)
-        Path(path).write_text(page(told, sources(self._program, values, device, cc)), encoding="utf-8")
+        file.write_text(page(told, sources(self._program, values, device, cc)), encoding="utf-8")
 
     def save(self, path: Any, /, *args: Any, cc: Sequence[Any] = (90,), **named: Any) -> None:
         """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
@@ -244,7 +243,7 @@ class Kernel:
         """
         from . import aot
 
-        if isinstance(cc, (int, str)):
+        if not isinstance(cc, (list, tuple)) or not cc:
             cc = (cc,)
         aot.save(path, self._made_from, self._program, self._bind(args, named), tuple(cc))
 

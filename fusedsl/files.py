@@ -5,8 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import Any
+
+from .errors import ArgumentError
 
 PART = ".part"  # how the name of what is still being written ends
+
+
+def named_file(path: Any) -> Path:
+    """The file of this name (a string, bytes or a path object); ArgumentError for what names none."""
+    try:
+        name = os.fsdecode(path)
+    except TypeError:
+        raise ArgumentError(f"a file is named by a string or a path, not by {type(path).__name__}", "argument.file",
+                            help='"softmax.fused", or pathlib.Path("softmax.fused")') from None  # fmt: skip
+    if not Path(name).name or "\0" in name:
+        raise ArgumentError(f"{name!r} names no file", "argument.file", help='"softmax.fused" does')
+    return Path(name)
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 from .errors import ArgumentError, suggest
@@ -26,14 +27,30 @@ def spec(shape: Sequence[int] | int, dtype: Any = "float32", strides: Sequence[i
     >>> spec((4096, 1024), "bfloat16").strides
     (1024, 1)
 
-    Raises ArgumentError for an unknown dtype or negative extents.
+    Raises ArgumentError for an unknown dtype, negative extents, or strides of other axes.
     """
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    extents = _integers(shape, "shape", least=0)
     name = str(getattr(dtype, "name", None) or getattr(dtype, "__name__", dtype)).removeprefix("torch.")
     if name not in DTYPES:
         near = suggest(name, DTYPES)
         hint = f"did you mean {near}?" if near else f"use one of {', '.join(DTYPES)}"
         raise ArgumentError(f"there is no dtype {name!r}", "argument.dtype", help=hint)
-    if any(not isinstance(n, int) or n < 0 for n in shape):
-        raise ArgumentError(f"{shape} is no shape", "argument.shape", help="extents are integers of at least 0")
-    return Spec(shape, DTYPES[name], tuple(strides) if strides is not None else strides_in(shape))
+    if strides is None:
+        return Spec(extents, DTYPES[name], strides_in(extents))
+    steps = _integers(strides, "strides")
+    if len(steps) != len(extents):
+        message = f"{len(steps)} strides for {len(extents)} axes"
+        raise ArgumentError(message, "argument.strides", help="one for each axis, in elements")
+    return Spec(extents, DTYPES[name], steps)
+
+
+def _integers(given: Any, what: str, least: int | None = None) -> tuple[int, ...]:
+    """One integer or several as a tuple; ArgumentError for anything else."""
+    try:
+        found = tuple(map(index, given)) if hasattr(given, "__iter__") else (index(given),)
+    except TypeError:
+        found = None
+    if found is None or any(least is not None and n < least for n in found):
+        bound = "" if least is None else f" of at least {least}"
+        raise ArgumentError(f"{given!r} is no {what}", f"argument.{what}", help=f"give integers{bound}")
+    return found

@@ -127,3 +127,25 @@ def test_nothing_is_left_where_saving_fails(tmp_path):
     with pytest.raises(OSError):
         kernel.save(tmp_path / "no" / "folder", fd.spec((3,)), fd.spec((3,)), cc="cpu")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_named_by_a_path(tmp_path):
+    kernel, x = fd.kernel("x + 1"), np.ones(3, np.float32)
+    for name in (5, None, x, "", ".", "a\0b"):
+        for use in (fd.load, lambda n: kernel.save(n, x, cc="cpu"), lambda n: kernel.report(n, x)):
+            with pytest.raises(fd.ArgumentError) as fault:
+                use(name)
+            assert fault.value.code == "argument.file"
+    for cc in ([], 5.5, ["gpu"], [[90]]):
+        with pytest.raises(fd.ArgumentError, match="compute capability"):
+            kernel.save(tmp_path / "k", x, cc=cc)
+    kernel.save(os.fsencode(tmp_path / "k"), x, cc="cpu")
+    assert fd.load(str(tmp_path / "k"))(x).tolist() == [2, 2, 2]
+
+
+def test_a_spec_is_made_of_integers():
+    assert fd.spec(np.int64(3)) == fd.spec([3]) == fd.spec(np.array([3])) == fd.spec((3,), strides=[1])
+    for given in ({"shape": None}, {"shape": (1.5,)}, {"shape": "ab"}, {"shape": -1}, {"shape": 3, "strides": "a"},
+                  {"shape": 3, "strides": (1, 2)}, {"shape": 3, "dtype": None}):  # fmt: skip
+        with pytest.raises(fd.ArgumentError):
+            fd.spec(**given)

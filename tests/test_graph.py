@@ -26,6 +26,8 @@ def test_on_the_cpu_calls_are_made_in_turn():
         x += 1
         assert steps() is z is steps.result
         np.testing.assert_allclose(z, (x + 1).sum(-1), 1e-5)
+    with pytest.raises(fd.ArgumentError, match="goes on with a kernel"):
+        steps.then(5)
 
 
 def test_a_graph_launches_what_the_calls_would():

@@ -192,6 +192,33 @@ def test_weak_totals_stay_weak():
     assert halves.dtype == mean.dtype == np.float32 and (halves == 217.5).all() and (mean == 14.5).all()
 
 
+def test_what_mixes_weak_values_alone_stays_weak():
+    """Products, orders and masked folds too: each is computed in the dtype that it meets."""
+    b, whole = np.array([True, False, True, True]), "arange(4)"
+    for mixed in (
+        "{0} @ {0}",
+        "{0} @ arange(4)",
+        "einsum('i,j->ij', {0}, {0})[3]",
+        "einsum('i->', {0})",
+        "sort({0}, descending=True)",
+        "topk({0}, 4)[0]",
+        "sum({0}, where=b)",
+        "max({0}, where=b, initial=0)",
+    ):
+        wide = interpreted(f"{mixed.format(whole)} * 100, b", b=b)[0]
+        for d in (np.int8, np.float16, np.float32):
+            text = f"{mixed.format(whole)} * 100 + x, {mixed.format('(arange(4) * 0.1)')} + x, b"
+            made, real, _ = interpreted(text, x=np.zeros(4, d), b=b)
+            assert made.dtype == d and real.dtype == (np.float64 if d is np.int8 else d), (text, d)
+            assert np.all(made == wide.astype(d)), (text, d)
+    text = "(arange(4) * 0.1) @ x, (arange(4) * 0.1) @ (arange(4) * 0.1) + x, arange(40) @ arange(40) + y"
+    x, y = np.ones(4, np.float16), np.zeros(4, np.int8)
+    tenth = (np.arange(4) * 0.1).astype(np.float16).astype(np.float32)  # rounded as an operand of a product
+    for found in (fd.evaluate(text, x=x, y=y), interpreted(text, x=x, y=y)):
+        assert found[0] == np.float16(tenth.sum()) and found[1][0] == np.float16(tenth @ tenth + 1)
+        assert found[2].dtype == np.int8 and (found[2] == np.int64(20540).astype(np.int8)).all()
+
+
 def test_the_mean_of_64_bit_integers_does_not_wrap():
     x = np.array([2**62, 2**62, 2**62, 5], np.int64)
     np.testing.assert_allclose(fd.evaluate("mean(x), var(x)", {"x": x}), (x.mean(), x.var()), rtol=1e-12)

@@ -27,6 +27,7 @@ EXACT_IN_FLOAT = (
     *VIEWS,
 )
 FOLDING = ("reduce", "scan")
+MIXING = (*FOLDING, "contract", "ranked")
 
 
 def fail(error: FusedslError, operand: int | None = None) -> FusedslError:
@@ -174,7 +175,7 @@ class Builder:
         """Whether the arguments of weak `x` are computed in `to` too (else `x` is computed wide, then converted)."""
         if x.op in EXACT_IN_FLOAT:
             return True
-        return (x.op in OPS or x.op in FOLDING) and (x.type.dtype.kind == "f" or to.kind != "f")
+        return (x.op in OPS or x.op in MIXING) and (x.type.dtype.kind == "f" or to.kind != "f")
 
     def _coerce_one(self, x: Node, to: DType) -> Node:
         strong = Type(to, x.type.shape)
@@ -199,6 +200,8 @@ class Builder:
     def _typed(self, x: Node, to: DType) -> Node:
         """Weak `x` with its weak arguments computed in dtype `to` (conditions stay as they are)."""
         args = tuple(self.coerce(a, to) if a.type.weak else a for a in x.args)
+        if x.op == "contract" and to.compute is not to:  # narrow floats are rounded before they are multiplied
+            args = tuple(self.cast(a, to) for a in args)
         return node(x.op, args, x.attr, Type(to, x.type.shape))
 
     def truth(self, x: Node) -> Node:

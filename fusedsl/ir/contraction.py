@@ -15,7 +15,7 @@ from .dims import Dim, product
 from .graph import Check, Node, Type, node
 from .joins import alike
 from .ops import VIEWS
-from .types import FLOAT32
+from .types import FLOAT32, promote
 
 LETTERS = string.ascii_letters + "".join(map(chr, range(0x3B1, 0x3CA)))  # a letter an axis
 
@@ -68,13 +68,13 @@ def contract(b: Builder, x: Node, y: Node, left: str, right: str, result: str, w
 
     `what` names the operation in errors. Where nothing is left to sum over together it is an elementwise product.
     Integers wrap in their own width, bools multiply by `and` and add by `or`; narrow floats are rounded to what
-    they are stored as before they are multiplied in float32.
+    they are stored as before they are multiplied in float32. Of two weak operands the result is weak.
     """
     _unify(b, (x, y), (left, right), what)
     x, left = _without_units(b, x, left)
     y, right = _without_units(b, y, right)
-    x, y = alike(b, [b.strong(z) for z in (x, y)] if x.type.weak and y.type.weak else (x, y))
-    d, gone = x.type.dtype, set(left + right) - set(result)
+    x, y = alike(b, (x, y))
+    d, gone = promote(x.type.dtype, y.type.dtype), set(left + right) - set(result)
     meet = set(left) & set(right) & gone
     if (d.storage and not meet) or (d.compute is not d and gone - meet):
         x, y = (b.convert(_rounded(b, z), FLOAT32) for z in (x, y))
@@ -85,7 +85,7 @@ def contract(b: Builder, x: Node, y: Node, left: str, right: str, result: str, w
         made = _sum_of_products(b, x, y, Subscripts(left, right, kept))
     else:
         made = b.elementwise("multiply", _placed(b, x, left, kept), _placed(b, y, right, kept))
-    return _placed(b, made if d.storage else b.convert(made, d), kept, result)
+    return _placed(b, made if d.storage or made.type.weak else b.convert(made, d), kept, result)
 
 
 def _sum_of_products(b: Builder, x: Node, y: Node, subscripts: Subscripts) -> Node:
@@ -95,9 +95,9 @@ def _sum_of_products(b: Builder, x: Node, y: Node, subscripts: Subscripts) -> No
     canonical = Subscripts(*("".join(letters[c] for c in part)
                              for part in (subscripts.left, subscripts.right, subscripts.result)))  # fmt: skip
     extent = dict(zip(canonical.right, y.type.shape)) | dict(zip(canonical.left, x.type.shape))
-    dtype = FLOAT32 if x.type.dtype.storage else x.type.dtype
-    shape = tuple(extent[c] for c in canonical.result)
-    made = node("contract", (_rounded(b, x), _rounded(b, y)), str(canonical), Type(dtype, shape))
+    dtype = FLOAT32 if x.type.dtype.storage else promote(x.type.dtype, y.type.dtype)
+    shape, weak = tuple(extent[c] for c in canonical.result), x.type.weak and y.type.weak
+    made = node("contract", (_rounded(b, x), _rounded(b, y)), str(canonical), Type(dtype, shape, weak))
     return b.cast(made, dtype) if b.rounding == "op" and dtype.compute is not dtype else made
 
 

@@ -17,7 +17,6 @@ CHECKED = "checked"  # negative ones count from the end, once; beyond that the v
 WRAPPED = "wrapped"  # negative ones count from the end; none is beyond that, by construction
 GUARDED = "guarded"  # it is not read, and the value (0) is not used
 INSIDE = "inside"  # none is outside, by construction
-MODES = (CHECKED, WRAPPED, GUARDED, INSIDE)
 
 
 def gather(

@@ -31,7 +31,6 @@ def ranked(b: Builder, x: Node, descending: bool, k: Dim | None = None) -> tuple
 
     NaN counts as larger than every number and -0.0 equals 0.0; among equals the lower position comes first.
     """
-    x = b.strong(x)
     if x.type.rank == 0:
         message = f"{b.describe(x.type)} has no axis to sort"
         raise ShapeError(message, code="shape.axis", help="give it an array with an axis")
@@ -39,8 +38,8 @@ def ranked(b: Builder, x: Node, descending: bool, k: Dim | None = None) -> tuple
     if k is not None:
         _require(b, x, k, n)
     shape = (*x.type.shape[:-1], n if k is None else k)
-    values = node("ranked", (x,), ("values", descending), Type(x.type.dtype, shape))
-    return values, node("ranked", (x,), ("positions", descending), Type(INT64, shape))
+    values = node("ranked", (x,), ("values", descending), Type(x.type.dtype, shape, x.type.weak))
+    return values, node("ranked", (b.strong(x),), ("positions", descending), Type(INT64, shape))
 
 
 def _require(b: Builder, x: Node, k: Dim, n: Dim) -> None:

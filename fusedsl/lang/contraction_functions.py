@@ -95,7 +95,7 @@ def einsum(b: Builder, subscripts: Any, x: Node, y: Node | None = None):
     alone = operands[0]
     summed = tuple(a for a, c in enumerate(alone) if c not in result)
     if summed:
-        x = contraction.added(b, b.strong(x), summed)
+        x = contraction.added(b, x, summed)
         alone = "".join(c for c in alone if c in result)
     return shapes.transpose(b, x, [alone.index(c) for c in result])
 

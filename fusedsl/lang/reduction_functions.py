@@ -9,7 +9,7 @@ from ..errors import ArgumentError
 from ..ir import shapes
 from ..ir.builder import Builder, fail
 from ..ir.folds import highest, lowest
-from ..ir.graph import Node, constant
+from ..ir.graph import Node, constant, value_of
 from ..ir.types import BOOL, DType
 from .array_functions import exact
 from .functions import function
@@ -22,7 +22,18 @@ def _kept(b: Builder, x: Node, where: Node | None, identity: Node) -> Node:
     if where is None:
         return x
     shapes.require_mask(b, x, where)
-    return b.elementwise("where", where, x, b.coerce(identity, x.type.dtype) if identity.type.weak else identity)
+    same = not identity.type.weak or x.type.weak
+    return b.elementwise("where", where, x, identity if same else b.coerce(identity, x.type.dtype))
+
+
+def _least(b: Builder, x: Node, extreme: Node, initial: Node | None) -> Node:
+    """What stands for elements that an extreme leaves out. No weak integer is the least of every dtype that it may
+    come to be computed in: there it is `initial`, or the dtype is settled."""
+    if not x.type.weak:
+        return extreme
+    if x.type.dtype.kind == "f":
+        return b.literal(value_of(extreme))
+    return initial if initial is not None and initial.type.weak and initial.type.dtype.kind != "f" else extreme
 
 
 def _total(b: Builder, fold: str, identity: int, x: Node, axis, dtype, keepdims, initial, where) -> Node:
@@ -72,7 +83,8 @@ def prod(b: Builder, x: Node, axis: Axes = None, *, dtype: DType | None = None, 
 def max_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
          where: Node | None = None):  # fmt: skip
     """The largest element; NaN wins."""
-    found = shapes.reduce(b, "max", _kept(b, x, where, lowest(x.type.dtype)), axis, keepdims, initial is not None)
+    kept = _kept(b, x, where, _least(b, x, lowest(x.type.dtype), initial))
+    found = shapes.reduce(b, "max", kept, axis, keepdims, initial is not None)
     return _joined(b, "maximum", found, initial)
 
 
@@ -80,7 +92,8 @@ def max_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, init
 def min_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
          where: Node | None = None):  # fmt: skip
     """The smallest element; NaN wins."""
-    found = shapes.reduce(b, "min", _kept(b, x, where, highest(x.type.dtype)), axis, keepdims, initial is not None)
+    kept = _kept(b, x, where, _least(b, x, highest(x.type.dtype), initial))
+    found = shapes.reduce(b, "min", kept, axis, keepdims, initial is not None)
     return _joined(b, "minimum", found, initial)
 
 

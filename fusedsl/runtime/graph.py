@@ -41,6 +41,9 @@ class GraphCall:
 
     def then(self, kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
         """A graph that goes on with another kernel's call; what that is given is as in `Kernel.bind`."""
+        if not hasattr(kernel, "bind"):
+            raise ArgumentError(f"a graph goes on with a kernel, not with {type(kernel).__name__}", "argument.kernel",
+                                help='graph.then(fd.kernel("2 * y"), y, out=y)')  # fmt: skip
         return GraphCall((*self._steps, kernel.bind(*args, out=out, **named)))
 
     def __call__(self) -> Any:
