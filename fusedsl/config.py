@@ -69,6 +69,16 @@ class Options:
             if not accepts(value):
                 raise ArgumentError(f"option {name} is {value!r}", "argument.option", help=f"{name} is {form}")
 
+    @property
+    def steady(self) -> bool:
+        """Whether a row's bits must not depend on other rows."""
+        return self.deterministic == "batch"
+
+    @property
+    def tunes(self) -> bool:
+        """Whether schedules are tried: those of rows in batches are fixed by their length."""
+        return self.autotune and not self.steady
+
     def changed(self, changes: Mapping[str, Any]) -> Options:
         """These options with `changes`; ArgumentError for an unknown name or a value that has no meaning."""
         if not changes:

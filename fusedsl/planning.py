@@ -72,16 +72,18 @@ def make_plan(
     guards = dict(told)
     budget = budget or pipeline.REGISTERS
     header, fits = source.header(), _fits(extents, guards)
-    cut = cut_graph(graph, extents, guards, together=together, budget=budget, scores=scores)
+    cut = cut_graph(graph, extents, guards, together=together, budget=budget, scores=scores, steady=options.steady)
     kernels, launches, cut = emitted(cut, header, parameters, fits)
     if options.max_kernels is not None and len(launches) > options.max_kernels:
         # slower kernels still keep what was promised
-        cut = cut_graph(graph, extents, guards, together=together, scores=scores)
+        cut = cut_graph(graph, extents, guards, together=together, scores=scores, steady=options.steady)
         kernels, launches, cut = emitted(cut, header, parameters, fits)
     reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
     _check_kernels(len(launches), cut, options, parameters)
+    if options.steady:
+        kernels = tuple(replace(k, steady=True) for k in kernels)
     return Plan(
         source.text,
         parameters,
@@ -165,6 +167,7 @@ def cut_graph(
     together: bool = True,
     budget: int | None = None,
     scores: str = "apart",
+    steady: bool = False,
 ) -> Partition:
     """The kernels of a rewritten graph at these extents; `guards` takes up which other extents they are for.
 
@@ -174,7 +177,7 @@ def cut_graph(
     """
     prices = Prices(extents, hardware or facts(PRICED_FOR))
     fits = _fits(extents, guards)
-    cut = partition(lower(graph, _same(fits)), fits, prices, together, scores)
+    cut = partition(lower(graph, _same(fits)), fits, prices, together, scores, steady)
     if budget is None:
         return cut
     fixed = Prices(extents, facts(PRICED_FOR))
@@ -200,7 +203,8 @@ def decisions(
     graph: Graph, plan: Plan, extents: Mapping[Symbol, int], hardware: Hardware | None
 ) -> tuple[Decision, ...]:
     """What joined which kernel of a plan, what did not, and why, priced for a card (None: without prices)."""
-    cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget, plan.scores)
+    steady = any(kernel.steady for kernel in plan.kernels)
+    cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget, plan.scores, steady)
     _, _, cut = emitted(cut, (), plan.parameters, _fits(extents, {}))
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
     return tuple(replace(d, members=(), reason=_told(d, plan.parameters)) for d in priced)

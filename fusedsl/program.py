@@ -134,7 +134,7 @@ class Program:
         return bind_results(lambda: (self.run(values, results), result)[1], result, Fixed(index))
 
     def _prepare(self, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
-        if self.options.autotune:
+        if self.options.tunes:
             from .tune import prepare_tuned
 
             return prepare_tuned(self, facts, outs)
@@ -214,6 +214,7 @@ class Program:
         Unless `together`, one whose kernels fold either rows or columns; for `scores` see `partition`.
         """
         parameters = self._parameters(arguments)
+        together = together and not self.options.steady  # a row's results do not depend on how others are folded
         key = (parameters, together, scores)
         plans = self._plans.get(key, ())
         for plan in plans:

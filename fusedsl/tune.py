@@ -67,7 +67,7 @@ def prepare_tuned(program: Planner, facts: Facts, outs: Sequence[Any] | None) ->
 
 def chooser_of(program: Planner) -> Chooser:
     """How calls of a program choose schedules."""
-    return tuned_choice if program.options.autotune else first_choice
+    return tuned_choice if program.options.tunes else first_choice
 
 
 def tuned_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:

@@ -21,6 +21,7 @@ MOST_PRICED = 64  # decisions: each price looks at all that its two kernels comp
 ROW_WORK = 64  # instructions a row that a row's threads, all alike, may spend on what another kernel could compute
 FEW_RANKS = 2048  # places of an order that a block holds, to fold them
 ONE_BLOCK = 65536  # elements of a full reduction that one block may also write: beyond, a second kernel is faster
+STEADY_BLOCK = 1 << 20  # … where a single row is folded as each of many is
 
 
 def partition(
@@ -29,14 +30,15 @@ def partition(
     prices: Prices | None = None,
     together: bool = True,
     scores: str = "apart",
+    steady: bool = False,
 ) -> Partition:
     """The groups of a lowered program. `fits` answers for this length class whether a count is within a limit.
 
     Unless `together`, folds over rows and folds over columns are kernels of their own. `scores` that are folded are
     "stored" first; or each tile of them is folded where it is computed, measured from references of its own ("apart")
-    or from those of all tiles so far ("level").
+    or from those of all tiles so far ("level"). Where `steady`, a single row is cut as each of many is.
     """
-    return _Partitioner(program, fits, prices, together, scores).run()
+    return _Partitioner(program, fits, prices, together, scores, STEADY_BLOCK if steady else ONE_BLOCK).run()
 
 
 class _Partitioner:
@@ -47,6 +49,7 @@ class _Partitioner:
         prices: Prices | None,
         together: bool,
         scores: str,
+        one_block: int,
     ):
         self.streaming: dict[Node, Streaming] = {}
         self.refused: list[Decision] = []
@@ -65,6 +68,7 @@ class _Partitioner:
         self.fits = fits
         self.prices = prices
         self.together = together
+        self.one_block = one_block
         self.order = list(walk(r.value for r in program.roots))
         self.free = free_axes(r.value for r in program.roots)
         self.uses = self._nearest(lambda n: n.op in BOUND)
@@ -239,7 +243,7 @@ class _Partitioner:
         if f.op == "fold" and g.folds and (self._factors(g.folds[0]) is None) != (self._factors(f) is None):
             return False
         mixed = g.scans if f.op == "fold" else g.folds
-        return not mixed or bool(g.rows) or self.fits(product(a.extent for a in g.columns), ONE_BLOCK)
+        return not mixed or bool(g.rows) or self.fits(product(a.extent for a in g.columns), self.one_block)
 
     def _factors(self, f: Node) -> tuple[Node, Node] | None:
         """What a fold sums the products of, where that is a product of matrices."""
@@ -310,7 +314,7 @@ class _Partitioner:
             return any(axes == frozenset((*g.rows, a)) for a in g.streaming.own)
         if axes != frozenset(g.rows) | frozenset(g.columns):
             return False
-        return bool(g.rows) or not g.folds or self.fits(product(a.extent for a in g.columns), ONE_BLOCK)
+        return bool(g.rows) or not g.folds or self.fits(product(a.extent for a in g.columns), self.one_block)
 
     def _is_ranked(self, k: int, axes: frozenset[Axis], value: Node) -> bool:
         """Whether a root over these axes is stored place by place of group k's order."""

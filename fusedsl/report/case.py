@@ -71,7 +71,7 @@ class Case:
     def tuned(self, plan: KernelPlan, bound: Bound) -> Tuned | None:
         """What tuning found for one kernel, where it was asked for and has been done."""
         hardware = self.target.hardware
-        if hardware is None or not self.program.options.autotune:
+        if hardware is None or not self.program.options.tunes:
             return None
         return recall(plan, *compiler.scheduled_cuda(bound, hardware), hardware)
 

@@ -22,6 +22,7 @@ from ..schedule.access import (
 from ..schedule.kernel import Kernel, Operand, Position
 from ..schedule.plan import ArrayUse, KernelPlan
 from ..schedule.split import state_words
+from ..schedule.steady import steady_width
 
 
 class NeedsCopy(Exception):
@@ -141,6 +142,10 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
     else:
         merged, row_axes = collapse_rows(rows, columns, strides, outputs, keep)  # type: ignore[arg-type]
         access = row_access(merged, row_axes, dtypes, addresses)
+    steady = 0
+    if plan.steady and not plan.is_map:
+        steady = steady_width(merged.extents[-1], dtypes, [letters(merged.extents, line) for line in merged.strides])
+        access = tuple("vector" if a == "vector" and steady > 1 else "element" for a in access)
     nears = [(-1, "element")] * len(dtypes) if not plan.is_map else near_access(merged, dtypes, addresses)
     operands = tuple(
         Operand(use.name, use.dtype, letters(merged.extents, line), a, *near, _rank_letter(rank))
@@ -178,6 +183,7 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
             literals,
             kept,
             finish=plan.finish,
+            steady=steady,
         )
 
     streamed = None if plan.is_map or plan.finish else kernel(False)
@@ -233,6 +239,8 @@ def _turned(plan: KernelPlan, resident: bool, merged: Collapsed, row_axes: int, 
     """(operands, elements of a vector) of a kernel whose vectors lie across its columns."""
     words = state_words(plan.resident if resident else plan.streamed)
     width, lines, access = kept_access(merged, row_axes, dtypes, addresses, words)
+    if plan.steady:
+        width, access = 1, ("element",) * len(access)
     return tuple(Operand(use.name, use.dtype, line, a) for use, line, a in zip(plan.arrays, lines, access)), width
 
 

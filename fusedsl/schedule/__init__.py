@@ -19,6 +19,7 @@ from .ranking import selection
 from .row import RowSchedule, row_grid, schedule_row, shared_bytes
 from .scan import has_scans, schedule_scan, tiles_of
 from .select import merge_bytes, schedule_select
+from .steady import steady
 from .transpose import TransposeSchedule, schedule_transpose, transpose_grid
 from .warps import WarpSchedule, warp_grid, warp_shared
 
@@ -73,6 +74,8 @@ def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Sche
 
     A kernel that folds rows and columns has one only where it `can_cross`.
     """
+    if kernel.steady and kernel.row_axes:
+        kernel, extents = steady(kernel, extents)
     if kernel.finish is not None:
         found = schedule_cross(kernel, extents, hardware)
         assert found is not None

@@ -342,6 +342,7 @@ class Kernel:
     finish: Finish | None = None  # of the folds over its rows, if it has any
     stream: Stream | None = None  # … it is a pass over scores instead of phases
     windows: tuple[Window, ...] = ()  # of operands whose boxes are copied
+    steady: int = 0  # elements of a vector where a row's schedule does not depend on other rows; 0: it may
 
     @property
     def axes(self) -> int:
@@ -360,7 +361,7 @@ class Kernel:
     @property
     def products(self) -> tuple[Product, ...]:
         """What the folds sum, where that is all the kernel does but for the work after it."""
-        if self.stream is not None:
+        if self.stream is not None or self.steady:
             return ()
         (first, *others) = self.phases
         return () if others or first.stores or self.finish is not None else first.products

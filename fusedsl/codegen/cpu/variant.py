@@ -64,13 +64,13 @@ def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, .
         near = [line[axis] for axis in ends for line in strides]
         return "products:" + "".join(str(step) if step in (0, 1) else "s" for step in near)
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
-    if kernel.row_axes and extents[kernel.row_axes - 1] >= 8:
+    if kernel.row_axes and (extents[kernel.row_axes - 1] >= 8 or kernel.steady):
         steps = [line[kernel.row_axes - 1] for line in strides]
         full = [(step, line[-1]) for step, line in zip(steps, strides) if any(line[kernel.row_axes :])]
         beside = any(step == 1 and across != 1 for step, across in full) and all(step in (0, 1) for step, _ in full)
-        if beside or (columns <= SHORT and rows >= 256):
+        if beside or (columns <= SHORT and rows >= 256 and not kernel.steady):
             return "strips:" + "".join(str(step) if step in (0, 1) else "s" for step in steps)
-    if rows < 16 and columns >= 4 * WORK and not scans:
+    if (rows < 16 or kernel.steady) and columns >= 4 * WORK and not scans:
         return "split"
     return "rows"
 

@@ -1,0 +1,82 @@
+"""deterministic="batch": a row's bits depend neither on other rows nor on their number, nor on where a row begins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fusedsl as fd
+
+ROWS = 40
+PARTS = ((0, 1), (0, 2), (3, 8), (7, ROWS))
+ALONG = ("sum(x*x, -1), softmax(x), layer_norm(x, g)", "x @ w", "cumsum(x, -1)", "rms_norm(h, g), logsumexp(h, -1)")
+ACROSS = ("sum(y, 0), var(y, 0), softmax(y, axis=0).T",)  # there, rows lie across what is contiguous: two or more
+RNG = np.random.default_rng(0)
+
+
+def arrays(columns: int) -> dict[str, np.ndarray]:
+    x = RNG.standard_normal((ROWS, columns)).astype(np.float32)
+    w, g = (RNG.standard_normal((columns, n)).astype(np.float32) for n in (8, 1))
+    return {"x": x, "w": w, "g": g[:, 0]}
+
+
+def taken(whole: dict[str, np.ndarray], first: int, last: int) -> dict[str, np.ndarray]:
+    """Some of the rows, as arrays of their own."""
+    x = whole["x"][first:last].copy()
+    return whole | {"x": x, "h": x.astype(np.float16), "y": np.ascontiguousarray(x.T)}
+
+
+def held(text: str, columns: int, there, back) -> None:
+    """Raises AssertionError where rows have other bits alone than among others."""
+    kernel, whole = fd.kernel(text, deterministic="batch"), arrays(columns)
+
+    def made(first: int, last: int) -> list[np.ndarray]:
+        given = taken(whole, first, last)
+        found = kernel(*(there(given[name]) for name in kernel.params))
+        return [back(r) for r in (found if isinstance(found, tuple) else (found,))]
+
+    everything = made(0, ROWS)
+    for first, last in PARTS:
+        if text in ACROSS and last - first == 1:
+            continue
+        for k, (part, full) in enumerate(zip(made(first, last), everything)):
+            assert np.array_equal(part, full[first:last]), f"result {k} of {text}, rows {first}:{last} of {columns}"
+
+
+@pytest.mark.parametrize("columns", (1001, 300_000))
+def test_rows_have_the_same_bits_alone_on_the_cpu(columns):
+    for text in (*ALONG, *ACROSS) if columns < 2000 else ALONG[:1]:
+        held(text, columns, np.asarray, np.asarray)
+
+
+@pytest.mark.parametrize("columns", (129, 20_000))
+def test_rows_have_the_same_bits_alone_in_cuda_kernels(columns):
+    pytest.importorskip("numba_cuda")
+    from ptx import emulated_gpu
+
+    with emulated_gpu(multiprocessors=4) as gpu:
+        for text in (*ALONG, *ACROSS) if columns < 2000 else ALONG[:1]:
+            held(text, columns, gpu.asarray, lambda r: r.get())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("columns", (7, 100, 1001, 4096, 16_384, 50_000, 128_256, 600_000))
+def test_rows_have_the_same_bits_alone_on_a_card(columns):
+    import cupy
+
+    for text in (*ALONG, *ACROSS):
+        held(text, columns, cupy.asarray, cupy.asnumpy)
+
+
+def test_attention_of_rows_does_not_depend_on_others():
+    q, k, v = (RNG.standard_normal((1, 2, 70, 16)).astype(np.float32) for _ in range(3))
+    kernel = fd.kernel("softmax(q @ k.mT / 4) @ v", deterministic="batch")
+    full = kernel(q, k, v)
+    for first, last in ((0, 2), (5, 8), (3, 70)):
+        assert np.array_equal(kernel(q[:, :, first:last].copy(), k, v), full[:, :, first:last])
+
+
+def test_nothing_is_tried_where_bits_are_fixed():
+    chosen = fd.options(deterministic="batch", autotune=True)
+    with chosen as options:
+        assert options.steady and not options.tunes
