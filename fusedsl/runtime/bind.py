@@ -183,6 +183,7 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
             literals,
             kept,
             finish=plan.finish,
+            fast=plan.fast,
             steady=steady,
         )
 
@@ -219,6 +220,7 @@ def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], strides, offsets, s
         (),
         pointers=plan.pointers,
         stream=plan.stream,
+        fast=plan.fast,
     )
     return Bound(kernel, extents, tuple(lines), offsets, steps)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,9 +77,13 @@ def generate(kernel: Kernel | Bundle, schedule: Schedule | BundleSchedule) -> st
 def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int], blocks: int = 0) -> bytes:
     """LTO-IR of a generated file; `path` is where the source was written, for tracebacks."""
     from . import backend, intrinsics
+    from .fast import approximations, approximated
 
     names: dict[str, Any] = {"__builtins__": {}, "__name__": "fusedsl.generated", **intrinsics.namespace()}
-    exec(compile(source, path, "exec"), names)
+    tree = ast.parse(source, path)
+    if kernel.kernels[0].fast if isinstance(kernel, Bundle) else kernel.fast:
+        tree, names = approximated(tree), names | approximations()
+    exec(compile(tree, path, "exec"), names)
     words = [backend.types.int64] * len(kernel.slots if isinstance(kernel, Bundle) else slots(kernel))
     if isinstance(kernel, Kernel) and kernel.table is not None:
         words = [backend.Words(kernel.table.words)]

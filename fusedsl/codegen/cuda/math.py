@@ -66,6 +66,12 @@ def _is_float(kind: types.Type) -> bool:
 
 
 def _libdevice(name: str, target: str, arity: int):
+    return intrinsic(arity)(library_rule(name, target))
+
+
+def library_rule(name: str, target: str):
+    """The rule of a function of libdevice's, of float32 or float64."""
+
     def rule(*kinds):
         if not all(_is_float(kind) and kind == kinds[0] for kind in kinds):
             return None
@@ -74,7 +80,7 @@ def _libdevice(name: str, target: str, arity: int):
         return kinds[0], lambda e, *values: _libdevice_call(e, target, kinds[0], values)
 
     rule.__name__ = name
-    return intrinsic(arity)(rule)
+    return rule
 
 
 def _libdevice_call(emitter: Emitter, target: str, kind: types.Type, values) -> ir.Value:
