@@ -41,10 +41,9 @@ class Options:
     """What a kernel may do and must hold to; frozen, hashable, and kept by each kernel as it was when made.
 
     fastmath: the hardware's approximations on CUDA. max_kernels: FusionError when more would be emitted.
-    rounding: "store" rounds narrow floats once, "op" after each operation. matmul: "exact", or
-    "tf32" where products may be rounded so.
-    autotune: try schedules on first use. device: where NumPy arrays are computed. deterministic: True, or
-    "batch" for bits that do not depend on other rows. verify: compare with the reference interpreter.
+    rounding: "store" rounds narrow floats once, "op" after each operation. matmul: "exact", or "tf32" where products
+    may be rounded so. autotune: try schedules on first use. device: where NumPy arrays are computed. deterministic:
+    True, or "batch" for bits that do not depend on other rows. verify: compare with the reference interpreter.
     fallback: interpret what no kernel can do yet. limits: a Limits, or a mapping of the ones to change.
     """
 

@@ -100,7 +100,6 @@ def test_extents_beyond_two_billion_on_a_card():
     sums = fd.evaluate("cumsum(x)", x=x)
     assert int(sums[-1]) == int(total) and bool((sums[-5000:] - sums[-5001:-1] == x[-5000:]).all())
     del sums
-    ends(fd.evaluate("roll(x, 5)", x=x), cupy.concatenate([x[-5:], x[:-5]]))
     ends(fd.evaluate("concat([x[4:], x[::-1]])", x=x), cupy.concatenate([x[4:], x[::-1]]))
     ends(fd.evaluate("max(y, axis=0)", y=memory.reshape(2, -1)), memory.reshape(2, -1).max(axis=0))
     rows = memory[: FAR + 4096].reshape(-1, 4)

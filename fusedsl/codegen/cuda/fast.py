@@ -1,6 +1,7 @@
 """What the option fastmath puts in the place of float32 functions: the hardware's own approximations.
 
-Source: PTX ISA, "Floating Point Instructions" (ex2, lg2, sin, cos, tanh, sqrt, div .approx). NaN and infinities stay what they are.
+NaN and infinities stay what they are. Source: PTX ISA, "Floating Point Instructions" (ex2, lg2, sin, cos, tanh, sqrt
+and div, approximate).
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def generate(kernel: Kernel | Bundle, schedule: Schedule | BundleSchedule) -> st
 def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int], blocks: int = 0) -> bytes:
     """LTO-IR of a generated file; `path` is where the source was written, for tracebacks."""
     from . import backend, intrinsics
-    from .fast import approximations, approximated
+    from .fast import approximated, approximations
 
     names: dict[str, Any] = {"__builtins__": {}, "__name__": "fusedsl.generated", **intrinsics.namespace()}
     tree = ast.parse(source, path)
