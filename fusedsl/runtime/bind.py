@@ -221,6 +221,7 @@ def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], strides, offsets, s
         pointers=plan.pointers,
         stream=plan.stream,
         fast=plan.fast,
+        steady=int(plan.steady),
     )
     return Bound(kernel, extents, tuple(lines), offsets, steps)
 

@@ -90,7 +90,8 @@ def schedule_warps(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware)
         return None
     kind = _kind(kernel, found, hardware)
     width, out_width = extents[stream.scores[0].axis], extents[stream.weighings[0].axis]
-    if kind is None or out_width > WIDEST[kind] or extents[found.lane] < FEWEST:
+    few = extents[found.lane] < FEWEST and not kernel.steady
+    if kind is None or out_width > WIDEST[kind] or few:
         return None
     copied = _copied(kernel, found, kind, hardware, extents)
     for warps, columns in _shapes(kernel, found, extents, hardware, kind):
