@@ -194,7 +194,7 @@ class _Gathered:
         alike: dict[tuple, list[Member]] = {}
         chosen: dict[tuple, tuple] = {}
         for m in members:
-            kernel, schedule = compiler.scheduled_cuda(m.bound, hardware)
+            kernel, schedule = compiler.scheduled_cuda(m.bound, hardware, False)
             needs = geometry(schedule, kernel, m.bound.extents)
             key = compiler.cuda_key(kernel, schedule, m.plan.digest, told.cc)
             chosen[key] = kernel, schedule

@@ -58,8 +58,11 @@ _locks: dict[tuple, threading.Lock] = {}
 _guard = threading.Lock()
 
 
-def scheduled_cuda(bound: Bound, hardware: Hardware) -> tuple[Kernel, Schedule]:
-    """The kernel that these extents call for (a row that does not fit is streamed), and how it runs."""
+def scheduled_cuda(bound: Bound, hardware: Hardware, flexible: bool = True) -> tuple[Kernel, Schedule]:
+    """The kernel that these extents call for (a row that does not fit is streamed), and how it runs.
+
+    Unless `flexible`, its blocks may stand among those of other launches.
+    """
     if bound.kernel.stream is not None:
         attending = schedule_scores(bound.kernel, bound.extents, hardware)
         assert attending is not None
@@ -74,7 +77,7 @@ def scheduled_cuda(bound: Bound, hardware: Hardware) -> tuple[Kernel, Schedule]:
         kernel = streamed
     if streamed is not None and streams(streamed, bound.extents, hardware):
         kernel = streamed
-    schedule = choose(kernel, bound.extents, hardware)
+    schedule = choose(kernel, bound.extents, hardware, flexible)
     if not getattr(schedule, "resident", True) and streamed is not None and kernel.resident:
         kernel = streamed
         schedule = choose(kernel, bound.extents, hardware)
@@ -90,6 +93,10 @@ def scheduled_together(
     members: Sequence[tuple[KernelPlan, Bound]], chosen: Chosen, hardware: Hardware
 ) -> tuple[Bundle, BundleSchedule] | None:
     """Kernels that are to share a launch; None where the blocks of one of them know of each other."""
+    chosen = [
+        scheduled_cuda(bound, hardware, False) if getattr(schedule, "room", 0) else (kernel, schedule)
+        for (kernel, schedule), (_, bound) in zip(chosen, members)
+    ]
     needs = (geometry(schedule, kernel, bound.extents) for (kernel, schedule), (_, bound) in zip(chosen, members))
     if not all(need.independent for need in needs):
         return None
@@ -172,6 +179,7 @@ def _fields(schedule: Any) -> tuple:
     """A schedule as it enters a key: everything but its reason and its estimate."""
     if isinstance(schedule, BundleSchedule):
         return ("bundle", schedule.threads, schedule.blocks, *map(_fields, schedule.members))
+    schedule = getattr(schedule, "binary", schedule)
     return (type(schedule).__name__,) + tuple(
         getattr(schedule, f.name) for f in dataclasses.fields(schedule) if f.compare
     )

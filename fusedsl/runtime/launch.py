@@ -233,7 +233,8 @@ class Launch:
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
         attributes = _attributes(cluster, geometry.cooperative)
         address = ctypes.addressof(attributes) if attributes else 0
-        head = struct.pack("<7I4x", geometry.blocks, 1, 1, geometry.threads, 1, 1, shared)
+        side = geometry.threads // geometry.lines
+        head = struct.pack("<7I4x", geometry.blocks, 1, 1, side, geometry.lines, 1, shared)
         tail = struct.pack("<QI4xQ", address, len(attributes) // _ATTRIBUTE_BYTES, len(template))
         driver.initialise()
         self.driver, self.device, self.number = driver, function.device, function.handle

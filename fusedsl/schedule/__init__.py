@@ -43,7 +43,8 @@ class Geometry:
     `shared` is dynamic shared memory of a block in bytes, `cluster` the blocks of a thread-block cluster. Where
     `cooperative`, all blocks are resident at once. `workspace` is the size in bytes of what blocks leave for each
     other; `tickets` is a number of uint32 counters that are 0 before the launch and after it. Kernels that are
-    `alone` share no launch. Cooperative blocks come in multiples of `unit`, of which any number will do.
+    `alone` share no launch. Cooperative blocks come in multiples of `unit`, of which any number will do. The threads of
+    a block stand in `lines`, one above the other.
     """
 
     blocks: int
@@ -55,6 +56,7 @@ class Geometry:
     tickets: int = 0
     alone: bool = False
     unit: int = 1
+    lines: int = 1
 
     def within(self, room: int) -> Geometry:
         """The launch where no more than `room` blocks are resident at once; no block where that is not enough."""
@@ -66,13 +68,14 @@ class Geometry:
     def independent(self) -> bool:
         """Whether the blocks know nothing of each other, so that they may stand among those of other launches."""
         bound = self.shared or self.cooperative or self.workspace or self.tickets or self.alone
-        return self.cluster == 1 and not bound
+        return self.cluster == 1 and self.lines == 1 and not bound
 
 
-def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Schedule:
+def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True) -> Schedule:
     """The schedule of a kernel. A row schedule that is not `resident` asks for a kernel that is not.
 
-    A kernel that folds rows and columns has one only where it `can_cross`.
+    A kernel that folds rows and columns has one only where it `can_cross`. Unless `flexible`, how many threads work on
+    a row is compiled.
     """
     if kernel.steady and kernel.row_axes:
         kernel, extents = steady(kernel, extents)
@@ -90,7 +93,7 @@ def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Sche
     if kernel.kept:
         return schedule_column(kernel, extents, hardware)
     if kernel.row_axes:
-        row = schedule_row(kernel, extents, hardware)
+        row = schedule_row(kernel, extents, hardware, flexible)
         spread = prod(extents[: kernel.row_axes]) * row.cluster >= hardware.multiprocessors
         if row.resident or (row.shared and spread):
             return row
@@ -138,7 +141,9 @@ def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Ge
         tiles, tickets = tiles_of(kernel, schedule, extents)
         return Geometry(tiles, schedule.block, tickets=tickets)
     shared, workspace = shared_bytes(schedule, kernel, extents[-1]), merge_bytes(kernel, schedule, extents)
-    return Geometry(row_grid(schedule, rows), schedule.block, shared, schedule.cluster, workspace=workspace)
+    lines = schedule.rows if schedule.room else 1
+    blocks = row_grid(schedule, rows)
+    return Geometry(blocks, schedule.block, shared, schedule.cluster, workspace=workspace, lines=lines)
 
 
 def magic_divisors(schedule: Any, kernel: Kernel, extents: tuple[int, ...]) -> tuple[int, ...]:

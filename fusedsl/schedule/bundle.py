@@ -71,7 +71,7 @@ def bundle_geometries(
 
 def threads_of(schedule: Any) -> int:
     """Threads of a block."""
-    return schedule.block if hasattr(schedule, "block") else schedule.threads
+    return getattr(schedule, "room", 0) or (schedule.block if hasattr(schedule, "block") else schedule.threads)
 
 
 def _widened(kernel: Kernel, schedule: MapSchedule, threads: int, blocks: int) -> MapSchedule:

@@ -169,7 +169,7 @@ class Libcuda:
             kind, value = struct.unpack("<I4xI", ctypes.string_at(attributes + k * _ATTRIBUTE_BYTES, 12))
             cluster = value if kind == _CLUSTER else cluster
             cooperative = cooperative or kind == _COOPERATIVE
-        grid = Grid(numbers[0], numbers[3], cluster, numbers[6], cooperative)
+        grid = Grid(numbers[0], numbers[3] * numbers[4], cluster, numbers[6], cooperative, numbers[4])
         program = self.functions[function - 1]
         if program.shared_bytes + grid.shared > self.hardware.block_shared:
             return 701

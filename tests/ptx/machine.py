@@ -40,14 +40,20 @@ class Fault(Exception):
 
 @dataclass(frozen=True)
 class Grid:
-    """A launch: blocks, threads of each, blocks of a cluster, bytes of dynamic shared memory, and whether all blocks
-    are there at the same time."""
+    """A launch: blocks, threads of each, blocks of a cluster, bytes of dynamic shared memory, whether all blocks are
+    there at the same time, and the lines that the threads of a block stand in."""
 
     blocks: int
     threads: int
     cluster: int = 1
     shared: int = 0
     cooperative: bool = False
+    lines: int = 1
+
+    @property
+    def side(self) -> int:
+        """Threads of a line of a block."""
+        return self.threads // self.lines
 
 
 @dataclass(frozen=True)
@@ -207,7 +213,8 @@ class Machine(Transfers):
         lane = self.thread % WARP
         block = self.block + self.first
         found = {
-            "tid.x": self.thread, "ntid.x": grid.threads, "ctaid.x": block, "nctaid.x": grid.blocks,
+            "tid.x": self.thread % grid.side, "ntid.x": grid.side,
+            "tid.y": self.thread // grid.side, "ntid.y": grid.lines, "ctaid.x": block, "nctaid.x": grid.blocks,
             "laneid": lane, "warpid": self.thread // WARP, "smid": block % 4, "nsmid": 4,
             "cluster_ctarank": block % grid.cluster, "cluster_ctaid.x": block % grid.cluster,
             "cluster_nctarank": grid.cluster, "cluster_nctaid.x": grid.cluster,

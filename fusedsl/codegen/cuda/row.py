@@ -8,7 +8,7 @@ from ...schedule.access import ACCESS_BYTES
 from ...schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Value
 from ...schedule.pressure import again
 from ...schedule.registers import row_loads
-from ...schedule.row import WARP, RowSchedule
+from ...schedule.row import LOOP_BLOCK, WARP, RowSchedule
 from .ahead import begin_ahead, read_ahead, streamed, write_loop_ahead
 from .kept import fetch_row, write_kept_loop
 from .pieces import write_in_pieces
@@ -24,7 +24,9 @@ def row_source(kernel: Kernel, schedule: RowSchedule) -> str:
     """The generated file of a row kernel."""
     where = "in registers" if schedule.resident else "in shared memory" if schedule.shared else "that they loop over"
     team = f"{schedule.threads} thread{'s' if schedule.threads > 1 else ''}"
+    team = "a line of threads" if schedule.room else team
     shared = f"{schedule.rows} rows a block" if schedule.cluster == 1 else f"in each of {schedule.cluster} blocks"
+    shared = "each of a block" if schedule.room else shared
     opening = header(kernel, f"a row kernel; {team} to a row {where}, {shared}", "")
     writer = RowWriter(Scope(kernel, Names(kernel)), schedule)
     writer.write()
@@ -104,17 +106,29 @@ class RowWriter:
             checks = ("b" if split else "v") * plan.vectors
         else:
             checks = self.checks()
-        step = plan.threads if self.kernel.column_axes > 1 else plan.step
         top = self.scope.top
-        shape = f"width={plan.width}, vectors={plan.vectors}, step={step}"
+        shape = f"width={plan.width}, vectors={plan.vectors}{self.step}"
         top.append(f'tile = Tile({shape}, checks="{checks}"{self.exact})')
         if self.splits:
             top.append(f'whole = Tile({shape}, checks="{"." * plan.vectors}")')
         top.append(f"team = Team({self._team()})")
 
+    @property
+    def step(self) -> str:
+        """How far the vectors of a thread are apart, if that is compiled."""
+        plan = self.schedule
+        return "" if plan.room else f", step={plan.threads if self.kernel.column_axes > 1 else plan.step}"
+
+    @property
+    def shares(self) -> bool:
+        """Whether a block has several rows, so that the last ones may not be there."""
+        return self.schedule.rows > 1 or self.schedule.room > 0
+
     def _team(self) -> str:
         """The threads of a row."""
         plan = self.schedule
+        if plan.room:
+            return f"threads={WARP // 2 if plan.room <= LOOP_BLOCK else plan.room}, line=True"
         meetings = sum(len(phase.folds) for phase in self.kernel.phases)
         cluster = f", cluster={plan.cluster}, meetings={meetings}" if plan.cluster > 1 else ""
         return f"threads={plan.threads}{f', across={WARP}' if plan.across else cluster}"
@@ -151,11 +165,13 @@ class RowWriter:
         block = "tile_row(number, tiles)" if plan.linked else block
         if plan.across:
             self.code.append(f"number = {block} * {plan.rows} + (thread() & {WARP - 1})")
+        elif plan.room:
+            self.code.append(f"number = {block} * lines() + line()")
         elif plan.rows > 1:
             self.code.append(f"number = {block} * {plan.rows} + {team}")
         else:
             self.code.append(f"row0 = {self._place()}" if axes == 1 else f"row = {index}({self._place()})")
-        if plan.rows > 1:
+        if self.shares:
             self.code.append("there = number < rows")
             self.code.append(f"{'row0' if axes == 1 else 'row'} = {index}(select(there, number, rows - 1))")
         rest = "row"
@@ -185,7 +201,7 @@ class RowWriter:
         plan, kernel, names = self.schedule, self.kernel, self.scope.names
         if plan.across:
             lane = f"(thread() >> {WARP.bit_length() - 1})"
-        elif plan.rows > 1:
+        elif plan.rows > 1 and not plan.room:
             lane = f"(thread() & {plan.threads - 1})"
         elif plan.cluster > 1:
             lane = f"(thread() + (block() & {plan.cluster - 1}) * {plan.threads})"
@@ -359,7 +375,7 @@ class RowWriter:
         stores = []
         for place, store in enumerate(phase.stores):
             stores.append(self._store(f"store_{number}_{place}", store.operand, self.scope.element(store.value)))
-        if stores and self.schedule.rows > 1:
+        if stores and self.shares:
             stores = ["if there:", *indented(stores)]
         self.code.extend(stores)
 
@@ -498,7 +514,7 @@ class RowWriter:
 
     def _first(self) -> str:
         """Whether this thread stores what there is one of in a row."""
-        return "(lane == 0) & there" if self.schedule.rows > 1 else "lane == 0"
+        return "(lane == 0) & there" if self.shares else "lane == 0"
 
     def row_body(self, name: str, body: Body) -> None:
         for value in body.args:

@@ -35,7 +35,7 @@ def namespace() -> dict[str, Any]:
 
     names = dict(vocabulary())
     for source, listed in (
-        (launch, "thread block barrier await_cluster divide share scalar part word half"),
+        (launch, "thread line lines side block barrier await_cluster divide share scalar part word half"),
         (tile, "Tile await_fetched once"),
         (element, "load_value store_value"),
         (scan, "scan_tile"),

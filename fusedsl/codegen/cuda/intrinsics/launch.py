@@ -16,6 +16,24 @@ def thread():
 
 
 @intrinsic(0)
+def line():
+    """The number of the thread's line in its block, int32."""
+    return types.int32, lambda e: e.special_register("tid.y")
+
+
+@intrinsic(0)
+def lines():
+    """The lines of a block, int32."""
+    return types.int32, lambda e: e.special_register("ntid.y")
+
+
+@intrinsic(0)
+def side():
+    """The threads of a line, int32."""
+    return types.int32, lambda e: e.special_register("ntid.x")
+
+
+@intrinsic(0)
 def block():
     """The block's number in the grid, int32."""
     return types.int32, lambda e: e.special_register("ctaid.x")

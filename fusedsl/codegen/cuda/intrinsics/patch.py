@@ -52,7 +52,7 @@ class Patch:
         """
         kind = dtype(name)
         result = stored_type(kind, self.width * self.vectors, self.width)
-        tile = Tile(self.width, 1, 0, ".")
+        tile = Tile(self.width, 1, ".")
 
         def rule(*_):
             def emit(e, base, row_stride, column_stride, rows, columns):
@@ -79,7 +79,7 @@ class Patch:
     def store(self, name: str, letter: str) -> Callable:
         """`store(base, row_stride, column_stride, rows, columns, values)`: the inverse of load."""
         kind = dtype(name)
-        tile = Tile(self.width, self.vectors, 0, ".")
+        tile = Tile(self.width, self.vectors, ".")
 
         def rule(base, row_stride, column_stride, rows, columns, values):
             def emit(e, at, row_step, column_step, row_count, column_count, tiles):
@@ -229,7 +229,7 @@ class Across:
     def give(self) -> Callable:
         """`give(shared, values)`: a tile of results, to shared memory."""
         patch, kind = self.patch, self.kind
-        tile = Tile(patch.width, patch.vectors, 0, ".")
+        tile = Tile(patch.width, patch.vectors, ".")
 
         def rule(_, form):
             def emit(e, shared, values):

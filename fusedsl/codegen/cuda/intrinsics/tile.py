@@ -59,7 +59,8 @@ def once(signature: str) -> Callable[[Callable], Callable]:
 
 @dataclass(frozen=True)
 class Tile:
-    """`vectors` vectors of `width` neighbouring elements a thread; each starts `step` elements after the one before.
+    """`vectors` vectors of `width` neighbouring elements a thread; each starts `step` elements after the one before,
+    or where that is 0, behind those of all threads of a line of the block.
 
     `checks` has a letter per vector: "." it is there; "v" it is there or not, as one; "t" its tail may be
     missing; "h" its head may be; "b" elements at both ends may be missing. Reads of a
@@ -68,8 +69,8 @@ class Tile:
 
     width: int
     vectors: int
-    step: int
     checks: str
+    step: int = 0
     exact: bool = True
 
     @property
@@ -97,7 +98,8 @@ class Tile:
                         continue
                     room = self._room(e, kinds[1], start, limit, number)
                     if letter == "m":
-                        base = self._places(e, kind, letter, address, kinds[1], start, 0, None)[0]
+                        first = 0 if self.step else number
+                        base = self._places(e, kind, letter, address, kinds[1], start, first, None)[0]
                         found += read_shifted(e, kind, self.width, base, number * self.step * kind.itemsize, room)
                         continue
                     places = self._places(e, kind, letter, address, kinds[1], start, number, stride)
@@ -317,7 +319,7 @@ class Tile:
 
             def emit(e, first, limit):
                 b, last = e.builder, e.builder.sub(limit, limit.type(1))
-                numbers = [b.add(first, first.type(k * self.step)) for k in range(self.vectors)]
+                numbers = [b.add(first, self._skipped(e, k, first.type)) for k in range(self.vectors)]
                 return e.pack(result, [b.select(b.icmp_signed("<", n, last), n, last) for n in numbers])
 
             return result, emit
@@ -331,20 +333,28 @@ class Tile:
     def _begins(self, e: Emitter, kind: types.Type, start: ir.Value) -> list[ir.Value]:
         if isinstance(kind, types.UniTuple):
             return e.unpack(start, self.vectors)
-        return [e.builder.add(start, start.type(k * self.step)) for k in range(self.vectors)]
+        return [e.builder.add(start, self._skipped(e, k, start.type)) for k in range(self.vectors)]
+
+    def _skipped(self, e: Emitter, number: int, kind: ir.Type) -> ir.Value:
+        """Elements between the first vector of a thread and another."""
+        if self.step or not number:
+            return kind(number * self.step)
+        b = e.builder
+        found = b.mul(e.special_register("ntid.x"), I32(number * self.width))
+        return found if kind == I32 else b.zext(found, kind)
 
     def _room(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value, number: int) -> Room | None:
         check, b = self.checks[number], e.builder
         if check == "." or kind not in INDEX:
             return None
         if check in "hb":
-            skip = _int32(b, b.neg(b.add(start, start.type(number * self.step))))
+            skip = _int32(b, b.neg(b.add(start, self._skipped(e, number, start.type))))
             return Room(None if check == "h" else self._left(e, start, limit, number), skip, True, self.exact)
         return Room(self._left(e, start, limit, number), None, check == "t", self.exact)
 
     def _left(self, e: Emitter, start: ir.Value, limit: ir.Value, number: int) -> ir.Value:
         """Elements between the start of a vector and the limit."""
-        return _int32(e.builder, e.builder.sub(limit, e.builder.add(start, start.type(number * self.step))))
+        return _int32(e.builder, e.builder.sub(limit, e.builder.add(start, self._skipped(e, number, start.type))))
 
     def _places(self, e, kind, letter, address, form, start, number, stride) -> list[ir.Value]:
         """The address of a vector, or where its elements are not neighbours, of each element.
@@ -354,18 +364,18 @@ class Tile:
         b, scattered = e.builder, isinstance(form, types.UniTuple)
         begin = b.extract_value(start, number) if scattered else start
         begin = begin if begin.type == I64 else b.sext(begin, I64)
-        skipped = 0 if scattered else number * self.step
+        skipped = I64(0) if scattered else self._skipped(e, number, I64)
         if letter != "s":
             base = b.add(address, b.mul(begin, I64(kind.itemsize)))
-            return [b.add(base, I64(skipped * kind.itemsize))]
+            return [b.add(base, b.mul(skipped, I64(kind.itemsize)))]
         size = b.mul(stride, I64(kind.itemsize))
         base = b.add(address, b.mul(begin, I64(kind.itemsize) if scattered else size))
-        return [b.add(base, b.mul(I64(skipped + k), size)) for k in range(self.width)]
+        return [b.add(base, b.mul(b.add(skipped, I64(k)), size)) for k in range(self.width)]
 
     def _across(self, e, kind, address, start, number, stride, limit=None) -> ir.Value:
         """The address of a vector across a column; no further than the last one where there is a limit."""
         b = e.builder
-        begin = b.add(start, start.type(number * self.step))
+        begin = b.add(start, self._skipped(e, number, start.type))
         if limit is not None and self.checks[number] != ".":
             final = b.sub(limit, limit.type(1))
             begin = b.select(b.icmp_signed("<", begin, final), begin, final)
