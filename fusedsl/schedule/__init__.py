@@ -14,6 +14,7 @@ from .cross import CrossSchedule, cross_grid, cross_shared, cross_workspace, sch
 from .division import divisors
 from .gang import GangSchedule, gang_grid, schedule_gang, workspace_bytes
 from .kernel import Kernel
+from .line import schedule_line
 from .map import MapSchedule, map_grid, schedule_map
 from .ranking import selection
 from .row import RowSchedule, row_grid, schedule_row, shared_bytes
@@ -93,7 +94,8 @@ def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexibl
     if kernel.kept:
         return schedule_column(kernel, extents, hardware)
     if kernel.row_axes:
-        row = schedule_row(kernel, extents, hardware, flexible)
+        line = schedule_line(kernel, extents, hardware) if flexible else None
+        row = line or schedule_row(kernel, extents, hardware)
         spread = prod(extents[: kernel.row_axes]) * row.cluster >= hardware.multiprocessors
         if row.resident or (row.shared and spread):
             return row

@@ -9,6 +9,7 @@ from ..ir.types import DType
 
 ACCESS_BYTES = 16
 WIDE = (1 << 31) - (1 << 20)  # offsets and counts from here on need 64 bits; below, a last tile may reach past the end
+SHORT_ROW = 1 << 15  # columns, up to which a single row takes no longer where its ends are checked
 STATE_WORDS = 16  # registers of the states of one vector across columns
 
 
@@ -137,10 +138,14 @@ def row_access(
     near = [k for k in everyone if lines[k].endswith("1")]
     if width == 1 or not near:
         return ("element",) * len(dtypes)
-    whole = extents[-1] % width == 0
+    whole, single = extents[-1] % width == 0, max(extents[:row_axes], default=1) == 1
     vector = [k for k in near if whole and _aligned(dtypes[k], lines[k], collapsed.strides[k], addresses[k], width)]
-    anchor = _congruent(near, collapsed, row_axes, dtypes, addresses, width) if len(extents) == row_axes + 1 else []
-    if _bytes(vector, lines, dtypes) >= _bytes(anchor, lines, dtypes):
+    seen = lines if not single else [line[row_axes:] for line in lines]  # of a single row nothing is read again
+    anchor = []
+    if len(extents) == row_axes + 1:
+        anchor = _congruent(near, collapsed, row_axes, dtypes, addresses, width, seen)
+    most, found = _bytes(vector, seen, dtypes), _bytes(anchor, seen, dtypes)
+    if most > found or (most == found and not (single and extents[-1] <= SHORT_ROW)):
         return tuple("vector" if k in vector else "element" for k in everyone)
     return tuple("anchor" if k in anchor else "element" for k in everyone)
 
@@ -152,13 +157,12 @@ def _aligned(dtype: DType, line: str, strides: Sequence[int], address: int, widt
     return line[-1] == "1" and address % size == 0 and all(s * dtype.itemsize % size == 0 for _, s in others)
 
 
-def _congruent(near, collapsed: Collapsed, row_axes: int, dtypes, addresses, width: int) -> list[int]:
+def _congruent(near, collapsed: Collapsed, row_axes: int, dtypes, addresses, width: int, lines) -> list[int]:
     """The largest set of operands that are off alignment by the same number of elements in every row."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for k in near:
         offsets = [addresses[k] // dtypes[k].itemsize, *collapsed.strides[k][:row_axes]]
         groups.setdefault(tuple(o % width for o in offsets), []).append(k)
-    lines = [letters(collapsed.extents, line) for line in collapsed.strides]
     return max(groups.values(), key=lambda group: _bytes(group, lines, dtypes))
 
 

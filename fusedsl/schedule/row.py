@@ -29,9 +29,8 @@ ROW_WORK = 40  # instructions of a row, from which on its threads should be few
 FETCHING = 64  # registers from which on what fetches, and keeps addresses beside elements, takes more threads
 FEW_THREADS, CROWDED = 8, 80  # teams of fewer threads get more of them where each needs more registers
 IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
-MOST_WARPS = 16  # of a row whose number is not compiled
-COMMON_FROM = 256  # columns from which on a power of two is a length of its own
 VECTOR_CLASSES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
+LONG_CLASSES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of rows of which there are few lengths
 SHARED_BLOCK, SHARED_ELEMENTS = 256, 16  # threads of a block that keeps a row in shared memory, and a tile of each
 SHARED_BLOCKS = 3  # of which so many share an SM
 BLOCK_BYTES = 4 << 10  # bytes that a block moves at least: an H200 begins one every 0.64 ns
@@ -109,17 +108,10 @@ class RowSchedule:
         return self.threads * self.rows
 
 
-def schedule_row(
-    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True
-) -> RowSchedule:
-    """How a row kernel runs. If a `resident` kernel does not fit, the schedule is not `resident`: build it anew.
-
-    Unless `flexible`, all of it is compiled.
-    """
+def schedule_row(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+    """How a row kernel runs. If a `resident` kernel does not fit, the schedule is not `resident`: build it anew."""
     if kernel.resident:
-        found = None
-        if contiguous(kernel):
-            found = (flexible and _flexible(kernel, extents, hardware)) or _resident(kernel, extents, hardware)
+        found = _resident(kernel, extents, hardware) if contiguous(kernel) else None
     else:
         found = _shared(kernel, extents, hardware)
     return found or _looped(kernel, extents, hardware)
@@ -159,7 +151,7 @@ def row_width(kernel: Kernel) -> int:
     return vector_width([o.dtype for o in kernel.operands], [o.strides for o in kernel.operands])
 
 
-def _reach(kernel: Kernel, columns: int, width: int) -> int:
+def reach_of(kernel: Kernel, columns: int, width: int) -> int:
     """Columns that a row may cover once it is aligned down."""
     return columns + (width - 1 if any(o.access == "anchor" for o in kernel.operands) else 0)
 
@@ -167,13 +159,13 @@ def _reach(kernel: Kernel, columns: int, width: int) -> int:
 def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
     """A row in the registers of a block, or of a cluster's blocks where an SM would hold but one row."""
     width, columns = row_width(kernel), extents[-1]
-    reach = _reach(kernel, columns, width)
-    per_element, once = _per_element(kernel, width), _dear_rows(kernel)
-    longer = reach > columns or once or _long(kernel, width)
+    reach = reach_of(kernel, columns, width)
+    per_element, once = per_element_of(kernel, width), dear_rows(kernel)
+    longer = reach > columns or once or long_bodies(kernel, width)
     alone, single = _alone(kernel), None
     addresses = {x.value.name for x in kernel.pointers}
     fetching = any(v.name in addresses for phase in kernel.phases for v in phase.element.args)
-    threads = _threads(reach, width, per_element, longer, once, reach > columns, _most_threads(kernel, width))
+    threads = _threads(reach, width, per_element, longer, once, reach > columns, most_threads(kernel, width))
     while threads is not None:
         cap = FETCHING if fetching else CROWDED if threads < FEW_THREADS else MOST_NEEDED
         found, need = _tiled(kernel, columns, reach, width, threads, 1, per_element, hardware)
@@ -187,71 +179,12 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> R
     return single if alone or fetching else _clustered(kernel, extents, reach, per_element, hardware) or single
 
 
-def _flexible(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
-    """A row in the registers of as many threads as it takes, whose number is not compiled: three binaries do for all
-    lengths. Those of a power of two, which most models have, are worth one of their own.
-    """
-    width, columns = row_width(kernel), extents[-1]
-    reach = _reach(kernel, columns, width)
-    if columns >= COMMON_FROM and columns & (columns - 1) == 0:
-        return None
-    longer = reach > columns or _dear_rows(kernel) or _long(kernel, width)
-    vectors, most = _aim(width, longer) // width, _most_threads(kernel, width)
-    if prod(extents[: kernel.row_axes]) == 1 and reach <= MOST_WARPS * WARP * 2 * vectors * width:
-        among = (0, MOST_WARPS * WARP, MOST_WARPS * WARP)
-        return _on_any(kernel, columns, reach, width, 2 * vectors, among, hardware)
-    if reach <= WARP // 2 * vectors * width:  # several rows share a warp
-        return _on_any(kernel, columns, reach, width, vectors, (0, WARP // 2, LOOP_BLOCK), hardware)
-    if reach <= most * vectors * width:
-        return _on_any(kernel, columns, reach, width, vectors, (WARP // 2, most, most), hardware)
-    for longer in (2, 4):
-        room = most if longer == 2 else MOST_WARPS * WARP
-        if reach <= room * longer * vectors * width and columns <= LONG_ROW:
-            return _on_any(kernel, columns, reach, width, longer * vectors, (most // 2, room, room), hardware)
-    return None
-
-
-def _on_any(
-    kernel: Kernel,
-    columns: int,
-    reach: int,
-    width: int,
-    vectors: int,
-    among: tuple[int, int, int],
-    hardware: Hardware,
-) -> RowSchedule | None:
-    """A row on as many threads as it takes; `among` are the most that take less vectors, those of the longest row, and
-    those of a block."""
-    below, most, room = among
-    each, threads = vectors * width, -(-reach // (vectors * width))
-    threads = 1 << (threads - 1).bit_length() if most < WARP else -(-threads // WARP) * WARP
-    fewest = (below // WARP + 1) * WARP
-    whole = max(0, below * each + 1 - (reach - columns)) // (fewest * width)
-    later, split = _later(kernel) * vectors, reach > columns
-    held_words = (_per_element(kernel, width) * vectors + later) * width
-    limit = next(words for size, words in EARLY_WORDS.items() if below <= size)
-    early = later > 0 and held_words <= limit and not split
-    piece = _piece(kernel, vectors, width) if held_words > PIECE_FROM else 0
-    need = needed(kernel, Tiling(width, vectors, early, piece))
-    if need > min(FETCHING if kernel.pointers else MOST_NEEDED, registers_for(hardware, 1, room)):
-        return None
-    blocks = blocks_for(hardware, need, room)
-    registers = predicted(kernel, hardware, need, blocks, room)
-    reason = (
-        f"a row of {columns} fits {threads} threads: {vectors} vectors of {width} each, at most {registers} registers; "
-        f"rows of {max(1, below * each + 1 - (reach - columns))} to {most * each - (reach - columns)} may share it"
-    )
-    rows = LOOP_BLOCK // threads if threads <= WARP else 1
-    found = RowSchedule(True, width, vectors, whole, threads, rows, blocks, False, early, piece)
-    return replace(found, room=room, reason=reason, registers=registers)
-
-
-def _aim(width: int, longer: bool) -> int:
+def aim_of(width: int, longer: bool) -> int:
     """Elements of a thread."""
     return width * 8 if longer else max(width * 4, 16)
 
 
-def _most_threads(kernel: Kernel, width: int) -> int:
+def most_threads(kernel: Kernel, width: int) -> int:
     """Threads of a row, beyond which waiting for each other costs more than larger tiles."""
     return 512 if width < 8 and _streamed(kernel) < 4 else 256
 
@@ -284,17 +217,17 @@ def _clustered(
     return best
 
 
-def _per_element(kernel: Kernel, width: int) -> float:
+def per_element_of(kernel: Kernel, width: int) -> float:
     """Registers of an element that is held."""
     return max(words(held(kernel), packed=width > 1), words([kernel.operands[0].dtype], packed=width > 1))
 
 
-def _dear_rows(kernel: Kernel) -> bool:
+def dear_rows(kernel: Kernel) -> bool:
     """Whether there is much to do once a row, which every thread does."""
     return sum(instructions(phase.row.lines) for phase in kernel.phases if phase.row is not None) >= ROW_WORK
 
 
-def _long(kernel: Kernel, width: int) -> bool:
+def long_bodies(kernel: Kernel, width: int) -> bool:
     """Whether there is much to do for each element."""
     return element_work(kernel) >= LONG_BODIES * (1 if width >= 8 else len(_full(kernel)))
 
@@ -334,10 +267,11 @@ def _tiled(
     Where no `blocks` on an SM are asked for, as many as that leaves room for.
     """
     step = width * threads * cluster
-    vectors = next(v for v in VECTOR_CLASSES if v * step >= reach)
-    below = max((v for v in VECTOR_CLASSES if v < vectors and v * step <= columns), default=0)
+    classes = LONG_CLASSES if columns > LONG_ROW else VECTOR_CLASSES
+    vectors = next(v for v in classes if v * step >= reach)
+    below = max((v for v in classes if v < vectors and v * step <= columns), default=0)
     rows = _rows(kernel, columns, threads, vectors, hardware) if threads <= WARP else 1
-    later, split = _later(kernel) * vectors, reach > columns
+    later, split = later_of(kernel) * vectors, reach > columns
     limit = next(words for size, words in EARLY_WORDS.items() if threads <= size)
     early = later > 0 and (per_element * vectors + later) * width <= limit and not split
     piece = _piece(kernel, vectors, width) if (per_element * vectors + later) * width > PIECE_FROM else 0
@@ -380,7 +314,7 @@ def _rows(kernel: Kernel, columns: int, threads: int, vectors: int, hardware: Ha
 
 def _piece(kernel: Kernel, vectors: int, width: int) -> int:
     """Vectors of a piece of the last phase; 0 where the phase is better, or has to be, worked on as a whole."""
-    last, later = kernel.phases[-1], _later(kernel)
+    last, later = kernel.phases[-1], later_of(kernel)
     given = {value.name for value in last.element.args}
     simple = last.stores and not last.folds and not any(store.value in given for store in last.stores)
     if width < 8 or not later or not simple or given & {p.value.name for p in kernel.positions}:
@@ -389,7 +323,7 @@ def _piece(kernel: Kernel, vectors: int, width: int) -> int:
     return -(-vectors // pieces)
 
 
-def _later(kernel: Kernel) -> float:
+def later_of(kernel: Kernel) -> float:
     """Registers an element of the loads that only a later phase needs."""
     first = {value.name for value in kernel.phases[0].element.args}
     rows = row_loads(kernel)
@@ -399,7 +333,7 @@ def _later(kernel: Kernel) -> float:
 
 def _streamed(kernel: Kernel) -> float:
     """Registers an element that those take beside what is held: two vectors of each at a time."""
-    return 2 * _later(kernel)
+    return 2 * later_of(kernel)
 
 
 def _threads(
@@ -413,7 +347,7 @@ def _threads(
     of 256. Rows whose vectors are split at the ends want few, long threads, since each checks its first and last
     vector; so do 16-bit rows with long bodies, and all with much to do once a row, which every thread does.
     """
-    aim, slack = _aim(width, longer), (1.25 if split else 1)
+    aim, slack = aim_of(width, longer), (1.25 if split else 1)
     threads = 1
     while threads < most and reach > slack * aim * threads:
         threads *= 2
@@ -443,7 +377,7 @@ def shared_bytes(schedule: RowSchedule, kernel: Kernel, columns: int) -> int:
     """Dynamic shared memory of a block whose team keeps its part of a row there."""
     if not schedule.shared:
         return 0
-    turns = -(-_reach(kernel, columns, schedule.width) // schedule.span)
+    turns = -(-reach_of(kernel, columns, schedule.width) // schedule.span)
     each = sum(kernel.operands[k].dtype.itemsize for k in kept_operands(kernel))
     return turns * schedule.vectors * schedule.width * schedule.threads * each
 

@@ -1,0 +1,110 @@
+"""Rows on lines of threads, whose length the launch says: a few binaries do for rows of all lengths."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from ..hardware import Hardware, blocks_for, registers_for
+from .kernel import Kernel
+from .pressure import Tiling, needed, predicted
+from .row import (
+    EARLY_WORDS,
+    FETCHING,
+    LONG_ROW,
+    LOOP_BLOCK,
+    MOST_NEEDED,
+    PIECE_FROM,
+    WARP,
+    RowSchedule,
+    _alone,
+    _clustered,
+    _overlaps,
+    _piece,
+    aim_of,
+    contiguous,
+    dear_rows,
+    later_of,
+    long_bodies,
+    most_threads,
+    per_element_of,
+    reach_of,
+    row_width,
+)
+
+MOST = 512  # threads of a line
+COMMON_FROM = 512  # columns from which on a power of two is a length of its own
+
+
+def schedule_line(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+    """How a `resident` row runs on a line of threads; None where its number of threads is compiled.
+
+    That is so for lengths that are powers of two, which most models have: their binaries are shared by few others.
+    Lines are part of a warp, or whole warps with tiles of three sizes. There are no classes of a single row, whose time
+    is that of a launch.
+    """
+    width, columns = row_width(kernel), extents[-1]
+    if not kernel.resident or not contiguous(kernel) or kernel.part:
+        return None
+    if columns >= COMMON_FROM and columns & (columns - 1) == 0:
+        return None
+    reach = reach_of(kernel, columns, width)
+    longer = reach > columns or dear_rows(kernel) or long_bodies(kernel, width)
+    vectors, most = aim_of(width, longer) // width, most_threads(kernel, width)
+    cap = min(FETCHING if kernel.pointers else MOST_NEEDED, registers_for(hardware, 1, MOST))
+    fitting = [n for n in (vectors, 2 * vectors, 4 * vectors) if needed(kernel, Tiling(width, n)) <= cap]
+    if prod(extents[: kernel.row_axes]) == 1:
+        tried = [(n, 0, MOST, MOST) for n in fitting[:2][::-1]]
+    else:
+        tried = [(vectors, 0, WARP // 2, LOOP_BLOCK), (vectors, WARP // 2, most, most)]
+        tried += [(n, most // 2, most, most) for n in fitting[1:-1]]
+        tried += [(n, most // 2, MOST, MOST) for n in fitting[1:][-1:]]
+    for count, below, longest, room in tried:
+        if reach > longest * count * width:
+            continue
+        found, need = _on_line(kernel, columns, reach, width, count, (below, longest, room), hardware)
+        if need > cap:
+            return None
+        if _alone(kernel) or _overlaps(kernel, columns, found, need, hardware):
+            return found
+        apart = _clustered(kernel, extents, reach, per_element_of(kernel, width), hardware)
+        return apart or (found if width < 8 else None)
+    return None
+
+
+def _on_line(
+    kernel: Kernel,
+    columns: int,
+    reach: int,
+    width: int,
+    vectors: int,
+    among: tuple[int, int, int],
+    hardware: Hardware,
+) -> tuple[RowSchedule, int]:
+    """A row on as many threads as it takes, and the registers that each of them needs.
+
+    `among` are the threads of the longest row that is worked on otherwise, of the longest one that is not, and those of
+    a block.
+    """
+    below, longest, room = among
+    each, skew = vectors * width, reach - columns
+    threads = -(-reach // each)
+    threads = 1 << (threads - 1).bit_length() if longest < WARP else -(-threads // WARP) * WARP
+    shortest, fewest = max(1, below * each + 1 - skew), (below // WARP + 1) * WARP
+    later = later_of(kernel) * vectors
+    taken = (per_element_of(kernel, width) * vectors + later) * width
+    early = later > 0 and not skew and taken <= next(words for size, words in EARLY_WORDS.items() if below <= size)
+    piece = _piece(kernel, vectors, width) if taken > PIECE_FROM else 0
+    need = needed(kernel, Tiling(width, vectors, early, piece))
+    blocks = blocks_for(hardware, need, room)
+    registers = predicted(kernel, hardware, need, blocks, room)
+    reason = (
+        f"a row of {columns} fits {threads} threads: {vectors} vectors of {width} each, at most {registers} registers; "
+        f"rows of {shortest} to {longest * each - skew} may share it, on more or fewer threads"
+    )
+    if early:
+        reason += "; what later phases read is loaded with the row"
+    rows = LOOP_BLOCK // threads if threads <= WARP else 1
+    whole = shortest // (fewest * width)
+    found = RowSchedule(True, width, vectors, whole, threads, rows, blocks, False, early, piece)
+    return replace(found, room=room, reason=reason, registers=registers), need
