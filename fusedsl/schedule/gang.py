@@ -51,6 +51,7 @@ class GangSchedule:
     linked = False
     shared = False
     cluster = 1
+    room = 0
 
     @property
     def step(self) -> int:
