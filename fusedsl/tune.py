@@ -72,7 +72,7 @@ def chooser_of(program: Planner) -> Chooser:
 
 def tuned_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
     """The kernel with the schedule that tuning found; the chosen one where it was never tuned."""
-    kernel, base = scheduled_cuda(bound, hardware)
+    kernel, base = scheduled_cuda(bound, hardware, False)
     tuned = recall(plan, kernel, base, hardware)
     return kernel, base if tuned is None else tuned.schedule
 
@@ -129,7 +129,7 @@ class _Tuning:
         self.launches = [launch for launch in first.plan.shared if launched & set(launch)]
 
     def _note(self, number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
-        kernel, base = scheduled_cuda(bound, hardware)
+        kernel, base = scheduled_cuda(bound, hardware, False)
         if number in self.order:  # the program was cut anew, for one of its kernels spilled
             for noted in (self.order, self.missing, self.extents):
                 noted.clear()

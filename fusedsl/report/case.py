@@ -73,7 +73,7 @@ class Case:
         hardware = self.target.hardware
         if hardware is None or not self.program.options.tunes:
             return None
-        return recall(plan, *compiler.scheduled_cuda(bound, hardware), hardware)
+        return recall(plan, *compiler.scheduled_cuda(bound, hardware, False), hardware)
 
     def built(self, members: Sequence[tuple[KernelPlan, Bound]]) -> Built:
         """The compiled launch; CompileError where the compiler is missing or refuses."""

@@ -61,7 +61,7 @@ _guard = threading.Lock()
 def scheduled_cuda(bound: Bound, hardware: Hardware, flexible: bool = True) -> tuple[Kernel, Schedule]:
     """The kernel that these extents call for (a row that does not fit is streamed), and how it runs.
 
-    Unless `flexible`, its blocks may stand among those of other launches.
+    Unless `flexible`, nothing of the schedule is left to the launch: so blocks may stand among those of others.
     """
     if bound.kernel.stream is not None:
         attending = schedule_scores(bound.kernel, bound.extents, hardware)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
@@ -11,7 +12,7 @@ from .pressure import Tiling, needed, predicted
 from .row import (
     EARLY_WORDS,
     FETCHING,
-    LONG_ROW,
+    HELD_WORDS,
     LOOP_BLOCK,
     MOST_NEEDED,
     PIECE_FROM,
@@ -33,6 +34,7 @@ from .row import (
 )
 
 MOST = 512  # threads of a line
+AMPLE = 0.87  # of the registers that there are, beyond which a need may turn out too low
 COMMON_FROM = 512  # columns from which on a power of two is a length of its own
 
 
@@ -50,26 +52,46 @@ def schedule_line(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
         return None
     reach = reach_of(kernel, columns, width)
     longer = reach > columns or dear_rows(kernel) or long_bodies(kernel, width)
-    vectors, most = aim_of(width, longer) // width, most_threads(kernel, width)
-    cap = min(FETCHING if kernel.pointers else MOST_NEEDED, registers_for(hardware, 1, MOST))
-    fitting = [n for n in (vectors, 2 * vectors, 4 * vectors) if needed(kernel, Tiling(width, n)) <= cap]
-    if prod(extents[: kernel.row_axes]) == 1:
-        tried = [(n, 0, MOST, MOST) for n in fitting[:2][::-1]]
-    else:
-        tried = [(vectors, 0, WARP // 2, LOOP_BLOCK), (vectors, WARP // 2, most, most)]
-        tried += [(n, most // 2, most, most) for n in fitting[1:-1]]
-        tried += [(n, most // 2, MOST, MOST) for n in fitting[1:][-1:]]
-    for count, below, longest, room in tried:
+    vectors, alone = aim_of(width, longer) // width, prod(extents[: kernel.row_axes]) == 1
+    for count, below, longest, room in _sizes(kernel, width, vectors, alone, hardware):
         if reach > longest * count * width:
             continue
         found, need = _on_line(kernel, columns, reach, width, count, (below, longest, room), hardware)
-        if need > cap:
-            return None
         if _alone(kernel) or _overlaps(kernel, columns, found, need, hardware):
             return found
         apart = _clustered(kernel, extents, reach, per_element_of(kernel, width), hardware)
         return apart or (found if width < 8 else None)
     return None
+
+
+def _sizes(
+    kernel: Kernel, width: int, vectors: int, alone: bool, hardware: Hardware
+) -> Iterator[tuple[int, int, int, int]]:
+    """From short rows to long ones: vectors of a thread, threads of the longest row that takes fewer of them, threads
+    of the longest row, and threads that a block has room for; for a row that is `alone` only those of long ones."""
+    most = MOST if alone else most_threads(kernel, width)
+    rooms = {count: _room(kernel, width, count, hardware) for count in (vectors, 2 * vectors, 4 * vectors)}
+    counts = [count for count, room in rooms.items() if room]
+    if alone:
+        counts = counts[:2][-1:]
+    reached = 0
+    if counts and not alone:
+        reached = WARP // 2 * vectors
+        yield vectors, 0, WARP // 2, LOOP_BLOCK
+    for count in counts:
+        longest = min(rooms[count], MOST if count == counts[-1] else most)
+        yield count, reached // count, longest, longest
+        reached = longest * count
+
+
+def _room(kernel: Kernel, width: int, vectors: int, hardware: Hardware) -> int:
+    """Threads of a block that leave each the registers for so many vectors, and some to spare; 0 where it is too much
+    for any."""
+    need, cap = needed(kernel, Tiling(width, vectors)), FETCHING if kernel.pointers else MOST_NEEDED
+    if need > cap or vectors * width * per_element_of(kernel, width) > HELD_WORDS[MOST]:
+        return 0
+    rooms = (MOST >> k for k in range((MOST // WARP).bit_length()))
+    return next((n for n in rooms if need <= AMPLE * registers_for(hardware, 1, n)), 0)
 
 
 def _on_line(
