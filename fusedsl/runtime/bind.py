@@ -141,7 +141,7 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
         access = map_access(merged, dtypes, addresses)
     else:
         merged, row_axes = collapse_rows(rows, columns, strides, outputs, keep)  # type: ignore[arg-type]
-        access = row_access(merged, row_axes, dtypes, addresses)
+        access = row_access(merged, row_axes, dtypes, addresses, plan.steady)
     steady = 0
     if plan.steady and not plan.is_map:
         steady = steady_width(merged.extents[-1], dtypes, [letters(merged.extents, line) for line in merged.strides])

@@ -128,9 +128,12 @@ def near_access(collapsed: Collapsed, dtypes: Sequence[DType], addresses: Sequen
 
 
 def row_access(
-    collapsed: Collapsed, row_axes: int, dtypes: Sequence[DType], addresses: Sequence[int]
+    collapsed: Collapsed, row_axes: int, dtypes: Sequence[DType], addresses: Sequence[int], steady: bool = False
 ) -> tuple[str, ...]:
-    """An access letter per operand of a row kernel; "vector" only where a row is a whole number of vectors."""
+    """An access letter per operand of a row kernel; "vector" only where a row is a whole number of vectors.
+
+    A short single row is split at its ends whether it has to be or not, unless it is to be `steady`.
+    """
     extents = collapsed.extents
     lines = [letters(extents, line) for line in collapsed.strides]
     width = vector_width(dtypes, lines)
@@ -138,7 +141,7 @@ def row_access(
     near = [k for k in everyone if lines[k].endswith("1")]
     if width == 1 or not near:
         return ("element",) * len(dtypes)
-    whole, single = extents[-1] % width == 0, max(extents[:row_axes], default=1) == 1
+    whole, single = extents[-1] % width == 0, max(extents[:row_axes], default=1) == 1 and not steady
     vector = [k for k in near if whole and _aligned(dtypes[k], lines[k], collapsed.strides[k], addresses[k], width)]
     seen = lines if not single else [line[row_axes:] for line in lines]  # of a single row nothing is read again
     anchor = []

@@ -34,7 +34,8 @@ from .row import (
 )
 
 MOST = 512  # threads of a line
-AMPLE = 0.87  # of the registers that there are, beyond which a need may turn out too low
+AMPLE = 0.9  # of the registers that there are, beyond which a need may turn out too low
+DOUBLE = 8  # registers by which it may, where elements have 64 bits
 COMMON_FROM = 512  # columns from which on a power of two is a length of its own
 
 
@@ -90,6 +91,7 @@ def _room(kernel: Kernel, width: int, vectors: int, hardware: Hardware) -> int:
     need, cap = needed(kernel, Tiling(width, vectors)), FETCHING if kernel.pointers else MOST_NEEDED
     if need > cap or vectors * width * per_element_of(kernel, width) > HELD_WORDS[MOST]:
         return 0
+    need += DOUBLE * any(operand.dtype.bits == 64 for operand in kernel.operands)
     rooms = (MOST >> k for k in range((MOST // WARP).bit_length()))
     return next((n for n in rooms if need <= AMPLE * registers_for(hardware, 1, n)), 0)
 
