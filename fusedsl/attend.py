@@ -51,6 +51,10 @@ def attention(
     Raises ShapeError, DTypeError and ArgumentError for operands that do not go together; faults of score and mask
     are drawn in them.
     """
+    for name, text in (("score", score), ("mask", mask)):
+        if text is not None and not isinstance(text, str):
+            help = f'write {name}="m[h, i, j]" (or b, as it has axes), and pass the array by that name: m={name}'
+            raise ArgumentError(f"{name} is a text, not a {type(text).__name__}", "argument.text", help=help)
     chosen, given = split_options(named)
     given = {**(arrays or {}), **given}
     taken = [name for name in given if name in RESERVED]

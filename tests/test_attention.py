@@ -72,6 +72,8 @@ def test_lengths_scale_and_out():
     out, lse = fd.attention(Q, K, V, lengths=np.array([0, 1]), scale=0.3, return_lse=True)
     assert (out[0] == 0).all() and (lse[0] == -np.inf).all()
     close(out[1], np.repeat(V[1, :, :1], 2, 0).repeat(70, 1))
+    out, lse = fd.attention(Q, K[:, :, :0], V[:, :, :0], return_lse=True)
+    assert (out == 0).all() and (lse == -np.inf).all()
 
 
 def test_ragged_sequences():
@@ -163,6 +165,8 @@ def test_operands_that_do_not_go_together():
         with pytest.raises((fd.ShapeError, fd.DTypeError)) as caught:
             fd.attention(*operands)
         assert caught.value.code == code
+    with pytest.raises(fd.ArgumentError, match="mask is a text, not a ndarray"):
+        fd.attention(Q, K, V, mask=np.tri(70, 90, dtype=bool))
     with pytest.raises(fd.DTypeError, match="mask is a condition"):
         fd.attention(Q, K, V, mask="j - i")
     with pytest.raises(fd.ArgumentError, match="neither score nor mask reads 'slope'"):

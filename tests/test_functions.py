@@ -108,6 +108,14 @@ def test_extremes_of_nothing_are_where_they_start():
         fd.evaluate("max(x)", x=empty)
 
 
+def test_rows_of_no_elements_need_no_largest_one():
+    text = "softmax(x, axis=0), log_softmax(x, axis=0), softmax(x, axis=0, where=x > 0), logsumexp(x, axis=0)"
+    for evaluate in (fd.evaluate, oracle.evaluate):
+        parts = evaluate(text, x=np.zeros((0, 3), np.float32))
+        assert [part.shape for part in parts] == [(0, 3)] * 3 + [(3,)]
+        assert np.isneginf(parts[-1]).all()
+
+
 STATIC = {"axis": "0", "axes": "(3, 0, 1, 2)", "shape": "(2, 3, 4, 4)", "repeats": "2", "k": "2", "n": "4"}
 RANKS = {"cross_entropy": 2, "nll_loss": 2, "histogram": 1, "scatter": 1}  # of x, where it is not 4
 

@@ -51,7 +51,7 @@ def _weighed(b: Builder, score: Node, keep: Node | None, v: Node) -> tuple[Node,
     zero, one = b.literal(0.0), b.literal(1.0)
     if keep is not None:
         score = b.elementwise("where", keep, score, b.literal(float("-inf")))
-    largest = shapes.reduce(b, "max", score, -1, keepdims=True)
+    largest = shapes.reduce(b, "max", score, -1, keepdims=True, empty=True)
     largest = b.elementwise("where", b.elementwise("isfinite", largest), largest, zero)
     e = b.elementwise("exp", b.elementwise("subtract", score, largest))
     total = shapes.reduce(b, "sum", e, -1, keepdims=True)

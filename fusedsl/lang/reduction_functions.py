@@ -65,6 +65,12 @@ def _joined(b: Builder, operation: str, total: Node, initial: Node | None) -> No
 _INITIAL = 4  # the operand
 
 
+def _is(initial: Node | None, identity: Node) -> bool:
+    """Whether a reduction starts from its own identity, which changes nothing but what is made of no elements."""
+    known = initial is not None and initial.op == "const" and identity.type.dtype.kind == "f"
+    return known and value_of(initial) == value_of(identity)
+
+
 @function()
 def sum_(b: Builder, x: Node, axis: Axes = None, *, dtype: DType | None = None, keepdims: bool = False,
          initial: Node | None = None, where: Node | None = None):  # fmt: skip
@@ -85,7 +91,7 @@ def max_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, init
     """The largest element; NaN wins."""
     kept = _kept(b, x, where, _least(b, x, lowest(x.type.dtype), initial))
     found = shapes.reduce(b, "max", kept, axis, keepdims, initial is not None)
-    return _joined(b, "maximum", found, initial)
+    return found if _is(initial, lowest(x.type.dtype)) else _joined(b, "maximum", found, initial)
 
 
 @function()
@@ -94,7 +100,7 @@ def min_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, init
     """The smallest element; NaN wins."""
     kept = _kept(b, x, where, _least(b, x, highest(x.type.dtype), initial))
     found = shapes.reduce(b, "min", kept, axis, keepdims, initial is not None)
-    return _joined(b, "minimum", found, initial)
+    return found if _is(initial, highest(x.type.dtype)) else _joined(b, "minimum", found, initial)
 
 
 @function()

@@ -51,7 +51,7 @@ def torch_function(*names: str) -> Callable[[Callable], Callable]:
 
 @cache
 def _loaded() -> dict[str, Callable[..., Any]]:
-    from . import (  # noqa: F401  # noqa: F401
+    from . import (  # noqa: F401
         torch_creation,
         torch_joins,
         torch_margins,
