@@ -11,7 +11,8 @@ from ..ir.builder import Builder
 from ..ir.dims import Dim, Symbol
 from ..ir.types import DTYPES
 from . import calls
-from .evaluate import MOST_FAULTS, Evaluator
+from .evaluate import Evaluator
+from .faults import MOST_FAULTS
 from .hints import value_hint
 from .syntax import (
     Assign,

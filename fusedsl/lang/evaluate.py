@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from ..config import Limits
@@ -17,7 +17,8 @@ from ..ir.gathers import advanced_index
 from ..ir.types import BOOL, DTYPES
 from . import calls, functions
 from .array_functions import matrix_transpose, positive
-from .frames import BROKEN, Broken, Frame, UserFunction, find_literal, inside, place, plain_name
+from .faults import Enough, Faults
+from .frames import BROKEN, Broken, Frame, UserFunction, inside, place
 from .hints import value_hint
 from .syntax import (
     Argument,
@@ -44,15 +45,10 @@ OPERATORS = {
     "**": "power", "&": "bitwise_and", "|": "bitwise_or", "^": "bitwise_xor", "<<": "left_shift", ">>": "right_shift",
     "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal", "==": "equal", "!=": "not_equal",
 }  # fmt: skip
-MOST_FAULTS = 16  # of one text: each may search all names for the one that was meant
 Visit = Generator[tuple[Any, Frame], Any, Any]
 
 
-class Enough(Exception):
-    """The text has more faults than anyone wants to read."""
-
-
-class Evaluator:
+class Evaluator(Faults):
     """Evaluates syntax on a builder.
 
     Values are nodes, None, strings, dtypes, and tuples of them. Each `_visit` method is a generator that yields the
@@ -61,13 +57,10 @@ class Evaluator:
     """
 
     def __init__(self, builder: Builder, text: str | None, limits: Limits):
-        self.builder = builder
-        self.text = text
+        super().__init__(builder, text)
         self.limits = limits
         self.operations = 0
-        self.outside = ir.Site()  # where a call from Python stands
         self.defined: tuple[str, ...] = ()  # the functions of the text, wherever it defines them
-        self.faults: list[FusedslError] | None = None  # of a text, gathered; None: the first one ends the evaluation
 
     # -- statements
 
@@ -90,60 +83,22 @@ class Evaluator:
         with suppress(Enough):
             results = self._statements(program, frame)
         if self.faults:
-            raise self._gathered()
+            raise self.gathered()
         return results
 
     def _statements(self, program: Program, frame: Frame) -> list[ir.Node]:
         """The results of the statements in order, with every fault gathered."""
         for statement in program.statements:
-            with self._gathering(frame, statement):
+            with self.gathering(frame, statement):
                 if isinstance(statement, Definition):
                     frame.functions = {**frame.functions, statement.name: self._define(statement, frame)}
                 else:
                     self._assign(statement, frame)
         results: list[ir.Node] = []
         for expression in program.results:
-            with self._gathering(frame, expression):
+            with self.gathering(frame, expression):
                 results += self._result(expression, frame)
         return results
-
-    def _gather(self, error: FusedslError) -> None:
-        assert self.faults is not None
-        self.faults.append(error)
-        if len(self.faults) == MOST_FAULTS:
-            raise Enough
-
-    def _gathered(self) -> FusedslError:
-        """The first fault of the text, with the others: one for each place and each cause."""
-        assert self.faults
-        ordered = sorted(self.faults, key=lambda error: error.caret or 0)
-        places, causes, kept = set(), set(), []
-        for error in ordered:
-            error.text = error.text or self.text
-            if (error.span, error.caret) not in places and (error.message, error.inside) not in causes:
-                kept.append(error)
-            places.add((error.span, error.caret))
-            causes.update([(error.message, error.inside)] if error.inside else [])
-        kept[0].others = tuple(kept[1:])
-        return kept[0]
-
-    @contextmanager
-    def _gathering(self, frame: Frame, statement):
-        """Keep a statement's fault, and mark what it would have assigned, so that the others are still examined."""
-        try:
-            yield
-            return
-        except Broken:
-            pass
-        except LimitError as error:
-            error.text = self.text
-            raise
-        except FusedslError as error:
-            self._gather(error)
-        if isinstance(statement, Assign):
-            frame.values.update((target.name, BROKEN) for target in statement.targets)
-        elif isinstance(statement, Definition):
-            frame.functions = {**frame.functions, statement.name: BROKEN}
 
     def _define(self, definition: Definition, frame: Frame) -> UserFunction:
         """A function of the text, with the values that its free names have here."""
@@ -192,53 +147,6 @@ class Evaluator:
                 nodes.append(self._ranked(self.builder.strong(part)))
         return nodes
 
-    # -- places
-
-    @contextmanager
-    def at(self, frame: Frame, node: Any, caret: int, operands: tuple = (), own: bool = True):
-        """What is built inside belongs to `node`: checks remember the place, and faults are given it.
-
-        Faults name an operand (and an item of it); with `own` they point at that operand, else at the caret.
-        """
-        span, at = place(frame, node, caret)
-        within = inside(frame, node)
-        self.builder.site = self.outside if span is None else ir.Site(self.text, span, at, within)
-        self.builder.names = tuple(plain_name(frame, o) for o in operands)
-        try:
-            yield
-        except FusedslError as error:
-            k = getattr(error, "operand", None)
-            if k is not None and (own or k < 0):
-                error.span, error.caret = self._operand_place(error, k, frame, operands, (span, at))
-                error.operand = None  # type: ignore[attr-defined]
-            elif error.span is None:
-                error.span, error.caret = span, at
-            error.inside = error.inside or within
-            raise
-
-    def _operand_place(self, error, k: int, frame: Frame, operands: tuple, otherwise):
-        if k < 0:
-            at: Frame | None = frame
-            while at is not None:  # the literal may be an argument of the call that is inlined here
-                literal = find_literal(operands, getattr(error, "value", None))
-                if literal is not None:
-                    return place(at, literal, literal.span[0])
-                operands, at = tuple(at.arguments.values()), at.parent
-            return otherwise
-        if k >= len(operands) or operands[k] is None:
-            return otherwise
-        expression = operands[k]
-        item = getattr(error, "item", None)
-        if item is not None and isinstance(expression, Sequence):
-            expression = expression.items[item]
-        return place(frame, expression, expression.span[0])
-
-    def fault(self, error: FusedslError, frame: Frame, node, caret: int | None = None) -> FusedslError:
-        """The error, placed at a node of the text."""
-        error.inside = inside(frame, node)
-        error.span, error.caret = place(frame, node, node.span[0] if caret is None else caret)
-        return error
-
     # -- expressions
 
     def evaluate(self, expression: Expr, frame: Frame) -> Any:
@@ -262,7 +170,7 @@ class Evaluator:
             except FusedslError as error:
                 if self.faults is None or isinstance(error, LimitError):
                     raise
-                self._gather(error)
+                self.gather(error)
                 stack.pop()
                 value = BROKEN
             if not stack:

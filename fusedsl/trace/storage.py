@@ -1,0 +1,136 @@
+"""What a traced array holds: a value of its own or a view of another's, and what writing does to both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError, DTypeError, Unsupported
+from ..ir import shapes
+from ..ir.graph import Node
+from ..ir.types import numpy_dtype
+from .views import View
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+
+class Storage:
+    """The value of one array of a trace, as it changes."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        node: Node | None,
+        mutable: bool = True,
+        base: Storage | None = None,
+        view: View | None = None,
+        captured: bool = False,
+    ) -> None:
+        self.recorder = recorder
+        self.mutable = mutable
+        self.captured = captured
+        self.writes = 0
+        self._node = node
+        self._base, self._view, self._seen = base, view, -1
+        if base is not None and view is not None:
+            self._node, self._seen = view.read(base.node), base.version
+
+    @property
+    def rebound(self) -> bool:
+        """Whether `+=` gives a new value, as for Python's numbers and NumPy's scalars, and writes nothing."""
+        if self._base is not None and not self._base.node.type.shape:
+            return self._base.rebound
+        return not self.mutable or (not self.node.type.shape and all(self is not a for a in self.recorder.arguments))
+
+    @property
+    def node(self) -> Node:
+        """The value now."""
+        if self._base is not None and self._seen != self._base.version:
+            assert self._view is not None
+            if not self._view.certain:
+                raise Unsupported(
+                    "a reshaped array is read after its base was written: whether it shares the memory, strides decide",
+                    code="unsupported.view",
+                    help="reshape once more after writing",
+                )
+            self._node, self._seen = self._view.read(self._base.node), self._base.version
+        if self._node is None:
+            raise Unsupported(
+                "an array is read after what may be a view of it was written: whether it is, strides decide",
+                code="unsupported.view",
+                help="copy it before writing",
+            )
+        return self._node
+
+    @property
+    def version(self) -> int:
+        return self.writes if self._base is None else self._base.version
+
+    def viewed(self, view: View) -> Any:
+        """A view of this array; faults belong to the line that asks for it."""
+        with self.recorder.here():
+            return type(self)(self.recorder, None, base=self, view=view)
+
+    def _made(self, node: Node) -> Any:
+        return type(self)(self.recorder, node)
+
+    # -- writing in place
+
+    def _write(self, new: Node, casting: str) -> None:
+        """Take a new value, in the dtype and shape that it has."""
+        b, mine = self.recorder.builder, self.node.type
+        self._check_cast(new, casting)
+        exact = new.type.weak and not (new.type.dtype.kind == "f" and mine.dtype.kind != "f")
+        self._store(shapes.broadcast_to(b, b.coerce(new, mine.dtype) if exact else b.cast(new, mine.dtype), mine.shape))
+
+    def _check_cast(self, new: Node, casting: str) -> None:
+        """DTypeError where NumPy would not cast `new` to this array's dtype."""
+        to = self.node.type.dtype
+        if not new.type.weak and not np.can_cast(numpy_dtype(new.type.dtype), numpy_dtype(to), casting):  # type: ignore[arg-type]
+            raise DTypeError(
+                f"{new.type.dtype} does not go into {to}", code="dtype.write", help="cast it first: astype"
+            )
+        if new.type.weak and new.type.dtype.kind == "f" and to.kind != "f" and casting != "unsafe":
+            raise DTypeError(f"a float does not go into {to}", code="dtype.write", help="cast it first: astype")
+
+    def _store(self, value: Node) -> None:
+        """The new value; a view's goes into its base."""
+        if self._base is not None:
+            assert self._view is not None
+            if not self._view.certain and self._let_go():
+                self._base, self._view, self._node = None, None, value
+                return
+            if self._view.write is None:
+                raise Unsupported(
+                    "writing to this view is not there yet", code="unsupported.view", help="write to the array itself"
+                )
+            self._base._store(self._view.write(self._base.node, value))
+            return
+        if self.captured:
+            raise Unsupported(
+                "writing to an array from outside is not there yet",
+                code="unsupported.write",
+                help="pass it as an argument",
+            )
+        if not self.mutable:
+            raise ArgumentError("a number cannot be written to", code="trace.write", help="use a 0-d array")
+        self._node = value
+        self.writes += 1
+
+    def _let_go(self) -> bool:
+        """Make a copy of what may be a view, so that nobody may read the original any more; False if the caller may."""
+        root = self
+        while root._base is not None:
+            root = root._base
+        if root.captured or any(root is a for a in self.recorder.arguments):
+            return False
+        root._node = None
+        return True
+
+    def _assigned(self, value: Node) -> Node:
+        """A value to assign: NumPy drops leading axes of extent 1 that the target lacks."""
+        extra = max(0, value.type.rank - self.node.type.rank)
+        droppable = [a for a in range(extra) if self.recorder.builder.is_unit(value.type.shape[a])]
+        return shapes.squeeze(self.recorder.builder, value, droppable) if len(droppable) == extra else value
