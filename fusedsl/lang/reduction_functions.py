@@ -67,8 +67,9 @@ _INITIAL = 4  # the operand
 
 def _is(initial: Node | None, identity: Node) -> bool:
     """Whether a reduction starts from its own identity, which changes nothing but what is made of no elements."""
-    known = initial is not None and initial.op == "const" and identity.type.dtype.kind == "f"
-    return known and value_of(initial) == value_of(identity)
+    if initial is None or initial.op != "const" or identity.type.dtype.kind != "f":
+        return False
+    return value_of(initial) == value_of(identity)
 
 
 @function()
