@@ -146,15 +146,20 @@ class Fused:
         if found.traced.writes and found.traced.captures:
             _check_captures(found.traced, call.facts)
         values = [*call.values, *found.traced.captures]
-        outs = self._outs(found.traced, call.values)
+        outs = self._outs(found.traced, call)
         return FusedCall(found, values, outs, call.values, bool(call.aliases))
 
-    def _outs(self, traced: Traced, values: Sequence[Any]) -> list[Any] | None:
+    def _outs(self, traced: Traced, call: _Call) -> list[Any] | None:
         if not traced.writes:
             return None
         outs: list[Any] = [None] * len(traced.graph.results)
         for argument, result in traced.writes:
-            outs[result] = values[argument]
+            facts = call.facts[argument]
+            if isinstance(facts, Array) and facts.readonly:
+                name = call.parameters[argument].name
+                raise ArgumentError(f"the function writes to {name}, which is read-only", "argument.out",
+                                    help="pass a copy of it")  # fmt: skip
+            outs[result] = call.values[argument]
         return outs
 
     def _trace(self, call: _Call) -> _Trace:

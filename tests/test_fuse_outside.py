@@ -256,3 +256,66 @@ def test_arguments_that_are_no_plain_arrays():
     assert made.tolist() == [[0, 2, 4], [6, 8, 10]]
     with pytest.raises(fd.ArgumentError, match="cannot be read"):
         fd.fuse(lambda x: x + 1)(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]))
+
+
+def test_a_trace_that_fails_leaves_what_is_outside_as_it_was():
+    seen, scale = [], {"by": 2.0}
+
+    @fd.fuse
+    def keep(x, by=None):
+        if by is not None:
+            scale["by"] = by
+        seen.append(x * 2)
+        return x * scale["by"]
+
+    with pytest.raises(fd.TraceError, match="seen, which outlives it"):
+        keep(ONE, 3.0)
+    assert seen == [] and scale == {"by": 3.0}
+
+
+def test_a_number_that_a_function_keeps_is_pythons():
+    scale = [2.0]
+
+    @fd.fuse
+    def scaled(x, by):
+        scale[0] = by
+        return x * scale[0]
+
+    assert scaled(ONE, 3.0).tolist() == [3, 3] and scale == [3.0] and type(scale[0]) is float
+
+
+def test_a_question_that_the_function_caught_is_refused():
+    @fd.fuse
+    def guarded(x):
+        try:
+            return x + int(x[0])
+        except TypeError:
+            return x
+
+    with pytest.raises(fd.TraceError, match="needs an int of an array"):
+        guarded(ONE)
+
+
+def test_types_and_comparisons_are_those_outside():
+    @fd.fuse
+    def asked(x, s):
+        kinds = [type(v).__name__ for v in (x, s, "")]
+        return (kinds, type(x) is np.ndarray, isinstance(int, type), s < 3, x.shape[0] == 2, 1 < s < 5)
+
+    for s in (2, 2.5):
+        found = asked(ONE, s)
+        assert found == (["ndarray", type(s).__name__, "str"], True, True, True, True, True)
+        assert [type(v) for v in found[3:]] == [bool] * 3
+
+
+def test_what_is_read_only_is_not_written():
+    @fd.fuse
+    def grow(x):
+        x += 1
+
+    fixed = np.ones(2)
+    fixed.flags.writeable = False
+    with pytest.raises(fd.ArgumentError, match="writes to arg0, which is read-only"):
+        grow(fixed)
+    with pytest.raises(fd.DTypeError, match="no complex numbers"):
+        fd.fuse(lambda x: x * 1j)(ONE)

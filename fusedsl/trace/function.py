@@ -99,12 +99,14 @@ def trace(
     recorder = Recorder(tuple(leaves(arguments, keywords)), extents, numbers, options, immutable, aliases, example)
     tracers = iter(recorder.arguments)
     rebinder = Rebinder(recorder)
-    with recorder.tracing(function):
+    with recorder.tracing(function), rebinder.restoring():
         traced = rebinder.function(function)
         positional, named = (
             rebinder.opened_argument(value, lambda: next(tracers)) for value in (tuple(arguments), dict(keywords))
         )
         result = traced(*positional, **named)
+        if recorder.unanswered is not None:  # the function caught it, and went another way than it would have
+            raise recorder.unanswered
         _check_result(result)
         rebinder.settle()
     nodes: list[Node] = []
@@ -152,7 +154,7 @@ def _leaf(recorder: Recorder, tracer: Tracer, nodes: list[Node]) -> Array | Argu
             return Argument(k)
     node = tracer.node
     nodes.append(recorder.builder.strong(node))
-    return Array(len(nodes) - 1, number=node.type.weak and not node.type.shape)
+    return Array(len(nodes) - 1, number=tracer.compares or (node.type.weak and not node.type.shape))
 
 
 def _mapped(value: Any, change: Callable[[Any], Any], leaf: type) -> Any:

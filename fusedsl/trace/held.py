@@ -174,6 +174,35 @@ class Copies:
                 raise _leak(f"changes a {type(now).__name__} that holds arrays and that is not its own")
 
 
+class Outside:
+    """Lists and dicts that are the user's own, and what they held before the function ran."""
+
+    def __init__(self) -> None:
+        self.before: dict[int, tuple[Any, Any]] = {}
+
+    def note(self, value: Any, depth: int = DEPTH) -> None:
+        """Remember what a value's lists and dicts hold, those inside of it too."""
+        if depth and id(value) not in self.before:
+            if type(value) is list or isinstance(value, dict):
+                self.before[id(value)] = value, value.copy()
+            for part in _safe_parts(value):
+                self.note(part, depth - 1)
+
+    def settle(self) -> None:
+        """Traced numbers that the function put into them become Python's."""
+        for now, _ in self.before.values():
+            for key, part in list(enumerate(now) if type(now) is list else now.items()):
+                if isinstance(part, Tracer) and part.is_number:
+                    now[key] = part.item()
+
+    def restore(self) -> None:
+        """After a trace that failed: what took traced values holds what it held before."""
+        for now, before in self.before.values():
+            if any(isinstance(part, Tracer) for part in _flat(now)):
+                now.clear()
+                now.extend(before) if type(now) is list else now.update(before)
+
+
 def has_methods(kind: type) -> bool:
     """Whether objects of a class have methods of the user's, beyond what dataclasses make."""
     found = (name for base in kind.__mro__ if is_users(base) for name, f in vars(base).items() if _is_method(f))

@@ -166,6 +166,23 @@ class TensorClass(metaclass=_IsTensor):
     """torch.Tensor as a traced function sees it: its instances are tensors, traced or not."""
 
 
+class _Asked(type):
+    """`type` of one argument is what `isinstance` finds; else it is Python's."""
+
+    def __call__(cls, *args: Any, **named: Any) -> Any:
+        if len(args) != 1 or named or not issubclass(type(args[0]), Tracer):
+            return type(*args, **named)
+        found = args[0].__class__
+        return TensorClass if issubclass(found, Tracer) else found
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, type)
+
+
+class TypeOf(type, metaclass=_Asked):
+    """Python's `type` as a traced function sees it."""
+
+
 def _holds_tracer(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(map(_holds_tracer, value))

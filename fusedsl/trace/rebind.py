@@ -7,12 +7,14 @@ import functools
 import sys
 import types
 from collections.abc import Callable
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..ir.graph import Parameter
 from .held import (
     Copies,
     Held,
+    Outside,
     RefusedModule,
     attributes_of,
     has_methods,
@@ -23,7 +25,7 @@ from .held import (
     is_users,
     refuse_leak,
 )
-from .proxies import RANDOM, ModuleProxy, Randomness, UserClass, UserModule, bridge, library_of
+from .proxies import RANDOM, ModuleProxy, Randomness, TypeOf, UserClass, UserModule, bridge, library_of
 from .reads import PLAIN, Read, read_ambient, snapshot
 from .recorder import is_array
 from .tracer import Tracer
@@ -45,6 +47,7 @@ class Rebinder:
         self.recorder = recorder
         recorder.rebound = self.function
         self.reads: list[Read] = []
+        self.outside = Outside()
         if recorder.kind is not Tracer:
             self.reads.append(read_ambient(recorder.example.device.type))
         self.copies = Copies(self.function, self.seen)
@@ -74,6 +77,8 @@ class Rebinder:
         made.__kwdefaults__ = f.__kwdefaults__ and {name: self.seen(value) for name, value in f.__kwdefaults__.items()}
         made.__qualname__ = f.__qualname__
         self._keep(f, made)
+        if "type" in _names(f.__code__) and "type" not in f.__globals__:
+            scope["type"] = TypeOf
         names = [name for name in _names(f.__code__) if name in f.__globals__]
         for name in names:
             self.read(f.__globals__, name, f.__globals__[name])
@@ -96,6 +101,7 @@ class Rebinder:
     def read(self, scope: Any, name: str, value: Any) -> None:
         """Remember what a name outside stands for."""
         self.reads.append(Read(scope, name, snapshot(value), value))
+        self.outside.note(value)
 
     def read_class(self, kind: type) -> None:
         """Remember the plain attributes of a class of the user's."""
@@ -179,8 +185,18 @@ class Rebinder:
             return self.copies.container({key: self.opened_argument(part, tracer) for key, part in value.items()})
         return self.seen(value)
 
+    @contextmanager
+    def restoring(self):
+        """Leave no traced value outside where the trace fails."""
+        try:
+            yield
+        except BaseException:
+            self.outside.restore()
+            raise
+
     def settle(self) -> None:
         """After the trace: plain values that the function gave to names outside go there; traced arrays cannot."""
+        self.outside.settle()
         self.copies.settle()
         for outside, inside, before in self._scopes:
             for name, value in before.items():

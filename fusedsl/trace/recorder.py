@@ -91,6 +91,7 @@ class Recorder:
         self.rebound: Callable[[Callable], Callable] = lambda function: function
         self._captured: dict[int, Node] = {}
         self.arguments: tuple[Tracer, ...] = ()
+        self.unanswered: TraceError | None = None  # the first question whose answer the function waited for
         for k, p in enumerate(parameters):
             mutable = not p.type.weak and k not in immutable
             made = self.tracer(self.builder.parameter(k), mutable) if k not in aliases else self.arguments[aliases[k]]
@@ -157,6 +158,10 @@ class Recorder:
             return self.dtype(x)
         if is_array(x):
             return self.capture(x)
+        if isinstance(x, complex):
+            raise DTypeError(
+                "there are no complex numbers", code="dtype.unknown", help="compute with x.real and x.imag"
+            )
         raise TraceError(
             f"{type(x).__name__} is not an array or a number",
             code="trace.value",
@@ -236,12 +241,14 @@ class Recorder:
         return x
 
     def no_value(self, what: str, help: str | None = None) -> TraceError:
-        return TraceError(
+        error = TraceError(
             f"the function needs {what}, which is known only once the kernel has run",
             code="trace.value",
             help=help
             or "where(condition, a, b) and maximum(a, b) choose per element; sizes and numbers may decide a branch",
         )
+        self.unanswered = self.unanswered or error
+        return error
 
     # -- operations
 

@@ -25,6 +25,7 @@ class Tracer(Storage):
     """A node of the graph under construction, or a view of another tracer, which follows what is written to that."""
 
     __array_priority__ = 1000
+    compares = False  # whether it is what Python's own comparison of two of its numbers would be
 
     # -- what it is
 
@@ -250,6 +251,12 @@ class Tracer(Storage):
         """What an operator means for this library's arrays."""
         return self.recorder.apply(name, *operands)
 
+    def _compared(self, name: str, other: Any) -> Any:
+        found = self._operate(name, self, other)
+        numbers = type(other) in (bool, int, float) or (isinstance(other, Tracer) and other.is_number)
+        found.compares = numbers and self.is_number
+        return found
+
     def _in_place(self, name: str, other: Any) -> Any:
         result = self._operate(name, self, other)
         if self.rebound:
@@ -391,8 +398,10 @@ UNARY = {"neg": "negative", "invert": "bitwise_invert", "abs": "absolute"}
 
 def _operators() -> None:
     """Give Tracer Python's operators, each a function of the language."""
-    for python, name in (BINARY | COMPARE).items():
+    for python, name in BINARY.items():
         setattr(Tracer, f"__{python}__", lambda self, other, name=name: self._operate(name, self, other))
+    for python, name in COMPARE.items():
+        setattr(Tracer, f"__{python}__", lambda self, other, name=name: self._compared(name, other))
     for python, name in BINARY.items():
         setattr(Tracer, f"__r{python}__", lambda self, other, name=name: self._operate(name, other, self))
         setattr(Tracer, f"__i{python}__", lambda self, other, name=name: self._in_place(name, other))
