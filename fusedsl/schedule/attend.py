@@ -143,7 +143,7 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
         return None
     if max(extents) >= 1 << 31:
         return None
-    groups, columns, stages = _shape(width, out_width, _held(kernel, stream))
+    groups, columns, stages = _shape(kernel, width, out_width)
     made = AttendSchedule(columns, groups, stages, width, out_width, turns=groups > 1)
     if attend_shared(made, kernel, extents) > hardware.block_shared:
         return None
@@ -158,25 +158,24 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     return replace(made, resident=resident, reason=reason, registers=hardware.registers // made.block // 8 * 8)
 
 
-def _held(kernel: Kernel, stream: Stream) -> int:
-    """Values that a thread holds of each score, at most: those that go from one phase of a tile to the next, or what is
-    read for a score beside the score."""
+def _passed(kernel: Kernel, stream: Stream) -> int:
+    """Values of each score that go from one phase of a tile to the last: a thread holds them meanwhile."""
     leaves = {p.value.name for p in kernel.positions} | {load.value.name for load in kernel.loads}
-    phases = [phase for phase in stream.tile if phase.row is None][-1:]
-    row = {v.name for phase in stream.tile if phase.row for v in phase.row.results}
-    lifted = {v.name for phase in stream.tile for use in phase.folds for v in use.state}
-    scalars = leaves | row | lifted | {v.name for v in kernel.scalars}
-    passed = [v for phase in phases for v in phase.element.args if v.name not in scalars]
-    return max(len(passed), 2 if stream.inputs else 1)
+    rows = {v.name for phase in stream.tile if phase.row for v in phase.row.results}
+    folded = {v.name for phase in stream.tile for use in phase.folds for v in use.state}
+    others = leaves | rows | folded | {v.name for v in kernel.scalars}
+    return sum(v.name not in others for v in stream.tile[-1].element.args)
 
 
-def _shape(width: int, out_width: int, held: int) -> tuple[int, int, int]:
-    """(groups, columns, stages) for rows of these widths, where a thread holds so many values of each score."""
-    if max(width, out_width) <= 64 and held == 1:
+def _shape(kernel: Kernel, width: int, out_width: int) -> tuple[int, int, int]:
+    """(groups, columns, stages) for rows of these widths: three groups where a thread holds a score and no more."""
+    assert kernel.stream is not None
+    passed = _passed(kernel, kernel.stream)
+    if max(width, out_width) <= 64 and passed == 1 and not kernel.stream.inputs:
         return 3, 128, 2
     if max(width, out_width) <= 128:
-        return 2, 128, 2
-    return (2, 80, 2) if out_width <= 192 or width <= 256 else (2, 64, 2)
+        return 2, 128 if passed == 1 or max(width, out_width) <= 64 else 64, 2
+    return (2, 80 if passed == 1 else 64, 2) if out_width <= 192 or width <= 256 else (2, 64, 2)
 
 
 def windows(schedule: AttendSchedule, kernel: Kernel) -> tuple[Window, ...]:
