@@ -77,3 +77,42 @@ def test_products_on_an_emulated_gpu(text):
     for found, (value, bound) in zip(results, bounds.evaluate(graph, arguments)):
         assert found.shape == value.shape
         assert (np.abs(found.astype(np.float64) - value.astype(np.float64)) <= bound).all()
+
+
+# ---- matmul="tf32": what tensor cores multiply is rounded to TF32, and nothing else is
+
+
+def rounded(x: np.ndarray) -> np.ndarray:
+    """float32 with ten bits of fraction, ties away from zero, as float64."""
+    return ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
+
+
+def tf32_held(there, back) -> None:
+    x, y, b = (RANDOM.standard_normal(s).astype(np.float32) for s in ((70, 300), (300, 90), (90,)))
+    x[3, 5], x[4, 6] = np.inf, np.nan
+    kernel = fd.kernel("x @ y + b, (x * 2) @ y", matmul="tf32")
+    with np.errstate(all="ignore"):
+        exact = rounded(x) @ rounded(y)
+        for found, wanted in zip(kernel(*map(there, (x, y, b))), (exact + b, 2 * exact)):
+            np.testing.assert_allclose(back(found), wanted, rtol=1e-4, atol=1e-4)
+    assert np.abs(exact[5:] - x[5:].astype(float) @ y.astype(float)).max() > 1e-3  # it makes a difference
+
+
+def test_products_of_tf32():
+    with emulated_gpu() as gpu:
+        tf32_held(gpu.asarray, lambda r: r.get())
+        assert "mma.sync.aligned.m16n8k8.row.col.f32.tf32" in "".join(gpu.ptx)
+    given = [fd.spec(s, "float32") for s in ((256, 256), (256, 256))]
+    allowed = fd.kernel("x @ y", matmul="tf32")
+    assert "tensor cores multiply TF32" in str(allowed.explain(*given, compile=False))
+    assert "multiply_tf32" not in allowed.source(*given, cc=75)  # it has none
+    assert "multiply_tf32" not in allowed.source(*(fd.spec((256, 256), "float64"),) * 2, cc=90)
+    assert "multiply_tf32" not in fd.kernel("x @ y").source(*given, cc=90)
+    assert all(k.figures.spill_bytes == 0 for cc in (80, 90) for k in allowed.resources(*given, cc=cc))
+
+
+@pytest.mark.gpu
+def test_products_of_tf32_on_a_card():
+    import cupy
+
+    tf32_held(cupy.asarray, cupy.asnumpy)
