@@ -170,7 +170,8 @@ def _needs_no_rounding(a, b, product, compute: DType):
         return product == product.astype(np.float32)
     high_a, high_b = (x * SPLIT - (x * SPLIT - x) for x in (a, b))  # Dekker's exact product, 1971
     low_a, low_b = a - high_a, b - high_b
-    return ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b == 0
+    exact = ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b == 0
+    return exact & ((np.abs(product) >= 2.0**54 * SMALLEST["float64"]) | (a == 0) | (b == 0))  # its parts are normal
 
 
 def _bounded(op: str, values, value, bound, compute: DType):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from unittest.mock import patch
 
+import bounds
 import numpy as np
 import pytest
 from draw import Program, draw
@@ -19,6 +20,7 @@ from fusedsl.errors import FusedslError
 from fusedsl.ir import folds
 from fusedsl.ir.interp import RULES, interpret
 from fusedsl.ir.ops import OPS
+from fusedsl.ir.types import FLOAT64
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.runtime.cache import Cache
 
@@ -328,3 +330,9 @@ def test_a_fault_of_generated_code_is_caught(name, tmp_path):
     hold(Case(program))
     with _anew(tmp_path), fault, pytest.raises(AssertionError):
         hold(Case(program))
+
+
+def test_products_that_are_subnormal_are_not_taken_for_exact():
+    """A target may round them together with the sum that they enter; powers of two lose nothing."""
+    a, b = np.array([-0.001, -0.5, 3.0, 0.0]), np.array([7e-308, 7.5, 0.5, 5e-324])
+    assert bounds._needs_no_rounding(a, b, a * b, FLOAT64).tolist() == [False, True, True, True]
