@@ -367,7 +367,7 @@ def kept_operands(kernel: Kernel) -> list[int]:
     for load in kernel.loads:
         operand = kernel.operands[load.operand]
         readers = sum(any(load.value in part.reads for part in phase.passes) for phase in kernel.phases)
-        shared = operand.strides[kernel.row_axes if kernel.steady else 0 :]  # steady rows keep what all of them read, too
+        shared = operand.strides[kernel.row_axes if kernel.steady else 0 :]  # what rows share, too
         whole = operand.access != "element" and "0" not in shared and operand.strides[-1] == "1"
         if whole and readers > 1 and width * operand.dtype.itemsize in COPY_BYTES:
             found.append(load.operand)
