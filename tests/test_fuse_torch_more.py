@@ -34,6 +34,13 @@ F.multi_margin_loss(x, i, p=2, weight=w.abs())
 F.pixel_shuffle(t.view(4, 3, 2), 2)
 F.pixel_unshuffle(t.view(3, 4, 2), 2)
 F.channel_shuffle(t.view(2, 6, 2), 3)
+F.avg_pool1d(t, 2)
+F.avg_pool2d(t, (3, 2), stride=(1, 2), padding=(1, 0))
+F.avg_pool2d(t, 3, 2, 1, count_include_pad=False)
+F.max_pool2d(t, 2, 1, padding=1, dilation=2)
+F.max_pool3d(t[None], (1, k, k))
+F.adaptive_avg_pool2d(t, (1, 1))
+F.adaptive_max_pool1d(t, 1)
 torch.cdist(x, y, p=1)
 torch.sign(gaps)
 torch.cummax(n.float(), 1)
@@ -102,6 +109,8 @@ def test_a_traced_line_means_what_it_means_outside(line):
     ("function", "told"),
     [
         (lambda x: torch.nn.functional.pad(x, (1, 1, 0)), "pad has 3 widths"),
+        (lambda x: torch.nn.functional.max_pool2d(x[None], 4), "a window of 4 over 3 elements"),
+        (lambda x: torch.nn.functional.avg_pool2d(x[None], 2, ceil_mode=True), "ceil_mode is not there yet"),
         (lambda x: torch.norm(x, "nuc"), "norm 'nuc' is not there yet"),
         (lambda x: torch.linalg.matrix_norm(x, 2), "matrix norm 2 is not there yet"),
         (lambda x: torch.nn.functional.gumbel_softmax(x), "draws random numbers"),

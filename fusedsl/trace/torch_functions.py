@@ -58,6 +58,7 @@ def _loaded() -> dict[str, Callable[..., Any]]:
         torch_math,
         torch_nn,
         torch_parts,
+        torch_pools,
         torch_products,
         torch_reductions,
         torch_shapes,
