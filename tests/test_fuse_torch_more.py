@@ -77,6 +77,9 @@ torch.special.entr(p)
 torch.special.xlog1py(x, p)
 torch.special.ndtr(x)
 torch.angle(gaps)
+torch.angle(d)
+torch.diag(b[0])
+torch.linspace(2, 5, x.shape[0] - 2)
 torch.eye(x.shape[0], x.shape[1]) * x
 torch.linspace(0.5, 2, x.shape[1]) * x
 torch.arange(0, s, 0.5)

@@ -202,7 +202,7 @@ def _linspace(r: Any, start: Any, end: Any, steps: Any, dtype: Any) -> Any:
     first, last = (r.apply("astype", x, DTYPES["float64"]) for x in (start, end))
     gap = (last - first) / r.apply("maximum", r.apply("astype", steps - 1, DTYPES["float64"]), 1)
     back = last - gap * (r.apply("astype", steps, DTYPES["float64"]) - 1 - place)
-    return r.apply("astype", r.apply("where", place < steps // 2, first + gap * place, back), to)
+    return r.apply("astype", r.apply("where", place < r.apply("maximum", steps // 2, 1), first + gap * place, back), to)
 
 
 def _eye(r: Any, n: Any, m: Any, dtype: Any) -> Any:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ArgumentError, ShapeError
-from .torch_functions import TABLE, cast, language, recorder_of, torch_function
-from .torch_math import where
+from .torch_functions import TABLE, cast, dtype_of, language, recorder_of, torch_function
 from .torch_shapes import expand, reshape, several, unsqueeze
 from .torch_types import result_type
 from .tracer import Tracer
@@ -206,7 +205,8 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     line = unsqueeze(language("pad", input, (*lead, (before, after)), "constant"), -2)
     r, extent = recorder_of(input), line.shape[-1]
     places = r.apply("arange", extent)
-    square = where(unsqueeze(places, -1) + offset == places, line, 0)
+    nothing = r.apply("astype", 0, dtype_of(input))
+    square = language("where", unsqueeze(places, -1) + offset == places, line, nothing)
     return square if (dim1, dim2) == (-2, -1) else TABLE["movedim"](square, (-2, -1), (dim1, dim2))
 
 

@@ -122,7 +122,7 @@ def round_(input, *, decimals=0):
 def angle(input):
     """0, pi where negative; NaN stays."""
     x = cast(input, default_float()) if dtype_of(input).kind != "f" else input
-    return where(x == x, where(x < 0, math.pi, 0.0), x)
+    return language("where", x == x, language("where", x < 0, math.pi, 0.0), x)
 
 
 @torch_function()

@@ -53,7 +53,7 @@ def chunk(input, chunks, dim=0):
 @torch_function()
 def tensor_split(input, indices_or_sections, dim=0):
     extent = int(input.shape[dim])
-    if isinstance(indices_or_sections, int):
+    if isinstance(indices_or_sections, int) or getattr(indices_or_sections, "ndim", 1) == 0:
         n = int(indices_or_sections)
         sizes = [extent // n + (k < extent % n) for k in range(n)]
     else:

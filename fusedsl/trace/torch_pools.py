@@ -16,7 +16,7 @@ LARGEST = 256  # elements of a window, each a read of its own
 
 def _each(value: Any, axes: int) -> tuple[int, ...]:
     """One integer for each axis."""
-    parts = tuple(map(int, value)) if isinstance(value, (tuple, list)) else (int(value),)
+    parts = tuple(int(v) for v in (value if isinstance(value, (tuple, list)) else (value,)))
     if len(parts) not in (1, axes):
         raise ArgumentError(
             f"{len(parts)} numbers for {axes} dimensions", code="argument.pool", help="give one, or all"
@@ -91,7 +91,8 @@ def _pooling(axes: int) -> None:
 
     def adaptive(reduce: Callable[..., Any]) -> Callable[..., Any]:
         def pool(input, output_size, return_indices=False):
-            if return_indices or any(n != 1 for n in _each(output_size, axes)):
+            sizes = output_size if isinstance(output_size, (tuple, list)) else (output_size,)
+            if return_indices or any(n is None or n != 1 for n in sizes):
                 raise Unsupported(
                     "adaptive pooling to more than one element is not there yet", code="unsupported.pool",
                     help="avg_pool and max_pool with a kernel_size",
