@@ -11,6 +11,8 @@ from fusedsl.hardware import facts
 from fusedsl.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, UINT64
 from fusedsl.schedule import choose, geometry
 from fusedsl.schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Position, Store, Value
+from fusedsl.schedule.pressure import Tiling, needed
+from fusedsl.schedule.recompute import recomputed
 
 pytest.importorskip("numba_cuda")
 from fusedsl.codegen.cuda.generate import compile_source, generate, ptx
@@ -366,12 +368,23 @@ def test_wide_rows_are_kept_in_the_shared_memory_of_clusters(tmp_path, dtype, co
         ("layer_norm(x, w, w)", "bfloat16", 1 << 15, "threads=512"),
         ("layer_norm(x, w, w)", "float32", 1 << 16, "threads=512, cluster=4, meetings=2"),
         ("rms_norm(x, w)", "bfloat16", 1 << 18, "threads=512, cluster=8, meetings=1"),
+        ("layer_norm(x, w, y)", "float32", 1 << 18, "threads=256, cluster=16, meetings=2, teams=2, stays=True"),
+        ("layer_norm(x, w, y)", "bfloat16", 1 << 17, "threads=256, cluster=4, meetings=2, teams=2, stays=True"),
+        ("softmax(x + w)", "float32", 393216, "threads=512, cluster=16, meetings=2, teams=1, stays=True"),
     ],
 )
 def test_wide_rows_stay_in_the_registers_of_clusters(text, dtype, columns, team):
-    kernel, weights = fd.kernel(text), [fd.spec((columns,), dtype)] * (len(text) > 10)
+    kernel = fd.kernel(text)
+    weights = [fd.spec((columns,), dtype)] * (len(kernel.params) - 1)
     assert f"team = Team({team})" in kernel.source(fd.spec((4096, columns), dtype), *weights, device="cuda")
     assert "cluster" not in kernel.source(fd.spec((3, columns), dtype), *weights, device="cuda")  # too few for all SMs
+
+
+def test_what_a_phase_hands_on_is_computed_again_instead_of_held():
+    kernel = softmax(BFLOAT16)
+    again = recomputed(kernel)
+    assert needed(again, Tiling(8, 8, piece=4)) < needed(kernel, Tiling(8, 8)) - 20
+    assert recomputed(again) is None
 
 
 @pytest.mark.parametrize("cc", [(7, 5), (8, 0), (8, 6), (10, 0)], ids=str)

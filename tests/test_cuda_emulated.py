@@ -124,6 +124,14 @@ def test_rows_of_a_cluster(text, shape, dtype):
         assert check_twice(gpu, text, {"x": normal(*shape, dtype=dtype)})[0].cluster > 1
 
 
+def test_rows_of_clusters_that_stay():
+    """Teams have unequal numbers of rows; of each next row a part is copied while one is worked on."""
+    x, w, b = normal(9, 65540), normal(65540), normal(65540)
+    with exact_gpu(multiprocessors=4) as gpu:
+        grid = check_twice(gpu, "layer_norm(x, w, b)", {"x": x, "w": w, "b": b})[0]
+    assert (grid.blocks, grid.cluster) == (4, 4) and grid.shared > 128 << 10
+
+
 LOSS = "logsumexp(x, -1) - take_along_axis(x, y[:, None], -1)[:, 0], argmax(x, -1)"
 
 

@@ -122,6 +122,11 @@ class Libcuda:
         out._obj.value = self.resident
         return 0
 
+    def _cuOccupancyMaxActiveClusters(self, out, function, config):
+        assert struct.unpack_from("<4xI", ctypes.string_at(config, 8))[0] == 1
+        out._obj.value = self.resident
+        return 0
+
     def _cuPointerGetAttribute(self, out, number, pointer):
         out._obj.value = 1
         return 0 if pointer.value == 0x7000 else 1
@@ -275,6 +280,14 @@ def test_blocks_that_wait_for_each_other_are_no_more_than_the_device_holds(cuda,
     library.resident = resident
     record(cuda, grid=300, cooperative=True, unit=unit).fire([1, 2], 0)
     assert library.launches[0][0][0] == blocks
+
+
+def test_clusters_that_stay_are_no_more_than_the_device_holds(cuda, library):
+    library.resident = 15
+    record(cuda, grid=4096, cluster=8, unit=8, lasting=True).fire([1, 2], 0)
+    assert library.launches[0][0][0] == 15 * 8
+    record(cuda, grid=80, cluster=8, unit=8, lasting=True).fire([1, 2], 0)
+    assert library.launches[1][0][0] == 80
 
 
 def test_a_device_that_does_not_hold_them_says_so(cuda, library):

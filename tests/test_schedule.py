@@ -11,7 +11,7 @@ from fusedsl.schedule import choose, geometry
 from fusedsl.schedule.access import collapse, collapse_rows, letters, map_access, row_access, vector_width
 from fusedsl.schedule.division import divide, divisors, magic
 from fusedsl.schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Store, Value, slots
-from fusedsl.schedule.row import streams
+from fusedsl.schedule.looped import streams
 
 H200 = facts((9, 0))
 

@@ -16,7 +16,7 @@ from ..schedule import geometry
 from ..schedule.bundle import bundle_geometries
 from ..schedule.kernel import Body, Kernel, Phase, Stream
 from ..schedule.plan import ArrayUse, KernelPlan
-from ..schedule.row import kept_operands
+from ..schedule.shared import kept_operands
 from ..tune import Trial
 from .amounts import plural
 from .case import Case

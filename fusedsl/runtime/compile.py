@@ -20,8 +20,8 @@ from ..schedule.attend import AttendSchedule, windows
 from ..schedule.bundle import Bundle, BundleSchedule, schedule_bundle
 from ..schedule.contract import schedule_contract
 from ..schedule.kernel import Kernel
+from ..schedule.looped import streams
 from ..schedule.plan import KernelPlan
-from ..schedule.row import streams
 from ..schedule.scores import schedule_scores
 from .bind import Bound
 from .cache import Cache, cache_key

@@ -298,6 +298,13 @@ class Driver:
             self.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", *arguments)
         return blocks.value
 
+    def clusters(self, function: Function, config: bytes) -> int:
+        """Clusters of a launch (struct CUlaunchConfig) that the device holds at once."""
+        found = c_int()
+        with self.on(function.device):
+            self.call("cuOccupancyMaxActiveClusters", byref(found), c_void_p(function.handle), ctypes.c_char_p(config))
+        return found.value
+
     def launch_elsewhere(self, code: int, device: int, launch: Callable[[], int | None]) -> int | None:
         """Launch again with the right context where `code` says that this thread has none, or another device's.
 

@@ -225,11 +225,11 @@ class Launch:
             raise LimitError(f"a launch of {geometry.blocks:,} blocks", "limit.elements", help=help)
         if shared and shared + function.shared > UNASKED_SHARED:
             driver.allow_shared(function, shared)
-        if geometry.cooperative and geometry.blocks:
-            geometry = _resident(driver, function, geometry)
-        self.geometry = geometry
         if cluster > PORTABLE_CLUSTER:
             driver.allow_cluster(function)
+        if (geometry.cooperative or geometry.lasting) and geometry.blocks:
+            geometry = _resident(driver, function, geometry)
+        self.geometry = geometry
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
         attributes = _attributes(cluster, geometry.cooperative)
         address = ctypes.addressof(attributes) if attributes else 0
@@ -273,9 +273,15 @@ class Launch:
 
 
 def _resident(driver: Driver, function: Function, geometry: Geometry) -> Geometry:
-    """A cooperative launch with no more blocks than the device holds at once, whatever was expected of it."""
-    each = driver.occupancy(function, geometry.threads, geometry.shared)
-    found = geometry.within(each * driver.facts(function.device).sms)
+    """A launch with no more blocks than the device holds at once, whatever was expected of it."""
+    threads, shared, cluster = geometry.threads, geometry.shared, geometry.cluster
+    if geometry.lasting:
+        attributes = _attributes(cluster, False)
+        told = (geometry.blocks, 1, 1, threads, 1, 1, shared, 0, ctypes.addressof(attributes), 1)
+        room = driver.clusters(function, struct.pack("<7I4xQQI4x", *told)) * cluster
+    else:
+        room = driver.occupancy(function, threads, shared) * driver.facts(function.device).sms
+    found = geometry.within(room)
     if not found.blocks:
         message = f"the device does not hold {geometry.unit} blocks of kernel {function.name} at once"
         raise DeviceError(message, "device.resident", help='compute on another device, or on the CPU: device="cpu"')

@@ -14,12 +14,14 @@ from .cross import CrossSchedule, cross_grid, cross_shared, cross_workspace, sch
 from .division import divisors
 from .gang import GangSchedule, gang_grid, schedule_gang, workspace_bytes
 from .kernel import Kernel
-from .line import schedule_line
 from .map import MapSchedule, map_grid, schedule_map
 from .ranking import selection
-from .row import RowSchedule, row_grid, schedule_row, shared_bytes
+from .row import RowSchedule, row_grid
+from .rows import schedule_row
 from .scan import has_scans, schedule_scan, tiles_of
 from .select import merge_bytes, schedule_select
+from .shared import shared_bytes
+from .staying import staying_bytes
 from .steady import steady
 from .transpose import TransposeSchedule, schedule_transpose, transpose_grid
 from .warps import WarpSchedule, warp_grid, warp_shared
@@ -44,8 +46,9 @@ class Geometry:
     `shared` is dynamic shared memory of a block in bytes, `cluster` the blocks of a thread-block cluster. Where
     `cooperative`, all blocks are resident at once. `workspace` is the size in bytes of what blocks leave for each
     other; `tickets` is a number of uint32 counters that are 0 before the launch and after it. Kernels that are
-    `alone` share no launch. Cooperative blocks come in multiples of `unit`, of which any number will do. The threads of
-    a block stand in `lines`, one above the other.
+    `alone` share no launch. Cooperative blocks come in multiples of `unit`, of which any number will do; so do those
+    that are `lasting`, which work until all is done: more than are resident at once are of no use. The threads of a
+    block stand in `lines`, one above the other.
     """
 
     blocks: int
@@ -58,10 +61,11 @@ class Geometry:
     alone: bool = False
     unit: int = 1
     lines: int = 1
+    lasting: bool = False
 
     def within(self, room: int) -> Geometry:
         """The launch where no more than `room` blocks are resident at once; no block where that is not enough."""
-        if not self.cooperative or self.blocks <= room:
+        if not (self.cooperative or self.lasting) or self.blocks <= room:
             return self
         return replace(self, blocks=room // self.unit * self.unit)
 
@@ -94,8 +98,7 @@ def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexibl
     if kernel.kept:
         return schedule_column(kernel, extents, hardware)
     if kernel.row_axes:
-        line = schedule_line(kernel, extents, hardware) if flexible else None
-        row = line or schedule_row(kernel, extents, hardware)
+        row = schedule_row(kernel, extents, hardware, flexible)
         spread = prod(extents[: kernel.row_axes]) * row.cluster >= hardware.multiprocessors
         if row.resident or (row.shared and spread):
             return row
@@ -142,6 +145,10 @@ def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Ge
     if schedule.linked:
         tiles, tickets = tiles_of(kernel, schedule, extents)
         return Geometry(tiles, schedule.block, tickets=tickets)
+    if schedule.stays:
+        blocks, cluster = min(row_grid(schedule, rows), schedule.clusters * schedule.cluster), schedule.cluster
+        shared = staying_bytes(schedule, kernel)
+        return Geometry(blocks, schedule.block, shared, cluster, unit=cluster, lasting=True)
     shared, workspace = shared_bytes(schedule, kernel, extents[-1]), merge_bytes(kernel, schedule, extents)
     lines = schedule.rows if schedule.room else 1
     blocks = row_grid(schedule, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
-from ..hardware import Hardware, blocks_for
+from ..hardware import Hardware, blocks_for, registers_for
 from .kernel import Kernel
 from .pressure import Tiling, needed, predicted
 from .registers import row_loads
@@ -79,11 +79,12 @@ def schedule_gang(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
     width = row_width(kernel)
     of_rows = row_loads(kernel)
     full = [k for k, o in enumerate(kernel.operands) if k not in of_rows and "0" not in o.strides[kernel.row_axes :]]
-    read = [kernel.operands[k].dtype for k in full if k < kernel.inputs]
-    taken = max(1, sum(d.itemsize for d in read)) * width
-    vectors = max(1, min(IN_FLIGHT // taken, MOST_ELEMENTS // width))
+    spare = SPARE_REGISTERS + (WIDE_REGISTERS if kernel.wide else 0)
+    vectors = max(1, min(IN_FLIGHT // (_least_read(kernel, full) * width), MOST_ELEMENTS // width))
+    while vectors > 1 and needed(kernel, Tiling(width, vectors)) + spare > registers_for(hardware, BLOCKS, THREADS):
+        vectors //= 2
     steps = -(-columns // (width * vectors * THREADS))
-    need = needed(kernel, Tiling(width, vectors)) + SPARE_REGISTERS + (WIDE_REGISTERS if kernel.wide else 0)
+    need = needed(kernel, Tiling(width, vectors)) + spare
     blocks = min(BLOCKS, blocks_for(hardware, need, THREADS))
     registers = predicted(kernel, hardware, need, blocks, THREADS)
     together = not finishes_at_once(kernel)
@@ -102,6 +103,16 @@ def schedule_gang(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
         f"under way; {parts} blocks share a row, {how}"
     )
     return GangSchedule(width, vectors, THREADS, blocks, together, parts, reason, registers)
+
+
+def _least_read(kernel: Kernel, full: list[int]) -> int:
+    """Bytes of an element's loads, in the phase that has fewest: there too enough of them are to be under way."""
+    found = []
+    for phase in kernel.phases:
+        read = {value.name for part in phase.passes for value in part.reads}
+        loads = {x.operand for x in kernel.loads if x.value.name in read and x.operand in full}
+        found.append(sum(kernel.operands[k].dtype.itemsize for k in loads))
+    return min((size for size in found if size), default=1)
 
 
 def gang_grid(schedule: GangSchedule, rows: int) -> int:

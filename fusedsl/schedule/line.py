@@ -7,31 +7,24 @@ from dataclasses import replace
 from math import prod
 
 from ..hardware import Hardware, blocks_for, registers_for
+from .clustered import schedule_clustered
 from .kernel import Kernel
 from .pressure import Tiling, needed, predicted
+from .resident import FETCHING, HELD_WORDS, MOST_NEEDED, aim_of, most_threads, overlaps
 from .row import (
-    EARLY_WORDS,
-    FETCHING,
-    HELD_WORDS,
     LOOP_BLOCK,
-    MOST_NEEDED,
-    PIECE_FROM,
     WARP,
     RowSchedule,
-    _alone,
-    _clustered,
-    _overlaps,
-    _piece,
-    aim_of,
+    alone,
     contiguous,
     dear_rows,
     later_of,
     long_bodies,
-    most_threads,
     per_element_of,
     reach_of,
     row_width,
 )
+from .tiled import EARLY_WORDS, PIECE_FROM, piece_of
 
 MOST = 512  # threads of a line
 AMPLE = 0.9  # of the registers that there are, beyond which a need may turn out too low
@@ -53,30 +46,30 @@ def schedule_line(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
         return None
     reach = reach_of(kernel, columns, width)
     longer = reach > columns or dear_rows(kernel) or long_bodies(kernel, width)
-    vectors, alone = aim_of(width, longer) // width, prod(extents[: kernel.row_axes]) == 1
-    for count, below, longest, room in _sizes(kernel, width, vectors, alone, hardware):
+    vectors, single = aim_of(width, longer) // width, prod(extents[: kernel.row_axes]) == 1
+    for count, below, longest, room in _sizes(kernel, width, vectors, single, hardware):
         if reach > longest * count * width:
             continue
         found, need = _on_line(kernel, columns, reach, width, count, (below, longest, room), hardware)
-        if _alone(kernel) or _overlaps(kernel, columns, found, need, hardware):
+        if alone(kernel) or overlaps(kernel, columns, found, need, hardware):
             return found
-        apart = _clustered(kernel, extents, reach, per_element_of(kernel, width), hardware)
+        apart = schedule_clustered(kernel, extents, reach, per_element_of(kernel, width), hardware)
         return apart or (found if width < 8 else None)
     return None
 
 
 def _sizes(
-    kernel: Kernel, width: int, vectors: int, alone: bool, hardware: Hardware
+    kernel: Kernel, width: int, vectors: int, single: bool, hardware: Hardware
 ) -> Iterator[tuple[int, int, int, int]]:
     """From short rows to long ones: vectors of a thread, threads of the longest row that takes fewer of them, threads
-    of the longest row, and threads that a block has room for; for a row that is `alone` only those of long ones."""
-    most = MOST if alone else most_threads(kernel, width)
+    of the longest row, and threads that a block has room for; for a row that is `single` only those of long ones."""
+    most = MOST if single else most_threads(kernel, width)
     rooms = {count: _room(kernel, width, count, hardware) for count in (vectors, 2 * vectors, 4 * vectors)}
     counts = [count for count, room in rooms.items() if room]
-    if alone:
+    if single:
         counts = counts[:2][-1:]
     reached = 0
-    if counts and not alone:
+    if counts and not single:
         reached = WARP // 2 * vectors
         yield vectors, 0, WARP // 2, LOOP_BLOCK
     for count in counts:
@@ -118,7 +111,7 @@ def _on_line(
     later = later_of(kernel) * vectors
     taken = (per_element_of(kernel, width) * vectors + later) * width
     early = later > 0 and not skew and taken <= next(words for size, words in EARLY_WORDS.items() if below <= size)
-    piece = _piece(kernel, vectors, width) if taken > PIECE_FROM else 0
+    piece = piece_of(kernel, vectors, width) if taken > PIECE_FROM else 0
     need = needed(kernel, Tiling(width, vectors, early, piece))
     blocks = blocks_for(hardware, need, room)
     registers = predicted(kernel, hardware, need, blocks, room)

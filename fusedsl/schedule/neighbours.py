@@ -33,6 +33,8 @@ def neighbours(schedule: Any, kernel: Kernel, hardware: Hardware) -> tuple[Any, 
         found = _of_streams(schedule)
     elif not isinstance(schedule, RowSchedule) or any(phase.scans for phase in kernel.phases):
         found = _of_any(schedule, hardware)
+    elif schedule.stays:
+        found = (dataclasses.replace(schedule, ahead=ahead) for ahead in (schedule.ahead // 2, 1) if ahead)
     elif schedule.resident:
         found = _of_row(schedule, kernel, hardware)
     else:

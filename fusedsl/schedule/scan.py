@@ -9,7 +9,8 @@ from ..hardware import Hardware, blocks_for
 from .kernel import Kernel, Phase
 from .pressure import predicted
 from .registers import body_registers, row_loads, words
-from .row import WARP, RowSchedule, contiguous, row_width, schedule_row
+from .row import WARP, RowSchedule, contiguous, row_width
+from .rows import schedule_row
 
 ADDRESSING = 16  # registers beside those that hold tiles
 LONGEST = 32768  # elements of a row that is held whole where it could as well be looped over

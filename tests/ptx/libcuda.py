@@ -156,6 +156,15 @@ class Libcuda:
         blocks._obj.value = fits if shared.value <= self._most_shared(function.value) else 0
         return 0
 
+    def cuOccupancyMaxActiveClusters(self, found: Any, function: Any, config: Any) -> int:
+        *numbers, _, attributes, _ = struct.unpack("<7I4xQQI4x", ctypes.string_at(config, 56))
+        _, cluster = struct.unpack("<I4xI", ctypes.string_at(attributes, 12))
+        blocks = ctypes.c_int()
+        shared = ctypes.c_size_t(numbers[6])
+        self.cuOccupancyMaxActiveBlocksPerMultiprocessor(ctypes.byref(blocks), function, numbers[3], shared)
+        found._obj.value = blocks.value * self.hardware.multiprocessors // cluster
+        return 0
+
     def _most_shared(self, function: int) -> int:
         """Dynamic shared memory of a launch, at most."""
         return self.allowed.get(function, 48 * 1024 - self.functions[function - 1].shared_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...ir.types import dtype
-from ...schedule.kernel import Body, Load, Phase, Value
+from ...schedule.kernel import Body, Kernel, Load, Phase, Value
 from ...schedule.registers import row_loads
 from .fetches import FETCH, below, slice_of, target_of
 from .text import indented
@@ -23,7 +23,7 @@ def write_loop_ahead(writer: RowWriter, number: int, phase: Phase) -> None:
         writer.provide(value, tiles=False)
     for use in phase.folds:
         scope.code.append(f"{use.state[0].name}_so_far = empty_{writer.define_fold(use)}()")
-    loads = streamed(writer, phase)
+    loads = streamed(writer.kernel, phase)
     last = f"column = {index}({writer.last()})  # what was read last is still in L2"
     scope.code.append(last if backwards else "column = start")
     for load in loads:
@@ -44,11 +44,11 @@ def write_loop_ahead(writer: RowWriter, number: int, phase: Phase) -> None:
     writer.forget()
 
 
-def streamed(writer: RowWriter, phase: Phase) -> list[Load]:
+def streamed(kernel: Kernel, phase: Phase) -> list[Load]:
     """What the elements of a phase load."""
-    rows, read = row_loads(writer.kernel), {value.name for part in phase.passes for value in part.reads}
+    rows, read = row_loads(kernel), {value.name for part in phase.passes for value in part.reads}
     read |= {store.value for store in phase.stores}
-    return [load for load in writer.kernel.loads if load.value.name in read and load.operand not in rows]
+    return [load for load in kernel.loads if load.value.name in read and load.operand not in rows]
 
 
 def _works(writer: RowWriter, number: int, phase: Phase, loads: list[Load]) -> list[list[str]]:

@@ -31,7 +31,8 @@ class GangWriter(RowWriter):
         return self.schedule.together  # type: ignore[attr-defined]
 
     def _streams(self, phase: Phase) -> bool:
-        return False  # a step from tile to tile is a number of this launch, and registers are few
+        """Blocks that need not be resident at once may be fewer, so that each thread has registers for a next tile."""
+        return not self.together and super()._streams(phase)
 
     @property
     def index(self) -> str:

@@ -29,6 +29,7 @@ from .gang import gang_source
 from .many import many_source
 from .map import map_source
 from .row import row_source
+from .staying import staying_source
 from .transpose import transpose_source
 from .warps import warps_source
 
@@ -69,6 +70,8 @@ def generate(kernel: Kernel | Bundle, schedule: Schedule | BundleSchedule) -> st
         source = column_source(kernel, schedule)
     elif isinstance(schedule, GangSchedule):
         source = gang_source(kernel, schedule)
+    elif schedule.stays:
+        source = staying_source(kernel, schedule)
     else:
         source = row_source(kernel, schedule)
     return many_source(source, kernel) if kernel.table is not None else source

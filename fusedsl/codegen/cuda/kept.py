@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...schedule.kernel import Phase
-from ...schedule.row import kept_operands
+from ...schedule.shared import kept_operands
 from .ahead import read_ahead
 from .text import indented
 
@@ -66,4 +66,4 @@ def _turns(writer: RowWriter, whole: list[str], checked: list[str]) -> list[str]
     inside = [f"if {there}:", *indented(whole), "else:", *indented(checked)]
     inside.append(f"column = {index}(column + {plan.span})")
     inside.append(f"place = int32(place + {plan.vectors * plan.width * plan.threads * each})")
-    return ["column = start", "place = int32(0)", "while column < columns:", *indented(inside)]
+    return ["column = start", "place = shared_place()", "while column < columns:", *indented(inside)]

@@ -47,7 +47,7 @@ def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
             if held:
                 scope.code.append(f"{arguments[-1]} = take_{piece}({value.name})")
             elif value.name in fresh:
-                _load(writer, fresh[value.name], tile, arguments[-1], start)
+                _load(writer, fresh[value.name], tile, first, arguments[-1], start)
         made = ", ".join(f"{result}_{piece}" for result in results)
         scope.code.append(f"{made} = {name}_{piece}({', '.join(arguments)})")
         stores = []
@@ -59,11 +59,15 @@ def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
             stride = writer.scope.stride(store.operand, letter)
             at = writer.begins[store.operand]
             stores.append(f"{define}({at}, {start}, {store.value}_{piece}, {start}, columns{stride})")
-        scope.code += ["if there:", *indented(stores)] if writer.shares else stores
+        scope.code += writer.where_there(stores)
 
 
-def _load(writer: RowWriter, load: Load, tile: str, name: str, start: str) -> None:
+def _load(writer: RowWriter, load: Load, tile: str, first: int, name: str, start: str) -> None:
     operand = writer.kernel.operands[load.operand]
+    if load.value.name in writer.kept:
+        writer.scope.top.append(f"kept_{name} = {writer.keeping(load, tile, first)}")
+        writer.code.append(f"{name} = kept_{name}(place)")
+        return
     letter = writer.load_letter(operand)
     writer.scope.top.append(f'load_{name} = {tile}.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
     stride = writer.scope.stride(load.operand, letter)

@@ -36,8 +36,8 @@ def namespace() -> dict[str, Any]:
     names = dict(vocabulary())
     for source, listed in (
         (launch, "thread line lines side block barrier await_cluster divide share scalar part word half"),
-        (tile, "Tile await_fetched once"),
-        (element, "load_value store_value"),
+        (tile, "Tile shared_place await_fetched once"),
+        (element, "load_value store_value together"),
         (scan, "scan_tile"),
         (link, "scan_linked next_tile tile_row tiles_done"),
         (patch, "Patch shared_bytes"),

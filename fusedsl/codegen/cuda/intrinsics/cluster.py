@@ -15,7 +15,7 @@ SENT = "st.async.shared::cluster.mbarrier::complete_tx::bytes"
 WAIT = """{
 .reg .pred come;
 AGAIN${:uid}:
-mbarrier.try_wait.parity.shared::cta.b64 come, [$0], 0;
+mbarrier.try_wait.parity.shared::cta.b64 come, [$0], $1;
 @!come bra AGAIN${:uid};
 }"""
 
@@ -71,9 +71,12 @@ def send(e: Emitter, address: ir.Value, part: ir.Value, barrier: ir.Value, block
     e.asm(VOID, text, f"r,{register},r,~{{memory}}", [places[0], value, places[1]], effect=True)
 
 
-def wait(e: Emitter, barrier: ir.Value) -> None:
-    """Wait until all has come that was expected."""
-    e.asm(VOID, WAIT, "r,~{memory}", [barrier], effect=True)
+def wait(e: Emitter, barrier: ir.Value, parity: ir.Value | None = None) -> None:
+    """Wait until all has come that was expected: for the first time, or in a turn of this parity."""
+    if parity is None:
+        e.asm(VOID, WAIT.replace("$1", "0"), "r,~{memory}", [barrier], effect=True)
+    else:
+        e.asm(VOID, WAIT, "r,r,~{memory}", [barrier, parity], effect=True)
 
 
 def sent_bytes(part: ir.Type) -> int:

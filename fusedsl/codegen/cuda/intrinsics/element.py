@@ -99,3 +99,10 @@ def store_value(name: str) -> Callable:
         return types.void, emit
 
     return intrinsic(3)(rule)
+
+
+@intrinsic(2)
+def together(first, second):
+    """The elements of two tiles of one type, as one tile."""
+    result = types.UniTuple(first.dtype, len(first) + len(second))
+    return result, lambda e, a, b: e.pack(result, e.unpack(a, len(first)) + e.unpack(b, len(second)))

@@ -173,6 +173,7 @@ class Team:
     Where there is a `cluster` of so many blocks, `threads` of each of them work on the row, and join `meetings` times.
     Where they are a `line` of the block, there are no more than `threads`: a part of a warp, or if that is more than a
     warp has, whole warps.
+    Where it `stays`, it works on row after row, beside other teams of such blocks: `teams` in all.
     """
 
     threads: int
@@ -180,15 +181,23 @@ class Team:
     cluster: int = 1
     meetings: int = 0
     line: bool = False
+    teams: int = 1
+    stays: bool = False
+
+    @property
+    def places(self) -> int:
+        """Where the states of a meeting stand in a block; of teams that stay, those of two turns."""
+        return 2 * self.teams if self.stays else 1
 
     def enter(self) -> Callable:
         """`enter()`: before anything else, tell the blocks of the cluster that this one runs."""
-        return cluster.enter(self.meetings)
+        return cluster.enter(self.meetings * self.places)
 
     def join(self, rule_of: Fold) -> Callable:
         """`join(state)`: the states of all threads of the row merged, the same bits in each of them.
 
-        In a cluster `join(meeting, state)`, with the number of the row's meeting.
+        In a cluster `join(meeting, state)`, with the number of the row's meeting; `join(meeting, turn, state)` of a
+        team that stays, with the number of rows that it has done.
         """
         result = rule_of.merge.result
 
@@ -202,14 +211,14 @@ class Team:
                     return e.pack(result, self._through_shared(e, rule_of, state, self.across))
                 state = self._through_shuffles(e, rule_of, state)
                 if self.cluster > 1:
-                    state = self._through_cluster(e, rule_of, state, values[0])
+                    state = self._through_cluster(e, rule_of, state, values[0], values[1] if self.stays else None)
                 elif self.threads > WARP:
                     state = self._through_shared(e, rule_of, state, 0)
                 return e.pack(result, state)
 
             return result, emit
 
-        return intrinsic(1 + (self.cluster > 1))(rule)
+        return intrinsic(1 + (self.cluster > 1) + self.stays)(rule)
 
     def _through_shuffles(self, e: Emitter, rule_of: Fold, state: State) -> State:
         """Lane 0 of each segment merges all, in order; then its segment gets a copy."""
@@ -285,28 +294,42 @@ class Team:
             joined.append(either)
         return joined
 
-    def _through_cluster(self, e: Emitter, rule_of: Fold, state: State, number: ir.Value) -> State:
+    def _through_cluster(
+        self, e: Emitter, rule_of: Fold, state: State, number: ir.Value, turn: ir.Value | None
+    ) -> State:
         """Each warp leaves its state in the shared memory of all blocks; then each warp merges them all, in order.
 
         A fold has shared memory of its own, so nothing is written there again, and no block ends before it has what all
-        others send: whoever writes into a block finds it alive.
+        others send: whoever writes into a block finds it alive. Teams that stay write there in every other turn: what
+        comes in the turn between them says that all have read it.
         """
         b, warps = e.builder, max(1, self.threads // WARP)
         thread, rank = e.special_register("tid.x"), b.and_(e.special_register("ctaid.x"), I32(self.cluster - 1))
-        lane, warp = b.and_(thread, I32(WARP - 1)), b.lshr(thread, I32(5))
         count, kinds = warps * self.cluster, [part.type for part in state]
-        arrays = [e.shared_array(cluster.sent_type(kind), count) for kind in kinds]
-        barrier = cluster.meeting(e, self.meetings, number)
+        arrays = [e.shared_array(cluster.sent_type(kind), count * self.places) for kind in kinds]
+        parity, begin = None, None
+        if turn is not None:
+            turn = turn if turn.type == I32 else b.trunc(turn, I32)
+            of_turn = b.and_(turn, I32(1))
+            of_team = b.lshr(thread, I32(self.threads.bit_length() - 1))
+            thread = b.and_(thread, I32(self.threads - 1))
+            own = b.add(b.mul(of_team, I32(2)), of_turn)
+            parity, begin = b.and_(b.lshr(turn, I32(1)), I32(1)), b.mul(own, I32(count))
+            number = b.add(b.mul(number if number.type == I32 else b.trunc(number, I32), I32(self.places)), own)
+        lane, warp = b.and_(thread, I32(WARP - 1)), b.lshr(thread, I32(5))
+        barrier = cluster.meeting(e, self.meetings * self.places, number)
         state = [shuffle(e, "idx", part, 0, WARP) for part in state]
         place = b.add(b.mul(rank, I32(warps)), warp)
+        place = place if begin is None else b.add(begin, place)
         with b.if_then(b.icmp_unsigned("==", thread, I32(0))):
             cluster.expect(e, barrier, count * sum(map(cluster.sent_bytes, kinds)))
         with b.if_then(b.icmp_unsigned("<", lane, I32(self.cluster))):
             for array, part in zip(arrays, state):
                 cluster.send(e, b.gep(array, [place]), part, barrier, lane)
-        cluster.wait(e, barrier)
+        cluster.wait(e, barrier, parity)
         lanes = min(count, WARP)
         each, first = count // lanes, b.mul(b.and_(lane, I32(lanes - 1)), I32(count // lanes))
+        first = first if begin is None else b.add(begin, first)
         found = [self._left(e, arrays, state, b.add(first, I32(k))) for k in range(each)]
         return Team(lanes)._through_shuffles(e, rule_of, rule_of.tree(e, found))
 

@@ -111,9 +111,10 @@ class Tile:
         return intrinsic(4 if letter in "sc" else 3)(rule)
 
     def fetch(self, name: str, threads: int, offset: int) -> Callable:
-        """`fetch(address, start, limit, place)`: begin to copy a tile to shared memory, `place + offset` bytes into it.
+        """`fetch(address, start, limit, place)`: begin to copy a tile to shared memory, `offset` bytes from `place` on.
 
-        Vectors of the block's `threads` lie side by side. Elements that do not exist become 0.
+        Vectors of the block's `threads` lie side by side; of more, those of one team, the same for all teams.
+        Elements that do not exist become 0.
         """
         kind = dtype(name)
 
@@ -123,7 +124,7 @@ class Tile:
                 for number in range(self.vectors):
                     room = self._room(e, kinds[1], start, limit, number)
                     source = self._places(e, kind, "1", address, kinds[1], start, number, None)[0]
-                    target = _kept_at(e, place, offset + number * threads * size, size)
+                    target = _kept_at(e, place, offset + number * threads * size, size, threads)
                     copy(e, target, source, size, room, kind)
 
             return types.void, emit
@@ -139,7 +140,7 @@ class Tile:
             def emit(e, at):
                 found, size = [], self.width * kind.itemsize
                 for number in range(self.vectors):
-                    where = _kept_at(e, at, offset + number * threads * size, size)
+                    where = _kept_at(e, at, offset + number * threads * size, size, threads)
                     found += read_shared(e, kind, self.width, where)
                 return e.pack(result, found)
 
@@ -428,11 +429,26 @@ class Tile:
         return stored_elements(e, kind, elements)
 
 
-def _kept_at(e: Emitter, place: ir.Value, offset: int, size: int) -> ir.Value:
+def _kept_at(e: Emitter, place: ir.Value, offset: int, size: int, threads: int) -> ir.Value:
     """The 32-bit address of this thread's vector of `size` bytes, in shared memory."""
     b = e.builder
-    own = b.add(e.dynamic_shared(), b.mul(e.special_register("tid.x"), I32(size)))
-    return b.add(b.add(own, place), I32(offset))
+    thread = b.and_(e.special_register("tid.x"), I32(threads - 1))
+    return b.add(b.add(place, b.mul(thread, I32(size))), I32(offset))
+
+
+@intrinsic(0)
+def shared_place():
+    """Where the dynamic shared memory of a block begins: a 32-bit address that the compiler does not see through.
+
+    (From one that it knows to be the same for all threads, ptxas of CUDA 13 makes an LDGSTS that is no instruction.)
+    """
+
+    def emit(e):
+        b, thread = e.builder, e.special_register("tid.x")
+        text, own = "shfl.sync.idx.b32 $0, $1, $2, 31, 0xffffffff;", b.add(e.dynamic_shared(), thread)
+        return b.sub(e.asm(I32, text, "=r,r,r", [own, thread], effect=True), thread)
+
+    return types.int32, emit
 
 
 @intrinsic(0)

@@ -1,0 +1,62 @@
+"""Rows in the registers of the blocks of a cluster, which share their SMs with those of other rows."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..fusion.lines import special_functions
+from ..hardware import Hardware, registers_for
+from .kernel import Kernel
+from .row import (
+    LONG_ROW,
+    VECTOR_CLASSES,
+    RowSchedule,
+    cluster_sizes,
+    full_operands,
+    row_width,
+    streamed_words,
+)
+from .shared import COPY_FROM
+from .tiled import tiled
+
+TEAMS = ((512, 2), (256, 3), (256, 2))  # threads of a block of a cluster, and such blocks on an SM
+LEAST_ON_SM = 72 << 10  # bytes of rows that an SM has to hold in registers, or shared memory is better
+SPARE = 8  # registers that phases in pieces need less than is predicted, and values of float32 in a cluster more
+
+
+def schedule_clustered(
+    kernel: Kernel, extents: tuple[int, ...], reach: int, per_element: float, hardware: Hardware
+) -> RowSchedule | None:
+    """A row in the registers of blocks that share their SMs with those of other rows; None where that is too little.
+
+    Measured on an H200, rows of 32768 … 262144: what an SM holds of all rows decides. With 128 KB it is at 1.00 … 0.95
+    of the speed of a copy, with 96 KB at 0.99 … 0.90, with 64 KB at 0.83 … 0.62: below the speed of shared memory.
+    Then small clusters are best, and of teams the larger one where weights are streamed beside the row (by 2-5 %), else
+    the smaller one (by up to 12 %).
+    """
+    rows, columns, width = prod(extents[: kernel.row_axes]), extents[-1], row_width(kernel)
+    scattered = width == 1 or any(kernel.operands[k].strides[-1] == "s" for k in full_operands(kernel))
+    if hardware.cc < COPY_FROM or columns <= LONG_ROW or scattered or (reach > columns and not _dear(kernel)):
+        return None
+    teams = TEAMS if streamed_words(kernel) else tuple(reversed(TEAMS))
+    best, most = None, LEAST_ON_SM - 1
+    for cluster in cluster_sizes(hardware.cluster):
+        for threads, blocks in teams:
+            size = blocks * columns // cluster * max(kernel.operands[k].dtype.itemsize for k in full_operands(kernel))
+            if size <= most or reach > VECTOR_CLASSES[-1] * width * threads * cluster:
+                continue
+            found, need = tiled(kernel, columns, reach, width, threads, cluster, per_element, hardware, blocks)
+            spare = SPARE if found.piece else 0 if width >= 8 or streamed_words(kernel) else -SPARE
+            if need <= registers_for(hardware, blocks, threads) + spare and rows * cluster >= hardware.multiprocessors:
+                best, most = found, size
+    return best
+
+
+def _dear(kernel: Kernel) -> bool:
+    """Whether a phase holds for later ones what takes special functions to compute again."""
+    for number, phase in enumerate(kernel.phases[:-1]):
+        made = {value.name for value in phase.element.results} - {value.name for value in phase.element.args}
+        later = {value.name for other in kernel.phases[number + 1 :] for value in other.reads}
+        if made & later and special_functions(phase.element.lines):
+            return True
+    return False

@@ -1,0 +1,119 @@
+"""Clusters that stay: their teams work on row after row, of which the next one comes while one is worked on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from ..hardware import Hardware, registers_for
+from .kernel import Kernel, Load
+from .pressure import Tiling, needed
+from .recompute import recomputed
+from .registers import row_loads
+from .row import LONG_CLASSES, LONG_ROW, RowSchedule, alone, cluster_sizes, row_width
+from .shared import COPY_BYTES, COPY_FROM
+from .split import finishes_at_once
+from .tiled import comes_apart, piece_of
+
+TEAMS = ((256, 2), (512, 1))  # threads of a row in each block, and rows that a block works on at once
+LEAST_ROWS = 4  # of each team
+LEAST_BYTES = 256 << 10  # of a row, from which on a cluster stays instead of making room for the next row's
+REREAD = 2  # bytes of what all rows read, for each of a row's own, from which on it does so
+STATES = 16 << 10  # bytes of shared memory beside: the system's, and states that blocks exchange
+AGAIN_PIECE = 4  # vectors that a last phase takes at a time where it computes again
+TURNING = 10  # registers more that a loop over rows takes
+
+
+def held_operands(kernel: Kernel) -> list[int]:
+    """Arrays that all rows read alike, element by element."""
+    found = []
+    for load in kernel.loads:
+        strides = kernel.operands[load.operand].strides
+        if strides[-1] == "1" and set(strides[:-1]) <= {"0"} and kernel.operands[load.operand].access == "vector":
+            found.append(load.operand)
+    return found
+
+
+def arriving(kernel: Kernel) -> list[Load]:
+    """What the first phase reads of a row."""
+    rows, held = row_loads(kernel), held_operands(kernel)
+    read = {value.name for part in kernel.phases[0].passes for value in part.reads}
+    loads = [x for x in kernel.loads if x.value.name in read and x.operand not in rows and x.operand not in held]
+    return [x for x in loads if "0" not in kernel.operands[x.operand].strides]
+
+
+def staying_bytes(schedule: RowSchedule, kernel: Kernel) -> int:
+    """Dynamic shared memory of a block."""
+    held, come = _element_bytes(kernel)
+    return schedule.width * schedule.threads * (schedule.vectors * held + schedule.rows * schedule.ahead * come)
+
+
+def _element_bytes(kernel: Kernel) -> tuple[int, int]:
+    """Bytes of an element of what all rows read, and of what comes for each."""
+    held = sum(kernel.operands[k].dtype.itemsize for k in held_operands(kernel))
+    return held, sum(kernel.operands[x.operand].dtype.itemsize for x in arriving(kernel))
+
+
+def schedule_staying(
+    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, instead: RowSchedule | None
+) -> RowSchedule | None:
+    """Rows in the registers of clusters that stay; None where another schedule is better `instead`, or they do not fit.
+
+    Measured on an H200, where a row costs its bytes and, of what all rows read, those that come from the L2:
+    layer norm of 65,536 … 262,144 float32 …
+    """
+    rows, columns, width = prod(extents[: kernel.row_axes]), extents[-1], row_width(kernel)
+    if kernel.column_axes != 1 or columns <= LONG_ROW or alone(kernel) or finishes_at_once(kernel):
+        return None
+    loads, (held, come) = arriving(kernel), _element_bytes(kernel)
+    if instead is not None and (instead.cluster == 1 or held < REREAD * come or columns * come < LEAST_BYTES):
+        return None
+    of_rows = row_loads(kernel)
+    plain = all(operand.access == "vector" for k, operand in enumerate(kernel.operands) if k not in of_rows)
+    sizes = {width * kernel.operands[x.operand].dtype.itemsize for x in loads}
+    if hardware.cc < COPY_FROM or not plain or not loads or not sizes <= set(COPY_BYTES):
+        return None
+    for cluster in cluster_sizes(hardware.cluster)[1:]:
+        for threads, teams in TEAMS:
+            if rows * cluster < LEAST_ROWS * teams * hardware.multiprocessors:
+                continue
+            for again in (False, True):
+                found = _made(kernel, columns, width, cluster, threads, teams, again, hardware)
+                if found:
+                    return found
+    return None
+
+
+def _made(
+    kernel: Kernel,
+    columns: int,
+    width: int,
+    cluster: int,
+    threads: int,
+    teams: int,
+    again: bool,
+    hardware: Hardware,
+) -> RowSchedule | None:
+    """The schedule of such clusters; None where registers or shared memory do not suffice."""
+    form = recomputed(kernel) if again else kernel
+    step = width * threads * cluster
+    vectors = next((v for v in LONG_CLASSES if v * step >= columns), 0)
+    if form is None or not vectors:
+        return None
+    below = max((v for v in LONG_CLASSES if v < vectors and v * step <= columns), default=0)
+    piece = piece_of(form, vectors, width)
+    if again and not piece and comes_apart(form):
+        piece = AGAIN_PIECE
+    bare = RowSchedule(True, width, vectors, below, threads, teams, 1, False, False, piece, cluster)
+    bare = replace(bare, stays=True, again=again, clusters=hardware.multiprocessors // cluster)
+    room = hardware.block_shared - STATES - staying_bytes(bare, kernel)
+    ahead = min(vectors, room // (staying_bytes(replace(bare, ahead=1), kernel) - staying_bytes(bare, kernel)))
+    registers = registers_for(hardware, 1, bare.block)
+    if ahead < 1 or needed(form, Tiling(width, vectors, piece=piece)) + TURNING > registers:
+        return None
+    reason = (
+        f"a row of {columns} fits {threads} threads in each of a cluster of {cluster} blocks: {vectors} vectors of "
+        f"{width} each, at most {registers} registers; clusters stay for row after row, {teams} at once, and keep what "
+        f"all rows read; {ahead} of the next row's vectors come meanwhile"
+    )
+    return replace(bare, ahead=ahead, reason=reason, registers=registers)
