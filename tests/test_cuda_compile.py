@@ -367,7 +367,7 @@ def test_wide_rows_are_kept_in_the_shared_memory_of_clusters(tmp_path, dtype, co
         ("softmax(x)", "bfloat16", 1 << 17, "threads=256, cluster=8, meetings=2"),
         ("layer_norm(x, w, w)", "bfloat16", 1 << 15, "threads=512"),
         ("layer_norm(x, w, w)", "float32", 1 << 16, "threads=512, cluster=4, meetings=2"),
-        ("rms_norm(x, w)", "bfloat16", 1 << 18, "threads=512, cluster=8, meetings=1"),
+        ("rms_norm(x, w)", "bfloat16", 1 << 17, "threads=512, cluster=4, meetings=1"),
         ("layer_norm(x, w, y)", "float32", 1 << 18, "threads=256, cluster=16, meetings=2, teams=2, stays=True"),
         ("layer_norm(x, w, y)", "bfloat16", 1 << 17, "threads=256, cluster=4, meetings=2, teams=2, stays=True"),
         ("softmax(x + w)", "float32", 393216, "threads=512, cluster=16, meetings=2, teams=1, stays=True"),

@@ -31,8 +31,7 @@ class GangWriter(RowWriter):
         return self.schedule.together  # type: ignore[attr-defined]
 
     def _streams(self, phase: Phase) -> bool:
-        """Blocks that need not be resident at once may be fewer, so that each thread has registers for a next tile."""
-        return not self.together and super()._streams(phase)
+        return bool(self.schedule.ahead) and super()._streams(phase)
 
     @property
     def index(self) -> str:
