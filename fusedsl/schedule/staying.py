@@ -18,7 +18,7 @@ from .tiled import comes_apart, piece_of
 
 TEAMS = ((256, 2), (512, 1))  # threads of a row in each block, and rows that a block works on at once
 LEAST_ROWS = 4  # of each team
-LEAST_HELD = 512 << 10  # bytes of what all rows read, from which on a cluster stays instead of making room for others
+LEAST_HELD = 480 << 10  # bytes of what all rows read, from which on a cluster stays instead of making room for others
 LEAST_LONG = 1280 << 10  # … and of a row that no other schedule reads once
 PART_AHEAD = 5 / 8  # of a row that comes while another team works on one too
 STATES = 16 << 10  # bytes of shared memory beside: the system's, and states that blocks exchange
@@ -68,7 +68,7 @@ def schedule_staying(
     rows that are read twice otherwise: of 393,216 float32 3680 us instead of 4670.
     """
     rows, columns, width = prod(extents[: kernel.row_axes]), extents[-1], row_width(kernel)
-    if kernel.column_axes != 1 or columns <= LONG_ROW or alone(kernel) or finishes_at_once(kernel):
+    if kernel.column_axes != 1 or columns <= LONG_ROW or alone(kernel) or finishes_at_once(kernel) or kernel.steady:
         return None
     loads, (held, come) = arriving(kernel), _element_bytes(kernel)
     if instead is not None and (instead.cluster == 1 or held * columns < LEAST_HELD):
