@@ -319,3 +319,17 @@ def test_what_is_read_only_is_not_written():
         grow(fixed)
     with pytest.raises(fd.DTypeError, match="no complex numbers"):
         fd.fuse(lambda x: x * 1j)(ONE)
+
+
+@pytest.mark.parametrize("library", ("numpy", "torch"))
+def test_names_of_attributes_are_no_names_outside(library, monkeypatch):
+    """`.T` of an array is not the global T, whatever that is, and its change traces nothing anew."""
+    module = pytest.importorskip(library)
+    x = module.ones((2, 3))
+    monkeypatch.setitem(globals(), "T", pytest.importorskip("torch").ones(5) if library == "numpy" else np.ones(5))
+    turned = fd.fuse(lambda a: a.T + 1)
+    assert turned(x).shape == (3, 2)
+    monkeypatch.setitem(globals(), "T", 7)
+    assert turned(x).shape == (3, 2) and sum(map(len, turned._traces.values())) == 1
+    with pytest.raises(fd.Unsupported, match="two operands"):
+        fd.fuse(lambda a: module.einsum("ij,kj,kl->il", a, a, a))(x)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
+from ..lang.contraction_functions import many_operands
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -45,6 +46,8 @@ def tensordot(recorder: Recorder, a: Any, b: Any, axes: Any = 2) -> Any:
 def einsum(write: Write) -> Callable[..., Any]:
     def apply(recorder: Recorder, subscripts: Any, *operands: Any, out: Any = None, dtype: Any = None,
               order: str = "K", casting: str = "safe", optimize: Any = False) -> Any:  # fmt: skip
+        if len(operands) > 2:
+            raise many_operands()
         if dtype is not None:
             operands = tuple(recorder.apply("astype", x, recorder.dtype(dtype)) for x in operands)
         return write(recorder, out, recorder.apply("einsum", subscripts, *operands))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dis
 import functools
 import sys
 import types
@@ -226,8 +227,9 @@ def _cells(f: types.FunctionType) -> tuple[types.CellType, ...]:
 
 
 def _names(code: types.CodeType) -> list[str]:
-    """The global names of a function and of the functions inside it."""
-    found = dict.fromkeys(code.co_names)
+    """The global names of a function and of the functions inside it (`co_names` has those of attributes, too)."""
+    steps = dis.get_instructions(code)
+    found = dict.fromkeys(step.argval for step in steps if "GLOBAL" in step.opname or step.opname == "LOAD_NAME")
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             found.update(dict.fromkeys(_names(constant)))

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ..errors import ShapeError
+from ..lang.contraction_functions import many_operands
 from .torch_functions import dtype_of, language, recorder_of, torch_function
 from .torch_joins import outer
 from .torch_nn import dropout
@@ -114,6 +115,8 @@ def cross(input, other, dim=None):
 @torch_function()
 def einsum(equation, *operands):
     parts = operands[0] if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
+    if len(parts) > 2:
+        raise many_operands()
     return recorder_of(*parts).apply("einsum", equation, *parts)
 
 
