@@ -95,6 +95,7 @@ x.unsqueeze(k)
 torch.topk(x, k, k - 1)
 F.glu(x, k - 1)
 torch.ops.aten.add.Tensor(x, y, alpha=2)
+torch.Tensor.add(x, y) + torch.Tensor.__radd__(x, 2) + torch.Tensor([1.0])
 F.scaled_dot_product_attention(t, t, t, attn_mask=torch.ones(3, 3).tril(-1).bool())
 F.scaled_dot_product_attention(t, t, t, attn_mask=torch.full((3, 3), -float('inf')).triu(0))
 F.scaled_dot_product_attention(t.repeat(2, 1, 1), t, t, is_causal=True, enable_gqa=True)
@@ -117,6 +118,7 @@ def test_a_traced_line_means_what_it_means_outside(line):
         (lambda x: torch.norm(x, "nuc"), "norm 'nuc' is not there yet"),
         (lambda x: torch.linalg.matrix_norm(x, 2), "matrix norm 2 is not there yet"),
         (lambda x: torch.nn.functional.gumbel_softmax(x), "draws random numbers"),
+        (lambda x: torch.vmap(torch.sum)(x), "torch.vmap in a traced function is not there yet"),
         (lambda x: torch.equal(x, x), "needs the truth of an array"),
         (lambda x: x.type("torch.QuaternionTensor"), "there is no tensor type"),
     ],

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TraceError, Unsupported
-from .tracer import Tracer
+from .tracer import Tracer, recorder_in
 
 if TYPE_CHECKING:
     from .rebind import Rebinder
@@ -108,6 +108,12 @@ class ModuleProxy:
                 code="unsupported.autocast",
                 help="cast with x.to(dtype); 16-bit numbers are computed in float32 anyway",
             )
+        if self._library == "torch" and name in ("vmap", "func"):
+            raise Unsupported(
+                f"torch.{name} in a traced function is not there yet",
+                code="unsupported.trace",
+                help="write it for whole tensors, with another dimension",
+            )
         if isinstance(found, type) or not callable(found):
             return found
         if self._library != "numpy" or name in CREATORS:
@@ -156,10 +162,26 @@ class _IsTensor(type):
 
         return isinstance(x, torch.Tensor) or (type(x) is not Tracer and isinstance(x, Tracer) and not x.is_number)
 
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        import torch
+
+        return torch.Tensor(*args, **kwargs)
+
     def __getattr__(cls, name: str) -> Any:
         import torch
 
-        return getattr(torch.Tensor, name)
+        found = getattr(torch.Tensor, name)
+        if not callable(found) or isinstance(found, type):
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            recorder = recorder_in((args, kwargs))
+            if recorder is None:
+                return found(*args, **kwargs)
+            functions = _torch("torch_functions")
+            return functions.call(recorder, functions.name_of(found), args, kwargs)
+
+        return call
 
 
 class TensorClass(metaclass=_IsTensor):
