@@ -151,7 +151,7 @@ FAULTS = [
     ("vecdot(x, y)", "ShapeError", "shape.vecdot", 1, ""),
     ("vecdot(x, v, axis=4)", "ShapeError", "shape.axis", 19, "axis 4"),
     ('einsum("ij,jk->ik", x, y)', "ShapeError", "shape.einsum", 1, "j is 4 and 5"),
-    ('einsum("ij,j->i", x, t)', "ShapeError", "shape.einsum", 22, "'j' names 1 axes"),
+    ('einsum("ij,j->i", x, t)', "ShapeError", "shape.einsum", 22, "'j' names 1 axis"),
     ('einsum("ij,jk->iz", x, y)', "ArgumentError", "argument.einsum", 8, "axis z"),
     ('einsum("i1,jk->i", x, y)', "ArgumentError", "argument.einsum", 8, "'1' names no axis"),
     ('einsum("ij,jk->ik", x)', "ArgumentError", "argument.einsum", 8, "2 operands in the subscripts, 1 given"),

@@ -131,7 +131,8 @@ def _check_letters(b: Builder, operands: tuple[str, ...], result: str, arrays: t
         if len(set(letters)) < len(letters):
             raise fail(_later("einsum with a letter twice in one operand", "take the diagonal by indexing first"), 0)
         if len(letters) != x.type.rank:
-            message = f"{letters!r} names {len(letters)} axes of {b.describe(x.type)}"
+            count = f"{len(letters)} {'axis' if len(letters) == 1 else 'axes'}"
+            message = f"{letters!r} names {count} of {b.describe(x.type)}"
             raise fail(ShapeError(message, code="shape.einsum", help=f"it has {x.type.rank}"), k + 1)
     alone = next((c for c in result if all(c not in letters for letters in operands)), None)
     if alone is not None or len(set(result)) < len(result):
