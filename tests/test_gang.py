@@ -7,7 +7,7 @@ from test_targets import as_torch, check
 
 import fusedsl as fd
 from fusedsl.hardware import facts
-from fusedsl.schedule.gang import _pays
+from fusedsl.schedule.gang import _in_turn, _pays
 
 H200 = facts((9, 0))
 RANDOM = np.random.default_rng(5)
@@ -34,7 +34,7 @@ def test_shared_rows_compile_without_spills(text, shape, dtype):
 
 def test_the_last_block_finishes_what_is_over_after_the_folds():
     text = source("sum(x)", x=((1 << 26,), "float32"))
-    assert "if not last(tickets, number, parts):" in text
+    assert "if not last(tickets, gang, parts):" in text
     assert "meet(" not in text
 
 
@@ -60,6 +60,16 @@ def test_gangs_are_for_few_rows():
     assert not _pays(264, softmax, H200) and not _pays(2048, softmax, H200)
     assert not _pays(512, 2_097_152 * 8, H200)  # group norm
     assert _pays(64, 16_777_216 * 8, H200)  # batch norm
+
+
+def test_gangs_take_turns_where_single_blocks_come_to_few_waves():
+    row = 2_097_152 * 8  # bytes that it moves
+    assert _in_turn(896, row, 660, 396, 99, H200) == 24  # group norm: not two waves, of which the second is small
+    assert _in_turn(500, row, 660, 396, 99, H200) == 0  # no full wave
+    assert _in_turn(896, row // 1000, 660, 396, 99, H200) == 0  # too short for meetings
+    text = ("y = group_norm(x, 8, w, b); y * sigmoid(y)", {"w": ((64,), "float32"), "b": ((64,), "float32")})
+    texts = {source(text[0], x=((n, 64, 512, 512), "float32"), **text[1]) for n in range(110, 120)}
+    assert len(texts) <= 3 and all("number = int32(number + gangs)" in one for one in texts)
 
 
 # -- results on a card

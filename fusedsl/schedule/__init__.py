@@ -12,7 +12,7 @@ from .column import ColumnSchedule, left_bytes, schedule_column, strips
 from .contract import ContractSchedule, contract_grid, schedule_contract
 from .cross import CrossSchedule, cross_grid, cross_shared, cross_workspace, schedule_cross
 from .division import divisors
-from .gang import GangSchedule, gang_grid, schedule_gang, workspace_bytes
+from .gang import GangSchedule, gang_grid, gangs_of, schedule_gang, workspace_bytes
 from .kernel import Kernel
 from .map import MapSchedule, map_grid, schedule_map
 from .ranking import selection
@@ -139,9 +139,12 @@ def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Ge
         return Geometry(blocks, schedule.block, cooperative=together, workspace=size, tickets=tickets, unit=count)
     rows = prod(extents[: kernel.row_axes])
     if isinstance(schedule, GangSchedule):
-        size, tickets = workspace_bytes(schedule, kernel, rows), 2 * rows if schedule.together else rows
-        blocks, together = gang_grid(schedule, rows), schedule.together
-        return Geometry(blocks, schedule.block, cooperative=together, workspace=size, tickets=tickets, unit=rows)
+        gangs, together = gangs_of(schedule, rows), schedule.together
+        size, tickets = workspace_bytes(schedule, kernel, rows), 2 * gangs if together else gangs
+        blocks = gang_grid(schedule, rows)
+        return Geometry(
+            blocks, schedule.block, cooperative=together, workspace=size, tickets=tickets, unit=schedule.fixed or rows
+        )
     if schedule.linked:
         tiles, tickets = tiles_of(kernel, schedule, extents)
         return Geometry(tiles, schedule.block, tickets=tickets)

@@ -201,10 +201,15 @@ def _loop_over(
     block_shared = threads * width * fold_bytes(kernel) * 4 // 3 + SYSTEM_SHARED
     fits = min(hardware.threads // (1 if narrow and sums else 2) // threads, hardware.shared // block_shared)
     blocks = min(blocks_for(hardware, need, threads), max(1, fits))
-    registers = predicted(kernel, hardware, need, blocks, threads)
     count = max(1, -(-_vectors(kernel, extents) // lanes))
-    steps = -(-columns // (levels * vectors))
     slots, alone = hardware.multiprocessors * blocks, finishes_at_once(kernel)
+    if not alone and count < slots < 2 * count:  # few blocks, which nobody helps: with more under way each
+        blocks = -(-count // hardware.multiprocessors)
+        more = needed(kernel, Tiling(width, 2 * vectors)) + need - needed(kernel, Tiling(width, vectors))
+        if more <= registers_for(hardware, blocks, threads) and columns >= 2 * vectors * levels:
+            need, vectors = more, 2 * vectors
+    registers = predicted(kernel, hardware, need, blocks, threads)
+    steps = -(-columns // (levels * vectors))
     parts = parts_of(count, steps, slots) if alone else max(1, min(slots // count, steps))
     how = "the last one finishes it" if alone else "they wait for each other after each fold"
     shared = f"; {parts} blocks share a strip, {how}" if parts > 1 else ""

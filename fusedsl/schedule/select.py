@@ -18,8 +18,10 @@ ROUND_ELEMENTS = 8  # of a thread, that it puts in order itself
 TEAMS = 4  # warps of a block whose rows are worked on by a warp or less
 ROOM_BYTES = 32 << 10  # of shared memory for entries
 BLOCK = 512  # threads that sort or merge
-CHOOSERS, FEW_CHOOSERS = 256, 1024  # … and that gather the best of a long row: of many rows, of few
-TILE = 8  # elements of a thread's tile
+CHOOSERS, FEW_CHOOSERS = 256, 1024  # … and that gather the best of a long row: at most, and of few rows
+BUSY = 512  # threads of an SM that gather while others wait for each other
+TILE, LONG_TILE = 8, 16  # elements of a thread's tile; and where a warp gathers, which waits for no other
+SCARCE = 4  # columns for each that is wanted, from which on the best are gathered rather than all sorted
 
 
 def schedule_select(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
@@ -34,7 +36,7 @@ def schedule_select(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
         return _rounds(kernel, columns, reach, width, select.count, hardware)
     keep = _power(select.count or columns)
     chosen = select.count is not None and keep <= slots // 4
-    if kernel.resident and reach <= (ROUNDS_COLUMNS if chosen else slots):
+    if kernel.resident and reach <= (min(ROUNDS_COLUMNS, SCARCE * keep) if chosen else slots):
         return _sorted(kernel, columns, reach, width, hardware)
     if chosen:
         return _chosen(kernel, extents, width, select.count or 1, slots, hardware)
@@ -89,8 +91,11 @@ def _chosen(
 ) -> RowSchedule:
     rows, columns, keep = prod(extents[: kernel.row_axes]), extents[-1], _power(count)
     threads = FEW_CHOOSERS if rows < hardware.multiprocessors and columns >= FEW_CHOOSERS * TILE else CHOOSERS
-    threads = threads * slots * 8 // ROOM_BYTES
-    vectors = max(1, TILE // width)
+    while threads > WARP and threads <= CHOOSERS and rows * threads // 2 >= hardware.multiprocessors * BUSY:
+        threads //= 2
+    threads = max(WARP, threads * slots * 8 // ROOM_BYTES)
+    vectors = max(1, (TILE if threads > WARP else LONG_TILE) // width)
+    slots = min(slots, max(4 * keep, 2 * _power(threads * vectors * width)))
     limit = slots // 4
     reason = (
         f"the best {count} of {columns} columns are gathered by {threads} threads, "

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ...schedule.gang import ALIGNMENT, GangSchedule, record_bytes
 from ...schedule.kernel import Kernel, Phase
+from ...schedule.split import meetings
 from .row import RowWriter
 from .text import Names, Scope, header, indented, so_far
 
@@ -30,6 +31,10 @@ class GangWriter(RowWriter):
     def together(self) -> bool:
         return self.schedule.together  # type: ignore[attr-defined]
 
+    @property
+    def fixed(self) -> int:
+        return self.schedule.fixed  # type: ignore[attr-defined]
+
     def _streams(self, phase: Phase) -> bool:
         return bool(self.schedule.ahead) and super()._streams(phase)
 
@@ -43,16 +48,29 @@ class GangWriter(RowWriter):
         rows = " * ".join(self.scope.names.extent(axis) for axis in range(self.kernel.row_axes))
         self.code.append(f"count = {self.index}({rows})")
         self.records = record_bytes(self.kernel)
-        self.code.extend(["parts = share(blocks(), int32(count))", "number = int32(share(block(), parts))"])
-        self.code.append("part = int32(block() - int32(number * parts))")
+        self.code.append(f"parts = int32({self.fixed})" if self.fixed else "parts = share(blocks(), int32(count))")
+        self.code.extend(["gang = int32(share(block(), parts))", "part = int32(block() - int32(gang * parts))"])
+        self.code.append(f"number = {self.index}(gang)" if self.fixed else "number = gang")
+        if not self.fixed:
+            self._row()
+        else:
+            outside, self.scope.code = self.scope.code, []
+            self._row()
+            inside, self.scope.code = self.scope.code, outside
+            inside += [f"number = {self.index}(number + gangs)", "turn = int32(turn + 1)"]
+            self.code.extend(["gangs = share(blocks(), parts)", "turn = int32(0)"])
+            self.code.extend(["while number < count:", *indented(inside)])
+        if self.together:
+            self.code.append("part_from(tickets, gang * 2, parts)")
+
+    def _row(self) -> None:
+        """The work on a row."""
         self._find_row()
         self._find_columns()
         for number, phase in enumerate(self.kernel.phases):
             self.exchange = sum(bool(p.folds) for p in self.kernel.phases[:number])
             self._loop(number, phase)
             self._row_work(number, phase)
-        if self.together:
-            self.code.append("part_from(tickets, number * 2, parts)")
 
     def _place(self) -> str:
         return "number"
@@ -84,9 +102,10 @@ class GangWriter(RowWriter):
             self.code.append(f"leave_{state}(records + part * {size}, join_{rule}({so_far(use)}))")
             begin += ALIGNMENT * len(use.state)
         if self.together:
-            self.code.extend([f"met = int32({self.exchange + 1} * parts)", "meet(tickets, number * 2, met)"])
+            before = f"turn * {meetings(self.kernel)} + " if self.fixed else ""
+            self.code.extend([f"met = int32(({before}{self.exchange + 1}) * parts)", "meet(tickets, gang * 2, met)"])
         else:
-            self.code.extend(["if not last(tickets, number, parts):", *indented(["return"])])
+            self.code.extend(["if not last(tickets, gang, parts):", *indented(["return"])])
         for use in phase.folds:
             rule, state = self.define_fold(use), use.state[0].name
             taken = f"take_{state}(records + other * {size})"

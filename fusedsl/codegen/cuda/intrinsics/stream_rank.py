@@ -18,6 +18,11 @@ class Choice:
     def __init__(self, order_of: Order, count: int, keep: int, size: int, limit: int) -> None:
         self.order, self.count, self.keep, self.size, self.limit = order_of, count, keep, size, limit
 
+    def _groups(self, entries: list[Entry]) -> int:
+        """Groups of a thread's entries: all threads have twice as many as are wanted, if their entries last for it."""
+        wanted = -(-2 * self.count // self.order.threads)
+        return min(1 << (wanted - 1).bit_length(), 1 << (len(entries).bit_length() - 1))
+
     def counter(self, e: Emitter, room: ir.Value) -> ir.Value:
         address = e.builder.add(room, I64(8 * self.order.words * self.size))
         return e.builder.inttoptr(address, I32.as_pointer(SHARED))
@@ -32,7 +37,7 @@ class Choice:
     def push(self, e: Emitter, room: ir.Value, entries: list[Entry], bound: Entry, first: ir.Value) -> Entry:
         """Keep what is better than the bound; the bound after that."""
         order = self.order
-        if self.count <= order.threads:
+        if self.count <= self._groups(entries) * order.threads <= self.size:
             bound = when(e, first, bound, lambda: self._first_bound(e, room, entries))
         some = max(1, self.size // 2 // order.threads)  # entries of a thread for which there is always room
         for k in range(0, len(entries), some):
@@ -51,14 +56,16 @@ class Choice:
         return when(e, b.icmp_signed(">", held, I32(self.limit)), bound, lambda: self.settle(e, room, held))
 
     def _first_bound(self, e: Emitter, room: ir.Value, entries: list[Entry]) -> Entry:
-        """What as many threads' best entries as are wanted do not exceed: so many of the tile are not worse."""
-        b, order = e.builder, self.order
-        order.put(e, room, order.lane(e), tree(e, order, entries))
+        """What the best of as many groups of entries as are wanted do not exceed: so many are not worse."""
+        b, order, groups = e.builder, self.order, self._groups(entries)
+        for k in range(groups):
+            slot = b.add(order.lane(e), I32(k * order.threads))
+            order.put(e, room, slot, tree(e, order, entries[k::groups]))
         order.wait(e)
-        order.sort(e, room, I32(order.threads))
+        order.sort(e, room, I32(groups * order.threads))
         last = order.get(e, room, I32(self.count - 1))
         order.wait(e)
-        order.clear(e, room, I32(0), I32(max(self.keep, order.threads)))
+        order.clear(e, room, I32(0), I32(max(self.keep, groups * order.threads)))
         order.wait(e)
         missing = b.icmp_unsigned("==", last[-1], ONES)  # no column has such a tag
         following = b.select(missing, ONES, b.add(last[-1], I64(1)))
