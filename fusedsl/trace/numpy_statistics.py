@@ -71,16 +71,23 @@ def _nan_spread(name: str) -> Callable[..., Any]:
 
 
 def _norm(recorder: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Of vectors: (sum |x|^ord)^(1/ord) and its limits. Of matrices: Frobenius'."""
+    """Of vectors: (sum |x|^ord)^(1/ord) and its limits. Of matrices: Frobenius', and the largest or least sum of a row
+    or column."""
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     matrix = len(axes) == 2 or (axis is None and x.ndim == 2)
     if ord is None or (ord == "fro" and matrix) or (ord == 2 and not matrix):
         return recorder.apply("norm", x, axis, keepdims=keepdims)
+    if matrix and ord in (1, -1, np.inf, -np.inf):
+        rows, columns = (a % x.ndim for a in (axes if axis is not None else (0, 1)))
+        added, other = (rows, columns) if abs(ord) == 1 else (columns, rows)
+        sums = recorder.apply("sum", abs(x), added, keepdims=True)
+        found = recorder.apply("max" if ord > 0 else "min", sums, axis=other, keepdims=True)
+        return found if keepdims else recorder.apply("squeeze", found, (rows, columns))
     if matrix or isinstance(ord, str) or (axis is None and x.ndim > 2):
         raise Unsupported(
             f"norm(ord={ord!r}) of matrices is not there yet",
             code="unsupported.function",
-            help="write it with sums and maxima: np.max(np.sum(abs(x), axis=0))",
+            help="'fro', 1, -1, inf and -inf are there",
         )
     size = abs(x)
     if abs(ord) == np.inf:
@@ -95,6 +102,10 @@ def _norm(recorder: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdim
 def _vector_norm(recorder: Recorder, x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     flat = x.reshape(-1) if axis is None and not keepdims else x
     return _norm(recorder, flat, None if ord == 2 else ord, axis, keepdims)
+
+
+def _matrix_norm(recorder: Recorder, x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    return _norm(recorder, x, ord, (-2, -1), keepdims)
 
 
 def _cumulative(name: str, start: int) -> Callable[..., Any]:
@@ -223,6 +234,34 @@ def _kron(recorder: Recorder, a: Any, b: Any) -> Any:
     return (left * right).reshape(*(m * n for m, n in zip(a.shape, b.shape)))
 
 
+def _cross(recorder: Recorder, a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None):
+    """Of vectors of 3 elements."""
+    parts = [recorder.lifted(x) for x in (a, b)]
+    turned = [
+        recorder.apply("swapaxes", x, place if axis is None else axis, -1) if place != -1 or axis is not None else x
+        for x, place in zip(parts, (axisa, axisb))
+    ]
+    if any(int(x.shape[-1]) != 3 for x in turned):
+        raise Unsupported("cross of vectors that have not 3 elements", code="unsupported.function",
+                          help="a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0] for two")  # fmt: skip
+    (x, y), roll = turned, lambda v, k: recorder.apply("roll", v, -k, -1)
+    found = roll(x, 1) * roll(y, 2) - roll(x, 2) * roll(y, 1)
+    back = axisc if axis is None else axis
+    return found if back == -1 else recorder.apply("swapaxes", found, -1, back)
+
+
+def _isin(recorder: Recorder, element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False,
+          *, kind: Any = None) -> Any:  # fmt: skip
+    among = recorder.lifted(recorder.array_like(test_elements) if isinstance(test_elements, list) else test_elements)
+    flat = recorder.apply("reshape", among, (-1,))
+    found = recorder.apply("any", recorder.apply("equal", recorder.lifted(element)[..., None], flat), -1)
+    return recorder.apply("logical_not", found) if invert else found
+
+
+def _truth(recorder: Recorder, *args: Any, **named: Any) -> Any:
+    raise recorder.no_value("the truth of an array", "return (x == y).all(), or np.isclose(x, y).all()")
+
+
 FORMULAS: dict[str, Callable[..., Any]] = {
     "average": _average,
     "ptp": _ptp,
@@ -237,6 +276,12 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "nanstd": _nan_spread("std"),
     "norm": _norm,
     "vector_norm": _vector_norm,
+    "matrix_norm": _matrix_norm,
+    "cross": _cross,
+    "matvec": lambda recorder, x1, x2: recorder.apply("matmul", x1, recorder.lifted(x2)[..., None])[..., 0],
+    "vecmat": lambda recorder, x1, x2: recorder.apply("matmul", recorder.lifted(x1)[..., None, :], x2)[..., 0, :],
+    "isin": _isin,
+    **dict.fromkeys(("allclose", "array_equal", "array_equiv"), _truth),
     "cumulative_sum": _cumulative("cumsum", 0),
     "cumulative_prod": _cumulative("cumprod", 1),
     "ediff1d": _ediff1d,

@@ -20,6 +20,7 @@ CREATORS = (
     "arange", "zeros", "ones", "full", "empty", "tensor", "scalar_tensor",
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",
 )  # fmt: skip
+OF_LISTS = frozenset(["sum", "prod", "mean", "var", "std", "max", "min", "amax", "amin", "any", "all"])
 TORCH_CREATORS = (*CREATORS, "linspace", "eye")
 FILLED = {"numpy": ("zeros", "ones", "full", "empty"), "cupy": (), "torch": ("zeros", "ones", "full", "empty")}
 
@@ -118,6 +119,8 @@ class ModuleProxy:
             return found
         if self._library != "numpy" or name in CREATORS:
             return bridge(found, name, self._recorder, self._library)
+        if name in OF_LISTS:
+            return _of_lists(found, name, self._recorder)
         return found
 
     def __eq__(self, other: object) -> bool:
@@ -125,6 +128,19 @@ class ModuleProxy:
 
     def __hash__(self) -> int:
         return hash(self._module)
+
+
+def _of_lists(function: Callable, name: str, recorder: Recorder) -> Callable:
+    """NumPy's function, which makes an array of a list without asking what is in it."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        from .numpy_functions import call_function
+
+        if args and type(args[0]) in (list, tuple) and _holds_tracer(args[0]):
+            return call_function(recorder, name, (recorder.array_like(args[0]), *args[1:]), kwargs)
+        return function(*args, **kwargs)
+
+    return functools.update_wrapper(call, function)
 
 
 def bridge(function: Callable, name: str, recorder: Recorder, library: str) -> Callable:

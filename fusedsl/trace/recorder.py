@@ -121,7 +121,8 @@ class Recorder:
         if library(self.array_class) == "torch" or not x:
             return x
         if any(isinstance(part, Tracer) for part in x):
-            return self.apply("stack", list(x)) if all(isinstance(part, Tracer) for part in x) else x
+            flat = all(isinstance(part, (Tracer, int, float)) for part in x)
+            return self.apply("stack", [self.tracer(self.builder.strong(self.node(part))) for part in x]) if flat else x
         found = np.asarray(x)
         return self.like_arguments(found) if found.dtype.kind in "biuf" else x
 
