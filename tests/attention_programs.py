@@ -90,7 +90,7 @@ def _written(r: random.Random) -> tuple[str, str]:
     changes = r.sample(CHANGES, r.choice((0, 0, 1, 1, 2)))
     mask = r.choice((None, *MASKS))
     kind = r.choice(("softmax", "softmax", "softmax", *WEIGHTS, *RELATIVE))
-    lines = ["s = q @ k.mT * SCALE", "i" + APART, *changes]
+    lines = [r.choice(("s = q @ k.mT * SCALE", "s = (q * SCALE) @ k.mT")), "i" + APART, *changes]
     results = []
     if kind in RELATIVE:
         value = RELATIVE[kind]

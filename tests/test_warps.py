@@ -57,6 +57,18 @@ def test_values_on_an_emulated_gpu(case):
     check(kernel, arrays, found)
 
 
+def test_integers_of_8_bits_are_multiplied_as_they_are():
+    arrays = {name: x[:, :1] for name, x in given(20, 40, dtype=np.float16).items() if name in "qkv"}
+    scales = {name: np.abs(arrays[name[0]]).max(-1, keepdims=True).astype(np.float32) / 127 for name in ("ks", "vs")}
+    arrays |= {name: np.rint(arrays[name] / scales[name + "s"]).astype(np.int8) for name in "kv"} | scales
+    kernel = fd.kernel("s = (q * 0.2) @ (k * ks).mT\n" + f"softmax(where({CAUSAL}, s, -inf)) @ (v * vs)")
+    with emulated_gpu(cc=(8, 0)) as gpu:
+        found = to_host(kernel(*(gpu.asarray(arrays[name]) for name in kernel.params)))
+        assert len(gpu.launches) == 1
+    (expected,) = reference(kernel, arrays)
+    np.testing.assert_allclose(found, expected, rtol=4e-3, atol=4e-3)
+
+
 def test_operands_may_lie_anywhere():
     arrays = {name: x[:, :1] for name, x in given(20, 40, dtype=np.float16).items() if name in "qkv"}
     arrays["k"] = np.asfortranarray(arrays["k"][0, 0])[None, None]

@@ -201,7 +201,7 @@ def _grouped(roots: Sequence[Node], apart: set[Node]) -> tuple[dict[Node, Node],
             return made
         (along,) = made.attr[1]
         stream = Axis(along.extent, tag)
-        value = _moved(made.args[0], along, stream, free)
+        value = _hoisted(_moved(made.args[0], along, stream, free), stream)
         free.update(free_axes([value]))
         rows, own, value = _parted(value, stream, free) if made.attr[0] == "sum" else (free[value], frozenset(), value)
         made = node("fold", (value,), (made.attr[0], (stream,)), made.type)
@@ -304,6 +304,37 @@ def _parted(value: Node, stream: Axis, free: dict[Node, frozenset]) -> tuple[fro
     assert whole is not None
     free.update(free_axes([whole]))
     return rows, own, whole
+
+
+def _hoisted(value: Node, stream: Axis) -> Node:
+    """An element whose scores are sums of products alone: factors that do not vary along a sum stand before it."""
+    free = free_axes([value])
+    done = {g: _before_sum(g, stream, free) for g in scores(value, stream, free)}
+
+    def change(old: Node, args: tuple[Node, ...]) -> Node:
+        return done.get(old) or (node(old.op, args, old.attr, old.type) if args != old.args else old)
+
+    return rebuild([value], change)[value] if any(g is not made for g, made in done.items()) else value
+
+
+def _before_sum(g: Node, stream: Axis, free: dict[Node, frozenset]) -> Node:
+    """sum(c * x * y) as c * sum(x * y), where both sides of the product remain."""
+    parts = _factors(g.args[0])
+    own = set(g.attr[1])
+    free |= free_axes([*parts.over, *parts.under])
+    inside = [n for n in parts.over if free[n] & own]
+    if parts.where or any(free[n] & own for n in parts.under) or len(inside) == len(parts.over) + len(parts.under):
+        return g
+    if {stream in free[n] for n in inside} != {True, False}:
+        return g
+    product = parts.product(inside)
+    assert product is not None
+    found = node("fold", (product,), g.attr, g.type)
+    for n in parts.over:
+        found = found if n in inside else scalar_op("multiply", found, n)
+    for n in parts.under:
+        found = scalar_op("divide", found, n)
+    return found
 
 
 # -- passes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Protocol
@@ -13,6 +14,7 @@ ROWS = 64  # of a group of four warps
 GROUP = 128  # threads of a group
 PANEL = 64  # elements of a line in shared memory: 128 bytes
 WIDEST = 256  # sums that one product has side by side
+CONVERTED = re.compile(r"\w+ = float\d+\((\w+)\)(?:  #.*)?$")  # a line that does no more
 MAP_AXES = 5  # that the copy engine knows
 ALIGNMENT = 1024
 BARRIER = 8  # bytes of a barrier in memory
@@ -102,10 +104,15 @@ def operands_of(kernel: Kernel) -> Operands | None:
 
 
 def _array(kernel: Kernel, body: Body) -> int | None:
-    """The operand that a body reads and does nothing with."""
-    if body.lines or len(body.results) != 1:
+    """The operand that a body reads, and does nothing with but make numbers of integers."""
+    if len(body.lines) > 1 or len(body.results) != 1:
         return None
     name = body.results[0].name
+    if body.lines:
+        found = CONVERTED.match(body.lines[0])
+        if found is None or body.args[0].dtype.kind not in "iu":
+            return None
+        name = found[1]
     return next((load.operand for load in kernel.loads if load.value.name == name), None)
 
 

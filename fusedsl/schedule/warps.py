@@ -108,11 +108,12 @@ def _kind(kernel: Kernel, found: Operands, hardware: Hardware) -> str | None:
     assert kernel.stream is not None
     given = [kernel.operands[k].dtype for k in (found.left, found.right, found.weighed)]
     sums = {kernel.stream.scores[0].value.dtype.name, kernel.stream.weighings[0].state.dtype.name}
-    if len(sums) != 1 or any(d.kind != "f" for d in given):
+    if len(sums) != 1 or any(d.kind not in "fiu" or (d.bits > 32 and d.kind != "f") for d in given):
         return None
     (summed,) = sums
-    if len(set(given)) == 1 and _tensor(given[0].name) and summed == "float32" and hardware.cc >= (8, 0):
-        return given[0].name
+    kinds = {d.name for d in given if d.bits > 8}  # what has 8 bits is exact in 16
+    if len(kinds) == 1 and _tensor(*kinds) and summed == "float32" and hardware.cc >= (8, 0):
+        return next(iter(kinds))
     return summed if summed in ("float32", "float64") else None
 
 
