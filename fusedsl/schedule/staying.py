@@ -70,6 +70,8 @@ def schedule_staying(
     rows, columns, width = prod(extents[: kernel.row_axes]), extents[-1], row_width(kernel)
     if kernel.column_axes != 1 or columns <= LONG_ROW or alone(kernel) or finishes_at_once(kernel) or kernel.steady:
         return None
+    if any(len(phase.folds) > 1 for phase in kernel.phases):  # what several of them fold would be held beside the row
+        return None
     loads, (held, come) = arriving(kernel), _element_bytes(kernel)
     if instead is not None and (instead.cluster == 1 or held * columns < LEAST_HELD):
         return None
