@@ -295,6 +295,16 @@ def test_a_question_that_the_function_caught_is_refused():
     with pytest.raises(fd.TraceError, match="needs an int of an array"):
         guarded(ONE)
 
+    @fd.fuse
+    def scaled(x, s):
+        try:
+            s = float(s)
+        except TypeError:  # as of every array of several elements
+            s = s + 1
+        return x * s
+
+    assert scaled(ONE, ONE).tolist() == [2, 2] and scaled(ONE, 3).tolist() == [3, 3]
+
 
 def test_types_and_comparisons_are_those_outside():
     @fd.fuse

@@ -241,14 +241,15 @@ class Recorder:
             return self.static(x)
         return x
 
-    def no_value(self, what: str, help: str | None = None) -> TraceError:
+    def no_value(self, what: str, help: str | None = None, single: bool = True) -> TraceError:
+        """The error for what the function asks of an array; outside, one of a `single` element would have answered."""
         error = TraceError(
             f"the function needs {what}, which is known only once the kernel has run",
             code="trace.value",
             help=help
             or "where(condition, a, b) and maximum(a, b) choose per element; sizes and numbers may decide a branch",
         )
-        self.unanswered = self.unanswered or error
+        self.unanswered = self.unanswered or (error if single else None)
         return error
 
     # -- operations

@@ -101,7 +101,8 @@ class Tracer(Storage):
         with self.recorder.here():
             node = self.node
             if not node.type.weak and node.op != "const" and not self._decidable():
-                raise self.recorder.no_value(what, help)
+                single = all(map(self.recorder.builder.is_unit, node.type.shape))
+                raise self.recorder.no_value(what, help, single)
             return self.recorder.static(self)
 
     def _decidable(self) -> bool:
