@@ -80,6 +80,7 @@ torch.angle(gaps)
 torch.angle(d)
 torch.diag(b[0])
 torch.linspace(2, 5, x.shape[0] - 2)
+torch.linspace(4.3, 0, x.shape[0] * 5, dtype=torch.int32)
 torch.eye(x.shape[0], x.shape[1]) * x
 torch.linspace(0.5, 2, x.shape[1]) * x
 torch.arange(0, s, 0.5)

@@ -199,7 +199,8 @@ def _linspace(r: Any, start: Any, end: Any, steps: Any, dtype: Any) -> Any:
     """From both ends to the middle, as torch counts, so that both ends are met exactly."""
     to = r.dtype(dtype) if dtype is not None else default_float()
     place = r.apply("astype", r.apply("arange", steps), DTYPES["float64"])
-    first, last = (r.apply("astype", x, DTYPES["float64"]) for x in (start, end))
+    ends = (start, end) if to.kind == "f" else (r.apply("astype", x, to) for x in (start, end))
+    first, last = (r.apply("astype", x, DTYPES["float64"]) for x in ends)
     gap = (last - first) / r.apply("maximum", r.apply("astype", steps - 1, DTYPES["float64"]), 1)
     back = last - gap * (r.apply("astype", steps, DTYPES["float64"]) - 1 - place)
     return r.apply("astype", r.apply("where", place < r.apply("maximum", steps // 2, 1), first + gap * place, back), to)
