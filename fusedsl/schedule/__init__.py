@@ -96,7 +96,7 @@ def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexibl
     if products is not None:
         return products
     if kernel.kept:
-        return schedule_column(kernel, extents, hardware)
+        return schedule_column(kernel, extents, hardware, flexible)
     if kernel.row_axes:
         row = schedule_row(kernel, extents, hardware, flexible)
         spread = prod(extents[: kernel.row_axes]) * row.cluster >= hardware.multiprocessors
@@ -135,8 +135,12 @@ def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Ge
         blocks = count * schedule.parts
         if not schedule.split:
             return Geometry(blocks, schedule.block)
+        lines = schedule.levels if schedule.room else 1
+        if schedule.parts == 1:  # what is compiled does without, but takes it
+            return Geometry(blocks, schedule.block, workspace=1, tickets=1, lines=lines)
         size, tickets = blocks * left_bytes(schedule, kernel), 2 * count if together else count
-        return Geometry(blocks, schedule.block, cooperative=together, workspace=size, tickets=tickets, unit=count)
+        found = Geometry(blocks, schedule.block, cooperative=together, workspace=size, tickets=tickets, unit=count)
+        return replace(found, lines=lines)
     rows = prod(extents[: kernel.row_axes])
     if isinstance(schedule, GangSchedule):
         gangs, together = gangs_of(schedule, rows), schedule.together

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from ..hardware import Hardware, blocks_for, registers_for
@@ -39,7 +39,8 @@ class ColumnSchedule:
 
     A thread holds `vectors` vectors, `levels` apart, of which the first `whole` are always there; not `resident`, it
     loops over so many at a time. Where `split`, `parts` blocks share a strip: the last of them to come finishes it, or
-    `together` all are resident at once, wait for each other after each fold and go on.
+    `together` all are resident at once, wait for each other after each fold and go on. Where there is `room`, for so
+    many threads in a block, lanes and levels are not compiled: the launch says them, and how many parts there are.
     """
 
     resident: bool
@@ -54,6 +55,12 @@ class ColumnSchedule:
     parts: int = field(default=1, compare=False)
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
+    room: int = 0
+
+    @property
+    def binary(self) -> ColumnSchedule:
+        """What of it machine code depends on."""
+        return replace(self, lanes=0, levels=0) if self.room else self
 
     @property
     def block(self) -> int:
@@ -65,10 +72,20 @@ class ColumnSchedule:
         return self.levels * self.vectors
 
 
-def schedule_column(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> ColumnSchedule:
-    """How a kernel with `kept` vectors runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
-    found = _resident(kernel, extents, hardware) if kernel.resident and not finishes_at_once(kernel) else None
-    return found or _looped(kernel, extents, hardware)
+def schedule_column(
+    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True
+) -> ColumnSchedule:
+    """How a kernel with `kept` vectors runs. If a `resident` kernel does not fit, the schedule is not `resident`.
+
+    Unless `flexible`, lanes and levels are compiled.
+    """
+    if not finishes_at_once(kernel):
+        found = _resident(kernel, extents, hardware) if kernel.resident else None
+        return found or _looped(kernel, extents, hardware, 0)
+    room = BLOCK
+    while room > WARP and not _fits_shared(kernel, room):
+        room //= 2
+    return _looped(kernel, extents, hardware, room if flexible else 0)
 
 
 def strips(schedule: ColumnSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
@@ -78,7 +95,7 @@ def strips(schedule: ColumnSchedule, kernel: Kernel, extents: tuple[int, ...]) -
 
 def record_places(schedule: ColumnSchedule, phase: Phase) -> list[int]:
     """Where the states of each fold begin in what a block of a split strip leaves, in bytes; at last, where it ends."""
-    states, places = schedule.lanes * schedule.width, [0]
+    states, places = (schedule.room or schedule.lanes) * schedule.width, [0]
     for use in phase.folds:
         sizes = (-(-states * value.dtype.itemsize // ALIGNMENT) * ALIGNMENT for value in use.state)
         places.append(places[-1] + sum(sizes))
@@ -148,7 +165,7 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> C
     return ColumnSchedule(True, width, vectors, whole, lanes, levels, blocks, reason=reason, registers=registers)
 
 
-def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> ColumnSchedule:
+def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, room: int) -> ColumnSchedule:
     """A loop over strips as wide as memory likes them; narrower where a block would have to merge what many left.
 
     Measured on an H200: strips of 256 bytes are 1-3 % faster than those of 512 where vectors have 16 bytes (sums of
@@ -162,9 +179,9 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Col
     size = width * min((d.itemsize for d in read), default=4)
     narrow = size < ACCESS_BYTES and state_words(kernel.phases) == 1
     segment = NARROW_SEGMENT_BYTES if narrow else SEGMENT_BYTES
-    found = _loop_over(segment // size, kernel, read, extents, hardware)
-    while found.split and found.parts > MANY_PARTS and found.lanes * size > LINE_BYTES:
-        found = _loop_over(found.lanes // 2, kernel, read, extents, hardware)
+    found = _loop_over(segment // size, kernel, read, extents, hardware, room)
+    while found.parts > 1 and found.parts > MANY_PARTS and found.lanes * size > LINE_BYTES:
+        found = _loop_over(found.lanes // 2, kernel, read, extents, hardware, room)
     return found
 
 
@@ -175,7 +192,7 @@ def _states_at_once(kernel: Kernel) -> int:
 
 
 def _loop_over(
-    most: int, kernel: Kernel, read: list[DType], extents: tuple[int, ...], hardware: Hardware
+    most: int, kernel: Kernel, read: list[DType], extents: tuple[int, ...], hardware: Hardware, room: int
 ) -> ColumnSchedule:
     """A loop over strips of so many vectors at most, where there is enough to fold for all threads of a block."""
     width, columns = kernel.kept, columns_of(kernel, extents)
@@ -185,17 +202,18 @@ def _loop_over(
     sums = all(use.name == "sum" for phase in kernel.phases for use in phase.folds)
     under_way, most_vectors = (NARROW_SUMS if sums else NARROW) if narrow else (IN_FLIGHT, MOST_VECTORS)
     vectors = max(1, min(most_vectors, under_way // taken, STATE_BUDGET // max(states, 1)))
-    lanes = _lanes(kernel, extents, min(most, BLOCK))
+    block = room or BLOCK
+    lanes = _lanes(kernel, extents, min(most, block))
     levels = 1
-    while lanes * levels < BLOCK and levels * vectors < columns:
+    while lanes * levels < block and levels * vectors < columns:
         levels *= 2
-    while lanes * levels < BLOCK and lanes < _vectors(kernel, extents):
+    while lanes * levels < block and lanes < _vectors(kernel, extents):
         lanes *= 2
     while levels > 1 and not _fits_shared(kernel, lanes * levels):
         levels //= 2
     while lanes * levels < WARP:
         lanes *= 2
-    threads = lanes * levels
+    threads = room or lanes * levels
     need = needed(kernel, Tiling(width, vectors)) + states * _states_at_once(kernel)
     need += ADDRESS_WORDS * vectors if kernel.wide and not (narrow and sums) else 0
     block_shared = threads * width * fold_bytes(kernel) * 4 // 3 + SYSTEM_SHARED
@@ -217,6 +235,6 @@ def _loop_over(
         f"{columns} elements are folded across what is contiguous: {lanes} threads side by side on vectors of {width}, "
         f"{levels} deep, loop over them, {vectors} a thread under way ({taken * vectors} bytes){shared}"
     )
-    split, together = parts > 1, parts > 1 and not alone
+    split, together = parts > 1 or room > 0, parts > 1 and not alone
     shape = (width, vectors, 0, lanes, levels, blocks)
-    return ColumnSchedule(False, *shape, split, together, parts, reason, registers)
+    return ColumnSchedule(False, *shape, split, together, parts, reason, registers, room)

@@ -18,6 +18,7 @@ def column_source(kernel: Kernel, schedule: ColumnSchedule) -> str:
     """The generated file of a column kernel."""
     where = "in registers" if schedule.resident else "that they loop over"
     team = f"{schedule.lanes} threads side by side, {schedule.levels} deep on columns {where}"
+    team = "lines of threads on columns that they loop over" if schedule.room else team
     opening = header(kernel, f"a column kernel; {team}", "")
     writer = ColumnWriter(Scope(kernel, Names(kernel)), schedule)
     writer.write()
@@ -67,15 +68,25 @@ class ColumnWriter:
 
     # Where a thread stands.
 
+    @property
+    def step(self) -> str:
+        """How the vectors of a thread are apart."""
+        return "deep=True" if self.schedule.room else f"step={self.schedule.levels}"
+
+    def _levels(self, times: int) -> str:
+        """So many times the levels of a block."""
+        return f"depth() * {times}" if self.schedule.room else str(self.schedule.levels * times)
+
     def _define_tiles(self) -> None:
         plan, top = self.schedule, self.scope.top
-        size, checks = f"width={plan.width}, vectors={plan.vectors}, step={plan.levels}", "v" * plan.vectors
+        size, checks = f"width={plan.width}, vectors={plan.vectors}, {self.step}", "v" * plan.vectors
         whole = "." * plan.whole + checks[plan.whole :] if plan.resident else "." * plan.vectors
         top.append(f'tile = Tile({size}, checks="{whole}")')
         if not plan.resident:
             top.append(f'ends = Tile({size}, checks="{checks}")')
         top.append(f'strip = Tile(width={plan.width}, vectors=1, step=1, checks=".")  # the rows of a thread')
-        place = f"lanes={plan.lanes}, levels={plan.levels}, width={plan.width}"
+        place = f"room={plan.room}" if plan.room else f"lanes={plan.lanes}, levels={plan.levels}"
+        place += f", width={plan.width}"
         top.append(f"stack = Stack({place}, state={fold_bytes(self.kernel)})")
 
     def _find_rows(self) -> None:
@@ -88,10 +99,12 @@ class ColumnWriter:
             self.code.append(f"part = int32({self.scope.block} - int32(number * parts))")
         else:
             self.code.append(f"number = {self.scope.block}")
-        self.code.append(f"level = int32(thread() >> {plan.lanes.bit_length() - 1})")
+        level = "line()" if plan.room else f"int32(thread() >> {plan.lanes.bit_length() - 1})"
+        self.code.append(f"level = {level}")
         self.code.append(f"vectors = {self._vectors()}")
-        lane = f"int32(thread() & {plan.lanes - 1})"
-        self.code.append(f"vector = {index}({index}({index}(number) * {plan.lanes}) + {lane})")
+        lane = "thread()" if plan.room else f"int32(thread() & {plan.lanes - 1})"
+        lanes = "side()" if plan.room else plan.lanes
+        self.code.append(f"vector = {index}({index}({index}(number) * {lanes}) + {lane})")
         self.code.append("there = vector < vectors")
         self.code.append(f"rest = {index}(select(there, vector, {index}(vectors - 1)))")
         rest, last = "rest", kernel.row_axes - 1
@@ -132,6 +145,8 @@ class ColumnWriter:
 
     def _strips(self) -> str:
         shift, lanes = self.schedule.lanes.bit_length() - 1, self.schedule.lanes
+        if self.schedule.room:
+            return f"{self.index}(share({self.index}({self._vectors()} + side() - 1), side()))"
         return f"{self.index}(({self._vectors()} + {lanes - 1}) >> {shift})"
 
     def _find_columns(self) -> None:
@@ -140,17 +155,17 @@ class ColumnWriter:
         rows = row_loads(kernel)
         self.walk = Walk(self.scope, axes, 1, "column", "columns", self.begins)
         used = [k for k in range(len(kernel.operands)) if k not in rows and not self._is_plain(k)]
-        self.walk.define(used, plan.vectors, plan.levels)
-        start = f"{self.index}({self.index}(part * {plan.tile}) + level)" if plan.split else f"{self.index}(level)"
+        self.walk.define(used, plan.vectors, self.step)
+        start = f"{self.index}({self.index}(part * {self._levels(plan.vectors)}) + level)" if plan.split else f"{self.index}(level)"
         self.code.append(f"start = {start}")
         if plan.resident:
             self.code.append("column = start")
             self.walk.place()
             return
-        beyond = (plan.vectors - 1) * plan.levels  # from a thread's first vector to its last
-        self.code.append(f"whole = {self.index}(columns - {beyond})" if beyond else "whole = columns")
+        beyond = self._levels(plan.vectors - 1)  # from a thread's first vector to its last
+        self.code.append(f"whole = {self.index}(columns - {beyond})" if plan.vectors > 1 else "whole = columns")
         if plan.split:
-            self.code.append(f"stride = {self.index}({self.index}(parts) * {plan.tile})")
+            self.code.append(f"stride = {self.index}({self.index}(parts) * {self._levels(plan.vectors)})")
 
     def _is_plain(self, k: int) -> bool:
         """Are the elements of this operand found without a walk: vectors across one column axis?"""
@@ -269,6 +284,8 @@ class ColumnWriter:
         before = sum(bool(earlier.folds) for earlier in self.kernel.phases[:number])
         record, places = record_bytes(self.schedule, self.kernel), record_places(self.schedule, phase)
         first = f"({before} * int64(strips) + int64(number))" if before else "int64(number)"
+        outside = self.scope.code
+        self.scope.code = [] if self.schedule.room else outside
         self.code.append(f"records = workspace + {first} * parts * {record}")
         for use, place in zip(phase.folds, places):
             rule, state = self._rule(use), use.state[0].name
@@ -283,7 +300,10 @@ class ColumnWriter:
             rule, found = self._rule(use), so_far(use)
             merged = f"{found} = merge_{rule}({found}, gather_{use.state[0].name}(records, other, parts))"
             self.code.extend([f"{found} = empty_{rule}()", "other = level", "while other < parts:"])
-            self.code.extend(indented([merged, f"other = int32(other + {batch * self.schedule.levels})"]))
+            self.code.extend(indented([merged, f"other = int32(other + {self._levels(batch)})"]))
+        if self.schedule.room:
+            inside, self.scope.code = self.scope.code, outside
+            self.code.extend(["if parts > 1:", *indented(inside)])
 
     def _forget(self) -> None:
         """What a loop loaded is gone after it."""

@@ -92,7 +92,7 @@ def _grid(scope: Scope, schedule: MapSchedule) -> None:
     scope.top.append(_tile("tile", schedule, schedule.threads, "v" * schedule.vectors))
     index = walk.index
     used = sorted({load.operand for load in kernel.loads} | {s.operand for s in kernel.phases[0].stores})
-    walk.define(used, schedule.vectors, schedule.threads)
+    walk.define(used, schedule.vectors, f"step={schedule.threads}")
     begin = f"{index}({index}({scope.block}) * {schedule.tile})"
     scope.code.append(f"first = {index}({begin} + thread())")
     walk.place()

@@ -117,7 +117,7 @@ class Place:
         if plan.across:
             self.code.append(f"number = {block} * {plan.rows} + (thread() & {WARP - 1})")
         elif plan.room:
-            self.code.append(f"number = {block} * lines() + line()")
+            self.code.append(f"number = {block} * depth() + line()")
         elif plan.rows > 1:
             self.code.append(f"number = {block} * {plan.rows} + {team}")
         else:
@@ -189,7 +189,7 @@ class Place:
         axes = tuple(range(kernel.row_axes, kernel.axes))
         self.walk = Walk(self.scope, axes, self.schedule.width, "column", "columns", self.begins)
         used = [k for k in range(len(kernel.operands)) if k not in rows]
-        self.walk.define(used, self.schedule.vectors, self.schedule.threads)
+        self.walk.define(used, self.schedule.vectors, f"step={self.schedule.threads}")
         self.code.append(f"start = {self.walk.index}(lane)")
 
     def _first(self) -> str:

@@ -26,17 +26,17 @@ class Walk:
     def index(self) -> str:
         return self.scope.kernel.index
 
-    def define(self, operands: Sequence[int], vectors: int, step: int) -> None:
-        """Write the function that places a vector, and count the vectors."""
+    def define(self, operands: Sequence[int], vectors: int, step: str) -> None:
+        """Write the function that places a vector, and count the vectors; `step` says how a thread's are apart."""
         self.operands = operands
         self.places = [p.axis for p in self.scope.kernel.positions if p.axis in self.axes]
         if self.operands or self.places:
             self._define_place(vectors, step)
         self._count()
 
-    def _define_place(self, vectors: int, step: int) -> None:
+    def _define_place(self, vectors: int, step: str) -> None:
         scope, index, operands = self.scope, self.index, self.operands
-        scope.top.append(f'steps = Tile(width=1, vectors={vectors}, step={step}, checks="{"." * vectors}")')
+        scope.top.append(f'steps = Tile(width=1, vectors={vectors}, {step}, checks="{"." * vectors}")')
         scope.top.append("numbers = steps.vectors_from()")
         arguments, lines = self._coordinates()
         offsets = [self._offset(k) for k in operands]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..backend import I1, I8, I32, I64, SHARED, Emitter, intrinsic, ir, types
 from .exchange import get, put, size_of
 from .fold import Fold, State, from_first
+from .loops import repeated, when
 from .tile import Tile
 
 ROUND, DIRECT = 8, 2  # states that one thread merges for others, and that all read and merge for themselves
@@ -18,18 +19,29 @@ States = list[State]  # of the kept elements of a vector
 @dataclass(frozen=True)
 class Stack:
     """The threads of a strip: `lanes` side by side on `width` kept elements each, `levels` deep; thread t stands at
-    lane t % lanes. Through shared memory go states of `state` bytes at most.
+    lane t % lanes. Through shared memory go states of `state` bytes at most. Where there is `room` for so many threads,
+    they stand in the block's lines, as many as the launch says.
     """
 
-    lanes: int
-    levels: int
     width: int
     state: int
+    lanes: int = 0
+    levels: int = 0
+    room: int = 0
 
     @property
     def kept(self) -> int:
         """Kept elements of the strip."""
         return self.lanes * self.width
+
+    def _lane(self, e: Emitter) -> ir.Value:
+        thread = e.special_register("tid.x")
+        return thread if self.room else e.builder.and_(thread, I32(self.lanes - 1))
+
+    def _level(self, e: Emitter) -> ir.Value:
+        if self.room:
+            return e.special_register("tid.y")
+        return e.builder.lshr(e.special_register("tid.x"), I32(self.lanes.bit_length() - 1))
 
     def fold(self, tile: Tile, rule_of: Fold) -> Callable:
         """`fold(lifted…, start, limit)`: the states of a thread's tile, whose vectors lie across what is folded."""
@@ -82,6 +94,8 @@ class Stack:
         def rule(kind):
             def emit(e, value):
                 states = self._unpack(e, rule_of, value)
+                if self.room:
+                    return self._pack(e, rule_of, self._joined_lines(e, rule_of, states))
                 return self._pack(e, rule_of, self._joined(e, rule_of, states) if self.levels > 1 else states)
 
             return self.result(rule_of), emit
@@ -93,9 +107,9 @@ class Stack:
 
         def rule(address, kind):
             def emit(e, at, value):
-                b, states, thread = e.builder, self._unpack(e, rule_of, value), e.special_register("tid.x")
-                with b.if_then(b.icmp_unsigned("<", thread, I32(self.lanes))):
-                    for place, state in zip(self._places(e, at, begin, thread, states[0]), zip(*states)):
+                b, states = e.builder, self._unpack(e, rule_of, value)
+                with b.if_then(b.icmp_unsigned("==", self._level(e), I32(0))):
+                    for place, state in zip(self._places(e, at, begin, self._lane(e), states[0]), zip(*states)):
                         for k, part in enumerate(state):
                             put(e, b.add(place, I64(k * size_of(part.type))), part)
 
@@ -110,11 +124,11 @@ class Stack:
         def rule(address, first, parts):
             def emit(e, at, number, limit):
                 b = e.builder
-                lane = b.and_(e.special_register("tid.x"), I32(self.lanes - 1))
+                lane, levels = self._lane(e), e.special_register("ntid.y") if self.room else I32(self.levels)
                 empty, found = rule_of.empty.emit(e, []), []
                 number, limit = (v if v.type == I64 else b.sext(v, I64) for v in (number, limit))
                 for step in range(batch):
-                    wanted = b.add(number, I64(step * self.levels))
+                    wanted = b.add(number, b.zext(b.mul(levels, I32(step)), I64))
                     there = b.icmp_signed("<", wanted, limit)
                     place = b.add(at, b.mul(b.select(there, wanted, I64(0)), I64(record)))
                     places = self._places(e, place, begin, lane, empty)
@@ -154,13 +168,12 @@ class Stack:
         for part in state:
             size = size_of(part.type) * self.width
             places.append(b.add(at, b.add(b.mul(lane, I64(size)), I64(begin))))
-            begin += -(-size * self.lanes // RECORD_ALIGNMENT) * RECORD_ALIGNMENT
+            begin += -(-size * (self.room or self.lanes) // RECORD_ALIGNMENT) * RECORD_ALIGNMENT
         return places
 
     def _joined(self, e: Emitter, rule_of: Fold, states: States) -> States:
         """Through shared memory: threads merge a few levels of one kept element each, until all can read the rest."""
-        b, thread = e.builder, e.special_register("tid.x")
-        lane, level = b.and_(thread, I32(self.lanes - 1)), b.lshr(thread, I32(self.lanes.bit_length() - 1))
+        b, lane, level = e.builder, self._lane(e), self._level(e)
         kinds = [part.type for part in states[0]]
         columns = self._pool(e, kinds)
         e.barrier()  # what an earlier fold left has been read
@@ -180,6 +193,33 @@ class Stack:
             rule_of.tree(e, [_read(e, columns, b.add(slot, I32(k)), kinds) for slot in slots])
             for k in range(self.width)
         ]
+
+    def _joined_lines(self, e: Emitter, rule_of: Fold, states: States) -> States:
+        """The same where only the launch knows the levels: the upper half merges into the lower one, step by step."""
+        b, lane, level = e.builder, self._lane(e), self._level(e)
+        side, levels = e.special_register("ntid.x"), e.special_register("ntid.y")
+        kinds = [part.type for part in states[0]]
+        columns = self._pool(e, kinds)
+        mine = b.mul(lane, I32(self.width))
+        first = b.add(b.mul(b.mul(level, side), I32(self.width)), mine)
+
+        def several() -> list[ir.Value]:
+            e.barrier()  # what an earlier fold left has been read
+            for k, state in enumerate(states):
+                _write(e, columns, b.add(first, I32(k)), state)
+            e.barrier()
+            with repeated(e, b.lshr(levels, I32(1)), lambda half: b.icmp_unsigned(">", half, I32(0)), _half(b)) as half:
+                with b.if_then(b.icmp_unsigned("<", level, half)):
+                    apart = b.mul(b.mul(half, side), I32(self.width))
+                    for k in range(self.width):
+                        own = b.add(first, I32(k))
+                        pair = _read(e, columns, own, kinds) + _read(e, columns, b.add(own, apart), kinds)
+                        _write(e, columns, own, rule_of.merge.emit(e, pair))
+                e.barrier()
+            return [part for k in range(self.width) for part in _read(e, columns, b.add(mine, I32(k)), kinds)]
+
+        flat = when(e, b.icmp_unsigned(">", levels, I32(1)), [part for state in states for part in state], several)
+        return [flat[k * len(kinds) : (k + 1) * len(kinds)] for k in range(self.width)]
 
     def _merge_levels(self, e: Emitter, rule_of: Fold, columns, kinds, begin: int, taken: int, groups: int) -> None:
         """The states of each `taken` levels from slot `begin` on as one, in slots behind them."""
@@ -202,7 +242,8 @@ class Stack:
 
     def _pool(self, e: Emitter, kinds: list[ir.Type]) -> list[ir.Value]:
         """Shared memory of the kernel for each part of a state: all folds take turns in it."""
-        size = slots_of(self.levels) * self.kept * self.state
+        slots = self.room * self.width if self.room else slots_of(self.levels) * self.kept
+        size = slots * self.state
         module, kind, name = e.builder.module, ir.ArrayType(I8, size), f"pool_of_{size}"  # kernels may share a module
         pool = module.globals.get(name)
         if pool is None:
@@ -214,8 +255,12 @@ class Stack:
             stored = I8 if part == I1 else part
             address = e.builder.gep(pool, [I32(0), I32(begin)])
             columns.append(e.builder.bitcast(address, ir.PointerType(stored, SHARED)))
-            begin += slots_of(self.levels) * self.kept * size_of(part)
+            begin += slots * size_of(part)
         return columns
+
+
+def _half(b: ir.IRBuilder) -> Callable[[ir.Value], ir.Value]:
+    return lambda count: b.lshr(count, I32(1))
 
 
 def slots_of(levels: int) -> int:

@@ -150,7 +150,8 @@ def part_from(tickets, index, parts):
 
 
 def _is_first(e: Emitter) -> ir.Value:
-    return e.builder.icmp_unsigned("==", e.special_register("tid.x"), I32(0))
+    place = e.builder.or_(e.special_register("tid.x"), e.special_register("tid.y"))
+    return e.builder.icmp_unsigned("==", place, I32(0))
 
 
 def _wide(e: Emitter, value: ir.Value) -> ir.Value:

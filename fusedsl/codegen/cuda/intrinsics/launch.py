@@ -22,7 +22,7 @@ def line():
 
 
 @intrinsic(0)
-def lines():
+def depth():
     """The lines of a block, int32."""
     return types.int32, lambda e: e.special_register("ntid.y")
 

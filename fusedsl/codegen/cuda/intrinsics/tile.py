@@ -60,7 +60,8 @@ def once(signature: str) -> Callable[[Callable], Callable]:
 @dataclass(frozen=True)
 class Tile:
     """`vectors` vectors of `width` neighbouring elements a thread; each starts `step` elements after the one before,
-    or where that is 0, behind those of all threads of a line of the block.
+    or where that is 0, behind those of all threads of a line of the block; where tiles are `deep`, as many as a block
+    has lines.
 
     `checks` has a letter per vector: "." it is there; "v" it is there or not, as one; "t" its tail may be
     missing; "h" its head may be; "b" elements at both ends may be missing. Reads of a
@@ -72,6 +73,7 @@ class Tile:
     checks: str
     step: int = 0
     exact: bool = True
+    deep: bool = False
 
     @property
     def count(self) -> int:
@@ -341,7 +343,10 @@ class Tile:
         if self.step or not number:
             return kind(number * self.step)
         b = e.builder
-        found = b.mul(e.special_register("ntid.x"), I32(number * self.width))
+        if self.deep:
+            found = b.mul(e.special_register("ntid.y"), I32(number))
+        else:
+            found = b.mul(e.special_register("ntid.x"), I32(number * self.width))
         return found if kind == I32 else b.zext(found, kind)
 
     def _room(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value, number: int) -> Room | None:
