@@ -112,7 +112,7 @@ def test_one_block_of_a_split_strip_finishes_it():
     text = source("sum(x, axis=0)", x=((1_000_000, 64), "float32"))
     assert "if not last(tickets, number, parts):" in text
     assert text.count("store_row") == 2
-    assert "last(" not in source("sum(x, axis=0)", x=((64, 1_000_000), "float32"))
+    assert "if parts > 1:" in text  # of a binary that other launches run with a block for each strip
 
 
 def test_blocks_of_a_strip_meet_where_elements_need_the_result():

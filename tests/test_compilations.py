@@ -11,6 +11,7 @@ from fusedsl.report.explain import case_of
 from fusedsl.runtime.compile import cuda_key
 
 MOST = 12
+SUMS = ("sum(x)", "sum(x, 0)", "sum(x, -1)")
 
 
 def binaries(text, dtype, shapes):
@@ -38,9 +39,15 @@ def test_a_thousand_shapes_of_a_map_share_a_dozen_binaries(text, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("text", ["softmax(x)", "layer_norm(x, w, b)", "rms_norm(x, w)", "sum(x, -1)", "sum(x)"])
-def test_a_thousand_shapes_of_a_row_kernel_share_a_dozen_binaries(text, dtype):
+@pytest.mark.parametrize("text", ["softmax(x)", "layer_norm(x, w, b)", "rms_norm(x, w)", *SUMS])
+def test_a_thousand_shapes_of_a_kernel_that_folds_share_a_dozen_binaries(text, dtype):
     assert len(binaries(text, dtype, shapes(1e5, 30_000))) <= MOST
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_thousand_shapes_of_sums_over_a_middle_axis_share_a_dozen_binaries(dtype):
+    deep = [(2 + rows % 97, rows, columns) for rows, columns in shapes(1e4, 30_000) if columns > 1]
+    assert len(binaries("sum(x, 1)", dtype, deep)) <= MOST
 
 
 def test_results_of_tuning_are_near_the_untuned_ones():

@@ -156,7 +156,11 @@ class ColumnWriter:
         self.walk = Walk(self.scope, axes, 1, "column", "columns", self.begins)
         used = [k for k in range(len(kernel.operands)) if k not in rows and not self._is_plain(k)]
         self.walk.define(used, plan.vectors, self.step)
-        start = f"{self.index}({self.index}(part * {self._levels(plan.vectors)}) + level)" if plan.split else f"{self.index}(level)"
+        start = (
+            f"{self.index}({self.index}(part * {self._levels(plan.vectors)}) + level)"
+            if plan.split
+            else f"{self.index}(level)"
+        )
         self.code.append(f"start = {start}")
         if plan.resident:
             self.code.append("column = start")
