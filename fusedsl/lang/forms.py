@@ -11,7 +11,7 @@ FORMS = {
     "logsigmoid": "-softplus(-x)",
     "log_sigmoid": "-softplus(-x)",
     "hardshrink": "where(abs(x) > 0.5, x, 0)",
-    "threshold": "where(x > threshold, x, value)",
+    "threshold": "where(x <= threshold, value, x)",
     "prelu": "where(x > 0, x, weight * x)",
     "glu": "x[..., : size(x, -1) // 2] * sigmoid(x[..., size(x, -1) // 2 :])",
     "softmin": "softmax(-x, axis=-1)",
