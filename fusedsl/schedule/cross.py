@@ -73,7 +73,8 @@ def schedule_cross(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware)
     Measured on an H200 (layer-norm backward, bfloat16, 8192 × 4096, a copy of the same bytes 51 µs): 16 elements a
     thread take 63 µs, 32 take 71, 8 (a single team on an SM) take 93; two rows at a time in a team take 66;
     more than 64 KiB of loads under way gain nothing. About 8 µs are the waiting of all blocks for the last one and
-    what comes after it, whatever the number of rows.
+    what comes after it, whatever the number of rows. The rest is instructions, 42 an element: where phases of several
+    rows shared one join, 4096 × 8192 took 80 instead of 82 µs, and shorter rows 3-5 % longer.
     """
     if 0 in extents or not _in_lines(kernel):
         return None
