@@ -101,7 +101,8 @@ def result_shapes(plan: Plan, extents: Mapping[Symbol, int], limit: int = 1 << 6
 
 def bind_kernels(plan: Plan, layouts: dict[tuple[str, int], Layout], extents) -> list[Bound]:
     """Every kernel of a plan with the numbers of one call."""
-    return [bind(k, layouts, extents) for k in plan.kernels]
+    bounds = [bind(k, layouts, extents) for k in plan.kernels]
+    return [dataclasses.replace(bound, chained=True) for bound in bounds] if len(plan.shared) > 1 else bounds
 
 
 def folds_together(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:

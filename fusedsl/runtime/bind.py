@@ -66,6 +66,7 @@ class Bound:
     steps: tuple[tuple[int, ...], ...] = ()  # per operand whose addresses a kernel computes: bytes along its own axes
     streamed: Kernel | None = None
     across: tuple[Kernel, Kernel] | None = None
+    chained: bool = False  # its call has several launches
 
     @property
     def empty(self) -> bool:

@@ -63,6 +63,11 @@ def scheduled_cuda(bound: Bound, hardware: Hardware, flexible: bool = True) -> t
 
     Unless `flexible`, nothing of the schedule is left to the launch: so blocks may stand among those of others.
     """
+    kernel, schedule = _scheduled(bound, hardware, flexible)
+    return (dataclasses.replace(kernel, chained=True) if bound.chained else kernel), schedule
+
+
+def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[Kernel, Schedule]:
     if bound.kernel.stream is not None:
         attending = schedule_scores(bound.kernel, bound.extents, hardware)
         assert attending is not None
@@ -171,7 +176,7 @@ def _shape_of(kernel: Kernel | Bundle) -> tuple:
     operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
     flags = (kernel.resident, kernel.wide, kernel.kept, kernel.workspace, kernel.tickets)
-    shared = (kernel.part, kernel.table, kernel.literals, kernel.windows)
+    shared = (kernel.part, kernel.table, kernel.literals, kernel.windows, kernel.chained)
     return (kernel.row_axes, kernel.column_axes, operands, positions, *flags, *shared)
 
 

@@ -29,8 +29,10 @@ from .entry import Place, launcher, runner
 BLOCK_BYTES = 32_760  # of a parameter block: the limit of sm_70 and later under CUDA 12.1 and later, in whole slots
 MOST_BLOCKS = 2**31 - 1  # of a launch along its first axis, on every architecture
 _CONFIG, _SIZE, _BLOCK = 0, 56, 64  # offsets in a scratch area: CUlaunchConfig, the block's size, the block
-_COOPERATIVE, _CLUSTER = 2, 4  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE, …_CLUSTER_DIMENSION
+_COOPERATIVE, _CLUSTER, _FOLLOWS = 2, 4, 6  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE, …_CLUSTER_DIMENSION,
+# …_PROGRAMMATIC_STREAM_SERIALIZATION
 UNASKED_SHARED = 48 << 10  # bytes of shared memory of a block, static and dynamic, for which nobody has to ask
+OVERLAP = (9, 0)  # from here on a kernel can begin while the one before it ends
 PORTABLE_CLUSTER = 8  # blocks of a cluster that every device with clusters takes
 
 
@@ -231,7 +233,8 @@ class Launch:
             geometry = _resident(driver, function, geometry)
         self.geometry = geometry
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
-        attributes = _attributes(cluster, geometry.cooperative)
+        follows = geometry.follows and driver.facts(function.device).cc >= OVERLAP
+        attributes = _attributes(cluster, geometry.cooperative, follows)
         address = ctypes.addressof(attributes) if attributes else 0
         side = geometry.threads // geometry.lines
         head = struct.pack("<7I4x", geometry.blocks, 1, 1, side, geometry.lines, 1, shared)
@@ -327,10 +330,11 @@ _ATTRIBUTE_BYTES = 72
 
 
 @cache
-def _attributes(cluster: int, cooperative: bool) -> ctypes.Array:
+def _attributes(cluster: int, cooperative: bool, follows: bool) -> ctypes.Array:
     """struct CUlaunchAttribute: number, padding to 8, 64 bytes of value. There are few, and each is kept."""
     told = struct.pack("<I4x3I52x", _CLUSTER, cluster, 1, 1) if cluster > 1 else b""
     told += struct.pack("<I4xI60x", _COOPERATIVE, 1) if cooperative else b""
+    told += struct.pack("<I4xI60x", _FOLLOWS, 1) if follows else b""
     return (ctypes.c_char * len(told)).from_buffer_copy(told)
 
 

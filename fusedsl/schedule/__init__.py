@@ -49,6 +49,8 @@ class Geometry:
     `alone` share no launch. Cooperative blocks come in multiples of `unit`, of which any number will do; so do those
     that are `lasting`, which work until all is done: more than are resident at once are of no use. The threads of a
     block stand in `lines`, one above the other.
+    One that `follows`
+    may start while the launch before it ends: its blocks wait for what that wrote.
     """
 
     blocks: int
@@ -62,6 +64,7 @@ class Geometry:
     unit: int = 1
     lines: int = 1
     lasting: bool = False
+    follows: bool = False
 
     def within(self, room: int) -> Geometry:
         """The launch where no more than `room` blocks are resident at once; no block where that is not enough."""
@@ -113,6 +116,11 @@ def can_cross(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> b
 
 def geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Geometry:
     """The launch of a scheduled kernel over these extents."""
+    found = _geometry(schedule, kernel, extents)
+    return replace(found, follows=True) if kernel.chained and not found.cooperative else found
+
+
+def _geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> Geometry:
     if isinstance(schedule, MapSchedule):
         return Geometry(map_grid(schedule, extents), schedule.threads)
     if isinstance(schedule, TransposeSchedule):

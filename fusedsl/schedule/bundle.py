@@ -66,7 +66,7 @@ def bundle_geometries(
     """The launch of a bundle over the extents of its kernels, and what each kernel has of it."""
     each = [geometry(s, kernel, n) for s, kernel, n in zip(schedule.members, bundle.kernels, extents)]
     blocks, shared = sum(one.blocks for one in each), max(one.shared for one in each)
-    return Geometry(blocks, schedule.threads, shared), each
+    return Geometry(blocks, schedule.threads, shared, follows=any(one.follows for one in each)), each
 
 
 def threads_of(schedule: Any) -> int:

@@ -52,7 +52,8 @@ def generate(kernel: Kernel | Bundle, schedule: Schedule | BundleSchedule) -> st
     if isinstance(kernel, Bundle):
         assert isinstance(schedule, BundleSchedule)
         parts = [generate(part, one) for part, one in zip(kernel.kernels, schedule.members)]
-        return bundle_source(parts, kernel, schedule)
+        source = bundle_source(parts, kernel, schedule)
+        return _chained(source) if any(part.chained for part in kernel.kernels) else source
     assert not isinstance(schedule, BundleSchedule)
     if isinstance(schedule, AttendSchedule):
         source = attend_source(kernel, schedule)
@@ -74,7 +75,17 @@ def generate(kernel: Kernel | Bundle, schedule: Schedule | BundleSchedule) -> st
         source = staying_source(kernel, schedule)
     else:
         source = row_source(kernel, schedule)
-    return many_source(source, kernel) if kernel.table is not None else source
+    source = many_source(source, kernel) if kernel.table is not None else source
+    return _chained(source) if kernel.chained and not kernel.part else source
+
+
+def _chained(source: str) -> str:
+    """The same with the kernel's first statement: it lets the next launch begin, and waits for the one before."""
+    lines = source.splitlines()
+    start = max(k for k, line in enumerate(lines) if line.startswith("def kernel("))
+    body = next(k for k in range(start, len(lines)) if lines[k].endswith("):")) + 1
+    body += lines[body].lstrip().startswith('"""')
+    return "\n".join([*lines[:body], "    take_turn()", *lines[body:]]) + "\n"
 
 
 def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int], blocks: int = 0) -> bytes:

@@ -35,7 +35,7 @@ def namespace() -> dict[str, Any]:
 
     names = dict(vocabulary())
     for source, listed in (
-        (launch, "thread line depth side block barrier await_cluster divide share scalar part word half"),
+        (launch, "thread line depth side block barrier take_turn await_cluster divide share scalar part word half"),
         (tile, "Tile shared_place await_fetched once"),
         (element, "load_value store_value together"),
         (scan, "scan_tile"),

@@ -46,6 +46,20 @@ def barrier():
 
 
 @intrinsic(0)
+def take_turn():
+    """Let the launch after this one begin, and wait until the one before has ended and what it wrote is there.
+
+    Before sm_90, where launches do not overlap, it does nothing.
+    """
+
+    def emit(e):
+        if e.cc >= (9, 0):
+            e.asm(VOID, "griddepcontrol.launch_dependents; griddepcontrol.wait;", "~{memory}", [], effect=True)
+
+    return types.void, emit
+
+
+@intrinsic(0)
 def await_cluster():
     """Wait until all blocks of the cluster run: from then on their shared memory may be written."""
     return types.void, lambda e: e.asm(VOID, "barrier.cluster.wait.acquire.aligned;", "~{memory}", [], effect=True)
