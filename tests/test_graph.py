@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
+from fusedsl.runtime.graphs import CALLS
 
 pytest.importorskip("numba.cuda")
 
 from ptx import emulated_gpu
+from threads import at_once
 
 TEXT = "m = sum(x); return cumsum(x - m, axis=-1), m"  # several kernels, memory between them, and tickets
 
@@ -164,3 +166,41 @@ class TestOnACard:
             kernel(x, out=out)
         torch.cuda.synchronize()
         torch.testing.assert_close(kernel(x, out=out), x * 0.12345 + x.cos())
+
+    def test_calls_that_are_repeated_often_are_right_and_captured_all_the_same(self):
+        """They are launched as graphs of their own by then: on one stream, which others capture, and by one thread."""
+        torch = pytest.importorskip("torch")
+        x, y = (torch.randn(700, device="cuda") for _ in range(2))
+        out = torch.empty_like(x)
+        kernel, several = fd.kernel("x*y + c"), fd.kernel("cumsum(x - sum(x), axis=0) * y")
+        for k in range(2 * CALLS):
+            assert torch.equal(kernel(x, y, k, out=out), torch.addcmul(torch.full_like(x, k), x, y))
+            x, y = y, torch.randn_like(x) if k % 3 else x
+        right = torch.addcmul(torch.full_like(x, 2.0), x, y)
+        bound, chain = kernel.bind(x, y, 2, out=out), several.bind(x, y)
+        for stream in (torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()):
+            stream.wait_stream(torch.cuda.default_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(CALLS):
+                    assert torch.equal(bound(), right) and torch.equal(kernel(x, y, 2), right)
+                torch.testing.assert_close(chain(), (x - x.sum()).cumsum(0) * y, rtol=1e-3, atol=1e-2)
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for _ in range(2 * CALLS):
+                bound(), kernel(x, y, 2, out=out)
+            for call in (bound, lambda: kernel(x, y, 2, out=out)):
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, stream=stream):
+                    call()
+                out.zero_()
+                graph.replay()
+                assert torch.equal(out, right)
+
+        def work(seed):
+            given = torch.full((700,), float(seed), device="cuda")
+            for k in range(300):
+                wrong.extend([] if (kernel(given, given, k) == seed * seed + k).all() else [(seed, k)])
+
+        wrong = []
+        at_once(work, range(4))
+        assert not wrong

@@ -19,8 +19,8 @@ from fusedsl.errors import CompileError, DeviceError, DTypeError
 from fusedsl.generated import Lines
 from fusedsl.ir.types import DTYPES
 from fusedsl.runtime import driver as driver_module
+from fusedsl.runtime import graphs, pool, tickets, transfer
 from fusedsl.runtime import launch as launch_module
-from fusedsl.runtime import pool, tickets, transfer
 from fusedsl.runtime.arrays import describe
 from fusedsl.runtime.driver import Driver, Function, cuda_available, driver
 from fusedsl.runtime.launch import BLOCK_BYTES, FORMAT_OF, HostLaunch, Launch, PointerSlot, ScalarSlot
@@ -397,6 +397,109 @@ def with_machine_code(cuda, library):
     cuda.initialise()
     cuda.entry.value = ctypes.cast(launch, ctypes.c_void_p).value
     return launch
+
+
+class Graphs:
+    """The stand-in's functions of graphs, by addresses: what was launched how, with which parameters."""
+
+    def __init__(self, cuda, library):
+        self.launched, self.block, self.capturing, self.broken, self.nested = [], b"", 0, 0, None
+        kinds = {
+            "cuGraphLaunch": ([ctypes.c_void_p] * 2, self.launch),
+            "cuStreamIsCapturing": ([ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)], self.is_capturing),
+            "cuGraphExecKernelNodeSetParams_v2": ([ctypes.c_void_p] * 3, self.update),
+        }
+        self.kept = {n: ctypes.CFUNCTYPE(ctypes.c_int, *kind)(call) for n, (kind, call) in kinds.items()}
+        cuda.address = lambda name: ctypes.cast(self.kept[name], ctypes.c_void_p).value
+        made = {"AddKernelNode_v2": self.add, "InstantiateWithFlags": self.instantiate}
+        kind = {f"_cuGraph{name}": staticmethod(call) for name, call in made.items()}
+        library.__class__ = type("LibcudaWithGraphs", (Libcuda,), kind)
+
+    def take(self, told):
+        """The block of struct CUDA_KERNEL_NODE_PARAMS at an address."""
+        *_, kernel_parameters, extra, _, _ = struct.unpack("<Q28s4x4Q", ctypes.string_at(told, 72))
+        marks = (ctypes.c_uint64 * 5).from_address(extra)
+        assert (kernel_parameters, marks[0], marks[2], marks[4]) == (0, 1, 2, 0)
+        self.block = ctypes.string_at(marks[1], ctypes.c_size_t.from_address(marks[3]).value)
+
+    def add(self, node, graph, needed, count, told):
+        node._obj.value = 66
+        self.take(ctypes.addressof(told._obj))
+        return 0
+
+    def instantiate(self, made, graph, flags):
+        made._obj.value = 77
+        return 0
+
+    def launch(self, graph, stream):
+        assert graph == 77
+        self.launched.append((stream or 0, self.block))
+        if self.nested is not None:
+            again, self.nested = self.nested, None
+            again()
+        return 0
+
+    def is_capturing(self, stream, status):
+        status[0] = self.capturing
+        return 0
+
+    def update(self, graph, node, told):
+        assert (graph, node) == (77, 66)
+        if not self.broken:
+            self.take(told)
+        return self.broken
+
+
+def test_what_is_repeated_becomes_a_graph_that_is_launched_where_it_may(cuda, library):
+    kept = with_machine_code(cuda, library)
+    driven = Graphs(cuda, library)
+    launch, lines = record(cuda, scalars="q"), Lines()
+    packs, fires = launch.repeat_lines(["x", "y", "n"], {}, lines.name)
+    lines.add(*packs, *fires)
+    call = lines.function("call", "x, y, n, stream")
+    for _ in range(graphs.CALLS):
+        call(16, 32, 5, 9)
+    plain = library.launches[-1]
+    assert len(library.launches) == graphs.CALLS and not driven.launched
+    call(16, 32, 5, 9)  # as it was recorded
+    call(48, 64, -6, 9)  # others
+    assert driven.launched == [(9, plain[3]), (9, struct.pack("<2Q24xq", 48, 64, -6))]
+    for other in (lambda: call(1, 2, 3, 8), lambda: [setattr(driven, "capturing", 1), call(1, 2, 3, 9)]):
+        library.launches.clear()
+        other()
+        assert len(library.launches) == 1 and library.launches[0][3] == struct.pack("<2Q24xq", 1, 2, 3)
+    driven.capturing, driven.nested = 0, lambda: call(7, 8, 9, 9)  # from within, or by another thread meanwhile
+    library.launches.clear()
+    call(1, 2, 3, 9)
+    assert library.launches[0][3] == struct.pack("<2Q24xq", 7, 8, 9) and len(driven.launched) == 3
+    driven.broken = 1
+    call(1, 2, 4, 9), call(1, 2, 3, 9)  # no longer a graph
+    assert [struct.unpack("<2Q24xq", one[3])[2] for one in library.launches] == [9, 4, 3] and len(driven.launched) == 3
+    del kept
+
+
+def test_graphs_are_few_and_go_with_what_they_repeat(cuda, library, monkeypatch):
+    kept = with_machine_code(cuda, library)
+    Graphs(cuda, library)
+
+    def repeated():
+        lines = Lines()
+        lines.add(*record(cuda).repeat_lines(["1", "2"], {}, lines.name)[1])
+        call = lines.function("call", "stream")
+        for _ in range(graphs.CALLS + 1):
+            call(7)
+        return call
+
+    alive = graphs._alive
+    call = repeated()
+    assert graphs._alive == alive + 1 and library.called.count("cuGraphExecDestroy") == 0
+    del call
+    assert graphs._alive == alive and library.called.count("cuGraphExecDestroy") == 1
+    monkeypatch.setattr(graphs, "MOST", alive)
+    library.launches.clear()
+    repeated()
+    assert len(library.launches) == graphs.CALLS + 1 and graphs._alive == alive
+    del kept
 
 
 def test_on_restores_after_an_error(cuda, library):

@@ -127,6 +127,13 @@ class Driver:
         found = getattr(self._library, name)
         return found if isinstance(self._library, ctypes.CDLL) else _with_values(found)
 
+    def address(self, name: str) -> int:
+        """Where a driver function stands, for machine code; DeviceError where this driver lacks it."""
+        try:
+            return ctypes.cast(getattr(self._library, name), c_void_p).value or 0
+        except (AttributeError, ctypes.ArgumentError):
+            raise DeviceError(f"this driver has no {name}", "device.cuda", help="update the NVIDIA driver") from None
+
     def fault(self, code: int, name: str) -> FusedslError:
         """The error that a CUresult other than 0 stands for."""
         if self.forked:

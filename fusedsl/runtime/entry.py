@@ -25,15 +25,21 @@ declare i64 @PyBytes_Size(ptr)
 declare ptr @PyErr_Occurred()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
+declare i32 @memcmp(ptr, ptr, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 ; in words: where the function's address stands, its own argument, how many addresses, the length of what is copied,
-; where numbers go; then what is copied; then for each address where it goes, and what is added to it
-%record = type { ptr, ptr, i64, i64, i64, [0 x i64] }
+; where numbers go, a graph or null; then what is copied; then for each address where it goes, and what is added to it
+%record = type { ptr, ptr, i64, i64, i64, ptr, [0 x i64] }
+
+; see graphs.py: whether it is in use, stream, CUgraphExec or null, calls so far, calls until it is asked for; the
+; driver's functions cuGraphLaunch, cuStreamIsCapturing, cuGraphExecKernelNodeSetParams or null; what that takes; the
+; bytes of the block, and the block
+%graph = type { i64, ptr, ptr, i64, i64, ptr, ptr, ptr, ptr, ptr, i64, [0 x i64] }
 
 define private i1 @fill(ptr %r, ptr %args, i64 %given, ptr %memory, i64 %length) alwaysinline {
 start:
-  %words = getelementptr %record, ptr %r, i64 0, i32 5, i64 0
+  %words = getelementptr %record, ptr %r, i64 0, i32 6, i64 0
   %bytes = mul i64 %length, 8
   call void @llvm.memcpy.p0.p0.i64(ptr %memory, ptr %words, i64 %bytes, i1 false)
   %places = getelementptr i64, ptr %words, i64 %length
@@ -76,6 +82,83 @@ done:
   ret i1 %right
 }
 
+; launch a graph whose block is to be this one; 0, or anything else where that cannot be done now
+define private i32 @repeat(ptr %g, ptr %block) {
+  %exchanged = cmpxchg ptr %g, i64 0, i64 1 acquire monotonic
+  %won = extractvalue { i64, i1 } %exchanged, 1
+  br i1 %won, label %mine, label %taken
+mine:
+  %thread = call ptr @PyEval_SaveThread()
+  %stream_at = getelementptr %graph, ptr %g, i64 0, i32 1
+  %stream = load ptr, ptr %stream_at
+  %exec_at = getelementptr %graph, ptr %g, i64 0, i32 2
+  %exec = load ptr, ptr %exec_at
+  %status = alloca i32, align 16
+  store i32 0, ptr %status
+  %capturing_at = getelementptr %graph, ptr %g, i64 0, i32 6
+  %capturing = load ptr, ptr %capturing_at
+  %asked = call i32 %capturing(ptr %stream, ptr %status)
+  %captured = load i32, ptr %status
+  %busy = or i32 %asked, %captured
+  %idle = icmp eq i32 %busy, 0
+  br i1 %idle, label %compare, label %back
+compare:
+  %bytes_at = getelementptr %graph, ptr %g, i64 0, i32 10
+  %bytes = load i64, ptr %bytes_at
+  %held = getelementptr %graph, ptr %g, i64 0, i32 11, i64 0
+  %differs = call i32 @memcmp(ptr %held, ptr %block, i64 %bytes)
+  %same = icmp eq i32 %differs, 0
+  br i1 %same, label %go, label %other
+other:
+  %update_at = getelementptr %graph, ptr %g, i64 0, i32 7
+  %update = load ptr, ptr %update_at
+  %fixed = icmp eq ptr %update, null
+  br i1 %fixed, label %back, label %change
+change:
+  call void @llvm.memcpy.p0.p0.i64(ptr %held, ptr %block, i64 %bytes, i1 false)
+  %node_at = getelementptr %graph, ptr %g, i64 0, i32 8
+  %node = load ptr, ptr %node_at
+  %told_at = getelementptr %graph, ptr %g, i64 0, i32 9
+  %told = load ptr, ptr %told_at
+  %changed = call i32 %update(ptr %exec, ptr %node, ptr %told)
+  %done = icmp eq i32 %changed, 0
+  br i1 %done, label %go, label %broken
+broken:
+  store ptr null, ptr %exec_at
+  br label %back
+go:
+  %launch_at = getelementptr %graph, ptr %g, i64 0, i32 5
+  %launch = load ptr, ptr %launch_at
+  %code = call i32 %launch(ptr %exec, ptr %stream)
+  br label %back
+back:
+  %result = phi i32 [1, %mine], [1, %other], [1, %broken], [%code, %go]
+  store atomic i64 0, ptr %g release, align 8
+  call void @PyEval_RestoreThread(ptr %thread)
+  ret i32 %result
+taken:
+  ret i32 1
+}
+
+; f(stream) of a graph without a block to compare
+define ptr @graph(ptr %self, ptr %args, i64 %given) {
+  %r = call ptr @PyBytes_AsString(ptr %self)
+  %cell = load ptr, ptr %r
+  %there = load ptr, ptr %cell
+  %allowed = icmp ne ptr %there, null
+  %g_at = getelementptr ptr, ptr %r, i64 1
+  %g = load ptr, ptr %g_at
+  br i1 %allowed, label %go, label %no
+go:
+  %code = call i32 @repeat(ptr %g, ptr %g)
+  %long = sext i32 %code to i64
+  %answer = call ptr @PyLong_FromLong(i64 %long)
+  ret ptr %answer
+no:
+  %refused = call ptr @PyLong_FromLong(i64 1)
+  ret ptr %refused
+}
+
 define ptr @launch(ptr %self, ptr %args, i64 %given) {
   %r = call ptr @PyBytes_AsString(ptr %self)
   %length_at = getelementptr %record, ptr %r, i64 0, i32 3
@@ -87,7 +170,44 @@ go:
   %cell = load ptr, ptr %r
   %function = load ptr, ptr %cell
   %there = icmp ne ptr %function, null
-  br i1 %there, label %fire, label %gone
+  br i1 %there, label %look, label %gone
+look:
+  %g_at = getelementptr %record, ptr %r, i64 0, i32 5
+  %g = load ptr, ptr %g_at
+  %none = icmp eq ptr %g, null
+  br i1 %none, label %fire, label %kept
+kept:
+  %exec_at = getelementptr %graph, ptr %g, i64 0, i32 2
+  %exec = load ptr, ptr %exec_at
+  %new = icmp eq ptr %exec, null
+  br i1 %new, label %count, label %where
+count:
+  %calls_at = getelementptr %graph, ptr %g, i64 0, i32 3
+  %calls = load i64, ptr %calls_at
+  %more = add i64 %calls, 1
+  store i64 %more, ptr %calls_at
+  %wanted_at = getelementptr %graph, ptr %g, i64 0, i32 4
+  %wanted = load i64, ptr %wanted_at
+  %enough = icmp eq i64 %more, %wanted
+  br i1 %enough, label %ask, label %fire
+ask:
+  %asking = call ptr @PyLong_FromLong(i64 -1)
+  ret ptr %asking
+where:
+  %own_at = getelementptr %graph, ptr %g, i64 0, i32 1
+  %own = load ptr, ptr %own_at
+  %stream_at = getelementptr i64, ptr %memory, i64 4
+  %stream = load ptr, ptr %stream_at
+  %its = icmp eq ptr %own, %stream
+  br i1 %its, label %repeat, label %fire
+repeat:
+  %parameters = getelementptr i64, ptr %memory, i64 8
+  %repeated = call i32 @repeat(ptr %g, ptr %parameters)
+  %right_away = icmp eq i32 %repeated, 0
+  br i1 %right_away, label %launched, label %fire
+launched:
+  %zero = call ptr @PyLong_FromLong(i64 0)
+  ret ptr %zero
 fire:
   %kernel_at = getelementptr %record, ptr %r, i64 0, i32 1
   %kernel = load ptr, ptr %kernel_at
@@ -138,6 +258,7 @@ wrong:
 """
 _ASKED = ("PyLong_AsUnsignedLongLongMask", "PyLong_FromLong", "PyBytes_AsString", "PyBytes_Size", "PyErr_Occurred",
           "PyEval_SaveThread", "PyEval_RestoreThread")  # fmt: skip
+_BUILTINS = ("launch", "graph", "run")
 _FASTCALL = 0x80  # METH_FASTCALL: (self, array of arguments, how many)
 
 
@@ -148,10 +269,9 @@ class _Definition(ctypes.Structure):
 
 
 class _Makers(NamedTuple):
-    """What makes builtins of records; the rest stays alive with it."""
+    """What makes builtins of records, by what they do; the rest stays alive with it."""
 
-    launch: Callable[[bytes], Entry]
-    run: Callable[[bytes], Entry]
+    make: dict[str, Callable[[bytes], Entry]]
     kept: tuple
 
 
@@ -171,13 +291,21 @@ def ready() -> bool:
     return _makers is not None or "llvmlite.binding" in sys.modules
 
 
-def launcher(cell: int, kernel: int, words: bytes, places: Sequence[Place], numbers: int = 0) -> Entry | None:
+def launcher(
+    cell: int, kernel: int, words: bytes, places: Sequence[Place], numbers: int = 0, graph: int = 0
+) -> Entry | None:
     """What launches a kernel by the function whose address stands in memory at `cell`: cuLaunchKernelEx; 0 refuses.
 
     `words` are CUlaunchConfig, the size of the parameter block, and the block; each argument goes to its place among
-    them, and packed numbers to the word `numbers`. None where Python has no such builtins.
+    them, and packed numbers to the word `numbers`. None where Python has no such builtins. `graph` is the address of a
+    Graph of this kernel, which is launched instead wherever it may be; -1 asks for it to be recorded.
     """
-    return _made("launch", cell, kernel, words, places, numbers)
+    return _made("launch", cell, kernel, words, places, numbers, graph)
+
+
+def graph_launcher(cell: int, graph: int) -> Entry | None:
+    """What launches a graph on its own stream, and returns another number than 0 where it may not."""
+    return _made("graph", cell, graph, b"", (), 0)
 
 
 def runner(function: int, count: int, words: bytes, places: Sequence[Place], numbers: int = 0) -> Entry | None:
@@ -185,15 +313,16 @@ def runner(function: int, count: int, words: bytes, places: Sequence[Place], num
     return _made("run", function, count, words, places, numbers)
 
 
-def _made(kind: str, first: int, second: int, words: bytes, places: Sequence[Place], numbers: int) -> Entry | None:
+def _made(
+    kind: str, first: int, second: int, words: bytes, places: Sequence[Place], numbers: int, graph: int = 0
+) -> Entry | None:
     global _makers
     if sys.implementation.name != "cpython":
         return None
     with _lock:
         _makers = _makers or _load()
-    head = struct.pack("<5Q", first, second, len(places), len(words) // 8, numbers)
-    make = _makers.run if kind == "run" else _makers.launch
-    return make(head + words + b"".join(struct.pack("<2q", *place) for place in places))
+    head = struct.pack("<6Q", first, second, len(places), len(words) // 8, numbers, graph)
+    return _makers.make[kind](head + words + b"".join(struct.pack("<2q", *place) for place in places))
 
 
 def _load() -> _Makers:
@@ -207,6 +336,10 @@ def _load() -> _Makers:
     code.finalize_object()
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    told = [_Definition(n.encode(), code.get_function_address(n), _FASTCALL, None) for n in ("launch", "run")]
-    at = [ctypes.addressof(one) for one in told]
-    return _Makers(lambda record: new(at[0], record, None), lambda record: new(at[1], record, None), (code, told))
+    told = {n: _Definition(n.encode(), code.get_function_address(n), _FASTCALL, None) for n in _BUILTINS}
+
+    def maker(definition: _Definition) -> Callable[[bytes], Entry]:
+        address = ctypes.addressof(definition)
+        return lambda record: new(address, record, None)
+
+    return _Makers({name: maker(definition) for name, definition in told.items()}, (code, told))

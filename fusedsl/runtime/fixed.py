@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ..errors import FusedslError
 from ..generated import Lines
 from .call import Call
+from .driver import driver
+from .entry import Entry, graph_launcher
+from .graphs import Graph
 from .keys import address_of
 from .results import version_counter
+
+BOUND_CALLS = 4  # on a stream until it has a graph there
 
 
 class BoundCall(Protocol):
@@ -52,24 +60,59 @@ def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, 
     values = [*payloads, *map(address_of, results), 0 if memory is None else address_of(memory), 0, *call.numbers]
     result = results[0] if len(results) == 1 else tuple(results)
     written = tuple(results) if call.library == "torch" else ()
-    lines, once = Lines(), Lines()
+    once = Lines()
+    _fire(call, values, once)
+    once.name((memory, kept, results))  # which live as long as the function
+    once.add("return None")
+    fire = once.function("fire", "stream")
+    lines = Lines()
     lines.add(f"stream = {lines.name(call.stream)}()")
     if hasattr(memory, "record_stream"):  # torch's, which is to know of all streams that use it
         known = {call.stream()}
         lines.add(f"if stream not in {lines.name(known)}:", f"    {lines.name(known.add)}(stream)")
         lines.add(f"    {lines.name(_record_stream)}({lines.name(memory)}, stream)")
-    _fire(call, values, lines)
+    if device is not None and driver().entry.value:
+        graphs = _Graphs(fire, device)
+        lines.add(f"if {lines.name(graphs.get)}(stream, {lines.name(graphs.fire)})(stream):")
+        lines.add(f"    {lines.name(fire)}(stream)")
+    else:
+        _fire(call, values, lines)
     if written:
         lines.add(f"{lines.name(version_counter())}({lines.name(written)})")
     lines.add(f"return {lines.name(result)}")
-    lines.name((memory, kept))  # which live as long as the function
+    lines.name((memory, kept))
     bound = lines.function("bound", "")
     if device is None:
         return bind_results(bound, result, Fixed())
-    _fire(call, values, once)
-    once.name((memory, kept, results))
-    once.add("return None")
-    return bind_results(bound, result, Fixed(device, once.function("fire", "stream"), call.stream, written))
+    return bind_results(bound, result, Fixed(device, fire, call.stream, written))
+
+
+class _Graphs:
+    """The graphs of a bound call by stream: `get(stream, fire)(stream)` launches, or (not 0) says that `fire` is to."""
+
+    def __init__(self, fire: Callable[[int], None], device: int):
+        self.launch, self.device = fire, device
+        self.calls: dict[int, int] = {}
+        self.graphs: dict[int, Graph] = {}
+        self.builtins: dict[int, Entry] = {}
+        self.get = self.builtins.get
+
+    def fire(self, stream: int) -> int:
+        """Launch on a stream that has no graph, and record one where it will be used."""
+        self.launch(stream)
+        self.calls[stream] = calls = self.calls.get(stream, 0) + 1
+        if calls >= BOUND_CALLS and not driver().is_capturing(stream):
+            graph, cell = Graph(driver(), self.device), ctypes.addressof(driver().entry)
+            self.builtins[stream] = _refuse
+            with contextlib.suppress(FusedslError):
+                entry = graph_launcher(cell, graph.address) if graph.adopt([self.launch], stream) else None
+                self.graphs[stream], self.builtins[stream] = graph, entry or _refuse
+        return 0
+
+
+def _refuse(stream: int) -> int:
+    """The builtin of a stream that gets no graph."""
+    return 1
 
 
 def _record_stream(memory: Any, stream: int) -> None:

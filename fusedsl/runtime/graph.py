@@ -1,23 +1,18 @@
-"""The launches of bound calls as one CUDA graph: what Kernel.graph returns. A call of it is one launch, of any length.
-
-Sources: CUDA driver API, "Graph Management" and "Stream Management" (capture).
-"""
+"""The launches of bound calls as one CUDA graph, whatever their number: what Kernel.graph returns."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_uint, c_uint64, c_void_p
+from ctypes import c_void_p
 from typing import Any
 
 from ..errors import ArgumentError, DeviceError, FusedslError
-from .driver import Driver, driver, pointer
+from .driver import driver, pointer
 from .fixed import BoundCall, Fixed
+from .graphs import captured
 from .results import version_counter
-
-_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
-_THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 
 
 class GraphCall:
@@ -75,36 +70,12 @@ class _Recorded:
         self.calls = tuple(calls)
         self.device = calls[0].device or 0
         with driver().on(self.device):
-            self.handle = _record(driver(), [one.fire for one in calls if one.fire is not None])
+            self.handle = captured(driver(), [one.fire for one in calls if one.fire is not None])
 
     def __del__(self) -> None:
         if self.handle and not sys.is_finalizing():
             with contextlib.suppress(FusedslError), driver().on(self.device):
                 driver().attempt("cuGraphExecDestroy", c_void_p(self.handle))
-
-
-def _record(d: Driver, calls: Sequence[Callable[[int], None]]) -> int:
-    """The handle of an executable graph of these launches, each after the one before it."""
-    stream, graph, made = c_void_p(), c_void_p(), c_void_p()
-    with d.relaxed_capture():  # the caller may be capturing: nothing here is part of that
-        d.call("cuStreamCreate", byref(stream), c_uint(_NON_BLOCKING))
-    try:
-        d.call("cuStreamBeginCapture_v2", stream, c_uint(_THREAD_LOCAL))
-        try:
-            for fire in calls:
-                fire(stream.value or 0)
-        finally:
-            ended = d.attempt("cuStreamEndCapture", stream, byref(graph))
-        if ended:
-            raise d.fault(ended, "cuStreamEndCapture")
-        with d.relaxed_capture():
-            d.call("cuGraphInstantiateWithFlags", byref(made), graph, c_uint64(0))
-    finally:
-        if graph.value:
-            d.attempt("cuGraphDestroy", graph)
-        with d.relaxed_capture():
-            d.attempt("cuStreamDestroy_v2", stream)
-    return made.value or 0
 
 
 def _launcher(recorded: _Recorded) -> Callable[[], None]:

@@ -11,6 +11,7 @@ Measured on CPython 3.11, two cloud cores, around a driver function that does no
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import struct
@@ -20,11 +21,12 @@ from itertools import pairwise
 from operator import add, itemgetter
 from typing import Any, NamedTuple
 
-from ..errors import CompileError, DeviceError, DTypeError, LimitError
+from ..errors import CompileError, DeviceError, DTypeError, FusedslError, LimitError
 from ..ir.checks import spelled
 from ..schedule import Geometry
 from .driver import Driver, Function, pointer
 from .entry import Place, launcher, runner
+from .graphs import Graph
 
 BLOCK_BYTES = 32_760  # of a parameter block: the limit of sm_70 and later under CUDA 12.1 and later, in whole slots
 MOST_BLOCKS = 2**31 - 1  # of a launch along its first axis, on every architecture
@@ -134,6 +136,11 @@ class _Layout:
             memory[start:], numbers = self.pack_scalars(*self.fit(constants)), []
         return _Told(bytes(memory), tuple(places), tuple(given), tuple(numbers), start // 8)
 
+    def block(self, payloads: Sequence[Any]) -> bytes:
+        """The parameter block of these payloads."""
+        numbers = self.fit(payloads) if self.scalars else ()
+        return struct.pack(f"<{self.format}", *self.pointers(payloads), self.fixed, *numbers)
+
     def call_lines(self, entry: str, told: _Told, words: Sequence[str], name: Namer) -> tuple[list[str], str]:
         """Lines that pack the numbers that a builtin takes, and its call, given the text of each payload."""
         packs, given = self.pack_lines(told, words, name), [words[k] for k in told.given]
@@ -242,6 +249,7 @@ class Launch:
         driver.initialise()
         self.driver, self.device, self.number = driver, function.device, function.handle
         self.head, self.tail = head, tail
+        self.plain = not attributes
         self.fire: Callable[[Sequence[Any], int], None] = _nothing
         if geometry.blocks:
             self.fire = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
@@ -258,20 +266,28 @@ class Launch:
             return [], []
         payloads = f"({', '.join(words)},), stream"
         told = self.layout.told(self.head + bytes(8) + self.tail, constants)
-        entry = None
+        entry, graph = None, Graph(self.driver, self.device, len(self.layout.template)) if self.plain else None
         if self.driver.entry.value:
-            places = [*told.places, Place(len(self.head) // 8)]
+            places, at = [*told.places, Place(len(self.head) // 8)], graph.address if graph else 0
             cell = ctypes.addressof(self.driver.entry)
-            entry = launcher(cell, self.number, told.memory, places, told.start)
+            entry = launcher(cell, self.number, told.memory, places, told.start, at)
         if entry is None:
             return self.layout.pack_lines(told, words, name), [f"{name(self.fire)}({payloads})"]
         told = told._replace(given=(*told.given, len(words)))
         packs, call = self.layout.call_lines(name(entry), told, [*words, "stream"], name)
-        return packs, [f"if code := {call}:", f"    {name(self.again)}(code, {payloads})"]
+        return packs, [f"if code := {call}:", f"    {name(self.again)}(code, {payloads}, {name(graph)})"]
 
-    def again(self, code: int, payloads: Sequence[Any], stream: int) -> None:
-        """After a launch that failed with `code`: once more, where the context was at fault; else raises its error."""
-        if self.driver.launch_elsewhere(code, self.device, lambda: self.fire(payloads, stream)):
+    def again(self, code: int, payloads: Sequence[Any], stream: int, graph: Graph | None) -> None:
+        """After a launch that failed with `code`: once more, where the context was at fault; else raises its error.
+
+        -1 asks for a graph to be recorded.
+        """
+        if code == -1 and graph is not None:
+            self.fire(payloads, stream)
+            if not self.driver.is_capturing(stream):
+                with contextlib.suppress(FusedslError):
+                    graph.record(self.number, self.head, self.layout.block(payloads), stream)
+        elif self.driver.launch_elsewhere(code, self.device, lambda: self.fire(payloads, stream)):
             raise self.driver.fault(code, "cuLaunchKernelEx")
 
 

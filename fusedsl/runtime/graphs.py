@@ -1,0 +1,122 @@
+"""Graphs of calls that are made again and again: the driver launches one in a third of the time that a kernel takes.
+
+A call that is repeated on one stream gets a graph, whose parameters are changed in place where they differ. Machine
+code (entry.py) launches it where nothing is against it: on its own stream, which is not captured, and while no other
+thread does so. Anything else is a launch of kernels, as before.
+
+Sources: CUDA driver API, "Graph Management" and "Stream Management" (capture).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import struct
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_size_t, c_uint, c_uint64, c_void_p
+
+from ..errors import FusedslError
+from .driver import Driver
+
+CALLS = 64  # of a call until it has a graph
+MOST = 512  # graphs of a process: each takes memory
+_HEAD = 11  # words before the block, as entry.py has them
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+_THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+_FUNCTIONS = ("cuGraphLaunch", "cuStreamIsCapturing", "cuGraphExecKernelNodeSetParams_v2")
+_lock = threading.Lock()
+_alive = 0
+
+
+class Graph:
+    """Room for a graph, which machine code knows by its `address`; there is one once `record` or `adopt` is called.
+
+    `block` is the size in bytes of the parameters that may differ from call to call.
+    """
+
+    def __init__(self, driver: Driver, device: int, block: int = 0):
+        self.driver, self.device = driver, device
+        self.words = (c_uint64 * (_HEAD + block // 8))()
+        self.address = ctypes.addressof(self.words)
+        self.words[4], self.words[10] = CALLS, block
+        self._graph = 0
+        self._counted = False
+
+    def record(self, function: int, head: bytes, block: bytes, stream: int) -> None:
+        """Make the graph of one kernel with this launch configuration and parameter block, for a stream."""
+        at, d = self.address + 8 * _HEAD, self.driver
+        if not self._count():
+            return
+        ctypes.memmove(at, block, len(block))
+        self._size = c_size_t(len(block))
+        self._extra = (c_uint64 * 5)(1, at, 2, ctypes.addressof(self._size), 0)
+        # struct CUDA_KERNEL_NODE_PARAMS: function, grid, block, shared bytes, kernelParams, extra, kernel, context
+        told = struct.pack("<Q28s4x4Q", function, head[:28], 0, ctypes.addressof(self._extra), 0, 0)
+        self._told = (ctypes.c_char * len(told)).from_buffer_copy(told)
+        graph, node, made = c_void_p(), c_void_p(), c_void_p()
+        with d.on(self.device), d.relaxed_capture():
+            d.call("cuGraphCreate", byref(graph), c_uint(0))
+            self._graph = graph.value or 0
+            d.call("cuGraphAddKernelNode_v2", byref(node), graph, None, c_size_t(0), byref(self._told))
+            d.call("cuGraphInstantiateWithFlags", byref(made), graph, c_uint64(0))
+        self.words[8], self.words[9] = node.value or 0, ctypes.addressof(self._told)
+        self._publish(stream, made.value or 0)
+
+    def adopt(self, calls: Sequence[Callable[[int], None]], stream: int) -> bool:
+        """Make the graph of what these functions launch, one after another, for a stream. Whether there is one."""
+        if self._count():
+            with self.driver.on(self.device):
+                self._publish(stream, captured(self.driver, calls))
+        return bool(self.words[2])
+
+    def _publish(self, stream: int, made: int) -> None:
+        self.words[1] = stream
+        for place, name in enumerate(_FUNCTIONS, 5):
+            self.words[place] = self.driver.address(name)
+        self.words[2] = made  # last: from now on it is launched
+
+    def _count(self) -> bool:
+        """Whether there may be one more."""
+        global _alive
+        with _lock:
+            self._counted = _alive < MOST and not self._counted
+            _alive += self._counted
+        return self._counted
+
+    def __del__(self) -> None:
+        global _alive
+        if not self._counted or sys.is_finalizing():
+            return
+        with _lock:
+            _alive -= 1
+        with contextlib.suppress(FusedslError), self.driver.on(self.device), self.driver.relaxed_capture():
+            if self.words[2]:
+                self.driver.attempt("cuGraphExecDestroy", c_void_p(self.words[2]))
+            if self._graph:
+                self.driver.attempt("cuGraphDestroy", c_void_p(self._graph))
+
+
+def captured(d: Driver, calls: Sequence[Callable[[int], None]]) -> int:
+    """The handle of an executable graph of these launches, each after the one before it."""
+    stream, graph, made = c_void_p(), c_void_p(), c_void_p()
+    with d.relaxed_capture():  # the caller may be capturing: nothing here is part of that
+        d.call("cuStreamCreate", byref(stream), c_uint(_NON_BLOCKING))
+    try:
+        d.call("cuStreamBeginCapture_v2", stream, c_uint(_THREAD_LOCAL))
+        try:
+            for fire in calls:
+                fire(stream.value or 0)
+        finally:
+            ended = d.attempt("cuStreamEndCapture", stream, byref(graph))
+        if ended:
+            raise d.fault(ended, "cuStreamEndCapture")
+        with d.relaxed_capture():
+            d.call("cuGraphInstantiateWithFlags", byref(made), graph, c_uint64(0))
+    finally:
+        if graph.value:
+            d.attempt("cuGraphDestroy", graph)
+        with d.relaxed_capture():
+            d.attempt("cuStreamDestroy_v2", stream)
+    return made.value or 0
