@@ -1,7 +1,8 @@
 """The suite `launch`: µs of host time of a warm call of `a*b + c` on 1,024 elements, beside what others take for it.
 
 Peers take turns, a batch of calls each, with the GPU idle before a batch: its queue never fills, so that nobody waits.
-The floor is the driver's own launch, called again and again by machine code: what is left is the caller's share.
+The driver's own launches, of the kernel and of a graph of it, are called again and again by machine code; the lesser
+is the floor, and what is left is the caller's share.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ extern "C" __global__ void multiply_add(const float* a, const float* b, const fl
 }
 """
 VARIANTS = ("out=", "bound", "graph", "new result")
-DRIVER = "the driver's launch alone"
+DRIVER, GRAPH = "the driver's launch alone", "the driver's launch of a graph alone"
 
 
 def run(report: Report, settings: Settings) -> None:
@@ -39,7 +40,11 @@ def run(report: Report, settings: Settings) -> None:
         for variant in VARIANTS:
             import torch
 
-            peers = {"fusedsl": lambda ours=ours, variant=variant: ours(variant), DRIVER: _driver} | _peers(variant)
+            peers = {
+                "fusedsl": lambda ours=ours, variant=variant: ours(variant),
+                DRIVER: _driver,
+                GRAPH: _graph,
+            } | _peers(variant)
             _measure(report, settings, library, variant, peers, torch.cuda.synchronize)
 
 
@@ -69,7 +74,7 @@ def _measure(
                     call()
             times[peer].append(1e6 * (time.perf_counter() - begun) / size)
     wait()
-    floor = quantile(times[DRIVER], 0.5) if DRIVER in times else None
+    floor = min((quantile(times[peer], 0.5) for peer in (DRIVER, GRAPH) if peer in times), default=None)
     for peer in calls:
         report.add(times_row(case, peer, times[peer], FACTS, floor, None))
 
@@ -195,38 +200,65 @@ def _triton(new: bool) -> Call:
 
 
 class _Driver:
-    """cuLaunchKernel of the same kernel on the default stream, many times in a row without any Python."""
+    """A launch of the driver's, many times in a row without any Python: `repeat(times)` is compiled."""
 
-    def __init__(self) -> None:
-        import cupy
-        from numba import njit
-
-        arrays, pointer, number = _cupy_arrays(), ctypes.c_void_p, ctypes.c_uint
-        kernel = cupy.RawKernel(RAW, "multiply_add")
-        kernel((4,), (256,), (*arrays, N))
-        words = [np.uint64(x.data.ptr) for x in arrays] + [np.uint64(N)]
-        self.values = np.array(words, np.uint64)
-        self.places = np.array([self.values.ctypes.data + 8 * k for k in range(5)], np.uint64)
-        self.kept, handle, places = (kernel, arrays), kernel.kernel.ptr, self.places.ctypes.data
-        kind = ctypes.CFUNCTYPE(ctypes.c_int, pointer, *[number] * 7, pointer, pointer, pointer)
-        launch = kind(ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, pointer).value)
-
-        @njit
-        def repeat(times):
-            wrong = 0
-            for _ in range(times):
-                wrong |= launch(handle, 4, 1, 1, 256, 1, 1, 0, 0, places, 0)
-            return wrong
-
-        self.repeat = repeat
+    def __init__(self, repeat: Callable[[int], int], kept: Any):
+        self.repeat, self.kept = repeat, kept
 
     def __call__(self) -> None:
         if self.repeat(1):
-            raise RuntimeError("cuLaunchKernel failed")
+            raise RuntimeError("the driver does not launch")
 
 
 def _driver() -> Call:
-    return _Driver()
+    """cuLaunchKernel of the same kernel on the default stream."""
+    import cupy
+    from numba import njit
+
+    arrays, pointer = _cupy_arrays(), ctypes.c_void_p
+    kernel = cupy.RawKernel(RAW, "multiply_add")
+    kernel((4,), (256,), (*arrays, N))
+    values = np.array([*(x.data.ptr for x in arrays), N], np.uint64)
+    held = np.array([values.ctypes.data + 8 * k for k in range(5)], np.uint64)
+    handle, places = kernel.kernel.ptr, held.ctypes.data
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, pointer, *[ctypes.c_uint] * 7, pointer, pointer, pointer)
+    launch = kind(ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, pointer).value)
+
+    @njit
+    def repeat(times):
+        wrong = 0
+        for _ in range(times):
+            wrong |= launch(handle, 4, 1, 1, 256, 1, 1, 0, 0, places, 0)
+        return wrong
+
+    return _Driver(repeat, (kernel, arrays, values, held))
+
+
+def _graph() -> Call:
+    """cuGraphLaunch of a graph that holds the same kernel alone."""
+    import cupy
+    from numba import njit
+
+    arrays, pointer = _cupy_arrays(), ctypes.c_void_p
+    kernel, stream = cupy.RawKernel(RAW, "multiply_add"), cupy.cuda.Stream(non_blocking=True)
+    kernel((4,), (256,), (*arrays, N))
+    with stream:
+        stream.begin_capture()
+        kernel((4,), (256,), (*arrays, N))
+        graph = stream.end_capture()
+    handle = graph.graphExec
+    launch = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer)(
+        ctypes.cast(ctypes.CDLL("libcuda.so.1").cuGraphLaunch, pointer).value
+    )
+
+    @njit
+    def repeat(times):
+        wrong = 0
+        for _ in range(times):
+            wrong |= launch(handle, 0)
+        return wrong
+
+    return _Driver(repeat, (graph, arrays))
 
 
 def _numba(new: bool) -> Call:
