@@ -191,6 +191,11 @@ def debug_level() -> int:
     return _environment_number("FUSEDSL_DEBUG", 0, 0, 5)
 
 
+def launch_graphs() -> bool:
+    """FUSEDSL_GRAPHS: 0 if calls that are repeated are not to become CUDA graphs, which some profilers show as such."""
+    return _environment_number("FUSEDSL_GRAPHS", 1, 0, 1) == 1
+
+
 def num_threads() -> int:
     """FUSEDSL_NUM_THREADS, else the processors that this process may run on."""
     if hasattr(os, "sched_getaffinity"):

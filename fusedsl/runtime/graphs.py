@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_size_t, c_uint, c_uint64, c_void_p
 
+from ..config import launch_graphs
 from ..errors import FusedslError
 from .driver import Driver
 
@@ -81,7 +82,7 @@ class Graph:
         """Whether there may be one more."""
         global _alive
         with _lock:
-            self._counted = _alive < MOST and not self._counted
+            self._counted = _alive < MOST and not self._counted and launch_graphs()
             _alive += self._counted
         return self._counted
 

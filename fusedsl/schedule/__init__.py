@@ -48,9 +48,8 @@ class Geometry:
     other; `tickets` is a number of uint32 counters that are 0 before the launch and after it. Kernels that are
     `alone` share no launch. Cooperative blocks come in multiples of `unit`, of which any number will do; so do those
     that are `lasting`, which work until all is done: more than are resident at once are of no use. The threads of a
-    block stand in `lines`, one above the other.
-    One that `follows`
-    may start while the launch before it ends: its blocks wait for what that wrote.
+    block stand in `lines`, one above the other. One that `follows` may start while the launch before it ends: its
+    blocks wait for what that wrote.
     """
 
     blocks: int
