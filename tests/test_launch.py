@@ -480,7 +480,7 @@ def test_what_is_repeated_becomes_a_graph_that_is_launched_where_it_may(cuda, li
 
 def test_graphs_are_few_and_go_with_what_they_repeat(cuda, library, monkeypatch):
     kept = with_machine_code(cuda, library)
-    Graphs(cuda, library)
+    driven = Graphs(cuda, library)
 
     def repeated():
         lines = Lines()
@@ -495,6 +495,14 @@ def test_graphs_are_few_and_go_with_what_they_repeat(cuda, library, monkeypatch)
     assert graphs._alive == alive + 1 and library.called.count("cuGraphExecDestroy") == 0
     del call
     assert graphs._alive == alive and library.called.count("cuGraphExecDestroy") == 1
+    monkeypatch.setattr(graphs, "RENEWED", 3)
+    call = repeated()
+    library.launches.clear(), driven.launched.clear()
+    for _ in range(10):
+        call(7)
+    assert len(driven.launched) == 8 and len(library.launches) == 2  # after the one in `repeated`
+    assert graphs._alive == alive + 1
+    del call
     for change in (
         lambda: monkeypatch.setenv("FUSEDSL_GRAPHS", "0"),
         lambda: monkeypatch.setattr(graphs, "MOST", alive),

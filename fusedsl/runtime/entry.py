@@ -32,10 +32,10 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 ; where numbers go, a graph or null; then what is copied; then for each address where it goes, and what is added to it
 %record = type { ptr, ptr, i64, i64, i64, ptr, [0 x i64] }
 
-; see graphs.py: whether it is in use, stream, CUgraphExec or null, calls so far, calls until it is asked for; the
-; driver's functions cuGraphLaunch, cuStreamIsCapturing, cuGraphExecKernelNodeSetParams or null; what that takes; the
-; bytes of the block, and the block
-%graph = type { i64, ptr, ptr, i64, i64, ptr, ptr, ptr, ptr, ptr, i64, [0 x i64] }
+; see graphs.py: whether it is in use, stream, CUgraphExec or null, calls so far, calls until one is asked for; the
+; driver's functions cuGraphLaunch, cuStreamIsCapturing, cuGraphExecKernelNodeSetParams or null; what that takes; calls
+; until it is to be made anew; the bytes of the block, and the block
+%graph = type { i64, ptr, ptr, i64, i64, ptr, ptr, ptr, ptr, ptr, i64, i64, [0 x i64] }
 
 define private i1 @fill(ptr %r, ptr %args, i64 %given, ptr %memory, i64 %length) alwaysinline {
 start:
@@ -82,17 +82,18 @@ done:
   ret i1 %right
 }
 
-; launch a graph whose block is to be this one; 0, or anything else where that cannot be done now
-define private i32 @repeat(ptr %g, ptr %block) {
+; launch a graph whose block is to be this one on a stream; 0, or anything else where that cannot be done now
+define private i32 @repeat(ptr %g, ptr %block, ptr %stream) {
   %exchanged = cmpxchg ptr %g, i64 0, i64 1 acquire monotonic
   %won = extractvalue { i64, i1 } %exchanged, 1
   br i1 %won, label %mine, label %taken
 mine:
   %thread = call ptr @PyEval_SaveThread()
-  %stream_at = getelementptr %graph, ptr %g, i64 0, i32 1
-  %stream = load ptr, ptr %stream_at
   %exec_at = getelementptr %graph, ptr %g, i64 0, i32 2
   %exec = load ptr, ptr %exec_at
+  %gone = icmp eq ptr %exec, null
+  br i1 %gone, label %back, label %ask
+ask:
   %status = alloca i32, align 16
   store i32 0, ptr %status
   %capturing_at = getelementptr %graph, ptr %g, i64 0, i32 6
@@ -103,9 +104,9 @@ mine:
   %idle = icmp eq i32 %busy, 0
   br i1 %idle, label %compare, label %back
 compare:
-  %bytes_at = getelementptr %graph, ptr %g, i64 0, i32 10
+  %bytes_at = getelementptr %graph, ptr %g, i64 0, i32 11
   %bytes = load i64, ptr %bytes_at
-  %held = getelementptr %graph, ptr %g, i64 0, i32 11, i64 0
+  %held = getelementptr %graph, ptr %g, i64 0, i32 12, i64 0
   %differs = call i32 @memcmp(ptr %held, ptr %block, i64 %bytes)
   %same = icmp eq i32 %differs, 0
   br i1 %same, label %go, label %other
@@ -130,9 +131,23 @@ go:
   %launch_at = getelementptr %graph, ptr %g, i64 0, i32 5
   %launch = load ptr, ptr %launch_at
   %code = call i32 %launch(ptr %exec, ptr %stream)
+  %calls_at = getelementptr %graph, ptr %g, i64 0, i32 3
+  %calls = load i64, ptr %calls_at
+  %more = add i64 %calls, 1
+  store i64 %more, ptr %calls_at
+  %last_at = getelementptr %graph, ptr %g, i64 0, i32 10
+  %last = load i64, ptr %last_at
+  %old = icmp eq i64 %more, %last
+  br i1 %old, label %retire, label %back
+retire:
+  %wanted_at = getelementptr %graph, ptr %g, i64 0, i32 4
+  %wanted = load i64, ptr %wanted_at
+  %almost = sub i64 %wanted, 1
+  store i64 %almost, ptr %calls_at
+  store ptr null, ptr %exec_at
   br label %back
 back:
-  %result = phi i32 [1, %mine], [1, %other], [1, %broken], [%code, %go]
+  %result = phi i32 [1, %mine], [1, %ask], [1, %other], [1, %broken], [%code, %go], [%code, %retire]
   store atomic i64 0, ptr %g release, align 8
   call void @PyEval_RestoreThread(ptr %thread)
   ret i32 %result
@@ -140,7 +155,7 @@ taken:
   ret i32 1
 }
 
-; f(stream) of a graph without a block to compare
+; f(stream) of a graph without a block to compare, on any stream
 define ptr @graph(ptr %self, ptr %args, i64 %given) {
   %r = call ptr @PyBytes_AsString(ptr %self)
   %cell = load ptr, ptr %r
@@ -150,7 +165,10 @@ define ptr @graph(ptr %self, ptr %args, i64 %given) {
   %g = load ptr, ptr %g_at
   br i1 %allowed, label %go, label %no
 go:
-  %code = call i32 @repeat(ptr %g, ptr %g)
+  %object = load ptr, ptr %args
+  %number = call i64 @PyLong_AsUnsignedLongLongMask(ptr %object)
+  %stream = inttoptr i64 %number to ptr
+  %code = call i32 @repeat(ptr %g, ptr %g, ptr %stream)
   %long = sext i32 %code to i64
   %answer = call ptr @PyLong_FromLong(i64 %long)
   ret ptr %answer
@@ -202,7 +220,7 @@ where:
   br i1 %its, label %repeat, label %fire
 repeat:
   %parameters = getelementptr i64, ptr %memory, i64 8
-  %repeated = call i32 @repeat(ptr %g, ptr %parameters)
+  %repeated = call i32 @repeat(ptr %g, ptr %parameters, ptr %stream)
   %right_away = icmp eq i32 %repeated, 0
   br i1 %right_away, label %launched, label %fire
 launched:
@@ -304,7 +322,7 @@ def launcher(
 
 
 def graph_launcher(cell: int, graph: int) -> Entry | None:
-    """What launches a graph on its own stream, and returns another number than 0 where it may not."""
+    """f(stream) that launches a graph, and returns another number than 0 where it may not."""
     return _made("graph", cell, graph, b"", (), 0)
 
 

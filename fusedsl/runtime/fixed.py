@@ -74,7 +74,7 @@ def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, 
     if device is not None and driver().entry.value:
         graphs = _Graphs(fire, device)
         lines.add(f"if {lines.name(graphs.get)}(stream, {lines.name(graphs.fire)})(stream):")
-        lines.add(f"    {lines.name(fire)}(stream)")
+        lines.add(f"    {lines.name(graphs.again)}(stream)")
     else:
         _fire(call, values, lines)
     if written:
@@ -88,7 +88,7 @@ def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, 
 
 
 class _Graphs:
-    """The graphs of a bound call by stream: `get(stream, fire)(stream)` launches, or (not 0) says that `fire` is to."""
+    """The graphs of a bound call by stream: `get(stream, fire)(stream)` launches; if it gives 1, `again` is to."""
 
     def __init__(self, fire: Callable[[int], None], device: int):
         self.launch, self.device = fire, device
@@ -102,17 +102,22 @@ class _Graphs:
         self.launch(stream)
         self.calls[stream] = calls = self.calls.get(stream, 0) + 1
         if calls >= BOUND_CALLS and not driver().is_capturing(stream):
-            graph, cell = Graph(driver(), self.device), ctypes.addressof(driver().entry)
-            self.builtins[stream] = _refuse
-            with contextlib.suppress(FusedslError):
-                entry = graph_launcher(cell, graph.address) if graph.adopt([self.launch], stream) else None
-                self.graphs[stream], self.builtins[stream] = graph, entry or _refuse
+            self.graphs[stream] = graph = Graph(driver(), self.device)
+            entry = graph_launcher(ctypes.addressof(driver().entry), graph.address)
+            self._record(graph, stream)
+            self.builtins[stream] = entry or self.fire
         return 0
 
+    def again(self, stream: int) -> None:
+        """Launch where the graph could not be; one that is to be made anew, is."""
+        self.launch(stream)
+        graph = self.graphs.get(stream)
+        if graph is not None and graph.retired and not driver().is_capturing(stream):
+            self._record(graph, stream)
 
-def _refuse(stream: int) -> int:
-    """The builtin of a stream that gets no graph."""
-    return 1
+    def _record(self, graph: Graph, stream: int) -> None:
+        with contextlib.suppress(FusedslError):
+            graph.adopt([self.launch], stream)
 
 
 def _record_stream(memory: Any, stream: int) -> None:

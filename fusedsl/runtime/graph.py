@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
+import ctypes
 from collections.abc import Callable, Sequence
 from ctypes import c_void_p
 from typing import Any
 
-from ..errors import ArgumentError, DeviceError, FusedslError
-from .driver import driver, pointer
+from ..errors import ArgumentError, DeviceError
+from .driver import driver
+from .entry import Entry, graph_launcher
 from .fixed import BoundCall, Fixed
-from .graphs import captured
+from .graphs import Graph, captured
 from .results import version_counter
 
 
@@ -58,9 +58,7 @@ class GraphCall:
 
 
 class _Recorded:
-    """An instantiated graph of the driver's, destroyed with this object. It keeps what its launches use."""
-
-    handle = 0
+    """A graph of the driver's. It keeps what its launches use."""
 
     def __init__(self, calls: Sequence[Fixed]):
         if any(one.fire is None for one in calls):
@@ -68,37 +66,42 @@ class _Recorded:
             raise ArgumentError("this call copies some of its arrays each time, and cannot be recorded",
                                 "argument.graph", help=help)  # fmt: skip
         self.calls = tuple(calls)
+        self.fires = [one.fire for one in calls if one.fire is not None]
         self.device = calls[0].device or 0
         with driver().on(self.device):
-            self.handle = captured(driver(), [one.fire for one in calls if one.fire is not None])
-
-    def __del__(self) -> None:
-        if self.handle and not sys.is_finalizing():
-            with contextlib.suppress(FusedslError), driver().on(self.device):
-                driver().attempt("cuGraphExecDestroy", c_void_p(self.handle))
+            self.handle = captured(driver(), self.fires)
+        self.graph = Graph(driver(), self.device, renewed=0)
+        self.graph.publish(0, self.handle)
 
 
 def _launcher(recorded: _Recorded) -> Callable[[], None]:
-    """What launches a graph on the caller's current stream. Where that is captured, which takes no graphs, it is the
-    launches one by one."""
-    d, device, handle = driver(), recorded.device, pointer(recorded.handle)
+    """What launches a graph on the caller's current stream. Where that is captured, which takes no graphs, or another
+    thread launches it just now, it is the launches one by one."""
     read_stream = recorded.calls[0].stream
     assert read_stream is not None
     written = tuple(tensor for one in recorded.calls for tensor in one.written)
     mark = version_counter() if written else None
-    streams: dict[int, Any] = {}  # as the driver takes them
-    launch, fires = d.function("cuGraphLaunch"), [one.fire for one in recorded.calls if one.fire is not None]
+    entry = graph_launcher(ctypes.addressof(driver().entry), recorded.graph.address)
+    launch = entry if driver().entry.value and entry else _by_ctypes(recorded)
 
     def run(kept: _Recorded = recorded) -> None:
-        number = read_stream()
-        stream = streams.get(number) or streams.setdefault(number, pointer(number))
-        if d.is_capturing(number):
-            for fire in fires:
-                fire(number)
-        elif launch(handle, stream):
-            with d.on(device):  # which need not be this thread's current one
-                d.call("cuGraphLaunch", c_void_p(recorded.handle), c_void_p(number))
+        stream = read_stream()
+        if launch(stream):
+            for fire in kept.fires:
+                fire(stream)
         if mark is not None:
             mark(written)
 
     return run
+
+
+def _by_ctypes(recorded: _Recorded) -> Entry:
+    """The builtin where there is none."""
+
+    def launch(stream: int) -> int:
+        if driver().is_capturing(stream):
+            return 1
+        with driver().on(recorded.device):
+            return driver().attempt("cuGraphLaunch", c_void_p(recorded.handle), c_void_p(stream))
+
+    return launch

@@ -22,8 +22,9 @@ from ..errors import FusedslError
 from .driver import Driver
 
 CALLS = 64  # of a call until it has a graph
-MOST = 512  # graphs of a process: each takes memory
-_HEAD = 11  # words before the block, as entry.py has them
+MOST = 128  # graphs of a process: each takes 110 KB of the device
+RENEWED = 1 << 14  # launches until a graph is made anew: what the driver keeps of them goes with it
+_HEAD = 12  # words before the block, as entry.py has them
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 _FUNCTIONS = ("cuGraphLaunch", "cuStreamIsCapturing", "cuGraphExecKernelNodeSetParams_v2")
@@ -34,20 +35,22 @@ _alive = 0
 class Graph:
     """Room for a graph, which machine code knows by its `address`; there is one once `record` or `adopt` is called.
 
-    `block` is the size in bytes of the parameters that may differ from call to call.
+    `block` is the size in bytes of the parameters that may differ from call to call. After `renewed` launches it is
+    retired (0: never, None: RENEWED).
     """
 
-    def __init__(self, driver: Driver, device: int, block: int = 0):
+    def __init__(self, driver: Driver, device: int, block: int = 0, renewed: int | None = None):
         self.driver, self.device = driver, device
         self.words = (c_uint64 * (_HEAD + block // 8))()
         self.address = ctypes.addressof(self.words)
-        self.words[4], self.words[10] = CALLS, block
-        self._graph = 0
+        self.words[4], self.words[10], self.words[11] = CALLS, RENEWED if renewed is None else renewed, block
+        self._graph = self._made = 0
         self._counted = False
 
     def record(self, function: int, head: bytes, block: bytes, stream: int) -> None:
         """Make the graph of one kernel with this launch configuration and parameter block, for a stream."""
         at, d = self.address + 8 * _HEAD, self.driver
+        self._destroy()
         if not self._count():
             return
         ctypes.memmove(at, block, len(block))
@@ -63,40 +66,55 @@ class Graph:
             d.call("cuGraphAddKernelNode_v2", byref(node), graph, None, c_size_t(0), byref(self._told))
             d.call("cuGraphInstantiateWithFlags", byref(made), graph, c_uint64(0))
         self.words[8], self.words[9] = node.value or 0, ctypes.addressof(self._told)
-        self._publish(stream, made.value or 0)
+        self.publish(stream, made.value or 0)
 
     def adopt(self, calls: Sequence[Callable[[int], None]], stream: int) -> bool:
         """Make the graph of what these functions launch, one after another, for a stream. Whether there is one."""
+        self._destroy()
         if self._count():
             with self.driver.on(self.device):
-                self._publish(stream, captured(self.driver, calls))
+                self.publish(stream, captured(self.driver, calls))
         return bool(self.words[2])
 
-    def _publish(self, stream: int, made: int) -> None:
-        self.words[1] = stream
+    @property
+    def retired(self) -> bool:
+        """Whether there was a graph that is not launched any more."""
+        return self._made != 0 and not self.words[2]
+
+    def publish(self, stream: int, made: int) -> None:
+        """From now on this executable graph is launched; it belongs to this object."""
+        self._made = made
+        self.words[1], self.words[3] = stream, 0
         for place, name in enumerate(_FUNCTIONS, 5):
-            self.words[place] = self.driver.address(name)
-        self.words[2] = made  # last: from now on it is launched
+            self.words[place] = self.driver.address(name) if self.driver.entry.value else 0
+        self.words[2] = made  # last
 
     def _count(self) -> bool:
         """Whether there may be one more."""
         global _alive
         with _lock:
-            self._counted = _alive < MOST and not self._counted and launch_graphs()
+            self._counted = _alive < MOST and launch_graphs()
             _alive += self._counted
         return self._counted
 
-    def __del__(self) -> None:
+    def _destroy(self) -> None:
+        """Let the driver forget the graph, once it has run."""
         global _alive
-        if not self._counted or sys.is_finalizing():
-            return
         with _lock:
-            _alive -= 1
+            _alive -= self._counted
+        made, graph, self._made, self._graph, self._counted = self._made, self._graph, 0, 0, False
+        if not (made or graph):
+            return
+        self.words[2] = 0
         with contextlib.suppress(FusedslError), self.driver.on(self.device), self.driver.relaxed_capture():
-            if self.words[2]:
-                self.driver.attempt("cuGraphExecDestroy", c_void_p(self.words[2]))
-            if self._graph:
-                self.driver.attempt("cuGraphDestroy", c_void_p(self._graph))
+            if made:
+                self.driver.attempt("cuGraphExecDestroy", c_void_p(made))
+            if graph:
+                self.driver.attempt("cuGraphDestroy", c_void_p(graph))
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self._destroy()
 
 
 def captured(d: Driver, calls: Sequence[Callable[[int], None]]) -> int:

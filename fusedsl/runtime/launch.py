@@ -249,7 +249,7 @@ class Launch:
         driver.initialise()
         self.driver, self.device, self.number = driver, function.device, function.handle
         self.head, self.tail = head, tail
-        self.plain = not attributes
+        self.plain = cluster == 1 and not geometry.cooperative  # what a graph's node says without attributes
         self.fire: Callable[[Sequence[Any], int], None] = _nothing
         if geometry.blocks:
             self.fire = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
