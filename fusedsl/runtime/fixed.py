@@ -35,14 +35,16 @@ class BoundCall(Protocol):
 
 @dataclass(frozen=True)
 class Fixed:
-    """What a bound call is for a graph. On a CUDA `device`, `fire(stream)` launches it once on that stream, `stream()`
-    is the caller's current one, and `written` are torch's tensors that it writes.
+    """What a bound call is for a graph. On a CUDA `device`, `fire(stream)` launches it once on that stream, and so does
+    `record(stream)` in a capture of ours; `stream()` is the caller's current one, and `written` are torch's tensors
+    that it writes.
     """
 
     device: int | None = None
     fire: Callable[[int], None] | None = None
     stream: Callable[[], int] | None = None
     written: tuple = ()
+    record: Callable[[int], None] | None = None
 
 
 def bind_results(bound: Any, result: Any, fixed: Fixed) -> BoundCall:
@@ -72,7 +74,7 @@ def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, 
         lines.add(f"if stream not in {lines.name(known)}:", f"    {lines.name(known.add)}(stream)")
         lines.add(f"    {lines.name(_record_stream)}({lines.name(memory)}, stream)")
     if device is not None and driver().entry.value:
-        graphs = _Graphs(fire, device)
+        graphs = _Graphs(fire, chained(call, values), device)
         lines.add(f"if {lines.name(graphs.get)}(stream, {lines.name(graphs.fire)})(stream):")
         lines.add(f"    {lines.name(graphs.again)}(stream)")
     else:
@@ -84,14 +86,30 @@ def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, 
     bound = lines.function("bound", "")
     if device is None:
         return bind_results(bound, result, Fixed())
-    return bind_results(bound, result, Fixed(device, fire, call.stream, written))
+    return bind_results(bound, result, Fixed(device, fire, call.stream, written, chained(call, values)))
+
+
+def chained(call: Call, values: Sequence[Any]) -> Callable[[int], None]:
+    """What launches a call with these payloads on a stream that is captured: the launches overlap in starting.
+
+    In graphs alone: on a stream, blocks that wait early are placed badly (measured: up to 1.8 times the time).
+    """
+    place, tickets = len(values) - len(call.numbers) - 1, call.tickets
+
+    def launch(stream: int) -> None:
+        payloads = list(values)
+        payloads[place] = 0 if tickets is None else tickets(stream)
+        for number, record in enumerate(call.records):
+            (record.follow if number else record.fire)(payloads, stream)
+
+    return launch
 
 
 class _Graphs:
     """The graphs of a bound call by stream: `get(stream, fire)(stream)` launches; if it gives 1, `again` is to."""
 
-    def __init__(self, fire: Callable[[int], None], device: int):
-        self.launch, self.device = fire, device
+    def __init__(self, fire: Callable[[int], None], record: Callable[[int], None], device: int):
+        self.launch, self.record, self.device = fire, record, device
         self.calls: dict[int, int] = {}
         self.graphs: dict[int, Graph] = {}
         self.builtins: dict[int, Entry] = {}
@@ -117,7 +135,7 @@ class _Graphs:
 
     def _record(self, graph: Graph, stream: int) -> None:
         with contextlib.suppress(FusedslError):
-            graph.adopt([self.launch], stream)
+            graph.adopt([self.record], stream)
 
 
 def _record_stream(memory: Any, stream: int) -> None:

@@ -69,7 +69,7 @@ class _Recorded:
         self.fires = [one.fire for one in calls if one.fire is not None]
         self.device = calls[0].device or 0
         with driver().on(self.device):
-            self.handle = captured(driver(), self.fires)
+            self.handle = captured(driver(), [one.record for one in calls if one.record is not None])
         self.graph = Graph(driver(), self.device, renewed=0)
         self.graph.publish(0, self.handle)
 

@@ -215,6 +215,7 @@ class Launch:
     `template` is the parameter block (schedule/kernel.py `slots`) with extents, strides and magics filled in.
     `names` are the arguments' names, for the message about a number that does not fit.
     `fire(payloads, stream)` launches and does not wait: payloads are, by argument, an address or a Python number.
+    `follow` does the same right behind another launch of the call, whose end it may overlap.
     """
 
     def __init__(
@@ -240,19 +241,19 @@ class Launch:
             geometry = _resident(driver, function, geometry)
         self.geometry = geometry
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
-        follows = geometry.follows and driver.facts(function.device).cc >= OVERLAP
-        attributes = _attributes(cluster, geometry.cooperative, follows)
-        address = ctypes.addressof(attributes) if attributes else 0
         side = geometry.threads // geometry.lines
         head = struct.pack("<7I4x", geometry.blocks, 1, 1, side, geometry.lines, 1, shared)
-        tail = struct.pack("<QI4xQ", address, len(attributes) // _ATTRIBUTE_BYTES, len(template))
+        tail = _tail(_attributes(cluster, geometry.cooperative, False), len(template))
         driver.initialise()
         self.driver, self.device, self.number = driver, function.device, function.handle
         self.head, self.tail = head, tail
         self.plain = cluster == 1 and not geometry.cooperative  # what a graph's node says without attributes
-        self.fire: Callable[[Sequence[Any], int], None] = _nothing
+        self.fire = self.follow = _nothing
         if geometry.blocks:
-            self.fire = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
+            self.fire = self.follow = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
+        if geometry.blocks and geometry.follows and driver.facts(self.device).cc >= OVERLAP:
+            tail = _tail(_attributes(cluster, geometry.cooperative, True), len(template))
+            self.follow = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
 
     def repeat_lines(
         self, words: Sequence[str], constants: Mapping[int, Any], name: Namer
@@ -352,6 +353,12 @@ def _attributes(cluster: int, cooperative: bool, follows: bool) -> ctypes.Array:
     told += struct.pack("<I4xI60x", _COOPERATIVE, 1) if cooperative else b""
     told += struct.pack("<I4xI60x", _FOLLOWS, 1) if follows else b""
     return (ctypes.c_char * len(told)).from_buffer_copy(told)
+
+
+def _tail(attributes: ctypes.Array, block: int) -> bytes:
+    """The end of struct CUlaunchConfig, and the size of the block."""
+    address = ctypes.addressof(attributes) if attributes else 0
+    return struct.pack("<QI4xQ", address, len(attributes) // _ATTRIBUTE_BYTES, block)
 
 
 class HostLaunch:

@@ -49,7 +49,7 @@ def barrier():
 def take_turn():
     """Let the launch after this one begin, and wait until the one before has ended and what it wrote is there.
 
-    Before sm_90, where launches do not overlap, it does nothing.
+    Before sm_90, where launches do not overlap, it does nothing; nor does it in a launch that does not `follow`.
     """
 
     def emit(e):
