@@ -395,3 +395,17 @@ def test_wide_rows_on_other_architectures(tmp_path, cc):
         assert schedule.shared == kept
         assert schedule.cluster == 1 or cc >= (9, 0)
         assert built(tmp_path, kernel, (4096, columns), cc)[2].spill_bytes == 0
+
+
+def test_kernels_of_several_launches_take_turns():
+    x, w = fd.spec((64, 128), "bfloat16"), fd.spec((128, 256), "bfloat16")
+    assert fd.kernel("layer_norm(x) @ w").source(x, w, device="cuda").count("take_turn()") == 2
+    assert "take_turn" not in fd.kernel("softmax(x)").source(x, device="cuda")
+    plain = map_kernel(FLOAT32, ["z_9 = x_0 + y_0"])
+    chained = dataclasses.replace(plain, chained=True)
+    for cc, count in (((8, 0), 0), ((9, 0), 1)):
+        schedule = choose(chained, (1000,), facts(cc))
+        source = generate(chained, schedule)
+        assert source.replace("    take_turn()\n", "") == generate(plain, schedule)
+        text = ptx(source, "chained.py", chained, schedule, cc)
+        assert text.count("griddepcontrol.wait") == text.count("griddepcontrol.launch_dependents") == count

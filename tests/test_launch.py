@@ -222,6 +222,13 @@ def test_a_cluster_is_an_attribute(cuda, library):
     assert struct.unpack("<I4x3I", attribute[:20]) == (4, 4, 1, 1) and len(attribute) == 72
 
 
+def test_a_launch_that_follows_another_may_say_so(cuda, library):
+    launch = record(cuda, follows=True)
+    launch.fire([1, 2], 0), launch.follow([1, 2], 0), record(cuda).follow([1, 2], 0)
+    attributes = [found for _, _, found, *_ in library.launches]
+    assert attributes == [b"", struct.pack("<I4xI60x", 6, 1), b""]  # …_PROGRAMMATIC_STREAM_SERIALIZATION
+
+
 def test_a_large_cluster_is_allowed_first_and_may_be_cooperative(cuda, library):
     record(cuda, cluster=16, cooperative=True).fire([1, 2], 0)
     attributes = library.launches[0][2]
