@@ -16,6 +16,7 @@ from .entry import Entry, graph_launcher
 from .graphs import Graph
 from .keys import address_of
 from .results import version_counter
+from .streams import stream_text
 
 BOUND_CALLS = 4  # on a stream until it has a graph there
 
@@ -68,7 +69,7 @@ def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, 
     once.add("return None")
     fire = once.function("fire", "stream")
     lines = Lines()
-    lines.add(f"stream = {lines.name(call.stream)}()")
+    lines.add(f"stream = {stream_text(call.stream, lines.name)}")
     if hasattr(memory, "record_stream"):  # torch's, which is to know of all streams that use it
         known = {call.stream()}
         lines.add(f"if stream not in {lines.name(known)}:", f"    {lines.name(known.add)}(stream)")

@@ -23,7 +23,7 @@ from .arrays import Array
 from .call import Call
 from .keys import address_of, numpy_head, read_word
 from .results import Allocator, version_counter
-from .streams import CupyStream
+from .streams import stream_text
 
 Replay = Callable[[Sequence[Any], Any], Any]
 """Arguments, and what was given as `out`, to the result (a tuple of several); None where the call is another."""
@@ -59,9 +59,10 @@ class _Writer(Lines):
 
     def write(self, values: Sequence[Any], outs: Sequence[Any] | None, made: Sequence[Any]) -> Replay:
         arguments = [f"a{k}" for k in range(len(values))]
-        self._unless(f"len(values) != {len(values)}")
         if arguments:
-            self.add(f"{', '.join(arguments)}, = values")
+            self.add("try:", f"    {', '.join(arguments)}, = values", "except ValueError:", "    return None")
+        else:
+            self._unless("values")
         given = self._outputs(outs)
         payloads = [self._take(name, value) for name, value in zip(arguments, values)]
         for k, out in given.items():
@@ -95,9 +96,7 @@ class _Writer(Lines):
             self.add(f"memory_at = {self.name(address_of)}(memory)")
             words[-2] = "memory_at"
         if call.on_device:
-            read = call.stream
-            direct = f"{self.name(read.get)}({read.index}).ptr" if isinstance(read, CupyStream) else None
-            self.add(f"stream = {direct or self.name(read) + '()'}")
+            self.add(f"stream = {stream_text(call.stream, self.name)}")
         if call.tickets is not None:
             self.add(f"tickets = {self.name(call.tickets)}(stream)")
             words[-1] = "tickets"

@@ -31,13 +31,22 @@ def stream_reader(library: str, device: tuple[str, int]) -> Callable[[], int]:
 
 
 class CupyStream:
-    """Reads CuPy's current stream of a device; generated lines say `get(index).ptr` instead of calling it."""
+    """Reads CuPy's current stream of a device."""
 
     def __init__(self, get: Callable[[int], Any], index: int):
         self.get, self.index = get, index
 
     def __call__(self) -> int:
         return self.get(self.index).ptr
+
+
+def stream_text(read: Callable[[], int], name: Callable[[Any], str]) -> str:
+    """What generated lines say for a call of a stream reader; `name` gives constants their names."""
+    if isinstance(read, CupyStream):
+        return f"{name(read.get)}({read.index}).ptr"
+    if isinstance(read, partial):
+        return f"{name(read.func)}({', '.join(map(name, read.args))})"
+    return f"{name(read)}()"
 
 
 def _torch_reader(index: int) -> Callable[[], int]:
