@@ -49,9 +49,7 @@ class Geometry:
     `alone` share no launch. Cooperative blocks come in multiples of `unit`, of which any number will do; so do those
     that are `lasting`, which work until all is done: more than are resident at once are of no use. The threads of a
     block stand in `lines`, one above the other. One that `follows` may start while the launch before it ends: its
-    blocks wait for what that wrote. One that `follows` may start while the launch before it ends: its
-    blocks wait for what that wrote. (Products of matrices and
-    attention take 6 to 9 % longer so, measured.)
+    blocks wait for what that wrote. (Products of matrices and attention take 6 to 9 % longer so, measured.)
     """
 
     blocks: int
