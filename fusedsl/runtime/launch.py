@@ -243,7 +243,7 @@ class Launch:
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
         side = geometry.threads // geometry.lines
         head = struct.pack("<7I4x", geometry.blocks, 1, 1, side, geometry.lines, 1, shared)
-        tail = _tail(_attributes(cluster, geometry.cooperative, False), len(template))
+        tail = _tail(_attributes(cluster, geometry.cooperative), len(template))
         driver.initialise()
         self.driver, self.device, self.number = driver, function.device, function.handle
         self.head, self.tail = head, tail
@@ -347,7 +347,7 @@ _ATTRIBUTE_BYTES = 72
 
 
 @cache
-def _attributes(cluster: int, cooperative: bool, follows: bool) -> ctypes.Array:
+def _attributes(cluster: int, cooperative: bool, follows: bool = False) -> ctypes.Array:
     """struct CUlaunchAttribute: number, padding to 8, 64 bytes of value. There are few, and each is kept."""
     told = struct.pack("<I4x3I52x", _CLUSTER, cluster, 1, 1) if cluster > 1 else b""
     told += struct.pack("<I4xI60x", _COOPERATIVE, 1) if cooperative else b""
