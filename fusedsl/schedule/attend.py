@@ -18,8 +18,11 @@ CONVERTED = re.compile(r"\w+ = float\d+\((\w+)\)(?:  #.*)?$")  # a line that doe
 MAP_AXES = 5  # that the copy engine knows
 ALIGNMENT = 1024
 BARRIER = 8  # bytes of a barrier in memory
-ORDER_BYTES = 8  # of what says which tile of rows is where
-REGISTERS = {1: (40, 240), 2: (24, 240), 3: (32, 160)}  # of a thread that copies, and of one that computes
+ORDER_BYTES = 16  # of what says which tile of rows is where
+NOTES, TILE_NOTES = 4, 8  # on items, and on tiles of the stream, that those who copy leave for the others
+MOST_TILES = 1 << 23  # of a stream: a note has so many bits for their numbers
+NEAR_BYTES = 32 << 20  # of what items of one section stream: it stays in the L2 (measured on an H200)
+REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}  # of a thread that copies, and of one that computes
 
 
 class Tiles(Protocol):
@@ -43,9 +46,8 @@ class Tiles(Protocol):
 class AttendSchedule:
     """`groups` of four warps have 64 rows each; tiles of `columns` scores go by, of which `stages` are on chip.
 
-    `width` and `out_width` are the lengths of the first product's sums and of a row of results. Where products
-    `overlap`, those of the next scores run beside those of the last weights, while a group is at its exponentials;
-    groups take `turns` at starting theirs.
+    `width` and `out_width` are the lengths of the first product's sums and of a row of results; of the rows,
+    `left_stages` tiles are on chip. Groups take `turns` at starting their products.
     """
 
     columns: int
@@ -53,7 +55,7 @@ class AttendSchedule:
     stages: int
     width: int
     out_width: int
-    overlap: bool = True
+    left_stages: int = 1
     turns: bool = True
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)
@@ -151,7 +153,13 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     if max(extents) >= 1 << 31:
         return None
     groups, columns, stages = _shape(kernel, width, out_width)
-    made = AttendSchedule(columns, groups, stages, width, out_width, turns=groups > 1)
+    if extents[kernel.row_axes] // columns >= MOST_TILES:
+        return None
+    resident = 0 if asks_memory(kernel) else hardware.multiprocessors
+    made = AttendSchedule(columns, groups, stages, width, out_width, turns=groups > 1, resident=resident)
+    double = replace(made, left_stages=2)
+    if resident and attend_shared(double, kernel, extents) <= hardware.block_shared:
+        made = double
     if attend_shared(made, kernel, extents) > hardware.block_shared:
         return None
     blocks = _items(made, kernel, extents)
@@ -161,8 +169,7 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
         f"scores stay in registers: {blocks} tiles of {made.rows} rows, {columns} scores of each at a time; one group "
         f"of four warps copies {stages} tiles ahead, {groups} take turns at products and exponentials"
     )
-    resident = 0 if asks_memory(kernel) else hardware.multiprocessors
-    return replace(made, resident=resident, reason=reason, registers=hardware.registers // made.block // 8 * 8)
+    return replace(made, reason=reason, registers=hardware.registers // made.block // 8 * 8)
 
 
 def _passed(kernel: Kernel, stream: Stream) -> int:
@@ -175,13 +182,18 @@ def _passed(kernel: Kernel, stream: Stream) -> int:
 
 
 def _shape(kernel: Kernel, width: int, out_width: int) -> tuple[int, int, int]:
-    """(groups, columns, stages) for rows of these widths: three groups where a thread holds a score and no more."""
+    """(groups, columns, stages) for rows of these widths: three groups where a thread holds a score and no more.
+
+    Stages are powers of 2.
+    """
     assert kernel.stream is not None
     passed = _passed(kernel, kernel.stream)
     if max(width, out_width) <= 64 and passed == 1 and not kernel.stream.inputs:
-        return 3, 128, 2
+        return 3, 128, 4
+    if max(width, out_width) <= 64:
+        return 2, 128, 4
     if max(width, out_width) <= 128:
-        return 2, 128 if passed == 1 or max(width, out_width) <= 64 else 64, 2
+        return 2, 128 if passed == 1 else 64, 2
     return (2, 80 if passed == 1 else 64, 2) if out_width <= 192 or width <= 256 else (2, 64, 2)
 
 
@@ -213,16 +225,24 @@ def asks_memory(kernel: Kernel) -> bool:
     return sieve is not None and any(x.axis == kernel.row_axes for x in sieve.extremes)
 
 
+def note_bytes(kernel: Kernel) -> int:
+    """Shared memory of how items lie, and of notes: a word for a tile, places on all axes and a count for an item."""
+    return ORDER_BYTES + TILE_NOTES * 4 + NOTES * (4 + 4 * kernel.row_axes)
+
+
 def fixed_bytes(schedule: AttendSchedule) -> int:
     """Shared memory of a block: the rows, the tiles of both right operands, and the barriers."""
-    rows = schedule.tile_bytes(schedule.rows, schedule.width)
+    rows = schedule.left_stages * (schedule.tile_bytes(schedule.rows, schedule.width) + 2 * BARRIER)
     tiles = sum(schedule.tile_bytes(schedule.columns, w) for w in (schedule.width, schedule.out_width))
-    return rows + schedule.stages * tiles + BARRIER * (2 + 4 * schedule.stages) + ORDER_BYTES
+    return rows + schedule.stages * tiles + BARRIER * (2 + 4 * schedule.stages)
 
 
 def attend_shared(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
     """Dynamic shared memory of a block, and what its start may be off."""
-    return ALIGNMENT + fixed_bytes(schedule) + 8 * class_words(schedule, kernel, extents)
+    assert kernel.stream is not None
+    words = -(-extents[kernel.row_axes] // (32 * schedule.columns)) if kernel.stream.sieve else 0
+    classes = 8 * words * (NOTES if schedule.resident else 1)
+    return ALIGNMENT + fixed_bytes(schedule) + note_bytes(kernel) + classes
 
 
 def attend_grid(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:

@@ -8,14 +8,28 @@ results.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ...schedule.attend import ALIGNMENT, GROUP, ORDER_BYTES, PANEL, REGISTERS, ROWS, AttendSchedule
+from ...schedule.attend import (
+    ALIGNMENT,
+    GROUP,
+    ORDER_BYTES,
+    PANEL,
+    REGISTERS,
+    ROWS,
+    TILE_NOTES,
+    AttendSchedule,
+    note_bytes,
+)
 from ...schedule.kernel import WINDOW_WORDS, Kernel, slots
 from .classes import kept_classes
+from .copies import copy_lines, kept_place
+from .fragments import ROW
+from .order import leave_order, place_lines
 from .scores import ScoreWriter
 from .text import header, indented
 
+AHEAD = "first_scores"  # of the next item
+TAKEN, MOVED = "(note >> 3 & 3)", "(note >> 5 & 7)"  # items before this one, and tiles, as far as barriers need them
+BEFORE, AFTER = "((note >> 5) + 7 & 7)", "((note >> 5) + 1 & 7)"
 QUICK = ("exp", "exp2", "maximum", "minimum", "quotient")
 KINDS = {"bfloat16": "bf16", "float16": "f16"}
 
@@ -53,8 +67,9 @@ class AttendWriter(ScoreWriter):
             self.top.append(f"map{number}, copy{number} = parameter_at({place}), copy_box({len(window.axes)})")
         self.scalars()
         self._begin()
-        copying, computing = self.written(self._copy), self.written(self._compute)
-        self.code += ["if group < 0:", *indented(copying), "else:", *indented(computing)]
+        computing = self.written(self._compute)
+        self.code += ["if group < 0:", "    give()", *indented(copy_lines(self))]
+        self.code += ["else:", *indented(computing)]
         opening = header(self.kernel, self.schedule.reason.partition(":")[0], "")
         comment = f"Tiles of {s.rows} rows; scores of {columns} of the stream at a time."
         kernel = [*self._signature(), *indented([f'"""{comment}"""', *self.code])]
@@ -76,9 +91,10 @@ class AttendWriter(ScoreWriter):
     def _begin(self) -> None:
         """The block's shared memory and barriers, and how many items there are."""
         s, b = self.schedule, self.schedule.stages
-        rows, keys = s.tile_bytes(s.rows, s.width), s.tile_bytes(s.columns, s.width)
-        values = s.tile_bytes(s.columns, s.out_width)
-        sizes = {"left_at": rows, "right_at": b * keys, "weighed_at": b * values, "left_full": 8, "left_empty": 8}
+        keys, values = self.tile_bytes()
+        sizes = {"left_at": s.left_stages * self.row_bytes(), "right_at": b * keys, "weighed_at": b * values}
+        sizes |= dict.fromkeys(("left_full", "left_empty"), 8 * s.left_stages)
+        sizes |= dict.fromkeys(("place_full", "place_empty"), 8)
         sizes |= dict.fromkeys(("right_full", "right_empty", "weighed_full", "weighed_empty"), 8 * b)
         self.top.append(f"memory = dynamic_start({ALIGNMENT})")
         self.code.append("left_at = memory()")
@@ -88,155 +104,198 @@ class AttendWriter(ScoreWriter):
             at += size
         self.code += [
             f"order_at = int32(left_at + {at})",
-            f"classes_at = int32(left_at + {at + ORDER_BYTES})",
-            "group = int32(thread() >> 7) - 1",
+            f"tiles_at = int32(left_at + {at + ORDER_BYTES})",
+            f"places_at = int32(left_at + {at + ORDER_BYTES + 4 * TILE_NOTES})",
+            f"classes_at = int32(left_at + {at + note_bytes(self.kernel)})",
+            "group = int32(same(thread() >> 7) - 1)",
             "if thread() == 0:",
-            "    init_barrier(left_full, 1)",
-            f"    init_barrier(left_empty, {s.groups})",
+            "    init_barrier(place_full, 1)",
+            "    init_barrier(place_empty, 1)",
+            f"    for k in range({s.left_stages}):",
+            "        init_barrier(left_full + 8 * k, 1)",
+            f"        init_barrier(left_empty + 8 * k, {s.groups})",
             f"    for k in range({b}):",
             "        init_barrier(right_full + 8 * k, 1)",
             "        init_barrier(weighed_full + 8 * k, 1)",
             f"        init_barrier(right_empty + 8 * k, {s.groups})",
             f"        init_barrier(weighed_empty + 8 * k, {s.groups})",
             "    show_barriers()",
-            *indented(self._order()),
+            *indented(leave_order(self)),
             "barrier()",
         ]
         if self.sieved and not self.direct:
-            self.code += ["item = block()", *self.item(), *kept_classes(self, s), "barrier()"]
+            self.code += ["item = block()", *place_lines(self), *kept_classes(self, s), "barrier()"]
 
-    def _order(self) -> list[str]:
-        """What says which item is where, left in shared memory: registers are dear in the loops."""
-        count = f"row_tiles * {' * '.join(f'n{a}' for a in self.outer) or '1'}"
-        return [
-            f"row_tiles = (n{self.lane} + {self.schedule.rows - 1}) // {self.schedule.rows}",
-            f"keep_word(order_at, {count})",
-            "keep_word(order_at + 4, row_tiles)",
-        ]
+    # -- what is on chip: of `moved` tiles of the stream that went by, and of `taken` items
 
-    def order(self) -> list[str]:
-        return ["items, row_tiles = kept_word(order_at), kept_word(order_at + 4)"]
+    def row_bytes(self) -> int:
+        return self.schedule.tile_bytes(self.schedule.rows, self.schedule.width)
 
-    def _items(self, work: Sequence[str]) -> list[str]:
-        """A loop over the block's items; every other turn goes backwards, so that all blocks have as much to do."""
-        lines = [*self.item(), *self.count(), *work]
-        start = ["item = block()"]
-        if self.sieved:
-            start.append("onward = int32(2 * (blocks() - block()) - 1)")
-            lines += ["item = int32(item + onward)", "onward = int32(2 * blocks() - onward)"]
-        else:
-            lines.append("item = int32(item + blocks())")
-        return [*start, "while item < kept_word(order_at):", *indented(lines)]
-
-    # -- the group that copies
-
-    def _copy(self) -> None:
+    def tile_bytes(self) -> tuple[int, int]:
+        """Bytes of a tile of the stream, for both products."""
         s = self.schedule
-        panels, out_panels = -(-s.width // PANEL), -(-s.out_width // PANEL)
-        keys, values = s.tile_bytes(s.columns, s.width), s.tile_bytes(s.columns, s.out_width)
-        first = [f"expect_bytes(left_full, {s.tile_bytes(s.rows, s.width)})"]
-        first += self._boxes(0, "left_at", s.rows, "left_full", panels, {self.lane: "row_from"})
-        loop = [*self.next(), f"column_from = tile * {s.columns}"]
-        for number, name, size, count in ((1, "right", keys, panels), (2, "weighed", values, out_panels)):
-            at, full = f"{name}_at + slot * {size}", f"{name}_full + 8 * slot"
-            boxes = self._boxes(number, at, s.columns, full, count, {self.along: "column_from"})
-            loop.append(f"await_phase({name}_empty + 8 * slot, phase)")
-            loop += ["if lead:", *indented([f"expect_bytes({full}, {size})", *boxes])]
-        loop += self._advance()
-        work = ["await_phase(left_empty, left_phase)", "left_phase = left_phase ^ 1", "if lead:", *indented(first)]
-        work += ["for k in range(count):", *indented(loop)]
-        self.code += ["give()", "if thread() < 32:"]
-        start = ["lead = thread() == 0", "slot, phase, left_phase = int32(0), int32(1), int32(1)"]
-        self.code += indented([*start, *self._items(["if count > 0:", *indented(work)])])
+        return s.tile_bytes(s.columns, s.width), s.tile_bytes(s.columns, s.out_width)
 
-    def _boxes(self, number: int, at: str, lines: int, full: str, panels: int, places: dict[int, str]) -> list[str]:
-        axes = self.kernel.windows[number].axes
-        corner = [f"panel * {PANEL}", *(places.get(a, f"c{a}") for a in axes[1:])]
-        call = f"copy{number}({at} + panel * {lines * 2 * PANEL}, map{number}(), {full}, {', '.join(corner)})"
-        return [f"for panel in range({panels}):", f"    {call}"]
+    def slot(self, moved: str = "moved") -> str:
+        return f"({moved} & {self.schedule.stages - 1})"
 
-    def _advance(self) -> list[str]:
-        return [
-            "slot = int32(slot + 1)",
-            f"if slot == {self.schedule.stages}:",
-            "    slot, phase = int32(0), phase ^ 1",
-        ]
+    def phase(self, moved: str = "moved") -> str:
+        return f"({moved} >> {self.schedule.stages.bit_length() - 1} & 1)"
+
+    def left_slot(self, taken: str = "taken") -> str:
+        return f"({taken} & {self.schedule.left_stages - 1})"
+
+    def left_phase(self, taken: str = "taken") -> str:
+        return f"({taken} >> {self.schedule.left_stages - 1} & 1)"
 
     # -- groups that compute
 
     def _compute(self) -> None:
         s = self.schedule
-        self.code += [
-            "take()",
-            f"lead = (thread() & {GROUP - 1}) == 0",
-            f"lines = near_matrix(left_at + group * {ROWS * 2 * PANEL})",
-            "slot, phase, left_phase = int32(0), int32(0), int32(0)",
-        ]
+        self.code += ["take()", f"lead = (thread() & {GROUP - 1}) == 0", "note = int32(-32)"]
         if s.turns:
-            first_turn = ["    next_group = int32(1)", "    tell_group(1, 256)"]
-            self.code += ["next_group = int32(2 + group)", f"if group == {s.groups - 1}:", *first_turn]
-        self.code += self._items(self.written(self._work))
+            self.code += [f"if group == {s.groups - 1}:", "    tell_group(1, 256)"]
+        self.code += ["taken = int32(0)", *self._arrived(), *self._begin_scores(AHEAD), f"{AHEAD} = finish({AHEAD})"]
+        work = self.written(self._work)
+        self.code += ["more = True", "while more:", *indented(work)] if s.resident else work
         if s.turns:
             self.code += ["if group == 0:", "    meet_group(1, 256)"]
 
+    def _arrived(self) -> list[str]:
+        """Lines that wait for an item's rows and first tile of the stream."""
+        return [
+            f"await_phase(left_full + {self.left_slot()} * 8, {self.left_phase()})",
+            *self._tile_arrived(),
+        ]
+
+    def _tile_arrived(self) -> list[str]:
+        """Lines that wait for the next tile of the stream, and read what the copying group says of it (copies.py)."""
+        wait = f"await_phase(right_full + {self.slot(AFTER)} * 8, {self.phase(AFTER)})"
+        return [wait, f"note = same(kept_word(tiles_at + {AFTER} * 4))"]
+
+    def _begin_scores(self, name: str) -> list[str]:
+        left = f"left_at + {self.left_slot(TAKEN)} * {self.row_bytes()} + group * {ROWS * 2 * PANEL}"
+        right = f"right_at + {self.slot(MOVED)} * {self.tile_bytes()[0]}"
+        return [f"{name} = begin_scores(near_matrix({left}), near_matrix({right}))"]
+
+    def _begin_sums(self, moved: str) -> list[str]:
+        own = self.weighing.state.name
+        right = f"weighed_at + {self.slot(moved)} * {self.tile_bytes()[1]}"
+        return [f"{own} = begin_sums({own}, weights, far_matrix_of({right}))"]
+
     def _work(self) -> None:
-        """One item: scores and sums of its tiles, then its results."""
+        """One item, whose first scores are there: sums of its tiles, the next item's first scores, and its results."""
+        self.code += kept_place(self, TAKEN)
         self.begin_state()
-        self.code += ["if count > 0:", *indented(self._loop())]
-        self.finish()
+        self.code += [*self._loop(), *self._last()]
+        self.exact()
+        self.code += [*kept_place(self, TAKEN), *self._rows()]
+        if self.schedule.resident:
+            self.code += self._next_item()
+        self.results()
+        if self.schedule.resident:
+            self.code.append(f"{AHEAD} = finish({AHEAD})")
+
+    def place_again(self) -> list[str]:
+        """Where the item is, read anew: between its uses no register holds it."""
+        return [*kept_place(self, TAKEN), *self._rows()]
+
+    def _rows(self) -> list[str]:
+        """Where the rows of a thread stand: 32 bits hold it, so that conditions compare so many."""
+        clamp = "return int64(minimum(int32(i), int32(n - 1)))"
+        self.define("clamp_rows", ROW, "int64, int64 -> int64", "i, n", [clamp])
+        return super()._rows()
+
+    def _turn(self) -> tuple[list[str], list[str]]:
+        """Lines between which a group starts its products."""
+        if not self.schedule.turns:
+            return [], []
+        groups = self.schedule.groups
+        following = sum((1 + (g + 1) % groups) << 4 * g for g in range(groups))  # barriers of the next groups
+        return ["meet_group(1 + group, 256)"], [f"tell_group({following} >> 4 * group & 15, 256)"]
 
     def _loop(self) -> list[str]:
-        """The tiles of an item: products of scores begin before those of the last weights."""
-        s, own, score = self.schedule, self.weighing.state.name, self.score.value.name
-        keys, values = (s.tile_bytes(s.columns, w) for w in (s.width, s.out_width))
-        begin = f"{score} = begin_scores(lines, near_matrix(right_at + slot * {keys}))"
-        weigh = f"{own} = begin_sums({own}, weights, far_matrix_of(weighed_at + {{}} * {values}))"
-        pack = f"weights = pack({self.weighing.weight.name})"
-        wait, tell = (["meet_group(1 + group, 256)"], ["tell_group(next_group, 256)"]) if s.turns else ([], [])
-        first = [
-            "await_phase(left_full, left_phase)",
-            "left_phase = left_phase ^ 1",
-            *(["k = int32(0)"] if not self.sieved else []),
-            *self.next(),
-            "await_phase(right_full + 8 * slot, phase)",
-            begin,
-            f"{score} = finish({score})",
-            *_leading("arrive(right_empty + 8 * slot)"),
-            *self.tile(first=True),
-            pack,
-        ]
+        """The tiles of an item but the last sums: products of scores begin before those of the last weights."""
+        own, score = self.weighing.state.name, self.score.value.name
+        pack, (wait, tell) = f"weights = pack({self.weighing.weight.name})", self._turn()
+        first = [f"{score} = {AHEAD}", *self._taken(), *self._first_tile(), pack]
         loop = [
-            "before, phase_before = slot, phase",
-            *self._advance(),
-            *self.next(),
-            "await_phase(right_full + 8 * slot, phase)",
+            *self._tile_arrived(),
             *wait,
-            begin,
-            "await_phase(weighed_full + 8 * before, phase_before)",
-            weigh.format("before"),
+            *self._begin_scores(score),
+            f"await_phase(weighed_full + {self.slot(BEFORE)} * 8, {self.phase(BEFORE)})",
+            *self._begin_sums(BEFORE),
             *tell,
+            self._column_from(),
             f"{score} = finish_scores({score})",
-            *_leading("arrive(right_empty + 8 * slot)"),
-            *self.tile(),
+            *self._taken(),
+            *self._tile(),
+            *([] if self.sieved else [f"hold({self._late()})"]),  # where both branches end, ptxas keeps the order
             f"{own} = finish({own})",
-            *_leading("arrive(weighed_empty + 8 * before)"),
+            *_leading(f"arrive(weighed_empty + {self.slot(BEFORE)} * 8)"),
             pack,
             *self.move(),
         ]
-        last = [
-            *_leading("arrive(left_empty)"),
-            "await_phase(weighed_full + 8 * slot, phase)",
-            weigh.format("slot"),
+        return [*first, "while note & 1 == 0:", *indented(loop)]
+
+    def _late(self) -> str:
+        """What is computed last of a tile."""
+        sums = [v for v in self.stream.state.state if v.dtype.name == "float32"]
+        return sums[-1].name if sums else self.weighing.weight.name
+
+    def _taken(self) -> list[str]:
+        """Lines that say that a tile's scores are there, and that of the item's rows no more is read."""
+        give_left = [f"    arrive(left_empty + {self.left_slot(TAKEN)} * 8)"]
+        return _leading(f"arrive(right_empty + {self.slot(MOVED)} * 8)", "if note & 1 != 0:", *give_left)
+
+    def _last(self) -> list[str]:
+        """The last sums of an item."""
+        own, (wait, tell) = self.weighing.state.name, self._turn()
+        return [
+            f"await_phase(weighed_full + {self.slot(MOVED)} * 8, {self.phase(MOVED)})",
+            *wait,
+            *self._begin_sums(MOVED),
+            *tell,
             f"{own} = finish({own})",
-            *_leading("arrive(weighed_empty + 8 * slot)"),
-            *self._advance(),
+            *_leading(f"arrive(weighed_empty + {self.slot(MOVED)} * 8)"),
         ]
-        return [*first, "for k in range(1, count):", *indented(loop), *last]
+
+    def _next_item(self) -> list[str]:
+        """The next item's first scores begin: they are summed while the results of this one are stored. After the last
+        item they are its own scores again, for nothing."""
+        ahead = [f"taken = int32({TAKEN} + 1)", *self._arrived()]
+        return ["more = note & 4 == 0", "if more:", *indented(ahead), *self._begin_scores(AHEAD)]
+
+    def _first_tile(self) -> list[str]:
+        """Weights of an item's first tile of scores, and the state with it: this one may reach beyond the stream."""
+        inner = self.written(lambda: self._phases(self.stream.tile, False, {}))
+        beyond = self.written(lambda: self._phases(self.stream.tile, True, {}))
+        end = f"column_from + {self.schedule.columns}"
+        return [
+            f"note = same(kept_word(tiles_at + {MOVED} * 4))",
+            self._column_from(),
+            f"if {end} <= n{self.along}:",
+            *indented(inner),
+            "else:",
+            *indented(beyond),
+        ]
+
+    def _tile(self) -> list[str]:
+        """Weights of a tile of scores, and the state with it."""
+        sieve = self.stream.sieve
+        usual = self.written(lambda: self._phases(self.stream.tile, False, {}))
+        if sieve is None:
+            return usual
+        whole = self.written(lambda: self._phases(sieve.whole, False, dict(sieve.names)))
+        return ["if note & 2 != 0:", *indented(whole), "else:", *indented(usual)]
+
+    def _column_from(self) -> str:
+        return f"column_from = int32((note >> 8) * {self.schedule.columns})"
 
 
-def _leading(line: str) -> list[str]:
+def _leading(*lines: str) -> list[str]:
     """What one thread of a group does."""
-    return ["if lead:", f"    {line}"]
+    return ["if lead:", *indented(lines)]
 
 
 def _whole(n: int, step: int) -> int:

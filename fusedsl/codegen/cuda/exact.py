@@ -36,7 +36,7 @@ def exact_sums(w: ScoreWriter) -> list[str]:
         return []
     w.functions += [line.format(w.weighing.state.dtype.name) for line in TOTALS]
     own = w.weighing.state.name
-    return [f"if strange({own}):", *indented(w.written(lambda: _again(w)))]
+    return [f"if strange({own}):", *indented([*w.place_again(), *w.written(lambda: _again(w))])]
 
 
 def _masked(kept: Body | None) -> bool:
@@ -49,6 +49,7 @@ def _masked(kept: Body | None) -> bool:
 
 def _again(w: ScoreWriter) -> None:
     stream, own = w.stream, w.weighing.state.name
+    w.domain = {name: kind for name, kind in w.domain.items() if w.leaf_domain(name) != ROW}  # read anew
     folded = [v.name for v in (stream.join.results if stream.join else ())]
     pairs = list(zip(stream.state.lifted, stream.state.state))[: len(folded)]
     w.code += [f"{own} = no_sums()", *(f"{a.name} = {b.name}" for a, b in pairs)]

@@ -169,7 +169,7 @@ class ScoreWriter(FragmentScope):
                 self.leaves(v.name for v in body.args)
                 self.call(f"read_{body.results[0].name}", body, ELEMENT)
         for number, phase in enumerate(phases):
-            label = f"{'partial' if partial else 'whole'}_{number}"
+            label = f"{'partial' if phases is stream.tile else 'whole'}_{number}"
             self.leaves(v.name for v in phase.element.args)
             self.call(label, phase.element, ELEMENT)
             for use in phase.folds:
@@ -260,10 +260,23 @@ class ScoreWriter(FragmentScope):
     # -- results
 
     def finish(self) -> None:
-        stream, use = self.stream, self.stream.state
+        """The results of an item, from the final states."""
+        self.code += self._rows()
+        self.exact()
+        self.results()
+
+    def place_again(self) -> list[str]:
+        """Lines before sums are made again that say where the item is, if they do not know it."""
+        return []
+
+    def exact(self) -> None:
+        """Sums once more, where some are no finite numbers."""
         self.domain[self.weighing.state.name] = OWN
         self.top.append("own_steps = O.steps()")
-        self.code += [*self._rows(), *exact_sums(self)]
+        self.code += exact_sums(self)
+
+    def results(self) -> None:
+        stream, use = self.stream, self.stream.state
         folds = {f.state[0].name: f for phase in stream.tile for f in phase.folds}
         for value, lifted in zip(use.state, use.lifted):
             if lifted.name in folds and self._waits(folds[lifted.name]):

@@ -55,7 +55,10 @@ def namespace() -> dict[str, Any]:
         ),
         (hopper, "init_barrier show_barriers expect_bytes arrive await_phase meet_group tell_group more_registers"),
         (hopper, "fewer_registers copy_box parameter_at dynamic_start near_matrix far_matrix score_product"),
-        (hopper, "weighed_product await_products keep_word mark_word kept_word ballot highest_bit bit_count quick"),
+        (
+            hopper,
+            "weighed_product await_products keep_word mark_word kept_word same hold ballot highest_bit bit_count quick",
+        ),
         (lines, "copy_lines line_places put_lines"),
         (warp_product, "warp_scores warp_sums near_sums far_sums keep_weights"),
         (exchange, "last meet part_from leave_state take_state"),

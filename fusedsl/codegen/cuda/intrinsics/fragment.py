@@ -160,9 +160,11 @@ class Fragment:
         def rule(kind):
             def emit(e, values):
                 b, real, bits = e.builder, *((F64, 64) if kind.dtype == types.float64 else (F32, 32))
-                found = zero = ir.Constant(real, 0.0)
-                for value in e.unpack(values, self.count):
-                    found = e.call(real, f"llvm.fma.f{bits}", [value, zero, found])
+                zero = ir.Constant(real, 0.0)
+                chains = [zero] * 4  # side by side: each waits for itself
+                for k, value in enumerate(e.unpack(values, self.count)):
+                    chains[k % 4] = e.call(real, f"llvm.fma.f{bits}", [value, zero, chains[k % 4]])
+                found = b.fadd(b.fadd(chains[0], chains[1]), b.fadd(chains[2], chains[3]))
                 flag = b.zext(b.fcmp_unordered("uno", found, found), I32)
                 text = (
                     "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.any.pred p, p, 0xffffffff; selp.b32 $0, 1, 0, p; }"

@@ -88,6 +88,18 @@ def kept_word(at):
 
 
 @intrinsic(1)
+def same(number):
+    """A number that all lanes of the warp have, so that ptxas knows it: what follows from it is computed once a warp,
+    where descriptors of matrices are wanted."""
+
+    def emit(e, value):
+        text = "redux.sync.or.b32 $0, $1, 0xffffffff;"
+        return e.asm(I32, text, "=r,r", [e.cast(value, number, i32)], effect=True)
+
+    return i32, emit
+
+
+@intrinsic(1)
 def ballot(flag):
     """A bit for each lane of the warp."""
 
@@ -240,6 +252,22 @@ def weighed_product(kind: str, steps: int, width: int) -> Callable:
         return result, emit
 
     return intrinsic(3)(rule)
+
+
+@intrinsic(1)
+def hold(values):
+    """Nothing, once these numbers are there: ptxas waits for products early where only order forbids it, and that
+    no number is less than -inf it does not know."""
+
+    def emit(e, given):
+        found = e.unpack(given, len(values))
+        least = found[0]
+        for value in found[:: max(1, len(found) // 8)]:
+            least = e.asm(F32, "min.f32 $0, $1, $2;", "=f,f,f", [least, value])
+        text = "{ .reg .pred p; .reg .b32 m; setp.lt.f32 p, $0, 0fFF800000; selp.b32 m, 1, -1, p; bar.warp.sync m; }"
+        e.asm(VOID, text, "f,~{memory}", [least], effect=True)
+
+    return types.void, emit
 
 
 def await_products(left: int) -> Callable:
