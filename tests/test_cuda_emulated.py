@@ -102,11 +102,6 @@ def test_rows_on_lines_of_as_many_threads_as_they_take(shape, dtype):
     assert grid.side >= -(-shape[1] // 64) and grid.blocks * grid.lines >= shape[0]
 
 
-def test_random_numbers_of_rows_whose_vectors_begin_before_the_first():
-    with exact_gpu() as gpu:
-        check_twice(gpu, "sum(uniform(1, x)*x, -1), sort(uniform(1, x) + x)", {"x": normal(2, 3, dtype=np.float64)}, 8)
-
-
 @pytest.mark.parametrize("shape", [(300, 70), (3, 1200, 6)])
 def test_columns_on_as_many_lanes_and_levels_as_they_take(shape):
     with exact_gpu(multiprocessors=4) as gpu:

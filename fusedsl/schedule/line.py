@@ -64,8 +64,6 @@ def _sizes(
     """From short rows to long ones: vectors of a thread, threads of the longest row that takes fewer of them, threads
     of the longest row, and threads that a block has room for; for a row that is `single` only those of long ones."""
     most = MOST if single else most_threads(kernel, width)
-    while vectors > 1 and not _room(kernel, width, vectors, hardware):
-        vectors //= 2
     rooms = {count: _room(kernel, width, count, hardware) for count in (vectors, 2 * vectors, 4 * vectors)}
     counts = [count for count, room in rooms.items() if room]
     if single:
