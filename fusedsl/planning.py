@@ -84,8 +84,6 @@ def make_plan(
     _check_kernels(len(launches), cut, options, parameters)
     if options.steady:
         kernels = tuple(replace(k, steady=True) for k in kernels)
-    if options.matmul == "tf32":
-        kernels = tuple(replace(k, tf32=True) for k in kernels)
     if options.fastmath:
         kernels = tuple(replace(k, fast=True, digest=f"{k.digest} fast") for k in kernels)
     return Plan(

@@ -184,7 +184,6 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
             literals,
             kept,
             finish=plan.finish,
-            tf32=plan.tf32,
             fast=plan.fast,
             steady=steady,
         )

@@ -12,7 +12,6 @@ EDGE, DEPTH, THREADS = 64, 16, 256  # rows and columns of a block, steps of its 
 PADDED = EDGE + 4  # elements between a step and the next in shared memory: 16 bytes apart, and few banks meet
 EACH = EDGE * DEPTH // THREADS  # elements of a strip that a thread loads
 CHAIN = 256  # products that are added one after another before their sum joins the others
-TENSOR_FROM = (8, 0)  # the architecture whose tensor cores multiply TF32
 SHARED_BYTES = 48 << 10  # that every GPU has for a block
 
 
@@ -21,13 +20,12 @@ class ContractSchedule:
     """A block of `threads` computes EDGE x EDGE elements, a thread 4 x 4 of them; `blocks` are to fit on an SM.
 
     `along` has for each factor (see `factors`) whether neighbouring threads load neighbouring steps of the sum, rather
-    than neighbouring rows or columns. Of `tensor` cores, products are those of TF32.
+    than neighbouring rows or columns.
     """
 
     along: tuple[bool, ...]
     blocks: int
     threads: int = THREADS
-    tensor: bool = False
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
 
@@ -51,14 +49,11 @@ def schedule_contract(kernel: Kernel, extents: tuple[int, ...], hardware: Hardwa
     registers = min(hardware.thread_registers, 64 + 48 * words)
     squares = extent(found.batch, extents) * -(-extent(found.rows, extents) // EDGE)
     squares *= -(-extent(found.columns, extents) // EDGE)
-    sums = {value.dtype.name for use in kernel.phases[0].folds for value in use.state}
-    tensor = kernel.tf32 and hardware.cc >= TENSOR_FROM and sums == {"float32"}
-    how = "tensor cores multiply TF32" if tensor else "a thread sums 4 × 4 elements"
     reason = (
         f"product of matrices: {squares} squares of {EDGE} × {EDGE}, each from strips of {DEPTH} steps in shared "
-        f"memory; {how}"
+        "memory; a thread sums 4 × 4 elements"
     )
-    return ContractSchedule(along, blocks, THREADS, tensor, reason, registers)
+    return ContractSchedule(along, blocks, THREADS, reason, registers)
 
 
 def contract_grid(kernel: Kernel, extents: tuple[int, ...]) -> int:

@@ -342,7 +342,6 @@ class Kernel:
     finish: Finish | None = None  # of the folds over its rows, if it has any
     stream: Stream | None = None  # … it is a pass over scores instead of phases
     windows: tuple[Window, ...] = ()  # of operands whose boxes are copied
-    tf32: bool = False  # products of float32 may be rounded to TF32
     fast: bool = False  # functions, divisions and roots may be the hardware's approximations
     steady: int = 0  # elements of a vector where a row's schedule does not depend on other rows; 0: it may
     chained: bool = False  # other launches of the same call come before or after it, and may overlap in starting

@@ -91,7 +91,6 @@ class KernelPlan:
     digest: str = ""
     pointers: tuple[Load, ...] = ()
     ranks: tuple[Dim, ...] = ()  # places of an order of the columns, where they are stored or folded
-    tf32: bool = False  # products of float32 may be rounded to TF32
     fast: bool = False  # the hardware's approximations will do
     steady: bool = False  # the schedule of a row may not depend on other rows
     stream: Stream | None = None  # a pass over scores; its columns are the stream, then axes of products and results

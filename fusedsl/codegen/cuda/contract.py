@@ -153,8 +153,6 @@ class _Writer:
         for k, use in enumerate(self.folds):
             d = use.state[0].dtype.name
             makers = ", ".join(f'{name}("{d}")' for name in ("no_sums", "add_sums", "multiply_strips"))
-            if self.schedule.tensor:
-                makers = f'no_sums("{d}"), add_sums("{d}"), multiply_tf32()'
             self.scope.top.append(f"none{k}, add{k}, multiply{k} = {makers}")
             code.append(f"total{k} = none{k}()")
         strips: list[str] = []
@@ -190,8 +188,7 @@ class _Writer:
         """What follows the sums, for the elements of one of a thread's columns."""
         scope, phase = self.scope, self.kernel.phases[0]
         body = phase.row or Body((), (), ())
-        tensor = ", tensor=True" if self.schedule.tensor else ""
-        scope.top.append(f"places_of{part}, take{part} = square_places({part}{tensor}), sums.part({4 * part}, 4)")
+        scope.top.append(f"places_of{part}, take{part} = square_places({part}), sums.part({4 * part}, 4)")
         if not part:
             scope.top.insert(-1, 'sums = Tile(width=1, vectors=16, step=1, checks="................")')
         scope.wide.clear()

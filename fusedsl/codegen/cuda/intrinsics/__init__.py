@@ -47,8 +47,7 @@ def namespace() -> dict[str, Any]:
         (ahead, "Ring arrived send shared_start"),
         (crew, "Crew blocks everyone leave"),
         (column, "Stack"),
-        (contract, "strip_places square_places put_strip no_sums add_sums multiply_strips multiply_tf32"),
-        (contract, "scatter whole_quotient"),
+        (contract, "strip_places square_places put_strip no_sums add_sums multiply_strips scatter whole_quotient"),
         (
             fragment,
             "Fragment join_rows row_positions first_column both_rows store_rows scatter_fragment store_fragment",

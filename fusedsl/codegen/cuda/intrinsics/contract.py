@@ -1,9 +1,7 @@
 """Products of matrices in a block: strips of both factors in shared memory, a square of sums in the threads' registers.
 
 A square has EDGE x EDGE elements. Of the 16 x 16 threads, thread (r, c) sums rows 4 r … 4 r + 3 of columns c, c + 16,
-c + 32 and c + 48; its 16 sums stand column by column. Tensor cores multiply TF32 (PTX ISA, "Matrix Fragments for
-mma.m16n8k8"): warp w has 16 rows and 32 columns, and lane 4 g + t of it sums rows g and g + 8 of columns 2 t and
-2 t + 1 of each 8.
+c + 32 and c + 48; its 16 sums stand column by column.
 """
 
 from __future__ import annotations
@@ -57,21 +55,14 @@ def strip_places(along: bool) -> Callable:
     return intrinsic(0)(rule)
 
 
-def square_places(part: int, tensor: bool = False) -> Callable:
-    """`places()`: (rows, columns) of the elements of a square that this thread sums, in one of its four parts."""
+def square_places(part: int) -> Callable:
+    """`places()`: (rows, columns) of the elements of a square that this thread sums, in one of its columns."""
     kind = types.UniTuple(types.int64, OWN)
     result = types.Tuple.from_types((kind, kind))
 
     def rule():
         def emit(e):
             b = e.builder
-            if tensor:
-                row, column, g, t = _corner(e)
-                one = b.add(b.add(column, I32(8 * part)), b.shl(t, I32(1)))
-                near, far = b.add(row, g), b.add(b.add(row, g), I32(8))
-                rows = [b.zext(x, I64) for x in (near, near, far, far)]
-                columns = [b.zext(x, I64) for x in (one, b.add(one, I32(1)))] * 2
-                return e.context.make_tuple(b, result, [e.pack(kind, rows), e.pack(kind, columns)])
             row, column = _digits(e, TEAM)
             rows = [b.zext(b.add(b.mul(row, I32(OWN)), I32(k)), I64) for k in range(OWN)]
             columns = [b.zext(b.add(column, I32(part * TEAM)), I64)] * OWN
@@ -140,52 +131,6 @@ def multiply_strips(name: str) -> Callable:
         return result, emit
 
     return intrinsic(3)(rule)
-
-
-def multiply_tf32() -> Callable:
-    """As `multiply_strips` of float32, whose elements tensor cores multiply rounded to TF32."""
-    kind, result = dtype("float32"), types.UniTuple(types.float32, OWN * OWN)
-
-    def rule(left, right, sums):
-        def emit(e, a, c, so_far):
-            b, held = e.builder, e.unpack(so_far, OWN * OWN)
-            row, column, g, t = _corner(e)
-            line = b.mul(t, I32(PADDED))  # a step's elements are neighbours
-            mine, other = (b.add(line, b.add(x, g)) for x in (row, column))
-            for step in range(0, DEPTH, 8):
-                x = [_tf32(e, kind, a, mine, (step + far) * PADDED + low) for far in (0, 4) for low in (0, 8)]
-                for part in range(OWN):
-                    y = [_tf32(e, kind, c, other, (step + far) * PADDED + 8 * part) for far in (0, 4)]
-                    own = slice(OWN * part, OWN * part + OWN)
-                    held[own] = _tensor_product(e, x, y, held[own])
-            return e.pack(result, held)
-
-        return result, emit
-
-    return intrinsic(3)(rule)
-
-
-def _corner(e: Emitter) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
-    """(first row and column of the warp's part of a square, g, t)."""
-    b = e.builder
-    warp, lane = _digits(e, 32)
-    row, column = b.shl(b.lshr(warp, I32(1)), I32(4)), b.shl(b.and_(warp, I32(1)), I32(5))
-    return row, column, b.lshr(lane, I32(2)), b.and_(lane, I32(3))
-
-
-def _tf32(e: Emitter, kind: DType, base: ir.Value, place: ir.Value, further: int) -> ir.Value:
-    """An element in shared memory, rounded to nearest."""
-    (x,) = _read(e, kind, 1, base, place, further)
-    return e.asm(I32, "cvt.rna.tf32.f32 $0, $1;", "=r,f", [x])
-
-
-def _tensor_product(e: Emitter, x: list[ir.Value], y: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
-    text = (
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-        "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
-    )
-    letters = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
-    return e.unpack(e.asm(ir.LiteralStructType([F32] * 4), text, letters, [*x, *y, *sums], effect=True), 4)
 
 
 def scatter(tile: Tile, name: str) -> Callable:
