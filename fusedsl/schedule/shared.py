@@ -21,8 +21,7 @@ def kept_operands(kernel: Kernel) -> list[int]:
     for load in kernel.loads:
         operand = kernel.operands[load.operand]
         readers = sum(any(load.value in part.reads for part in phase.passes) for phase in kernel.phases)
-        shared = operand.strides[kernel.row_axes if kernel.steady else 0 :]  # what rows share, too
-        whole = operand.access != "element" and "0" not in shared and operand.strides[-1] == "1"
+        whole = operand.access != "element" and "0" not in operand.strides and operand.strides[-1] == "1"
         if whole and readers > 1 and width * operand.dtype.itemsize in COPY_BYTES:
             found.append(load.operand)
     return found
@@ -45,6 +44,8 @@ def schedule_shared(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     blocks of the largest on an SM are slower than reading a row twice (softmax of 393,216 float32: 5398 and 4666 us).
     """
     columns, width = extents[-1], row_width(kernel)
+    if kernel.steady:  # of a single row nothing says which arrays it shares with others, and which are copied
+        return None
     if hardware.cc < COPY_FROM or alone(kernel) or not contiguous(kernel) or not kept_operands(kernel):
         return None
     made = [_shared_by(size, kernel, width, hardware) for size in cluster_sizes(hardware.cluster)]
