@@ -221,11 +221,6 @@ def _loop_over(
     blocks = min(blocks_for(hardware, need, threads), max(1, fits))
     count = max(1, -(-_vectors(kernel, extents) // lanes))
     slots, alone = hardware.multiprocessors * blocks, finishes_at_once(kernel)
-    if not alone and count < slots < 2 * count:  # few blocks, which nobody helps: with more under way each
-        blocks = -(-count // hardware.multiprocessors)
-        more = needed(kernel, Tiling(width, 2 * vectors)) + need - needed(kernel, Tiling(width, vectors))
-        if more <= registers_for(hardware, blocks, threads) and columns >= 2 * vectors * levels:
-            need, vectors = more, 2 * vectors
     registers = predicted(kernel, hardware, need, blocks, threads)
     steps = -(-columns // (levels * vectors))
     parts = parts_of(count, steps, slots) if alone else max(1, min(slots // count, steps))

@@ -26,6 +26,7 @@ MEETING = 8e-6  # seconds of a row in which a gang meets, beside what it moves
 BUSY = 0.6  # of all SMs take the whole bandwidth
 FULL = 0.9  # of all blocks that fit do so, where they wait for each other
 PARTS = (3, 6, 12, 24)  # blocks of a gang that takes row after row: each number is a kernel of its own
+LEAST_MOVED = 16 << 20  # bytes of a row that gangs in turn take
 TURN = 10e-6  # seconds that a turn of all gangs takes beside what it moves
 ALIGNMENT = 8  # bytes, of each part of a state in a record
 
@@ -96,9 +97,13 @@ def schedule_gang(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
     vectors = max(1, min(IN_FLIGHT // (_least_read(kernel, full) * width), MOST_ELEMENTS // width))
     together = not finishes_at_once(kernel)
     ahead = not together and any(special_functions(p.element.lines) for phase in kernel.phases for p in phase.passes)
+    moved = columns * sum(o.dtype.itemsize for k, o in enumerate(kernel.operands) if k not in of_rows)
+    turning = together and not _pays(rows, moved, hardware)
+    if turning and (contiguous(kernel) or moved < LEAST_MOVED):  # rows that stay on the chip, as a rule, or too short
+        return None
     threads, blocks = AHEAD if ahead else (THREADS, BLOCKS)
     need = needed(kernel, Tiling(width, vectors, ahead=ahead)) + spare
-    if together and registers_for(hardware, BLOCKS, THREADS) < need <= registers_for(hardware, SMALLER[1], SMALLER[0]):
+    if turning and registers_for(hardware, BLOCKS, THREADS) < need <= registers_for(hardware, SMALLER[1], SMALLER[0]):
         threads, blocks = SMALLER
     room = registers_for(hardware, blocks, threads)
     while vectors > 1 and needed(kernel, Tiling(width, vectors, ahead=ahead)) + spare > room:
@@ -109,19 +114,13 @@ def schedule_gang(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
     registers = predicted(kernel, hardware, need, blocks, threads)
     slots = hardware.multiprocessors * blocks
     gangs = fixed = 0
-    if together:
-        moved = columns * sum(o.dtype.itemsize for k, o in enumerate(kernel.operands) if k not in of_rows)
-        how = "they wait for each other after each fold"
-        if _pays(rows, moved, hardware):
-            parts = min(slots // rows, steps)
-        elif contiguous(kernel):  # as a rule these rows stay on the chip
-            return None
-        else:
-            alone = hardware.multiprocessors * schedule_looped(kernel, extents, hardware).blocks
-            fixed = _in_turn(rows, moved, alone, slots, steps, hardware)
-            parts = fixed
-            gangs = -(-rows // -(-rows // (slots // fixed))) if fixed else 0
-            how += f"; {gangs} rows at a time, as many in each turn"
+    if turning:
+        alone = hardware.multiprocessors * schedule_looped(kernel, extents, hardware).blocks
+        parts = fixed = _in_turn(rows, moved, alone, slots, steps, hardware)
+        gangs = -(-rows // -(-rows // (slots // fixed))) if fixed else 0
+        how = f"they wait for each other after each fold; {gangs} rows at a time, as many in each turn"
+    elif together:
+        parts, how = min(slots // rows, steps), "they wait for each other after each fold"
     else:
         parts, how = parts_of(rows, steps, slots), "the last one finishes it"
     if parts <= 1:

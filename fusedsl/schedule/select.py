@@ -21,7 +21,7 @@ BLOCK = 512  # threads that sort or merge
 CHOOSERS, FEW_CHOOSERS = 256, 1024  # … and that gather the best of a long row: at most, and of few rows
 BUSY = 512  # threads of an SM that gather while others wait for each other
 TILE, LONG_TILE = 8, 16  # elements of a thread's tile; and where a warp gathers, which waits for no other
-SCARCE = 4  # columns for each that is wanted, from which on the best are gathered rather than all sorted
+SCARCE = 8  # columns for each that is wanted, from which on warps gather the best rather than sort all
 
 
 def schedule_select(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
@@ -36,7 +36,9 @@ def schedule_select(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
         return _rounds(kernel, columns, reach, width, select.count, hardware)
     keep = _power(select.count or columns)
     chosen = select.count is not None and keep <= slots // 4
-    if kernel.resident and reach <= (min(ROUNDS_COLUMNS, SCARCE * keep) if chosen else slots):
+    crowd = prod(extents[: kernel.row_axes]) * WARP >= hardware.multiprocessors * BUSY
+    short = min(ROUNDS_COLUMNS, SCARCE * keep) if crowd else ROUNDS_COLUMNS
+    if kernel.resident and reach <= (short if chosen else slots):
         return _sorted(kernel, columns, reach, width, hardware)
     if chosen:
         return _chosen(kernel, extents, width, select.count or 1, slots, hardware)
