@@ -11,8 +11,6 @@ from fusedsl.hardware import facts
 from fusedsl.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, UINT64
 from fusedsl.schedule import choose, geometry
 from fusedsl.schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Position, Store, Value
-from fusedsl.schedule.pressure import Tiling, needed
-from fusedsl.schedule.recompute import recomputed
 
 pytest.importorskip("numba_cuda")
 from fusedsl.codegen.cuda.generate import compile_source, generate, ptx
@@ -378,13 +376,6 @@ def test_wide_rows_stay_in_the_registers_of_clusters(text, dtype, columns, team)
     weights = [fd.spec((columns,), dtype)] * (len(kernel.params) - 1)
     assert f"team = Team({team})" in kernel.source(fd.spec((4096, columns), dtype), *weights, device="cuda")
     assert "cluster" not in kernel.source(fd.spec((3, columns), dtype), *weights, device="cuda")  # too few for all SMs
-
-
-def test_what_a_phase_hands_on_is_computed_again_instead_of_held():
-    kernel = softmax(BFLOAT16)
-    again = recomputed(kernel)
-    assert needed(again, Tiling(8, 8, piece=4)) < needed(kernel, Tiling(8, 8)) - 20
-    assert recomputed(again) is None
 
 
 @pytest.mark.parametrize("cc", [(7, 5), (8, 0), (8, 6), (10, 0)], ids=str)

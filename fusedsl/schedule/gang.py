@@ -96,7 +96,8 @@ def schedule_gang(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
     spare = SPARE_REGISTERS + (WIDE_REGISTERS if kernel.wide else 0)
     vectors = max(1, min(IN_FLIGHT // (_least_read(kernel, full) * width), MOST_ELEMENTS // width))
     together = not finishes_at_once(kernel)
-    ahead = not together and any(special_functions(p.element.lines) for phase in kernel.phases for p in phase.passes)
+    dear = any(special_functions(part.element.lines) for phase in kernel.phases for part in phase.passes)
+    ahead = not together and dear and sum(k < kernel.inputs for k in full) == 1
     moved = columns * sum(o.dtype.itemsize for k, o in enumerate(kernel.operands) if k not in of_rows)
     turning = together and not _pays(rows, moved, hardware)
     if turning and (contiguous(kernel) or moved < LEAST_MOVED):  # rows that stay on the chip, as a rule, or too short

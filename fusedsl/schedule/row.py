@@ -31,8 +31,8 @@ class RowSchedule:
     `shared`, what the phases read again is copied to shared memory first. Where there is a `cluster` of so many blocks,
     `threads` of each of them work on the row; where it `stays`, on one row after the other, beside the other teams of
     such blocks: what all rows read is in shared memory, where `ahead` vectors of a thread's next row come meanwhile.
-    Where `again`, phases compute anew what earlier ones have computed. Where there is `room`, for so many threads in a
-    block, how many of them work on a row is not compiled: the launch says it.
+    Where there is `room`, for so many threads in a block, how many of them work on a row is not compiled: the launch
+    says it.
     """
 
     resident: bool
@@ -55,7 +55,6 @@ class RowSchedule:
     room: int = 0
     stays: bool = False
     ahead: int = 0
-    again: bool = False
     clusters: int = field(default=0, compare=False)  # that stay at once, at most
 
     @property

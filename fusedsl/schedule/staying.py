@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from math import prod
 
 from ..hardware import Hardware, registers_for
 from .kernel import Kernel, Load
 from .pressure import Tiling, needed
-from .recompute import recomputed
 from .registers import row_loads
 from .row import LONG_CLASSES, LONG_ROW, RowSchedule, alone, cluster_sizes, row_width
 from .shared import COPY_BYTES, COPY_FROM
 from .split import finishes_at_once
-from .tiled import comes_apart, piece_of
+from .tiled import piece_of
 
-TEAMS = ((256, 2), (512, 1))  # threads of a row in each block, and rows that a block works on at once
+PAIR, SINGLE = (256, 2), (512, 1)  # threads of a row in each block, and rows that a block works on at once
 LEAST_ROWS = 4  # of each team
-LEAST_HELD = 480 << 10  # bytes of what all rows read, from which on a cluster stays instead of making room for others
-LEAST_LONG = 1280 << 10  # … and of a row that no other schedule reads once
-PART_AHEAD = 5 / 8  # of a row that comes while another team works on one too
+LEAST_HELD = 480 << 10  # bytes of what all rows read, from which on a cluster stays instead of making room for others …
+REREAD = 2  # … where they are so many times a row's own, else
+MUCH_HELD = 960 << 10  # so many
+LEAST_LONG = 1280 << 10  # bytes of a row that no other schedule reads once
 STATES = 16 << 10  # bytes of shared memory beside: the system's, and states that blocks exchange
-PIECE = 4  # vectors that a last phase in pieces takes at a time
 TURNING = 10  # registers more that a loop over rows takes
 
 
@@ -63,9 +61,9 @@ def schedule_staying(
 
     Measured on an H200: layer norm of rows of 65,536, 131,072 and 262,144 float32 is at 0.95, 0.97 and 0.97 of the
     speed of a copy, instead of 0.91, 0.84 and 0.75 where the weights come from the L2 for each row; RMS norm of the
-    longest at 0.95 instead of 0.92. Two teams of a block are better than one, whose SM waits while blocks meet (0.80),
-    and lose where more than is needed comes ahead. Softmax, which all rows share nothing of, is not faster so, but for
-    rows that are read twice otherwise: of 393,216 float32 3680 us instead of 4670.
+    longest at 0.94 instead of 0.92. Two teams of a block are better than one, whose SM waits while blocks meet (0.80).
+    Softmax, which all rows share nothing of, is not faster so, but for rows that are read twice otherwise: of 393,216
+    float32 3680 us instead of 4670.
     """
     rows, columns, width = prod(extents[: kernel.row_axes]), extents[-1], row_width(kernel)
     if kernel.column_axes != 1 or columns <= LONG_ROW or alone(kernel) or finishes_at_once(kernel) or kernel.steady:
@@ -73,22 +71,22 @@ def schedule_staying(
     if any(len(phase.folds) > 1 for phase in kernel.phases):  # what several of them fold would be held beside the row
         return None
     loads, (held, come) = arriving(kernel), _element_bytes(kernel)
-    if instead is not None and (instead.cluster == 1 or held * columns < LEAST_HELD):
+    least = LEAST_HELD if held >= REREAD * come else MUCH_HELD
+    if instead is not None and (instead.cluster == 1 or held * columns < least):
         return None
-    if instead is None and come * columns < LEAST_LONG:
+    if instead is None and (come < 4 or come * columns < LEAST_LONG):
         return None
     of_rows = row_loads(kernel)
     plain = all(operand.access == "vector" for k, operand in enumerate(kernel.operands) if k not in of_rows)
     sizes = {width * kernel.operands[x.operand].dtype.itemsize for x in loads}
     if hardware.cc < COPY_FROM or not plain or not loads or not sizes <= set(COPY_BYTES):
         return None
-    for (threads, teams), cluster in product(TEAMS, cluster_sizes(hardware.cluster)[1:]):
-        if cluster > hardware.multiprocessors or rows * cluster < LEAST_ROWS * teams * hardware.multiprocessors:
-            continue
-        for again in (False, True):
-            found = _made(kernel, columns, width, cluster, threads, teams, again, hardware)
-            if found:
-                return found
+    threads, teams = PAIR if instead is not None else SINGLE
+    for cluster in cluster_sizes(hardware.cluster)[1:]:
+        enough = rows * cluster >= LEAST_ROWS * teams * hardware.multiprocessors
+        found = _made(kernel, columns, width, cluster, threads, teams, hardware)
+        if found and enough and cluster <= hardware.multiprocessors:
+            return found
     return None
 
 
@@ -99,25 +97,23 @@ def _made(
     cluster: int,
     threads: int,
     teams: int,
-    again: bool,
     hardware: Hardware,
 ) -> RowSchedule | None:
     """The schedule of such clusters; None where registers or shared memory do not suffice."""
-    form = recomputed(kernel) if again else kernel
     step = width * threads * cluster
     vectors = next((v for v in LONG_CLASSES if v * step >= columns), 0)
-    if form is None or not vectors:
+    if not vectors:
         return None
     below = max((v for v in LONG_CLASSES if v < vectors and v * step <= columns), default=0)
-    piece = min(piece_of(form, vectors, width), PIECE) or (PIECE if again and comes_apart(form) else 0)
+    piece = piece_of(kernel, vectors, width)
     bare = RowSchedule(True, width, vectors, below, threads, teams, 1, False, False, piece, cluster)
-    bare = replace(bare, stays=True, again=again, clusters=hardware.multiprocessors // cluster)
+    bare = replace(bare, stays=True, clusters=hardware.multiprocessors // cluster)
     room = hardware.block_shared - STATES - staying_bytes(bare, kernel)
     each = staying_bytes(replace(bare, ahead=1), kernel) - staying_bytes(bare, kernel)
-    ahead = min(vectors if teams == 1 else max(1, int(vectors * PART_AHEAD)), room // each)
+    ahead = min(vectors, room // each)
     registers = registers_for(hardware, 1, bare.block)
     least = vectors // 2 if teams == 1 else 1
-    if ahead < least or needed(form, Tiling(width, vectors, piece=piece)) + TURNING > registers:
+    if ahead < least or needed(kernel, Tiling(width, vectors, piece=piece)) + TURNING > registers:
         return None
     reason = (
         f"a row of {columns} fits {threads} threads in each of a cluster of {cluster} blocks: {vectors} vectors of "

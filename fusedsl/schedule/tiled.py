@@ -72,16 +72,10 @@ def _rows(kernel: Kernel, columns: int, threads: int, vectors: int, hardware: Ha
 
 def piece_of(kernel: Kernel, vectors: int, width: int) -> int:
     """Vectors of a piece of the last phase; 0 where the phase is better, or has to be, worked on as a whole."""
-    later = later_of(kernel)
-    if width < 8 or not later or not comes_apart(kernel):
+    last, later = kernel.phases[-1], later_of(kernel)
+    given = {value.name for value in last.element.args}
+    simple = last.stores and not last.folds and not any(store.value in given for store in last.stores)
+    if width < 8 or not later or not simple or given & {p.value.name for p in kernel.positions}:
         return 0
     pieces = -(-vectors // max(1, int(PIECE_WORDS / (later * width))))
     return -(-vectors // pieces)
-
-
-def comes_apart(kernel: Kernel) -> bool:
-    """Whether the last phase can be worked on piece by piece."""
-    last = kernel.phases[-1]
-    given = {value.name for value in last.element.args}
-    simple = last.stores and not last.folds and not any(store.value in given for store in last.stores)
-    return bool(simple) and not given & {p.value.name for p in kernel.positions}

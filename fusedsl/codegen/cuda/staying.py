@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...schedule.kernel import Kernel, Load
-from ...schedule.recompute import recomputed
 from ...schedule.row import RowSchedule
 from ...schedule.staying import arriving, held_operands
 from .ahead import begin_ahead
@@ -17,8 +16,6 @@ def staying_source(kernel: Kernel, schedule: RowSchedule) -> str:
     """The generated file of a row kernel whose clusters stay."""
     team = f"{schedule.threads} threads in each of {schedule.cluster} blocks"
     told = f"a row kernel; {team} to a row in registers, one after the other, {schedule.rows} rows at once"
-    if schedule.again:
-        kernel = recomputed(kernel) or kernel
     writer = StayingWriter(Scope(kernel, Names(kernel)), schedule)
     writer.write()
     return writer.scope.text(header(kernel, told, ""), "Rows for each team of threads, until all are done.")
