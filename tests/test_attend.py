@@ -84,26 +84,26 @@ def on_a_card(name, width, out):
         agrees(kernel, arrays, [cupy.asnumpy(x) for x in (found if isinstance(found, tuple) else (found,))])
 
 
-def specs(kernel, width, dtype="bfloat16", length=2048):
-    """What stands for the arrays of a formula, for 16 heads."""
-    of = {"bias": ((length, length), "float32"), "doc": ((length,), "int32"), "sink": ((16, 1, 1), "float32")}
-    return [fd.spec(*of.get(name, ((1, 16, length, width), dtype))) for name in kernel.params]
+@pytest.mark.parametrize("width", [64, 128, 256])
+def test_compiled_for_the_card_nothing_spills_and_no_product_waits_for_another(width):
+    from fusedsl.codegen.cuda import backend, generate
+    from fusedsl.hardware import facts
+    from fusedsl.pipeline import bind_kernels, extents_of, result_shapes
+    from fusedsl.prepare import layout_of
+    from fusedsl.runtime.bind import contiguous
+    from fusedsl.runtime.compile import scheduled_cuda
 
-
-@pytest.mark.parametrize(
-    ("name", "width"),
-    [("causal", 128), ("softcap, bias, residual", 64), ("documents", 256), ("sink", 192), ("shared heads", 80)],
-)
-def test_compiled_for_the_card_nothing_spills_and_no_product_waits_for_another(name, width, monkeypatch, tmp_path):
-    from fusedsl.codegen.cuda import backend
-    from fusedsl.runtime import cache, compile
-
-    made, link = [], backend.link
-    monkeypatch.setattr(backend, "link", lambda code, cc: made.append(link(code, cc)) or made[-1])
-    monkeypatch.setattr(compile, "disk", lambda: cache.Cache(tmp_path))
-    kernel = fd.kernel(FORMULAS[name])
-    kernel.resources(*specs(kernel, width), cc=(9, 0))
-    (binary,) = made
+    kernel = fd.kernel(SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v")
+    x = np.zeros((1, 2, 512, width), BRAIN)
+    told = list(describe_all(kernel.params, [x, x, x]).values())
+    extents = extents_of(told)
+    plan = kernel._program.plan(told, extents, scores="level")
+    layouts = {("argument", k): layout_of(a) for k, a in enumerate(told)}
+    layouts["result", 0] = contiguous(result_shapes(plan, extents)[0])
+    (bound,) = bind_kernels(plan, layouts, extents)
+    scheduled, schedule = scheduled_cuda(bound, facts((9, 0)))
+    source = generate.generate(scheduled, schedule)
+    binary = backend.link(generate.lowered(source, "attend.py", scheduled, schedule, (9, 0)), (9, 0))
     assert binary.spill_bytes == 0
     assert "C75" not in binary.log  # ptxas on products that it serialises
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Protocol
@@ -14,7 +13,6 @@ ROWS = 64  # of a group of four warps
 GROUP = 128  # threads of a group
 PANEL = 64  # elements of a line in shared memory: 128 bytes
 WIDEST = 256  # sums that one product has side by side
-CONVERTED = re.compile(r"\w+ = float\d+\((\w+)\)(?:  #.*)?$")  # a line that does no more
 MAP_AXES = 5  # that the copy engine knows
 ALIGNMENT = 1024
 BARRIER = 8  # bytes of a barrier in memory
@@ -106,15 +104,10 @@ def operands_of(kernel: Kernel) -> Operands | None:
 
 
 def _array(kernel: Kernel, body: Body) -> int | None:
-    """The operand that a body reads, and does nothing with but make numbers of integers."""
-    if len(body.lines) > 1 or len(body.results) != 1:
+    """The operand that a body reads and does nothing with."""
+    if body.lines or len(body.results) != 1:
         return None
     name = body.results[0].name
-    if body.lines:
-        found = CONVERTED.match(body.lines[0])
-        if found is None or body.args[0].dtype.kind not in "iu":
-            return None
-        name = found[1]
     return next((load.operand for load in kernel.loads if load.value.name == name), None)
 
 
@@ -152,7 +145,7 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
         return None
     if max(extents) >= 1 << 31:
         return None
-    groups, columns, stages = _shape(kernel, width, out_width)
+    groups, columns, stages = _shape(width, out_width)
     if extents[kernel.row_axes] // columns >= MOST_TILES:
         return None
     resident = 0 if asks_memory(kernel) else hardware.multiprocessors
@@ -172,29 +165,13 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     return replace(made, reason=reason, registers=hardware.registers // made.block // 8 * 8)
 
 
-def _passed(kernel: Kernel, stream: Stream) -> int:
-    """Values of each score that go from one phase of a tile to the last: a thread holds them meanwhile."""
-    leaves = {p.value.name for p in kernel.positions} | {load.value.name for load in kernel.loads}
-    rows = {v.name for phase in stream.tile if phase.row for v in phase.row.results}
-    folded = {v.name for phase in stream.tile for use in phase.folds for v in use.state}
-    others = leaves | rows | folded | {v.name for v in kernel.scalars}
-    return sum(v.name not in others for v in stream.tile[-1].element.args)
-
-
-def _shape(kernel: Kernel, width: int, out_width: int) -> tuple[int, int, int]:
-    """(groups, columns, stages) for rows of these widths: three groups where a thread holds a score and no more.
-
-    Stages are powers of 2.
-    """
-    assert kernel.stream is not None
-    passed = _passed(kernel, kernel.stream)
-    if max(width, out_width) <= 64 and passed == 1 and not kernel.stream.inputs:
-        return 3, 128, 4
+def _shape(width: int, out_width: int) -> tuple[int, int, int]:
+    """(groups, columns, stages) for rows of these widths. Stages are powers of 2."""
     if max(width, out_width) <= 64:
-        return 2, 128, 4
+        return 3, 128, 4
     if max(width, out_width) <= 128:
-        return 2, 128 if passed == 1 else 64, 2
-    return (2, 80 if passed == 1 else 64, 2) if out_width <= 192 or width <= 256 else (2, 64, 2)
+        return 2, 128, 2
+    return (2, 80, 2) if out_width <= 192 or width <= 256 else (2, 64, 2)
 
 
 def windows(schedule: AttendSchedule, kernel: Kernel) -> tuple[Window, ...]:

@@ -18,11 +18,7 @@ WIDEST = {"float16": 256, "bfloat16": 256, "float32": 256, "float64": 64}  # res
 SHAPES = ((8, 64), (4, 64), (4, 32), (2, 32), (2, 16))  # (warps, columns), the best first
 SUMMED = ((4, 64), *SHAPES[2:])  # … where products are no tensor core's
 NARROW = 64  # with rows up to this, two blocks of eight warps are there at once
-COLUMNS = (
-    (192, 16),
-    (128, 32),
-    (0, 64),
-)  # at most, beside rows of more words than this; the first: not on tensor cores
+COLUMNS = ((192, 16), (128, 32), (0, 64))  # at most, beside results of a row of more words than this
 FEWEST = 16  # rows for which scores are worth a tile: those of fewer rows take little memory
 
 
@@ -112,12 +108,11 @@ def _kind(kernel: Kernel, found: Operands, hardware: Hardware) -> str | None:
     assert kernel.stream is not None
     given = [kernel.operands[k].dtype for k in (found.left, found.right, found.weighed)]
     sums = {kernel.stream.scores[0].value.dtype.name, kernel.stream.weighings[0].state.dtype.name}
-    if len(sums) != 1 or any(d.kind not in "fiu" or (d.bits > 32 and d.kind != "f") for d in given):
+    if len(sums) != 1 or any(d.kind != "f" for d in given):
         return None
     (summed,) = sums
-    kinds = {d.name for d in given if d.bits > 8}  # what has 8 bits is exact in 16
-    if len(kinds) == 1 and _tensor(*kinds) and summed == "float32" and hardware.cc >= (8, 0):
-        return next(iter(kinds))
+    if len(set(given)) == 1 and _tensor(given[0].name) and summed == "float32" and hardware.cc >= (8, 0):
+        return given[0].name
     return summed if summed in ("float32", "float64") else None
 
 
@@ -153,7 +148,7 @@ def _shapes(
     others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != found.lane)
     assert kernel.stream is not None
     sums = extents[kernel.stream.weighings[0].axis] * (2 if kind == "float64" else 1)  # words, of two threads
-    most = next(columns for wide, columns in COLUMNS[_tensor(kind) :] if sums > wide)
+    most = next(columns for wide, columns in COLUMNS if sums > wide)
     for warps, columns in SHAPES if _tensor(kind) else SUMMED:
         enough = others * -(-rows // (ROWS * warps)) >= hardware.multiprocessors
         if warps <= 4 or (enough and rows > ROWS * 4):

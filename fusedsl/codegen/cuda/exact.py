@@ -85,8 +85,7 @@ def _add(w: ScoreWriter) -> None:
     operand, kept, axes = w.kernel.operands[k], weighing.kept, (w.along, w.own_axis)
     assert kept is not None
     d, size = operand.dtype, operand.dtype.itemsize
-    value = f"{weighing.state.dtype}(fetch_{d}(at + c * step * {size}, kept & (c < limit)))"
-    lines = [f"return select(kept, fma(w, {value}, sums), sums)"]
+    lines = [f"return select(kept, fma(w, fetch_{d}(at + c * step * {size}, kept & (c < limit)), sums), sums)"]
     sums, own_weight = weighing.state.dtype, weighing.weight.dtype
     signed = f"{sums}, {own_weight}, bool, int64, int64, int64, int64 -> {sums}"
     w.define("add_kept", OWN_STEPS, signed, "sums, w, kept, at, c, step, limit", lines)
@@ -100,8 +99,6 @@ def _add(w: ScoreWriter) -> None:
 def _product(w: ScoreWriter) -> None:
     left, right = w.score.left, w.score.right
     w.leaves(v.name for v in (*left.args, *right.args))
-    for name, body in (("left_again", left), ("right_again", right)):
-        w.call(name, body, ROW)
     d = w.score.value.dtype
     w.define("add_product", ROW, f"{d}, {d}, {d} -> {d}", "x, y, sums", ["return fma(x, y, sums)"])
     w.code.append(f"total = add_product({left.results[0].name}, {right.results[0].name}, total)")
