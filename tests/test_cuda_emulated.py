@@ -91,17 +91,6 @@ def test_rows(dtype, columns, skip):
         check_twice(gpu, "softmax(x), argmax(x, axis=-1)", {"x": normal(3, columns, dtype=dtype)}, skip)
 
 
-LINES = (((5, 100), np.float32), ((2, 2052), np.float32), ((1, 333), BRAIN), ((37, 11), BRAIN))
-
-
-@pytest.mark.parametrize(("shape", "dtype"), LINES)
-def test_rows_on_lines_of_as_many_threads_as_they_take(shape, dtype):
-    given = {"x": normal(*shape, dtype=dtype), "w": normal(shape[1], dtype=dtype)}
-    with emulated_gpu(tails=dtype is BRAIN) as gpu:
-        grid = check_twice(gpu, "rms_norm(x, w), argmax(x, -1)", given)[0]
-    assert grid.side >= -(-shape[1] // 64) and grid.blocks * grid.lines >= shape[0]
-
-
 @pytest.mark.parametrize("shape", [(300, 70), (3, 1200, 6)])
 def test_columns_on_as_many_lanes_and_levels_as_they_take(shape):
     with exact_gpu(multiprocessors=4) as gpu:

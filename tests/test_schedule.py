@@ -123,14 +123,7 @@ def test_a_resident_row_is_held_and_its_unchecked_vectors_are_there(dtype, acces
 
 def test_rows_of_one_length_class_share_a_schedule():
     kernel = sum_rows()
-    assert choose(kernel, (64, 3076), H200, False) == choose(kernel, (99, 4096), H200, False)
-
-
-def test_rows_on_lines_share_a_binary_whatever_their_threads():
-    some, more, longest = (choose(sum_rows(), (64, columns), H200) for columns in (516, 3076, 8188))
-    assert some.binary == more.binary == longest.binary
-    assert [one.threads for one in (some, more, longest)] == [64, 224, 512]
-    assert choose(sum_rows(), (64, 4096), H200) == choose(sum_rows(), (64, 4096), H200, False)
+    assert choose(kernel, (64, 3076), H200) == choose(kernel, (99, 4096), H200)
 
 
 def test_scattered_columns_put_neighbouring_rows_on_neighbouring_threads():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ..fusion.lines import instructions
 from .access import vector_width
@@ -31,8 +31,6 @@ class RowSchedule:
     `shared`, what the phases read again is copied to shared memory first. Where there is a `cluster` of so many blocks,
     `threads` of each of them work on the row; where it `stays`, on one row after the other, beside the other teams of
     such blocks: what all rows read is in shared memory, where `ahead` vectors of a thread's next row come meanwhile.
-    Where there is `room`, for so many threads in a block, how many of them work on a row is not compiled: the launch
-    says it.
     """
 
     resident: bool
@@ -52,15 +50,9 @@ class RowSchedule:
     blocked: bool = False
     ranking: Ranking | None = None
     linked: bool = False
-    room: int = 0
     stays: bool = False
     ahead: int = 0
     clusters: int = field(default=0, compare=False)  # that stay at once, at most
-
-    @property
-    def binary(self) -> RowSchedule:
-        """What of it machine code depends on."""
-        return replace(self, threads=0, rows=0) if self.room else self
 
     @property
     def step(self) -> int:

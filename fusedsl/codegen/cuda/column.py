@@ -402,6 +402,9 @@ class ColumnWriter:
             self._row_body(f"row_{number}", phase.row)
         stores = []
         for place, store in enumerate(phase.row_stores):
+            for value in (x.value for group in (self.kernel.loads, self.kernel.positions) for x in group):
+                if value.name == store.value:  # it is stored as it was read
+                    self._provide(value, tiles=False)
             name, k = f"store_row_{number}_{place}", store.operand
             letter, stride = self._letter(k)
             self.scope.top.append(f'{name} = strip.store("{self.kernel.operands[k].dtype.name}", "{letter}")')

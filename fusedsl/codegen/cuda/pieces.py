@@ -33,13 +33,12 @@ def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
     for piece, first in enumerate(range(0, plan.vectors, plan.piece)):
         count, tile = min(plan.piece, plan.vectors - first), f"piece_{piece}"
         checks = f'checks="{writer.checks()[first : first + count]}"{writer.exact}'
-        scope.top.append(f"{tile} = Tile(width={plan.width}, vectors={count}{writer.step}, {checks})")
+        scope.top.append(f"{tile} = Tile(width={plan.width}, vectors={count}, step={writer.step}, {checks})")
         scope.functions.append(f'{name}_{piece} = {tile}.elementwise("{kinds}")({name})')
         scope.top.append(f"take_{piece} = tile.part({first}, {count}, anew={anew})")
         start = f"start_{piece}"
         index = kernel.index
-        skipped = f"side() * {first * plan.width}" if plan.room else first * plan.step
-        scope.code.append(f"{start} = {index}(start + {skipped})")
+        scope.code.append(f"{start} = {index}(start + {first * plan.step})")
         arguments = []
         for value in body.args:
             held = value.name in tiles

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ...schedule.kernel import Kernel, Phase
 from ...schedule.registers import row_loads
-from ...schedule.row import LOOP_BLOCK, WARP, RowSchedule
+from ...schedule.row import WARP, RowSchedule
 from .ahead import streamed
 from .text import Scope, indented
 from .walk import Walk
@@ -49,28 +49,25 @@ class Place:
         else:
             checks = self.checks()
         top = self.scope.top
-        shape = f"width={plan.width}, vectors={plan.vectors}{self.step}"
+        shape = f"width={plan.width}, vectors={plan.vectors}, step={self.step}"
         top.append(f'tile = Tile({shape}, checks="{checks}"{self.exact})')
         if self.splits:
             top.append(f'whole = Tile({shape}, checks="{"." * plan.vectors}")')
         top.append(f"team = Team({self._team()})")
 
     @property
-    def step(self) -> str:
-        """How far the vectors of a thread are apart, if that is compiled."""
-        plan = self.schedule
-        return "" if plan.room else f", step={plan.threads if self.kernel.column_axes > 1 else plan.step}"
+    def step(self) -> int:
+        """How far the vectors of a thread are apart."""
+        return self.schedule.threads if self.kernel.column_axes > 1 else self.schedule.step
 
     @property
     def shares(self) -> bool:
         """Whether a block has several rows, so that the last ones may not be there."""
-        return self.schedule.rows > 1 or self.schedule.room > 0
+        return self.schedule.rows > 1
 
     def _team(self) -> str:
         """The threads of a row."""
         plan = self.schedule
-        if plan.room:
-            return f"threads={WARP // 2 if plan.room <= LOOP_BLOCK else plan.room}, line=True"
         meetings = sum(len(phase.folds) for phase in self.kernel.phases)
         cluster = f", cluster={plan.cluster}, meetings={meetings}" if plan.cluster > 1 else ""
         return f"threads={plan.threads}{f', across={WARP}' if plan.across else cluster}"
@@ -116,8 +113,6 @@ class Place:
         block = "tile_row(number, tiles)" if plan.linked else block
         if plan.across:
             self.code.append(f"number = {block} * {plan.rows} + (thread() & {WARP - 1})")
-        elif plan.room:
-            self.code.append(f"number = {block} * depth() + line()")
         elif plan.rows > 1:
             self.code.append(f"number = {block} * {plan.rows} + {team}")
         else:
@@ -163,7 +158,7 @@ class Place:
         elif plan.cluster > 1:
             thread = "thread()" if plan.rows == 1 else f"(thread() & {plan.threads - 1})"
             lane = f"({thread} + (block() & {plan.cluster - 1}) * {plan.threads})"
-        elif plan.rows > 1 and not plan.room:
+        elif plan.rows > 1:
             lane = f"(thread() & {plan.threads - 1})"
         else:
             lane = "thread()"

@@ -22,9 +22,7 @@ def row_source(kernel: Kernel, schedule: RowSchedule) -> str:
     """The generated file of a row kernel."""
     where = "in registers" if schedule.resident else "in shared memory" if schedule.shared else "that they loop over"
     team = f"{schedule.threads} thread{'s' if schedule.threads > 1 else ''}"
-    team = "a line of threads" if schedule.room else team
     shared = f"{schedule.rows} rows a block" if schedule.cluster == 1 else f"in each of {schedule.cluster} blocks"
-    shared = "each of a block" if schedule.room else shared
     opening = header(kernel, f"a row kernel; {team} to a row {where}, {shared}", "")
     writer = RowWriter(Scope(kernel, Names(kernel)), schedule)
     writer.write()
