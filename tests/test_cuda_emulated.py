@@ -91,6 +91,11 @@ def test_rows(dtype, columns, skip):
         check_twice(gpu, "softmax(x), argmax(x, axis=-1)", {"x": normal(3, columns, dtype=dtype)}, skip)
 
 
+def test_random_numbers_of_rows_whose_vectors_begin_before_the_first():
+    with exact_gpu() as gpu:
+        check_twice(gpu, "sum(uniform(1, x)*x, -1), sort(uniform(1, x) + x)", {"x": normal(2, 3, dtype=np.float64)}, 8)
+
+
 @pytest.mark.parametrize("shape", [(300, 70), (3, 1200, 6)])
 def test_columns_on_as_many_lanes_and_levels_as_they_take(shape):
     with exact_gpu(multiprocessors=4) as gpu:
@@ -187,6 +192,12 @@ def test_what_columns_share_is_stored_in_each_of_their_rows():
     """One vector stood where there is one for each of a thread's rows."""
     with exact_gpu() as gpu:
         check_twice(gpu, "t = broadcast_to(x, (2, 5)); t / (sum(t, 0, keepdims=True) + 9)", {"x": normal(5)})
+
+
+def test_what_columns_have_once_is_stored_as_it_was_read():
+    """It was loaded only where a fold took it."""
+    with exact_gpu() as gpu:
+        check_twice(gpu, "softmax(x @ x.mT) @ x, +x", {"x": normal(3, 70)})
 
 
 def test_tiny_numbers_keep_their_bits_where_they_are_rounded_to_bfloat16():

@@ -91,9 +91,11 @@ def neighbours(e: Emitter, name: str, places: list[ir.Value], seed: ir.Value, st
 
 
 def _in_a_row(e: Emitter, name: str, first: ir.Value, count: int, seed: ir.Value, stream: ir.Value) -> list[ir.Value]:
-    """The numbers at `count` positions from `first` on. Rows rarely begin in the midst of what a counter gives."""
+    """The numbers at `count` positions from `first` on. Rows rarely begin in the midst of what a counter gives; vectors
+    may begin before the first position, whose counter follows that of -1.
+    """
     b, shares = e.builder, SHARES[name]
-    counter = b.lshr(first, I64(shares.bit_length() - 1))
+    counter = b.ashr(first, I64(shares.bit_length() - 1))
     numbers: list[ir.Value] = []
     while len(numbers) < count:
         numbers += _numbers(e, name, b.add(counter, I64(len(numbers) // shares)), seed, stream)
