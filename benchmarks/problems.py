@@ -6,8 +6,10 @@ import sys
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "examples"))
 import expressions as listed
@@ -16,7 +18,6 @@ from expressions import Expression
 SUITES = ("expressions", "wide", "reductions", "backward")
 COLUMNS = (256, 1024, 4096, 16_384, 32_768, 65_536, 131_072, 262_144)
 ELEMENTS = 1 << 28  # of a row problem's array
-KINDS = {"int": torch.int32, "bool": torch.bool}
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,23 @@ class Problem:
 
     def arguments(self, quick: bool = False, seed: int = 1) -> dict[str, torch.Tensor | float]:
         """Random arrays on the GPU, and the numbers."""
+        import torch
+
         draw = torch.Generator(device="cuda").manual_seed(seed)
         e = self.expression
         return {n: _array(e, n, draw, quick) if n in e.arrays else e.inputs[n] for n in e.inputs}  # type: ignore
 
+    def specs(self) -> dict[str, Any]:
+        """What stands for the arrays where only their shapes and dtypes matter, and the numbers."""
+        import fusedsl as fd
+
+        e = self.expression
+        return {n: fd.spec(e.shape(n, False), e.dtype(n)) if n in e.arrays else e.inputs[n] for n in e.inputs}
+
 
 def _array(e: Expression, name: str, draw: torch.Generator, quick: bool) -> torch.Tensor:
+    import torch
+
     shape, kind, limit = e.shape(name, quick), getattr(torch, e.dtype(name)), e.below(name, quick)
     if limit is not None:
         return torch.randint(0, limit, shape, device="cuda", generator=draw, dtype=kind)

@@ -1,13 +1,15 @@
 """The suite `time`: programs that differ in what bounds them, from kilobytes to gigabytes, for the time model.
 
-`predicted_us` says what the model says of a row of this suite, or of the suites `map` and `rows`.
+`predicted_us` says what the model says of a row of this suite, or of those of elementwise programs, rows and problems.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+import problems
 import suite_gpu
 import workloads
 from record import Report, Row, times_row
@@ -73,13 +75,19 @@ def predicted_us(row: Row | dict) -> float:
 
     row = row if isinstance(row, dict) else vars(row)
     shape = tuple(int(n) for n in row["shape"].split("x"))
-    if row["suite"] == "time":
+    if row["suite"] in problems.SUITES:
+        asked = _problems(row["suite"])[row["workload"], row["shape"], row["dtype"]]
+        made, known = fd.kernel(asked.expression.text), asked.specs()
+    elif row["suite"] == "time":
         made = fd.kernel(BY_NAME[row["workload"]].text)
-        given = [fd.spec(shape, row["dtype"]) for _ in made.params]
+        known = {name: fd.spec(shape, row["dtype"]) for name in made.params}
     else:
         workload = workloads.BY_NAME[row["workload"]]
         made = fd.kernel(workload.text)
-        known: dict[str, Any] = {i.name: fd.spec(i.shape(shape), row["dtype"]) for i in workload.inputs}
-        known |= dict(workload.scalars)
-        given = [known[name] for name in made.params]
-    return 1e6 * made.explain(*given, compile=False, cc=90).seconds
+        known = {i.name: fd.spec(i.shape(shape), row["dtype"]) for i in workload.inputs} | dict(workload.scalars)
+    return 1e6 * made.explain(compile=False, cc=90, **known).seconds
+
+
+@cache
+def _problems(suite: str) -> dict[tuple[str, str, str], problems.Problem]:
+    return {p.case[1:]: p for p in problems.problems(suite)}

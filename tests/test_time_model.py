@@ -93,8 +93,8 @@ def test_facts_of_every_architecture_go_together(cc):
 def measured():
     """fusedsl's rows of the suites whose programs the model can be asked about."""
     rows = []
-    for name in ("h200_map", "h200_rows", "h200_time"):
-        told = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text())
+    for suite in ("map", "rows", "time", "wide", "backward"):
+        told = json.loads((BENCHMARKS / "results" / f"h200_{suite}.json").read_text())
         rows += [r for r in told["rows"] if r["peer"] == "fusedsl" and r["median_us"]]
     return rows
 
