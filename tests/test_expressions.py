@@ -347,7 +347,10 @@ def test_empty_and_unit_axes(case):
         given = inputs(case, (rows, columns), case.dtypes[0])
         try:
             in_float64(case, given)
-        except ValueError:  # NumPy refuses the maximum of nothing
+        except ValueError:  # NumPy refuses the maximum of nothing, which a softmax of nothing does without
+            if "softmax" in case.name:
+                assert case.free(**given).shape == (rows, columns) and not columns
+                continue
             with pytest.raises(ValueError):
                 case.free(**given)
         else:
