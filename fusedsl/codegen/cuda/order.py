@@ -55,14 +55,7 @@ def place_lines(w: AttendWriter) -> list[str]:
     if w.sieved:  # the last section begins with the longest
         lines += ["if share(onward - 1, section) & 1 == 0:", "    rest = int32(row_tiles - 1 - rest)"]
     lines.append(f"row_from = int32(rest * {w.schedule.rows})")
-    rest = "other"
-    for a in reversed(w.outer):
-        if a == w.outer[0]:
-            lines.append(f"c{a} = {rest}")
-            continue
-        lines += [f"q{a} = share({rest}, int32(n{a}))", f"c{a} = int32({rest} - q{a} * n{a})"]
-        rest = f"q{a}"
-    return lines
+    return lines + w.place_of_other()
 
 
 def count_lines(w: AttendWriter) -> list[str]:

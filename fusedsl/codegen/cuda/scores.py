@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 
 from ...schedule.attend import ROWS, Tiles, operands_of
 from ...schedule.kernel import Body, Ending, FoldUse, Kernel, Phase, Stream, Value
-from .classes import direct_classes
 from .exact import exact_sums
 from .fragments import COLUMN, ELEMENT, OWN, OWN_COLUMN, OWN_STEPS, ROW, SCALAR, FragmentScope
 from .text import indented, rule
@@ -30,12 +29,6 @@ class ScoreWriter(FragmentScope):
         self.tiles, self.operands = schedule, found
         self.joins: dict[str, str] = {}  # of states that the threads of a row keep apart
 
-    def order(self) -> list[str]:
-        """Lines that give `items`, the number of tiles of rows, and `row_tiles`, that of them along their axis."""
-        raise NotImplementedError
-
-    # -- which tile of rows an item is, and which tiles of the stream count for it
-
     @property
     def sieved(self) -> bool:
         return self.stream.sieve is not None
@@ -46,21 +39,9 @@ class ScoreWriter(FragmentScope):
         sieve = self.stream.sieve
         return sieve is not None and all(x.axis != self.along for x in sieve.extremes)
 
-    def item(self) -> list[str]:
-        """The tile of rows of an item, and its place on the other axes: tiles that read the same stream are neighbours;
-        where some have more to do than others, the longest come first."""
-        lines = self.order()
-        if self.sieved:
-            lines += [
-                "others = share(items, row_tiles)",
-                "rest = share(item, others)",
-                "other = int32(item - rest * others)",
-            ]
-            lines.append(f"row_from = int32((row_tiles - 1 - rest) * {self.tiles.rows})")
-        else:
-            lines += ["other = share(item, row_tiles)", "rest = int32(item - other * row_tiles)"]
-            lines.append(f"row_from = int32(rest * {self.tiles.rows})")
-        rest = "other"
+    def place_of_other(self) -> list[str]:
+        """Lines that give the place `other` on the axes that neither rows nor the stream run along."""
+        lines, rest = [], "other"
         for a in reversed(self.outer):
             if a == self.outer[0]:
                 lines.append(f"c{a} = {rest}")
@@ -68,36 +49,6 @@ class ScoreWriter(FragmentScope):
             lines += [f"q{a} = share({rest}, int32(n{a}))", f"c{a} = int32({rest} - q{a} * n{a})"]
             rest = f"q{a}"
         return lines
-
-    def count(self) -> list[str]:
-        if not self.sieved:
-            return [f"count = int32((n{self.along} + {self.tiles.columns - 1}) // {self.tiles.columns})"]
-        return [
-            "count, word = int32(0), int32(0)",
-            f"while word * {32 * self.tiles.columns} < n{self.along}:",
-            f"    some, whole = {self._classes('word')}",
-            "    count, word = int32(count + bit_count(some)), int32(word + 1)",
-            "left, whole = int32(0), int32(0)",
-        ]
-
-    def _classes(self, word: str) -> str:
-        """A call that gives a bit for each of 32 tiles that counts, and for each that counts whole."""
-        if not self.direct:
-            return f"classes(classes_at, {word})"
-        return direct_classes(self, self.tiles).format(word=word)
-
-    def next(self) -> list[str]:
-        """Lines that find the next tile that counts: the last first, which is often partial, and the first of a loop is
-        worked as if it were."""
-        if not self.sieved:
-            return ["tile = int32(count - 1 - k)"]
-        return [
-            "while left == 0:",
-            "    word = int32(word - 1)",
-            f"    left, whole = {self._classes('word')}",
-            "bit = highest_bit(left)",
-            "tile, left = int32(word * 32 + bit), int32(left ^ (1 << bit))",
-        ]
 
     # -- a row
 

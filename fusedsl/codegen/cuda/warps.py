@@ -11,7 +11,7 @@ from ...ir.types import dtype
 from ...schedule.attend import asks_memory
 from ...schedule.kernel import Kernel
 from ...schedule.warps import CHUNK, LINE, WarpSchedule
-from .classes import kept_classes
+from .classes import direct_classes, kept_classes
 from .scores import ScoreWriter
 from .text import header, indented
 
@@ -49,13 +49,6 @@ class WarpsWriter(ScoreWriter):
         kernel = [*self.names.signature(), *indented([f'"""{comment}"""', *self.code])]
         return "\n".join([*opening, "", *self.top, *self.functions, "", "", *kernel]) + "\n"
 
-    def order(self) -> list[str]:
-        count = " * ".join(["row_tiles", *(f"n{a}" for a in self.outer)])
-        return [
-            f"row_tiles = int32((n{self.lane} + {self.schedule.rows - 1}) // {self.schedule.rows})",
-            f"items = int32({count})",
-        ]
-
     def _products(self) -> None:
         s, width = self.schedule, self.schedule.line_bytes(self.schedule.width) // self.schedule.size
         if s.tensor:
@@ -79,10 +72,62 @@ class WarpsWriter(ScoreWriter):
         used = [name for name in s.places if name != "left_at" and (name != "weights_at" or not s.tensor)]
         kept = self.stream.sieve is not None and asks_memory(self.kernel)
         self.code += [f"{name} = int32(left_at + {s.places[name]})" for name in used if name != "classes_at" or kept]
-        self.code += ["group, item = int32(thread() >> 7), block()", *self.item()]
+        self.code += ["group, item = int32(thread() >> 7), block()", *self._item()]
         if kept:
             self.code += [*kept_classes(self, s), "barrier()"]
-        self.code += self.count()
+        self.code += self._count()
+
+    # -- which tile of rows an item is, and which tiles of the stream count for it
+
+    def _item(self) -> list[str]:
+        """The tile of rows of an item, and its place on the other axes: tiles that read the same stream are neighbours;
+        where some have more to do than others, the longest come first."""
+        lines = [
+            f"row_tiles = int32((n{self.lane} + {self.schedule.rows - 1}) // {self.schedule.rows})",
+            f"items = int32({' * '.join(['row_tiles', *(f'n{a}' for a in self.outer)])})",
+        ]
+        if self.sieved:
+            lines += [
+                "others = share(items, row_tiles)",
+                "rest = share(item, others)",
+                "other = int32(item - rest * others)",
+            ]
+            lines.append(f"row_from = int32((row_tiles - 1 - rest) * {self.schedule.rows})")
+        else:
+            lines += ["other = share(item, row_tiles)", "rest = int32(item - other * row_tiles)"]
+            lines.append(f"row_from = int32(rest * {self.schedule.rows})")
+        return lines + self.place_of_other()
+
+    def _count(self) -> list[str]:
+        """Lines that count the item's tiles of the stream."""
+        if not self.sieved:
+            return [f"count = int32((n{self.along} + {self.schedule.columns - 1}) // {self.schedule.columns})"]
+        return [
+            "count, word = int32(0), int32(0)",
+            f"while word * {32 * self.schedule.columns} < n{self.along}:",
+            f"    some, whole = {self._classes('word')}",
+            "    count, word = int32(count + bit_count(some)), int32(word + 1)",
+            "left, whole = int32(0), int32(0)",
+        ]
+
+    def _classes(self, word: str) -> str:
+        """A call that gives a bit for each of 32 tiles that counts, and for each that counts whole."""
+        if not self.direct:
+            return f"classes(classes_at, {word})"
+        return direct_classes(self, self.schedule).format(word=word)
+
+    def _next(self) -> list[str]:
+        """Lines that find the next tile that counts: the last first, which is often partial, and the first of a loop is
+        worked as if it were."""
+        if not self.sieved:
+            return ["tile = int32(count - 1 - k)"]
+        return [
+            "while left == 0:",
+            "    word = int32(word - 1)",
+            f"    left, whole = {self._classes('word')}",
+            "bit = highest_bit(left)",
+            "tile, left = int32(word * 32 + bit), int32(left ^ (1 << bit))",
+        ]
 
     # -- tiles of operands
 
@@ -142,7 +187,7 @@ class WarpsWriter(ScoreWriter):
         s, score, own, weight = self.schedule, self.score.value.name, self.weighing.state.name, self.weighing.weight
         right = self._stage("right", f"tile * {s.columns}")
         weighed = self._stage("weighed", "column_from")
-        self.code += [*self._stage("left", "row_from"), "k = int32(0)", *self.next(), *right, "send()"]
+        self.code += [*self._stage("left", "row_from"), "k = int32(0)", *self._next(), *right, "send()"]
         if s.tensor:
             multiply = [f"{score} = multiply_scores(left_at, right_at)"]
             add = [f"{own} = add_weighed({own}, pack({weight.name}), weighed_at)"]
@@ -160,7 +205,7 @@ class WarpsWriter(ScoreWriter):
             *("sent()", "barrier()"),
             "k = int32(k + 1)",
             "if k < count:",
-            *indented([*self.next(), *right, "send()"]),
+            *indented([*self._next(), *right, "send()"]),
             *self.weights_of_tile("entire"),
             *self.move(),
             *add,
