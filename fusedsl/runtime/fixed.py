@@ -136,7 +136,7 @@ class _Graphs:
 
     def _record(self, graph: Graph, stream: int) -> None:
         with contextlib.suppress(FusedslError):
-            graph.adopt([self.record], stream)
+            graph.adopt(self.record, stream)
 
 
 def _record_stream(memory: Any, stream: int) -> None:

@@ -68,13 +68,12 @@ class Graph:
         self.words[8], self.words[9] = node.value or 0, ctypes.addressof(self._told)
         self.publish(stream, made.value or 0)
 
-    def adopt(self, calls: Sequence[Callable[[int], None]], stream: int) -> bool:
-        """Make the graph of what these functions launch, one after another, for a stream. Whether there is one."""
+    def adopt(self, fire: Callable[[int], None], stream: int) -> None:
+        """Make the graph of what this function launches, for a stream."""
         self._destroy()
         if self._count():
             with self.driver.on(self.device):
-                self.publish(stream, captured(self.driver, calls))
-        return bool(self.words[2])
+                self.publish(stream, captured(self.driver, [fire]))
 
     @property
     def retired(self) -> bool:

@@ -81,8 +81,8 @@ class Geometry:
 def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True) -> Schedule:
     """The schedule of a kernel. A row schedule that is not `resident` asks for a kernel that is not.
 
-    A kernel that folds rows and columns has one only where it `can_cross`. Unless `flexible`, how many threads work on
-    a row is compiled.
+    A kernel that folds rows and columns has one only where it `can_cross`. Unless `flexible`, lanes
+    and levels of columns are compiled.
     """
     if kernel.steady and kernel.row_axes:
         kernel, extents = steady(kernel, extents)
