@@ -377,7 +377,7 @@ def _streaming(stream: StreamFold, own: frozenset, fits: Fits) -> Streaming | st
     values = [f.args[0] for f, _ in stream.finish]
     free = free_axes(values)
     products = [_product(g, along, free) for g in dict.fromkeys(g for v in values for g in scores(v, along, free))]
-    weighted = [_weighted(c, stream, along) for c in stream.components if _own(c, stream)]
+    weighted = [_weighted(c, stream) for c in stream.components if _own(c, stream)]
     for one in (*products, *weighted):
         if isinstance(one, str):
             return one
@@ -425,7 +425,7 @@ def _own(c: Component, stream: StreamFold) -> frozenset:
     return free_axes([c.weight])[c.weight] - stream.rows - set(stream.stream)
 
 
-def _weighted(c: Component, stream: StreamFold, along: Axis) -> Weighted | str:
+def _weighted(c: Component, stream: StreamFold) -> Weighted | str:
     own = _own(c, stream)
     if len(own) != 1:
         return "a result has several axes of its own"

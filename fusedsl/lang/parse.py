@@ -205,7 +205,7 @@ class Actions:
         value = _value(right[0])
         if defines:
             call = left[0]
-            return Definition(span, call.function, call.function_span, _parameters(call), value, equals.start)
+            return Definition(span, call.function, _parameters(call), value, equals.start)
         if len(left) == 1 and type(left[0]) is Sequence:
             left = left[0].items
         targets = [_target(part) for part in left]

@@ -143,7 +143,6 @@ class Definition:
 
     span: Span
     name: str
-    name_span: Span
     parameters: tuple[Parameter, ...]
     body: Expr
     at: int

@@ -226,20 +226,20 @@ def _members(case: Case, plan: KernelPlan) -> tuple[str, ...]:
     for phase in plan.resident:
         for folds, along in ((phase.folds, ""), (phase.cross, " over all rows")):
             for fold in folds:
-                found.append(f"{fold.name}{along} of {_meaning(phase.element, fold.lifted[0].name, plan)}")
+                found.append(f"{fold.name}{along} of {_meaning(phase.element, fold.lifted[0].name)}")
         for use in (use for step in phase.scans for use in step.scans):
-            found.append(f"cum{use.name} of {_meaning(_maker(phase, use.lifted[0].name), use.lifted[0].name, plan)}")
+            found.append(f"cum{use.name} of {_meaning(_maker(phase, use.lifted[0].name), use.lifted[0].name)}")
         if phase.select:
             name = phase.select.lifted.name
-            found.append(f"order of {_meaning(_maker(phase, name), name, plan)}")
+            found.append(f"order of {_meaning(_maker(phase, name), name)}")
         for store in (*phase.stores, *phase.row_stores):
             body = phase.row if store in phase.row_stores else _maker(phase, store.value)
             target = array_name(case, plan.arrays[store.operand])
-            found.append(f"{target} = {_meaning(body, store.value, plan)}")
+            found.append(f"{target} = {_meaning(body, store.value)}")
     if plan.finish:
         for store in plan.finish.stores:
             target = array_name(case, plan.arrays[store.operand])
-            found.append(f"{target} = {_meaning(plan.finish.body, store.value, plan)}")
+            found.append(f"{target} = {_meaning(plan.finish.body, store.value)}")
     return tuple(found)
 
 
@@ -247,22 +247,22 @@ def _stream_members(case: Case, plan: KernelPlan, stream: Stream) -> list[str]:
     """The scores, folds, weighings and results of a pass over scores."""
     found = []
     for score in stream.scores:
-        a, b = (_meaning(body, body.results[0].name, plan) for body in (score.left, score.right))
+        a, b = (_meaning(body, body.results[0].name) for body in (score.left, score.right))
         found.append(f"score = sum of {a} * {b}")
     for phase in stream.tile:
-        found += [f"{f.name} of {_meaning(phase.element, f.lifted[0].name, plan)}" for f in phase.folds]
+        found += [f"{f.name} of {_meaning(phase.element, f.lifted[0].name)}" for f in phase.folds]
     for w in stream.weighings:
         weight = next(p.element for p in stream.tile if any(v.name == w.weight.name for v in p.element.results))
-        right = _meaning(w.right, w.right.results[0].name, plan)
-        found.append(f"sum of {_meaning(weight, w.weight.name, plan)} times {right}")
+        right = _meaning(w.right, w.right.results[0].name)
+        found.append(f"sum of {_meaning(weight, w.weight.name)} times {right}")
     ends = [(stream.row, stream.row_stores), *((e.body, e.stores) for e in stream.endings)]
     for body, stores in ends:
         for store in stores:
-            found.append(f"{array_name(case, plan.arrays[store.operand])} = {_meaning(body, store.value, plan)}")
+            found.append(f"{array_name(case, plan.arrays[store.operand])} = {_meaning(body, store.value)}")
     return found
 
 
-def _meaning(body: Body | None, name: str, plan: KernelPlan) -> str:
+def _meaning(body: Body | None, name: str) -> str:
     """A value as the comment of its line has it; a loaded value by its array's name."""
     for line in body.lines if body else ():
         if line.startswith(f"{name} = "):

@@ -201,7 +201,7 @@ class StreamFold:
         first += [Lift("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in plain]
         points: list[Node] = []
         for r in self.means:
-            total = self._total(r, first, tile)
+            total = self._total(r, first)
             count = self.of_component(self._count(r), tile)
             mean = op("divide", total, op("maximum", count, constant(1.0, count.type.dtype)))
             tile[tile.index(self.of_mean(r, tile))] = mean
@@ -211,7 +211,7 @@ class StreamFold:
         second = [Lift("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in rest]
         return tuple(first), tuple(dict.fromkeys(points)), tuple(second), tuple(tile)
 
-    def _total(self, r: Reference, lifts: list[Lift], tile: Sequence[Node]) -> Node:
+    def _total(self, r: Reference, lifts: list[Lift]) -> Node:
         """The sum of a mean's values over the part, from a fold that is there anyway or from one of its own."""
         value = _guarded(r.value, r.guard)
         for lift in lifts:

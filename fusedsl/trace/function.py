@@ -14,7 +14,8 @@ from .held import Held
 from .reads import Read
 from .rebind import Rebinder
 from .recorder import Recorder, concrete
-from .tracer import Size, Tracer
+from .torch_size import Size
+from .tracer import Tracer
 
 
 @dataclass(frozen=True)

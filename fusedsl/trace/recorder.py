@@ -1,14 +1,10 @@
-"""What a trace gathers: the nodes, what the path through the function depended on, and where its lines are."""
+"""What a trace gathers: the nodes, and what the path through the function depended on."""
 
 from __future__ import annotations
 
-import linecache
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
-from pathlib import Path
-from types import CodeType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -17,7 +13,7 @@ from ..config import Options
 from ..errors import ArgumentError, DTypeError, FusedslError, LimitError, TraceError, Unsupported
 from ..ir.builder import Builder
 from ..ir.dims import Symbol
-from ..ir.graph import Node, Parameter, Site, Type, constant, walk
+from ..ir.graph import Node, Parameter, Type, constant, walk
 from ..ir.interp import evaluate_node
 from ..ir.types import DTYPES, DType
 from ..lang import calls, functions
@@ -25,9 +21,9 @@ from ..lang.evaluate import Evaluator
 from ..lang.frames import Frame
 from ..lang.functions import REQUIRED
 from ..lang.hints import function_hint
+from .sites import innermost, site_of
 from .tracer import Tracer
 
-PACKAGE = str(Path(__file__).parent.parent)
 # kinds that must be known when tracing
 STATIC = ("int", "axis", "axes", "places", "shape", "extent", "flag", "plain axis", "extents")
 STATIC_NAMES = ("axis", "keepdims", "groups")  # and such parameters of the prelude
@@ -311,7 +307,7 @@ class Recorder:
     def here(self):
         """What is built inside belongs to the user's line that is running."""
         self.operations += 1
-        site, note = _line(sys._getframe(2))
+        site, note = site_of(sys._getframe(2))
         self.builder.site = self.evaluator.outside = site
         try:
             if self.operations > self.limits.operations:
@@ -334,7 +330,7 @@ class Recorder:
             yield
         except FusedslError as error:
             if error.span is None and error.text is None:
-                site, note = _line(_innermost(error.__traceback__))
+                site, note = site_of(innermost(error.__traceback__))
                 error.text, error.span, error.caret = site.text, site.span, site.caret
                 error.note = error.note or note
             raise
@@ -344,53 +340,6 @@ class Recorder:
                 code="trace.recursion",
                 help="end it by a plain number or a shape, which are known while it is traced",
             ) from None
-
-
-def _own(frame: Any) -> bool:
-    """Whether a frame is this package's, or NumPy's or Python's on the way to it."""
-    file = frame.f_code.co_filename
-    if file.startswith((PACKAGE, "<__array_function__")):
-        return True
-    return frame.f_globals.get("__name__", "").split(".")[0] in ("numpy", "contextlib")
-
-
-def _innermost(traceback: Any) -> Any:
-    """The frame of the deepest line outside this package."""
-    found = None
-    while traceback is not None:
-        if not _own(traceback.tb_frame):
-            found = traceback
-        traceback = traceback.tb_next
-    return found
-
-
-def _line(place: Any) -> tuple[Site, str | None]:
-    """The source line, outside this package, of a frame or of an entry of a traceback."""
-    if isinstance(place, TracebackType):
-        frame, line, instruction = place.tb_frame, place.tb_lineno, place.tb_lasti
-    else:
-        while place is not None and _own(place):
-            place = place.f_back
-        if place is None:
-            return Site(), None
-        frame, line, instruction = place, place.f_lineno, place.f_lasti
-    source = linecache.getline(frame.f_code.co_filename, line)
-    if not source.strip():
-        return Site(), None
-    note = f"{Path(frame.f_code.co_filename).name}, line {line}"
-    return Site(source.strip(), *_columns(frame.f_code, instruction, source)), note
-
-
-def _columns(code: CodeType, instruction: int, source: str) -> tuple[tuple[int, int], int]:
-    """The span of an instruction in its line less the indentation, and its start; the whole line before Python 3.11."""
-    indent = len(source) - len(source.lstrip())
-    whole = (0, len(source.strip())), 0
-    if not hasattr(code, "co_positions"):
-        return whole
-    start_line, end_line, start, end = next(islice(code.co_positions(), instruction // 2, None))
-    if None in (start, end) or start_line != end_line or start < indent:  # type: ignore[operator]
-        return whole
-    return (start - indent, end - indent), start - indent  # type: ignore[operator]
 
 
 def unknown(name: str, told: str) -> Unsupported:

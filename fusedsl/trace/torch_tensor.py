@@ -8,7 +8,8 @@ from typing import Any
 from ..errors import DTypeError, TraceError
 from ..ir.graph import Node
 from . import torch_types, views
-from .tracer import Size, Tracer, recorder_in
+from .torch_size import Size
+from .tracer import Tracer, recorder_in
 
 
 class Tensor(Tracer):

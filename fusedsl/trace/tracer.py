@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,13 +12,10 @@ from ..ir import shapes
 from ..ir.gathers import advanced_index
 from ..ir.graph import Node
 from ..ir.types import BOOL, numpy_dtype
-from ..lang import calls
 from ..lang.functions import dim_of
 from . import views
 from .storage import Storage
-
-if TYPE_CHECKING:
-    pass
+from .subscripts import positions
 
 
 class Tracer(Storage):
@@ -176,7 +173,7 @@ class Tracer(Storage):
 
     def __getitem__(self, key: Any) -> Any:
         with self.recorder.here():
-            ready = self._key(key)
+            ready = positions(self.recorder, key)
             if any(isinstance(part, Node) for part in ready):
                 return self._made(advanced_index(self.recorder.builder, self.node, ready))
         if self._is_scalar(ready):
@@ -188,44 +185,12 @@ class Tracer(Storage):
         """Whether a subscript takes one element, which NumPy copies."""
         return Ellipsis not in key and len(key) == self.ndim and not any(k is None or isinstance(k, slice) for k in key)
 
-    def _key(self, key: Any) -> tuple:
-        return tuple(self._part(part) for part in (key if isinstance(key, tuple) else (key,)))
-
-    def _part(self, part: Any) -> Any:
-        if part is None or part is Ellipsis:
-            return part
-        if isinstance(part, slice):
-            return slice(*(self._bound(bound) for bound in (part.start, part.stop, part.step)))
-        if isinstance(part, (bool, np.bool_)):
-            raise Unsupported(
-                "indexing with a bool is not there yet",
-                code="unsupported.gather",
-                help="x[None] adds an axis; np.where(condition, x, 0) chooses",
-            )
-        if isinstance(part, list):
-            part = self.recorder.listed(part)
-        settled = self.recorder.settled(part)
-        found = self.recorder.value(settled)
-        if not isinstance(found, Node):
-            raise calls.not_a_position(found)
-        known = dim_of(found)
-        return found if known is None else known
-
-    def _bound(self, bound: Any) -> Any:
-        if bound is None:
-            return None
-        settled = self.recorder.settled(bound)
-        found = dim_of(self.recorder.value(settled)) if isinstance(settled, (int, Tracer)) else None
-        if found is None:
-            raise TraceError("a slice bound is an integer", code="trace.slice", help="use sizes and Python integers")
-        return found
-
     def __setitem__(self, key: Any, value: Any) -> None:
         with self.recorder.here():
             if isinstance(key, Tracer) and key.node.type.dtype is BOOL and key.ndim:
                 self._set_masked(key.node, self.recorder.node(value))
                 return
-            ready = self._key(key)
+            ready = positions(self.recorder, key)
             b = self.recorder.builder
             if any(isinstance(part, Node) for part in ready):
                 raise Unsupported(
@@ -360,30 +325,6 @@ def recorder_in(value: Any) -> Any:
         return value.recorder
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
     return next((found for part in parts if (found := recorder_in(part)) is not None), None)
-
-
-class Size(tuple):
-    """A tensor's shape, whose extents may be tracers."""
-
-    def numel(self) -> Any:
-        total: Any = 1
-        for extent in self:
-            total = total * extent
-        return total
-
-    def __getitem__(self, key: Any) -> Any:
-        found = tuple.__getitem__(self, key)
-        return Size(found) if isinstance(key, slice) else found
-
-    @staticmethod
-    def settled(extents: Any) -> Any:
-        """torch's own, of extents that are numbers now."""
-        import torch
-
-        return torch.Size(extents)
-
-    def __add__(self, other: Any) -> Size:
-        return Size(tuple(self) + tuple(other))
 
 
 BINARY = {

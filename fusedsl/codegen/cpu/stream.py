@@ -64,11 +64,11 @@ class Writer:
         for k, score in enumerate(self.stream.scores):
             d, width = score.value.dtype, f"n{score.axis}"
             found += [Array(f"left{k}", d, f"{width} * {LANES}"), Array(score.value.name, d, f"{TILE * LANES}")]
-            found += [] if self.direct(score.right, score.axis, d) else [Array(f"right{k}", d, f"{TILE} * {width}")]
+            found += [] if self.direct(score.right, d) else [Array(f"right{k}", d, f"{TILE} * {width}")]
         for k, w in enumerate(self.stream.weighings):
             d, width = w.state.dtype, f"n{w.axis}"
             found += [Array(side.name, side.dtype, f"{width} * {LANES}") for side in w.sides]
-            found += [] if self.direct(w.right, w.axis, d) else [Array(f"weighed{k}", d, f"{TILE} * {width}")]
+            found += [] if self.direct(w.right, d) else [Array(f"weighed{k}", d, f"{TILE} * {width}")]
             found += [Array(f"kept{k}", d, f"{TILE * LANES}")] if w.kept else []
         found += [Array(value.name, value.dtype, f"{TILE * LANES}") for value in self.kept.values()]
         for count, bodies in ((str(TILE * LANES), self.stream.inputs), (str(LANES), self.stream.row_inputs)):
@@ -94,7 +94,7 @@ class Writer:
         found += list(self.stream.row.results) if self.stream.row else []
         return {v.name: v for v in found}
 
-    def direct(self, body: Body, axis: int, d: DType) -> int | None:
+    def direct(self, body: Body, d: DType) -> int | None:
         """The operand that a right body reads and does nothing with, whose numbers a product can take as they are."""
         if body.lines or len(body.results) != 1:
             return None
@@ -268,7 +268,7 @@ class Writer:
 
     def operand(self, body: Body, axis: int, d: DType, label: str, lines: list[str]) -> tuple[str, str]:
         """(address, strides along the stream and `axis`) of a right operand, which `lines` compute if they have to."""
-        found = self.direct(body, axis, d)
+        found = self.direct(body, d)
         if found is None:
             value = body.results[0].name
             kept = fold.put(label, f"(i{self.along} - first) * n{axis} + i{axis}", value)

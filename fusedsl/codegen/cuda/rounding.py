@@ -70,7 +70,7 @@ def stored_quotients(kernel: Kernel, phase: Phase, body: Body) -> Body:
     if not candidates:
         return body
     alone = set(candidates) - _read(kernel, phase)
-    return dataclasses.replace(body, lines=tuple(_changed(line, candidates, alone) for line in body.lines))
+    return dataclasses.replace(body, lines=tuple(_changed(line, alone) for line in body.lines))
 
 
 def _read(kernel: Kernel, phase: Phase) -> set[str]:
@@ -87,7 +87,7 @@ def _read(kernel: Kernel, phase: Phase) -> set[str]:
     return names
 
 
-def _changed(line: str, candidates: dict[str, re.Match], alone: set[str]) -> str:
+def _changed(line: str, alone: set[str]) -> str:
     name = line.split(" ", 1)[0]
     if name not in alone:
         return line

@@ -398,8 +398,3 @@ def pick(order_of: Order, place: int, space: int = SHARED) -> Callable:
         return order_of.tuple_of(1), lambda e, room: order_of.packed(e, [order_of.get(e, room, I32(place), space)])
 
     return intrinsic(1)(rule)
-
-
-def team_wait(order_of: Order) -> Callable:
-    """`wait()`: the team's threads see what each other has written."""
-    return intrinsic(0)(lambda: (types.void, lambda e: order_of.wait(e)))

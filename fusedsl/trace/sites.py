@@ -1,0 +1,60 @@
+"""Where in the user's function an operation stands: the source line that is running, and the part of it."""
+
+from __future__ import annotations
+
+import linecache
+from itertools import islice
+from pathlib import Path
+from types import CodeType, TracebackType
+from typing import Any
+
+from ..ir.graph import Site
+
+PACKAGE = str(Path(__file__).parent.parent)
+
+
+def _own(frame: Any) -> bool:
+    """Whether a frame is this package's, or NumPy's or Python's on the way to it."""
+    file = frame.f_code.co_filename
+    if file.startswith((PACKAGE, "<__array_function__")):
+        return True
+    return frame.f_globals.get("__name__", "").split(".")[0] in ("numpy", "contextlib")
+
+
+def innermost(traceback: Any) -> Any:
+    """The entry of a traceback for the deepest line outside this package."""
+    found = None
+    while traceback is not None:
+        if not _own(traceback.tb_frame):
+            found = traceback
+        traceback = traceback.tb_next
+    return found
+
+
+def site_of(place: Any) -> tuple[Site, str | None]:
+    """The source line, outside this package, of a frame or of an entry of a traceback."""
+    if isinstance(place, TracebackType):
+        frame, line, instruction = place.tb_frame, place.tb_lineno, place.tb_lasti
+    else:
+        while place is not None and _own(place):
+            place = place.f_back
+        if place is None:
+            return Site(), None
+        frame, line, instruction = place, place.f_lineno, place.f_lasti
+    source = linecache.getline(frame.f_code.co_filename, line)
+    if not source.strip():
+        return Site(), None
+    note = f"{Path(frame.f_code.co_filename).name}, line {line}"
+    return Site(source.strip(), *_columns(frame.f_code, instruction, source)), note
+
+
+def _columns(code: CodeType, instruction: int, source: str) -> tuple[tuple[int, int], int]:
+    """The span of an instruction in its line less the indentation, and its start; the whole line before Python 3.11."""
+    indent = len(source) - len(source.lstrip())
+    whole = (0, len(source.strip())), 0
+    if not hasattr(code, "co_positions"):
+        return whole
+    start_line, end_line, start, end = next(islice(code.co_positions(), instruction // 2, None))
+    if None in (start, end) or start_line != end_line or start < indent:  # type: ignore[operator]
+        return whole
+    return (start - indent, end - indent), start - indent  # type: ignore[operator]

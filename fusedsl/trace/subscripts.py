@@ -1,0 +1,54 @@
+"""What stands in the brackets of a traced array: Python's slices, integers, lists and arrays, as a graph takes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import TraceError, Unsupported
+from ..ir.graph import Node
+from ..lang import calls
+from ..lang.functions import dim_of
+from .storage import Storage
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+
+def positions(recorder: Recorder, key: Any) -> tuple:
+    """The parts of a subscript: None, Ellipsis, slices of extents, extents, and nodes that hold positions.
+
+    Unsupported for a bool; TraceError for a slice bound that no size or number gives.
+    """
+    return tuple(_part(recorder, part) for part in (key if isinstance(key, tuple) else (key,)))
+
+
+def _part(recorder: Recorder, part: Any) -> Any:
+    if part is None or part is Ellipsis:
+        return part
+    if isinstance(part, slice):
+        return slice(*(_bound(recorder, bound) for bound in (part.start, part.stop, part.step)))
+    if isinstance(part, (bool, np.bool_)):
+        raise Unsupported(
+            "indexing with a bool is not there yet",
+            code="unsupported.gather",
+            help="x[None] adds an axis; np.where(condition, x, 0) chooses",
+        )
+    if isinstance(part, list):
+        part = recorder.listed(part)
+    found = recorder.value(recorder.settled(part))
+    if not isinstance(found, Node):
+        raise calls.not_a_position(found)
+    known = dim_of(found)
+    return found if known is None else known
+
+
+def _bound(recorder: Recorder, bound: Any) -> Any:
+    if bound is None:
+        return None
+    settled = recorder.settled(bound)
+    found = dim_of(recorder.value(settled)) if isinstance(settled, (int, Storage)) else None
+    if found is None:
+        raise TraceError("a slice bound is an integer", code="trace.slice", help="use sizes and Python integers")
+    return found

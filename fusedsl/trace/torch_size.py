@@ -1,0 +1,29 @@
+"""A tensor's shape while a function is traced: torch.Size, whose extents may be tracers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Size(tuple):
+    """A tensor's shape, whose extents may be tracers."""
+
+    def numel(self) -> Any:
+        total: Any = 1
+        for extent in self:
+            total = total * extent
+        return total
+
+    def __getitem__(self, key: Any) -> Any:
+        found = tuple.__getitem__(self, key)
+        return Size(found) if isinstance(key, slice) else found
+
+    @staticmethod
+    def settled(extents: Any) -> Any:
+        """torch's own, of extents that are numbers now."""
+        import torch
+
+        return torch.Size(extents)
+
+    def __add__(self, other: Any) -> Size:
+        return Size(tuple(self) + tuple(other))
