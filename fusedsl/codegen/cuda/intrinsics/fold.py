@@ -11,7 +11,8 @@ from ..convert import widen
 from . import cluster
 from .element import unpaired
 from .memory import Room
-from .tile import Tile, scalar_function, scalar_types
+from .scalar import scalar_function, scalar_types
+from .tile import Tile
 
 WARP = 32
 FEW_VALUES = 2  # of a state, of which a thread may read those of all warps at once

@@ -10,7 +10,7 @@ from ..backend import F32, F64, I1, I32, I64, VOID, Emitter, intrinsic, ir, numb
 from .element import narrowed_value, pair, stored_elements
 from .fold import Fold, State, shuffle
 from .memory import Room, element_type, write
-from .tile import scalar_function, scalar_types
+from .scalar import scalar_function, scalar_types
 
 ROWS = 2  # of a thread: lane 4 g + t has rows g and g + 8 of its warp's 16, and of each 8 columns 2 t and 2 t + 1
 STEP = 8  # elements of a map that reads them a few at a time

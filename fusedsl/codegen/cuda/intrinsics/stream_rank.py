@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..backend import GLOBAL, I32, I64, SHARED, Emitter, intrinsic, ir, types
+from .entries import ONES, Entry, Order, tree
 from .loops import looped, repeated, when
-from .rank import ONES, Entry, Order, tree
 
 
 class Choice:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
 from .. import convert, random
-from ..backend import I8, I32, I64, VOID, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
+from ..backend import I8, I32, I64, VOID, Emitter, intrinsic, ir, numba_type, types
 from .element import narrowed_value, pair, paired, stored_elements, unpaired
 from .memory import (
     ACCESS_BYTES,
@@ -21,63 +21,13 @@ from .memory import (
     stored_type,
     write,
 )
-
-INDEX = (types.int32, types.int64)
-
-
-def scalar_types(signature: str) -> tuple[list[DType], list[DType]]:
-    """`"float32, bool -> float32"` as argument and result types."""
-    sides = [[dtype(name.strip()) for name in side.split(",") if name.strip()] for side in signature.split("->")]
-    return sides[0], sides[1]
-
-
-def scalar_function(signature: str, function: Callable) -> ScalarFunction:
-    """A generated function with its types; narrow floats arrive widened."""
-    arguments, results = scalar_types(signature)
-    return ScalarFunction(
-        function, [numba_type(d.compute.name) for d in arguments], [numba_type(d.compute.name) for d in results]
-    )
-
-
-def once(signature: str) -> Callable[[Callable], Callable]:
-    """Decorator: a scalar function that is called once for a row, or by every thread alike."""
-
-    def wrap(function: Callable) -> Callable:
-        body = scalar_function(signature, function)
-
-        def rule(*kinds):
-            def emit(e, *values):
-                cast = [e.cast(v, kind, want) for v, kind, want in zip(values, kinds, body.arguments)]
-                return e.pack(body.result, body.emit(e, cast))
-
-            return body.result, emit
-
-        return intrinsic(len(body.arguments))(rule)
-
-    return wrap
+from .scalar import scalar_function, scalar_types
+from .vectors import Vectors
 
 
 @dataclass(frozen=True)
-class Tile:
-    """`vectors` vectors of `width` neighbouring elements a thread; each starts `step` elements after the one before,
-    or where that is 0, behind those of all threads of a line of the block; where tiles are `deep`, as many as a block
-    has lines.
-
-    `checks` has a letter per vector: "." it is there; "v" it is there or not, as one; "t" its tail may be
-    missing; "h" its head may be; "b" elements at both ends may be missing. Reads of a
-    part end with its last element where they are `exact`, else with its aligned block: 16-bit rows have no time for it.
-    """
-
-    width: int
-    vectors: int
-    checks: str
-    step: int = 0
-    exact: bool = True
-    deep: bool = False
-
-    @property
-    def count(self) -> int:
-        return self.width * self.vectors
+class Tile(Vectors):
+    """What a thread does with the elements that it holds, all at once."""
 
     def load(self, name: str, letter: str = "1") -> Callable:
         """`load(address, start, limit[, stride])`: elements start … of a line, whose element 0 is at `address`.
@@ -95,16 +45,16 @@ class Tile:
                 found = []
                 for number in range(self.vectors):
                     if letter == "c":
-                        place = self._across(e, kind, address, start, number, stride, limit)
+                        place = self.across(e, kind, address, start, number, stride, limit)
                         found += read(e, kind, self.width, place, None)
                         continue
-                    room = self._room(e, kinds[1], start, limit, number)
+                    room = self.room(e, kinds[1], start, limit, number)
                     if letter == "m":
                         first = 0 if self.step else number
-                        base = self._places(e, kind, letter, address, kinds[1], start, first, None)[0]
+                        base = self.places(e, kind, letter, address, kinds[1], start, first, None)[0]
                         found += read_shifted(e, kind, self.width, base, number * self.step * kind.itemsize, room)
                         continue
-                    places = self._places(e, kind, letter, address, kinds[1], start, number, stride)
+                    places = self.places(e, kind, letter, address, kinds[1], start, number, stride)
                     found += self.load_vector(e, kind, letter, places, room)
                 return e.pack(result, found)
 
@@ -124,8 +74,8 @@ class Tile:
             def emit(e, address, start, limit, place):
                 size = self.width * kind.itemsize
                 for number in range(self.vectors):
-                    room = self._room(e, kinds[1], start, limit, number)
-                    source = self._places(e, kind, "1", address, kinds[1], start, number, None)[0]
+                    room = self.room(e, kinds[1], start, limit, number)
+                    source = self.places(e, kind, "1", address, kinds[1], start, number, None)[0]
                     target = _kept_at(e, place, offset + number * threads * size, size, threads)
                     copy(e, target, source, size, room, kind)
 
@@ -162,12 +112,12 @@ class Tile:
                 elements = self.narrowed(e, kind, tile, values)
                 per_vector = len(elements) // self.vectors
                 for number in range(self.vectors):
-                    room = self._room(e, start, first, last, number)
+                    room = self.room(e, start, first, last, number)
                     part = elements[number * per_vector : (number + 1) * per_vector]
                     if letter == "c":
-                        write(e, kind, self.width, self._across(e, kind, at, first, number, step), part, room)
+                        write(e, kind, self.width, self.across(e, kind, at, first, number, step), part, room)
                         continue
-                    places = self._places(e, kind, letter, at, begins, offsets, number, step)
+                    places = self.places(e, kind, letter, at, begins, offsets, number, step)
                     self.store_vector(e, kind, letter, places, part, room)
 
             return types.void, emit
@@ -215,7 +165,7 @@ class Tile:
             whole = form.dtype if isinstance(form, types.UniTuple) else form
 
             def emit(e, start):
-                begins = self._begins(e, form, start)
+                begins = self.begins(e, form, start)
                 begins = [e.cast(b, whole, kind) for b in begins]
                 return e.pack(result, [e.builder.add(b, b.type(k * along)) for b in begins for k in range(self.width)])
 
@@ -322,72 +272,12 @@ class Tile:
 
             def emit(e, first, limit):
                 b, last = e.builder, e.builder.sub(limit, limit.type(1))
-                numbers = [b.add(first, self._skipped(e, k, first.type)) for k in range(self.vectors)]
+                numbers = [b.add(first, self.skipped(e, k, first.type)) for k in range(self.vectors)]
                 return e.pack(result, [b.select(b.icmp_signed("<", n, last), n, last) for n in numbers])
 
             return result, emit
 
         return intrinsic(2)(rule)
-
-    def room_of(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value) -> list[Room | None]:
-        """What is there of each vector."""
-        return [self._room(e, kind, start, limit, number) for number in range(self.vectors)]
-
-    def _begins(self, e: Emitter, kind: types.Type, start: ir.Value) -> list[ir.Value]:
-        if isinstance(kind, types.UniTuple):
-            return e.unpack(start, self.vectors)
-        return [e.builder.add(start, self._skipped(e, k, start.type)) for k in range(self.vectors)]
-
-    def _skipped(self, e: Emitter, number: int, kind: ir.Type) -> ir.Value:
-        """Elements between the first vector of a thread and another."""
-        if self.step or not number:
-            return kind(number * self.step)
-        b = e.builder
-        if self.deep:
-            found = b.mul(e.special_register("ntid.y"), I32(number))
-        else:
-            found = b.mul(e.special_register("ntid.x"), I32(number * self.width))
-        return found if kind == I32 else b.zext(found, kind)
-
-    def _room(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value, number: int) -> Room | None:
-        check, b = self.checks[number], e.builder
-        if check == "." or kind not in INDEX:
-            return None
-        if check in "hb":
-            skip = _int32(b, b.neg(b.add(start, self._skipped(e, number, start.type))))
-            return Room(None if check == "h" else self._left(e, start, limit, number), skip, True, self.exact)
-        return Room(self._left(e, start, limit, number), None, check == "t", self.exact)
-
-    def _left(self, e: Emitter, start: ir.Value, limit: ir.Value, number: int) -> ir.Value:
-        """Elements between the start of a vector and the limit."""
-        return _int32(e.builder, e.builder.sub(limit, e.builder.add(start, self._skipped(e, number, start.type))))
-
-    def _places(self, e, kind, letter, address, form, start, number, stride) -> list[ir.Value]:
-        """The address of a vector, or where its elements are not neighbours, of each element.
-
-        All vectors count from one 64-bit base, so that the distances between them become immediate offsets.
-        """
-        b, scattered = e.builder, isinstance(form, types.UniTuple)
-        begin = b.extract_value(start, number) if scattered else start
-        begin = begin if begin.type == I64 else b.sext(begin, I64)
-        skipped = I64(0) if scattered else self._skipped(e, number, I64)
-        if letter != "s":
-            base = b.add(address, b.mul(begin, I64(kind.itemsize)))
-            return [b.add(base, b.mul(skipped, I64(kind.itemsize)))]
-        size = b.mul(stride, I64(kind.itemsize))
-        base = b.add(address, b.mul(begin, I64(kind.itemsize) if scattered else size))
-        return [b.add(base, b.mul(b.add(skipped, I64(k)), size)) for k in range(self.width)]
-
-    def _across(self, e, kind, address, start, number, stride, limit=None) -> ir.Value:
-        """The address of a vector across a column; no further than the last one where there is a limit."""
-        b = e.builder
-        begin = b.add(start, self._skipped(e, number, start.type))
-        if limit is not None and self.checks[number] != ".":
-            final = b.sub(limit, limit.type(1))
-            begin = b.select(b.icmp_signed("<", begin, final), begin, final)
-        offset = b.mul(begin, stride)
-        offset = offset if offset.type == I64 else b.sext(offset, I64)
-        return b.add(address, b.mul(offset, I64(kind.itemsize)))
 
     def load_vector(self, e, kind, letter, places, room) -> list[ir.Value]:
         if letter == "1":
@@ -460,12 +350,3 @@ def shared_place():
 def await_fetched():
     """Wait until what this thread fetches is there, for this thread."""
     return types.void, lambda e: e.asm(VOID, "cp.async.wait_all;", "~{memory}", [], effect=True)
-
-
-def _int32(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """A count that is compared with at most a vector's width: clamped, where it is wider."""
-    if value.type == I32:
-        return value
-    low, high = I64(-64), I64(64)
-    value = b.select(b.icmp_signed("<", value, low), low, value)
-    return b.trunc(b.select(b.icmp_signed(">", value, high), high, value), I32)

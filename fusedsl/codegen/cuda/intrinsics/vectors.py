@@ -1,0 +1,105 @@
+"""Where the vectors of a thread lie in a line: their first elements, their addresses, and what is there of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..backend import I32, I64, Emitter, ir, types
+from .memory import Room
+
+INDEX = (types.int32, types.int64)
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """`vectors` vectors of `width` neighbouring elements a thread; each starts `step` elements after the one before,
+    or where that is 0, behind those of all threads of a line of the block; where tiles are `deep`, as many as a block
+    has lines.
+
+    `checks` has a letter per vector: "." it is there; "v" it is there or not, as one; "t" its tail may be
+    missing; "h" its head may be; "b" elements at both ends may be missing. Reads of a
+    part end with its last element where they are `exact`, else with its aligned block: 16-bit rows have no time for it.
+    """
+
+    width: int
+    vectors: int
+    checks: str
+    step: int = 0
+    exact: bool = True
+    deep: bool = False
+
+    @property
+    def count(self) -> int:
+        """The elements of a thread."""
+        return self.width * self.vectors
+
+    def room_of(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value) -> list[Room | None]:
+        """What is there of each vector, of those that start at `start` in a line of `limit` elements."""
+        return [self.room(e, kind, start, limit, number) for number in range(self.vectors)]
+
+    def begins(self, e: Emitter, kind: types.Type, start: ir.Value) -> list[ir.Value]:
+        """The first element of each vector; `start` is that of the thread's first, or a tuple with all."""
+        if isinstance(kind, types.UniTuple):
+            return e.unpack(start, self.vectors)
+        return [e.builder.add(start, self.skipped(e, k, start.type)) for k in range(self.vectors)]
+
+    def skipped(self, e: Emitter, number: int, kind: ir.Type) -> ir.Value:
+        """Elements between the first vector of a thread and another."""
+        if self.step or not number:
+            return kind(number * self.step)
+        b = e.builder
+        if self.deep:
+            found = b.mul(e.special_register("ntid.y"), I32(number))
+        else:
+            found = b.mul(e.special_register("ntid.x"), I32(number * self.width))
+        return found if kind == I32 else b.zext(found, kind)
+
+    def room(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value, number: int) -> Room | None:
+        """What is there of a vector; None: all of it."""
+        check, b = self.checks[number], e.builder
+        if check == "." or kind not in INDEX:
+            return None
+        if check in "hb":
+            skip = _int32(b, b.neg(b.add(start, self.skipped(e, number, start.type))))
+            return Room(None if check == "h" else self._left(e, start, limit, number), skip, True, self.exact)
+        return Room(self._left(e, start, limit, number), None, check == "t", self.exact)
+
+    def _left(self, e: Emitter, start: ir.Value, limit: ir.Value, number: int) -> ir.Value:
+        """Elements between the start of a vector and the limit."""
+        return _int32(e.builder, e.builder.sub(limit, e.builder.add(start, self.skipped(e, number, start.type))))
+
+    def places(self, e, kind, letter, address, form, start, number, stride) -> list[ir.Value]:
+        """The address of a vector, or where its elements are not neighbours, of each element.
+
+        All vectors count from one 64-bit base, so that the distances between them become immediate offsets.
+        """
+        b, scattered = e.builder, isinstance(form, types.UniTuple)
+        begin = b.extract_value(start, number) if scattered else start
+        begin = begin if begin.type == I64 else b.sext(begin, I64)
+        skipped = I64(0) if scattered else self.skipped(e, number, I64)
+        if letter != "s":
+            base = b.add(address, b.mul(begin, I64(kind.itemsize)))
+            return [b.add(base, b.mul(skipped, I64(kind.itemsize)))]
+        size = b.mul(stride, I64(kind.itemsize))
+        base = b.add(address, b.mul(begin, I64(kind.itemsize) if scattered else size))
+        return [b.add(base, b.mul(b.add(skipped, I64(k)), size)) for k in range(self.width)]
+
+    def across(self, e, kind, address, start, number, stride, limit=None) -> ir.Value:
+        """The address of a vector across a column; no further than the last one where there is a limit."""
+        b = e.builder
+        begin = b.add(start, self.skipped(e, number, start.type))
+        if limit is not None and self.checks[number] != ".":
+            final = b.sub(limit, limit.type(1))
+            begin = b.select(b.icmp_signed("<", begin, final), begin, final)
+        offset = b.mul(begin, stride)
+        offset = offset if offset.type == I64 else b.sext(offset, I64)
+        return b.add(address, b.mul(offset, I64(kind.itemsize)))
+
+
+def _int32(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """A count that is compared with at most a vector's width: clamped, where it is wider."""
+    if value.type == I32:
+        return value
+    low, high = I64(-64), I64(64)
+    value = b.select(b.icmp_signed("<", value, low), low, value)
+    return b.trunc(b.select(b.icmp_signed(">", value, high), high, value), I32)
