@@ -425,14 +425,14 @@ def test_outputs_that_interleave_are_remembered():
 
 def test_bodies_are_written_in_an_order_that_memory_does_not_decide():
     """The values that a row passes on stood in the order of a set of nodes, whose hashes are addresses."""
-    from fusedsl.codegen.emit import _closure
+    from fusedsl.codegen.holding import closure
     from fusedsl.ir.graph import Type, node
     from fusedsl.ir.types import FLOAT32
 
     chain = [node("scalar", (), 0, Type(FLOAT32))]
     for _ in range(40):
         chain.append(node("exp", (chain[-1],), None, Type(FLOAT32)))
-    assert list(_closure([chain[-1]], set())) == chain[::-1]
+    assert list(closure([chain[-1]], set())) == chain[::-1]
 
 
 def test_an_empty_axis_is_not_continued():

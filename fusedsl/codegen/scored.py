@@ -19,8 +19,10 @@ from ..rewrite.stream_text import check, show
 from ..schedule.kernel import Body, Ending, FoldUse, Phase, Score, Store, Stream, Value, Weighing
 from ..schedule.plan import KernelPlan
 from .body import literal
-from .emit import WORTH_HOLDING, Emitter, dearness, digest, position, stored
 from .folding import fold_use
+from .frame import position, stored
+from .holding import WORTH_HOLDING, dearness
+from .phases import Emitter
 from .sieve import Part, sieve
 from .streamed import replaced
 
@@ -37,8 +39,7 @@ class ScoreEmitter(Emitter):
         check(self.streaming.fold)
         debug.say(debug.DECISIONS, "a pass over scores", show(self.streaming.fold))
         frame = self.frame(name, header)
-        made = dataclasses.replace(frame, stream=self._stream())
-        return dataclasses.replace(made, digest=digest(made))
+        return dataclasses.replace(frame, stream=self._stream())
 
     # -- what is read
 

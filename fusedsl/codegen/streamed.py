@@ -16,7 +16,7 @@ from .body import literal
 from .folding import fold_use, merging
 
 if TYPE_CHECKING:
-    from .emit import Emitter
+    from .phases import Emitter
 
 NO_WORK = Body((), (), ())
 
