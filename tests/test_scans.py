@@ -69,7 +69,7 @@ def test_scans_agree_with_the_interpreter(text, target):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("shape", [(3, 1), (1, 3), (2, 64), (5, 1000), (2, 5001), (300, 9), (70, 33)])
+@pytest.mark.parametrize("shape", [(3, 1), (1, 3), (2, 64), (5, 1000), (2, 5001), (300, 9), (600, 3), (70, 33)])
 def test_rows_of_any_length_are_scanned(shape, target):
     given = arrays(*shape)
     for text in (*ALONG[:2], ALONG[3], *ACROSS[:2], ACROSS[3]):

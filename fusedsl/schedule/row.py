@@ -54,6 +54,10 @@ class RowSchedule:
     ahead: int = 0
     clusters: int = field(default=0, compare=False)  # that stay at once, at most
 
+    def __post_init__(self) -> None:
+        own = self.threads <= WARP or self.across or self.stays
+        assert own or self.rows == 1, f"{self.rows} rows share a block, whose barriers {self.threads} threads meet at"
+
     @property
     def step(self) -> int:
         """Elements between one vector of a thread and its next."""

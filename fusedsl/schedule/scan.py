@@ -15,6 +15,7 @@ from .rows import schedule_row
 ADDRESSING = 16  # registers beside those that hold tiles
 LONGEST = 32768  # elements of a row that is held whole where it could as well be looped over
 BLOCK = 256  # threads of a loop
+ROWS = 4  # short ones that share a block: the warps of one longer row meet at the block's barriers
 FEW_ROWS = 4  # rows an SM, below which the tiles of long rows are worked on at once
 HEADER = 16  # bytes of counters before the slots of a linked scan
 WIDE = 16  # … where offsets have 64 bits
@@ -96,7 +97,7 @@ def _tiles(kernel: Kernel, columns: int, hardware: Hardware, elements: int, most
     threads = WARP
     while threads < most and columns > width * vectors * threads:
         threads *= 2
-    rows = max(1, 128 // threads)
+    rows = ROWS if threads == WARP else 1
     need = _registers(kernel, width * vectors) + WIDE * kernel.wide
     blocks = blocks_for(hardware, need, threads * rows)
     registers = predicted(kernel, hardware, need, blocks, threads * rows)
