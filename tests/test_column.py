@@ -183,6 +183,13 @@ def test_other_dtypes_over_the_first_axis(dtype):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "bool"])
+def test_what_a_row_body_reads_is_stored_as_it_was_read(dtype):
+    given = {"x": _random((100, 33), "float32"), "b": _random((33,), dtype)}
+    check("sum(x, axis=0) + b, b", given, as_torch)
+
+
+@pytest.mark.gpu
 def test_nan_infinities_and_ties_across():
     x = RANDOM.integers(-3, 4, (700, 65)).astype(np.float32)
     x[13, 5], x[400, 5], x[2, 6], x[3, 7], x[9, 8] = np.nan, np.nan, np.inf, -np.inf, np.nan

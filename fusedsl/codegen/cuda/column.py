@@ -408,7 +408,8 @@ class ColumnWriter:
             name, k = f"store_row_{number}_{place}", store.operand
             letter, stride = self._letter(k)
             self.scope.top.append(f'{name} = strip.store("{self.kernel.operands[k].dtype.name}", "{letter}")')
-            stores.append(f"{name}({self.begins[k]}, int32(0), {store.value}, int32(0), int32(1){stride})")
+            made = self.scope.widen(store.value, "strip")
+            stores.append(f"{name}({self.begins[k]}, int32(0), {made}, int32(0), int32(1){stride})")
         wanted = "there & (level == 0)" + (" & (part == 0)" if self.schedule.together else "")
         self.code.extend([f"if {wanted}:", *indented(stores)] if stores else [])
 

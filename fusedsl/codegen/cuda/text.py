@@ -162,16 +162,24 @@ class Scope:
 
     def element(self, name: str) -> str:
         """A variable with the elements of `name` as a body computes with them."""
-        stored = self.stored.get(name)
-        if stored is None or (stored is stored.compute and stored.kind != "b"):
-            return name
-        if name not in self.wide:
+        if name not in self.wide and self._is_narrow(name):
             self.wide[name] = f"{name}_wide"
-            signed = signature([stored], [stored.compute])
-            head = ["", "", f'@tile.elementwise("{signed}")', f"def widen_{name}({name}):"]
-            self.define([*head, *indented([f"return {name}"])])
-            self.code.append(f"{name}_wide = widen_{name}({name})")
-        return self.wide[name]
+            self.code.append(f"{name}_wide = {self.widen(name, 'tile')}")
+        return self.wide.get(name, name)
+
+    def _is_narrow(self, name: str) -> bool:
+        """Whether it was loaded, and bodies compute with another type than its elements are stored as."""
+        stored = self.stored.get(name)
+        return stored is not None and (stored is not stored.compute or stored.kind == "b")
+
+    def widen(self, name: str, tile: str) -> str:
+        """`name` as a body computes with it, where it belongs to such a tile."""
+        if not self._is_narrow(name):
+            return name
+        stored, widening = self.stored[name], f"widen_{name}" if tile == "tile" else f"widen_{tile}_{name}"
+        head = ["", "", f'@{tile}.elementwise("{signature([stored], [stored.compute])}")', f"def {widening}({name}):"]
+        self.define([*head, *indented([f"return {name}"])])
+        return f"{widening}({name})"
 
     def lifted(self, use: FoldUse) -> str:
         """What the elements of a fold are lifted to, as a call's arguments."""
