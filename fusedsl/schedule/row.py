@@ -55,7 +55,7 @@ class RowSchedule:
     clusters: int = field(default=0, compare=False)  # that stay at once, at most
 
     def __post_init__(self) -> None:
-        own = self.threads <= WARP or self.across or self.stays
+        own = self.threads <= WARP or self.across or self.cluster > 1  # whose blocks meet elsewhere
         assert own or self.rows == 1, f"{self.rows} rows share a block, whose barriers {self.threads} threads meet at"
 
     @property
