@@ -212,11 +212,12 @@ class TestOnACard:
             return _resident() - before, free - torch.cuda.mem_get_info()[0]
 
         run(5000)
+        pool = torch.cuda.memory_reserved()
         resident, taken = grown(250_000)
-        assert resident < 1 << 20
-        for _ in range(3):  # other processes may take memory of the card: what leaks does so each time
-            taken = taken and grown(20_000)[1]
-        assert taken == 0
+        assert resident < 1 << 20 and torch.cuda.memory_reserved() == pool
+        # what is free counts for the whole card: what other processes take or give back shows in some windows, what
+        # leaks in all of them
+        assert taken == 0 or any(grown(20_000)[1] == 0 for _ in range(60))
 
 
 def _resident() -> int:
