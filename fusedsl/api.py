@@ -289,6 +289,30 @@ def remembered(text: str, chosen: Options) -> Kernel:
     return Kernel(text, None, None, chosen)
 
 
+def kernel_of(text: str, changes: tuple[tuple[str, Any], ...]) -> Kernel:
+    """The kernel of a text under the options in force with these changes."""
+    if dynamo.compiles():
+        return getattr(_compiled, _named(text, changes))
+    chosen = current().changed(dict(changes))
+    return remembered(text, chosen) if isinstance(text, str) else Kernel(text, None, None, chosen)
+
+
+class _Compiled:
+    """Kernels of texts that torch.compile has met, as attributes: those it can read, and notice if they change."""
+
+
+_compiled = _Compiled()
+
+
+@dynamo.constant
+def _named(text: str, changes: tuple[tuple[str, Any], ...]) -> str:
+    """The attribute of `_compiled` that holds the kernel of a text."""
+    made = remembered(text, current().changed(dict(changes)))
+    name = f"kernel_{id(made)}"
+    setattr(_compiled, name, made)
+    return name
+
+
 def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any = None, **named: Any) -> Any:
     """The value of a text for arrays given by name or in a mapping; compiled once and remembered.
 
@@ -305,8 +329,8 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
             "argument.mapping",
             help='evaluate("a + b", a=a, b=b), or a mapping: evaluate("a + b", {"a": a, "b": b})',
         )
-    chosen, given = split_options(named)
-    made = remembered(text, chosen) if isinstance(text, str) else Kernel(text, None, None, chosen)
+    changes, given = split_options(named)
+    made = kernel_of(text, changes)
     if arrays is None and not given and made.params:
         found: Mapping[str, Any] = _caller_values(made.params, sys._getframe(1))
     else:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from .api import remembered
+from .api import kernel_of
 from .config import split_options
 from .errors import ArgumentError, suggest
+from .runtime import dynamo
 
 RESERVED = ("score", "b", "h", "i", "j", "q", "k", "v")
 
@@ -55,7 +56,7 @@ def attention(
         if text is not None and not isinstance(text, str):
             help = f'write {name}="m[h, i, j]" (or b, as it has axes), and pass the array by that name: m={name}'
             raise ArgumentError(f"{name} is a text, not a {type(text).__name__}", "argument.text", help=help)
-    chosen, given = split_options(named)
+    changes, given = split_options(named)
     given = {**(arrays or {}), **given}
     taken = [name for name in given if name in RESERVED]
     if taken:
@@ -72,8 +73,8 @@ def attention(
     if clash:
         help = f"give the array another name than {clash[0]}"
         raise ArgumentError(f"{clash[0]} is attention's own", "argument.attention", help=help)
-    made = remembered(_text(score, mask, tuple(values), tuple(given), bool(return_lse)), chosen)
-    return made(out=out, **values, **given)
+    text = _constant_text(score, mask, tuple(values), tuple(given), bool(return_lse))
+    return kernel_of(text, changes)(out=out, **values, **given)
 
 
 @lru_cache(maxsize=1024)
@@ -94,6 +95,11 @@ def _text(score: str | None, mask: str | None, values: tuple[str, ...], arrays: 
     parts += ["offsets=(offsets_q, offsets_k)"] if "offsets_q" in values else []
     parts += ["return_lse=True"] if lse else []
     return f"attention({', '.join([*parts, *(f'{name}={name}' for name in arrays)])})"
+
+
+@dynamo.constant
+def _constant_text(score: str | None, mask: str | None, values: tuple, arrays: tuple, lse: bool) -> str:
+    return _text(score, mask, values, arrays, lse)
 
 
 def _quoted(name: str, text: str) -> tuple[str, set[str]]:

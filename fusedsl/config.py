@@ -164,13 +164,13 @@ class options:
         _current.reset(self.tokens.pop())
 
 
-def split_options(keywords: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
-    """The options in force changed by those among `keywords`, and the keywords that are not options.
+def split_options(keywords: Mapping[str, Any]) -> tuple[tuple[tuple[str, Any], ...], dict[str, Any]]:
+    """The options among `keywords` with their values, and the keywords that are not options.
 
     A keyword spelled like an option is the option (language.md §1).
     """
-    changes = {name: keywords[name] for name in OPTION_NAMES if name in keywords}
-    return current().changed(changes), {name: value for name, value in keywords.items() if name not in changes}
+    changes = tuple([(name, keywords[name]) for name in OPTION_NAMES if name in keywords])
+    return changes, {name: value for name, value in keywords.items() if name not in OPTION_NAMES}
 
 
 # ---- the environment

@@ -29,6 +29,9 @@ from .trace.recorder import is_array
 from .trace.replay import MISSED, Replay, missed, replay
 from .trace.tracer import Tracer
 
+Describe = Callable[[Any, str], "Array | Weak"]
+"""Tells the facts of an argument, given its name."""
+
 REPLAYS = 4  # warm calls of so many kinds are short
 TRACES = 32  # that are kept, of one signature; the oldest go, with the arrays outside that they watch
 SIGNATURES = 1024
@@ -112,20 +115,20 @@ class Fused:
         dynamo.watch()
 
     def __call__(self, /, *args: Any, **keywords: Any) -> Any:
-        if dynamo.reads is not None and dynamo.reads():  # torch.compile fuses the function with what is around it
-            return self.function(*args, **keywords)
+        if dynamo.reads is not None and dynamo.reads():
+            return self._in_trace(args, keywords)
         for known in self._replays:
             if (result := known(args, keywords)) is not MISSED:
                 return result
-        if dynamo.records():  # what torch is to see is the function's own operations
-            return self.function(*args, **keywords)
+        if dynamo.traces():
+            return self._in_trace(args, keywords)
         try:
             call = self.prepared(args, keywords)
         except _InsideTrace as inside:
             return inside.tracer.recorder.rebound(self.function)(*args, **keywords)
         except ArgumentError:
             if _is_abstract((args, keywords)):
-                return self.function(*args, **keywords)
+                return self._in_trace(args, keywords)
             raise
         results = call.program.run(call.values, call.outs)
         self._remember(call, args, keywords, results)
@@ -138,11 +141,24 @@ class Fused:
             made = replay(call.traced, _again(call), args, keywords, results)
             self._replays = (made, *self._replays[: REPLAYS - 1]) if made is not missed else self._replays
 
+    def _in_trace(self, args: tuple, keywords: Mapping[str, Any]) -> Any:
+        """What a call returns that torch compiles or records: it sees one operator, or the function's operations."""
+        from .interop.torch_function import called, compiled
+
+        return compiled(self, args, keywords) if dynamo.compiles() else called(self, args, keywords)
+
     def prepared(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> FusedCall:
         """What a call with these arguments runs; traces the function where nothing known fits."""
         dynamo.watch()
         call = _Call(tuple(args), keywords)
-        found = self._trace(call)
+        return self._prepared(call, self._trace(call))
+
+    def sketched(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe) -> FusedCall:
+        """The same for arguments that may have no memory, and of which `described` tells: nothing is remembered."""
+        call = _Call(tuple(args), keywords, described)
+        return self._prepared(call, self._traced(call))
+
+    def _prepared(self, call: _Call, found: _Trace) -> FusedCall:
         if found.traced.writes and found.traced.captures:
             _check_captures(found.traced, call.facts)
         values = [*call.values, *found.traced.captures]
@@ -171,22 +187,24 @@ class Fused:
         for candidate in known:
             if candidate.applies(extents, numbers):
                 return candidate
-        args, keywords = call.placeholders
+        found = self._traced(call)
+        known[:] = [*known[1 - TRACES :], found]
+        return found
+
+    def _traced(self, call: _Call) -> _Trace:
+        """A trace for this call."""
         traced = trace(
             self.function,
-            args,
-            keywords,
-            extents,
-            numbers,
+            *call.placeholders,
+            call.extents,
+            call.numbers,
             self.options,
             call.immutable,
             call.aliases,
             call.example,
         )
         names = [p.name for p in traced.graph.parameters]
-        found = _Trace(traced, Program(TracedSource(self.function, traced), names, self.options))
-        known[:] = [*known[1 - TRACES :], found]
-        return found
+        return _Trace(traced, Program(TracedSource(self.function, traced), names, self.options))
 
     def program(self, /, *args: Any, **keywords: Any) -> tuple[Program, Facts]:
         """The program that these arguments run, and their facts."""
@@ -261,7 +279,8 @@ class _InsideTrace(Exception):
 class _Call:
     """The arguments of one call, taken apart: arrays and numbers by place, everything else as the signature."""
 
-    def __init__(self, args: tuple, keywords: Mapping[str, Any]):
+    def __init__(self, args: tuple, keywords: Mapping[str, Any], described: Describe = describe):
+        self.described = described
         self.values: list[Any] = []
         self.facts: list[Array | Weak] = []
         self.parameters: list[Parameter] = []
@@ -293,7 +312,7 @@ class _Call:
         if run_time:
             name = _fresh_name(name, {p.name for p in self.parameters})
             self.values.append(x)
-            self.facts.append(describe(x, name))
+            self.facts.append(self.described(x, name))
             parameter = pipeline.signature(name, len(self.parameters), self.facts[-1])
             self.parameters.append(parameter)
             self.static.append("here")
@@ -347,14 +366,22 @@ def _is_abstract(values: Any) -> bool:
 
 def _aliases(facts: Sequence[Array | Weak]) -> dict[int, int]:
     """The arguments that are an earlier one once more (argument → that one): what is written to one is read in both."""
-    first: dict[tuple, int] = {}
+    seen: dict[tuple, list[int]] = {}
     found = {}
     for k, a in enumerate(facts):
         if isinstance(a, Array) and 0 not in a.shape:
-            earlier = first.setdefault((a.device, a.pointer, a.dtype, a.shape, a.strides), k)
-            if earlier != k:
-                found[k] = earlier
+            there = seen.setdefault((a.device, a.pointer), [])
+            earlier = [e for e in there if _is_same(facts[e], a)]
+            if earlier:
+                found[k] = earlier[0]
+            else:
+                there.append(k)
     return found
+
+
+def _is_same(a: Any, b: Array) -> bool:
+    """Whether two arrays at one address are the same elements in the same places."""
+    return (a.dtype, a.shape, a.strides) == (b.dtype, b.shape, b.strides)
 
 
 def _fresh_name(name: str, taken: Collection[str]) -> str:
@@ -367,9 +394,15 @@ def _is_run_time(x: Any) -> bool:
     if isinstance(x, bool) or x is None or isinstance(x, (str, type)):
         return False
     try:
-        return isinstance(x, (int, float)) or (hasattr(x, "dtype") and hasattr(x, "shape"))
+        return isinstance(x, (int, float)) or (hasattr(x, "dtype") and hasattr(x, "shape")) or _is_symbol(x)
     except Exception:  # an object that cannot be asked: `describe` says so
         return True
+
+
+def _is_symbol(x: Any) -> bool:
+    """Whether this is a number that torch.compile does not know yet."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, (torch.SymInt, torch.SymFloat))
 
 
 def _source_of(function: Callable) -> str:
@@ -393,7 +426,8 @@ def fuse(function: Callable | None = None, /, **changes: Any) -> Any:
     write the caller's array. Arrays may also sit in tuples, lists, dicts and attributes of objects, as arguments or
     outside; all of it is read at each call. A branch on an array's values is a TraceError with the line and a hint,
     and so are random numbers and arrays that would stay in an object; torch.nn.Module is Unsupported. Inside of
-    torch.compile, torch.export, make_fx and torch.func the function is torch's, without a break.
+    torch.compile, torch.export and make_fx a call is one operator of torch's, without a break; where gradients or
+    torch.func go through it, or it reads arrays from outside, it is what the function itself does.
     """
     chosen = current().changed(changes)
     if not callable(function) and function is not None:

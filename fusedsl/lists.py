@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .api import Kernel, remembered
+from .api import Kernel, kernel_of
 from .config import split_options
 from .decorator import Fused
 from .errors import ArgumentError, CompileError
 from .prepare import EmptyRows
 from .prepare_lists import Item, prepare_lists, settle_lists
 from .program import REMEMBERED_CALLS, Program
+from .runtime import dynamo
 from .runtime.arrays import CPU, describe
 from .runtime.keys import SLOW, Tensors, addresses_of, look, look_all, look_list, look_outs
 from .runtime.many import ManyCall
@@ -69,8 +70,10 @@ def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
     untouched.
     """
     if isinstance(kernel, str):
-        chosen, named = split_options(named)
-        kernel = remembered(kernel, chosen)
+        changes, named = split_options(named)
+        kernel = kernel_of(kernel, changes)
+    if isinstance(kernel, (Kernel, Fused)) and dynamo.traces():
+        return _one_by_one(kernel, args, named, out)
     if isinstance(kernel, Kernel):
         return _over_kernel(kernel, args, named, out)
     if isinstance(kernel, Fused):
@@ -230,13 +233,33 @@ def _over_function(fused: Fused, args: Sequence[Any], named: Mapping[str, Any]) 
 
     written, addresses = (None, []) if flat is None else (look_outs(flat), addresses_of(flat))
     results = _run(_memories.setdefault(fused, Memory()), (programs, keys, written), payloads, flat, addresses, first)
-    returned = [call.rebuild(results[k::count]) for k, call in enumerate(calls)]
-    if all(type(value) is tuple for value in returned):
-        return tuple(map(list, zip(*returned)))
-    return None if all(value is None for value in returned) else returned
+    return _listed([call.rebuild(results[k::count]) for k, call in enumerate(calls)])
 
 
 # -- both
+
+
+def _one_by_one(kernel: Kernel | Fused, args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Any:
+    """The calls themselves, where torch is to see each."""
+    lists = {f"argument {k}": a for k, a in enumerate(args) if _is_list(a)}
+    count = _length({**lists, **{name: a for name, a in named.items() if _is_list(a)}})
+    outs = None if out is None else _outs(out, count, "the first list")
+    returned = []
+    for k in range(count):
+        given = [a[k] if _is_list(a) else a for a in args]
+        more = {name: a[k] if _is_list(a) else a for name, a in named.items()}
+        if outs is not None:
+            each = [None if one is None else one[k] for one in outs]
+            more["out"] = each[0] if len(each) == 1 else tuple(each)
+        returned.append(kernel(*given, **more))
+    return _listed(returned)
+
+
+def _listed(returned: list) -> Any:
+    """What all calls return: a list, or for tuples a tuple of lists."""
+    if all(type(value) is tuple for value in returned):
+        return tuple([[value[k] for value in returned] for k in range(len(returned[0]))])
+    return None if all(value is None for value in returned) else returned
 
 
 def _run(

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from fusedsl import config
+from fusedsl.api import kernel_of
 from fusedsl.config import DEFAULT, Limits, Options, current, options, split_options
 from fusedsl.errors import ArgumentError
 
@@ -92,10 +93,9 @@ def test_every_meaning_is_accepted():
 
 
 def test_keywords_spelled_like_options_are_options():
-    chosen, rest = split_options({"x": 1, "fastmath": True, "y": 2})
-    assert chosen == Options(fastmath=True) and rest == {"x": 1, "y": 2}
+    assert split_options({"x": 1, "fastmath": True, "y": 2}) == ((("fastmath", True),), {"x": 1, "y": 2})
     with options(max_kernels=2):
-        assert split_options({"x": 1}) == (Options(max_kernels=2), {"x": 1})
+        assert kernel_of("x + 1", (("fastmath", True),)).options == Options(max_kernels=2, fastmath=True)
 
 
 def test_the_environment(monkeypatch, tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch._subclasses.fake_tensor import is_fake
 
 from ..ir.types import DTYPES
 from ..pipeline import extents_of
-from ..prepare import layout_of, result_order
+from ..prepare import Facts, layout_of, result_order
 from ..program import Program
 from ..runtime.arrays import Array, Weak, describe, dtype_fault, gradient_fault
 from ..runtime.results import strides_in, unfit
@@ -67,7 +68,7 @@ def operator(program: Program, kinds: str, outs: int = 0) -> str:
         return None if outs else results
 
     def fake(*given: Any) -> list[Any] | None:
-        results = _fake_results(program, given[:count], given[count:] or None)
+        results = fake_results(program, given[:count], given[count:] or None)
         return None if outs else results
 
     written = tuple(f"out{k}" for k in range(outs))
@@ -76,10 +77,12 @@ def operator(program: Program, kinds: str, outs: int = 0) -> str:
     return name
 
 
-def _fake_results(program: Program, values: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:
+def fake_results(program: Program, values: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:
     """Tensors without memory, of the shapes, dtypes and strides that a call would return."""
-    facts = {name: _facts(value, name) for name, value in zip(program.names, values)}
+    facts = {name: facts_of(value, name) for name, value in zip(program.names, values)}
     arguments = list(facts.values())
+    if (likely := _likely(facts)) is not None:  # what is faster for some sizes is nothing that torch is to look at
+        program.settled(likely)
     plan, shapes = program.settled(facts)
     layouts = {("argument", k): layout_of(a) for k, a in enumerate(arguments) if isinstance(a, Array)}
     device = next((v.device for v in values if isinstance(v, torch.Tensor) and v.ndim), torch.device("cpu"))
@@ -95,7 +98,25 @@ def _fake_results(program: Program, values: Sequence[Any], outs: Sequence[Any] |
     return results
 
 
-def _facts(value: Any, name: str) -> Array | Weak:
+def _likely(facts: Facts) -> Facts | None:
+    """The same with numbers for torch's symbols: those that it has met; None where it has met none."""
+    found: dict[str, Array | Weak] = {}
+    for name, fact in facts.items():
+        if isinstance(fact, Array):
+            shape, strides = _met(fact.shape), _met(fact.strides)
+            if shape is None or strides is None:
+                return None
+            fact = replace(fact, shape=shape, strides=strides)
+        found[name] = fact
+    return found
+
+
+def _met(sizes: Sequence[Any]) -> tuple[int, ...] | None:
+    met = [size.node.hint if isinstance(size, torch.SymInt) else size for size in sizes]
+    return None if None in met else tuple(met)
+
+
+def facts_of(value: Any, name: str) -> Array | Weak:
     """What planning asks of an argument; sizes and numbers may be symbols of torch."""
     if isinstance(value, torch.Tensor):
         dtype = DTYPES.get(str(value.dtype).removeprefix("torch."))

@@ -87,7 +87,7 @@ class Builder:
         if isinstance(dim, Symbol):
             return False
         if dim not in self.guards:
-            self.guards[dim] = evaluate(dim, self.extents) == 1
+            self.guards[dim] = bool(evaluate(dim, self.extents) == 1)  # of torch's symbols too
             if self.guards[dim]:
                 self.unified[dim] = 1
         return self.guards[dim]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import TypeVar
+
+Made = TypeVar("Made", bound=Callable)
 
 reads: Callable[[], bool] | None = None  # None as long as torch is not imported
 
@@ -20,3 +23,23 @@ def records() -> bool:
     launch behind its back would be missing there."""
     torch = sys.modules.get("torch")
     return torch is not None and torch._C._len_torch_dispatch_stack() > 0
+
+
+def compiles() -> bool:
+    """What `reads` says, whether torch was looked for or not."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_dynamo_compiling()
+
+
+def traces() -> bool:
+    """Whether torch compiles or records what is done."""
+    return compiles() or records()
+
+
+def constant(function: Made) -> Made:
+    """Mark a function of constants: torch.compile calls it when it compiles, and takes what it returns as it is.
+
+    As torch.compiler.assume_constant_result does; but torch need not be there.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function

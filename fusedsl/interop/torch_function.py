@@ -1,0 +1,271 @@
+"""A function under `fuse` as an operator of torch, where torch compiles or records a call of it.
+
+The operator is registered for what the function does to such arguments: `torch.ops.fusedsl.function_<digest>`. It takes
+the tensors and numbers among them, writes those that the function writes, and makes its other results. Where there can
+be none, torch sees what the function itself does, as if it were not decorated: arrays that it reads from outside belong
+to torch's graph, and so do operations that gradients or torch.func go through.
+
+torch.compile reads Python, and `compiled` is written for it: the form of the arguments is a constant there, `_look`
+sees them as tensors without memory, and what it found is a constant again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..errors import ArgumentError
+from ..ir.printer import show
+from ..runtime.arrays import Array, Weak
+from ..trace.function import Argument, Traced
+from ..trace.function import Array as Result
+from .torch_operator import facts_of, fake_results
+
+Form = Any
+"""What arguments or results look like: ("leaf", number) for a tensor or number, ("given", number) for an argument that
+is returned, ("is", value), ("tuple" or "list", parts), ("dict", keys, parts); None for what has none."""
+
+CONSTANTS = (bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
+
+
+class Told(NamedTuple):
+    """The operator of a call, how many results it has, and the form of what the function returns of them."""
+
+    name: str
+    results: int
+    form: Form
+
+
+class _Unfit(Exception):
+    """What the function does is no operator."""
+
+
+def called(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
+    """What the function returns, as torch is to see it; for tensors that are fake, functional, or recorded."""
+    leaves: list[Any] = []
+    form = _form((args, dict(keywords)), leaves)
+    told = None if form is None else _told(fused, form, leaves)
+    if told is None:
+        return fused.function(*args, **keywords)
+    return _run(*told, leaves)
+
+
+def compiled(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
+    """The same, as torch.compile reads it."""
+    leaves: list[Any] = []
+    form = _form((args, keywords), leaves)
+    if form is None:
+        return fused.function(*args, **keywords)
+    call = _noted(fused, form)
+    _look(call, leaves)
+    name, count, returned = _found(call)
+    if not name:
+        return fused.function(*args, **keywords)
+    return _run(name, count, returned, leaves)
+
+
+def _run(name: str, count: int, returned: Form, leaves: Sequence[Any]) -> Any:
+    made = getattr(torch.ops.fusedsl, name)(*leaves)
+    return _filled(returned, [made] if count == 1 else made, leaves)
+
+
+# -- what torch.compile takes as it is
+
+_calls: list[tuple[Any, Form]] = []
+_numbers: dict[tuple[Any, Form], int] = {}
+_lock = threading.Lock()
+_looked = threading.local()
+
+
+@torch.compiler.assume_constant_result
+def _noted(fused: Any, form: Form) -> int:
+    """The number of a function with arguments of this form."""
+    with _lock:
+        if (fused, form) not in _numbers:
+            _numbers[fused, form] = len(_calls)
+            _calls.append((fused, form))
+        return _numbers[fused, form]
+
+
+@torch.compiler.allow_in_graph
+def _look(call: int, leaves: Sequence[Any]) -> tuple:
+    """Find what `_found` tells; nothing is done where the graph that torch makes of this is traced or run."""
+    if any(isinstance(x, torch.Tensor) and not torch._is_functional_tensor(x) for x in leaves):
+        _found_by_thread()[call] = _told(*_calls[call], leaves)
+    return ()
+
+
+@torch.compiler.assume_constant_result
+def _found(call: int) -> tuple[str, int, Form]:
+    return tuple(_found_by_thread().pop(call, None) or Told("", 0, None))
+
+
+def _found_by_thread() -> dict[int, Told | None]:
+    """What this thread has looked at, by call."""
+    return _looked.__dict__.setdefault("found", {})
+
+
+# -- operators
+
+_owners: dict[str, Any] = {}  # the function of each operator, by name
+
+
+def _told(fused: Any, form: Form, leaves: Sequence[Any]) -> Told | None:
+    """The operator for these arguments, registered when it is first asked for; None where there can be none."""
+    tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
+    if any(torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors):
+        return None
+    if not tensors or (torch.is_grad_enabled() and any(x.requires_grad for x in tensors)):
+        return None
+    try:
+        call = _sketched(fused, form, leaves)
+        returned = _returned(call)
+    except Exception:  # torch then sees what the function does, errors included
+        return None
+    traced = call.traced
+    digest = hashlib.sha256(repr((
+        getattr(fused.function, "__module__", ""), getattr(fused.function, "__qualname__", ""), form, returned,
+        traced.writes, show(traced.graph), fused.options,
+    )).encode()).hexdigest()[:16]  # fmt: skip
+    with _lock:
+        name = next(n for n in _names(digest) if _owners.get(n, fused) is fused)
+        if name not in _owners:
+            _register(name, fused, form, returned, traced, leaves)
+            _owners[name] = fused
+    return Told(name, len(traced.graph.results) - len(traced.writes), returned)
+
+
+def _names(digest: str) -> Iterator[str]:
+    """The name that a digest gives, and those of further functions that are the same but not one object."""
+    yield f"function_{digest}"
+    number = 2
+    while True:
+        yield f"function_{digest}_{number}"
+        number += 1
+
+
+def _sketched(fused: Any, form: Form, leaves: Sequence[Any]) -> Any:
+    """The call of these arguments, which may have no memory. _Unfit where it reads arrays from outside."""
+    args, keywords = _filled(form, leaves, ())
+    with _disable_current_modes():
+        call = fused.sketched(args, keywords, _facts)
+    if call.traced.captures or (call.traced.writes and call.aliased):
+        raise _Unfit
+    return call
+
+
+def _facts(x: Any, name: str) -> Array | Weak:
+    """What a trace asks of an argument; one tensor has one address, and no two have the same."""
+    facts = facts_of(x, name)
+    return replace(facts, pointer=id(x) << 4) if isinstance(facts, Array) else facts
+
+
+def _register(name: str, fused: Any, form: Form, returned: Form, traced: Traced, leaves: Sequence[Any]) -> None:
+    written = [argument for argument, _ in traced.writes]
+    count = len(traced.graph.results) - len(written)  # written ones come last
+    taken = [
+        f"{'Tensor' if isinstance(x, torch.Tensor) else 'Scalar'}{f'(a{k}!)' if k in written else ''} a{k}"
+        for k, x in enumerate(leaves)
+    ]
+    returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+    schema = f"({', '.join(taken)}) -> {returns}"
+
+    def told(results: Sequence[Any]) -> Any:
+        return (results[0] if count == 1 else tuple(results)) if count else None
+
+    def run(*given: Any) -> Any:
+        args, keywords = _filled(form, given, ())
+        made: dict[int, Any] = {}
+        if not _gather(returned, fused(*args, **keywords), made):
+            message = f"{fused!r} does not return what it returned when torch compiled its call"
+            help = "something that it reads from outside has changed: torch.compiler.reset(), and compile again"
+            raise ArgumentError(message, "argument.function", help=help)
+        return told([made[r] for r in range(count)])
+
+    def fake(*given: Any) -> Any:
+        call = _sketched(fused, form, given)
+        return told(fake_results(call.program, call.values, call.outs)[:count])
+
+    mutated = tuple(f"a{k}" for k in written)
+    torch.library.custom_op(f"fusedsl::{name}", run, mutates_args=mutated, schema=schema).register_fake(fake)
+
+
+# -- forms
+
+
+def _form(x: Any, leaves: list[Any]) -> Form:
+    """The form of arguments, whose tensors and numbers are appended to `leaves`."""
+    if isinstance(x, CONSTANTS):
+        return ("is", x)
+    if isinstance(x, (torch.Tensor, *NUMBERS)):
+        leaves.append(x)
+        return ("leaf", len(leaves) - 1)
+    if type(x) is tuple or type(x) is list:
+        parts = [_form(part, leaves) for part in x]
+        return None if None in parts else ("tuple" if type(x) is tuple else "list", tuple(parts))
+    if type(x) is dict:
+        parts = [_form(part, leaves) for part in x.values()]
+        return None if None in parts else ("dict", tuple(x), tuple(parts))
+    return None
+
+
+def _returned(call: Any) -> Form:
+    """The form of what a function returns; its results that are written to arguments come last, and are none of it."""
+
+    def form(template: Any) -> Form:
+        if isinstance(template, Result) and not template.number:
+            return ("leaf", template.index)
+        if isinstance(template, Argument):
+            return ("given", template.index)
+        if isinstance(template, CONSTANTS) or type(template) in (int, float):
+            return ("is", template)
+        if type(template) in (tuple, list):
+            return (type(template).__name__, tuple(map(form, template)))
+        if type(template) is dict and all(isinstance(key, (str, int)) for key in template):
+            return ("dict", tuple(template), tuple(map(form, template.values())))
+        raise _Unfit
+
+    return form(call.traced.template)
+
+
+def _filled(form: Form, leaves: Sequence[Any], given: Sequence[Any]) -> Any:
+    """What has this form, with these leaves."""
+    kind = form[0]
+    if kind == "leaf":
+        return leaves[form[1]]
+    if kind == "given":
+        return given[form[1]]
+    if kind == "is":
+        return form[1]
+    if kind == "dict":
+        return {key: _filled(part, leaves, given) for key, part in zip(form[1], form[2])}
+    parts = [_filled(part, leaves, given) for part in form[1]]
+    return tuple(parts) if kind == "tuple" else parts
+
+
+def _gather(form: Form, value: Any, found: dict[int, Any]) -> bool:
+    """Whether a value has this form; its leaves, by number."""
+    kind = form[0]
+    if kind == "leaf":
+        found[form[1]] = value
+        return isinstance(value, torch.Tensor)
+    if kind == "given":
+        return isinstance(value, (torch.Tensor, *NUMBERS))
+    if kind == "is":
+        return value == form[1]
+    if kind == "dict":
+        parts = form[2]
+        return (
+            type(value) is dict
+            and tuple(value) == form[1]
+            and all(_gather(part, x, found) for part, x in zip(parts, value.values()))
+        )
+    fits = type(value).__name__ == kind and len(value) == len(form[1])
+    return fits and all(_gather(part, x, found) for part, x in zip(form[1], value))
