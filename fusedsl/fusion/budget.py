@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from ..ir.graph import Node
 from ..rewrite.scalars import free_axes
+from .coordinates import memory_order
 from .crossing import BOUND
 from .groups import Decision, Group, Partition, loaded, ordered
 from .lower import Root
 from .price import Prices
-from .recompute import memory_order, temporary
+from .recompute import temporary
 
 FEWEST = 24  # below, cutting costs more than spilling
 
@@ -99,7 +100,7 @@ class _Cutter:
         """Put a kernel before another one, and let it store what crosses."""
         g = self.groups[k]
         for n in over:
-            root = temporary(n, memory_order(n, first.columns), len(self.temporaries))
+            root = temporary(n, memory_order([n], first.columns), len(self.temporaries))
             self.temporaries.append((root.type, root.shape))
             first.stores.append(root)
             g.imports[n] = loaded(root)
@@ -111,7 +112,9 @@ class _Cutter:
     def _part_stores(self, k: int) -> None:
         """The elements are stored by a map after this kernel, which leaves it its folds."""
         g = self.groups[k]
-        later = Group((), memory_order(g.stores[0].value, g.rows + g.columns), stores=g.stores, imports=dict(g.imports))
+        later = Group(
+            (), memory_order([g.stores[0].value], g.rows + g.columns), stores=g.stores, imports=dict(g.imports)
+        )
         later.after = {k, *g.after}
         written = {r.index for r in g.stores if r.kind == "temporary"}
         g.stores = []
@@ -166,7 +169,7 @@ class _Cutter:
         over = crossing[1] if crossing is not None else []
         if not over:
             return False
-        first = Group((), memory_order(over[0], axes), imports=dict(g.imports), after=set(g.after))
+        first = Group((), memory_order([over[0]], axes), imports=dict(g.imports), after=set(g.after))
         self._before(k, first, over)
         self._told(g, first, over)
         return True

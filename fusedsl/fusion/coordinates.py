@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from ..ir.dims import Dim, expression
 from ..ir.folds import scalar
 from ..ir.gathers import CHECKED, GUARDED, INSIDE
-from ..ir.graph import Node, Type, constant, node, resolve, value_of
+from ..ir.graph import Node, Type, constant, node, resolve, value_of, walk
 from ..ir.types import BOOL, INT64, UINT64, DType
 
 
@@ -66,6 +66,16 @@ def aligned(shape: tuple[Dim, ...], at: Coordinates) -> Coordinates:
     """Coordinates of a broadcast operand: the trailing ones, position 0 where its extent is 1."""
     trailing = at[len(at) - len(shape) :]
     return tuple(NOWHERE_ELSE if d == 1 else c for d, c in zip(shape, trailing))
+
+
+def memory_order(values: Iterable[Node], axes: Iterable[Axis]) -> tuple[Axis, ...]:
+    """Axes in the order in which the first of the largest arrays below some values store them; other axes last."""
+    loads = [n for n in walk(values) if n.op in ("load", "fetch")]
+    wanted = dict.fromkeys(axes)
+    found: dict[Axis, None] = {}
+    for n in sorted(loads, key=lambda n: -len(n.attr[1])):
+        found |= {c.axis: None for c in n.attr[1] if c.axis in wanted}
+    return tuple(found | wanted)
 
 
 # -- arithmetic on positions

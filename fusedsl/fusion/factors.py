@@ -10,12 +10,12 @@ from ..ir.dims import evaluate
 from ..ir.graph import Node, walk
 from ..ir.ops import OPS
 from ..rewrite.scalars import free_axes
-from .coordinates import Axis
+from .coordinates import Axis, memory_order
 from .crossing import BOUND
 from .groups import Decision, Group, Partition, loaded, ordered
 from .price import Computation, Prices, computed, cost
 from .products import factors
-from .recompute import memory_order, temporary
+from .recompute import temporary
 
 TILE = 64  # rows and columns of a product for which an element of a factor is computed once
 
@@ -94,7 +94,7 @@ def _dear(groups: list[Group], k: int, prices: Prices) -> Iterator[Dear]:
         special = any(n.op in OPS and OPS[n.op].special for n in inner)
         if not special or not all(free[n] <= free[value] for n in work):
             continue
-        own = memory_order(value, tuple(a for a in (*group.rows, *group.columns) if a in free[value]))
+        own = memory_order([value], tuple(a for a in (*group.rows, *group.columns) if a in free[value]))
         others = prod(evaluate(a.extent, prices.extents) or 0 for a in group.rows if a not in free[value])
         count = prod(evaluate(a.extent, prices.extents) or 0 for a in own)
         again = count * (-(-others // TILE) - 1) * each / prices.hardware.issue_rate

@@ -7,15 +7,18 @@ from dataclasses import replace
 
 from ..ir.dims import Dim, product
 from ..ir.folds import FOLDS
-from ..ir.graph import Node, Type, walk
-from ..rewrite.scalars import bound_axes, free_axes
-from .coordinates import Axis
-from .crossing import BOUND, crossing
-from .groups import Decision, Group, Partition, loaded, ordered, reaches
+from ..ir.graph import Node, Type
+from ..rewrite.scalars import bound_axes
+from .coordinates import Axis, memory_order
+from .crossing import crossing
+from .groups import Decision, Group, Partition, loaded, ordered
+from .homes import Homes
 from .lower import Lowered, Root
 from .price import Computation, Prices, computed, cost
 from .products import factors
-from .streams import Streaming, find_streams, nearest, reached
+from .reasons import called, mismatch, spaces, why_alone
+from .scores import nearest, reached
+from .streams import Streaming, find_streams
 
 MOST_PRICED = 64  # decisions: each price looks at all that its two kernels compute
 ROW_WORK = 64  # instructions a row that a row's threads, all alike, may spend on what another kernel could compute
@@ -41,7 +44,7 @@ def partition(
     return _Partitioner(program, fits, prices, together, scores, STEADY_BLOCK if steady else ONE_BLOCK).run()
 
 
-class _Partitioner:
+class _Partitioner(Homes):
     def __init__(
         self,
         program: Lowered,
@@ -54,7 +57,7 @@ class _Partitioner:
         self.streaming: dict[Node, Streaming] = {}
         self.refused: list[Decision] = []
         found = find_streams(program, fits, scores == "level")
-        self.refused = [Decision(False, (_name(f),), reason) for f, reason in found.refused]
+        self.refused = [Decision(False, (called(f),), reason) for f, reason in found.refused]
         if scores != "stored" and found.passes:
             program = found.program
             self.streaming = {f: one for one in found.passes for f in one.folds}
@@ -63,21 +66,15 @@ class _Partitioner:
             reason = (
                 "it is stored, because no kernel that uses scores as it computes them fits the card and these arrays"
             )
-            self.refused += [Decision(False, (_name(f),), reason) for f in stored]
+            self.refused += [Decision(False, (called(f),), reason) for f in stored]
         self.program = program
         self.fits = fits
         self.prices = prices
         self.together = together
         self.one_block = one_block
-        self.order = list(walk(r.value for r in program.roots))
-        self.free = free_axes(r.value for r in program.roots)
-        self.uses = self._nearest(lambda n: n.op in BOUND)
-        self.reads = self._nearest(lambda n: n.op in ("load", "pointer") and n.attr[0].kind == "temporary")
+        super().__init__([r.value for r in program.roots])
         self.crossing = crossing(self.order, self.free, self.uses, [r.value for r in program.roots])
         self.crossing -= set(self.streaming)
-        self.groups: list[Group] = []
-        self.home: dict[Node, int] = {}
-        self.writer: dict[int, int] = {}  # temporary -> group
         self.temporaries: list[tuple[Type, tuple[Dim, ...]]] = [(t, t.shape) for t in program.temporaries]
         self.decisions: list[tuple[Decision, int, Node | Root]] = []  # with the kernel and what was to join it
 
@@ -88,7 +85,7 @@ class _Partitioner:
             left = len(pending) + len(folds)
             folds = [f for f in folds if f in self.crossing or not self._place_fold(f)]
             folds = [f for f in folds if f not in self.crossing or not self._place_fold(f)]  # their hosts are there
-            placed = [r for r in pending if self._ready(r.value) and self._place_root(r)]
+            placed = [r for r in pending if self.ready(r.value) and self._place_root(r)]
             pending = [r for r in pending if r not in placed]
             if left == len(pending) + len(folds):
                 raise AssertionError("a temporary is needed before it can be computed")
@@ -108,40 +105,6 @@ class _Partitioner:
             roots = [n for one in passes for n in _foreign(one)]
         return [n for n in self.order if n in found]
 
-    # -- dependencies
-
-    def _nearest(self, wanted) -> dict[Node, frozenset[Node]]:
-        """For each node the wanted nodes below it that no fold hides (a fold counts as itself and hides nothing of its
-        own kind: what it needs is looked up at the fold)."""
-        below: dict[Node, frozenset[Node]] = {}
-        for n in self.order:
-            parts = [below[a] if a.op not in BOUND or not wanted(a) else frozenset((a,)) for a in n.args]
-            here = frozenset().union(*parts) if parts else frozenset()
-            below[n] = here | {n} if wanted(n) and n.op not in BOUND else here
-        return below
-
-    def _ready(self, value: Node) -> bool:
-        folds = {value} if value in self.home else ({value} if value.op in BOUND else set()) | self.uses[value]
-        return all(f in self.home for f in folds) and all(n.attr[0].index in self.writer for n in self.reads[value])
-
-    def _dependencies(self, value: Node) -> set[int]:
-        """The groups whose results `value` needs directly."""
-        return {self.home[f] for f in self._uses(value)} | {self.writer[n.attr[0].index] for n in self.reads[value]}
-
-    def _uses(self, value: Node) -> frozenset[Node]:
-        """The folds and scans that a value is computed from directly; one with a kernel is the only one of itself."""
-        return frozenset((value,)) if value.op in BOUND and value in self.home else self.uses[value]
-
-    def _can_join(self, k: int, value: Node, needs: set[int]) -> bool:
-        """Whether group k may compute `value` for an element or a row: it needs no temporary that k itself or a group
-        after k writes, and no fold of k over all its rows."""
-        late = not self._uses(value).isdisjoint(self.groups[k].cross)
-        return not late and self._has_inputs(k, value, needs)
-
-    def _has_inputs(self, k: int, value: Node, needs: set[int]) -> bool:
-        reads = {self.writer[n.attr[0].index] for n in self.reads[value]}
-        return k not in reads and not any(d != k and reaches(self.groups, d, k) for d in needs)
-
     # -- placing
 
     def _place_stream(self, one: Streaming) -> bool:
@@ -156,7 +119,7 @@ class _Partitioner:
         group = Group(one.rows, one.fold.stream, list(one.folds), after=after, streaming=one)
         self.groups.append(group)
         self.home |= dict.fromkeys(one.folds, len(self.groups) - 1)
-        scores = ", ".join(dict.fromkeys(_name(p.fold) for p in one.products))
+        scores = ", ".join(dict.fromkeys(called(p.fold) for p in one.products))
         decision = Decision(True, (f"kernel {len(self.groups) - 1}",), f"{scores} streams into {len(one.folds)} folds")
         self.decisions.append((decision, len(self.groups) - 1, one.folds[-1]))
         return True
@@ -165,9 +128,9 @@ class _Partitioner:
         if f in self.streaming:
             return f in self.home or self._place_stream(self.streaming[f])
         x, columns = _worked(f).args[0], bound_axes(_worked(f))
-        if not self._ready(x):
+        if not self.ready(x):
             return False
-        rows, needs = self.free[x] - columns, self._dependencies(x)
+        rows, needs = self.free[x] - columns, self.dependencies(x)
         for k, g in enumerate(self.groups):
             if f in self.crossing and g.folds and (frozenset(g.rows), frozenset(g.columns)) == (columns, rows):
                 if self._crosses(k, f, needs):
@@ -175,12 +138,12 @@ class _Partitioner:
                 continue
             if g.streaming:
                 continue
-            along = frozenset(g.columns) == columns or (_folds_ranks(f) and self._on_ranks(k, x, columns))
+            along = frozenset(g.columns) == columns or (_folds_ranks(f) and self.on_ranks(k, x, columns))
             if g.is_map or frozenset(g.rows) != rows or not along:
                 continue
             if not self._works_together(g, f):
-                self._refuse(f, _alone(g, f), k)
-            elif self._can_join(k, x, needs):
+                self._refuse(f, why_alone(g, f), k)
+            elif self.can_join(k, x, needs):
                 self._join(k, needs, f, "runs over the same rows and columns")
                 _members(g, f).append(f)
                 self.home[f] = k
@@ -190,8 +153,9 @@ class _Partitioner:
         others = [k for k, g in enumerate(self.groups) if not g.is_map and not g.streaming]
         if others:
             kernels = " and ".join(f"kernel {k}" for k in others)
-            self._refuse(f, f"{_spaces(f, rows, columns)}, unlike {kernels}", others[0])
-        self.groups.append(Group(self._sorted(x, rows), self._sorted(x, columns), after=set(needs)))
+            self._refuse(f, f"{spaces(f, rows, columns)}, unlike {kernels}", others[0])
+        rows_in_order, columns_in_order = (memory_order([x], sorted(axes, key=str)) for axes in (rows, columns))
+        self.groups.append(Group(rows_in_order, columns_in_order, after=set(needs)))
         _members(self.groups[-1], f).append(f)
         self.home[f] = len(self.groups) - 1
         return True
@@ -203,7 +167,7 @@ class _Partitioner:
             self._refuse(f, "rows of this layout or length do not stay on the chip beside its states", k)
         elif g.scans or g.ranked:
             self._refuse(f, "a kernel that scans or orders its rows does not fold them over all rows too", k)
-        elif not self._can_join(k, f.args[0], needs):
+        elif not self.can_join(k, f.args[0], needs):
             self._refuse(f, "it needs a result that is computed after the kernel has run", k)
         else:
             self._join(k, needs, f, "folds the rows that the kernel has anyway")
@@ -211,26 +175,6 @@ class _Partitioner:
             self.home[f] = k
             return True
         return False
-
-    def _on_ranks(self, k: int, value: Node, axes: frozenset[Axis]) -> bool:
-        """Whether the axes besides rows are those of group k's order, and all that varies along it is of that order."""
-        ranks = self.groups[k].ranks
-        if ranks is None or axes != {ranks}:
-            return False
-        if value.op != "ranked" and not isinstance(ranks.extent, int):  # a long order is stored before it is used
-            return False
-        stack, seen = [value], set()
-        while stack:
-            n = stack.pop()
-            if n in seen or ranks not in self.free[n]:
-                continue
-            seen.add(n)
-            if n.op == "ranked" and self.home.get(n) == k:
-                continue
-            if n.op in BOUND or not n.args:
-                return False
-            stack.extend(n.args)
-        return True
 
     def _works_together(self, g: Group, f: Node) -> bool:
         """Whether one kernel walks a row for both: scans in one direction, one order, what blocks share in one way."""
@@ -251,7 +195,7 @@ class _Partitioner:
 
     def _place_root(self, r: Root) -> bool:
         axes = frozenset(a for a in r.axes if a is not None)
-        needs = self._dependencies(r.value)
+        needs = self.dependencies(r.value)
         k = self._find_group(r, axes, needs)
         if k is None:
             order = tuple(a for a in r.axes if a is not None)
@@ -259,14 +203,14 @@ class _Partitioner:
             k = len(self.groups) - 1
         g = self.groups[k]
         g.after |= needs - {k}
-        if not self._uses(r.value).isdisjoint(g.cross):
+        if not self.direct(r.value).isdisjoint(g.cross):
             g.cross_stores.append(r)
         elif g.streaming:
             (g.row_stores if axes == frozenset(g.rows) else g.own_stores).append(r)
         elif not g.is_map and axes == frozenset(g.rows) and g.columns:
             g.row_stores.append(r)
         else:
-            (g.rank_stores if self._is_ranked(k, axes, r.value) else g.stores).append(r)
+            (g.rank_stores if self.is_ranked(k, axes, r.value) else g.stores).append(r)
         if r.kind == "temporary":
             self.writer[r.index] = k
         return True
@@ -280,18 +224,18 @@ class _Partitioner:
                 return k
             if g.streaming and k not in needs:
                 continue
-            fits = self._accepts(g, axes) or self._is_ranked(k, axes, r.value)
+            fits = self._accepts(g, axes) or self.is_ranked(k, axes, r.value)
             if fits and k not in needs and g.rows and axes == frozenset(g.rows) and self._own_work(r) > ROW_WORK:
                 self._refuse(r, "all threads of a row would compute its value", k)
                 continue
-            if fits and self._can_join(k, r.value, needs):
+            if fits and self.can_join(k, r.value, needs):
                 how = "is stored by the kernel that computes it" if k in needs else "runs over the same axes"
                 self._join(k, needs, r, how)
                 return k
             if fits:
                 self._refuse(r, "it needs a result that is computed after the kernel has run", k)
             elif k in needs and not g.is_map:
-                self._refuse(r, _mismatch(g), k)
+                self._refuse(r, mismatch(g), k)
         return None
 
     def _own_work(self, r: Root) -> int:
@@ -300,9 +244,9 @@ class _Partitioner:
 
     def _finishes(self, k: int, r: Root, axes: frozenset[Axis], needs: set[int]) -> bool:
         """Whether a root is a value a column of group k's folds over rows, and of nothing that comes later."""
-        g, used = self.groups[k], self._uses(r.value)
+        g, used = self.groups[k], self.direct(r.value)
         crossed = not used.isdisjoint(g.cross) and axes == frozenset(g.columns)
-        return crossed and used.isdisjoint(g.folds) and self._has_inputs(k, r.value, needs)
+        return crossed and used.isdisjoint(g.folds) and self.has_inputs(k, r.value, needs)
 
     def _accepts(self, g: Group, axes: frozenset[Axis]) -> bool:
         """Whether a kernel can store over these axes: a map over its own, other kernels a value a row or an element."""
@@ -316,17 +260,12 @@ class _Partitioner:
             return False
         return bool(g.rows) or not g.folds or self.fits(product(a.extent for a in g.columns), self.one_block)
 
-    def _is_ranked(self, k: int, axes: frozenset[Axis], value: Node) -> bool:
-        """Whether a root over these axes is stored place by place of group k's order."""
-        g = self.groups[k]
-        return g.ranks in axes and self._on_ranks(k, value, axes - frozenset(g.rows))
-
     def _join(self, k: int, needs: set[int], what: Node | Root, how: str) -> None:
         self.groups[k].after |= needs - {k}
-        self.decisions.append((Decision(True, (f"kernel {k}",), f"{_name(what)} {how}"), k, what))
+        self.decisions.append((Decision(True, (f"kernel {k}",), f"{called(what)} {how}"), k, what))
 
     def _refuse(self, what: Node | Root, reason: str, k: int) -> None:
-        self.decisions.append((Decision(False, (_name(what),), reason), k, what))
+        self.decisions.append((Decision(False, (called(what),), reason), k, what))
 
     def _priced(self) -> tuple[Decision, ...]:
         """The decisions with what one kernel instead of two saves, or would have saved."""
@@ -354,14 +293,6 @@ class _Partitioner:
             return self.groups[self.home[what]]
         return next(g for g in self.groups if what in g.all_stores)
 
-    def _sorted(self, f: Node, axes: frozenset[Axis]) -> tuple[Axis, ...]:
-        """Axes in the order in which the first of the largest operands stores them."""
-        loads = [n for n in walk([f]) if n.op in ("load", "fetch")]
-        found: list[Axis] = []
-        for n in sorted(loads, key=lambda n: -len(n.attr[1])):
-            found += [c.axis for c in n.attr[1] if c.axis in axes and c.axis not in found]
-        return tuple(found + [a for a in sorted(axes, key=str) if a not in found])
-
     # -- temporaries between groups
 
     def _import_folds(self, k: int, g: Group) -> None:
@@ -371,7 +302,7 @@ class _Partitioner:
                     g.imports[f] = self._temporary(f)
         values = [] if g.streaming else [_worked(f).args[0] for f in g.folds + g.cross + g.scans + g.ranked]
         for value in [*values, *(r.value for r in g.all_stores)]:
-            for f in self._uses(value):
+            for f in self.direct(value):
                 if self.home[f] != k and f not in g.imports:
                     g.imports[f] = self._temporary(f)
 
@@ -417,39 +348,3 @@ def _folds_ranks(f: Node) -> bool:
 def _worked(f: Node) -> Node:
     """The node whose argument runs along the columns."""
     return f.args[0] if f.op == "ranked" else f
-
-
-def _alone(g: Group, f: Node) -> str:
-    if f.op == "scan" and any(s.attr[2] != f.attr[2] for s in g.scans):
-        return "it runs from the other end of the row than a scan of the kernel"
-    if f.op == "ranked" or g.ranked:
-        return "a kernel puts its rows in one order"
-    if f.op == "fold" and not g.scans:
-        return "a product of matrices is summed in tiles, other folds row by row"
-    if g.cross:
-        return "a kernel that scans its rows does not fold them over all rows too"
-    return "a scan of one long row ends before its last value can be used by all blocks"
-
-
-def _name(f: Node | Root) -> str:
-    if isinstance(f, Root):
-        return f"{f.kind} {f.index}"
-    if f.op == "ranked":
-        return f"the order along {f.args[0].attr[1]}"
-    if f.op == "scan":
-        return f"cumulative {f.attr[0]} along {f.attr[1]}"
-    return f"{f.attr[0]} over {', '.join(map(str, f.attr[1]))}"
-
-
-def _spaces(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> str:
-    along = ", ".join(sorted(map(str, columns)))
-    each = f" for each {', '.join(sorted(map(str, rows)))}" if rows else ""
-    if f.op != "fold":
-        return f"it {'scans' if f.op == 'scan' else 'orders'} {along}{each}"
-    return f"it reduces {along}{each or ' to one value'}"
-
-
-def _mismatch(g: Group) -> str:
-    if not g.rows:
-        return "a full reduction ends before its value can be used elsewhere"
-    return "it runs over other axes than the reduction that it needs"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ..ir.graph import Node, Type, walk
+from ..ir.graph import Node, Type
 from ..rewrite.scalars import free_axes
-from .coordinates import Axis
+from .coordinates import Axis, memory_order
 from .crossing import BOUND
 from .groups import Decision, Group, Partition, loaded, ordered, reaches
 from .lower import Root
@@ -80,18 +80,10 @@ def _store(groups: list[Group], temporaries: list, one: Shared) -> None:
 
 
 def _root(groups: list[Group], one: Shared, index: int) -> Root:
-    return temporary(one.value, memory_order(one.value, groups[one.first].rows + groups[one.first].columns), index)
+    return temporary(one.value, memory_order([one.value], groups[one.first].rows + groups[one.first].columns), index)
 
 
 # -- temporaries of elements
-
-
-def memory_order(value: Node, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """Axes in the order in which the largest array below a value has them."""
-    found: list[Axis] = []
-    for n in sorted((n for n in walk([value]) if n.op == "load"), key=lambda n: -len(n.attr[1])):
-        found += [c.axis for c in n.attr[1] if c.axis in axes and c.axis not in found]
-    return tuple(found + [a for a in axes if a not in found])
 
 
 def temporary(value: Node, axes: tuple[Axis, ...], index: int) -> Root:

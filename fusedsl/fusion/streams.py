@@ -6,18 +6,18 @@ What rewrite/online.py brings into one pass becomes a kernel of its own; what it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.dims import Dim
 from ..ir.folds import FOLDS, pick
-from ..ir.graph import Node, constant, node, rebuild, resolve, value_of, walk
+from ..ir.graph import Node, constant, node, rebuild, resolve, walk
 from ..rewrite.online import passes
-from ..rewrite.scalars import free_axes, scalar_op, times
+from ..rewrite.scalars import free_axes, scalar_op
 from ..rewrite.stream import Component, StreamFold
-from .coordinates import Axis, Computed
-from .crossing import BOUND
+from .coordinates import Axis, Computed, memory_order
 from .lower import Lowered
+from .scores import Factors, factors_of, hoisted, nearest, parted, reached, scores
 
 Fits = Callable[[Dim, int], bool]
 WIDEST = 512  # of the axes of a product and of a result: a tile of rows holds that much for each row
@@ -119,28 +119,6 @@ def _passes_of(groups: list[_Group], roots: list[Node], fits: Fits, level: bool)
     return made, later, failed
 
 
-def reached(roots: Iterable[Node], is_end: Callable[[Node], bool]) -> list[Node]:
-    """The folds, scans and orders that values are computed from, as far as to those that are an end."""
-    found: dict[Node, None] = {}
-    seen: set[Node] = set()
-    stack = list(roots)
-    while stack:
-        n = stack.pop()
-        if n in seen:
-            continue
-        seen.add(n)
-        if n.op in BOUND:
-            found[n] = None
-        if not is_end(n):
-            stack += n.args
-    return list(found)
-
-
-def nearest(roots: Iterable[Node]) -> list[Node]:
-    """The folds, scans and orders that values are computed from directly."""
-    return reached(roots, lambda n: n.op in BOUND)
-
-
 def _are_stored(one: Streaming, needed: Sequence[Node]) -> bool:
     """Whether a score is needed beside the pass, along whichever axis."""
     (stream,) = one.fold.stream
@@ -155,25 +133,6 @@ def _are_stored(one: Streaming, needed: Sequence[Node]) -> bool:
 
 
 # -- candidates
-
-
-def scores(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[Node]:
-    """The sums that an element holds of its own, over something that the stream changes and something that it does not.
-
-    Not those that hold such sums themselves.
-    """
-    found = [n for n in nearest([value]) if n.op == "fold" and n.attr[0] == "sum" and stream in free[n]]
-    return [n for n in found if not _holds_sums(n, free) and _meets_others(n, stream, free)]
-
-
-def _meets_others(n: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
-    """Whether some array is read that is the same all along the stream: a query, beside the keys."""
-    return any(m.op == "load" and stream not in free[m] for m in walk(n.args))
-
-
-def _holds_sums(n: Node, free: dict[Node, frozenset]) -> bool:
-    below = nearest(n.args)
-    return any(m.op == "fold" and m.attr[0] == "sum" and not free[m].isdisjoint(n.attr[1]) for m in below)
 
 
 @dataclass(eq=False)
@@ -201,9 +160,9 @@ def _grouped(roots: Sequence[Node], apart: set[Node]) -> tuple[dict[Node, Node],
             return made
         (along,) = made.attr[1]
         stream = Axis(along.extent, tag)
-        value = _hoisted(_moved(made.args[0], along, stream, free), stream)
+        value = hoisted(_moved(made.args[0], along, stream, free), stream)
         free.update(free_axes([value]))
-        rows, own, value = _parted(value, stream, free) if made.attr[0] == "sum" else (free[value], frozenset(), value)
+        rows, own, value = parted(value, stream, free) if made.attr[0] == "sum" else (free[value], frozenset(), value)
         made = node("fold", (value,), (made.attr[0], (stream,)), made.type)
         free.update(free_axes([made]))
         group = groups.setdefault((rows - {stream}, stream), _Group([], [], set()))
@@ -241,100 +200,6 @@ def _moved(root: Node, old: Axis, new: Axis, free: dict[Node, frozenset]) -> Nod
         return node(n.op, args, attr, n.type)
 
     return resolve(done, root, lambda n: n.args if old in free[n] else (), change)
-
-
-# -- weights and what they weigh
-
-
-@dataclass
-class _Factors:
-    """A product taken apart: multiplied, divided by, and where it is not 0."""
-
-    over: list[Node]
-    under: list[Node]
-    where: list[Node]
-
-    def product(self, chosen: Sequence[Node]) -> Node | None:
-        found: Node | None = None
-        for n in chosen:
-            found = times(found, n)
-        return found
-
-
-def _factors(root: Node) -> _Factors:
-    """The factors of an element. Narrow floats on the way are not rounded to: a factor of a sum has a rounding less."""
-    found = _Factors([], [], [])
-    stack = [root]
-    while stack:
-        n = stack.pop()
-        if n.op == "multiply" and n.type.dtype.kind == "f":
-            stack += reversed(n.args)
-        elif n.op == "divide":
-            found.under.append(n.args[1])
-            stack.append(n.args[0])
-        elif n.op in ("cast", "convert") and n.args[0].type.dtype.compute is n.type.dtype.compute:
-            stack.append(n.args[0])
-        elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
-            found.where.append(n.args[0])
-            stack.append(n.args[1])
-        else:
-            found.over.append(n)
-    return found
-
-
-def _parted(value: Node, stream: Axis, free: dict[Node, frozenset]) -> tuple[frozenset, frozenset, Node]:
-    """(rows of the weights, axes of what they weigh alone, the element as weight * weighed)."""
-    parts = _factors(value)
-    pieces = [*parts.over, *parts.under, *parts.where]
-    rows = frozenset().union(*(free[n] for n in pieces if scores(n, stream, free)))
-    own = free[value] - rows - {stream}
-    if not own:
-        return free[value], frozenset(), value
-    weighed = [n for n in parts.over if free[n] & own]
-    if any(free[n] & own for n in (*parts.under, *parts.where)):
-        return free[value], frozenset(), value
-    weight = parts.product([n for n in parts.over if n not in weighed])
-    if weight is None:  # every factor has axes of its own: nothing weighs them
-        return free[value], frozenset(), value
-    for n in parts.under:
-        weight = scalar_op("divide", weight, n)
-    for condition in parts.where:
-        weight = pick(condition, weight, constant(0.0, weight.type.dtype))
-    whole = times(weight, parts.product(weighed))
-    assert whole is not None
-    free.update(free_axes([whole]))
-    return rows, own, whole
-
-
-def _hoisted(value: Node, stream: Axis) -> Node:
-    """An element whose scores are sums of products alone: factors that do not vary along a sum stand before it."""
-    free = free_axes([value])
-    done = {g: _before_sum(g, stream, free) for g in scores(value, stream, free)}
-
-    def change(old: Node, args: tuple[Node, ...]) -> Node:
-        return done.get(old) or (node(old.op, args, old.attr, old.type) if args != old.args else old)
-
-    return rebuild([value], change)[value] if any(g is not made for g, made in done.items()) else value
-
-
-def _before_sum(g: Node, stream: Axis, free: dict[Node, frozenset]) -> Node:
-    """sum(c * x * y) as c * sum(x * y), where both sides of the product remain."""
-    parts = _factors(g.args[0])
-    own = set(g.attr[1])
-    free |= free_axes([*parts.over, *parts.under])
-    inside = [n for n in parts.over if free[n] & own]
-    if parts.where or any(free[n] & own for n in parts.under) or len(inside) == len(parts.over) + len(parts.under):
-        return g
-    if {stream in free[n] for n in inside} != {True, False}:
-        return g
-    product = parts.product(inside)
-    assert product is not None
-    found = node("fold", (product,), g.attr, g.type)
-    for n in parts.over:
-        found = found if n in inside else scalar_op("multiply", found, n)
-    for n in parts.under:
-        found = scalar_op("divide", found, n)
-    return found
 
 
 # -- passes
@@ -391,27 +256,18 @@ def _streaming(stream: StreamFold, own: frozenset, fits: Fits) -> Streaming | st
     axes = [one.axis for one in (*products, *weighted)]  # type: ignore[union-attr]
     if not all(fits(a.extent, WIDEST) for a in axes):
         return f"a product or a result is wider than {WIDEST}: a tile of rows does not hold it"
-    order = _in_memory_order(values, stream.rows)
+    order = memory_order(values, sorted(stream.rows, key=str))
     rows = tuple([a for a in order if a not in lanes] + [a for a in order if a in lanes])
     return Streaming(stream, rows, tuple(a for a in order if a in lanes), tuple(products), tuple(weighted))  # type: ignore[arg-type]
-
-
-def _in_memory_order(values: Sequence[Node], axes: frozenset) -> list[Axis]:
-    """Axes as the largest operands store them."""
-    found: list[Axis] = []
-    loads = [n for n in walk(values) if n.op == "load"]
-    for n in sorted(loads, key=lambda n: -len(n.attr[1])):
-        found += [c.axis for c in n.attr[1] if c.axis in axes and c.axis not in found]
-    return found + [a for a in sorted(axes, key=str) if a not in found]
 
 
 def _product(g: Node, along: Axis, free: dict[Node, frozenset]) -> Product | str:
     """A score as a sum of products of what depends on the stream and what does not."""
     if len(g.attr[1]) != 1:
         return "its scores sum over several axes at once"
-    parts = _factors(g.args[0])
+    parts = factors_of(g.args[0])
     if parts.under or parts.where:
-        parts = _Factors([g.args[0]], [], [])
+        parts = Factors([g.args[0]], [], [])
     left = parts.product([n for n in parts.over if along not in free[n]])
     right = parts.product([n for n in parts.over if along in free[n]])
     if left is None or right is None:
@@ -430,7 +286,7 @@ def _weighted(c: Component, stream: StreamFold) -> Weighted | str:
     if len(own) != 1:
         return "a result has several axes of its own"
     assert c.weight is not None
-    parts, free = _factors(c.weight), free_axes([c.weight])
+    parts, free = factors_of(c.weight), free_axes([c.weight])
     free |= free_axes([*parts.over, *parts.under, *parts.where])
     right = [n for n in parts.over if free[n] & own]
     rest = parts.product([n for n in parts.over if n not in right])

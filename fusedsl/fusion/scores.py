@@ -1,0 +1,144 @@
+"""Scores: the sums of products that elements of a stream hold; and what weighs what in such an element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from ..ir.folds import pick
+from ..ir.graph import Node, constant, node, rebuild, value_of, walk
+from ..rewrite.scalars import free_axes, scalar_op, times
+from .coordinates import Axis
+from .crossing import BOUND
+
+
+def reached(roots: Iterable[Node], is_end: Callable[[Node], bool]) -> list[Node]:
+    """The folds, scans and orders that values are computed from, as far as to those that are an end."""
+    found: dict[Node, None] = {}
+    seen: set[Node] = set()
+    stack = list(roots)
+    while stack:
+        n = stack.pop()
+        if n in seen:
+            continue
+        seen.add(n)
+        if n.op in BOUND:
+            found[n] = None
+        if not is_end(n):
+            stack += n.args
+    return list(found)
+
+
+def nearest(roots: Iterable[Node]) -> list[Node]:
+    """The folds, scans and orders that values are computed from directly."""
+    return reached(roots, lambda n: n.op in BOUND)
+
+
+def scores(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[Node]:
+    """The sums that an element holds of its own, over something that the stream changes and something that it does not.
+
+    Not those that hold such sums themselves.
+    """
+    found = [n for n in nearest([value]) if n.op == "fold" and n.attr[0] == "sum" and stream in free[n]]
+    return [n for n in found if not _holds_sums(n, free) and _meets_others(n, stream, free)]
+
+
+def _meets_others(n: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
+    """Whether some array is read that is the same all along the stream: a query, beside the keys."""
+    return any(m.op == "load" and stream not in free[m] for m in walk(n.args))
+
+
+def _holds_sums(n: Node, free: dict[Node, frozenset]) -> bool:
+    below = nearest(n.args)
+    return any(m.op == "fold" and m.attr[0] == "sum" and not free[m].isdisjoint(n.attr[1]) for m in below)
+
+
+@dataclass
+class Factors:
+    """A product taken apart: multiplied, divided by, and where it is not 0."""
+
+    over: list[Node]
+    under: list[Node]
+    where: list[Node]
+
+    def product(self, chosen: Sequence[Node]) -> Node | None:
+        found: Node | None = None
+        for n in chosen:
+            found = times(found, n)
+        return found
+
+
+def factors_of(root: Node) -> Factors:
+    """The factors of an element. Narrow floats on the way are not rounded to: a factor of a sum has a rounding less."""
+    found = Factors([], [], [])
+    stack = [root]
+    while stack:
+        n = stack.pop()
+        if n.op == "multiply" and n.type.dtype.kind == "f":
+            stack += reversed(n.args)
+        elif n.op == "divide":
+            found.under.append(n.args[1])
+            stack.append(n.args[0])
+        elif n.op in ("cast", "convert") and n.args[0].type.dtype.compute is n.type.dtype.compute:
+            stack.append(n.args[0])
+        elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
+            found.where.append(n.args[0])
+            stack.append(n.args[1])
+        else:
+            found.over.append(n)
+    return found
+
+
+def parted(value: Node, stream: Axis, free: dict[Node, frozenset]) -> tuple[frozenset, frozenset, Node]:
+    """(rows of the weights, axes of what they weigh alone, the element as weight * weighed)."""
+    parts = factors_of(value)
+    pieces = [*parts.over, *parts.under, *parts.where]
+    rows = frozenset().union(*(free[n] for n in pieces if scores(n, stream, free)))
+    own = free[value] - rows - {stream}
+    if not own:
+        return free[value], frozenset(), value
+    weighed = [n for n in parts.over if free[n] & own]
+    if any(free[n] & own for n in (*parts.under, *parts.where)):
+        return free[value], frozenset(), value
+    weight = parts.product([n for n in parts.over if n not in weighed])
+    if weight is None:  # every factor has axes of its own: nothing weighs them
+        return free[value], frozenset(), value
+    for n in parts.under:
+        weight = scalar_op("divide", weight, n)
+    for condition in parts.where:
+        weight = pick(condition, weight, constant(0.0, weight.type.dtype))
+    whole = times(weight, parts.product(weighed))
+    assert whole is not None
+    free.update(free_axes([whole]))
+    return rows, own, whole
+
+
+def hoisted(value: Node, stream: Axis) -> Node:
+    """An element whose scores are sums of products alone: factors that do not vary along a sum stand before it."""
+    free = free_axes([value])
+    done = {g: _before_sum(g, stream, free) for g in scores(value, stream, free)}
+
+    def change(old: Node, args: tuple[Node, ...]) -> Node:
+        return done.get(old) or (node(old.op, args, old.attr, old.type) if args != old.args else old)
+
+    return rebuild([value], change)[value] if any(g is not made for g, made in done.items()) else value
+
+
+def _before_sum(g: Node, stream: Axis, free: dict[Node, frozenset]) -> Node:
+    """sum(c * x * y) as c * sum(x * y), where both sides of the product remain."""
+    parts = factors_of(g.args[0])
+    own = set(g.attr[1])
+    free |= free_axes([*parts.over, *parts.under])
+    inside = [n for n in parts.over if free[n] & own]
+    if parts.where or any(free[n] & own for n in parts.under) or len(inside) == len(parts.over) + len(parts.under):
+        return g
+    if {stream in free[n] for n in inside} != {True, False}:
+        return g
+    product = parts.product(inside)
+    assert product is not None
+    found = node("fold", (product,), g.attr, g.type)
+    for n in parts.over:
+        found = found if n in inside else scalar_op("multiply", found, n)
+    for n in parts.under:
+        found = scalar_op("divide", found, n)
+    return found
