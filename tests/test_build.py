@@ -234,7 +234,7 @@ FAULTS = [
     ("x[::0]", "ShapeError", 3, "step"),
     ("reshape(x, (5, 2))", "ShapeError", 13, ""),
     ("reshape(x, (-1, -1))", "ShapeError", 13, ""),
-    ("broadcast_to(x, (3, 5))", "ShapeError", 18, ""),
+    ("broadcast_to(x, (3, 5))", "ShapeError", 21, ""),
     ("squeeze(x, 0)", "ShapeError", 12, ""),
     ("swapaxes(x, 0, 2)", "ShapeError", 16, ""),
     ("a.mT", "ShapeError", 3, "2 axes"),
@@ -258,9 +258,9 @@ FAULTS = [
     ("take(x, i, axis=2)", "ShapeError", 17, ""),
     ("take_along_axis(x, b > 0, 0)", "ShapeError", 20, "as many axes"),
     ("concat(x)", "ArgumentError", 8, "[x, y]"),
-    ("concat([x, a])", "ShapeError", 1, "as many axes"),
-    ("concat([x, x[:2]], 1)", "ShapeError", 1, "3 and 2 differ"),
-    ("concat([x, x[:, :1]])", "ShapeError", 1, "4 and 1 differ"),
+    ("concat([x, a])", "ShapeError", 12, "as many axes"),
+    ("concat([x, x[:2]], 1)", "ShapeError", 12, "3 and 2 differ"),
+    ("concat([x, x[:, :1]])", "ShapeError", 12, "4 and 1 differ"),
     ("concat([x, 'a'])", "ArgumentError", 12, ""),
     ("concat([x, x], axis=5)", "ShapeError", 21, "axis 5"),
     ("stack([x, x], axis=7)", "ShapeError", 20, ""),
@@ -306,7 +306,7 @@ def test_legal_texts_run(text):
 def test_faults_of_independent_statements_come_together():
     with pytest.raises(ArgumentError) as caught:
         evaluate("p = exp(a, b)\nq = tahn(a)\nr = p + q\nx + w", **VARIABLES)
-    assert [type(e).__name__ for e in caught.value.others] == ["UnknownNameError"]
+    assert [type(e).__name__ for e in caught.value.others] == ["UnknownNameError", "ShapeError"]
     assert "line 2, column 5" in str(caught.value)
 
 

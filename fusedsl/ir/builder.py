@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 
 from ..errors import DTypeError, FusedslError
@@ -30,9 +30,11 @@ FOLDING = ("reduce", "scan")
 MIXING = (*FOLDING, "contract", "ranked")
 
 
-def fail(error: FusedslError, operand: int | None = None) -> FusedslError:
-    """Note which operand of the call is at fault, so that the language can put the caret there."""
+def fail(error: FusedslError, operand: int | None = None, item: int | None = None) -> FusedslError:
+    """Note which operand of the call (or item of it) is at fault, so that the language can put the caret there."""
     error.operand = operand  # type: ignore[attr-defined]
+    if item is not None:
+        error.item = item  # type: ignore[attr-defined]
     return error
 
 
@@ -51,8 +53,19 @@ class Builder:
         self.guards: dict[Dim, bool] = {}
         self.unified: dict[Dim, Dim] = {}
         self.site = Site()
+        self.find_site: Callable[[int, int | None], Site] | None = None  # of an operand, or of an item of it
         self.names: tuple[str, ...] = ()  # what the text calls the operands of the operation being built
         self._coerced: dict[tuple[Node, DType], Node] = {}
+
+    @contextmanager
+    def pointing(self, operand: int, item: int | None = None):
+        """What is checked inside is asked of this operand, or of an item of it."""
+        site = self.site
+        self.site = self.find_site(operand, item) if self.find_site else site
+        try:
+            yield
+        finally:
+            self.site = site
 
     # -- leaves
 

@@ -168,8 +168,9 @@ def _broadcast_words(check, shown, values, extents):
             t.format(*shown, x=named[0], y=named[-1], shape=shape, elements=elements, b=b) for t in (message, help)
         )
         return next(words), f"{a} and {b} differ in the {place}", next(words), "broadcast"
+    differing = [k for k, t in enumerate(check.operands) if _extent(t, axis, extents) in (a, b)]
     short = min(
-        range(len(check.operands)),
+        differing,
         key=lambda k: math.prod(evaluate(d, extents) for d in check.operands[k].shape) or 1,
     )
     other = a if _extent(check.operands[short], axis, extents) == b else b

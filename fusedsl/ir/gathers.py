@@ -135,7 +135,9 @@ def require_same(b: Builder, what: str, x: Node, other: Node, axis: int | None =
         raise ShapeError(
             f"{what} needs as many axes in {b.describe(other.type)} as in {b.describe(x.type)}",
             code=f"shape.{what}",
-            help="expand_dims, or [None], adds one",
+            help="full_like(x, number) makes an array of it"
+            if not other.type.rank
+            else "x[None] adds an axis, x[0] drops one",
         )
     for k, (d, e) in enumerate(zip(x.type.shape, other.type.shape)):
         if k == axis:

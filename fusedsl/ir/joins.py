@@ -28,8 +28,7 @@ def concat(b: Builder, arrays: Sequence[Node], axis: int, what: str = "concat") 
         a = normalize_axis(b, arrays[0], axis)
     except ShapeError as error:
         raise fail(error, 1) from None
-    for other in arrays[1:]:
-        require_same(b, what, arrays[0], other, a)
+    _require_alike(b, what, arrays, a)
     parts = alike(b, arrays)
     if len(parts) == 1:
         return parts[0]
@@ -69,9 +68,19 @@ def stack(b: Builder, arrays: Sequence[Node], axis: int) -> Node:
         spread = [expand_dims(b, x, axis) for x in arrays]
     except ShapeError as error:
         raise fail(error, 1) from None
-    for other in arrays[1:]:
-        require_same(b, "stack", arrays[0], other)
+    _require_alike(b, "stack", arrays)
     return concat(b, spread, axis, "stack")
+
+
+def _require_alike(b: Builder, what: str, arrays: Sequence[Node], axis: int | None = None) -> None:
+    """Each array fits the first one in all axes but the one that they are joined along; one that does not is at
+    fault."""
+    for k, other in enumerate(arrays[1:], 1):
+        try:
+            with b.pointing(0, k):
+                require_same(b, what, arrays[0], other, axis)
+        except ShapeError as error:
+            raise error if error.span else fail(error, 0, k) from None
 
 
 def flip(b: Builder, x: Node, axes: Sequence[int]) -> Node:

@@ -259,12 +259,13 @@ def broadcast_to(b: Builder, x: Node, shape: Sequence[Dim]) -> Node:
         raise ShapeError(
             f"cannot broadcast {b.describe(x.type)} to {len(shape)} {'axis' if len(shape) == 1 else 'axes'}",
             code="shape.broadcast",
-            help=f"the shape has {x.type.rank} axes or more; index or squeeze the array to have fewer",
+            help=f"give a shape of {x.type.rank} axes or more; index or squeeze the array to have fewer",
         )
     check = Check("equal", (), "broadcast_to", (x.type, Type(x.type.dtype, shape)), b.names)
     for axis, d in enumerate(x.type.shape, start=-x.type.rank):
         if not b.is_unit(d):
-            _require_extent(b, shape[axis], d, check, axis)
+            with b.pointing(1, len(shape) + axis):
+                _require_extent(b, shape[axis], d, check, axis)
     if shape == x.type.shape:
         return x
     return node("broadcast", (x,), None, Type(x.type.dtype, shape, x.type.weak))

@@ -228,7 +228,7 @@ def swapaxes(b: Builder, x: Node, axis1: int, axis2: int):
     return shapes.swapaxes(b, x, axis1, axis2)
 
 
-@function(axis="places")
+@function(blame="axis", axis="places")
 def expand_dims(b: Builder, x: Node, axis: int | tuple[int, ...]):
     """New axes of extent 1, at these places of the result."""
     return shapes.expand_dims(b, x, axis)

@@ -11,12 +11,13 @@ from ..errors import ArgumentError, FusedslError, LimitError, UnknownNameError
 from ..ir import graph as ir
 from ..ir import shapes
 from ..ir.builder import Builder
-from ..ir.checks import require_size
+from ..ir.checks import explain, holds, require_size
 from ..ir.contraction import matmul
 from ..ir.gathers import advanced_index
 from ..ir.types import BOOL, DTYPES
 from . import calls, functions
 from .array_functions import matrix_transpose, positive
+from .cascade import independent
 from .faults import Enough, Faults
 from .frames import BROKEN, Broken, Frame, UserFunction, inside, place
 from .hints import value_hint
@@ -83,6 +84,10 @@ class Evaluator(Faults):
         with suppress(Enough):
             results = self._statements(program, frame)
         if self.faults:
+            broken = (
+                explain(c, self.builder.extents) for c in self.builder.checks if not holds(c, self.builder.extents)
+            )
+            self.faults += independent(self.text or "", list(broken))
             raise self.gathered()
         return results
 

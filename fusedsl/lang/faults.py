@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..errors import FusedslError, LimitError
@@ -36,6 +38,7 @@ class Faults:
         span, at = place(frame, node, caret)
         within = inside(frame, node)
         self.builder.site = self.outside if span is None else Site(self.text, span, at, within)
+        self.builder.find_site = partial(self._site_of, self.builder.site, frame, operands)
         self.builder.names = tuple(plain_name(frame, o) for o in operands)
         try:
             yield
@@ -48,6 +51,16 @@ class Faults:
                 error.span, error.caret = span, at
             error.inside = error.inside or within
             raise
+
+    def _site_of(self, otherwise: Site, frame: Frame, operands: tuple, k: int, item: int | None) -> Site:
+        """Where an operand (or an item of it) stands, where the operation itself stands `otherwise`."""
+        if k >= len(operands) or operands[k] is None:
+            return otherwise
+        expression = operands[k]
+        if item is not None and isinstance(expression, Sequence):
+            expression = expression.items[item]
+        span, at = place(frame, expression, expression.span[0])
+        return otherwise if span is None else replace(otherwise, span=span, caret=at)
 
     def _operand_place(self, error, k: int, frame: Frame, operands: tuple, otherwise):
         if k < 0:

@@ -32,6 +32,8 @@ METHODS = {
     "view": "reshape({x}, {shape:shape})",
     "expand": "broadcast_to({x}, {shape:shape})",
     "t": "{x}.T",
+    "grad": "the gradient's own formula: derivatives are not there yet",
+    "backward": "the gradient's own formula: derivatives are not there yet",
     "H": "{x}.mT",
     "dot": "{x} @ {rest:other}",
     "mm": "{x} @ {rest:other}",

@@ -309,6 +309,7 @@ class Recorder:
         self.operations += 1
         site, note = site_of(sys._getframe(2))
         self.builder.site = self.evaluator.outside = site
+        self.builder.find_site = None
         try:
             if self.operations > self.limits.operations:
                 raise LimitError(
