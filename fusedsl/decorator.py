@@ -16,12 +16,12 @@ from . import pipeline
 from .config import Options, current
 from .errors import ArgumentError
 from .ir.graph import Parameter
-from .prepare import Facts
 from .program import Program
 from .runtime import dynamo
 from .runtime.arrays import Array, Weak, describe
 from .runtime.keys import look
 from .runtime.results import overlap
+from .settle import Facts
 from .trace import Traced, trace
 from .trace.held import Held, attributes_of, holds_arrays, is_object
 from .trace.reads import snapshot

@@ -10,7 +10,7 @@ from typing import Any
 from . import debug, pipeline
 from .errors import ArgumentError, FusedslError
 from .ir.types import UINT8
-from .prepare import EmptyRows, Facts, Planner, Settled, launch_on_cpu, loaded, result_allocator, settle
+from .prepare import EmptyRows, launch_on_cpu, loaded
 from .runtime import compile as compiler
 from .runtime import copies
 from .runtime.arrays import CPU, Array
@@ -21,6 +21,7 @@ from .runtime.results import mark_written, overlap, place, span
 from .runtime.streams import stream_reader
 from .runtime.tickets import Tickets
 from .schedule import Geometry, geometry
+from .settle import Facts, Planner, Settled, result_allocator, settle
 
 
 @dataclass(frozen=True)

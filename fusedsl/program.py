@@ -12,7 +12,7 @@ from . import pipeline
 from .config import Options
 from .errors import CompileError
 from .ir.graph import Graph, Parameter
-from .prepare import EmptyRows, Facts, Prepared, describe_all, outputs, prepare
+from .prepare import EmptyRows, Prepared, describe_all, prepare
 from .runtime.arrays import CPU, Array, Weak
 from .runtime.cache import cache_key
 from .runtime.call import Call
@@ -24,6 +24,7 @@ from .runtime.replay import Replay, nothing, replay
 from .runtime.results import empty, place
 from .runtime.transfer import download, upload
 from .schedule.plan import Plan, plan_from_json, plan_to_json
+from .settle import Facts, outputs
 
 REMEMBERED_CALLS = 4096
 KINDS = 4  # of calls that are short to make again

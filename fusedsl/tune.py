@@ -11,7 +11,7 @@ from typing import Any
 from . import pipeline
 from .errors import CompileError, DeviceError
 from .hardware import Hardware, occupancy
-from .prepare import Chooser, Facts, Planner, Prepared, Scheduled, first_choice, prepare
+from .prepare import Chooser, Prepared, Scheduled, first_choice, prepare
 from .runtime.arrays import CPU
 from .runtime.bind import Bound
 from .runtime.cache import cache_key
@@ -22,6 +22,7 @@ from .runtime.results import place
 from .schedule import geometry
 from .schedule.neighbours import difference, neighbours
 from .schedule.plan import KernelPlan
+from .settle import Facts, Planner
 
 WORTH = 0.98  # of the chosen schedule's time: what takes longer than this is no winner
 LEAST_SHARE = 0.25  # of the threads that the chosen one has on an SM

@@ -89,9 +89,9 @@ def test_compiled_for_the_card_nothing_spills_and_no_product_waits_for_another(w
     from fusedsl.codegen.cuda import backend, generate
     from fusedsl.hardware import facts
     from fusedsl.pipeline import bind_kernels, extents_of, result_shapes
-    from fusedsl.prepare import layout_of
     from fusedsl.runtime.bind import contiguous
     from fusedsl.runtime.compile import scheduled_cuda
+    from fusedsl.settle import layout_of
 
     kernel = fd.kernel(SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v")
     x = np.zeros((1, 2, 512, width), BRAIN)

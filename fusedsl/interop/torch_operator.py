@@ -17,10 +17,10 @@ from torch._subclasses.fake_tensor import is_fake
 
 from ..ir.types import DTYPES
 from ..pipeline import extents_of
-from ..prepare import Facts, layout_of, result_order
 from ..program import Program
 from ..runtime.arrays import Array, Weak, describe, dtype_fault, gradient_fault
 from ..runtime.results import strides_in, unfit
+from ..settle import Facts, layout_of, result_order
 
 _registered: dict[str, Any] = {}  # by name
 

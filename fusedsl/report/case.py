@@ -10,7 +10,6 @@ from typing import Any
 from .. import pipeline
 from ..ir.dims import Symbol, evaluate
 from ..ir.graph import Graph
-from ..prepare import layout_of, result_order, temporary_layouts
 from ..program import Program
 from ..runtime import compile as compiler
 from ..runtime.arrays import Array, Weak
@@ -18,6 +17,7 @@ from ..runtime.bind import Bound, Layout, NeedsCopy, contiguous, view
 from ..runtime.compile import Built
 from ..runtime.results import strides_in
 from ..schedule.plan import ArrayUse, KernelPlan, Plan
+from ..settle import layout_of, result_order, temporary_layouts
 from ..tune import Tuned, chooser_of, recall
 from .target import Target
 

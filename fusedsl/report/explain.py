@@ -14,10 +14,10 @@ from ..fusion.cost import unfused
 from ..fusion.time import seconds
 from ..ir.dims import evaluate
 from ..planning import decisions
-from ..prepare import in_place
 from ..program import Program
 from ..runtime.arrays import Array, Weak
 from ..runtime.compile import source_of
+from ..settle import in_place
 from .case import Case, make_case
 from .kernels import Figures, KernelReport, Members, figures_of, report_launch
 from .measure import launch_seconds
