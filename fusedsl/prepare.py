@@ -25,11 +25,7 @@ from .runtime.call import (
 from .runtime.compile import build_launch, build_scheduled, during_capture, scheduled_cuda
 from .runtime.driver import driver
 from .runtime.launch import Launch
-from .runtime.results import (
-    interleave,
-    mark_written,
-    span,
-)
+from .runtime.results import interleave, mark_written, span
 from .runtime.streams import stream_reader
 from .runtime.tickets import Tickets
 from .schedule.plan import KernelPlan, Plan

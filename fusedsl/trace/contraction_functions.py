@@ -7,49 +7,50 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from ..lang.contraction_functions import many_operands
+from .numpy_out import written
 
 if TYPE_CHECKING:
     from .recorder import Recorder
 
-Write = Callable[["Recorder", Any, Any], Any]
 
-
-def product(name: str, write: Write) -> Callable[..., Any]:
+def _product(name: str) -> Callable[..., Any]:
     """NumPy's function of two arrays, with out=."""
 
     def apply(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
         operands = (recorder.tracer(recorder.builder.strong(recorder.node(x))) for x in (a, b))
-        return write(recorder, out, recorder.apply(name, *operands))
+        return written(recorder, out, recorder.apply(name, *operands))
 
     return apply
 
 
-def vecdot(write: Write) -> Callable[..., Any]:
-    def apply(recorder: Recorder, x1: Any, x2: Any, axis: int = -1, out: Any = None, **named: Any) -> Any:
-        if named:
-            raise Unsupported(
-                f"vecdot({next(iter(named))}=) is not there yet",
-                code="unsupported.function",
-                help="take out what NumPy ignores; vecdot(x, y, axis=-1) is there",
-            )
-        return write(recorder, out, recorder.apply("vecdot", x1, x2, axis=axis))
-
-    return apply
+def _vecdot(recorder: Recorder, x1: Any, x2: Any, axis: int = -1, out: Any = None, **named: Any) -> Any:
+    if named:
+        raise Unsupported(
+            f"vecdot({next(iter(named))}=) is not there yet",
+            code="unsupported.function",
+            help="take out what NumPy ignores; vecdot(x, y, axis=-1) is there",
+        )
+    return written(recorder, out, recorder.apply("vecdot", x1, x2, axis=axis))
 
 
-def tensordot(recorder: Recorder, a: Any, b: Any, axes: Any = 2) -> Any:
+def _tensordot(recorder: Recorder, a: Any, b: Any, axes: Any = 2) -> Any:
     if not isinstance(axes, int):
         axes = tuple(tuple(side) if isinstance(side, list) else side for side in axes)
     return recorder.apply("tensordot", a, b, axes)
 
 
-def einsum(write: Write) -> Callable[..., Any]:
-    def apply(recorder: Recorder, subscripts: Any, *operands: Any, out: Any = None, dtype: Any = None,
-              order: str = "K", casting: str = "safe", optimize: Any = False) -> Any:  # fmt: skip
-        if len(operands) > 2:
-            raise many_operands()
-        if dtype is not None:
-            operands = tuple(recorder.apply("astype", x, recorder.dtype(dtype)) for x in operands)
-        return write(recorder, out, recorder.apply("einsum", subscripts, *operands))
+def _einsum(recorder: Recorder, subscripts: Any, *operands: Any, out: Any = None, dtype: Any = None,
+            order: str = "K", casting: str = "safe", optimize: Any = False) -> Any:  # fmt: skip
+    if len(operands) > 2:
+        raise many_operands()
+    if dtype is not None:
+        operands = tuple(recorder.apply("astype", x, recorder.dtype(dtype)) for x in operands)
+    return written(recorder, out, recorder.apply("einsum", subscripts, *operands))
 
-    return apply
+
+PRODUCTS: dict[str, Callable[..., Any]] = {
+    **{name: _product(name) for name in ("dot", "inner", "vdot", "matmul")},
+    "vecdot": _vecdot,
+    "tensordot": _tensordot,
+    "einsum": _einsum,
+}

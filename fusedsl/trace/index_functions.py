@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, Unsupported
+from .numpy_out import written
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -23,7 +24,7 @@ def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None, out: Any =
             indices = recorder.apply("remainder", indices, extent)
         else:
             indices = recorder.apply("clip", indices, min=0, max=extent - 1)
-    return _written(recorder, recorder.apply("take", a, indices, axis), out)
+    return written(recorder, out, recorder.apply("take", a, indices, axis))
 
 
 def _concatenate(recorder: Recorder, arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None, **named: Any):
@@ -40,7 +41,7 @@ def _joined(recorder: Recorder, name: str, arrays: Any, axis: Any, out: Any, dty
             f"{name} takes no {next(iter(named))}=", code="argument.surplus", help="axis=, out= and dtype= are there"
         )
     result = recorder.apply(name, tuple(arrays), axis)
-    return _written(recorder, result if dtype is None else recorder.apply("astype", result, recorder.dtype(dtype)), out)
+    return written(recorder, out, result if dtype is None else recorder.apply("astype", result, recorder.dtype(dtype)))
 
 
 def _hstack(recorder: Recorder, tup: Any, **named: Any) -> Any:
@@ -84,16 +85,7 @@ def flipped(recorder: Recorder, m: Any, axis: Any) -> Any:
 
 
 def _outer(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
-    return _written(recorder, recorder.apply("outer", a, b), out)
-
-
-def _written(recorder: Recorder, result: Any, out: Any) -> Any:
-    from .numpy_functions import _write
-
-    if out is None:
-        return result
-    _write(recorder, out, result, "same_kind")
-    return out
+    return written(recorder, out, recorder.apply("outer", a, b))
 
 
 INDEXING: dict[str, Callable[..., Any]] = {

@@ -1,4 +1,4 @@
-"""NumPy's functions on tracers: their signatures, and the language's functions that they mean."""
+"""NumPy's functions on tracers: what of the language they mean."""
 
 from __future__ import annotations
 
@@ -7,50 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, ShapeError, TraceError, Unsupported
-from . import contraction_functions
+from ..errors import ArgumentError, ShapeError, Unsupported
+from .contraction_functions import PRODUCTS
 from .index_functions import INDEXING
 from .numpy_creation import LIKE
+from .numpy_out import single, write, written
 from .numpy_shapes import SHAPES
+from .numpy_signatures import SIGNATURES, arguments
 from .numpy_statistics import FORMULAS
+from .numpy_views import moveaxis, ravel, reshape, swapaxes, transpose, view_or_value
 from .tracer import Tracer
-from .views import View, reshaped, transposed
 
 if TYPE_CHECKING:
     from .recorder import Recorder
 
-# NumPy's parameters in their order, where they are not the language's.
-SIGNATURES = {
-    "sum": "a axis dtype out keepdims initial where",
-    "prod": "a axis dtype out keepdims initial where",
-    "mean": "a axis dtype out keepdims where",
-    "var": "a axis dtype out ddof keepdims where mean correction",
-    "std": "a axis dtype out ddof keepdims where mean correction",
-    "max": "a axis out keepdims initial where",
-    "min": "a axis out keepdims initial where",
-    "any": "a axis out keepdims where",
-    "all": "a axis out keepdims where",
-    "argmax": "a axis out keepdims",
-    "argmin": "a axis out keepdims",
-    "nansum": "a axis dtype out keepdims initial where",
-    "nanmean": "a axis dtype out keepdims where",
-    "count_nonzero": "a axis keepdims",
-    "clip": "a a_min a_max out min max dtype",
-    "round": "a decimals out",
-    "fix": "x out",
-    "copy": "a order subok",
-    "astype": "x dtype order casting subok copy device",
-    "reshape": "a shape order newshape copy",
-    "ravel": "a order",
-    "flatten": "a order",
-    "transpose": "a axes",
-    "cumsum": "a axis dtype out",
-    "cumprod": "a axis dtype out",
-}
-# Parameters that change nothing here, and the values at which others do.
-IGNORED = frozenset(["order", "subok", "device", "copy", "casting", "out"])
-NEUTRAL = {"initial": (), "where": (True,), "dtype": (None,), "axis": (None,), "keepdims": (False,), "correction": ()}
-RENAMED = {"a_min": "min", "a_max": "max", "newshape": "shape", "correction": "ddof"}
 SPELLED = {
     "amax": "max", "amin": "min", "around": "round", "round_": "round",
     "permute_dims": "transpose", "expit": "sigmoid", "gammaln": "lgamma",
@@ -60,7 +30,6 @@ METHODS = frozenset([
     "copy", "astype", "reshape", "transpose", "swapaxes", "squeeze", "ravel", "flatten", "dot", "cumsum",
     "cumprod", "sort", "argsort", "take", "repeat", "nonzero", "diagonal", "trace", "choose",
 ])  # fmt: skip
-VIEWS = frozenset(["reshape", "squeeze", "expand_dims", "broadcast_to"])
 REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
 }  # fmt: skip
@@ -73,7 +42,7 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
     name = ufunc.__name__
     if method == "reduce" and name in REDUCTIONS:
         kwargs.setdefault("axis", inputs[1] if len(inputs) > 1 else 0)
-        kwargs["out"] = _single(kwargs.get("out"))
+        kwargs["out"] = single(kwargs.get("out"))
         return call_function(recorder, REDUCTIONS[name], inputs[:1], kwargs)
     if method == "outer":
         a, b = map(recorder.lifted, inputs)
@@ -99,14 +68,7 @@ def _accumulate(recorder: Recorder, name: str, a: Any, axis: int = 0, dtype: Any
         a, dtype = recorder.apply("astype", a, recorder.dtype(dtype)), None
     given = {} if dtype is None else {"dtype": recorder.dtype(dtype)}
     result = _strong(recorder, recorder.apply(name, a, axis, **given))
-    if _single(out) is not None:
-        _write(recorder, _single(out), result, "same_kind")
-        return _single(out)
-    return result
-
-
-def _single(out: Any) -> Any:
-    return out[0] if isinstance(out, tuple) else out
+    return written(recorder, out, result)
 
 
 def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
@@ -129,21 +91,8 @@ def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[
     outs = out if isinstance(out, tuple) else (out,)
     results = result if isinstance(result, tuple) else (result,)
     for target, part in zip(outs, results):
-        _write(recorder, target, part if where is True else recorder.apply("where", where, part, target), casting)
+        write(recorder, target, part if where is True else recorder.apply("where", where, part, target), casting)
     return outs[0] if len(outs) == 1 else outs
-
-
-def _write(recorder: Recorder, target: Any, value: Tracer, casting: str) -> None:
-    if target is None:
-        return
-    if not isinstance(target, Tracer):
-        raise TraceError(
-            f"out= is a {type(target).__name__} that is no argument of the function",
-            code="trace.out",
-            help="pass it to the function, or leave out= away",
-        )
-    with recorder.here():
-        target._write(value.node, casting)
 
 
 def call_function(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -169,125 +118,26 @@ def _call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) ->
     if name not in SIGNATURES:
         if "out" in kwargs or "where" in kwargs:
             return call_elementwise(recorder, name, args, kwargs)
-        return _view_or_value(recorder, name, args, kwargs)
-    given, out = _given(name, args, kwargs)
+        return view_or_value(recorder, name, args, kwargs)
+    given, out = arguments(name, args, kwargs)
     if "dtype" in given and name in CAST_FIRST:
         given["array"] = recorder.apply("astype", given["array"], recorder.dtype(given.pop("dtype")))
     initial = given.pop("initial", None) if name == "nansum" else None
-    result = _view_or_value(recorder, name, (given.pop("array"),), given)
+    result = view_or_value(recorder, name, (given.pop("array"),), given)
     if initial is not None:
         result = recorder.apply("add", result, initial)
-    target = _single(out)
+    target = single(out)
     if target is None:
         return result
     if isinstance(target, Tracer) and target.ndim != result.ndim:
         raise ShapeError(
             f"out= has {target.ndim} axes, the result {result.ndim}", code="shape.out", help="pass one of its shape"
         )
-    _write(recorder, target, result, "same_kind")
+    write(recorder, target, result, "same_kind")
     return target
 
 
-def _given(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """The arguments that matter, by the language's names, and out=."""
-    names = SIGNATURES[name].split()
-    if len(args) > len(names):
-        raise ArgumentError(
-            f"{name} takes at most {len(names)} arguments", code="argument.surplus", help="NumPy's own signature holds"
-        )
-    bound = dict(zip(names, args))
-    for key, value in kwargs.items():
-        if key not in names or key in bound:
-            raise ArgumentError(f"{name} takes no {key}=" if key not in names else f"{key} is given twice",
-                                code="argument.keyword", help="NumPy's own signature holds")  # fmt: skip
-        bound[key] = value
-    out = bound.get("out")
-    if bound.get("order") not in (None, "C", "K", "A"):
-        raise Unsupported(
-            f"order={bound['order']!r} is not there yet",
-            code="unsupported.order",
-            help="only C order is there: transpose first",
-        )
-    kept = {"array": bound.pop(names[0])} if names[0] in bound else {}
-    for key, value in bound.items():
-        neutral = value is np._NoValue or any(value is n for n in NEUTRAL.get(key, (None,)))
-        if key not in IGNORED and not neutral:
-            kept[RENAMED.get(key, key)] = value
-    if "array" not in kept:
-        raise ArgumentError(f"{name} misses its array", code="argument.missing", help="pass the array first")
-    return kept, out
-
-
-def _view_or_value(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A call of the language; a view of a tracer follows what is written to that."""
-    if "dtype" in kwargs:
-        kwargs = {**kwargs, "dtype": recorder.dtype(kwargs["dtype"])}
-    if name not in VIEWS or not isinstance(args[0], Tracer):
-        return recorder.apply(name, *args, **kwargs)
-    return viewed(recorder, name, args, kwargs)
-
-
-def viewed(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A function of the language that rearranges a tracer, as a view of that."""
-    settled = [recorder.settled(a) for a in args[1:]]
-    named = {key: recorder.settled(value) for key, value in kwargs.items()}
-
-    def read(x):
-        return recorder.call(name, (recorder.tracer(x), *settled), named)
-
-    with recorder.here():
-        view = View(read) if name == "broadcast_to" else reshaped(recorder.builder, read, args[0].node)
-    return args[0].viewed(view)
-
-
 # -- functions that are written otherwise in NumPy
-
-
-def _reshape(recorder: Recorder, a: Any, *args: Any, order: Any = "C", copy: Any = None, **named: Any) -> Any:
-    shape: Any = named.pop("shape", named.pop("newshape", args))
-    if isinstance(shape, tuple) and len(shape) == 2 and isinstance(shape[1], str):
-        shape, order = shape[:1], shape[1]
-    if isinstance(shape, tuple) and len(shape) == 1:
-        shape = shape[0]
-    if order == "F":
-        backwards = tuple(reversed(shape)) if isinstance(shape, (tuple, list)) else shape
-        return _reshape(recorder, recorder.lifted(a).T, backwards).T
-    if order not in ("C", "A"):
-        raise Unsupported(f"order={order!r} is not there yet", code="unsupported.order", help="order='C' or 'F'")
-    return _view_or_value(recorder, "reshape", (a, tuple(shape) if isinstance(shape, list) else shape), {})
-
-
-def _ravel(recorder: Recorder, a: Any, order: str = "C") -> Any:
-    return _reshape(recorder, a, -1, order=order)
-
-
-def _transpose(recorder: Recorder, a: Any, *axes: Any, **named: Any) -> Any:
-    axes = named.get("axes", axes)
-    if isinstance(axes, tuple) and len(axes) == 1 and not isinstance(axes[0], (int, np.integer)):
-        axes = axes[0]
-    return permuted(recorder, a, tuple(recorder.settled(axes)) if axes else None)
-
-
-def permuted(recorder: Recorder, a: Any, axes: tuple[int, ...] | None) -> Any:
-    """The view of an array with its axes in another order."""
-    return recorder.lifted(a).viewed(transposed(recorder.builder, axes))
-
-
-def _swapaxes(recorder: Recorder, a: Any, axis1: int, axis2: int) -> Any:
-    recorder.apply("swapaxes", a, axis1, axis2)  # refuses axes that there are not
-    order = list(range(a.ndim))
-    order[axis1], order[axis2] = order[axis2], order[axis1]
-    return permuted(recorder, a, tuple(order))
-
-
-def _moveaxis(recorder: Recorder, a: Any, source: Any, destination: Any) -> Any:
-    rank = a.ndim
-    pair = [[v] if isinstance(v, int) else list(v) for v in (source, destination)]
-    moved, places = ([k % rank for k in part] for part in pair)
-    order = [k for k in range(rank) if k not in moved]
-    for place, axis in sorted(zip(places, moved)):
-        order.insert(place, axis)
-    return permuted(recorder, a, tuple(order))
 
 
 def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
@@ -302,7 +152,7 @@ def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> 
 
 def _copyto(recorder: Recorder, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     source = recorder.tracer(dst._assigned(recorder.node(src)))
-    _write(recorder, dst, source if where is True else recorder.apply("where", where, source, dst), casting)
+    write(recorder, dst, source if where is True else recorder.apply("where", where, source, dst), casting)
 
 
 def _astype(recorder: Recorder, x: Any, dtype: Any, *args: Any, copy: bool = True, **named: Any) -> Any:
@@ -341,7 +191,7 @@ def _nan_to_num(recorder: Recorder, x: Any, copy: bool = True, nan: Any = 0.0, p
     found = recorder.apply("nan_to_num", x, **{name: value for name, value in given.items() if value is not None})
     if copy:
         return found
-    _write(recorder, x, found, "same_kind")
+    write(recorder, x, found, "same_kind")
     return x
 
 
@@ -361,21 +211,13 @@ def _same(recorder: Recorder, x: Any) -> Any:
     return recorder.apply("copy", x)
 
 
-def _written(recorder: Recorder, out: Any, result: Any) -> Any:
-    """The result, or `out` with the result written to it."""
-    if _single(out) is None:
-        return result
-    _write(recorder, _single(out), result, "same_kind")
-    return _single(out)
-
-
 SPECIAL: dict[str, Callable[..., Any]] = {
-    "reshape": _reshape,
-    "ravel": _ravel,
-    "flatten": lambda recorder, a, order="C": recorder.apply("copy", _reshape(recorder, a, -1, order=order)),
-    "transpose": _transpose,
-    "moveaxis": _moveaxis,
-    "swapaxes": _swapaxes,
+    "reshape": reshape,
+    "ravel": ravel,
+    "flatten": lambda recorder, a, order="C": recorder.apply("copy", reshape(recorder, a, -1, order=order)),
+    "transpose": transpose,
+    "moveaxis": moveaxis,
+    "swapaxes": swapaxes,
     "where": _where,
     "copyto": _copyto,
     "astype": _astype,
@@ -394,10 +236,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "nan_to_num": _nan_to_num,
     "angle": lambda recorder, x: recorder.apply("where", x < 0, np.pi, recorder.apply("as_float", x) * 0.0),
     "imag": _imag,
-    **{name: contraction_functions.product(name, _written) for name in ("dot", "inner", "vdot", "outer", "matmul")},
-    "vecdot": contraction_functions.vecdot(_written),
-    "tensordot": contraction_functions.tensordot,
-    "einsum": contraction_functions.einsum(_written),
+    **PRODUCTS,
     **INDEXING,
     **SHAPES,
     **FORMULAS,

@@ -136,7 +136,7 @@ def _rollaxis(recorder: Recorder, a: Any, axis: int, start: int = 0) -> Any:
 
 
 def _broadcast_arrays(recorder: Recorder, *args: Any, subok: bool = False) -> tuple:
-    from .numpy_functions import viewed
+    from .numpy_views import viewed
 
     total: Any = 0
     for a in args:

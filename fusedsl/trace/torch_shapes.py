@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import ArgumentError, ShapeError, Unsupported
 from ..ir import shapes as ir_shapes
-from .numpy_functions import viewed
+from .numpy_views import viewed
 from .torch_functions import language, recorder_of, torch_function
 from .torch_types import result_type
 from .views import View
