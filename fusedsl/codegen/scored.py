@@ -185,12 +185,13 @@ class ScoreEmitter(Emitter):
         return [stream.of_component(w.component, self.tile) for w in self.streaming.weighted]
 
     def _held_between(self, before: list[Node], after: list[Node], known: list[Node]) -> list[Node]:
-        """Element values of the first phase that the second reads and that are dear to compute again."""
-        stop, stream = set(known), self.streaming.fold.stream[0]
+        """Element values of the first phase that the second reads and that are dear to compute again: so are those made
+        of what was read, which then need not be held beside them."""
+        stop, stream, read_before = set(known), self.streaming.fold.stream[0], set(self.inputs[0])
         early = set(_computed(before, stop))
         late = _computed(after, stop)
         both = [n for n in late if n in early and stream in self.free.get(n, ())]
-        dear = [n for n in both if dearness(n, stop) >= WORTH_HOLDING]
+        dear = [n for n in both if dearness(n, stop) >= WORTH_HOLDING or not read_before.isdisjoint(n.args)]
         read = {a for n in late if n not in dear for a in n.args} | set(after)
         return [n for n in dear if n in read]
 

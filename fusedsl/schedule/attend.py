@@ -20,6 +20,8 @@ ORDER_BYTES = 16  # of what says which tile of rows is where
 NOTES, TILE_NOTES = 4, 8  # on items, and on tiles of the stream, that those who copy leave for the others
 MOST_TILES = 1 << 23  # of a stream: a note has so many bits for their numbers
 NEAR_BYTES = 32 << 20  # of what items of one section stream: it stays in the L2 (measured on an H200)
+PLAIN_STAGES = ((2, 0), (1, 0))  # tiles of rows, and of elements beside scores, that are on chip: the best first
+STAGES = ((2, 2), (1, 2), (2, 1), (1, 1), *PLAIN_STAGES)
 REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}  # of a thread that copies, and of one that computes
 
 
@@ -45,7 +47,8 @@ class AttendSchedule:
     """`groups` of four warps have 64 rows each; tiles of `columns` scores go by, of which `stages` are on chip.
 
     `width` and `out_width` are the lengths of the first product's sums and of a row of results; of the rows,
-    `left_stages` tiles are on chip. Groups take `turns` at starting their products.
+    `left_stages` tiles are on chip, and of what stands beside scores in memory, if it is copied, `beside_stages`.
+    Groups take `turns` at starting their products.
     """
 
     columns: int
@@ -54,6 +57,7 @@ class AttendSchedule:
     width: int
     out_width: int
     left_stages: int = 1
+    beside_stages: int = 0
     turns: bool = True
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)
@@ -111,6 +115,20 @@ def _array(kernel: Kernel, body: Body) -> int | None:
     return next((load.operand for load in kernel.loads if load.value.name == name), None)
 
 
+def beside_of(kernel: Kernel, lane: int) -> int | None:
+    """The operand with an element for each score, 16 bits each, whose boxes the copy engine can bring."""
+    assert kernel.stream is not None
+    for body in kernel.stream.inputs:
+        k = _array(kernel, body)
+        if k is None or kernel.operands[k].dtype.name not in ("float16", "bfloat16"):
+            continue
+        operand, along = kernel.operands[k], kernel.row_axes
+        near = operand.strides[along] == "1" and operand.strides[lane] == "s" and operand.access == "vector"
+        if near and len(_axes(kernel, k, along, lane)) <= MAP_AXES:
+            return k
+    return None
+
+
 def _fits(kernel: Kernel, found: Operands, stream: Stream) -> bool:
     """Whether the copy engine and the products can take these arrays."""
     score, weighing = stream.scores[0], stream.weighings[0]
@@ -145,15 +163,16 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
         return None
     if max(extents) >= 1 << 31:
         return None
-    groups, columns, stages = _shape(width, out_width)
+    beside = beside_of(kernel, found.lane) is not None
+    groups, columns, stages = _shape(width, out_width, beside)
     if extents[kernel.row_axes] // columns >= MOST_TILES:
         return None
     resident = 0 if asks_memory(kernel) else hardware.multiprocessors
-    made = AttendSchedule(columns, groups, stages, width, out_width, turns=groups > 1, resident=resident)
-    double = replace(made, left_stages=2)
-    if resident and attend_shared(double, kernel, extents) <= hardware.block_shared:
-        made = double
-    if attend_shared(made, kernel, extents) > hardware.block_shared:
+    least = AttendSchedule(columns, groups, stages, width, out_width, turns=groups > 1, resident=resident)
+    ways = [replace(least, left_stages=n, beside_stages=m) for n, m in (STAGES if beside else PLAIN_STAGES)]
+    fitting = (way for way in ways if attend_shared(way, kernel, extents) <= hardware.block_shared)
+    made = next((way for way in fitting if resident or way.left_stages == 1), None)
+    if made is None:
         return None
     blocks = _items(made, kernel, extents)
     if blocks >= 1 << 31:
@@ -165,25 +184,33 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     return replace(made, reason=reason, registers=hardware.registers // made.block // 8 * 8)
 
 
-def _shape(width: int, out_width: int) -> tuple[int, int, int]:
-    """(groups, columns, stages) for rows of these widths. Stages are powers of 2."""
+def _shape(width: int, out_width: int, beside: bool) -> tuple[int, int, int]:
+    """(groups, columns, stages) for rows of these widths, with elements of memory `beside` scores or without.
+
+    Stages are powers of 2."""
     if max(width, out_width) <= 64:
-        return 3, 128, 4
+        return (2, 128, 4) if beside else (3, 128, 4)
     if max(width, out_width) <= 128:
         return 2, 128, 2
+    if beside:
+        return 2, 64, 2
     return (2, 80, 2) if out_width <= 192 or width <= 256 else (2, 64, 2)
 
 
 def windows(schedule: AttendSchedule, kernel: Kernel) -> tuple[Window, ...]:
-    """The boxes of the three operands: panels of 64 elements of a tile's lines."""
+    """The boxes of the operands: panels of 64 elements of a tile's lines."""
     found, stream = operands_of(kernel), kernel.stream
     assert found is not None and stream is not None
-    made = []
-    for operand, inner, along, lines in (
+    made, beside = [], beside_of(kernel, found.lane)
+    boxes = [
         (found.left, stream.scores[0].axis, found.lane, schedule.rows),
         (found.right, stream.scores[0].axis, kernel.row_axes, schedule.columns),
         (found.weighed, stream.weighings[0].axis, kernel.row_axes, schedule.columns),
-    ):
+    ]
+    if schedule.beside_stages:
+        assert beside is not None
+        boxes.append((beside, kernel.row_axes, found.lane, schedule.rows))
+    for operand, inner, along, lines in boxes:
         axes = _axes(kernel, operand, inner, along)
         made.append(Window(operand, axes, tuple({inner: PANEL, along: lines}.get(a, 1) for a in axes)))
     return tuple(made)
@@ -208,10 +235,11 @@ def note_bytes(kernel: Kernel) -> int:
 
 
 def fixed_bytes(schedule: AttendSchedule) -> int:
-    """Shared memory of a block: the rows, the tiles of both right operands, and the barriers."""
+    """Shared memory of a block: the rows, the tiles of both right operands, what is beside scores, and the barriers."""
     rows = schedule.left_stages * (schedule.tile_bytes(schedule.rows, schedule.width) + 2 * BARRIER)
     tiles = sum(schedule.tile_bytes(schedule.columns, w) for w in (schedule.width, schedule.out_width))
-    return rows + schedule.stages * tiles + BARRIER * (2 + 4 * schedule.stages)
+    beside = schedule.beside_stages * (schedule.tile_bytes(schedule.rows, schedule.columns) + 2 * BARRIER)
+    return rows + beside + schedule.stages * tiles + BARRIER * (2 + 4 * schedule.stages)
 
 
 def attend_shared(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:

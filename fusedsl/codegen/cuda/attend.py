@@ -17,12 +17,13 @@ from ...schedule.attend import (
     ROWS,
     TILE_NOTES,
     AttendSchedule,
+    beside_of,
     note_bytes,
 )
 from ...schedule.kernel import WINDOW_WORDS, Kernel, slots
 from .classes import kept_classes
-from .copies import copy_lines, kept_place
-from .fragments import ROW
+from .copies import BESIDE, copy_lines, kept_place
+from .fragments import ELEMENT, ROW
 from .order import leave_order, place_lines
 from .scores import ScoreWriter
 from .text import header, indented
@@ -44,6 +45,8 @@ class AttendWriter(ScoreWriter):
         super().__init__(kernel, schedule)
         self.schedule = schedule
         self.kind = kernel.operands[self.operands.left].dtype.name
+        beside = beside_of(kernel, self.lane) if schedule.beside_stages else None
+        self.beside = next((load.value.name for load in kernel.loads if load.operand == beside), "")
 
     # -- the file
 
@@ -60,6 +63,9 @@ class AttendWriter(ScoreWriter):
             'rows_from, columns_from, below = row_positions("int64"), S.positions("int64"), S.below()',
             f"take, give = more_registers({REGISTERS[s.groups][1]}), fewer_registers({REGISTERS[s.groups][0]})",
         ]
+        if self.beside:
+            kind = self.kernel.operands[self.kernel.windows[BESIDE].operand].dtype.name
+            self.top.append(f'read_beside, wide_beside = S.box({s.rows}), S.unpack("{kind}")')
         for number, window in enumerate(self.kernel.windows):
             place = next(
                 k for k, slot in enumerate(slots(self.kernel)) if (slot.kind, slot.index) == ("window", number)
@@ -93,14 +99,16 @@ class AttendWriter(ScoreWriter):
         s, b = self.schedule, self.schedule.stages
         keys, values = self.tile_bytes()
         sizes = {"left_at": s.left_stages * self.row_bytes(), "right_at": b * keys, "weighed_at": b * values}
+        sizes |= {"beside_at": s.beside_stages * self.beside_bytes()}
         sizes |= dict.fromkeys(("left_full", "left_empty"), 8 * s.left_stages)
+        sizes |= dict.fromkeys(("beside_full", "beside_empty"), 8 * s.beside_stages)
         sizes |= dict.fromkeys(("place_full", "place_empty"), 8)
         sizes |= dict.fromkeys(("right_full", "right_empty", "weighed_full", "weighed_empty"), 8 * b)
         self.top.append(f"memory = dynamic_start({ALIGNMENT})")
         self.code.append("left_at = memory()")
         at = 0
         for name, size in sizes.items():
-            self.code += [f"{name} = int32(left_at + {at})"] if at else []
+            self.code += [f"{name} = int32(left_at + {at})"] if at and size else []
             at += size
         self.code += [
             f"order_at = int32(left_at + {at})",
@@ -119,6 +127,7 @@ class AttendWriter(ScoreWriter):
             "        init_barrier(weighed_full + 8 * k, 1)",
             f"        init_barrier(right_empty + 8 * k, {s.groups})",
             f"        init_barrier(weighed_empty + 8 * k, {s.groups})",
+            *(f"    {line}" for line in self._begin_beside()),
             "    show_barriers()",
             *indented(leave_order(self)),
             "barrier()",
@@ -136,17 +145,55 @@ class AttendWriter(ScoreWriter):
         s = self.schedule
         return s.tile_bytes(s.columns, s.width), s.tile_bytes(s.columns, s.out_width)
 
+    def beside_bytes(self) -> int:
+        return self.schedule.tile_bytes(self.schedule.rows, self.schedule.columns)
+
     def slot(self, moved: str = "moved") -> str:
         return f"({moved} & {self.schedule.stages - 1})"
 
     def phase(self, moved: str = "moved") -> str:
         return f"({moved} >> {self.schedule.stages.bit_length() - 1} & 1)"
 
+    def beside_slot(self, moved: str = "moved") -> str:
+        return f"({moved} & {self.schedule.beside_stages - 1})"
+
+    def beside_phase(self, moved: str = "moved") -> str:
+        return f"({moved} >> {self.schedule.beside_stages - 1} & 1)"
+
     def left_slot(self, taken: str = "taken") -> str:
         return f"({taken} & {self.schedule.left_stages - 1})"
 
     def left_phase(self, taken: str = "taken") -> str:
         return f"({taken} >> {self.schedule.left_stages - 1} & 1)"
+
+    def _begin_beside(self) -> list[str]:
+        """Lines that make the barriers of what is beside scores: a warp at a time has read it."""
+        s = self.schedule
+        if not self.beside:
+            return []
+        return [
+            f"for k in range({s.beside_stages}):",
+            "    init_barrier(beside_full + 8 * k, 1)",
+            f"    init_barrier(beside_empty + 8 * k, {s.groups * GROUP // 32})",
+        ]
+
+    def _read_beside(self) -> list[str]:
+        """Lines that read what is beside a tile's scores, in pairs, while these are summed."""
+        if not self.beside:
+            return []
+        place, rows = self.beside_slot(MOVED), f"group * {ROWS * 2 * PANEL}"
+        return [
+            f"await_phase(beside_full + {place} * 8, {self.beside_phase(MOVED)})",
+            f"beside = read_beside(beside_at + {place} * {self.beside_bytes()} + {rows})",
+            "if (thread() & 31) == 0:",
+            f"    arrive(beside_empty + {place} * 8)",
+        ]
+
+    def _wide_beside(self) -> list[str]:
+        if not self.beside:
+            return []
+        self.domain[self.beside] = ELEMENT
+        return [f"{self.beside} = wide_beside(beside)"]
 
     # -- groups that compute
 
@@ -218,7 +265,8 @@ class AttendWriter(ScoreWriter):
         """The tiles of an item but the last sums: products of scores begin before those of the last weights."""
         own, score = self.weighing.state.name, self.score.value.name
         pack, (wait, tell) = f"weights = pack({self.weighing.weight.name})", self._turn()
-        first = [f"{score} = {AHEAD}", *self._taken(), *self._first_tile(), pack]
+        beside = [*self._read_beside(), *self._wide_beside()]
+        first = [f"{score} = {AHEAD}", *self._taken(), *beside, *self._first_tile(), pack]
         loop = [
             *self._tile_arrived(),
             *wait,
@@ -227,8 +275,10 @@ class AttendWriter(ScoreWriter):
             *self._begin_sums(BEFORE),
             *tell,
             self._column_from(),
+            *self._read_beside(),
             f"{score} = finish_scores({score})",
             *self._taken(),
+            *self._wide_beside(),
             *self._tile(),
             *([] if self.sieved else [f"hold({self._late()})"]),  # where both branches end, ptxas keeps the order
             f"{own} = finish({own})",

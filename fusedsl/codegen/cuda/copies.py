@@ -15,6 +15,7 @@ from .text import indented
 if TYPE_CHECKING:
     from .attend import AttendWriter
 
+LEFT, RIGHT, WEIGHED, BESIDE = range(4)  # windows
 TAKEN = f"(taken & {NOTES - 1})"  # of the notes on items, that on this one
 
 
@@ -64,15 +65,16 @@ def _copying(w: AttendWriter) -> list[str]:
         f"await_phase(right_empty + {w.slot()} * 8, {w.phase()} ^ 1)",
         "if lead:",
         f"    keep_word(tiles_at + (moved & 7) * 4, {' | '.join(bits)})",
-        *indented(_boxes(w, 1, "right", w.slot(), keys, panels)),
+        *indented(_boxes(w, RIGHT, "right", w.slot(), keys, panels)),
         "if k == 0:",
         f"    await_phase(left_empty + {w.left_slot()} * 8, {w.left_phase()} ^ 1)",
         "    if lead:",
-        *indented(_boxes(w, 0, "left", w.left_slot(), rows, panels), 2),
+        *indented(_boxes(w, LEFT, "left", w.left_slot(), rows, panels), 2),
         *(["        arrive(place_empty)"] if s.resident else []),
+        *_beside(w),
         f"await_phase(weighed_empty + {w.slot()} * 8, {w.phase()} ^ 1)",
         "if lead:",
-        *indented(_boxes(w, 2, "weighed", w.slot(), values, out_panels)),
+        *indented(_boxes(w, WEIGHED, "weighed", w.slot(), values, out_panels)),
         "moved, k = int32(moved + 1), int32(k + 1)",
     ]
     if s.resident:  # LLVM does not know it, and unrolls no such loop: registers are few here
@@ -87,6 +89,17 @@ def _copying(w: AttendWriter) -> list[str]:
     return [*start, "more = True", "while more:", *indented(loop)]
 
 
+def _beside(w: AttendWriter) -> list[str]:
+    """Lines that bring what is beside a tile's scores."""
+    if not w.beside:
+        return []
+    return [
+        f"await_phase(beside_empty + {w.beside_slot()} * 8, {w.beside_phase()} ^ 1)",
+        "if lead:",
+        *indented(_boxes(w, BESIDE, "beside", w.beside_slot(), w.beside_bytes(), -(-w.schedule.columns // PANEL))),
+    ]
+
+
 def _boxes(w: AttendWriter, number: int, name: str, slot: str, size: int, panels: int) -> list[str]:
     """Lines that ask for a tile of an operand, panel by panel."""
     full, to = f"{name}_full + {slot} * 8", f"{name}_at + {slot} * {size} + panel * {size // panels}"
@@ -96,8 +109,9 @@ def _boxes(w: AttendWriter, number: int, name: str, slot: str, size: int, panels
 
 def _corner(w: AttendWriter, number: int) -> str:
     """Where a box of an operand begins."""
-    places = {w.lane: "row_from"} if number == 0 else {w.along: "column_from"}
-    return ", ".join([f"panel * {PANEL}", *(places.get(a, f"c{a}") for a in w.kernel.windows[number].axes[1:])])
+    places = {w.lane: "row_from"} if number in (LEFT, BESIDE) else {w.along: "column_from"}
+    inner = f"column_from + panel * {PANEL}" if number == BESIDE else f"panel * {PANEL}"
+    return ", ".join([inner, *(places.get(a, f"c{a}") for a in w.kernel.windows[number].axes[1:])])
 
 
 def place_words(w: AttendWriter) -> list[str]:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
+from .. import convert
 from ..backend import F32, F64, I1, I32, I64, VOID, Emitter, intrinsic, ir, numba_type, types
-from .element import narrowed_value, pair, stored_elements
+from .element import narrowed_value, pair, stored_elements, unpaired
 from .fold import Fold, State, shuffle
 from .memory import Room, element_type, write
 from .scalar import scalar_function, scalar_types
@@ -130,6 +131,43 @@ class Fragment:
 
         return intrinsic(1)(rule)
 
+    def box(self, rows: int) -> Callable:
+        """`read(at)`: elements of 16 bits, in pairs, of a warp's rows of a box in shared memory that has `rows` lines a
+        panel (hopper.py); `at` is where the group's lines begin."""
+        result = types.UniTuple(types.uint32, self.count // 2)
+
+        def rule(form):
+            def emit(e, at):
+                b, thread = e.builder, e.special_register("tid.x")
+                line, half = b.and_(thread, I32(15)), b.and_(b.lshr(thread, I32(4)), I32(1))
+                line = b.or_(line, b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4)))
+                start = b.add(e.cast(at, form, types.int32), b.shl(line, I32(7)))
+                chunk = b.shl(b.xor(half, b.and_(thread, I32(7))), I32(4))
+                found = []
+                for column in range(0, self.columns, 16):
+                    panel, further = divmod(column, 64)
+                    place = b.add(start, b.xor(chunk, I32(2 * further)))
+                    found += matrices(e, b.add(place, I32(panel * rows * 128)))
+                return e.pack(result, found)
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def unpack(self, name: str) -> Callable:
+        """`unpack(pairs)`: elements of 16 bits, widened."""
+        kind = dtype(name)
+        result = types.UniTuple(types.float32, self.count)
+
+        def rule(held):
+            def emit(e, pairs):
+                words = e.unpack(pairs, self.count // 2)
+                return e.pack(result, [convert.widen(e, x, name) for x in unpaired(e, kind, words, 2)])
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
     def positions(self, name: str) -> Callable:
         """`positions(start)`: where the columns stand, whose first is at `start`."""
         kind = numba_type(name)
@@ -190,6 +228,13 @@ class Fragment:
             return result, emit
 
         return intrinsic(2)(rule)
+
+
+def matrices(e: Emitter, place: ir.Value, turned: bool = False) -> list[ir.Value]:
+    """Four matrices of 8 x 8 in shared memory, of which lane 8 i + r has the address of line r of number i."""
+    text = f"ldmatrix.sync.aligned.m8n8.x4{'.trans' if turned else ''}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
+    kind = ir.LiteralStructType([I32] * 4)
+    return e.unpack(e.asm(kind, text, "=r,=r,=r,=r,r,~{memory}", [place], effect=True), 4)
 
 
 def _row_states(rule_of: Fold) -> types.Type:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ....ir.types import DType, dtype
 from ....schedule.warps import CHUNK, LINE
 from ..backend import F32, F64, I32, VOID, Emitter, intrinsic, ir, numba_type, types
-from .fragment import ROWS
+from .fragment import ROWS, matrices
 from .lines import CHUNKS, start_of, swizzled
 from .memory import read_shared, write_shared
 
@@ -31,13 +31,6 @@ def _first_line(e: Emitter) -> ir.Value:
 
 
 # -- tensor cores
-
-
-def _matrices(e: Emitter, place: ir.Value, turned: bool) -> list[ir.Value]:
-    """Four matrices of 8 x 8, of which lane 8 i + r has the address of line r of number i."""
-    text = f"ldmatrix.sync.aligned.m8n8.x4{'.trans' if turned else ''}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
-    kind = ir.LiteralStructType([I32] * 4)
-    return e.unpack(e.asm(kind, text, "=r,=r,=r,=r,r,~{memory}", [place], effect=True), 4)
 
 
 def _multiplied(e: Emitter, kind: str, left: list[ir.Value], right: list[ir.Value], sums: list[ir.Value]):
@@ -66,10 +59,10 @@ def warp_scores(kind: str, rows: int, columns: int, width: int) -> Callable:
             for step in range(width // STEP):
                 panel, further = divmod(step * STEP, PANEL)
                 a, c = (b.xor(x, I32(2 * further)) for x in (left, right))
-                mine = _matrices(e, b.add(a, I32(panel * rows * LINE)), False)
+                mine = matrices(e, b.add(a, I32(panel * rows * LINE)), False)
                 for k in range(columns // 16):
                     at = b.add(c, I32((panel * columns + 16 * k) * LINE))
-                    _take_up(e, kind, sums, k, mine, _matrices(e, at, False))
+                    _take_up(e, kind, sums, k, mine, matrices(e, at, False))
             return e.pack(result, sums)
 
         return result, emit
@@ -92,7 +85,7 @@ def warp_sums(kind: str, columns: int, width: int) -> Callable:
             for step in range(columns // STEP):
                 for k in range(width // 16):
                     at = b.add(places[k % 4], I32((k // 4 * columns + step * STEP) * LINE))
-                    _take_up(e, kind, sums, k, mine[4 * step : 4 * step + 4], _matrices(e, at, True))
+                    _take_up(e, kind, sums, k, mine[4 * step : 4 * step + 4], matrices(e, at, True))
             return e.pack(result, sums)
 
         return result, emit
