@@ -7,7 +7,7 @@ from math import prod
 from typing import Protocol
 
 from ..hardware import Hardware
-from .kernel import Body, Kernel, Stream, Window
+from .kernel import Body, Extreme, Kernel, Stream, Window
 
 ROWS = 64  # of a group of four warps
 GROUP = 128  # threads of a group
@@ -167,11 +167,11 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     groups, columns, stages = _shape(width, out_width, beside)
     if extents[kernel.row_axes] // columns >= MOST_TILES:
         return None
-    resident = 0 if asks_memory(kernel) else hardware.multiprocessors
-    least = AttendSchedule(columns, groups, stages, width, out_width, turns=groups > 1, resident=resident)
+    least = AttendSchedule(columns, groups, stages, width, out_width, turns=groups > 1)
     ways = [replace(least, left_stages=n, beside_stages=m) for n, m in (STAGES if beside else PLAIN_STAGES)]
-    fitting = (way for way in ways if attend_shared(way, kernel, extents) <= hardware.block_shared)
-    made = next((way for way in fitting if resident or way.left_stages == 1), None)
+    staying = [replace(way, resident=hardware.multiprocessors) for way in ways if extremes_fit(kernel)]
+    ways = [*staying, *(way for way in ways if asks_memory(kernel) and way.left_stages == 1)]
+    made = next((way for way in ways if attend_shared(way, kernel, extents) <= hardware.block_shared), None)
     if made is None:
         return None
     blocks = _items(made, kernel, extents)
@@ -229,6 +229,33 @@ def asks_memory(kernel: Kernel) -> bool:
     return sieve is not None and any(x.axis == kernel.row_axes for x in sieve.extremes)
 
 
+def kept_extremes(kernel: Kernel) -> tuple[Extreme, ...]:
+    """What is asked of memory along the stream, tile by tile."""
+    sieve = kernel.stream.sieve if kernel.stream else None
+    return tuple(x for x in sieve.extremes if x.axis == kernel.row_axes) if sieve else ()
+
+
+def extreme_axes(kernel: Kernel) -> tuple[int, ...]:
+    """The axes on which the answers depend, besides the stream's."""
+    read = {v.name for x in kept_extremes(kernel) for v in x.body.args}
+    letters = [kernel.operands[load.operand].strides for load in kernel.loads if load.value.name in read]
+    found = {a for one in letters for a, letter in enumerate(one) if letter != "0"}
+    found |= {p.axis for p in kernel.positions if p.value.name in read}
+    return tuple(sorted(found - {kernel.row_axes}))
+
+
+def extremes_fit(kernel: Kernel) -> bool:
+    """Whether blocks that stay can keep the answers, in words."""
+    sieve = kernel.stream.sieve if kernel.stream else None
+    return sieve is None or all(x.least.dtype.bits <= 32 for x in sieve.extremes)
+
+
+def extreme_bytes(schedule: Tiles, kernel: Kernel, extents: tuple[int, ...]) -> int:
+    """Shared memory of the answers."""
+    tiles = -(-extents[kernel.row_axes] // schedule.columns)
+    return 8 * len(kept_extremes(kernel)) * tiles * prod(extents[a] for a in extreme_axes(kernel))
+
+
 def note_bytes(kernel: Kernel) -> int:
     """Shared memory of how items lie, and of notes: a word for a tile, places on all axes and a count for an item."""
     return ORDER_BYTES + TILE_NOTES * 4 + NOTES * (4 + 4 * kernel.row_axes)
@@ -247,6 +274,7 @@ def attend_shared(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, 
     assert kernel.stream is not None
     words = -(-extents[kernel.row_axes] // (32 * schedule.columns)) if kernel.stream.sieve else 0
     classes = 8 * words * (NOTES if schedule.resident else 1)
+    classes += extreme_bytes(schedule, kernel, extents) if schedule.resident else 0
     return ALIGNMENT + fixed_bytes(schedule) + note_bytes(kernel) + classes
 
 

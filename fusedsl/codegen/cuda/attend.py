@@ -17,11 +17,12 @@ from ...schedule.attend import (
     ROWS,
     TILE_NOTES,
     AttendSchedule,
+    asks_memory,
     beside_of,
     note_bytes,
 )
 from ...schedule.kernel import WINDOW_WORDS, Kernel, slots
-from .classes import kept_classes
+from .classes import kept_classes, left_extremes
 from .copies import BESIDE, copy_lines, kept_place
 from .fragments import ELEMENT, ROW
 from .order import leave_order, place_lines
@@ -130,9 +131,10 @@ class AttendWriter(ScoreWriter):
             *(f"    {line}" for line in self._begin_beside()),
             "    show_barriers()",
             *indented(leave_order(self)),
+            *(left_extremes(self, s) if s.resident and asks_memory(self.kernel) else []),
             "barrier()",
         ]
-        if self.sieved and not self.direct:
+        if self.sieved and not s.resident:
             self.code += ["item = block()", *place_lines(self), *kept_classes(self, s), "barrier()"]
 
     # -- what is on chip: of `moved` tiles of the stream that went by, and of `taken` items

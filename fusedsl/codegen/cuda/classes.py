@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...ir.types import BOOL
-from ...schedule.attend import Tiles
+from ...schedule.attend import NOTES, Tiles, extreme_axes, kept_extremes
 from ...schedule.kernel import Extreme, Sieve
 from .fragments import SCALAR
 from .text import indented
@@ -27,10 +28,12 @@ def direct_classes(scope: FragmentScope, schedule: Tiles) -> str:
     """The call of a function that asks for 32 tiles at once; "{word}" stands for their number."""
     if (call := scope.made.get(("classes",))) is not None:
         return call
-    lines, some, every = _asked(scope, schedule)
+    kept = bool(kept_extremes(scope.kernel))
+    lines, some, every = _asked(scope, schedule, kept)
     results = [f"here = first < n{scope.along}", f"return ballot(here & {some}), ballot(here & {every})"]
-    lines = ["tile = word * 32 + (thread() & 31)", *lines, *results]
-    types = _outer_types(scope) | {"row_from": "int32"}
+    place = [f"place = minimum(tile, int32((n{scope.along} - 1) // {schedule.columns}))"] if kept else []
+    lines = ["tile = word * 32 + (thread() & 31)", *place, *lines, *results]
+    types = _outer_types(scope) | {"row_from": "int32"} | (_found_types(scope) if kept else {})
     used = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", " ".join(line.partition("  #")[0] for line in lines)))
     given = ["word", *(name for name in types if name in used)]
     kinds = ", ".join({"word": "int32", **types}[name] for name in given)
@@ -84,6 +87,77 @@ def kept_classes(scope: FragmentScope, schedule: Tiles) -> list[str]:
     ]
 
 
+def left_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
+    """Lines by which the warps of a block, a tile each at a time, leave what is asked along the stream in its shared
+    memory: the least and the greatest, for all places on which they depend."""
+    n, columns, extremes = f"n{scope.along}", schedule.columns, kept_extremes(scope.kernel)
+    stream, axes = scope.kernel.stream, extreme_axes(scope.kernel)
+    assert stream is not None and stream.sieve is not None
+    sieve, size = stream.sieve, 8 * len(extremes)
+
+    def write() -> None:
+        _start(scope, sieve)
+        scope.code += _ends(scope, schedule, sieve, True)
+        for k, extreme in enumerate(extremes):
+            _extreme(scope, sieve, extreme, True, columns)
+            scope.code.append("if (thread() & 31) == 0:")
+            for j, value in enumerate((extreme.least, extreme.greatest)):
+                at = f"{_extremes_at(scope, schedule)} + entry * {size} + {8 * k + 4 * j}"
+                scope.code.append(f"    keep_word({at}, int32({value.name}))")
+
+    found, rest = scope.written(write), "place"
+    places = []
+    for a in reversed(axes):
+        places += [f"further = share({rest}, int32(n{a}))", f"c{a} = int32({rest} - further * n{a})"]
+        rest = "further"
+    return [
+        f"entry, tiles = int32(thread() >> 5), int32(({n} + {columns - 1}) // {columns})",
+        f"while entry < tiles * {_places(axes)}:",
+        "    place = share(entry, tiles)",
+        "    tile = int32(entry - place * tiles)",
+        *indented([*places, *found]),
+        f"    entry = int32(entry + {schedule.block // 32})",
+    ]
+
+
+def item_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
+    """Lines of a warp that find what is asked of an item's rows, and where what is asked along the stream is kept."""
+    stream, axes, place = scope.kernel.stream, extreme_axes(scope.kernel), "0"
+    assert stream is not None and stream.sieve is not None
+    sieve = stream.sieve
+
+    def write() -> None:
+        _start(scope, sieve)
+        scope.code += _ends(scope, schedule, sieve, False)
+        for extreme in sieve.extremes:
+            if extreme.axis != scope.along:
+                _extreme(scope, sieve, extreme, True, schedule.rows if extreme.axis == scope.lane else 1)
+
+    for a in axes:
+        place = f"({place}) * n{a} + c{a}" if place != "0" else f"c{a}"
+    tiles = f"((n{scope.along} + {schedule.columns - 1}) // {schedule.columns})"
+    at = f"({place}) * {tiles} * {8 * len(kept_extremes(scope.kernel))}"
+    return [*scope.written(write), f"extremes_at = int32({_extremes_at(scope, schedule)} + {at})"]
+
+
+def _extremes_at(scope: FragmentScope, schedule: Tiles) -> str:
+    """Where they begin: behind the bits of tiles."""
+    columns = 32 * schedule.columns
+    return f"classes_at + {8 * NOTES} * int32((n{scope.along} + {columns - 1}) // {columns})"
+
+
+def _places(axes: Sequence[int]) -> str:
+    return " * ".join(f"n{a}" for a in axes) or "1"
+
+
+def _found_types(scope: FragmentScope) -> dict[str, str]:
+    """Names that `item_extremes` defines, and their types."""
+    stream = scope.kernel.stream
+    assert stream is not None and stream.sieve is not None
+    rows = [x for x in stream.sieve.extremes if x.axis != scope.along]
+    return {"extremes_at": "int32"} | {v.name: v.dtype.name for x in rows for v in (x.least, x.greatest)}
+
+
 def _outer_types(scope: FragmentScope) -> dict[str, str]:
     """Names of a kernel that are there before any item is looked at, or are the item's place."""
     found = dict.fromkeys(scope.names.parameters(), "int64")
@@ -91,8 +165,8 @@ def _outer_types(scope: FragmentScope) -> dict[str, str]:
     return found | {v.name: v.dtype.name for v in scope.kernel.scalars}
 
 
-def _asked(scope: FragmentScope, schedule: Tiles) -> tuple[list[str], str, str]:
-    """(lines for one tile, whether any of it counts, whether all does)"""
+def _asked(scope: FragmentScope, schedule: Tiles, kept: bool) -> tuple[list[str], str, str]:
+    """(lines for one tile, whether any of it counts, whether all does); what memory says of it is `kept` if at all"""
     stream = scope.kernel.stream
     assert stream is not None and stream.sieve is not None
     sieve, found = stream.sieve, []  # type: Sieve, list[str]
@@ -100,7 +174,12 @@ def _asked(scope: FragmentScope, schedule: Tiles) -> tuple[list[str], str, str]:
     def write() -> None:
         _start(scope, sieve)
         scope.code += _ends(scope, schedule, sieve, True) + _ends(scope, schedule, sieve, False)
-        for extreme in sieve.extremes:
+        for k, extreme in enumerate(kept_extremes(scope.kernel) if kept else ()):
+            for j, value in enumerate((extreme.least, extreme.greatest)):
+                word = f"kept_word(extremes_at + place * {8 * len(kept_extremes(scope.kernel))} + {8 * k + 4 * j})"
+                shown = f"{word} != 0" if value.dtype is BOOL else f"{value.dtype.name}({word})"
+                scope.code += [f"{value.name} = {shown}"]
+        for extreme in () if kept else sieve.extremes:
             _extreme(scope, sieve, extreme, False)
         scope.leaves(v.name for v in sieve.body.args)
         found.extend(scope.call("asked", sieve.body, SCALAR))
@@ -129,8 +208,12 @@ def _ends(scope: FragmentScope, schedule: Tiles, sieve: Sieve, along: bool) -> l
     return lines
 
 
-def _extreme(scope: FragmentScope, sieve: Sieve, extreme: Extreme, spread: bool) -> None:
-    """The least and the greatest of what is computed along one axis of a tile, by a thread or `spread` over a warp."""
+def _extreme(scope: FragmentScope, sieve: Sieve, extreme: Extreme, spread: bool, most: int = 0) -> None:
+    """The least and the greatest of what is computed along one axis of a tile, by a thread or `spread` over a warp.
+
+    Where a tile has at most so many places, the last is looked at again for those it does not have: so all are read
+    at once.
+    """
     low, high, d = extreme.least.name, extreme.greatest.name, extreme.least.dtype
     first, last = next((a.name, b.name) for axis, a, b in sieve.ends if axis == extreme.axis)
     joins = ("{} & {}", "{} | {}") if d is BOOL else ("minimum({}, {})", "maximum({}, {})")
@@ -148,8 +231,11 @@ def _extreme(scope: FragmentScope, sieve: Sieve, extreme: Extreme, spread: bool)
         ("True", "False") if d is BOOL else (f"{d}({(1 << bits) - 1})", f"{d}({-(1 << bits) if d.kind == 'i' else 0})")
     )
     begin, step = (f"{first} + (thread() & 31)", 32) if spread else (first, 1)
-    scope.code += [f"{low}, {high} = {', '.join(ends)}", f"step = {begin}", f"while step <= {last}:"]
-    scope.code += indented([*inner, f"step += {step}"])
+    scope.code.append(f"{low}, {high} = {', '.join(ends)}")
+    for k in range(0, most, step):
+        scope.code += [f"step = minimum({begin} + {k}, {last})", *inner]
+    if not most:
+        scope.code += [f"step = {begin}", f"while step <= {last}:", *indented([*inner, f"step += {step}"])]
     if spread:
         for name, join, nothing in zip((low, high), joins, ends):
             scope.functions += ["", "", f"def nothing_{name}():", f"    return {nothing}"]

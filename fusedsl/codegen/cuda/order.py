@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...schedule.attend import NEAR_BYTES, NOTES
-from .classes import direct_classes
+from .classes import direct_classes, item_extremes
 from .text import indented
 
 if TYPE_CHECKING:
@@ -66,13 +66,16 @@ def count_lines(w: AttendWriter) -> list[str]:
     columns, n = w.schedule.columns, f"n{w.along}"
     if not w.sieved:
         return [f"count = int32(({n} + {columns - 1}) // {columns})", "tile = int32(count - 1)"]
-    if w.direct:
+    before: list[str] = []
+    if w.schedule.resident:
+        before = [] if w.direct else item_extremes(w, w.schedule)
         asked = direct_classes(w, w.schedule).format(word="word")
         found = [f"some, whole = {asked}", "if lead:"]
         found += [f"    keep_word({_word(k)}, {word})" for k, word in enumerate(("some", "whole"))]
     else:
         found = [f"some = kept_word({_word(0)})"]
     return [
+        *before,
         "count, word, tile = int32(0), int32(0), int32(0)",
         f"while word * {32 * columns} < {n}:",
         *indented(found),
