@@ -28,6 +28,7 @@ class FragmentScope:
         self.code: list[str] = []
         self.domain: dict[str, str] = {}  # of names that have a value
         self.made: dict[tuple, str] = {}  # functions, by what they do
+        self.there = "True"  # whether the columns of a tile are there
         self.quick = True  # divisions are the hardware's
         self.places: dict[int, str] = {}  # positions on axes that are gone along one by one
 
@@ -72,11 +73,6 @@ class FragmentScope:
                 return {a for a, letter in enumerate(letters) if letter != "0"}
         return None
 
-    def reads_columns(self, name: str) -> bool:
-        """Whether a value is read from memory, for each column."""
-        loaded = any(load.value.name == name for load in self.kernel.loads)
-        return loaded and self.leaf_domain(name) in (COLUMN, ELEMENT)
-
     def domain_of(self, name: str) -> str:
         return self.domain.get(name, SCALAR)
 
@@ -98,6 +94,9 @@ class FragmentScope:
         return {self.lane: "row", self.along: "column", self.own_axis: "own_column"}.get(axis, f"c{axis}")
 
     def load(self, load: Load, domain: str) -> None:
+        if domain in (ELEMENT, COLUMN) and not self.places:
+            self._load_along(load, domain)
+            return
         k = load.operand
         operand = self.kernel.operands[k]
         inner = [a for a, letter in enumerate(operand.strides) if letter != "0" and a not in self.outer]
@@ -112,6 +111,35 @@ class FragmentScope:
         lines = [f"return fetch_{operand.dtype.name}({where}, True)"]
         self.define(name, domain, signed, ", ".join(arguments), lines)
         self.code.append(f"{load.value.name} = {name}({', '.join([self.base(k), *places, *steps])})")
+
+    def _load_along(self, load: Load, domain: str) -> None:
+        """Elements of a tile, from addresses of its rows' first ones: what a column adds to them is a constant where
+        columns are neighbours."""
+        name, k, kind = load.value.name, load.operand, self.kernel.operands[load.operand].dtype
+        step, at = self.byte_step(k, self.along), self.row_place(k) if domain == ELEMENT else self.base(k)
+        if "column_steps = S.steps()" not in self.top:
+            self.top.append("column_steps = S.steps()")
+        first = f"(column_from + first_column()) * {step}"
+        self.code.append(f"at_{name} = {self.ahead(at, first) if domain == ELEMENT else f'{at} + {first}'}")
+        lines = [f"return fetch_{kind}(at + c * step, there)"]
+        read = f"read_{name}_{domain}"
+        self.define(read, domain, f"int64, int64, int64, bool -> {load.value.dtype}", "at, c, step, there", lines)
+        self.code.append(f"{name} = {read}(at_{name}, column_steps(), {step}, {self.there})")
+
+    def row_place(self, k: int) -> str:
+        """An operand's addresses at both rows."""
+        self.define("line", ROW, "int64, int64, int64 -> int64", "at, i, step", ["return at + i * step"])
+        return f"line({self.base(k)}, row, {self.byte_step(k, self.lane)})"
+
+    def ahead(self, at: str, size: str) -> str:
+        """Addresses of rows, so many bytes on."""
+        self.define("ahead", ROW, "int64, int64 -> int64", "at, bytes", ["return at + bytes"])
+        return f"ahead({at}, {size})"
+
+    def byte_step(self, k: int, axis: int) -> str:
+        """The bytes from an operand's element to the next along an axis."""
+        letter, size = self.kernel.operands[k].strides[axis], self.kernel.operands[k].dtype.itemsize
+        return f"int64({self.names.stride(k, axis)} * {size})" if letter == "s" else f"int64({int(letter) * size})"
 
     def base(self, k: int) -> str:
         """Where an operand is at the block's place on the outer axes."""

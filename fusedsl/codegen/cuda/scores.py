@@ -141,15 +141,15 @@ class ScoreWriter(FragmentScope):
         self._merge()
 
     def _columns(self, wanted: set[str], partial: bool) -> None:
-        """Where the columns stand, and whether they are there; those that are read are."""
-        read = wanted & {b.results[0].name for b in self.stream.inputs}
-        loaded = bool(read) or any(self.reads_columns(x) for x in wanted)
+        """Where the columns stand, and whether they are there; what is read at computed places is."""
+        computed = {v.name for b in self.stream.inputs if b.lines and b.results[0].name in wanted for v in b.args}
         places = {p.value.name for p in self.kernel.positions if p.axis == self.along}
-        if loaded or wanted & places:
+        if (computed | wanted) & places:
             self.code.append("column = columns_from(column_from)")
+        self.there = "there" if partial else "True"
         if partial:
             self.code.append(f"there = below(column_from, n{self.along})")
-            if loaded:
+            if computed & places:
                 clamped = ["return minimum(j, n - 1)"]
                 self.define("clamp_columns", COLUMN, "int64, int64 -> int64", "j, n", clamped)
                 self.code.append(f"column = clamp_columns(column, n{self.along})")
@@ -242,7 +242,7 @@ class ScoreWriter(FragmentScope):
             if self.domain_of(shown) == SCALAR:
                 self.top.append(f'spread{number} = both_rows("{operand.dtype.compute.name}")')
                 shown = f"spread{number}({shown})"
-            at = self._row_address(store.operand)
+            at = self.row_place(store.operand)
             self.code.append(f"store_row{number}({at}, {shown}, rows, n{self.lane})")
         for number, ending in enumerate(stream.endings):
             self._ending(number, ending)
@@ -252,7 +252,7 @@ class ScoreWriter(FragmentScope):
         self._own_values(number, ending.body)
         for store in ending.stores:
             operand = self.kernel.operands[store.operand]
-            at, name = self._row_address(store.operand), self.names.operand(store.operand)
+            at, name = self.row_place(store.operand), self.names.operand(store.operand)
             contiguous = operand.strides[ending.axis] == "1"
             if contiguous and operand.access == "vector" and operand.dtype.name in PAIRED and width % 8 == 0:
                 self.top.append(f'store_{name} = store_fragment({width}, "{operand.dtype.name}")')
@@ -279,13 +279,12 @@ class ScoreWriter(FragmentScope):
         given, passed = [("int64", "c"), ("int64", "first")], ["own_steps()", "first_column()"]
         for v in read:
             k = loads[v.name].operand
-            operand, step = self.kernel.operands[k], self._step(k, self.own_axis)
+            operand, step = self.kernel.operands[k], self.byte_step(k, self.own_axis)
             lines.append(f"{v.name} = fetch_{operand.dtype}(at_{v.name} + c * step_{v.name}, there)")
             given += [("int64", f"at_{v.name}"), ("int64", f"step_{v.name}")]
-            at = self._row_address(k) if operand.strides[self.lane] != "0" else self.base(k)
+            at = self.row_place(k) if operand.strides[self.lane] != "0" else self.base(k)
             self.code.append(f"at_{v.name} = {at}")
-            self.define("ahead", ROW, "int64, int64 -> int64", "at, bytes", ["return at + bytes"])
-            passed += [f"ahead(at_{v.name}, first_column() * {step})", step]
+            passed += [self.ahead(f"at_{v.name}", f"first_column() * {step}"), step]
         made = [v for v in body.results if v not in body.args]
         names = [name for _, name in given] + [v.name for v in rest]
         kinds = [kind for kind, _ in given] + [v.dtype.name for v in rest]
@@ -295,15 +294,3 @@ class ScoreWriter(FragmentScope):
         called = ", ".join([*passed, *(v.name for v in rest)])
         self.code.append(f"{', '.join(v.name for v in made)} = end_{number}({called})")
         self.domain |= {v.name: OWN for v in made}
-
-    def _step(self, k: int, axis: int) -> str:
-        """The bytes from an operand's element to the next along an axis, which it has."""
-        letter, size = self.kernel.operands[k].strides[axis], self.kernel.operands[k].dtype.itemsize
-        return f"int64({size})" if letter == "1" else f"int64({self.names.stride(k, axis)} * {size})"
-
-    def _row_address(self, k: int) -> str:
-        """An operand's addresses at both rows."""
-        letters, size = self.kernel.operands[k].strides, self.kernel.operands[k].dtype.itemsize
-        step = {"0": "0", "1": "1"}.get(letters[self.lane]) or self.names.stride(k, self.lane)
-        self.define("line", ROW, "int64, int64, int64 -> int64", "at, i, step", ["return at + i * step"])
-        return f"line({self.base(k)}, row, int64({step} * {size}))"
