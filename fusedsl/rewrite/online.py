@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.folds import FOLDS
-from ..ir.graph import Node, value_of, walk
+from ..ir.graph import Node, walk
 from .scalars import free_axes, scaled, total_of
 from .scalars import scalar_op as op
-from .stream import Component, Exponent, Reference, StreamFold, extrema
+from .stream import Component, Exponent, Reference, StreamFold, extrema, is_nothing_without
 from .terms import Affine, Algebra, Form, Term, Terms, not_negative, terms_of
 
 Rows = tuple[Node, ...]
@@ -181,13 +181,6 @@ class _Stream:
         return None
 
 
-def _is_nothing_without(guard: Node | None, element: Node, kind: str) -> bool:
-    """Whether an element changes no extremum where its guard does not hold, by itself."""
-    if guard is None or element.op != "where" or element.args[0] is not guard or element.args[2].op != "const":
-        return False
-    return value_of(element.args[2]) == (float("-inf") if kind == "max" else float("inf"))
-
-
 def _component(t: Term, dtype, references: dict[Reference, int]) -> tuple[Component, list[Rows], Rows]:
     """The component of a term, the row values that its powers are shifted by, and that of its exponential."""
 
@@ -201,7 +194,7 @@ def _component(t: Term, dtype, references: dict[Reference, int]) -> tuple[Compon
     if e is not None:
         sign = None if e.factor is None or not_negative(e.factor) else e.factor
         kind = "max" if e.scale > 0 else "min"
-        r = known(Reference(e.element, kind, None if _is_nothing_without(t.guard, e.element, kind) else t.guard, sign))
+        r = known(Reference(e.element, kind, None if is_nothing_without(t.guard, e.element, kind) else t.guard, sign))
         exponent = Exponent(r, e.scale, e.base, e.factor)
         shift = e.rows
     powers = []

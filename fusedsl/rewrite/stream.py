@@ -240,7 +240,14 @@ class StreamFold:
         value = factors[0] if factors else constant(1.0, c.dtype)
         for factor in factors[1:]:
             value = op("multiply", value, factor)
-        return _guarded(value, c.guard)
+        return value if self._vanishes(c) else _guarded(value, c.guard)
+
+    def _vanishes(self, c: Component) -> bool:
+        """Whether an element adds 0 where its guard does not hold, by itself: it is exp(-inf)."""
+        e = c.exponent
+        if e is None or e.factor is not None or c.weight is not None or c.powers:
+            return False
+        return is_nothing_without(c.guard, e.reference.value, "max" if e.scale > 0 else "min")
 
     # -- merge
 
@@ -364,6 +371,13 @@ def _in_twos(e: Exponent) -> tuple[float, str]:
     if e.base == "exp" and e.reference.value.type.dtype.compute is FLOAT32:
         return e.scale / log(2.0), "exp2"
     return e.scale, e.base
+
+
+def is_nothing_without(guard: Node | None, element: Node, kind: str) -> bool:
+    """Whether an element changes no extremum where its guard does not hold, by itself."""
+    if guard is None or element.op != "where" or element.args[0] is not guard or element.args[2].op != "const":
+        return False
+    return value_of(element.args[2]) == (float("-inf") if kind == "max" else float("inf"))
 
 
 def _guarded(value: Node, guard: Node | None) -> Node:
