@@ -21,6 +21,8 @@ FORMULAS = {
     "causal": SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v, logsumexp(s, -1)",
     "softcap, bias, residual": SCORES + "r + softmax(5 * tanh(s / 5) + bias) @ v",
     "documents": SCORES + "softmax(s, where=doc[: size(s, -2), None] == doc[None, : size(s, -1)]) @ v",
+    "boxes beside scores, documents of each head": SCORES
+    + f"softmax(where(({CAUSAL}) & (own[:, : size(s, -2), None] == own[:, None, : size(s, -1)]), s + near, -inf)) @ v",
     "sink": SCORES + "m = maximum(max(s, axis=-1, keepdims=True), sink); e = exp(s - m)\n"
     "(e @ v) / (sum(e, -1, keepdims=True) + exp(sink - m))",
     "shared heads": "attention(q, k[:, :1], v[:, :1], score='where(j <= i, score + sink[h, 0, 0] * (j - i), -inf)', "
@@ -28,12 +30,14 @@ FORMULAS = {
 }
 
 
-def given(n=70, m=150, heads=2, width=32, out=16, dtype=BRAIN):
+def given(n=70, m=152, heads=2, width=32, out=16, dtype=BRAIN):
     """Arrays for the formulas, by name."""
     shapes = {"q": (1, heads, n, width), "k": (1, heads, m, width), "v": (1, heads, m, out), "r": (1, heads, n, out)}
     found = {name: RANDOM.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
     bias, sink = (RANDOM.standard_normal(shape).astype(np.float32) for shape in ((n, m), (heads, 1, 1)))
-    return found | {"bias": bias, "sink": sink, "doc": np.sort(RANDOM.integers(0, 4, m)).astype(np.int32)}
+    found |= {"bias": bias, "near": bias.astype(dtype), "sink": sink}
+    own = np.sort(RANDOM.integers(0, 4, (heads, m))).astype(np.int32)
+    return found | {"own": own, "doc": own[0]}
 
 
 def reference(kernel, arrays):
@@ -84,26 +88,33 @@ def on_a_card(name, width, out):
         agrees(kernel, arrays, [cupy.asnumpy(x) for x in (found if isinstance(found, tuple) else (found,))])
 
 
-@pytest.mark.parametrize("width", [64, 128, 256])
-def test_compiled_for_the_card_nothing_spills_and_no_product_waits_for_another(width):
-    from fusedsl.codegen.cuda import backend, generate
-    from fusedsl.hardware import facts
-    from fusedsl.pipeline import bind_kernels, extents_of, result_shapes
-    from fusedsl.runtime.bind import contiguous
-    from fusedsl.runtime.compile import scheduled_cuda
-    from fusedsl.settle import layout_of
+def specs(kernel, width, dtype="bfloat16", length=2048):
+    """What stands for the arrays of a formula, for 16 heads."""
+    square, line = (length, length), (length,)
+    of = {"bias": (square, "float32"), "near": (square, dtype), "doc": (line, "int32"), "own": ((16, length), "int32")}
+    of["sink"] = ((16, 1, 1), "float32")
+    return [fd.spec(*of.get(name, ((1, 16, length, width), dtype))) for name in kernel.params]
 
-    kernel = fd.kernel(SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v")
-    x = np.zeros((1, 2, 512, width), BRAIN)
-    told = list(describe_all(kernel.params, [x, x, x]).values())
-    extents = extents_of(told)
-    plan = kernel._program.plan(told, extents, scores="level")
-    layouts = {("argument", k): layout_of(a) for k, a in enumerate(told)}
-    layouts["result", 0] = contiguous(result_shapes(plan, extents)[0])
-    (bound,) = bind_kernels(plan, layouts, extents)
-    scheduled, schedule = scheduled_cuda(bound, facts((9, 0)))
-    source = generate.generate(scheduled, schedule)
-    binary = backend.link(generate.lowered(source, "attend.py", scheduled, schedule, (9, 0)), (9, 0))
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [
+        ("attention(q, k, v, mask='j <= i', scale=0.125)", 64),
+        (SCORES + "softmax(s + near) @ v", 128),
+        (FORMULAS["documents"], 128),
+        (SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v", 256),
+    ],
+)
+def test_compiled_for_the_card_nothing_spills_and_no_product_waits_for_another(text, width, monkeypatch, tmp_path):
+    from fusedsl.codegen.cuda import backend
+    from fusedsl.runtime import cache, compile
+
+    made, link = [], backend.link
+    monkeypatch.setattr(backend, "link", lambda code, cc: made.append(link(code, cc)) or made[-1])
+    monkeypatch.setattr(compile, "disk", lambda: cache.Cache(tmp_path))
+    kernel = fd.kernel(text)
+    kernel.resources(*specs(kernel, width), cc=(9, 0))
+    (binary,) = made
     assert binary.spill_bytes == 0
     assert "C75" not in binary.log  # ptxas on products that it serialises
 
