@@ -246,8 +246,7 @@ def extreme_axes(kernel: Kernel) -> tuple[int, ...]:
 
 def extremes_fit(kernel: Kernel) -> bool:
     """Whether blocks that stay can keep the answers, in words."""
-    sieve = kernel.stream.sieve if kernel.stream else None
-    return sieve is None or all(x.least.dtype.bits <= 32 for x in sieve.extremes)
+    return all(x.least.dtype.bits <= 32 for x in kept_extremes(kernel))
 
 
 def extreme_bytes(schedule: Tiles, kernel: Kernel, extents: tuple[int, ...]) -> int:
