@@ -177,9 +177,9 @@ class Stack:
         kinds = [part.type for part in states[0]]
         columns = self._pool(e, kinds)
         e.barrier()  # what an earlier fold left has been read
-        first = b.mul(b.add(b.mul(level, I32(self.lanes)), lane), I32(self.width))
+        first = b.add(b.mul(level, I32(self.kept)), lane)
         for k, state in enumerate(states):
-            _write(e, columns, b.add(first, I32(k)), state)
+            _write(e, columns, b.add(first, I32(k * self.lanes)), state)
         e.barrier()
         begin, count = 0, self.levels
         while count > DIRECT:
@@ -187,10 +187,9 @@ class Stack:
             self._merge_levels(e, rule_of, columns, kinds, begin, taken, count // taken)
             e.barrier()
             begin, count = begin + count, count // taken
-        mine = b.mul(lane, I32(self.width))
-        slots = [b.add(mine, I32((begin + n) * self.kept)) for n in range(count)]
+        slots = [b.add(lane, I32((begin + n) * self.kept)) for n in range(count)]
         return [
-            rule_of.tree(e, [_read(e, columns, b.add(slot, I32(k)), kinds) for slot in slots])
+            rule_of.tree(e, [_read(e, columns, b.add(slot, I32(k * self.lanes)), kinds) for slot in slots])
             for k in range(self.width)
         ]
 
@@ -200,23 +199,26 @@ class Stack:
         side, levels = e.special_register("ntid.x"), e.special_register("ntid.y")
         kinds = [part.type for part in states[0]]
         columns = self._pool(e, kinds)
-        mine = b.mul(lane, I32(self.width))
-        first = b.add(b.mul(b.mul(level, side), I32(self.width)), mine)
+        threads = b.mul(levels, side)
+        first = b.add(b.mul(level, side), lane)
+
+        def place(of: ir.Value, k: int) -> ir.Value:
+            return b.add(of, b.mul(threads, I32(k)))
 
         def several() -> list[ir.Value]:
             e.barrier()  # what an earlier fold left has been read
             for k, state in enumerate(states):
-                _write(e, columns, b.add(first, I32(k)), state)
+                _write(e, columns, place(first, k), state)
             e.barrier()
             with repeated(e, b.lshr(levels, I32(1)), lambda half: b.icmp_unsigned(">", half, I32(0)), _half(b)) as half:
                 with b.if_then(b.icmp_unsigned("<", level, half)):
-                    apart = b.mul(b.mul(half, side), I32(self.width))
+                    apart = b.mul(half, side)
                     for k in range(self.width):
-                        own = b.add(first, I32(k))
+                        own = place(first, k)
                         pair = _read(e, columns, own, kinds) + _read(e, columns, b.add(own, apart), kinds)
                         _write(e, columns, own, rule_of.merge.emit(e, pair))
                 e.barrier()
-            return [part for k in range(self.width) for part in _read(e, columns, b.add(mine, I32(k)), kinds)]
+            return [part for k in range(self.width) for part in _read(e, columns, place(lane, k), kinds)]
 
         flat = when(e, b.icmp_unsigned(">", levels, I32(1)), [part for state in states for part in state], several)
         return [flat[k * len(kinds) : (k + 1) * len(kinds)] for k in range(self.width)]

@@ -43,11 +43,11 @@ class Tile(Vectors):
         def rule(*kinds):
             def emit(e, address, start, limit, stride=None):
                 found = []
-                for number in range(self.vectors):
-                    if letter == "c":
-                        place = self.across(e, kind, address, start, number, stride, limit)
+                if letter == "c":
+                    for place in self.across(e, kind, address, start, stride, limit):
                         found += read(e, kind, self.width, place, None)
-                        continue
+                    return e.pack(result, found)
+                for number in range(self.vectors):
                     room = self.room(e, kinds[1], start, limit, number)
                     if letter == "m":
                         first = 0 if self.step else number
@@ -111,11 +111,12 @@ class Tile(Vectors):
             def emit(e, at, offsets, tile, first, last, step=None):
                 elements = self.narrowed(e, kind, tile, values)
                 per_vector = len(elements) // self.vectors
+                across = self.across(e, kind, at, first, step) if letter == "c" else []
                 for number in range(self.vectors):
                     room = self.room(e, start, first, last, number)
                     part = elements[number * per_vector : (number + 1) * per_vector]
                     if letter == "c":
-                        write(e, kind, self.width, self.across(e, kind, at, first, number, step), part, room)
+                        write(e, kind, self.width, across[number], part, room)
                         continue
                     places = self.places(e, kind, letter, at, begins, offsets, number, step)
                     self.store_vector(e, kind, letter, places, part, room)

@@ -84,16 +84,30 @@ class Vectors:
         base = b.add(address, b.mul(begin, I64(kind.itemsize) if scattered else size))
         return [b.add(base, b.mul(b.add(skipped, I64(k)), size)) for k in range(self.width)]
 
-    def across(self, e, kind, address, start, number, stride, limit=None) -> ir.Value:
-        """The address of a vector across a column; no further than the last one where there is a limit."""
-        b = e.builder
-        begin = b.add(start, self.skipped(e, number, start.type))
-        if limit is not None and self.checks[number] != ".":
-            final = b.sub(limit, limit.type(1))
-            begin = b.select(b.icmp_signed("<", begin, final), begin, final)
-        offset = b.mul(begin, stride)
-        offset = offset if offset.type == I64 else b.sext(offset, I64)
-        return b.add(address, b.mul(offset, I64(kind.itemsize)))
+    def across(self, e, kind, address, start, stride, limit=None) -> list[ir.Value]:
+        """The addresses of vectors across a column; no further than the last one where there is a limit.
+
+        Each is as far from the one before as all are, in 64 bits: an addition, and no register, for each.
+        """
+        b, size = e.builder, I64(kind.itemsize)
+        step = b.mul(_int64(b, stride), size)
+
+        def at(number: ir.Value) -> ir.Value:
+            return b.add(address, b.mul(_int64(b, number), step))
+
+        apart = b.mul(_int64(b, self.skipped(e, 1, start.type)), step)
+        found: list[ir.Value] = []
+        for number, check in enumerate(self.checks):
+            if limit is None or check == ".":
+                found.append(b.add(found[-1], apart) if found else at(start))
+                continue
+            begin, final = b.add(start, self.skipped(e, number, start.type)), b.sub(limit, limit.type(1))
+            found.append(at(b.select(b.icmp_signed("<", begin, final), begin, final)))
+        return found
+
+
+def _int64(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    return value if value.type == I64 else b.sext(value, I64)
 
 
 def _int32(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
