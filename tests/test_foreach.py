@@ -10,7 +10,7 @@ import pytest
 import fusedsl as fd
 from fusedsl.errors import ArgumentError, DTypeError, ShapeError
 from fusedsl.runtime.many import Stretch, clashes
-from fusedsl.schedule.kernel import slots
+from fusedsl.schedule.slots import slots
 from fusedsl.schedule.table import SIZES, Table, table_for
 
 SHAPES = [(3,), (4, 5), (1000,), (2, 3, 4), (0,), (7, 1), (1, 1), (33, 257), (1 << 16,)]

@@ -15,8 +15,9 @@ from ..ir.dims import Symbol, evaluate
 from ..schedule import magic_divisors
 from ..schedule.bundle import bundle_geometries
 from ..schedule.division import magic
-from ..schedule.kernel import Kernel, Operand, Window, slots
+from ..schedule.kernel import Kernel, Operand, Window
 from ..schedule.plan import KernelPlan, Plan
+from ..schedule.slots import slots
 from . import entry
 from .bind import ALIGNMENT, Bound
 from .compile import Built, launch_geometry

@@ -212,7 +212,7 @@ def _pointer_reader(pointers: Sequence[PointerSlot], gaps: Sequence[bytes]) -> C
 class Launch:
     """One kernel on one CUDA device with its grid and block fixed.
 
-    `template` is the parameter block (schedule/kernel.py `slots`) with extents, strides and magics filled in.
+    `template` is the parameter block (schedule/slots.py) with extents, strides and magics filled in.
     `names` are the arguments' names, for the message about a number that does not fit.
     `fire(payloads, stream)` launches and does not wait: payloads are, by argument, an address or a Python number.
     `follow` does the same right behind another launch of the call, whose end it may overlap.

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..ir.dims import Symbol
 from ..schedule import Geometry
-from ..schedule.kernel import slots
 from ..schedule.plan import KernelPlan
+from ..schedule.slots import slots
 from ..schedule.table import SIZES, SMALL_WORDS, Table, table_for
 from .bind import Bound
 from .call import Call, Payloads, pointer_slots, scalar_slots, template

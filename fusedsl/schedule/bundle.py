@@ -8,9 +8,10 @@ from typing import Any
 
 from ..hardware import Hardware, blocks_for
 from . import Geometry, geometry
-from .kernel import Kernel, Slot, slots
+from .kernel import Kernel
 from .map import MapSchedule
 from .pressure import Tiling, needed
+from .slots import Slot, slots
 
 LOADS = 32 << 10  # bytes under way on an SM with which maps run at copy speed
 MOST_VECTORS = 4  # of a thread

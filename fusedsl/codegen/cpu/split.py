@@ -6,7 +6,8 @@ and held elements stand in a workspace that the caller gives, addressed by the t
 
 from __future__ import annotations
 
-from ...schedule.kernel import Kernel, slots
+from ...schedule.kernel import Kernel
+from ...schedule.slots import slots
 from . import fold
 from .roles import Array, Roles
 from .row import claim, columns, extents, fold_arrays, row_part, row_start, unclaim

@@ -21,7 +21,8 @@ from ...schedule.attend import (
     beside_of,
     note_bytes,
 )
-from ...schedule.kernel import WINDOW_WORDS, Kernel, slots
+from ...schedule.kernel import Kernel
+from ...schedule.slots import WINDOW_WORDS, slots
 from .classes import kept_classes, left_extremes
 from .copies import BESIDE, copy_lines, kept_place
 from .fragments import ELEMENT, ROW

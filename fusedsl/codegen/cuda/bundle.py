@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from ...schedule.bundle import Bundle, BundleSchedule, threads_of
-from ...schedule.kernel import Slot, slots
+from ...schedule.slots import Slot, slots
 from .text import Names, indented
 
 

@@ -19,7 +19,8 @@ from ...schedule import (
     WarpSchedule,
 )
 from ...schedule.bundle import Bundle, BundleSchedule, threads_of
-from ...schedule.kernel import Kernel, slots
+from ...schedule.kernel import Kernel
+from ...schedule.slots import slots
 from .attend import attend_source
 from .bundle import bundle_source
 from .column import column_source

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...schedule.kernel import Kernel, Slot, slots
+from ...schedule.kernel import Kernel
+from ...schedule.slots import Slot, slots
 from ...schedule.table import Table
 from .text import indented
 
