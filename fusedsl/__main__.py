@@ -44,7 +44,7 @@ def _version() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Exit codes: 0, 1 where doctor or demo found something wrong, 2 for a faulty request."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    arguments = (sys.argv[1:] if arguments is None else list(arguments)) or ["--help"]
     chosen = parser(arguments).parse_args(arguments)
     try:
         return chosen.run(chosen)

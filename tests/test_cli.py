@@ -36,6 +36,10 @@ def test_demo_measures_and_checks(command):
     assert "threads" in out or "compute capability" in out
 
 
+def test_without_a_command_it_says_which_there_are(command):
+    assert "demo" in command() and "doctor" in command("--help")
+
+
 def test_explain_prints_the_explanation(command):
     out = command("explain", "softmax(x) * w", "--shape", "x=64,100:float16", "w=100", "--cc", "80", "--no-compile")
     assert out.startswith("1 kernel instead of 6")

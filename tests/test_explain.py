@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.errors import ArgumentError, ShapeError
+from fusedsl.errors import ArgumentError, CompileError, ShapeError
 from fusedsl.fusion.cost import unfused
 from fusedsl.fusion.lines import instructions
 from fusedsl.runtime.compile import Built
@@ -222,6 +222,17 @@ def test_source_needs_no_compiler():
     assert "Tile(" in cuda and "Tile(" not in cpu
     assert k.source(np.ones((64, 64), "float32")) == cpu
     compile(cuda, "cuda.py", "exec")
+
+
+def test_without_a_compiler_it_says_what_to_install(monkeypatch):
+    def missing(*_):
+        raise ModuleNotFoundError("No module named 'numba_cuda'", name="numba_cuda")
+
+    monkeypatch.setattr("fusedsl.codegen.cuda.generate.compile_source", missing)
+    k, x = fd.kernel("x * 0.37285 - 1"), fd.spec((64, 64))
+    with pytest.raises(CompileError, match="numba_cuda, which is not installed"):
+        k.resources(x, cc=90)
+    assert any("pip install 'fusedsl[cu13]'" in note for note in k.explain(x, cc=90).notes)
 
 
 @needs_compiler

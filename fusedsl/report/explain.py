@@ -6,7 +6,6 @@ import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from ..errors import CompileError
@@ -147,7 +146,7 @@ def explain(
         built = None
         if compile and case.target.is_cuda:
             try:
-                built = _built(case, members)
+                built = case.built(members)
             except CompileError as fault:
                 compile = False
                 notes.append(f"no real registers: {fault.message}" + (f"; {fault.help}" if fault.help else ""))
@@ -163,18 +162,6 @@ def explain(
         widened(case.graph),
         tuple(notes + _aliasing(case)),
     )
-
-
-def _built(case: Case, members: Members):
-    """The compiled launch; CompileError with what to install where the compiler is missing."""
-    try:
-        return case.built(members)
-    except ImportError:
-        if not case.target.is_cuda or find_spec("numba_cuda") is not None:
-            raise
-        help = "pip install 'fusedsl[cu13]' (or cu12); no GPU is needed"
-        message = "CUDA kernels are compiled by numba-cuda, which is not there"
-        raise CompileError(message, "compile.missing", help=help) from None
 
 
 def _type(a: Array | Weak) -> str:
@@ -297,7 +284,7 @@ def resources(program: Program, values: Sequence[Any], cc: Any = None) -> Resour
     case = case_of(program, values, "cuda", cc)
     found = []
     for members in case.launches:
-        built = _built(case, members)
+        built = case.built(members)
         report = report_launch(case, members, built)
         figures = figures_of(case, members, built)
         found.append(KernelResources(report.name, report.threads or 0, report.predicted_registers or 0, figures))
@@ -309,4 +296,4 @@ def compile_ahead(program: Program, values: Sequence[Any], device=None, cc=None)
     case = case_of(program, values, device, cc, specs=this_machine())
     for members in case.launches:
         if not any(bound.empty for _, bound in members):
-            _built(case, members)
+            case.built(members)

@@ -298,11 +298,15 @@ def _compile_cpu(kernel: Kernel, chosen: str, key: tuple) -> Built:
 
 
 def _attempt(compiler, chosen: Any, path: str):
-    """Run a compiler; whatever it raises becomes a CompileError that names the generated file."""
+    """Run a compiler; whatever it raises becomes a CompileError that names the generated file, or what is missing."""
     try:
         return compiler(chosen)
     except FusedslError:
         raise
+    except ModuleNotFoundError as missing:
+        help = "pip install 'fusedsl[cu13]' (or cu12) compiles for GPUs, without one too; see python -m fusedsl doctor"
+        raise CompileError(f"the compiler needs {missing.name}, which is not installed", "compile.missing",
+                           help=help) from None  # fmt: skip
     except Exception as fault:
         help = f"the generated source is {path}; please report it with the text of the kernel"
         raise CompileError(f"the generated kernel does not compile: {fault}", "compile.kernel", help=help) from fault
