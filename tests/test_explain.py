@@ -232,7 +232,9 @@ def test_without_a_compiler_it_says_what_to_install(monkeypatch):
     k, x = fd.kernel("x * 0.37285 - 1"), fd.spec((64, 64))
     with pytest.raises(CompileError, match="numba_cuda, which is not installed"):
         k.resources(x, cc=90)
-    assert any("pip install 'fusedsl[cu13]'" in note for note in k.explain(x, cc=90).notes)
+    e = k.explain(x, cc=90)
+    assert e.kernels[0].figures is None
+    assert any("pip install 'fusedsl[cu13]'" in note for note in e.notes)
 
 
 @needs_compiler
@@ -251,22 +253,6 @@ def test_real_registers_without_a_gpu():
     assert table[0].split()[:2] == ["kernel", "registers"]
     assert str(figures.registers) in table[1]
     assert "<table>" in k.resources(x, x)._repr_html_()
-
-
-def test_a_missing_compiler_is_a_note_and_an_error_with_help(monkeypatch):
-    from fusedsl.report import explain as module
-    from fusedsl.runtime import compile as compiler
-
-    def compile_cuda(*args):
-        raise ModuleNotFoundError("No module named 'numba_cuda'")
-
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    monkeypatch.setattr(compiler, "_compile_cuda", compile_cuda)
-    e = told("x + 9.0625", fd.spec(8), compile=True)
-    assert e.kernels[0].figures is None
-    assert any("numba-cuda" in note for note in e.notes)
-    with pytest.raises(fd.CompileError, match="pip install"):
-        fd.kernel("x + 9.0625").resources(fd.spec(8))
 
 
 def test_compile_ahead_makes_the_first_call_find_its_kernel(monkeypatch):
