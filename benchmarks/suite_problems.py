@@ -12,6 +12,7 @@ from record import Report, failed_row, quantile, times_row
 from suite_gpu import Settings, need_gpu
 from workloads import selected
 
+LEAST_FREE, SETTLING = 32 << 30, 0.5  # bytes on the card below which its memory is freed; seconds until it is cleared
 COMPILED: dict[str, str | None] = {"torch.compile": None}
 TUNED = {"torch.compile (tuned)": "max-autotune-no-cudagraphs"}  # where tuning finds other kernels: reductions
 
@@ -38,15 +39,26 @@ def run(suite: str, report: Report, settings: Settings) -> None:
     picked = chosen(suite, settings)
     warm.compile_peers(suite, len(picked), settings)
     card = Card()
+    gc.freeze()  # what is imported is no garbage
     for problem in picked:
         begun = time.monotonic()
         try:
             measure(card, report, settings, problem)
         except Exception as fault:  # a problem that cannot run is a result too
             report.add(failed_row(problem.case, "fusedsl", (0, 0), fault))
-        gc.collect()
-        torch.cuda.empty_cache()
+        make_room()
         print(f"  {problem.name} {problem.shape} {problem.dtype}: {time.monotonic() - begun:.1f} s", flush=True)
+
+
+def make_room() -> None:
+    """Free what the last problem left where the next may need it. The driver clears such memory after it was freed, at
+    up to a tenth of the card's bandwidth: what is measured meanwhile is slower."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.mem_get_info()[0] < LEAST_FREE:
+        torch.cuda.empty_cache()
+        time.sleep(SETTLING)
 
 
 def measure(card: Any, report: Report, settings: Settings, problem: Any) -> None:
@@ -107,10 +119,12 @@ def modes(suite: str) -> dict[str, str | None]:
 
 
 def compile_torch(problem: Any) -> None:
-    """Compile what torch.compile makes of this problem, once in each mode."""
+    """Compile what torch.compile makes of this problem, once in each mode, and our kernels."""
+    import fusedsl as fd
     from torch_expressions import TWINS
 
     arguments = problem.arguments()
+    fd.kernel(problem.expression.text, max_kernels=problem.expression.kernels)(**arguments)
     for mode in modes(problem.suite).values():
         compiled(TWINS[problem.twin], arguments, mode)()
 

@@ -1,8 +1,10 @@
-"""Compiles torch.compile's kernels of a suite in several processes, so that the measuring run only loads them."""
+"""Compiles the kernels of a suite, torch.compile's and ours, in several processes: the measuring run loads them."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import os
 import subprocess
 import sys
@@ -11,19 +13,24 @@ from pathlib import Path
 
 from suite_gpu import Settings
 
-JOBS = 8
+JOBS = 16
+ALONE = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # each process compiles by itself
+LIBRARIES = ("torch._inductor.compile_fx", "cupy", "liger_kernel.ops.rms_norm", "fusedsl.prepare")
 
 
 def compile_peers(suite: str, count: int, settings: Settings) -> None:
-    """Fill torch.compile's cache on disk with the `count` cases of a suite that the settings choose."""
+    """Fill the caches on disk with the `count` cases that the settings choose; import libraries meanwhile."""
     left = settings.compile_until - time.monotonic()
     if settings.quick or left <= 0 or not count:
         return
-    jobs = min(JOBS, count)
+    os.environ |= ALONE  # before anything of torch's compiler is imported
+    jobs = min(JOBS, count, max(1, len(os.sched_getaffinity(0)) - 1))
     part = "/".join(map(str, settings.part))
     words = [sys.executable, __file__, suite, settings.only, settings.dtype or "", part, str(jobs)]
-    quiet = os.environ | {"OMP_NUM_THREADS": "1"}
-    started = [subprocess.Popen([*words, str(k)], env=quiet, stderr=subprocess.DEVNULL) for k in range(jobs)]
+    started = [subprocess.Popen([*words, str(k)], stderr=subprocess.DEVNULL) for k in range(jobs)]
+    for name in LIBRARIES:
+        with contextlib.suppress(Exception):  # what does not import is a peer's result when it is timed
+            importlib.import_module(name)
     limit = time.monotonic() + min(left, 600.0)
     for process in started:
         try:
@@ -47,9 +54,13 @@ def main() -> None:
         cases, compile_one = suite_gpu.cases(suite, settings), suite_gpu.compile_torch
     else:
         cases, compile_one = suite_problems.chosen(suite, settings), suite_problems.compile_torch
-    for case in cases[int(k) :: int(jobs)]:
+    waiting = [(case, True) for case in cases[int(k) :: int(jobs)]]
+    while waiting:
+        case, again = waiting.pop(0)
         try:
             compile_one(case)
+        except torch.OutOfMemoryError:  # others have it now
+            waiting += [(case, False)] if again else []
         except Exception as fault:
             print(f"    {case}: torch.compile: {type(fault).__name__}", flush=True)
         gc.collect()
