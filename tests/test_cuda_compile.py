@@ -187,6 +187,35 @@ def test_only_exponentials_that_are_summed_or_scaled_for_16_bits_are_the_hardwar
     assert ("stored_exp(" in fd.kernel(text).source(fd.spec((64, 1000), dtype), device="cuda")) == near
 
 
+@pytest.mark.parametrize(("columns", "near"), [(60_000, True), (1000, False)])
+def test_long_rows_of_16_bits_add_the_hardwares_exponentials_to_others(columns, near):
+    text = "exp(x - logsumexp(x, -1, keepdims=True)) - where(iota(x, -1) == y[:, None], 1, 0)"
+    source = fd.kernel(text).source(fd.spec((4096, columns), "bfloat16"), fd.spec((4096,), "int64"), device="cuda")
+    assert ("= stored_exp(" in source) == near
+    assert "i_0_short == y_0_short" in source  # the places too are compared in 32 bits
+
+
+MIXED = "sum(exp(x)*(x - log(exp(x) + exp(y))), -1)"
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "columns", "near"),
+    [
+        (MIXED, "bfloat16", 60_000, True),
+        (MIXED, "float32", 60_000, False),
+        (MIXED, "bfloat16", 1000, False),  # few numbers may cancel each other
+        ("sum(log(x)*y, -1)", "bfloat16", 60_000, False),  # x is exact
+        ("max(log(x + y), axis=-1)", "bfloat16", 60_000, False),
+        ("log(x + y) - max(y, axis=-1, keepdims=True)", "bfloat16", 60_000, False),
+    ],
+)
+def test_only_logarithms_that_long_sums_for_16_bits_read_are_the_hardwares(text, dtype, columns, near):
+    x = fd.spec((4096, columns), dtype)
+    source = fd.kernel(text).source(x, x, device="cuda")
+    assert ("near_log(" in source) == near
+    assert ("stored_exp(" in source) == near
+
+
 @pytest.mark.parametrize(("columns", "pairs"), [(1000, True), (1001, False)])  # pairs that are split are not compared
 def test_the_largest_of_16_bit_rows_is_found_in_pairs(columns, pairs):
     source = fd.kernel("max(x, axis=1)").source(fd.spec((64, columns), "float16"), device="cuda")

@@ -154,6 +154,24 @@ def test_rows_that_are_streamed(dtype, columns, skip):
         check_twice(gpu, LOSS, {"x": normal(5, columns, dtype=dtype), "y": whole(0, columns, 5)}, skip)
 
 
+def test_positions_beside_row_values_of_any_size():
+    orders = ("==", "!=", "<", "<=", ">", ">=")
+    sums = [
+        " + ".join(f"where({form.format(o)}, {2**n}, 0)" for n, o in enumerate(orders)) for form in ("p {} k", "k {} p")
+    ]
+    y = np.array([-(2**63), -(2**40), -1, 0, 3, 69, 70, 2**31 - 1, 2**32 + 3, 2**63 - 1])
+    text = f"p = iota(x, -1); k = y[:, None]; m = max(x, axis=-1, keepdims=True); {sums[0]} + m, {sums[1]} - m"
+    with exact_gpu() as gpu:
+        check_twice(gpu, text, {"x": whole(-9, 9, len(y), 70, dtype=np.float32), "y": y})
+
+
+def test_long_sums_for_16_bits_of_exponentials_and_logarithms():
+    x, y = normal(5, 12288, dtype=BRAIN) * 4 - 6, normal(5, 12288, dtype=BRAIN)
+    x[0, 5], x[1, 7], y[1, 7], x[2, 9], y[2, 9] = -100, -95, -95, np.inf, np.nan
+    with exact_gpu(multiprocessors=1) as gpu:
+        check_twice(gpu, "sum(exp(x)*(x - log(exp(x) + exp(y))), -1), sum(exp(y)*x, -1)", {"x": x, "y": y})
+
+
 def test_long_rows_that_are_looped_over_forwards_and_backwards():
     with exact_gpu(multiprocessors=1) as gpu:
         grid = check_twice(gpu, "softmax(x[:, ::2])", {"x": normal(3, 280001)})[0]

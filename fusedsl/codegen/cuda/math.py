@@ -376,6 +376,16 @@ def stored_exp(kind):
     return (kind, emit) if kind == types.float32 else None
 
 
+def near_log(kind):
+    """log2(x) / log2(e) by the hardware: off by 2**-22 where x is between 1/2 and 2, else by 2**-22 of itself."""
+
+    def emit(e, x):
+        made = e.asm(x.type, "lg2.approx.f32 $0, $1;", "=f,f", [x])
+        return e.builder.fmul(made, ir.Constant(x.type, 1 / LOG2_E))
+
+    return (kind, emit) if kind == types.float32 else None
+
+
 def logistic(kind):
     """1 / (1 + exp(-x)); for float32 with the hardware's reciprocal, scaled so that tiny results are not flushed."""
 
@@ -393,7 +403,7 @@ def logistic(kind):
 
 
 _RULES = dict.fromkeys((bool_, not_, sign, logistic, divisor_scale, absolute, isnan, isinf, isfinite, signbit), 1)
-_RULES |= dict.fromkeys((near_exp, stored_exp), 1)
+_RULES |= dict.fromkeys((near_exp, stored_exp, near_log), 1)
 _RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, floor_divide, remainder, fmod, power), 2)
 _RULES |= dict.fromkeys((shift_left, shift_right), 2)
 _RULES |= {select: 3, near_quotient: 3, quotient: 4}

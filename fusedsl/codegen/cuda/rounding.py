@@ -9,24 +9,28 @@ from ...ir.types import BFLOAT16
 from ...schedule.kernel import Body, Kernel, Phase
 from ...schedule.registers import NAME
 
-EXPONENTIAL = re.compile(r"\w+ = exp\((?P<x>\w+)\)")
+FUNCTION = re.compile(r"\w+ = (?P<function>exp|log)\((?P<x>\w+)\)")
 SCALED = re.compile(
     r"\w+ \* \w+|\w+ / \w+|(near_)?quotient\(.*\)"
 )  # what leaves an error what it is, relative to a value
+ADDED = re.compile(rf"{SCALED.pattern}|\w+ [-+] \w+")  # … or relative to the largest of what is added
+SUMMED = re.compile(rf"{ADDED.pattern}|(near_)?log\(.*\)")
 QUOTIENT = re.compile(r"(?P<name>\w+) = quotient\((?P<x>\w+), \w+, (?P<scale>\w+), (?P<inverse>\w+)\)")
 
 
 def narrow_body(kernel: Kernel, phase: Phase, body: Body | None = None) -> Body:
     """The element body of a phase (or what was made of it) where all that comes of it is rounded to 16 bits."""
-    return stored_exponentials(kernel, phase, stored_quotients(kernel, phase, body or phase.element))
+    return stored_functions(kernel, phase, stored_quotients(kernel, phase, body or phase.element))
 
 
-def stored_exponentials(kernel: Kernel, phase: Phase, body: Body) -> Body:
-    """The body with `stored_exp` where a kernel's outputs are 16-bit floats, the exponent x is itself computed, and
-    exponentials are summed or scaled alone.
+def stored_functions(kernel: Kernel, phase: Phase, body: Body) -> Body:
+    """The body with `stored_exp` and `near_log` where a kernel's outputs are 16-bit floats.
 
-    They are off by 2**-24 |x| + 2**-21: about what the rounding of x to float32 does, and less than 2**-8 of what
-    rounding to 16 bits does.
+    exp(x) is off by 2**-24 |x| + 2**-21 of itself: about what the rounding of x to float32 does where x is computed,
+    and less than 2**-8 of what rounding to 16 bits does. So it serves what is summed or scaled alone; in rows that are
+    too long to be held, what is added to others too, for x is measured there from what comes of long sums. What such
+    rows sum alone may be of an x that is as it was read, and go through a logarithm; so may logarithms of computed
+    values, which are off by 2**-22: a long sum is rounded oftener.
     """
     stores = [store for part in kernel.phases for store in (*part.stores, *part.row_stores)]
     kinds = {kernel.operands[store.operand].dtype for store in stores}
@@ -34,30 +38,43 @@ def stored_exponentials(kernel: Kernel, phase: Phase, body: Body) -> Body:
         return body
     made, lines = set(), []
     for line in body.lines:
-        found, name = EXPONENTIAL.match(line), line.split(" ", 1)[0]
-        near = found and found["x"] in made and _scaled_or_summed(kernel, phase, name)
-        lines.append(line.replace(" = exp(", " = stored_exp(", 1) if near else line)
+        found, name = FUNCTION.match(line), line.split(" ", 1)[0]
+        if found and _is_near(kernel, phase, name, found["function"], found["x"] in made):
+            function = found["function"]
+            line = line.replace(f" = {function}(", " = stored_exp(" if function == "exp" else " = near_log(", 1)
+        lines.append(line)
         made.add(name)
     return dataclasses.replace(body, lines=tuple(lines))
 
 
-def _scaled_or_summed(kernel: Kernel, phase: Phase, name: str) -> bool:
-    """Whether nothing else is done with a value that a phase makes, before it is stored."""
-    parts, names = [part for other in kernel.phases for part in other.passes], {name}
+def _is_near(kernel: Kernel, phase: Phase, name: str, function: str, computed: bool) -> bool:
+    """Whether the value of a function, of a computed operand or not, may be as near as the hardware's."""
+    summed = not kernel.resident and _ends(kernel, phase, name, SUMMED) == {"sum"}
+    if function == "log":
+        return summed and computed
+    return summed or (computed and bool(_ends(kernel, phase, name, SCALED if kernel.resident else ADDED)))
+
+
+def _ends(kernel: Kernel, phase: Phase, name: str, form: re.Pattern) -> set[str]:
+    """Where a value that a phase makes comes to, in lines of this form alone: "sum" and "store"; nothing where
+    something else is done with it."""
+    parts, names, ends = [part for other in kernel.phases for part in other.passes], {name}, set()
     first = next(k for k, part in enumerate(parts) if part is phase)
     for part in parts[first:]:
         other = [value for step in part.scans for use in step.scans for value in use.lifted]
         other += [value for use in part.cross for value in use.lifted] + ([part.select.lifted] if part.select else [])
         other += [value for use in part.folds if use.name != "sum" for value in use.lifted]
         if any(value.name in names for value in other):
-            return False
+            return set()
         for line in part.element.lines:
             target, _, expression = line.split("#", 1)[0].partition(" = ")
             if names & set(NAME.findall(expression)):
-                if not SCALED.fullmatch(expression.strip()):
-                    return False
+                if not form.fullmatch(expression.strip()):
+                    return set()
                 names.add(target.strip())
-    return True
+        ends |= {"store" for store in part.stores if store.value in names}
+        ends |= {"sum" for use in part.folds for value in use.lifted if value.name in names}
+    return ends
 
 
 def stored_quotients(kernel: Kernel, phase: Phase, body: Body) -> Body:

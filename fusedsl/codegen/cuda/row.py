@@ -8,6 +8,7 @@ from ...schedule.kernel import Body, FoldUse, Kernel, Phase
 from ...schedule.registers import row_loads
 from ...schedule.row import RowSchedule
 from .ahead import begin_ahead, read_ahead, write_loop_ahead
+from .compared import CLAMPED, SHORT, short_positions
 from .kept import fetch_row, write_kept_loop
 from .pieces import write_in_pieces
 from .rank import begin_order, end_order, write_order, write_ranks
@@ -182,12 +183,17 @@ class RowWriter(Tiles):
         if self.schedule.piece and phase is self.kernel.phases[-1]:
             write_in_pieces(self, number, phase)
             return
-        for value in phase.element.args:
+        body = narrow_body(self.kernel, phase, summed_exponentials(self.kernel, phase, phase.element))
+        body, positions, values = short_positions(self.kernel, phase, body)
+        for name in values:
+            self._shorten(name)
+        for name in positions:
+            self.place(SHORT.format(name), "int32")
+        for value in body.args:
             self._take_anew(value)
             self.provide(value)
         if number == 0 and self.schedule.resident:
             read_ahead(self)
-        body = narrow_body(self.kernel, phase, summed_exponentials(self.kernel, phase, phase.element))
         self.scope.map_body(f"phase_{number}", body, self.schedule.width)
         write_scans(self, number, phase)
         write_order(self, phase)
@@ -195,6 +201,13 @@ class RowWriter(Tiles):
         for place, store in enumerate(phase.stores):
             stores.append(self._store(f"store_{number}_{place}", store.operand, self.scope.element(store.value)))
         self.code.extend(self.where_there(stores))
+
+    def _shorten(self, name: str) -> None:
+        """The 32-bit form of a row value that positions are compared with."""
+        value = next(v for phase in self.kernel.phases for part in phase.passes for v in part.reads if v.name == name)
+        self.provide(value)
+        self.scope.define(CLAMPED)
+        self.code.append(f"{SHORT.format(name)} = short({name})")
 
     def define_fold(self, use: FoldUse) -> str:
         """The merge and the identity as scalar functions, and the intrinsics made of them; the rule's name.

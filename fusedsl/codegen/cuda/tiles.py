@@ -89,7 +89,11 @@ class Tiles(Place):
         if self.walk:
             self.walk.position(position)
             return
-        define = f'at_{name} = tile.positions("{position.value.dtype.name}")'
+        self.place(name, position.value.dtype.name)
+
+    def place(self, name: str, kind: str) -> None:
+        """A tile's positions along the row, under a name, in a type."""
+        define = f'at_{name} = tile.positions("{kind}")'
         if define not in self.scope.top:
             self.scope.top.append(define)
         self.code.append(f"{name} = at_{name}({'start' if self.schedule.resident else 'column'})")
