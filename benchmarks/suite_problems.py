@@ -12,7 +12,7 @@ from record import Report, failed_row, quantile, times_row
 from suite_gpu import Settings, need_gpu
 from workloads import selected
 
-LEAST_FREE, SETTLING = 32 << 30, 0.5  # bytes on the card below which its memory is freed; seconds until it is cleared
+LEAST_FREE, SETTLING = 32 << 30, 0.5  # bytes on the card below which its memory is freed; seconds to wait then
 COMPILED: dict[str, str | None] = {"torch.compile": None}
 TUNED = {"torch.compile (tuned)": "max-autotune-no-cudagraphs"}  # where tuning finds other kernels: reductions
 
@@ -51,8 +51,7 @@ def run(suite: str, report: Report, settings: Settings) -> None:
 
 
 def make_room() -> None:
-    """Free what the last problem left where the next may need it. The driver clears such memory after it was freed, at
-    up to a tenth of the card's bandwidth: what is measured meanwhile is slower."""
+    """Free what the last problem left where the next may need it: the card may be slower for a while after that."""
     import torch
 
     gc.collect()
