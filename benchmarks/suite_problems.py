@@ -32,7 +32,6 @@ def chosen(suite: str, settings: Settings) -> list:
 def run(suite: str, report: Report, settings: Settings) -> None:
     """Measure the suite. Raises RuntimeError where there is no GPU or no torch to time with."""
     need_gpu(suite)
-    import torch
 
     from gpu import Card
 
