@@ -33,13 +33,15 @@ NOTABLE += ("cudnn", "flash-attention-2", "flex")
 
 
 def read(paths: Sequence[Path]) -> tuple[dict[str, dict], list[Row]]:
-    """(each suite's machine, all rows). A later file replaces the cases that an earlier one holds too."""
+    """(each suite's machine, all rows). A later file replaces the cases that an earlier one holds too.
+
+    Files of other measurements, such as errors in ulps, have no rows with a peer.
+    """
     machines: dict[str, dict] = {}
     rows: dict[tuple, Row] = {}
     for path in paths:
         data = json.loads(path.read_text())
-        for item in data["rows"]:
-            row = Row(**item)
+        for row in (Row(**item) for item in data.get("rows", ()) if "peer" in item):
             rows[(*row.case, row.peer)] = row
             machines[row.suite] = {**data["machine"], "date": data["date"][:10]}
     return machines, list(rows.values())

@@ -135,6 +135,17 @@ def test_the_readme_table_is_made_of_the_results(tmp_path):
     assert readme.read_text().endswith("-->\nafter\n") and "7.00× (7.00)" in readme.read_text()
 
 
+def test_the_tables_are_those_of_the_results(tmp_path):
+    root = BENCHMARKS.parent
+    shown = tmp_path / "README.md", tmp_path / "RESULTS.md"
+    shown[0].write_text((root / "README.md").read_text())
+    files = map(str, sorted((BENCHMARKS / "results").glob("*.json")))
+    command = [sys.executable, str(BENCHMARKS / "table.py"), *files, "--readme", str(shown[0]), "--full", str(shown[1])]
+    subprocess.run(command, check=True)
+    assert shown[0].read_text() == (root / "README.md").read_text()
+    assert shown[1].read_text() == (BENCHMARKS / "RESULTS.md").read_text()
+
+
 def test_jobs_of_a_run_over_everything_share_the_gpus_and_stop_in_time(tmp_path, capsys, monkeypatch):
     import everything
 
