@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from . import pipeline
+from .arguments import Arguments, Describe, InsideTrace
 from .config import Options, current
 from .errors import ArgumentError
-from .ir.graph import Parameter
 from .program import Program
 from .runtime import dynamo
 from .runtime.arrays import Array, Weak, describe
@@ -23,14 +20,8 @@ from .runtime.keys import look
 from .runtime.results import overlap
 from .settle import Facts
 from .trace import Traced, trace
-from .trace.held import Held, attributes_of, holds_arrays, is_object
-from .trace.reads import snapshot
 from .trace.recorder import is_array
 from .trace.replay import MISSED, Replay, missed, replay
-from .trace.tracer import Tracer
-
-Describe = Callable[[Any, str], "Array | Weak"]
-"""Tells the facts of an argument, given its name."""
 
 REPLAYS = 4  # warm calls of so many kinds are short
 TRACES = 32  # that are kept, of one signature; the oldest go, with the arrays outside that they watch
@@ -124,7 +115,7 @@ class Fused:
             return self._in_trace(args, keywords)
         try:
             call = self.prepared(args, keywords)
-        except _InsideTrace as inside:
+        except InsideTrace as inside:
             return inside.tracer.recorder.rebound(self.function)(*args, **keywords)
         except ArgumentError:
             if _is_abstract((args, keywords)):
@@ -150,22 +141,22 @@ class Fused:
     def prepared(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> FusedCall:
         """What a call with these arguments runs; traces the function where nothing known fits."""
         dynamo.watch()
-        call = _Call(tuple(args), keywords)
+        call = Arguments(tuple(args), keywords)
         return self._prepared(call, self._trace(call))
 
     def sketched(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe) -> FusedCall:
         """The same for arguments that may have no memory, and of which `described` tells: nothing is remembered."""
-        call = _Call(tuple(args), keywords, described)
+        call = Arguments(tuple(args), keywords, described)
         return self._prepared(call, self._traced(call))
 
-    def _prepared(self, call: _Call, found: _Trace) -> FusedCall:
+    def _prepared(self, call: Arguments, found: _Trace) -> FusedCall:
         if found.traced.writes and found.traced.captures:
             _check_captures(found.traced, call.facts)
         values = [*call.values, *found.traced.captures]
         outs = self._outs(found.traced, call)
         return FusedCall(found, values, outs, call.values, bool(call.aliases))
 
-    def _outs(self, traced: Traced, call: _Call) -> list[Any] | None:
+    def _outs(self, traced: Traced, call: Arguments) -> list[Any] | None:
         if not traced.writes:
             return None
         outs: list[Any] = [None] * len(traced.graph.results)
@@ -178,7 +169,7 @@ class Fused:
             outs[result] = call.values[argument]
         return outs
 
-    def _trace(self, call: _Call) -> _Trace:
+    def _trace(self, call: Arguments) -> _Trace:
         """The trace that fits this call, made now if there is none."""
         if len(self._traces) > SIGNATURES:
             self._traces.clear()
@@ -191,7 +182,7 @@ class Fused:
         known[:] = [*known[1 - TRACES :], found]
         return found
 
-    def _traced(self, call: _Call) -> _Trace:
+    def _traced(self, call: Arguments) -> _Trace:
         """A trace for this call."""
         traced = trace(
             self.function,
@@ -208,7 +199,7 @@ class Fused:
 
     def program(self, /, *args: Any, **keywords: Any) -> tuple[Program, Facts]:
         """The program that these arguments run, and their facts."""
-        call = _Call(args, keywords)
+        call = Arguments(args, keywords)
         found = self._trace(call)
         facts = [*call.facts, *map(describe, found.traced.captures)]
         return found.program, dict(zip(found.program.names, facts))
@@ -217,7 +208,7 @@ class Fused:
         """What a call with these arguments launches, and why: an Explanation, printed as text."""
         from .report.explain import explain
 
-        call = _Call(args, keywords)
+        call = Arguments(args, keywords)
         found = self._trace(call)
         return explain(found.program, [*call.values, *found.traced.captures])
 
@@ -225,7 +216,7 @@ class Fused:
         """The generated Python of every kernel, for "cuda" or "cpu"."""
         from .report.explain import source
 
-        call = _Call(args, keywords)
+        call = Arguments(args, keywords)
         found = self._trace(call)
         return source(found.program, [*call.values, *found.traced.captures], device)
 
@@ -269,91 +260,6 @@ def _check_captures(traced: Traced, facts: Sequence[Array | Weak]) -> None:
                 )
 
 
-class _InsideTrace(Exception):
-    """The call is part of another function's trace, and so of its kernels."""
-
-    def __init__(self, tracer: Tracer):
-        self.tracer = tracer
-
-
-class _Call:
-    """The arguments of one call, taken apart: arrays and numbers by place, everything else as the signature."""
-
-    def __init__(self, args: tuple, keywords: Mapping[str, Any], described: Describe = describe):
-        self.described = described
-        self.values: list[Any] = []
-        self.facts: list[Array | Weak] = []
-        self.parameters: list[Parameter] = []
-        self.static: list[Any] = []
-        self.placeholders = (
-            tuple(self._placed(a, f"arg{k}") for k, a in enumerate(args)),
-            {name: self._placed(a, name) for name, a in keywords.items()},
-        )
-        self.aliases = _aliases(self.facts)
-        self.signature = (tuple(self.parameters), tuple(self.static), tuple(self.aliases.items()))
-
-    def _placed(self, x: Any, name: str) -> Any:
-        """`x` with a Parameter in place of every array and run-time number."""
-        if isinstance(x, tuple) and hasattr(x, "_fields"):
-            self.static.append(type(x))
-            return type(x)(*(self._placed(part, f"{name}_{key}") for key, part in zip(x._fields, x)))
-        if isinstance(x, (tuple, list)):
-            self.static.append((type(x).__name__, len(x)))
-            parts = [self._placed(part, f"{name}_{k}") for k, part in enumerate(x)]
-            return tuple(parts) if isinstance(x, tuple) else parts  # torch.Size takes integers only
-        if isinstance(x, dict):
-            self.static.append(("dict", tuple(x)))
-            return {key: self._placed(part, f"{name}_{key}") for key, part in x.items()}
-        if isinstance(x, Tracer):
-            raise _InsideTrace(x)
-        run_time = _is_run_time(x)
-        if not run_time and is_object(x) and holds_arrays(x):
-            return self._placed_object(x, name)
-        if run_time:
-            name = _fresh_name(name, {p.name for p in self.parameters})
-            self.values.append(x)
-            self.facts.append(self.described(x, name))
-            parameter = pipeline.signature(name, len(self.parameters), self.facts[-1])
-            self.parameters.append(parameter)
-            self.static.append("here")
-            return parameter
-        self.static.append(snapshot(x))
-        return x
-
-    def _placed_object(self, x: Any, name: str) -> Held:
-        """An object of the caller's with its arrays placed; the rest of it is taken as it is."""
-        held = attributes_of(x) or {}
-        self.static.append((type(x), tuple(held)))
-        placed = {}
-        for key, part in held.items():
-            if is_array(part) or holds_arrays(part):
-                placed[key] = self._placed(part, f"{name}_{key}")
-            else:
-                self.static.append(snapshot(part))
-                placed[key] = part
-        return Held(x, placed)
-
-    @property
-    def extents(self):
-        return pipeline.extents_of(self.facts)
-
-    @property
-    def numbers(self) -> dict[int, Any]:
-        """The values of the scalar parameters."""
-        return {k: f.value for k, f in enumerate(self.facts) if isinstance(f, Weak) or f.by_value}
-
-    @property
-    def example(self) -> Any:
-        """An array among the arguments; one with axes, if there is one."""
-        arrays = [v for v, f in zip(self.values, self.facts) if isinstance(f, Array) and not isinstance(v, np.generic)]
-        return next((a for a in arrays if a.shape), next(iter(arrays), None))
-
-    @property
-    def immutable(self) -> frozenset[int]:
-        """NumPy scalars: += rebinds them."""
-        return frozenset(k for k, v in enumerate(self.values) if isinstance(v, np.generic))
-
-
 def _is_abstract(values: Any) -> bool:
     """Whether a tensor among the arguments has no memory: a fake one, or one of a transformation such as vmap."""
     torch = sys.modules.get("torch")
@@ -362,47 +268,6 @@ def _is_abstract(values: Any) -> bool:
     from .interop.torch_operator import is_abstract
 
     return any(map(is_abstract, torch.utils._pytree.tree_leaves(values)))
-
-
-def _aliases(facts: Sequence[Array | Weak]) -> dict[int, int]:
-    """The arguments that are an earlier one once more (argument → that one): what is written to one is read in both."""
-    seen: dict[tuple, list[int]] = {}
-    found = {}
-    for k, a in enumerate(facts):
-        if isinstance(a, Array) and 0 not in a.shape:
-            there = seen.setdefault((a.device, a.pointer), [])
-            earlier = [e for e in there if _is_same(facts[e], a)]
-            if earlier:
-                found[k] = earlier[0]
-            else:
-                there.append(k)
-    return found
-
-
-def _is_same(a: Any, b: Array) -> bool:
-    """Whether two arrays at one address are the same elements in the same places."""
-    return (a.dtype, a.shape, a.strides) == (b.dtype, b.shape, b.strides)
-
-
-def _fresh_name(name: str, taken: Collection[str]) -> str:
-    """A name for messages and generated source: an ASCII identifier, whatever the caller's keys are, and a new one."""
-    name = re.sub(r"[^A-Za-z0-9_]+|^(?=\d)", "_", name)[:40] or "_"
-    return next(n for n in (name, *(f"{name}_{k}" for k in range(2, len(taken) + 3))) if n not in taken)
-
-
-def _is_run_time(x: Any) -> bool:
-    if isinstance(x, bool) or x is None or isinstance(x, (str, type)):
-        return False
-    try:
-        return isinstance(x, (int, float)) or (hasattr(x, "dtype") and hasattr(x, "shape")) or _is_symbol(x)
-    except Exception:  # an object that cannot be asked: `describe` says so
-        return True
-
-
-def _is_symbol(x: Any) -> bool:
-    """Whether this is a number that torch.compile does not know yet."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(x, (torch.SymInt, torch.SymFloat))
 
 
 def _source_of(function: Callable) -> str:

@@ -28,7 +28,7 @@ LAYERS = (
     ("tune",),
     ("program", "prepare_lists"),
     ("report", "interop"),
-    ("aot",),
+    ("aot", "arguments"),
     ("api", "decorator"),
     ("lists", "attend"),
     ("cli", "__main__"),

@@ -1,0 +1,146 @@
+"""The arguments of one call of a traced function: what is given at run time, and what is part of the signature."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import pipeline
+from .ir.graph import Parameter
+from .runtime.arrays import Array, Weak, describe
+from .trace.held import Held, attributes_of, holds_arrays, is_object
+from .trace.reads import snapshot
+from .trace.recorder import is_array
+from .trace.tracer import Tracer
+
+Describe = Callable[[Any, str], "Array | Weak"]
+"""Tells the facts of an argument, given its name."""
+
+
+class InsideTrace(Exception):
+    """The call is part of another function's trace, and so of its kernels."""
+
+    def __init__(self, tracer: Tracer):
+        self.tracer = tracer
+
+
+class Arguments:
+    """The arguments of one call, taken apart: arrays and numbers by place, everything else as the signature."""
+
+    def __init__(self, args: tuple, keywords: Mapping[str, Any], described: Describe = describe):
+        self.described = described
+        self.values: list[Any] = []
+        self.facts: list[Array | Weak] = []
+        self.parameters: list[Parameter] = []
+        self.static: list[Any] = []
+        self.placeholders = (
+            tuple(self._placed(a, f"arg{k}") for k, a in enumerate(args)),
+            {name: self._placed(a, name) for name, a in keywords.items()},
+        )
+        self.aliases = _aliases(self.facts)
+        self.signature = (tuple(self.parameters), tuple(self.static), tuple(self.aliases.items()))
+
+    def _placed(self, x: Any, name: str) -> Any:
+        """`x` with a Parameter in place of every array and run-time number."""
+        if isinstance(x, tuple) and hasattr(x, "_fields"):
+            self.static.append(type(x))
+            return type(x)(*(self._placed(part, f"{name}_{key}") for key, part in zip(x._fields, x)))
+        if isinstance(x, (tuple, list)):
+            self.static.append((type(x).__name__, len(x)))
+            parts = [self._placed(part, f"{name}_{k}") for k, part in enumerate(x)]
+            return tuple(parts) if isinstance(x, tuple) else parts  # torch.Size takes integers only
+        if isinstance(x, dict):
+            self.static.append(("dict", tuple(x)))
+            return {key: self._placed(part, f"{name}_{key}") for key, part in x.items()}
+        if isinstance(x, Tracer):
+            raise InsideTrace(x)
+        run_time = _is_run_time(x)
+        if not run_time and is_object(x) and holds_arrays(x):
+            return self._placed_object(x, name)
+        if run_time:
+            name = _fresh_name(name, {p.name for p in self.parameters})
+            self.values.append(x)
+            self.facts.append(self.described(x, name))
+            parameter = pipeline.signature(name, len(self.parameters), self.facts[-1])
+            self.parameters.append(parameter)
+            self.static.append("here")
+            return parameter
+        self.static.append(snapshot(x))
+        return x
+
+    def _placed_object(self, x: Any, name: str) -> Held:
+        """An object of the caller's with its arrays placed; the rest of it is taken as it is."""
+        held = attributes_of(x) or {}
+        self.static.append((type(x), tuple(held)))
+        placed = {}
+        for key, part in held.items():
+            if is_array(part) or holds_arrays(part):
+                placed[key] = self._placed(part, f"{name}_{key}")
+            else:
+                self.static.append(snapshot(part))
+                placed[key] = part
+        return Held(x, placed)
+
+    @property
+    def extents(self):
+        return pipeline.extents_of(self.facts)
+
+    @property
+    def numbers(self) -> dict[int, Any]:
+        """The values of the scalar parameters."""
+        return {k: f.value for k, f in enumerate(self.facts) if isinstance(f, Weak) or f.by_value}
+
+    @property
+    def example(self) -> Any:
+        """An array among the arguments; one with axes, if there is one."""
+        arrays = [v for v, f in zip(self.values, self.facts) if isinstance(f, Array) and not isinstance(v, np.generic)]
+        return next((a for a in arrays if a.shape), next(iter(arrays), None))
+
+    @property
+    def immutable(self) -> frozenset[int]:
+        """NumPy scalars: += rebinds them."""
+        return frozenset(k for k, v in enumerate(self.values) if isinstance(v, np.generic))
+
+
+def _aliases(facts: Sequence[Array | Weak]) -> dict[int, int]:
+    """The arguments that are an earlier one once more (argument → that one): what is written to one is read in both."""
+    seen: dict[tuple, list[int]] = {}
+    found = {}
+    for k, a in enumerate(facts):
+        if isinstance(a, Array) and 0 not in a.shape:
+            there = seen.setdefault((a.device, a.pointer), [])
+            earlier = [e for e in there if _is_same(facts[e], a)]
+            if earlier:
+                found[k] = earlier[0]
+            else:
+                there.append(k)
+    return found
+
+
+def _is_same(a: Any, b: Array) -> bool:
+    """Whether two arrays at one address are the same elements in the same places."""
+    return (a.dtype, a.shape, a.strides) == (b.dtype, b.shape, b.strides)
+
+
+def _fresh_name(name: str, taken: Collection[str]) -> str:
+    """A name for messages and generated source: an ASCII identifier, whatever the caller's keys are, and a new one."""
+    name = re.sub(r"[^A-Za-z0-9_]+|^(?=\d)", "_", name)[:40] or "_"
+    return next(n for n in (name, *(f"{name}_{k}" for k in range(2, len(taken) + 3))) if n not in taken)
+
+
+def _is_run_time(x: Any) -> bool:
+    if isinstance(x, bool) or x is None or isinstance(x, (str, type)):
+        return False
+    try:
+        return isinstance(x, (int, float)) or (hasattr(x, "dtype") and hasattr(x, "shape")) or _is_symbol(x)
+    except Exception:  # an object that cannot be asked: `describe` says so
+        return True
+
+
+def _is_symbol(x: Any) -> bool:
+    """Whether this is a number that torch.compile does not know yet."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, (torch.SymInt, torch.SymFloat))
