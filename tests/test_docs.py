@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -46,6 +47,31 @@ def test_the_readmes_files_exist():
         assert (ROOT / link).exists(), link
     for name in re.findall(r"`((?:benchmarks|fusedsl|examples)/[\w./]+)`", README):
         assert (ROOT / name).exists(), name
+
+
+def test_the_files_that_the_docs_name_exist():
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for link in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+        for name in re.findall(r"`([\w./]+/(?:[\w.]+\.(?:py|fd))?|\w+\.py)`", text):
+            known = (ROOT / name).exists() or any((ROOT / "fusedsl").glob(f"**/{name}"))
+            assert known, f"{page.name}: {name}"
+
+
+def test_the_map_shows_what_happens(tmp_path):
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    code = (
+        "import numpy as np, fusedsl as fd; k = fd.kernel('softmax(x)'); k(np.ones((64, 1000), np.float32)); "
+        "print(k.source(fd.spec((4096, 4096)), device='cuda'))"
+    )
+    environment = os.environ | {"FUSEDSL_DEBUG": "4", "FUSEDSL_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    told = [line.strip().removeprefix("fusedsl: ") for line in (ran.stderr + ran.stdout).splitlines()]
+    for block in re.findall(r"^```(?:text|python)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        rest = iter(told)
+        missing = [line for line in block.splitlines() if line.strip() not in ("", "...") and line.strip() not in rest]
+        assert not missing, missing
 
 
 def test_what_the_readme_calls_unsupported_is_refused_by_name():
