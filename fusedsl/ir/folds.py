@@ -1,5 +1,7 @@
-"""Every reduction as a fold: identity, lift, merge and finish, each a few scalar nodes: one definition for lanes, warps,
-blocks and split kernels."""
+"""Every reduction as a fold: identity, lift, merge and finish, each a few scalar nodes.
+
+One definition serves lanes, warps, blocks and split kernels.
+"""
 
 from __future__ import annotations
 
