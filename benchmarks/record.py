@@ -43,6 +43,11 @@ class Row:
     def case(self) -> tuple[str, str, str, str]:
         return (self.suite, self.workload, self.shape, self.dtype)
 
+    @property
+    def absent(self) -> bool:
+        """Whether the peer's package is not installed."""
+        return self.error is not None and self.error.startswith("ModuleNotFoundError")
+
 
 @dataclass
 class Report:
@@ -56,9 +61,12 @@ class Report:
         self.head = {"machine": machine(), "versions": versions(), "date": now()}
 
     def add(self, row: Row) -> None:
-        self.rows.append(row)
-        if row.error:
+        if row.absent:
+            if not any(r.absent and r.peer == row.peer for r in self.rows):
+                print(f"    {row.peer} is left out: {row.error}", flush=True)
+        elif row.error:
             print(f"    {row.workload} {row.shape} {row.dtype}: {row.peer}: {row.error}", flush=True)
+        self.rows.append(row)
         if self.path is not None:
             rows = [{k: v for k, v in asdict(r).items() if k != "error" or v} for r in self.rows]
             part = self.path.with_suffix(".part")

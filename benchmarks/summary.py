@@ -116,8 +116,12 @@ def _line(case: tuple, peers: dict[str, Row], names: Sequence[str], gated: bool)
         return [workload, shape, dtype, "failed", "", "", *("" for _ in names), told]
     part = share(ours)
     floor = f"{ours.floor_us:.1f}" if ours.floor_us else ""
-    ratios = [f"{r:.2f}" if (r := ratio(peers, n)) else "failed" if n in peers else "" for n in names]
+    ratios = [f"{r:.2f}" if (r := ratio(peers, n)) else _missing(peers.get(n)) for n in names]
     return [workload, shape, dtype, f"{ours.median_us:.1f}", floor, f"{part:.3f}" if part else "", *ratios, told]
+
+
+def _missing(row: Row | None) -> str:
+    return "" if row is None else "absent" if row.absent else "failed"
 
 
 def _columns(table: Sequence[Sequence[str]]) -> list[str]:
