@@ -78,7 +78,8 @@ def main() -> int:
                 print(f"  left out: {fault}", flush=True)
                 left_out += 1
     print("\n".join(summary.lines(report.rows, gated=not chosen.quick)), flush=True)
-    print(f"{len(report.rows)} rows in {time.monotonic() - begun:.0f} s" + (f", in {chosen.json}" if chosen.json else ""))
+    where = f", in {chosen.json}" if chosen.json else ""
+    print(f"{len(report.rows)} rows in {time.monotonic() - begun:.0f} s{where}")
     return 2 if left_out and not report.rows else 0
 
 
