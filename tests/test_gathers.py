@@ -79,6 +79,7 @@ JOINED = [
     ("repeat(x, 3, axis=1)", lambda: np.repeat(X, 3, 1)),
     ("repeat(x * 2, 3)[1:] + 1", lambda: np.repeat(X * 2, 3)[1:] + 1),
     ("tile(x, (2, 1, 3))", lambda: np.tile(X, (2, 1, 3))),
+    ("tile(y, (2, 1))", lambda: np.tile(Y, (2, 1))),
     ("tile(y, 2)[:, None] + repeat(r, 2)[:, None]", lambda: (np.tile(Y, 2) + np.repeat(R, 2))[:, None]),
     ("outer(y, r)", lambda: np.outer(Y, R)),
     ("pad(x, ((1, 2), (0, 3)), constant_values=((1, 2), (3, 4)))",

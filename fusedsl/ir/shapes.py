@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -252,8 +253,9 @@ def _require_extent(b: Builder, fixed: Dim, d: Dim, check: Check, axis: int) -> 
     b._require_equal(fixed, d, check, axis)
 
 
-def broadcast_to(b: Builder, x: Node, shape: Sequence[Dim]) -> Node:
-    """`x` repeated along axes of extent 1 and new leading axes to this shape: a view."""
+def broadcast_to(b: Builder, x: Node, shape: Sequence[Dim], operand: int | None = None) -> Node:
+    """`x` repeated along axes of extent 1 and new leading axes to this shape: a view. Errors point at the items of
+    `operand`, where that gives the shape."""
     shape = tuple(shape)
     if x.type.rank > len(shape):
         raise ShapeError(
@@ -264,7 +266,7 @@ def broadcast_to(b: Builder, x: Node, shape: Sequence[Dim]) -> Node:
     check = Check("equal", (), "broadcast_to", (x.type, Type(x.type.dtype, shape)), b.names)
     for axis, d in enumerate(x.type.shape, start=-x.type.rank):
         if not b.is_unit(d):
-            with b.pointing(1, len(shape) + axis):
+            with nullcontext() if operand is None else b.pointing(operand, len(shape) + axis):
                 _require_extent(b, shape[axis], d, check, axis)
     if shape == x.type.shape:
         return x

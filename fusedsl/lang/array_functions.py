@@ -245,7 +245,7 @@ def squeeze(b: Builder, x: Node, axis: Axes = None):
 @function(blame="shape")
 def broadcast_to(b: Builder, x: Node, shape: Dims):
     """`x` repeated to a shape, without a copy."""
-    return shapes.broadcast_to(b, x, shape)
+    return shapes.broadcast_to(b, x, shape, operand=1)
 
 
 @function()
