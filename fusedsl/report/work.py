@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
+from math import log2, prod
 from typing import Any
 
 from ..fusion.lines import double_instructions, instructions, special_functions, varying
@@ -15,10 +15,12 @@ from ..schedule import Geometry, MapSchedule, RowSchedule
 from ..schedule.contract import EDGE
 from ..schedule.kernel import Body, Kernel, Stream
 from ..schedule.product import Sides, extent, sides, worthwhile
+from ..schedule.ranking import selection
 from ..schedule.registers import row_loads
 
 SHARED_READS = 5 / 16  # of a thread for each of its products
 ADDRESSING = 12  # instructions that find and stage an element of a factor
+EXCHANGE = 6  # instructions that put two entries of an order in theirs
 TENSOR_TERMS = 16  # of a product that the tensor cores do in the time of a multiply-add: 4,096 FLOP a clock against 256
 DOUBLE_ISSUED = 1.9  # instructions that are issued for one of float64: constants, addresses and words beside it
 
@@ -34,6 +36,7 @@ def work_of(
 ) -> Work:
     """The work of a launch; `reads` are the (bytes, passes) of each array."""
     issued, special, double = computed(kernel, bound)
+    issued += _of_order(kernel, schedule, bound)
     once = sum(size // passes for size, passes in reads)
     again = sum(size for size, _ in reads) - once
     at_once = _blocks_at_once(schedule, launch, hardware)
@@ -73,6 +76,23 @@ def computed(kernel: Kernel, bound: Bound) -> tuple[float, float, float]:
             for use in uses:
                 _count(found, use.merge, elements)
     return found[0], found[1], found[2]
+
+
+def _of_order(kernel: Kernel, schedule: Any, bound: Bound) -> float:
+    """Instructions that put rows in order: of the threads that take the best out in rounds, or sort in slots."""
+    select, ranking = selection(kernel), getattr(schedule, "ranking", None)
+    if select is None or ranking is None:
+        return 0
+    rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
+    if ranking.method == "rounds" and select.count is not None:
+        own, turns = schedule.vectors * schedule.width, select.count
+        exchanges = own * min(own, turns) / 2 + turns * (turns / 6 + 2 * log2(schedule.threads))
+        return rows * schedule.threads * exchanges * EXCHANGE
+    if ranking.method == "choose":
+        return 0
+    steps = log2(ranking.size)
+    merges = log2(max(1, columns / ranking.size))  # of runs, where there are several
+    return rows * columns * (steps * (steps + 1) / 4 + merges) * EXCHANGE
 
 
 def _of_stream(stream: Stream, bound: Bound, rows: int, columns: int, share: int) -> tuple[float, float, float]:
