@@ -77,6 +77,19 @@ def attention(
     return kernel_of(text, changes)(out=out, **values, **given)
 
 
+# Keywords of torch's and FlashAttention's functions, as formulas say them.
+SPELLED = {
+    **dict.fromkeys(("causal", "is_causal"), 'mask="j <= i"'),
+    **dict.fromkeys(("attn_mask", "block_mask"), 'mask="m[i, j]", m=…: an array with the axes that it has (b h i j)'),
+    **dict.fromkeys(("bias", "attn_bias"), 'score="score + bias[h, i, j]", with the axes that it has'),
+    **dict.fromkeys(("window", "window_size"), 'mask="(j <= i) & (i - j < 128)"'),
+    **dict.fromkeys(("softmax_scale", "sm_scale"), "scale=…"),
+    **dict.fromkeys(("softcap", "logits_soft_cap"), 'score="30 * tanh(score / 30)"'),
+    "alibi_slopes": 'score="score + slope[h] * (j - i)", slope=…',
+    "enable_gqa": "nothing: heads of q share those of k and v where there are fewer",
+}
+
+
 @lru_cache(maxsize=1024)
 def _text(score: str | None, mask: str | None, values: tuple[str, ...], arrays: tuple[str, ...], lse: bool) -> str:
     """The call of attention as a text. ArgumentError where an array is given that neither text reads."""
@@ -90,6 +103,7 @@ def _text(score: str | None, mask: str | None, values: tuple[str, ...], arrays: 
         if name not in read:
             near = suggest(name, sorted(read - set(RESERVED)))
             help = f"did you mean {near}?" if near else f"they read {', '.join(sorted(read)) or 'no names'}"
+            help = f"write {SPELLED[name]}" if name in SPELLED else help
             raise ArgumentError(f"neither score nor mask reads {name!r}", "argument.unused", help=help)
     parts += [f"{name}={name}" for name in values if name in ("scale", "lengths", "pages")]
     parts += ["offsets=(offsets_q, offsets_k)"] if "offsets_q" in values else []

@@ -47,6 +47,10 @@ METHODS = {
     "numpy": "{x}, and call .numpy() on the result",
 }
 
+# The values that have names, by what they may be taken for.
+LITERALS = {name.lower(): name for name in ("None", "True", "False", "inf", "nan", "pi")}
+LITERALS |= {"null": "None", "infinity": "inf"}
+
 DTYPE_NAMES = {
     "float": "float32 or float64",
     "double": "float64",
@@ -140,7 +144,7 @@ def value_hint(name: str, values: Iterable[str], own: Iterable[str] = ()) -> str
         return f"{name} is a function: call it, {name}(...){choice}"
     if name in DTYPE_NAMES:
         return f"the dtype is called {DTYPE_NAMES[name]}"
-    near = suggest(name, values) or suggest(name, DTYPES)
+    near = LITERALS.get(name.lower()) or suggest(name, values) or suggest(name, DTYPES)
     if near:
         return f"did you mean {near}?"
     if name.startswith("complex"):
