@@ -303,6 +303,13 @@ def test_the_integer_vocabulary_compiles(tmp_path, dtype):
     assert code.spill_bytes == 0
 
 
+@pytest.mark.parametrize("dtype", [INT32, INT64], ids=repr)
+def test_no_integer_has_an_abs_that_the_assembler_takes_for_negative(tmp_path, dtype):
+    d = dtype.name
+    lines = ("a_1 = absolute(x_0)", f"n_2 = {d}(-a_1)", f"z_9 = select(n_2 < {d}(-5), a_1, n_2)")
+    assert "abs.s" not in built(tmp_path, map_kernel(dtype, lines, "x"), (1000,))[1]
+
+
 def test_bools_rounding_positions_and_scalars(tmp_path):
     operands = (Operand("x", BOOL, "s1", "vector"), Operand("z", FLOAT32, "s1", "vector"))
     (x,), (i,) = values("x_0", BOOL), values("i_1", INT64)

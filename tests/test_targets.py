@@ -255,6 +255,15 @@ def test_division_by_a_row_value_is_correctly_rounded(target):
     np.testing.assert_allclose(made[~normal], exact[~normal], rtol=2.0**-22, atol=2.0**-149)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_integers_of_known_sign_compare_with_constants(dtype, target):
+    """What a compiler takes an abs for: see codegen/cuda/math.py."""
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    x = np.concatenate([np.arange(-100, 100), [least, least + 1, most]]).astype(dtype)
+    check("a = abs(x); return a, -a, -a < -5, -a > -5, exp(-float64(a)), sign(x) < -1, ~a < -5", {"x": x}, target)
+
+
 @pytest.mark.gpu
 def test_arrays_beyond_two_billion_elements():
     import cupy
