@@ -14,6 +14,7 @@ from fusedsl.hardware import facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32
 from fusedsl.schedule import MapSchedule, TransposeSchedule
 from fusedsl.schedule.bundle import schedule_bundle
+from fusedsl.schedule.row import RowSchedule
 
 H200 = facts((9, 0))
 ROPE = """
@@ -106,6 +107,15 @@ def test_maps_take_blocks_as_large_as_the_others():
     assert found.threads == 256
     assert found.members[0].threads == 256 and found.members[1] is large
     assert found.registers == 60 and "2 kernels in one launch" in found.reason
+
+
+@pytest.mark.parametrize(("threads", "rows", "kept"), [(2, 42, 32), (2, 84, 80), (4, 3, 8), (32, 3, 3), (128, 1, 1)])
+def test_rows_beside_other_kernels_are_those_of_whole_warps(threads, rows, kept):
+    """Else some threads of a warp would shuffle, and others pass by."""
+    kernel = crossed((FLOAT32, FLOAT32), ("1", "1"), (-1, -1))
+    row = RowSchedule(True, 1, 4, 0, threads, rows, 1, registers=20)
+    found = schedule_bundle([kernel, kernel], [row, MapSchedule(4, 1, 256, 8, "a", 20)], H200)
+    assert found.members[0].rows == kept and found.members[0].block % 32 == 0
 
 
 def test_maps_keep_their_loads_under_way_beside_larger_kernels():

@@ -11,6 +11,7 @@ from . import Geometry, geometry
 from .kernel import Kernel
 from .map import MapSchedule
 from .pressure import Tiling, needed
+from .row import WARP, RowSchedule
 from .slots import Slot, slots
 
 LOADS = 32 << 10  # bytes under way on an SM with which maps run at copy speed
@@ -88,12 +89,20 @@ def _widened(kernel: Kernel, schedule: MapSchedule, threads: int, blocks: int) -
     return replace(schedule, threads=threads, vectors=vectors, registers=max(registers, schedule.registers))
 
 
+def _in_whole_warps(schedule: Any) -> Any:
+    """Rows of whole warps: threads of one that are not of a part would part from those that meet in it."""
+    if not isinstance(schedule, RowSchedule) or schedule.block % WARP == 0:
+        return schedule
+    return replace(schedule, rows=max(schedule.block // WARP, 1) * WARP // schedule.threads)
+
+
 def schedule_bundle(kernels: Sequence[Kernel], schedules: Sequence[Any], hardware: Hardware) -> BundleSchedule:
     """The schedules of kernels as they run in one launch.
 
     Maps take blocks as large as the others'; where another one's registers leave room for few blocks, a thread of
     theirs takes more vectors, so that as many loads are under way.
     """
+    schedules = [_in_whole_warps(s) for s in schedules]
     threads = max(map(threads_of, schedules))
     blocks = blocks_for(hardware, max(s.registers for s in schedules), threads)
     members = tuple(

@@ -269,8 +269,8 @@ def absolute(kind):
 
 
 def _integer_size(e: Emitter, x: ir.Value) -> ir.Value:
-    """|x| as max(x, -x), in one piece that is not taken for an abs: ptxas (13.0 to 13.5) says that -abs(x) < c holds for
-    every x where c is a constant below 0."""
+    """|x| as max(x, -x), in one piece that is not taken for an abs: ptxas (13.0 to 13.5) says that -abs(x) < c holds
+    for every x, where c is a constant below 0."""
     b, bits = e.builder, max(x.type.width, 32)
     wide = ir.IntType(bits)
     text = f"{{ .reg .s{bits} other; neg.s{bits} other, $1; max.s{bits} $0, $1, other; }}"
