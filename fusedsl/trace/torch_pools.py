@@ -76,9 +76,12 @@ def _pooling(axes: int) -> None:
         def total(x: Any) -> Any:
             return _joined(_windows(_padded(x, pad, 0), kernel, steps, (1,) * axes), lambda a, b: a + b)
 
+        def share(whole: Any, count: Any) -> Any:
+            return TABLE["div"](whole, count, rounding_mode=None if input.is_floating_point() else "trunc")
+
         if count_include_pad or not any(pad) or divisor_override:
-            return total(input) / (divisor_override or math.prod(kernel))
-        return total(input) / total(language("ones_like", input))
+            return share(total(input), divisor_override or math.prod(kernel))
+        return share(total(input), total(language("ones_like", input)))
 
     def max_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
         _plain(input, axes, ceil_mode)

@@ -69,6 +69,10 @@ class Tensor(Tracer):
     def H(self) -> Any:
         return self.T
 
+    @property
+    def mH(self) -> Any:
+        return self.mT
+
     def numel(self) -> Any:
         return self.recorder.wrap(self.recorder.builder.extent(_product(self.node)))
 
