@@ -20,6 +20,12 @@ class Enough(Exception):
     """The text has more faults than anyone wants to read."""
 
 
+def _item(expression: Any, item: int | None) -> Any:
+    """An item of a sequence that the text spells out, else the whole."""
+    spelled = isinstance(expression, Sequence) and item is not None and item < len(expression.items)
+    return expression.items[item] if spelled else expression
+
+
 class Faults:
     """What an evaluation of syntax on a builder knows of places."""
 
@@ -56,10 +62,7 @@ class Faults:
         """Where an operand (or an item of it) stands, where the operation itself stands `otherwise`."""
         if k >= len(operands) or operands[k] is None:
             return otherwise
-        expression = operands[k]
-        if item is not None and isinstance(expression, Sequence):
-            expression = expression.items[item]
-        span, at = place(frame, expression, expression.span[0])
+        span, at = place(frame, expression := _item(operands[k], item), expression.span[0])
         return otherwise if span is None else replace(otherwise, span=span, caret=at)
 
     def _operand_place(self, error, k: int, frame: Frame, operands: tuple, otherwise):
@@ -73,10 +76,7 @@ class Faults:
             return otherwise
         if k >= len(operands) or operands[k] is None:
             return otherwise
-        expression = operands[k]
-        item = getattr(error, "item", None)
-        if item is not None and isinstance(expression, Sequence):
-            expression = expression.items[item]
+        expression = _item(operands[k], getattr(error, "item", None))
         return place(frame, expression, expression.span[0])
 
     def fault(self, error: FusedslError, frame: Frame, node, caret: int | None = None) -> FusedslError:
