@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import ShapeError
 from .torch_functions import TABLE, language, torch_function
+from .torch_reductions import sum_ as total
 from .torch_shapes import reshape, several
 
 
@@ -81,4 +82,4 @@ def sum_to_size(input, *size):
     size = several(size)
     new = input.ndim - len(size)
     added = tuple(k for k, n in enumerate(input.shape) if k < new or int(size[k - new]) != int(n))
-    return reshape(language("sum", input, added) if added else input, size)
+    return reshape(total(input, added) if added or not input.ndim else input, size)

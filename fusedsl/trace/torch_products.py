@@ -45,7 +45,7 @@ def addmv(input, mat, vec, *, beta=1, alpha=1):
 
 @torch_function()
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    return _plus(input, total(matmul(batch1, batch2), 0), beta, alpha)
+    return _plus(input, total(matmul(batch1, batch2), 0, dtype=batch1.dtype), beta, alpha)
 
 
 @torch_function()
