@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from ..errors import ShapeError
-from .torch_functions import TABLE, language, torch_function
+from .torch_functions import TABLE, torch_function
 from .torch_reductions import sum_ as total
 from .torch_shapes import reshape, several
 
