@@ -138,7 +138,7 @@ def meshgrid(*tensors, indexing="ij"):
 
 @torch_function()
 def index_select(input, dim, index):
-    return language("take", input, index, dim)
+    return language("take", input, reshape(index, (-1,)), dim) if input.ndim else input
 
 
 @torch_function()
@@ -159,6 +159,8 @@ def gather(input, dim, index, *, sparse_grad=False):
     """index may be shorter than input: out[i][j] = input[index[i][j]][j]."""
     if not input.ndim:
         return expand(input, tuple(index.shape))
+    if not index.ndim:
+        return language("take", input, index, dim)
     key = tuple(slice(None) if k == dim % input.ndim else slice(None, n) for k, n in enumerate(index.shape))
     return language("take_along_axis", input[key], index, dim)
 
