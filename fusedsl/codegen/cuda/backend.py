@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from llvmlite import ir
 from numba import cuda
 from numba.core import types
 from numba.cuda.compiler import CUDAFlags
+from numba.cuda.cudadrv import nvvm
 from numba.cuda.datamodel import models
 from numba.cuda.extending import intrinsic as numba_intrinsic
 from numba.cuda.extending import register_model
@@ -92,6 +94,21 @@ class Emitter:
     def barrier(self) -> None:
         self.call(VOID, "llvm.nvvm.barrier0", [])
 
+    def inlined(self, scalar: ScalarFunction, values: Sequence[ir.Value]) -> list[ir.Value]:
+        """The results of a scalar function, which becomes a part of the code here."""
+        signature = scalar.result(*scalar.arguments)
+        if scalar.descriptor is None:
+            flags = CUDAFlags()
+            flags.error_model, flags.forceinline = "numpy", True
+            flags.compute_capability = self.cc
+            # compile_internal would be wrong here: its cache compares bytecode and ignores globals.
+            compiled = self.context.compile_subroutine(
+                self.builder, scalar.function, signature, flags=flags, caching=False
+            )
+            scalar.descriptor = compiled.fndesc
+        _, value = self.context.call_internal_no_propagate(self.builder, scalar.descriptor, signature, list(values))
+        return [value] if len(scalar.results) == 1 else self.unpack(value, len(scalar.results))
+
 
 def intrinsic(arity: int) -> Callable:
     """Make `rule(*types) -> (result type, emit(emitter, *values)) or None` callable from kernel code."""
@@ -113,7 +130,9 @@ def intrinsic(arity: int) -> Callable:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         typer.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
         typer.__name__ = rule.__name__
-        return numba_intrinsic(typer)
+        found = numba_intrinsic(typer)
+        found.rule = rule
+        return found
 
     return wrap
 
@@ -127,21 +146,11 @@ class ScalarFunction:
         self.results = tuple(results)
         one = len(self.results) == 1
         self.result = self.results[0] if one else types.Tuple.from_types(self.results)
-        self._descriptor: Any = None
+        self.descriptor: Any = None  # Numba's, once it has typed the function
 
     def emit(self, emitter: Emitter, values: Sequence[ir.Value]) -> list[ir.Value]:
         """Call it; its results."""
-        signature = self.result(*self.arguments)
-        context = emitter.context
-        if self._descriptor is None:
-            flags = CUDAFlags()
-            flags.error_model, flags.forceinline = "numpy", True
-            flags.compute_capability = emitter.cc
-            # compile_internal would be wrong here: its cache compares bytecode and ignores globals.
-            compiled = context.compile_subroutine(emitter.builder, self.function, signature, flags=flags, caching=False)
-            self._descriptor = compiled.fndesc
-        _, value = context.call_internal_no_propagate(emitter.builder, self._descriptor, signature, list(values))
-        return [value] if len(self.results) == 1 else emitter.unpack(value, len(self.results))
+        return emitter.inlined(self, values)
 
 
 @dataclass(frozen=True)
@@ -185,8 +194,7 @@ def lower(
 ) -> bytes:
     """A kernel over arguments of these types, as LTO-IR."""
     target = (*cc, "a") if cc[0] >= 9 else cc
-    token = _TARGET.set(cc)
-    try:
+    with lowering_for(cc):
         code, _ = cuda.compile(
             kernel,
             tuple(arguments),
@@ -196,9 +204,33 @@ def lower(
             output="ltoir",
             launch_bounds=launch_bounds,
         )
+    return bytes(code)
+
+
+def module() -> ir.Module:
+    """An empty module, as NVVM wants it."""
+    made = ir.Module("kernel")
+    made.triple, made.data_layout = "nvptx64-nvidia-cuda", nvvm.NVVM().data_layout
+    nvvm.add_ir_version(made)
+    return made
+
+
+def assemble(kernel: ir.Function, cc: tuple[int, int], launch_bounds: tuple[int, int]) -> bytes:
+    """The module of a kernel as LTO-IR."""
+    nvvm.set_cuda_kernel(kernel)
+    nvvm.set_launch_bounds(kernel, launch_bounds)
+    options = {"opt": 3, "gen-lto": None, "arch": f"compute_{architecture(cc)[3:]}"}
+    return bytes(nvvm.compile_ir(str(kernel.module), **options))
+
+
+@contextmanager
+def lowering_for(cc: tuple[int, int]) -> Iterator[None]:
+    """Intrinsics inside the block are written for this compute capability."""
+    token = _TARGET.set(cc)
+    try:
+        yield
     finally:
         _TARGET.reset(token)
-    return bytes(code)
 
 
 def link(ltoir: bytes, cc: tuple[int, int]) -> Binary:

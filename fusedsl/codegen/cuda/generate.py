@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +92,7 @@ def _chained(source: str) -> str:
 
 def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int], blocks: int = 0) -> bytes:
     """LTO-IR of a generated file; `path` is where the source was written, for tracebacks."""
-    from . import backend, intrinsics
+    from . import backend, frontend, intrinsics
     from .fast import approximated, approximations
 
     names: dict[str, Any] = {"__builtins__": {}, "__name__": "fusedsl.generated", **intrinsics.namespace()}
@@ -102,7 +103,11 @@ def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, i
     words = [backend.types.int64] * len(kernel.slots if isinstance(kernel, Bundle) else slots(kernel))
     if isinstance(kernel, Kernel) and kernel.table is not None:
         words = [backend.Words(kernel.table.words)]
-    return backend.lower(names["kernel"], words, cc, (threads_of(schedule), blocks or schedule.blocks))
+    bounds = (threads_of(schedule), blocks or schedule.blocks)
+    if isinstance(schedule, (AttendSchedule, WarpSchedule)):  # others are measured as Numba lowers them
+        with contextlib.suppress(frontend.Unsuited):
+            return frontend.lowered(tree, names, words, cc, bounds)
+    return backend.lower(names["kernel"], words, cc, bounds)
 
 
 def _fewer(hardware: Hardware, blocks: int, threads: int) -> int:

@@ -154,7 +154,7 @@ class Stack:
     def _pack(self, e: Emitter, rule_of: Fold, states: States) -> ir.Value:
         tiles = [types.UniTuple(kind, self.width) for kind in rule_of.state]
         made = [e.pack(tile, [state[n] for state in states]) for n, tile in enumerate(tiles)]
-        return made[0] if len(made) == 1 else e.context.make_tuple(e.builder, self.result(rule_of), made)
+        return made[0] if len(made) == 1 else e.pack(self.result(rule_of), made)
 
     def _unpack(self, e: Emitter, rule_of: Fold, value: ir.Value) -> States:
         parts = [value] if len(rule_of.state) == 1 else e.unpack(value, len(rule_of.state))

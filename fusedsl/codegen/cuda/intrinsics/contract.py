@@ -48,7 +48,7 @@ def strip_places(along: bool) -> Callable:
         def emit(e):
             pairs = _own_elements(e, along)
             made = [e.pack(kind, [e.builder.zext(pair[side], I64) for pair in pairs]) for side in range(2)]
-            return e.context.make_tuple(e.builder, result, made)
+            return e.pack(result, made)
 
         return result, emit
 
@@ -66,7 +66,7 @@ def square_places(part: int) -> Callable:
             row, column = _digits(e, TEAM)
             rows = [b.zext(b.add(b.mul(row, I32(OWN)), I32(k)), I64) for k in range(OWN)]
             columns = [b.zext(b.add(column, I32(part * TEAM)), I64)] * OWN
-            return e.context.make_tuple(b, result, [e.pack(kind, rows), e.pack(kind, columns)])
+            return e.pack(result, [e.pack(kind, rows), e.pack(kind, columns)])
 
         return result, emit
 

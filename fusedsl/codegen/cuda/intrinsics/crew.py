@@ -108,7 +108,7 @@ class Crew:
                 if self.teams > 1:
                     states = self._gathered(e, rule_of, states)
                 made = [e.pack(kind, [state[n] for state in states]) for n, kind in enumerate(kinds)]
-                return made[0] if len(made) == 1 else e.context.make_tuple(e.builder, result, made)
+                return made[0] if len(made) == 1 else e.pack(result, made)
 
             return result, emit
 

@@ -85,7 +85,7 @@ class Fragment:
                             e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
                         made.append(body.emit(e, [one[k] for one in lists]))
                     packed = [e.pack(t, [m[n] for m in made]) for n, t in enumerate(tuples)]
-                    return packed[0] if len(packed) == 1 else e.context.make_tuple(e.builder, result, packed)
+                    return packed[0] if len(packed) == 1 else e.pack(result, packed)
 
                 return result, emit
 
@@ -244,7 +244,7 @@ def _row_states(rule_of: Fold) -> types.Type:
 
 def _packed(e: Emitter, rule_of: Fold, rows: list[State]) -> ir.Value:
     parts = [e.pack(types.UniTuple(kind, ROWS), [row[n] for row in rows]) for n, kind in enumerate(rule_of.state)]
-    return parts[0] if len(parts) == 1 else e.context.make_tuple(e.builder, _row_states(rule_of), parts)
+    return parts[0] if len(parts) == 1 else e.pack(_row_states(rule_of), parts)
 
 
 def _chained(e: Emitter, rule_of: Fold, states: list[State]) -> State:

@@ -82,7 +82,7 @@ def best(order_of: Order, count: int, each: int, places: tuple[int, ...] = ()) -
                 left = [[b.select(won, new, old) for new, old in zip(x, y)] for x, y in zip(following, left)]
                 left = left[: max(1, count - turn - 1)]
             parts = [order_of.packed(e, kept), *(order_of.packed(e, [picked[p]]) for p in places)]
-            return e.context.make_tuple(b, result, parts)
+            return e.pack(result, parts)
 
         return result, emit
 

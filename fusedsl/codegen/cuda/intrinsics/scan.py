@@ -196,7 +196,7 @@ def scan_tile(tile: Tile, team: Team, rule_of: Fold, reverse: bool = False, bloc
             elements = scanned(e, tile, rule_of, kinds, values)
             made, after = plan.emit(e, elements, state_of(e, rule_of, values[-1]))
             packed = [e.pack(kind, [state[n] for state in made]) for n, kind in enumerate(tiles)]
-            return e.context.make_tuple(e.builder, result, [*packed, e.pack(rule_of.merge.result, after)])
+            return e.pack(result, [*packed, e.pack(rule_of.merge.result, after)])
 
         return result, emit
 

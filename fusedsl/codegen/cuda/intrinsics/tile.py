@@ -146,7 +146,7 @@ class Tile(Vectors):
                     ]
                     rows = [body.emit(e, [column[k] for column in columns]) for k in range(self.count)]
                     made = [e.pack(tile, [row[n] for row in rows]) for n, tile in enumerate(tiles)]
-                    return made[0] if len(made) == 1 else e.context.make_tuple(e.builder, result, made)
+                    return made[0] if len(made) == 1 else e.pack(result, made)
 
                 return result, emit
 

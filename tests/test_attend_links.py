@@ -1,0 +1,87 @@
+"""Kernels of passes over scores, compiled for a Hopper without one: what the linker says, how often, and by what."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import fusedsl as fd
+from fusedsl.report.explain import case_of
+from fusedsl.runtime.compile import cuda_key
+
+pytest.importorskip("numba_cuda")
+from fusedsl.codegen.cuda import backend
+
+CAUSAL = "iota(s, -1) <= iota(s, -2)"
+LINES = "s = q @ k.mT * 0.2\n"
+# name: (text, width, width of values, dtype)
+VARIANTS = {
+    "whole": (LINES + "softmax(s) @ v", 80, 80, "bfloat16"),
+    "whole, narrow": (LINES + "softmax(s) @ v", 64, 64, "float16"),
+    "whole, wide": (LINES + "softmax(s) @ v", 256, 256, "bfloat16"),
+    "window": (
+        LINES + f"softmax(where(({CAUSAL}) & (iota(s, -1) > iota(s, -2) - 1024), s, -inf)) @ v", 128, 128, "bfloat16",
+    ),
+    "documents": ("attention(q, k, v, mask='(j <= i) & (doc[i] == doc[j])', doc=doc)", 192, 128, "float16"),
+    "slopes": ("attention(q, k, v, score='score + slope[h] * (j - i)', slope=slope)", 96, 96, "bfloat16"),
+    "softcap": (LINES + f"softmax(where({CAUSAL}, 30 * tanh(s / 30), -inf)) @ v", 128, 128, "bfloat16"),
+    "bias": (LINES + "softmax(s + bias) @ v", 128, 128, "bfloat16"),
+    "lengths": ("attention(q, k[:, :2], v[:, :2], lengths=lengths)", 128, 64, "bfloat16"),
+}  # fmt: skip
+
+
+def specs(params, n, m, width, out, dtype):
+    of = {"q": ((2, 8, n, width), dtype), "k": ((2, 8, m, width), dtype), "v": ((2, 8, m, out), dtype)}
+    of |= {"bias": ((n, m), dtype), "doc": ((m,), "int32"), "slope": ((8,), "float32"), "lengths": ((2,), "int32")}
+    of |= {"keep": ((n, m), "bool")}
+    return [0.25 if name == "scale" else fd.spec(*of[name]) for name in params]
+
+
+@pytest.fixture
+def alone(monkeypatch, tmp_path):
+    """Numba's own frontend is not asked."""
+
+    def refused(*arguments):
+        raise AssertionError("a form of the generated file was left to Numba")
+
+    monkeypatch.setattr(backend, "lower", refused)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_nothing_spills_no_product_waits_and_numba_is_not_asked(name, alone):
+    text, *sizes = VARIANTS[name]
+    kernel = fd.kernel(text)
+    case = case_of(kernel._program, specs(kernel.params, 4096, 4096, *sizes), "cuda", 90)
+    (members,) = case.launches
+    scheduled, schedule = case.scheduled(*members[0])
+    from fusedsl.codegen.cuda import generate
+
+    assert type(schedule).__name__ == "AttendSchedule"
+    found = generate.compile_source(generate.generate(scheduled, schedule), "attend.py", scheduled, schedule, (9, 0))
+    assert found.spill_bytes == 0
+    assert "C75" not in found.log  # ptxas on products that it serialises
+
+
+def binaries(text, lengths):
+    kernel, found = fd.kernel(text), set()
+    for n, m in lengths:
+        case = case_of(kernel._program, specs(kernel.params, n, m, 64, 64, "bfloat16"), "cuda", 90)
+        for plan, bound in case.kernels:
+            found.add(cuda_key(*case.scheduled(plan, bound), plan.digest, (9, 0)))
+    return found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "attention(q, k, v, mask='j <= i', scale=scale)",
+        "attention(q, k, v, mask='keep[i, j]', keep=keep)",
+        "attention(q, k, v, score='score + bias[i, j]', bias=bias, lengths=lengths)",
+    ],
+)
+def test_lengths_scales_and_arrays_share_a_binary(text):
+    draw = random.Random(0)
+    sizes = [[int(65 * 300 ** draw.random()) for _ in range(2)] for _ in range(40)]
+    assert len(binaries(text, sizes)) <= 2  # arrays whose lines are multiples of 16 bytes, and others
+    assert len(binaries(text, [(1 + n % 64, m) for n, m in sizes])) <= 12
