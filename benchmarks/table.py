@@ -29,7 +29,7 @@ TITLES = {
     "cpu": "On the CPU ({threads} threads)",
 }
 NOTABLE = ("torch.compile", "torch", "cupy", "numpy", "numexpr", "triton", "liger", "quack", "jax")
-NOTABLE += ("cudnn", "flash-attention-2", "flex")
+NOTABLE += ("cudnn", "flash-attention-2", "flex", "jax cudnn")
 
 
 def read(paths: Sequence[Path]) -> tuple[dict[str, dict], list[Row]]:
