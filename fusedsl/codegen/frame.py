@@ -25,13 +25,18 @@ class Frame:
         self.parameters = parameters
         self.ranks = (group.ranks,) if group.ranks else ()
         self.columns = self._columns()
-        self.axes = (*group.rows, *self.columns, *self.ranks)
+        self.rows = self._row_axes()
+        self.axes = (*self.rows, *self.columns, *self.ranks)
         self.scribe = Scribe()
         self._import()
         self.free = free_axes(self._roots())
         self.nodes = list(walk(self._roots()))
         self.selects = [n for n in self.nodes if n.op == "select"]
         self._name_leaves()
+
+    def _row_axes(self) -> tuple[Axis, ...]:
+        """The axes of the rows."""
+        return self.group.rows
 
     def _columns(self) -> tuple[Axis, ...]:
         """The axes of the iteration behind the rows."""
@@ -122,7 +127,7 @@ class Frame:
         return KernelPlan(
             name,
             header,
-            tuple(a.extent for a in self.group.rows),
+            tuple(a.extent for a in self.rows),
             tuple(a.extent for a in self.columns),
             len(self.loads) + len(self.pointers),
             tuple(arrays),

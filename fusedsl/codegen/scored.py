@@ -43,6 +43,13 @@ class ScoreEmitter(Emitter):
 
     # -- what is read
 
+    def _row_axes(self) -> tuple[Axis, ...]:
+        """The rows; where each has a stream of its own, each with an axis of one row, which a tile lies along."""
+        assert self.group.streaming is not None
+        rows = self.group.rows
+        self.lanes = self.group.streaming.lanes or (Axis(1, 1 + max((a.tag for a in rows), default=0)),)
+        return rows if self.group.streaming.lanes else (*rows, *self.lanes)
+
     def _columns(self) -> tuple[Axis, ...]:
         assert self.group.streaming is not None
         one = self.group.streaming
@@ -114,16 +121,16 @@ class ScoreEmitter(Emitter):
         self._name_inputs()
         scores = tuple(self._score(k) for k in range(len(one.products)))
         tile = self._tile()
-        state, weighings = self._merging()
+        state, weighings, parts = self._merging()
         row, endings = self._ending()
         row_stores = tuple(Store(self.scribe.names[v], self.places[r]) for r, v in self.row_stores)
-        lanes = tuple(self.axes.index(a) for a in one.lanes)
+        lanes = tuple(self.axes.index(a) for a in self.lanes)
         asked = sieve(self, self.parts)
         read = tuple(tuple(self.scribe.body((), [n], self.known()) for n in found) for found in self.inputs)
         join = self._join() if one.fold.level else None
         inputs, row_inputs = read
         found = (lanes, scores, tile, state, weighings, row, row_stores, endings, asked)
-        return Stream(*found, inputs, row_inputs, join)
+        return Stream(*found, inputs, row_inputs, join, parts)
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):
@@ -172,7 +179,7 @@ class ScoreEmitter(Emitter):
     @cached_property
     def inputs(self) -> tuple[list[Node], list[Node]]:
         """What a tile's elements read of memory at a place of theirs, and what at a row's."""
-        stream, lanes = set(self.streaming.fold.stream), set(self.streaming.lanes)
+        stream, lanes = set(self.streaming.fold.stream), set(self.lanes)
         lifts = [lift.value for lifts in self.lifts for lift in lifts]
         conditions = [k for w in self.streaming.weighted if (k := w.weight.kept()) is not None]
         ends = {p.fold for p in self.streaming.products}
@@ -209,10 +216,11 @@ class ScoreEmitter(Emitter):
 
     # -- merging tiles
 
-    def _merging(self) -> tuple[FoldUse, tuple[Weighing, ...]]:
-        stream, one = self.streaming.fold, self.streaming
+    def _merging(self) -> tuple[FoldUse, tuple[Weighing, ...], FoldUse | None]:
+        """How the state takes up a tile, and where tiles are level with it, how it takes up another state."""
+        stream = self.streaming.fold
         a, b, whole = stream.state("a"), stream.state("b"), stream.state()
-        own = {k: w for k, c in enumerate(stream.identity) for w in one.weighted if self._place(w) == k}
+        own = self._own_places
         for k, (before, tile, after) in enumerate(zip(a, b, whole)):
             self.scribe.name(before, "weighed" if k in own else "stream", f"state {k}")
             if k in own:
@@ -224,6 +232,26 @@ class ScoreEmitter(Emitter):
         if stream.level:
             for k, w in own.items():
                 merged[k] = stream.moved(w.component)
+        use, bodies = self._sides("stream", a, b, merged)
+        if not stream.level:
+            return use, tuple(self._weighing(k, bodies[k], None) for k in own), None
+        other = stream.state("part")
+        for k, n in enumerate(other):
+            self.scribe.name(n, "part_weighed" if k in own else "part", f"state {k} of a part")
+        parts, moving = self._sides("parts", a, other, dataclasses.replace(stream, level=False).merge("part"))
+        return use, tuple(self._weighing(k, bodies[k], moving[k]) for k in own), parts
+
+    @cached_property
+    def _own_places(self) -> dict[int, Weighted]:
+        """The states with an axis of their own, by their number."""
+        one = self.streaming
+        return {k: w for k in range(len(one.fold.identity)) for w in one.weighted if self._place(w) == k}
+
+    def _sides(
+        self, name: str, a: Sequence[Node], b: Sequence[Node], merged: Sequence[Node]
+    ) -> tuple[FoldUse, dict[int, Body]]:
+        """How row values of two states merge, with what those that have an axis of their own move by; their merging."""
+        stream, own = self.streaming.fold, self._own_places
         plain = [k for k in range(len(a)) if k not in own]
         sides = {side for k in own for side in (a[k], b[k])}
         moving = _frontier([merged[k] for k in own], lambda n: n in sides, [*a, *b])
@@ -231,14 +259,14 @@ class ScoreEmitter(Emitter):
         results = list(dict.fromkeys([merged[k] for k in plain] + moving))
         body = self.scribe.body([x for x in rows if x.op == "state"], results, [*self.known(), *rows])
         use = FoldUse(
-            "stream",
+            name,
             tuple(self.scribe.value(b[k]) for k in plain),
             tuple(self.scribe.value(a[k]) for k in plain),
             tuple(literal(stream.identity[k]) for k in plain),
             dataclasses.replace(body, results=self._in_order(body, results, [merged[k] for k in plain], moving)),
         )
-        found = [self._weighing(w, a[k], b[k], merged[k], [*rows, *moving]) for k, w in own.items()]
-        return use, tuple(found)
+        known = [*self.known(), *rows, *moving, *a, *b]
+        return use, {k: self.scribe.body((), [merged[k]], known) for k in own}
 
     def _join(self) -> Body:
         """A tile's folds with those of all so far."""
@@ -262,8 +290,9 @@ class ScoreEmitter(Emitter):
         stream = self.streaming.fold
         return len(stream.identity) - len(stream.components) + stream.components.index(w.component)
 
-    def _weighing(self, w: Weighted, before: Node, tile: Node, merged: Node, rows: list[Node]) -> Weighing:
-        known = [*self.known(), *rows, before, tile, *(n for s in "ab" for n in self.streaming.fold.state(s))]
+    def _weighing(self, k: int, merge: Body, parts: Body | None) -> Weighing:
+        w, stream = self._own_places[k], self.streaming.fold
+        before, tile = stream.state("a")[k], stream.state("b")[k]
         kept = w.weight.kept()
         elements = [*self.elements_know, *(p.fold for p in self.streaming.products)]
         return Weighing(
@@ -272,8 +301,9 @@ class ScoreEmitter(Emitter):
             self.scribe.body((), [w.right], self.known()),
             self.scribe.value(before),
             (self.scribe.value(before), self.scribe.value(tile)),
-            self.scribe.body((), [merged], known),
+            merge,
             None if kept is None else self.scribe.body((), [kept], elements),
+            parts,
         )
 
     # -- results

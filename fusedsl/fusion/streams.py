@@ -251,7 +251,7 @@ def _streaming(stream: StreamFold, own: frozenset, fits: Fits) -> Streaming | st
     lanes = stream.rows.difference(*(used[r] for r in rights))
     if any(f.type.dtype.kind != "f" for f in (*(p.fold for p in products), *(w.right for w in weighted))):  # type: ignore[union-attr]
         return "its products are of integers"
-    if not lanes:
+    if not lanes and not stream.level:
         return "no axis of its rows is absent from the other operand of its products"
     axes = [one.axis for one in (*products, *weighted)]  # type: ignore[union-attr]
     if not all(fits(a.extent, WIDEST) for a in axes):

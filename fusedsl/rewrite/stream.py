@@ -251,9 +251,9 @@ class StreamFold:
 
     # -- merge
 
-    def merge(self) -> tuple[Node, ...]:
-        """The state of two parts, from `state("a")` and `state("b")`."""
-        sides = [self.state("a"), self.state("b")]
+    def merge(self, other: str = "b") -> tuple[Node, ...]:
+        """The state of two parts, from `state("a")` and `state(other)`."""
+        sides = [self.state("a"), self.state(other)]
         if self.level:
             return self._risen(*sides)
         merged: list[Node] = []

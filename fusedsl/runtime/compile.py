@@ -72,7 +72,7 @@ def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[Kernel
         attending = schedule_scores(bound.kernel, bound.extents, hardware)
         assert attending is not None
         if not isinstance(attending, AttendSchedule):
-            return bound.kernel, attending
+            return _sharing(bound.kernel, attending, bound.extents), attending
         return dataclasses.replace(bound.kernel, windows=windows(attending, bound.kernel)), attending
     products = schedule_contract(bound.kernel, bound.extents, hardware)
     if products is not None:
@@ -86,8 +86,13 @@ def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[Kernel
     if not getattr(schedule, "resident", True) and streamed is not None and kernel.resident:
         kernel = streamed
         schedule = choose(kernel, bound.extents, hardware)
-    needs = geometry(schedule, kernel, bound.extents)
-    return dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0), schedule
+    return _sharing(kernel, schedule, bound.extents), schedule
+
+
+def _sharing(kernel: Kernel, schedule: Schedule, extents: tuple[int, ...]) -> Kernel:
+    """The kernel with what its blocks share in global memory among its parameters."""
+    needs = geometry(schedule, kernel, extents)
+    return dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0)
 
 
 Chosen = Sequence[tuple[Kernel, Any]]

@@ -15,6 +15,7 @@ from .division import divisors
 from .gang import GangSchedule, gang_grid, gangs_of, schedule_gang, workspace_bytes
 from .kernel import Kernel
 from .map import MapSchedule, map_grid, schedule_map
+from .narrow import narrow_workspace
 from .ranking import selection
 from .row import RowSchedule, row_grid
 from .rows import schedule_row
@@ -129,7 +130,10 @@ def _geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> G
         return Geometry(blocks, schedule.block, shared, alone=True)
     if isinstance(schedule, WarpSchedule):
         blocks, shared = warp_grid(schedule, kernel, extents), warp_shared(schedule, kernel, extents)
-        return Geometry(blocks, schedule.block, shared, alone=True)
+        found = Geometry(blocks, schedule.block, shared, alone=True)
+        if not schedule.split:
+            return found
+        return replace(found, workspace=narrow_workspace(schedule, kernel, extents), tickets=blocks)
     if isinstance(schedule, ContractSchedule):
         return Geometry(contract_grid(kernel, extents), schedule.threads, alone=True)
     if isinstance(schedule, CrossSchedule):

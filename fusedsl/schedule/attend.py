@@ -102,6 +102,8 @@ def operands_of(kernel: Kernel) -> Operands | None:
         return None
     left, right, weighed = found
     lanes = [a for a in stream.lanes if kernel.operands[left].strides[a] != "0"]  # type: ignore[index]
+    if not lanes and all(operand.strides[stream.lanes[-1]] == "0" for operand in kernel.operands):
+        lanes = list(stream.lanes)  # an axis of one row
     if not lanes:
         return None
     return Operands(left, right, weighed, lanes[-1])  # type: ignore[arg-type]
@@ -134,6 +136,8 @@ def _fits(kernel: Kernel, found: Operands, stream: Stream) -> bool:
     score, weighing = stream.scores[0], stream.weighings[0]
     inner = {found.left: score.axis, found.right: score.axis, found.weighed: weighing.axis}
     kinds = {kernel.operands[k].dtype for k in inner}
+    if kernel.operands[found.left].strides[found.lane] == "0":
+        return False
     if len(kinds) != 1 or next(iter(kinds)).name not in ("float16", "bfloat16"):
         return False
     for k, axis in inner.items():

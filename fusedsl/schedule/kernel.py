@@ -216,6 +216,7 @@ class Weighing:
 
     `state` is its name once the stream is over. `merge` takes row values, the state so far and that of a tile (`sides`)
     and gives the state of both. Elements where `kept` is False weigh nothing, whatever they weigh; None: all count.
+    `parts` does what `merge` does with the states of two parts of a stream that were worked apart.
     """
 
     axis: int
@@ -225,6 +226,7 @@ class Weighing:
     sides: tuple[Value, Value]
     merge: Body
     kept: Body | None = None
+    parts: Body | None = None
 
 
 @dataclass(frozen=True)
@@ -283,6 +285,7 @@ class Stream:
     inputs: tuple[Body, ...] = ()  # what is read for each element of a tile, whatever is made of it; a result each
     row_inputs: tuple[Body, ...] = ()  # … and for each row
     join: Body | None = None  # where a tile is `level` with all so far: its folds' values, joined to theirs first
+    parts: FoldUse | None = None  # what `state` says, of two parts of the stream that were worked apart
 
     @property
     def level(self) -> bool:

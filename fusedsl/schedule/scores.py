@@ -5,9 +5,10 @@ from __future__ import annotations
 from ..hardware import Hardware
 from .attend import AttendSchedule, schedule_attend
 from .kernel import Kernel
+from .narrow import schedule_narrow
 from .warps import WarpSchedule, schedule_warps
 
-WAYS = (schedule_attend, schedule_warps)
+WAYS = (schedule_narrow, schedule_attend, schedule_warps)
 
 
 def schedule_scores(

@@ -28,7 +28,9 @@ class WarpSchedule:
 
     `width` and `out_width` are the lengths of the first product's sums and of a row of results. Tiles of the operands
     stand in shared memory as `kind`, whose products are those of `tensor` cores or fused multiply-adds; an operand is
-    `copied` asynchronously, or element by element. (All three: left, right, weighed.)
+    `copied` asynchronously, or element by element. (All three: left, right, weighed.) Where the stream is `split`, so
+    many `parts` of it have a block each; a launch says how many. A tile has the rows of all
+    places on the axis `packed`.
     """
 
     columns: int
@@ -38,7 +40,10 @@ class WarpSchedule:
     kind: str
     tensor: bool
     copied: tuple[bool, bool, bool]
+    split: bool = False
+    packed: int | None = None
     blocks: int = 1
+    parts: int = field(default=1, compare=False)
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)
 
@@ -85,22 +90,37 @@ class WarpSchedule:
 
 def schedule_warps(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> WarpSchedule | None:
     """How a pass over scores runs on warps alone; None where its operands are not of one kind, or too wide."""
+    found = operands_of(kernel)
+    if found is None or (extents[found.lane] < FEWEST and not kernel.steady):
+        return None
+    for warps, columns in _shapes(kernel, found, extents, hardware):
+        made = of_shape(kernel, extents, hardware, warps, columns)
+        if made is None:
+            continue
+        items = items_of(made, kernel, extents)
+        if items < 1 << 31:
+            twice = warps == 8 and max(made.width, made.out_width) <= NARROW
+            return replace(made, blocks=2 if twice else 1, reason=_reason(made, items))
+    return None
+
+
+def of_shape(
+    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, warps: int, columns: int
+) -> WarpSchedule | None:
+    """The schedule of so many warps that take up to `columns` of the stream at a time; None where nothing of a kind
+    multiplies the operands, or they do not fit."""
     found, stream = operands_of(kernel), kernel.stream
     if found is None or stream is None or 0 in extents or max(extents) >= 1 << 31:
         return None
     kind = _kind(kernel, found, hardware)
     width, out_width = extents[stream.scores[0].axis], extents[stream.weighings[0].axis]
-    few = extents[found.lane] < FEWEST and not kernel.steady
-    if kind is None or out_width > WIDEST[kind] or few:
+    if kind is None or out_width > WIDEST[kind]:
         return None
+    sums = out_width * (2 if kind == "float64" else 1)  # words, of two threads
+    columns = min(columns, next(most for wide, most in COLUMNS if sums > wide))
     copied = _copied(kernel, found, kind, hardware, extents)
-    for warps, columns in _shapes(kernel, found, extents, hardware, kind):
-        made = WarpSchedule(columns, warps, width, out_width, kind, _tensor(kind), copied)
-        items = warp_grid(made, kernel, extents)
-        if warp_shared(made, kernel, extents) <= hardware.block_shared and items < 1 << 31:
-            twice = warps == 8 and max(width, out_width) <= NARROW
-            return replace(made, blocks=2 if twice else 1, reason=_reason(made, items))
-    return None
+    made = WarpSchedule(columns, warps, width, out_width, kind, _tensor(kind), copied)
+    return made if warp_shared(made, kernel, extents) <= hardware.block_shared else None
 
 
 def _kind(kernel: Kernel, found: Operands, hardware: Hardware) -> str | None:
@@ -140,19 +160,14 @@ def _copied(
     return left, right, weighed
 
 
-def _shapes(
-    kernel: Kernel, found: Operands, extents: tuple[int, ...], hardware: Hardware, kind: str
-) -> Iterator[tuple[int, int]]:
+def _shapes(kernel: Kernel, found: Operands, extents: tuple[int, ...], hardware: Hardware) -> Iterator[tuple[int, int]]:
     """(warps, columns) to try in turn: blocks no larger than their rows, or than all multiprocessors need."""
     rows = extents[found.lane]
     others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != found.lane)
-    assert kernel.stream is not None
-    sums = extents[kernel.stream.weighings[0].axis] * (2 if kind == "float64" else 1)  # words, of two threads
-    most = next(columns for wide, columns in COLUMNS if sums > wide)
-    for warps, columns in SHAPES if _tensor(kind) else SUMMED:
+    for warps, columns in SHAPES if _tensor(_kind(kernel, found, hardware) or "") else SUMMED:
         enough = others * -(-rows // (ROWS * warps)) >= hardware.multiprocessors
         if warps <= 4 or (enough and rows > ROWS * 4):
-            yield warps, min(columns, most)
+            yield warps, columns
 
 
 def _reason(made: WarpSchedule, items: int) -> str:
@@ -163,14 +178,24 @@ def _reason(made: WarpSchedule, items: int) -> str:
     )
 
 
+def class_bytes(schedule: WarpSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+    """Shared memory of what says which tiles count, and of what a block's start may be off."""
+    return LINE + 8 * class_words(schedule, kernel, extents)
+
+
 def warp_shared(schedule: WarpSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
-    """Dynamic shared memory of a block, and what its start may be off."""
-    return LINE + schedule.places["classes_at"] + 8 * class_words(schedule, kernel, extents)
+    """Dynamic shared memory of a block."""
+    return schedule.places["classes_at"] + class_bytes(schedule, kernel, extents)
+
+
+def items_of(schedule: WarpSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+    """Tiles of rows."""
+    found = operands_of(kernel)
+    assert found is not None
+    others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a not in (found.lane, schedule.packed))
+    return others if schedule.packed is not None else others * -(-extents[found.lane] // schedule.rows)
 
 
 def warp_grid(schedule: WarpSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
-    """Blocks of the launch: one for each tile of rows."""
-    found = operands_of(kernel)
-    assert found is not None
-    others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != found.lane)
-    return others * -(-extents[found.lane] // schedule.rows)
+    """Blocks of the launch: one for each tile of rows, or each part of its stream."""
+    return items_of(schedule, kernel, extents) * schedule.parts

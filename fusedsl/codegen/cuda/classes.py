@@ -201,6 +201,8 @@ def _ends(scope: FragmentScope, schedule: Tiles, sieve: Sieve, along: bool) -> l
     lines = [f"first = int64(tile * {columns})", f"last = minimum(first + {columns - 1}, {n} - 1)"] if along else []
     rows = ("int64(row_from)", f"minimum(int64(row_from) + {schedule.rows - 1}, n{scope.lane} - 1)")
     ends = {scope.along: ("first", "last"), scope.lane: rows}
+    if scope.packed is not None:
+        ends |= {a: ("int64(0)", f"n{a} - 1") for a in (scope.lane, scope.packed)}
     for axis, low, high in sieve.ends:
         if (axis == scope.along) is along:
             pair = ends.get(axis, (f"int64(c{axis})", f"int64(c{axis})"))

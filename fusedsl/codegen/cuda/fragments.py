@@ -19,10 +19,11 @@ class FragmentScope:
     """The file being written, and what its names stand for: one value, one of each row or column of a fragment of
     scores, or its elements; the same of a fragment of results (`own`)."""
 
-    def __init__(self, kernel: Kernel, lane: int, own_axis: int):
+    def __init__(self, kernel: Kernel, lane: int, own_axis: int, packed: int | None = None):
         self.kernel, self.names = kernel, Names(kernel)
         self.along, self.lane, self.own_axis = kernel.row_axes, lane, own_axis
-        self.outer = [a for a in range(kernel.row_axes) if a != lane]
+        self.packed = packed  # an axis whose places all stand in one tile of rows, each with the lane's
+        self.outer = [a for a in range(kernel.row_axes) if a not in (lane, packed)]
         self.top: list[str] = []
         self.functions: list[str] = []
         self.code: list[str] = []
@@ -57,7 +58,7 @@ class FragmentScope:
         if found is None:
             return None
         axes = found - set(self.places)
-        own, lane, along = self.own_axis in axes, self.lane in axes, self.along in axes
+        own, lane, along = self.own_axis in axes, not axes.isdisjoint((self.lane, self.packed)), self.along in axes
         if own:
             return OWN if lane else OWN_COLUMN
         return ELEMENT if lane and along else ROW if lane else COLUMN if along else SCALAR
@@ -91,7 +92,8 @@ class FragmentScope:
             self.domain[name] = domain
 
     def axis_place(self, axis: int) -> str:
-        return {self.lane: "row", self.along: "column", self.own_axis: "own_column"}.get(axis, f"c{axis}")
+        places = {self.lane: "row", self.along: "column", self.own_axis: "own_column", self.packed: "row_above"}
+        return places.get(axis, f"c{axis}")
 
     def load(self, load: Load, domain: str) -> None:
         if domain in (ELEMENT, COLUMN) and not self.places:
@@ -129,7 +131,8 @@ class FragmentScope:
     def row_place(self, k: int) -> str:
         """An operand's addresses at both rows."""
         self.define("line", ROW, "int64, int64, int64 -> int64", "at, i, step", ["return at + i * step"])
-        return f"line({self.base(k)}, row, {self.byte_step(k, self.lane)})"
+        line = f"line({self.base(k)}, row, {self.byte_step(k, self.lane)})"
+        return line if self.packed is None else f"line({line}, row_above, {self.byte_step(k, self.packed)})"
 
     def ahead(self, at: str, size: str) -> str:
         """Addresses of rows, so many bytes on."""

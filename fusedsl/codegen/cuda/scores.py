@@ -20,12 +20,12 @@ PAIRED = ("bfloat16", "float16", "float32", "float64")  # results that are store
 class ScoreWriter(FragmentScope):
     """What is the same in every kernel of a pass over scores, whose state is `stream`'s."""
 
-    def __init__(self, kernel: Kernel, schedule: Tiles):
+    def __init__(self, kernel: Kernel, schedule: Tiles, packed: int | None = None):
         found = operands_of(kernel)
         assert found is not None and kernel.stream is not None
         self.stream: Stream = kernel.stream
         self.score, self.weighing = self.stream.scores[0], self.stream.weighings[0]
-        super().__init__(kernel, found.lane, self.weighing.axis)
+        super().__init__(kernel, found.lane, self.weighing.axis, packed)
         self.tiles, self.operands = schedule, found
         self.joins: dict[str, str] = {}  # of states that the threads of a row keep apart
 
@@ -74,7 +74,17 @@ class ScoreWriter(FragmentScope):
     def _rows(self) -> list[str]:
         """Where the rows of a thread stand, and where they are read: known again where it is asked again."""
         self.define("clamp_rows", ROW, "int64, int64 -> int64", "i, n", ["return minimum(i, n - 1)"])
-        return [f"rows = rows_from(row_from + group * {ROWS})", f"row = clamp_rows(rows, n{self.lane})"]
+        rows = [f"rows = rows_from(row_from + group * {ROWS})", f"row = clamp_rows(rows, {self.row_limit})"]
+        if self.packed is None:
+            return rows
+        lines = ["above = share(i, n)", "return above, i - above * n"]
+        self.define("part_rows", ROW, "int64, int64 -> int64, int64", "i, n", lines)
+        return [*rows, f"row_above, row = part_rows(row, n{self.lane})"]
+
+    @property
+    def row_limit(self) -> str:
+        """How many rows there are of which a tile takes some."""
+        return f"n{self.lane}" if self.packed is None else f"(n{self.packed} * n{self.lane})"
 
     def _bodies(self) -> Iterable[Body]:
         stream = self.stream
@@ -243,7 +253,7 @@ class ScoreWriter(FragmentScope):
                 self.top.append(f'spread{number} = both_rows("{operand.dtype.compute.name}")')
                 shown = f"spread{number}({shown})"
             at = self.row_place(store.operand)
-            self.code.append(f"store_row{number}({at}, {shown}, rows, n{self.lane})")
+            self.code.append(f"store_row{number}({at}, {shown}, rows, {self.row_limit})")
         for number, ending in enumerate(stream.endings):
             self._ending(number, ending)
 
@@ -256,11 +266,11 @@ class ScoreWriter(FragmentScope):
             contiguous = operand.strides[ending.axis] == "1"
             if contiguous and operand.access == "vector" and operand.dtype.name in PAIRED and width % 8 == 0:
                 self.top.append(f'store_{name} = store_fragment({width}, "{operand.dtype.name}")')
-                self.code.append(f"store_{name}({at}, {store.value}, rows, n{self.lane})")
+                self.code.append(f"store_{name}({at}, {store.value}, rows, {self.row_limit})")
                 continue
             step = "1" if contiguous else self.names.stride(store.operand, ending.axis)
             self.top.append(f'store_{name} = scatter_fragment({width}, "{operand.dtype.name}")')
-            self.code.append(f"store_{name}({at}, {store.value}, rows, n{self.lane}, int64({step}))")
+            self.code.append(f"store_{name}({at}, {store.value}, rows, {self.row_limit}, int64({step}))")
 
     def _own_values(self, number: int, body: Body) -> None:
         """An ending's values. What it reads for each is read where it is used: no register holds it longer."""
@@ -282,7 +292,7 @@ class ScoreWriter(FragmentScope):
             operand, step = self.kernel.operands[k], self.byte_step(k, self.own_axis)
             lines.append(f"{v.name} = fetch_{operand.dtype}(at_{v.name} + c * step_{v.name}, there)")
             given += [("int64", f"at_{v.name}"), ("int64", f"step_{v.name}")]
-            at = self.row_place(k) if operand.strides[self.lane] != "0" else self.base(k)
+            at = self.row_place(k) if self.leaf_domain(v.name) == OWN else self.base(k)
             self.code.append(f"at_{v.name} = {at}")
             passed += [self.ahead(f"at_{v.name}", f"first_column() * {step}"), step]
         made = [v for v in body.results if v not in body.args]

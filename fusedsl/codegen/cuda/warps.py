@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from ...ir.types import dtype
 from ...schedule.attend import asks_memory
-from ...schedule.kernel import Kernel
+from ...schedule.kernel import Kernel, Value
+from ...schedule.narrow import TOGETHER, part_bytes
 from ...schedule.warps import CHUNK, LINE, WarpSchedule
 from .classes import direct_classes, kept_classes
+from .fragments import OWN, ROW
 from .scores import ScoreWriter
 from .text import header, indented
 
@@ -28,7 +30,7 @@ def warps_source(kernel: Kernel, schedule: WarpSchedule) -> str:
 
 class WarpsWriter(ScoreWriter):
     def __init__(self, kernel: Kernel, schedule: WarpSchedule):
-        super().__init__(kernel, schedule)
+        super().__init__(kernel, schedule, schedule.packed)
         self.schedule = schedule
         self.quick = schedule.tensor
         self.out = -(-schedule.out_width // 16) * 16
@@ -43,7 +45,10 @@ class WarpsWriter(ScoreWriter):
         self._begin()
         self.begin_state()
         self.code += ["if count > 0:", *indented(self.written(self._loop))]
-        self.finish()
+        if s.split:
+            self._merge_parts()
+        else:
+            self.finish()
         opening = header(self.kernel, s.reason.partition(":")[0], "")
         comment = f"Tiles of {s.rows} rows; scores of {s.columns} of the stream at a time."
         kernel = [*self.names.signature(), *indented([f'"""{comment}"""', *self.code])]
@@ -75,7 +80,7 @@ class WarpsWriter(ScoreWriter):
         self.code += ["group, item = int32(thread() >> 7), block()", *self._item()]
         if kept:
             self.code += [*kept_classes(self, s), "barrier()"]
-        self.code += self._count()
+        self.code += [*self._count(), *(self._own_part() if s.split else [])]
 
     # -- which tile of rows an item is, and which tiles of the stream count for it
 
@@ -83,9 +88,11 @@ class WarpsWriter(ScoreWriter):
         """The tile of rows of an item, and its place on the other axes: tiles that read the same stream are neighbours;
         where some have more to do than others, the longest come first."""
         lines = [
-            f"row_tiles = int32((n{self.lane} + {self.schedule.rows - 1}) // {self.schedule.rows})",
+            f"row_tiles = int32(({self.row_limit} + {self.schedule.rows - 1}) // {self.schedule.rows})",
             f"items = int32({' * '.join(['row_tiles', *(f'n{a}' for a in self.outer)])})",
         ]
+        if self.schedule.split:
+            lines += ["parts, part = share(blocks(), items), share(item, items)", "item = int32(item - part * items)"]
         if self.sieved:
             lines += [
                 "others = share(items, row_tiles)",
@@ -116,11 +123,31 @@ class WarpsWriter(ScoreWriter):
             return f"classes(classes_at, {word})"
         return direct_classes(self, self.schedule).format(word=word)
 
+    def _own_part(self) -> list[str]:
+        """Lines that leave of the tiles those of the block's part, `count` of them."""
+        lines = [
+            "before = int32(share(int64(count) * part, int64(parts)))",
+            "count = int32(share(int64(count) * (part + 1), int64(parts)) - before)",
+        ]
+        if not self.sieved:
+            return lines
+        return [
+            *lines,
+            "passed = int32(0)",
+            "while (left == 0) & (word > 0):",
+            "    word = int32(word - 1)",
+            f"    left, whole = {self._classes('word')}",
+            "    if passed + bit_count(left) <= before:",
+            "        passed, left = int32(passed + bit_count(left)), int32(0)",
+            "while passed < before:",
+            "    passed, left = int32(passed + 1), int32(left ^ (1 << highest_bit(left)))",
+        ]
+
     def _next(self) -> list[str]:
         """Lines that find the next tile that counts: the last first, which is often partial, and the first of a loop is
         worked as if it were."""
         if not self.sieved:
-            return ["tile = int32(count - 1 - k)"]
+            return [f"tile = int32({'before + ' * self.schedule.split}count - 1 - k)"]
         return [
             "while left == 0:",
             "    word = int32(word - 1)",
@@ -128,6 +155,68 @@ class WarpsWriter(ScoreWriter):
             "bit = highest_bit(left)",
             "tile, left = int32(word * 32 + bit), int32(left ^ (1 << bit))",
         ]
+
+    # -- parts of a stream
+
+    def _merge_parts(self) -> None:
+        """The block's state is left for the last block of a few neighbours, which merges theirs, and leaves that for
+        the last one of a few such, until one has the state of all, and finishes."""
+        use, own = self.stream.parts, self.weighing.state
+        assert use is not None
+        rows = ", ".join(v.dtype.name for v in use.state)
+        shape = f'"{rows}", "{own.dtype.name}", {self.out}, {self.schedule.block}'
+        self.top += [f"{how}_state = {how}_part({shape})" for how in ("leave", "take")] + ["comes_last = last"]
+        size, held = part_bytes(self.schedule, self.kernel), ", ".join(v.name for v in (*use.state, own))
+        begin = [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
+        theirs = ", ".join(v.name for v in (*use.lifted, self._part_of_sums()))
+        take = [
+            f"{theirs} = take_state(states_at + (part * {TOGETHER} + k) * step)",
+            "k = int32(k + 1)",
+            *self.written(self._take_up),
+        ]
+        merge = [
+            *begin,
+            f"{own.name} = no_sums()",
+            "k = int32(0)",
+            "while k < count:",
+            *indented(take),
+            f"counter, step, parts = int64(counter + groups), int64(step * {TOGETHER}), groups",
+            "if groups == 1:",
+            "    more = False",
+            *indented(self.written(self.finish)),
+        ]
+        level = [
+            f"leave_state(states_at + part * step, {held})",
+            f"groups = int32((parts + {TOGETHER - 1}) >> {TOGETHER.bit_length() - 1})",
+            f"part = int32(part >> {TOGETHER.bit_length() - 1})",
+            f"count = int32(minimum({TOGETHER}, parts - part * {TOGETHER}))",
+            "more = comes_last(tickets, counter + part, count)",
+            "if more:",
+            *indented(merge),
+        ]
+        self.code += [
+            f"states_at, step = workspace + int64(item) * parts * {size}, int64({size})",
+            "counter, more = int64(item) * parts, True",
+            "while more:",
+            *indented(level),
+        ]
+
+    def _take_up(self) -> None:
+        """Lines by which the state takes up that of a part."""
+        use, own, weighing = self.stream.parts, self.weighing.state, self.weighing
+        assert use is not None and weighing.parts is not None
+        self.domain |= {v.name: ROW for v in (*use.state, *use.lifted)}
+        self.domain |= {own.name: OWN, self._part_of_sums().name: OWN}
+        made = self.call("merge_rows", use.merge, ROW)[: len(use.state)]
+        (sums,) = self.call("merge_sums", weighing.parts, OWN)
+        self.code += [f"{v.name} = {name}" for v, name in zip((*use.state, own), (*made, sums))]
+
+    def _part_of_sums(self) -> Value:
+        """The sums of a part, as the body that merges them has them."""
+        weighing = self.weighing
+        assert weighing.parts is not None and self.stream.parts is not None
+        known = {weighing.state.name, *(v.name for v in self.stream.parts.merge.results)}
+        return next(v for v in weighing.parts.args if v.name not in known)
 
     # -- tiles of operands
 
@@ -140,6 +229,10 @@ class WarpsWriter(ScoreWriter):
         size = self.kernel.operands[k].dtype.itemsize
         room = s.line_bytes(width)
         step = self._stride(k, along)
+        if s.copied[number] and name == "left" and self.packed is not None:
+            self._make("copy_left", f"copy_lines({lines}, {width * size}, {room}, {s.block}, True)")
+            further = f"{self._stride(k, self.packed)} * {size}, n{along}"
+            return [f"copy_left(left_at, {self.base(k)}, {step} * {size}, {first}, {self.row_limit}, {further})"]
         if s.copied[number]:
             self._make(f"copy_{name}", f"copy_lines({lines}, {width * size}, {room}, {s.block})")
             return [f"copy_{name}({name}_at, {self.base(k)}, {step} * {size}, {first}, n{along})"]

@@ -26,6 +26,7 @@ def namespace() -> dict[str, Any]:
         launch,
         lines,
         link,
+        parts,
         patch,
         rank,
         scalar,
@@ -64,6 +65,7 @@ def namespace() -> dict[str, Any]:
         ),
         (lines, "copy_lines line_places put_lines"),
         (warp_product, "warp_scores warp_sums near_sums far_sums keep_weights"),
+        (parts, "leave_part take_part"),
         (exchange, "last meet part_from leave_state take_state"),
     ):
         names |= {name: getattr(source, name) for name in listed.split()}

@@ -29,22 +29,27 @@ def start_of(e: Emitter, tile: ir.Value, line: ir.Value) -> ir.Value:
     return e.builder.add(tile, e.builder.shl(line, I32(LINE.bit_length() - 1)))
 
 
-def copy_lines(lines: int, size: int, room: int, threads: int) -> Callable:
+def copy_lines(lines: int, size: int, room: int, threads: int, packed: bool = False) -> Callable:
     """`copy(to, at, step, first, limit)`: begin to bring lines of `size` bytes, `step` bytes apart from `at` on;
-    zeros for those not below the limit, and up to `room` bytes of a line."""
-    each = threads // CHUNKS  # lines at a time: a multiple of 8
+    zeros for those not below the limit, and up to `room` bytes of a line. Where they are `packed`, two more arguments
+    say that after so many lines (the last) the next ones begin so many bytes (the last but one) further."""
+    each = threads // CHUNKS  # lines at a time: a multiple of 8, or 4 of a single warp
 
     def rule(*kinds):
         def emit(e, *values):
             b, thread = e.builder, e.special_register("tid.x")
-            to, at, step, first, limit = (e.cast(v, k, w) for v, k, w in zip(values, kinds, (i32, i64, i64, i64, i64)))
+            given = [e.cast(v, k, w) for v, k, w in zip(values, kinds, (i32, *[i64] * (arity - 1)))]
+            to, at, step, first, limit = given[:5]
             line, chunk = b.lshr(thread, I32(3)), b.and_(thread, I32(CHUNKS - 1))
             to = b.add(start_of(e, to, line), swizzled(e, line, chunk))
             number = b.add(first, b.zext(line, I64))
-            source = b.add(b.add(at, b.mul(number, step)), b.shl(b.zext(chunk, I64), I64(4)))
+            own = b.shl(b.zext(chunk, I64), I64(4))
+            source = b.add(b.add(at, b.mul(number, step)), own)
             left = b.trunc(b.sub(limit, number), I32)
             further = b.mul(step, I64(each))
             for k in range(-(-lines // each)):
+                if packed:
+                    source = b.add(_packed_line(e, b.add(number, I64(k * each)), at, step, *given[5:]), own)
                 here = b.icmp_signed(">", left, I32(k * each))
                 inside = None if (k + 1) * each <= lines else b.icmp_unsigned("<", line, I32(lines - k * each))
                 for panel in range(-(-room // LINE)):
@@ -55,12 +60,23 @@ def copy_lines(lines: int, size: int, room: int, threads: int) -> Callable:
                         held = b.icmp_unsigned("<", chunk, I32((room - panel * LINE) // CHUNK))
                         need = held if need is None else b.and_(need, held)
                     place = (panel * lines + k * each) * LINE
-                    _copy(e, b.add(to, I32(place)), source, panel * LINE, there, need)
+                    line_at = b.xor(to, I32(LINE // 2)) if k * each % CHUNKS else to
+                    _copy(e, b.add(line_at, I32(place)), source, panel * LINE, there, need)
                 source = b.add(source, further)
 
         return types.void, emit
 
-    return intrinsic(5)(rule)
+    arity = 7 if packed else 5
+    return intrinsic(arity)(rule)
+
+
+def _packed_line(
+    e: Emitter, number: ir.Value, at: ir.Value, step: ir.Value, further: ir.Value, several: ir.Value
+) -> ir.Value:
+    """Where a line begins, of which so many are `step` apart, and these `further`."""
+    b = e.builder
+    above = b.zext(b.udiv(b.trunc(number, I32), b.trunc(several, I32)), I64)
+    return b.add(b.add(at, b.mul(above, further)), b.mul(b.sub(number, b.mul(above, several)), step))
 
 
 def _copy(e: Emitter, to: ir.Value, source: ir.Value, skipped: int, there: ir.Value, need: ir.Value | None) -> None:
@@ -88,7 +104,7 @@ def line_places(lines: int, width: int, threads: int, across: bool) -> Callable:
                 near = b.sub(number, b.mul(far, I32(lines if across else width)))
                 found.append([b.zext(x, I64) for x in ((near, far) if across else (far, near))])
             made = [e.pack(kind, [pair[side] for pair in found]) for side in range(2)]
-            return e.context.make_tuple(b, result, made)
+            return e.pack(result, made)
 
         return result, emit
 
