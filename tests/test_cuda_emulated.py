@@ -96,6 +96,22 @@ def test_random_numbers_of_rows_whose_vectors_begin_before_the_first():
         check_twice(gpu, "sum(uniform(1, x)*x, -1), sort(uniform(1, x) + x)", {"x": normal(2, 3, dtype=np.float64)}, 8)
 
 
+LINES = (
+    *(("sum(x, -1)", (5, 100), np.float32), ("sum(x, -1)", (2, 2052), np.float32), ("sum(x, -1)", (1, 333), BRAIN)),
+    *(("max(x, axis=-1)", (3, 1003), BRAIN), ("softmax(x)", (37, 11), BRAIN), ("softmax(x)", (9, 131), BRAIN)),
+    *(("softmax(x)", (9, 79), np.float32), ("rms_norm(x, x[0])", (9, 33), np.float32)),
+)
+
+
+@pytest.mark.parametrize(("text", "shape", "dtype"), LINES)
+def test_rows_on_lines_of_as_many_threads_as_they_take(text, shape, dtype):
+    """Of rows that are not aligned no byte before or after them is read."""
+    assert "line=True" in fd.kernel(text).source(fd.spec(shape, np.dtype(dtype).name), device="cuda")
+    with exact_gpu() as gpu:
+        grid = check_twice(gpu, text, {"x": normal(*shape, dtype=dtype)})[0]
+    assert grid.blocks * grid.lines >= shape[0]
+
+
 @pytest.mark.parametrize("shape", [(300, 70), (3, 1200, 6)])
 def test_columns_on_as_many_lanes_and_levels_as_they_take(shape):
     with exact_gpu(multiprocessors=4) as gpu:
@@ -113,10 +129,10 @@ def test_rows_of_16_bits_with_tiny_infinite_and_missing_results(dtype):
 
 def test_rows_of_16_bits_that_are_not_aligned_read_whole_blocks_alone():
     """The one read beyond an array: the rest of the aligned 16 bytes in which its last row ends."""
-    x = normal(3, 1003, dtype=HALF)
+    x = normal(3, 1025, dtype=HALF)
     with (
         exact_gpu() as gpu,
-        pytest.raises(Fault, match=r"reads 16 bytes at byte 60\d\d of an alloc.* 6018"),
+        pytest.raises(Fault, match=r"reads 16 bytes at byte 6\d\d\d of an alloc.* 6150"),
     ):
         fd.kernel("softmax(x)")(gpu.asarray(x))
 
@@ -129,7 +145,11 @@ def test_short_rows_of_16_bits_read_whole_blocks_too():
 
 @pytest.mark.parametrize(
     ("text", "shape", "dtype"),
-    [("softmax(x)", (3, 70001), np.float32), ("layer_norm(x)", (2, 70003), BRAIN)],
+    [
+        ("softmax(x)", (3, 70001), np.float32),
+        ("layer_norm(x)", (2, 70003), BRAIN),
+        ("rms_norm(x, x[0])", (2, 60003), np.float32),
+    ],
 )
 def test_rows_of_a_cluster(text, shape, dtype):
     with exact_gpu(multiprocessors=4) as gpu:

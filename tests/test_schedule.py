@@ -111,9 +111,11 @@ def test_a_resident_row_is_held_and_its_unchecked_vectors_are_there(dtype, acces
         if access == "vector" and dtype is FLOAT32 and columns <= 16384:
             assert schedule.resident
         if schedule.resident:
-            slack = schedule.width - 1 if access == "anchor" else 0
+            slack = schedule.width - 1 if access == "anchor" and not schedule.edges else 0
             assert schedule.vectors * schedule.step >= columns + slack
-            assert schedule.whole * schedule.step <= columns
+            apart = 2 * schedule.width - 2 if schedule.edges else 0  # what is in no whole vector, at most
+            assert schedule.whole * schedule.step <= columns - apart
+            assert not apart or schedule.edges * schedule.threads >= apart
         assert schedule.block <= 1024
         assert schedule.reason
         launch = geometry(schedule, kernel, (64, columns))
@@ -124,7 +126,14 @@ def test_a_resident_row_is_held_and_its_unchecked_vectors_are_there(dtype, acces
 
 def test_rows_of_one_length_class_share_a_schedule():
     kernel = sum_rows()
-    assert choose(kernel, (64, 3076), H200) == choose(kernel, (99, 4096), H200)
+    assert choose(kernel, (64, 3076), H200, False) == choose(kernel, (99, 4096), H200, False)
+
+
+def test_rows_on_lines_share_a_binary_whatever_their_threads():
+    some, more, longest = (choose(sum_rows(), (64, columns), H200) for columns in (516, 3076, 8188))
+    assert some.binary == more.binary == longest.binary
+    assert [one.threads for one in (some, more, longest)] == [32, 128, 256]
+    assert choose(sum_rows(), (64, 4096), H200) == choose(sum_rows(), (64, 4096), H200, False)
 
 
 def test_scattered_columns_put_neighbouring_rows_on_neighbouring_threads():

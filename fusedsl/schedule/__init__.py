@@ -101,7 +101,7 @@ def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexibl
     if kernel.kept:
         return schedule_column(kernel, extents, hardware, flexible)
     if kernel.row_axes:
-        row = schedule_row(kernel, extents, hardware)
+        row = schedule_row(kernel, extents, hardware, flexible)
         spread = prod(extents[: kernel.row_axes]) * row.cluster >= hardware.multiprocessors
         if row.resident or (row.shared and spread):
             return row
@@ -168,7 +168,9 @@ def _geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> G
         shared = staying_bytes(schedule, kernel)
         return Geometry(blocks, schedule.block, shared, cluster, unit=cluster, lasting=True)
     shared, workspace = shared_bytes(schedule, kernel, extents[-1]), merge_bytes(kernel, schedule, extents)
-    return Geometry(row_grid(schedule, rows), schedule.block, shared, schedule.cluster, workspace=workspace)
+    lines = schedule.rows if schedule.room else 1
+    blocks = row_grid(schedule, rows)
+    return Geometry(blocks, schedule.block, shared, schedule.cluster, workspace=workspace, lines=lines)
 
 
 def magic_divisors(schedule: Any, kernel: Kernel, extents: tuple[int, ...]) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..fusion.lines import instructions
 from .access import vector_width
@@ -31,6 +31,9 @@ class RowSchedule:
     `shared`, what the phases read again is copied to shared memory first. Where there is a `cluster` of so many blocks,
     `threads` of each of them work on the row; where it `stays`, on one row after the other, beside the other teams of
     such blocks: what all rows read is in shared memory, where `ahead` vectors of a thread's next row come meanwhile.
+    Where there is `room`, for so many threads in a block, how many of them work on a row is not compiled: the launch
+    says it. Where there are `edges`, the tiles of rows that are not aligned have their whole vectors alone, and of the
+    elements before and after those each thread takes so many.
     """
 
     resident: bool
@@ -50,6 +53,8 @@ class RowSchedule:
     blocked: bool = False
     ranking: Ranking | None = None
     linked: bool = False
+    room: int = 0
+    edges: int = 0
     stays: bool = False
     ahead: int = 0
     clusters: int = field(default=0, compare=False)  # that stay at once, at most
@@ -57,6 +62,11 @@ class RowSchedule:
     def __post_init__(self) -> None:
         own = self.threads <= WARP or self.across or self.cluster > 1  # whose blocks meet elsewhere
         assert own or self.rows == 1, f"{self.rows} rows share a block, whose barriers {self.threads} threads meet at"
+
+    @property
+    def binary(self) -> RowSchedule:
+        """What of it machine code depends on."""
+        return replace(self, threads=0, rows=0) if self.room else self
 
     @property
     def step(self) -> int:
@@ -134,6 +144,12 @@ def dear_rows(kernel: Kernel) -> bool:
 def long_bodies(kernel: Kernel, width: int) -> bool:
     """Whether there is much to do for each element."""
     return element_work(kernel) >= LONG_BODIES * (1 if width >= 8 else len(full_operands(kernel)))
+
+
+def fetches(kernel: Kernel) -> bool:
+    """Whether elements are read, or drawn, where a body says: vector by vector."""
+    lines = [line for phase in kernel.phases for line in phase.element.lines]
+    return bool(kernel.pointers) or any(" = fetch_" in line or " = philox_" in line for line in lines)
 
 
 def cluster_sizes(most: int) -> list[int]:

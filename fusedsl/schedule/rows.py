@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..hardware import Hardware
 from .kernel import Kernel
+from .line import schedule_line
 from .looped import schedule_looped
 from .resident import schedule_resident
 from .row import RowSchedule, contiguous
@@ -11,10 +12,15 @@ from .shared import schedule_shared
 from .staying import schedule_staying
 
 
-def schedule_row(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
-    """How a row kernel runs. If a `resident` kernel does not fit, the schedule is not `resident`: build it anew."""
+def schedule_row(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexible: bool = False) -> RowSchedule:
+    """How a row kernel runs. If a `resident` kernel does not fit, the schedule is not `resident`: build it anew.
+
+    Where `flexible`, how many threads work on a row need not be compiled.
+    """
     if kernel.resident:
-        found = schedule_resident(kernel, extents, hardware) if contiguous(kernel) else None
+        found = schedule_line(kernel, extents, hardware) if flexible else None
+        if found is None and contiguous(kernel):
+            found = schedule_resident(kernel, extents, hardware)
         found = schedule_staying(kernel, extents, hardware, found) or found
     else:
         found = schedule_shared(kernel, extents, hardware)

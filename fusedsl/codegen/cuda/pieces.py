@@ -33,12 +33,13 @@ def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
     for piece, first in enumerate(range(0, plan.vectors, plan.piece)):
         count, tile = min(plan.piece, plan.vectors - first), f"piece_{piece}"
         checks = f'checks="{writer.checks()[first : first + count]}"{writer.exact}'
-        scope.top.append(f"{tile} = Tile(width={plan.width}, vectors={count}, step={writer.step}, {checks})")
+        scope.top.append(f"{tile} = Tile(width={plan.width}, vectors={count}{writer.step}, {checks})")
         scope.functions.append(f'{name}_{piece} = {tile}.elementwise("{kinds}")({name})')
         scope.top.append(f"take_{piece} = tile.part({first}, {count}, anew={anew})")
         start = f"start_{piece}"
         index = kernel.index
-        scope.code.append(f"{start} = {index}(start + {first * plan.step})")
+        skipped = f"side() * {first * plan.width}" if plan.room else first * plan.step
+        scope.code.append(f"{start} = {index}(start + {skipped})")
         arguments = []
         for value in body.args:
             held = value.name in tiles
@@ -57,7 +58,7 @@ def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
             scope.top.append(f'{define} = {tile}.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
             stride = writer.scope.stride(store.operand, letter)
             at = writer.begins[store.operand]
-            stores.append(f"{define}({at}, {start}, {store.value}_{piece}, {start}, columns{stride})")
+            stores.append(f"{define}({at}, {start}, {store.value}_{piece}, {start}, {writer.limit}{stride})")
         scope.code += writer.where_there(stores)
 
 
@@ -70,4 +71,4 @@ def _load(writer: RowWriter, load: Load, tile: str, first: int, name: str, start
     letter = writer.load_letter(operand)
     writer.scope.top.append(f'load_{name} = {tile}.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
     stride = writer.scope.stride(load.operand, letter)
-    writer.code.append(f"{name} = load_{name}({writer.begins[load.operand]}, {start}, columns{stride})")
+    writer.code.append(f"{name} = load_{name}({writer.begins[load.operand]}, {start}, {writer.limit}{stride})")

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from ...schedule.kernel import Kernel, Phase
 from ...schedule.registers import row_loads
-from ...schedule.row import WARP, RowSchedule
+from ...schedule.row import LOOP_BLOCK, WARP, RowSchedule
 from .ahead import streamed
+from .edges import find_edges
 from .text import Scope, indented
 from .walk import Walk
 
@@ -22,6 +23,7 @@ class Place:
     walk: Walk | None = None
     begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its row begins
     whole: bool = False  # the tile that is worked on needs no checks
+    edged: set[str] = field(default_factory=set)  # names that have a value at the edges
 
     @property
     def kernel(self) -> Kernel:
@@ -38,6 +40,16 @@ class Place:
         return "whole_" if self.whole else ""
 
     @property
+    def limit(self) -> str:
+        """Where the vectors of a row end."""
+        return "limit" if self.edges else "columns"
+
+    @property
+    def edges(self) -> int:
+        """Elements that a thread takes of what comes before and after the aligned vectors of a row."""
+        return getattr(self.schedule, "edges", 0)
+
+    @property
     def code(self) -> list[str]:
         return self.scope.code
 
@@ -49,25 +61,28 @@ class Place:
         else:
             checks = self.checks()
         top = self.scope.top
-        shape = f"width={plan.width}, vectors={plan.vectors}, step={self.step}"
+        shape = f"width={plan.width}, vectors={plan.vectors}{self.step}"
         top.append(f'tile = Tile({shape}, checks="{checks}"{self.exact})')
         if self.splits:
             top.append(f'whole = Tile({shape}, checks="{"." * plan.vectors}")')
         top.append(f"team = Team({self._team()})")
 
     @property
-    def step(self) -> int:
-        """How far the vectors of a thread are apart."""
-        return self.schedule.threads if self.kernel.column_axes > 1 else self.schedule.step
+    def step(self) -> str:
+        """How far the vectors of a thread are apart, if that is compiled."""
+        plan = self.schedule
+        return "" if plan.room else f", step={plan.threads if self.kernel.column_axes > 1 else plan.step}"
 
     @property
     def shares(self) -> bool:
         """Whether a block has several rows, so that the last ones may not be there."""
-        return self.schedule.rows > 1
+        return self.schedule.rows > 1 or self.schedule.room > 0
 
     def _team(self) -> str:
         """The threads of a row."""
         plan = self.schedule
+        if plan.room:
+            return f"threads={WARP // 2 if plan.room <= LOOP_BLOCK else plan.room}, line=True"
         meetings = sum(len(phase.folds) for phase in self.kernel.phases)
         cluster = f", cluster={plan.cluster}, meetings={meetings}" if plan.cluster > 1 else ""
         return f"threads={plan.threads}{f', across={WARP}' if plan.across else cluster}"
@@ -81,6 +96,7 @@ class Place:
     def checks(self) -> str:
         """What a resident row checks of each vector (see Tile)."""
         plan, split = self.schedule, any(operand.access == "anchor" for operand in self.kernel.operands)
+        split = split and not plan.edges and (plan.width > 1 or not plan.room)
         found = "." * plan.whole + ("t" if split else "v") * (plan.vectors - plan.whole)
         return ("h" if plan.whole else "b") + found[1:] if split else found
 
@@ -113,6 +129,8 @@ class Place:
         block = "tile_row(number, tiles)" if plan.linked else block
         if plan.across:
             self.code.append(f"number = {block} * {plan.rows} + (thread() & {WARP - 1})")
+        elif plan.room:
+            self.code.append(f"number = {block} * depth() + line()")
         elif plan.rows > 1:
             self.code.append(f"number = {block} * {plan.rows} + {team}")
         else:
@@ -158,7 +176,7 @@ class Place:
         elif plan.cluster > 1:
             thread = "thread()" if plan.rows == 1 else f"(thread() & {plan.threads - 1})"
             lane = f"({thread} + (block() & {plan.cluster - 1}) * {plan.threads})"
-        elif plan.rows > 1:
+        elif plan.rows > 1 and not plan.room:
             lane = f"(thread() & {plan.threads - 1})"
         else:
             lane = "thread()"
@@ -170,12 +188,15 @@ class Place:
         self.code.append(f"columns = {index}({names.extent(kernel.axes - 1)})")
         anchor = next((k for k, o in enumerate(kernel.operands) if o.access == "anchor"), None)
         begin = f"lane * {plan.apart}" if plan.apart > 1 else "lane"
-        if anchor is None:
+        if anchor is None or plan.width == 1:
             self.code.append(f"start = {index}({begin})")
             return
         size = kernel.operands[anchor].dtype.itemsize
         position = f"({self.begins[anchor]} >> {size.bit_length() - 1})" if size > 1 else self.begins[anchor]
         self.code.append(f"skew = {position} & {plan.width - 1}  # elements between the row's start and a vector's")
+        if self.edges:
+            find_edges(self)
+            return
         self.code.append(f"start = {index}({begin} - skew)")
 
     def _find_scattered_columns(self) -> None:

@@ -9,6 +9,7 @@ from ...schedule.registers import row_loads
 from ...schedule.row import RowSchedule
 from .ahead import begin_ahead, read_ahead, write_loop_ahead
 from .compared import CLAMPED, SHORT, short_positions
+from .edges import edge_body, edge_stores, provide_edges, with_edge
 from .kept import fetch_row, write_kept_loop
 from .pieces import write_in_pieces
 from .rank import begin_order, end_order, write_order, write_ranks
@@ -23,7 +24,9 @@ def row_source(kernel: Kernel, schedule: RowSchedule) -> str:
     """The generated file of a row kernel."""
     where = "in registers" if schedule.resident else "in shared memory" if schedule.shared else "that they loop over"
     team = f"{schedule.threads} thread{'s' if schedule.threads > 1 else ''}"
+    team = "a line of threads" if schedule.room else team
     shared = f"{schedule.rows} rows a block" if schedule.cluster == 1 else f"in each of {schedule.cluster} blocks"
+    shared = "each of a block" if schedule.room else shared
     opening = header(kernel, f"a row kernel; {team} to a row {where}, {shared}", "")
     writer = RowWriter(Scope(kernel, Names(kernel)), schedule)
     writer.write()
@@ -140,19 +143,21 @@ class RowWriter(Tiles):
         column = "start" if self.schedule.resident else "column"
         order, name = self._in_pairs(use), self.define_fold(use)
         if not order:
-            return f"{self.prefix}fold_{name}({self.scope.lifted(use)}, {column}, columns)"
+            state = f"{self.prefix}fold_{name}({self.scope.lifted(use)}, {column}, {self.limit})"
+            return with_edge(self, use, name, state) if self.edges else state
         (value,) = use.lifted
         kind = self.scope.stored[value.name].name
         call = f"{self.prefix}{order}_of_{kind}_{name}"
         define = f'{call} = fold_pairs({self.tile}, rule_{name}, "{order}", "{kind}")'
         if define not in self.scope.functions:
             self.scope.functions.append(define)
-        return f"{call}({value.name}, {column}, columns)"
+        state = f"{call}({value.name}, {column}, {self.limit})"
+        return with_edge(self, use, name, state) if self.edges else state
 
     def _in_pairs(self, use: FoldUse) -> str:
         """ "max" or "min" where a fold is that of 16-bit floats as they were loaded, two to a register."""
         stored = self.scope.stored.get(use.lifted[0].name) if len(use.lifted) == 1 else None
-        split = any(operand.access == "anchor" for operand in self.kernel.operands)
+        split = any(operand.access == "anchor" for operand in self.kernel.operands) and not self.edges
         halves = stored is not None and stored.kind == "f" and stored.bits == 16 and self.schedule.width % 2 == 0
         if not halves or split or self.walk:
             return ""
@@ -182,6 +187,10 @@ class RowWriter(Tiles):
     def element_work(self, number: int | str, phase: Phase) -> None:
         if self.schedule.piece and phase is self.kernel.phases[-1]:
             write_in_pieces(self, number, phase)
+            if self.edges:
+                provide_edges(self, phase.element.args)
+                edge_body(self, number, phase)
+                self.code.extend(self.where_there(edge_stores(self, number, phase)))
             return
         body = narrow_body(self.kernel, phase, summed_exponentials(self.kernel, phase, phase.element))
         body, positions, values = short_positions(self.kernel, phase, body)
@@ -192,14 +201,20 @@ class RowWriter(Tiles):
         for value in body.args:
             self._take_anew(value)
             self.provide(value)
+        if self.edges:
+            provide_edges(self, phase.element.args)
         if number == 0 and self.schedule.resident:
             read_ahead(self)
         self.scope.map_body(f"phase_{number}", body, self.schedule.width)
+        if self.edges:
+            edge_body(self, number, phase)
         write_scans(self, number, phase)
         write_order(self, phase)
         stores = []
         for place, store in enumerate(phase.stores):
             stores.append(self._store(f"store_{number}_{place}", store.operand, self.scope.element(store.value)))
+        if self.edges:
+            stores += edge_stores(self, number, phase)
         self.code.extend(self.where_there(stores))
 
     def _shorten(self, name: str) -> None:

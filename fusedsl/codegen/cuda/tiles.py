@@ -75,7 +75,7 @@ class Tiles(Place):
         """The call that loads a tile from a column on."""
         letter = self.load_letter(self.kernel.operands[load.operand])
         begin, stride = self.begins[load.operand], self.scope.stride(load.operand, letter)
-        return f"{self.prefix}load_{load.value.name}({begin}, {column}, columns{stride})"
+        return f"{self.prefix}load_{load.value.name}({begin}, {column}, {self.limit}{stride})"
 
     def load_letter(self, operand: Operand) -> str:
         """How a tile of this operand is loaded; misaligned vectors are shifted out of aligned ones."""
@@ -105,7 +105,7 @@ class Tiles(Place):
         self.scope.top.append(f'{name} = {self.tile}.store("{operand.dtype.name}", "{kind}")')
         stride = self.scope.stride(k, letter)
         place = f"{self.walk.offset(k)}" if self.walk else column
-        return f"{name}({self.begins[k]}, {place}, {value}, {column}, columns{stride})"
+        return f"{name}({self.begins[k]}, {place}, {value}, {column}, {self.limit}{stride})"
 
     def _take_anew(self, value: Value) -> None:
         """A held tile of 16-bit floats that an earlier phase computed with: the compiler is to keep it in pairs."""

@@ -172,6 +172,8 @@ class Team:
 
     Where `across`, neighbours belong to different rows instead, `across` to a block: thread t works on row t % across.
     Where there is a `cluster` of so many blocks, `threads` of each of them work on the row, and join `meetings` times.
+    Where they are a `line` of the block, there are no more than `threads`: a part of a warp, or if that is more than a
+    warp has, whole warps.
     Where it `stays`, it works on row after row, beside other teams of such blocks: `teams` in all.
     """
 
@@ -179,6 +181,7 @@ class Team:
     across: int = 0
     cluster: int = 1
     meetings: int = 0
+    line: bool = False
     teams: int = 1
     stays: bool = False
 
@@ -202,6 +205,9 @@ class Team:
         def rule(*kinds):
             def emit(e, *values):
                 state = state_of(e, rule_of, values[-1])
+                if self.line:
+                    along = self._along_part if self.threads < WARP else self._along_warps
+                    return e.pack(result, along(e, rule_of, state))
                 if self.across:
                     return e.pack(result, self._through_shared(e, rule_of, state, self.across))
                 state = self._through_shuffles(e, rule_of, state)
@@ -251,6 +257,43 @@ class Team:
             place = b.add(lane, I32(group * spread))
             found.append(self._left(e, arrays, state, place))
         return rule_of.tree(e, found)
+
+    def _along_part(self, e: Emitter, rule_of: Fold, state: State) -> State:
+        """The same where only the launch knows how many lanes a segment has."""
+        b, side, distance = e.builder, e.special_register("ntid.x"), self.threads // 2
+        while distance:
+            others = [shuffle(e, "down", part, distance, side) for part in state]
+            merged, more = rule_of.merge.emit(e, state + others), b.icmp_unsigned(">", side, I32(distance))
+            state = [b.select(more, one, part) for one, part in zip(merged, state)]
+            distance //= 2
+        return [shuffle(e, "idx", part, 0, side) for part in state]
+
+    def _along_warps(self, e: Emitter, rule_of: Fold, state: State) -> State:
+        """Where it knows how many warps there are: one has the state, of several each lane takes that of one."""
+        b, side, thread = e.builder, e.special_register("ntid.x"), e.special_register("tid.x")
+        groups = self.threads // WARP
+        state = Team(2 * WARP)._through_shuffles(e, rule_of, state)
+        arrays = [e.shared_array(shared_type(part), groups) for part in state]
+        lane = b.and_(thread, I32(WARP - 1))
+        with b.if_else(b.icmp_unsigned(">", side, I32(WARP))) as (several, one):
+            with several:
+                with b.if_then(b.icmp_unsigned("==", lane, I32(0))):
+                    self._leave(e, arrays, state, b.lshr(thread, I32(5)))
+                e.barrier()
+                place, empty = b.and_(lane, I32(groups - 1)), rule_of.empty.emit(e, [])
+                there = b.icmp_unsigned("<", place, b.lshr(side, I32(5)))
+                found = self._left(e, arrays, state, b.select(there, place, I32(0)))
+                found = [b.select(there, part, none) for part, none in zip(found, empty)]
+                merged, after_several = Team(groups)._through_shuffles(e, rule_of, found), b.block
+            with one:
+                own, after_one = [shuffle(e, "idx", part, 0, WARP) for part in state], b.block
+        joined = []
+        for part, other in zip(merged, own):
+            either = b.phi(part.type)
+            either.add_incoming(part, after_several)
+            either.add_incoming(other, after_one)
+            joined.append(either)
+        return joined
 
     def _through_cluster(
         self, e: Emitter, rule_of: Fold, state: State, number: ir.Value, turn: ir.Value | None
@@ -307,18 +350,22 @@ def shared_type(part: ir.Value) -> ir.Type:
     return I8 if part.type == I1 else part.type
 
 
-def shuffle(e: Emitter, mode: str, value: ir.Value, distance: int, lanes: int) -> ir.Value:
-    """Another lane's value, within segments of `lanes`."""
+def shuffle(e: Emitter, mode: str, value: ir.Value, distance: int, lanes: int | ir.Value) -> ir.Value:
+    """Another lane's value, within segments of `lanes` (an int32 where the launch says how many)."""
     b, kind = e.builder, value.type
     bits = 64 if kind in (I64, ir.DoubleType()) else 32
     if isinstance(kind, ir.IntType) and kind.width < 32:
         word = b.zext(value, I32)
     else:
         word = b.bitcast(value, ir.IntType(bits))
-    clamp = ((WARP - lanes) << 8) | (0 if mode == "up" else WARP - 1)
+    if isinstance(lanes, int):
+        clamp, known = str(((WARP - lanes) << 8) | (0 if mode == "up" else WARP - 1)), []
+    else:
+        first = b.shl(b.sub(I32(WARP), lanes), I32(8))
+        clamp, known = "$2", [b.or_(first, I32(0 if mode == "up" else WARP - 1))]
     pieces = [word] if bits == 32 else [b.trunc(word, I32), b.trunc(b.lshr(word, I64(32)), I32)]
     text = f"shfl.sync.{mode}.b32 $0, $1, {distance}, {clamp}, 0xffffffff;"
-    moved = [e.asm(I32, text, "=r,r", [piece], effect=True) for piece in pieces]
+    moved = [e.asm(I32, text, "=r,r" + ",r" * len(known), [piece, *known], effect=True) for piece in pieces]
     if bits == 64:
         return b.bitcast(b.or_(b.zext(moved[0], I64), b.shl(b.zext(moved[1], I64), I64(32))), kind)
     if isinstance(kind, ir.IntType) and kind.width < 32:

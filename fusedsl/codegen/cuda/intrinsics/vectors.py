@@ -17,8 +17,9 @@ class Vectors:
     has lines.
 
     `checks` has a letter per vector: "." it is there; "v" it is there or not, as one; "t" its tail may be
-    missing; "h" its head may be; "b" elements at both ends may be missing. Reads of a
-    part end with its last element where they are `exact`, else with its aligned block: 16-bit rows have no time for it.
+    missing; "h" its head may be; "b" elements at both ends may be missing; "e" as "v", where each vector begins at a
+    place of its own: `start` is a tuple. Reads of a part end with its last element where they are `exact`, else with
+    its aligned block: 16-bit rows have no time for it.
     """
 
     width: int
@@ -57,6 +58,8 @@ class Vectors:
     def room(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value, number: int) -> Room | None:
         """What is there of a vector; None: all of it."""
         check, b = self.checks[number], e.builder
+        if check == "e":
+            return Room(_int32(b, b.sub(limit, e.unpack(start, self.vectors)[number])))
         if check == "." or kind not in INDEX:
             return None
         if check in "hb":
