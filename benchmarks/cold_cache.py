@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 USER = """
@@ -31,30 +32,41 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--at-once", type=int, default=1, help="rounds, each on a folder of its own")
     parser.add_argument("--library", choices=("numpy", "cupy"), default="numpy")
     chosen = parser.parse_args()
-    draw, begun, failures, killed = random.Random(0), time.monotonic(), 0, 0
-    for number in range(chosen.rounds):
-        with tempfile.TemporaryDirectory(prefix="fusedsl-cold-") as folder:
-            users = [_user(chosen.library, folder) for _ in range(chosen.processes)]
-            victims = users[: chosen.processes // 4] if number % 2 else []
-            for victim in victims:
-                time.sleep(draw.uniform(0.3, 1.0))
-                victim.send_signal(signal.SIGKILL)
-            killed += len(victims)
-            for user in users:
-                said, faults = user.communicate()
-                if user not in victims and (user.returncode or said.strip() != "right"):
-                    failures += 1
-                    print(f"round {number}: {faults.strip()[-300:]}", flush=True)
-            last = _user(chosen.library, folder)
-            said, faults = last.communicate()
-            if said.strip() != "right":
-                failures += 1
-                print(f"round {number}, afterwards: {faults.strip()[-300:]}", flush=True)
+    begun = time.monotonic()
+    with ThreadPoolExecutor(chosen.at_once) as rounds:
+        told = list(rounds.map(lambda k: _round(k, chosen.processes, chosen.library), range(chosen.rounds)))
+    failures, killed = (sum(counts) for counts in zip(*told))
     spent = time.monotonic() - begun
     print(f"{chosen.rounds} rounds of {chosen.processes}: {failures} failures, {killed} killed, {spent:.0f} s")
     return 1 if failures else 0
+
+
+def _round(number: int, processes: int, library: str) -> tuple[int, int]:
+    """How many processes failed, and how many were killed on purpose: a quarter of them in every other round."""
+    draw, failures = random.Random(number), 0
+    with tempfile.TemporaryDirectory(prefix="fusedsl-cold-") as folder:
+        users = [_user(library, folder) for _ in range(processes)]
+        victims = users[: processes // 4] if number % 2 else []
+        for victim in victims:
+            time.sleep(draw.uniform(0.3, 1.0))
+            victim.send_signal(signal.SIGKILL)
+        failures += sum(_failed(user, f"round {number}") for user in users if user not in victims)
+        for victim in victims:
+            victim.communicate()
+        failures += _failed(_user(library, folder), f"round {number}, afterwards")
+    return failures, len(victims)
+
+
+def _failed(user: subprocess.Popen, name: str) -> bool:
+    """Whether a process did not end well, which is printed."""
+    said, faults = user.communicate()
+    wrong = user.returncode != 0 or said.strip() != "right"
+    if wrong:
+        print(f"{name}: {faults.strip()[-300:]}", flush=True)
+    return wrong
 
 
 def _user(library: str, folder: str) -> subprocess.Popen:

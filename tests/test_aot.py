@@ -73,6 +73,22 @@ def test_code_for_several_gpus_in_one_file(tmp_path):
     assert len(told.stdout.split("\n")) == 3 and "0" not in told.stdout.split()
 
 
+@pytest.mark.gpu
+def test_a_card_runs_the_code_of_a_file_without_numba(tmp_path):
+    pytest.importorskip("cupy")
+    path = tmp_path / "softmax.fused"
+    kernel = saved(path, cc=(80, 90, 100, "cpu"))
+    code = (
+        "import cupy\ny, total = kernel(cupy.asarray(x), 0.5)\n"
+        "np.save(sys.argv[1] + '.npy', y.get())\nprint(repr(float(total)))"
+    )
+    told = alone(tmp_path, path, NO_PARSER + code)
+    assert told.returncode == 0, told.stderr
+    y, total = kernel(np.random.default_rng(0).standard_normal((30, 40), dtype=np.float32), 0.5)
+    np.testing.assert_allclose(np.load(f"{path}.npy"), y, 1e-5)
+    np.testing.assert_allclose(float(told.stdout), float(total), 1e-4)
+
+
 def test_options_and_the_order_of_parameters_are_kept(tmp_path):
     kernel = fd.kernel("a * w - b", params="b a", constants={"w": 3}, rounding="op", limits={"text": 100})
     kernel.save(tmp_path / "k", fd.spec((4,)), fd.spec((4,)), cc="cpu")

@@ -3,6 +3,7 @@
 import errno
 import multiprocessing
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -218,6 +219,17 @@ for n in itertools.count():
 """
 
 
+def test_interrupted_writers_leave_no_temporary_file(cache):
+    for k in range(3):
+        command, pipe = [sys.executable, "-c", WRITER, str(cache.folder), KEY], subprocess.PIPE
+        writer = subprocess.Popen(command, stdout=pipe, stderr=pipe)
+        writer.stdout.readline()
+        time.sleep(0.01 * k)
+        writer.send_signal(signal.SIGINT)
+        assert b"KeyboardInterrupt" in writer.communicate()[1]
+        assert [path.name for path in cache.folder.iterdir()] == [f"{KEY}.fused"]
+
+
 def test_killed_writers_leave_whole_entries_and_are_swept_up_after(cache):
     cache.put(KEY, {"n": 0}, bytes(10))
     for k in range(2):
@@ -314,7 +326,7 @@ def test_the_folder_comes_from_the_environment(tmp_path, monkeypatch):
 
 USER = """
 import sys
-import numpy as np
+import {library} as np
 import fusedsl as fd
 x = np.arange(60, dtype=np.float32).reshape(5, 12)
 assert np.array_equal(fd.evaluate("2*x + 1", x=x), 2*x + 1)
@@ -323,12 +335,23 @@ print([name for name in ("numba", "lark", "fusedsl.planning") if name in sys.mod
 
 
 def test_processes_compile_into_one_folder_and_survive_what_happens_to_it(tmp_path):
+    survive(tmp_path, "numpy")
+
+
+@pytest.mark.gpu
+def test_so_do_processes_that_compile_for_a_card(tmp_path):
+    pytest.importorskip("cupy")
+    survive(tmp_path, "cupy")
+
+
+def survive(tmp_path, library):
     """Two at once on an empty folder; one that finds everything there; one that finds all of it damaged."""
     environment = os.environ | {"FUSEDSL_CACHE_DIR": str(tmp_path / "shared")}
+    code = USER.format(library=library)
 
     def users(count):
         started = [
-            subprocess.Popen([sys.executable, "-c", USER], stdout=subprocess.PIPE, text=True, env=environment)
+            subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
             for _ in range(count)
         ]
         said = [user.communicate()[0].strip() for user in started]

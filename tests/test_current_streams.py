@@ -96,6 +96,45 @@ class TestOnACard:
             side.synchronize()
             assert torch.equal(result, expected)
 
+    def test_memory_between_kernels_is_kept_for_every_stream_that_reads_it(self):
+        torch = pytest.importorskip("torch")
+        x = torch.randn(1 << 20, device="cuda")
+        kernel = fd.kernel("m = sum(x); return cumsum(x - m, axis=0) * 2")
+        right, side = kernel(x), torch.cuda.Stream()
+        for prepare in (lambda: lambda: kernel(x), lambda: kernel.bind(x)):
+            call = prepare()
+            torch.cuda.synchronize()
+            with torch.cuda.stream(side):
+                torch.cuda._sleep(DELAY)
+                result = call()
+            del call  # nobody holds that memory any more, and the side stream has not begun
+            for size in (1 << 8, 1 << 12, 1 << 18, 1 << 20):
+                for _ in range(8):
+                    torch.full((size,), 1e9, device="cuda")
+            assert not side.query()
+            side.synchronize()
+            assert torch.equal(result, right)
+
+    def test_memory_comes_from_the_pools_of_the_callers_library(self):
+        cupy = pytest.importorskip("cupy")
+        x = cupy.random.standard_normal((500, 700), cupy.float32)
+        kernel = fd.kernel("m = sum(x); return cumsum(x - m, axis=1)")  # with memory between kernels
+        right = kernel(x)
+        for pool in (cupy.cuda.MemoryPool(), cupy.cuda.MemoryAsyncPool()):
+            with cupy.cuda.using_allocator(pool.malloc):
+                y = kernel(x)
+                assert pool.used_bytes() >= y.nbytes
+                assert (y == right).all()
+                del y
+        pool = cupy.cuda.MemoryPool()
+        with cupy.cuda.using_allocator(pool.malloc):
+            y = kernel(x)
+            assert y.nbytes <= pool.used_bytes() < y.nbytes + 4096  # what lay between them went back
+            total = pool.total_bytes()
+            for _ in range(100):
+                y = kernel(x)
+            assert pool.total_bytes() <= total + y.nbytes + 4096
+
     def test_cupys_current_stream(self):
         cupy = pytest.importorskip("cupy")
         torch = pytest.importorskip("torch")

@@ -181,3 +181,19 @@ def test_functions_that_are_the_same_have_operators_of_their_own():
         return function
 
     assert len({operator_in(make_fx(made(scale))(torch.randn(5))) for scale in (2.0, 2.0, 3.0)}) == 3
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_functions_that_torch_compiles_for_a_card(mode):
+    kernel = fd.kernel("m = sum(x); return cumsum(x - m, axis=-1)")
+
+    def around(x, y):
+        joined = parts(x * 2, y)[0] + fd.attention(x[None], x[None], x[None], mask="j <= i")[0]
+        return kernel(joined.relu()) + 1
+
+    x, y = torch.randn(3, 64, 64, device="cuda").half(), torch.randn(64, device="cuda").half()
+    torch._dynamo.reset()
+    function = torch.compile(around, fullgraph=True, mode=mode)
+    for _ in range(4):
+        torch.testing.assert_close(function(x, y).clone(), around(x, y), rtol=1e-2, atol=1e-1)
