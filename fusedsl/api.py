@@ -64,7 +64,7 @@ class Kernel:
         those that do not go together; an error leaves `out` untouched.
         """
         values: Sequence[Any] = args if not named else self._bind(args, named)
-        if dynamo.reads is None or not dynamo.reads():
+        if not dynamo.reads():
             result = self._program.replay(values, out)
             if result is not None or (result := self._program.replay_other(values, out)) is not None:
                 return result

@@ -106,7 +106,7 @@ class Fused:
         dynamo.watch()
 
     def __call__(self, /, *args: Any, **keywords: Any) -> Any:
-        if dynamo.reads is not None and dynamo.reads():
+        if dynamo.reads():
             return self._in_trace(args, keywords)
         for known in self._replays:
             if (result := known(args, keywords)) is not MISSED:

@@ -7,6 +7,7 @@ import pytest
 from threads import at_once
 
 import fusedsl as fd
+from fusedsl.runtime import entry
 from fusedsl.runtime import replay as module
 
 
@@ -228,3 +229,23 @@ def test_zeros_of_both_signs_are_two_numbers():
     kernel = warmed("copysign(x, s)", x, 0.0)
     for s in (0.0, -0.0, 0.0, 2.0, -0.0, float("nan"), -2.0):
         np.testing.assert_array_equal(np.signbit(kernel(x, s)), np.signbit(np.copysign(x, np.float32(s))))
+
+
+def test_addresses_are_judged_alike_by_machine_code_and_by_python():
+    draw = np.random.default_rng(5)
+    answers = []
+    for _ in range(200):
+        count = int(draw.integers(1, 5))
+        base = [int(draw.integers(0, 1 << 46)) for _ in range(count)]
+        pairs = []
+        for _ in range(int(draw.integers(0, 4))):
+            first, second = (int(k) for k in draw.integers(0, count, 2))
+            spans = [int(x) for x in draw.integers(-60, 1, 2)], [int(x) for x in draw.integers(1, 60, 2)]
+            allowed = tuple(int(x) for x in draw.choice([0, 8, -8, 16], int(draw.integers(0, 4)), replace=False))
+            pairs.append(entry.Pair(first, second, spans[0][0], spans[1][0], spans[0][1], spans[1][1], allowed))
+        remainders = [a & 15 for a in base]
+        found, right = entry.misplaced(remainders, pairs), entry._misplaced(remainders, pairs)
+        at = [base[0] + int(draw.choice([0, 8, -8, 16, 64, 1 << 20])) for _ in base] if draw.random() < 0.7 else base
+        assert bool(found(*at)) == right(*at)
+        answers.append(right(*at))
+    assert 20 < sum(answers) < 180

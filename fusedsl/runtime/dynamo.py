@@ -8,13 +8,13 @@ from typing import TypeVar
 
 Made = TypeVar("Made", bound=Callable)
 
-reads: Callable[[], bool] | None = None  # None as long as torch is not imported
+reads: Callable[[], bool] = bool  # False as long as torch is not imported
 
 
 def watch() -> None:
     """Look for torch; asked for where there is time, so that calls need not."""
     global reads
-    if reads is None and "torch" in sys.modules:
+    if reads is bool and "torch" in sys.modules:
         reads = sys.modules["torch"].compiler.is_dynamo_compiling
 
 

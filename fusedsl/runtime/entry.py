@@ -92,7 +92,10 @@ mine:
   %exec_at = getelementptr %graph, ptr %g, i64 0, i32 2
   %exec = load ptr, ptr %exec_at
   %gone = icmp eq ptr %exec, null
-  br i1 %gone, label %back, label %ask
+  br i1 %gone, label %back, label %which
+which:
+  %legacy = icmp eq ptr %stream, null ; the default stream is never captured
+  br i1 %legacy, label %compare, label %ask
 ask:
   %status = alloca i32, align 16
   store i32 0, ptr %status
@@ -175,6 +178,96 @@ go:
 no:
   %refused = call ptr @PyLong_FromLong(i64 1)
   ret ptr %refused
+}
+
+; f(*addresses): 1 where a remainder by 16 is another than it was, or two arrays overlap that must not, else 0. In words:
+; how many addresses, the remainder of each; how many pairs, and for each: the numbers of two addresses, the bytes from
+; the first to its array's begin and end, those of the second, how many distances are allowed all the same, and these
+define ptr @misplaced(ptr %self, ptr %args, i64 %given) {
+start:
+  %r = call ptr @PyBytes_AsString(ptr %self)
+  %count = load i64, ptr %r
+  %values = alloca i64, i64 %count, align 16
+  %remainders = getelementptr i64, ptr %r, i64 1
+  br label %each
+each:
+  %k = phi i64 [0, %start], [%next, %even]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %address, label %pairs
+address:
+  %next = add i64 %k, 1
+  %from = getelementptr ptr, ptr %args, i64 %k
+  %object = load ptr, ptr %from
+  %value = call i64 @PyLong_AsUnsignedLongLongMask(ptr %object)
+  %slot = getelementptr i64, ptr %values, i64 %k
+  store i64 %value, ptr %slot
+  %low_bits = and i64 %value, 15
+  %remainder_at = getelementptr i64, ptr %remainders, i64 %k
+  %remainder = load i64, ptr %remainder_at
+  %aligned = icmp eq i64 %low_bits, %remainder
+  br i1 %aligned, label %even, label %wrong
+even:
+  br label %each
+pairs:
+  %number_at = getelementptr i64, ptr %remainders, i64 %count
+  %number = load i64, ptr %number_at
+  %first_pair = getelementptr i64, ptr %number_at, i64 1
+  br label %pair
+pair:
+  %left = phi i64 [%number, %pairs], [%fewer, %apart]
+  %p = phi ptr [%first_pair, %pairs], [%behind, %apart]
+  %some = icmp sgt i64 %left, 0
+  br i1 %some, label %look, label %right
+look:
+  %fewer = sub i64 %left, 1
+  %j_at = load i64, ptr %p
+  %i_place = getelementptr i64, ptr %p, i64 1
+  %i_at = load i64, ptr %i_place
+  %a_at = getelementptr i64, ptr %values, i64 %j_at
+  %a = load i64, ptr %a_at
+  %b_at = getelementptr i64, ptr %values, i64 %i_at
+  %b = load i64, ptr %b_at
+  %a_low_at = getelementptr i64, ptr %p, i64 2
+  %a_low = load i64, ptr %a_low_at
+  %a_high_at = getelementptr i64, ptr %p, i64 3
+  %a_high = load i64, ptr %a_high_at
+  %b_low_at = getelementptr i64, ptr %p, i64 4
+  %b_low = load i64, ptr %b_low_at
+  %b_high_at = getelementptr i64, ptr %p, i64 5
+  %b_high = load i64, ptr %b_high_at
+  %allowed_at = getelementptr i64, ptr %p, i64 6
+  %allowed = load i64, ptr %allowed_at
+  %distances = getelementptr i64, ptr %p, i64 7
+  %behind = getelementptr i64, ptr %distances, i64 %allowed
+  %distance = sub i64 %a, %b
+  %a_begin = add i64 %a, %a_low
+  %b_end = add i64 %b, %b_high
+  %begins = icmp slt i64 %a_begin, %b_end
+  %b_begin = add i64 %b, %b_low
+  %a_end = add i64 %a, %a_high
+  %ends = icmp slt i64 %b_begin, %a_end
+  %meet = and i1 %begins, %ends
+  br i1 %meet, label %search, label %apart
+search:
+  %d = phi i64 [0, %look], [%d_next, %other]
+  %untried = icmp slt i64 %d, %allowed
+  br i1 %untried, label %try, label %wrong
+try:
+  %d_next = add i64 %d, 1
+  %d_at = getelementptr i64, ptr %distances, i64 %d
+  %known = load i64, ptr %d_at
+  %same = icmp eq i64 %known, %distance
+  br i1 %same, label %apart, label %other
+other:
+  br label %search
+apart:
+  br label %pair
+right:
+  %zero = call ptr @PyLong_FromLong(i64 0)
+  ret ptr %zero
+wrong:
+  %one = call ptr @PyLong_FromLong(i64 1)
+  ret ptr %one
 }
 
 define ptr @launch(ptr %self, ptr %args, i64 %given) {
@@ -276,7 +369,7 @@ wrong:
 """
 _ASKED = ("PyLong_AsUnsignedLongLongMask", "PyLong_FromLong", "PyBytes_AsString", "PyBytes_Size", "PyErr_Occurred",
           "PyEval_SaveThread", "PyEval_RestoreThread")  # fmt: skip
-_BUILTINS = ("launch", "graph", "run")
+_BUILTINS = ("launch", "graph", "run", "misplaced")
 _FASTCALL = 0x80  # METH_FASTCALL: (self, array of arguments, how many)
 
 
@@ -331,16 +424,55 @@ def runner(function: int, count: int, words: bytes, places: Sequence[Place], num
     return _made("run", function, count, words, places, numbers)
 
 
+class Pair(NamedTuple):
+    """Two addresses by number, the bytes from each to its array's begin and end, and the distances of the first from
+    the second at which their arrays may have bytes in common."""
+
+    first: int
+    second: int
+    begin: int
+    end: int
+    other_begin: int
+    other_end: int
+    allowed: tuple[int, ...] = ()
+
+
+def misplaced(remainders: Sequence[int], pairs: Sequence[Pair]) -> Callable[..., int | bool]:
+    """f(*addresses): whether one leaves another remainder by 16, or two arrays overlap that must not."""
+    words = [len(remainders), *remainders, len(pairs)]
+    for pair in pairs:
+        words += [*pair[:-1], len(pair.allowed), *pair.allowed]
+    return _builtin("misplaced", struct.pack(f"<{len(words)}q", *words)) or _misplaced(remainders, pairs)
+
+
+def _misplaced(remainders: Sequence[int], pairs: Sequence[Pair]) -> Callable[..., bool]:
+    """The same where Python has no such builtins."""
+
+    def meet(pair: Pair, a: int, b: int) -> bool:
+        apart = a + pair.begin >= b + pair.other_end or b + pair.other_begin >= a + pair.end
+        return not apart and a - b not in pair.allowed
+
+    def test(*at: int) -> bool:
+        return any(a & 15 != r for a, r in zip(at, remainders)) or any(meet(p, at[p[0]], at[p[1]]) for p in pairs)
+
+    return test
+
+
 def _made(
     kind: str, first: int, second: int, words: bytes, places: Sequence[Place], numbers: int, graph: int = 0
 ) -> Entry | None:
+    head = struct.pack("<6Q", first, second, len(places), len(words) // 8, numbers, graph)
+    return _builtin(kind, head + words + b"".join(struct.pack("<2q", *place) for place in places))
+
+
+def _builtin(kind: str, record: bytes) -> Entry | None:
+    """A builtin of this record; None where Python has no such builtins."""
     global _makers
     if sys.implementation.name != "cpython":
         return None
     with _lock:
         _makers = _makers or _load()
-    head = struct.pack("<6Q", first, second, len(places), len(words) // 8, numbers, graph)
-    return _makers.make[kind](head + words + b"".join(struct.pack("<2q", *place) for place in places))
+    return _makers.make[kind](record)
 
 
 def _load() -> _Makers:

@@ -21,6 +21,7 @@ from typing import Any
 from ..generated import Lines
 from .arrays import Array
 from .call import Call
+from .entry import Pair, misplaced
 from .keys import address_of, numpy_head, read_word
 from .results import Allocator, version_counter
 from .streams import stream_text
@@ -54,8 +55,8 @@ class _Writer(Lines):
         super().__init__()
         self.call = call
         self.tensors: dict[str, Any] = {}  # of torch's, that are looked at together
-        self.late: list[str] = []  # conditions on addresses, under which nothing is launched
-        self.known: list[str] = []  # these addresses
+        self.known: dict[str, int] = {}  # addresses that are looked at, by name, with their remainders by 16
+        self.pairs: list[Pair] = []  # of these, by number: arrays that may not overlap
 
     def write(self, values: Sequence[Any], outs: Sequence[Any] | None, made: Sequence[Any]) -> Replay:
         arguments = [f"a{k}" for k in range(len(values))]
@@ -109,11 +110,9 @@ class _Writer(Lines):
         self.add(*(line for _, lines in told for line in lines))
 
     def _look_at_addresses(self) -> None:
-        """What was found of addresses once holds until they change."""
-        if self.late:
-            seen = f"{self.name([None])}[0]"
-            self.add(f"at = ({', '.join(self.known)},)", f"if {seen} != at:")
-            self.add(f"    if {' or '.join(self.late)}:", "        return None", f"    {seen} = at")
+        """They leave the same remainders, and no output overlaps what it must not."""
+        if self.known:
+            self._unless(f"{self.name(misplaced(list(self.known.values()), self.pairs))}({', '.join(self.known)})")
 
     def _unless(self, *conditions: str) -> None:
         self.add(f"if {' or '.join(conditions)}:", "    return None")
@@ -168,8 +167,7 @@ class _Writer(Lines):
                          *([f"{name}.data.device_id != {value.data.device_id}"] if several else []))  # fmt: skip
         else:
             raise _Unknown
-        self.known.append(f"{name}_at")
-        self.late.append(f"{name}_at & 15 != {address_of(value) & 15}")
+        self.known[f"{name}_at"] = address_of(value) & 15
         if name not in self.tensors:
             self.add(f"{name}_at = {self._address(name, value)}")
         return f"{name}_at"
@@ -201,14 +199,14 @@ class _Writer(Lines):
                 grad = f"{name}.requires_grad and {self.name(torch.is_grad_enabled)}()"
                 self._unless(*self._alike(name, value), form, grad, f"{name}.is_neg()",
                              f"{name}.device != {self.name(value.device)}")  # fmt: skip
-            self.add(f"{name}_at = {name}.data_ptr()")
+            self.add(f"{name}_at = {self._address(name, value)}")
 
     def _address(self, name: str, value: Any) -> str:
         """The address of what is alike to `value`, as text."""
         if _is_numpy(value) and (head := numpy_head()) is not None:
             return f"{self.name(read_word)}(id({name}) + {head}).value"
         if hasattr(value, "data_ptr"):
-            return f"{name}.data_ptr()"
+            return f"{self.name(type(value).data_ptr)}({name})"
         return (
             f"{self.name(address_of)}({name})" if _is_numpy(value) or isinstance(value, Array) else f"{name}.data.ptr"
         )
@@ -223,15 +221,11 @@ class _Writer(Lines):
         spans += [(f"r{q}_at", ~q, *told) for q, told in enumerate(call.out_spans[:r]) if told is not None]
         if (own := call.out_spans[r]) is None:
             raise _Unknown
-        low, high = own
+        numbers = {known: number for number, known in enumerate(self.known)}
         for other, k, first, end in spans:
-            meets = [f"{name}_at + {low} < {other} + {end}", f"{other} + {first} < {name}_at + {high}"]
-            if (k, r) in call.in_place:
-                meets.append(f"{name}_at != {other}")
-            apart = {distance for q, j, distance in call.apart if (q, j) == (r, k)}
-            if apart:
-                meets.append(f"{name}_at - {other} not in {self.name(apart)}")
-            self.late.append(" and ".join(meets))
+            allowed = {distance for q, j, distance in call.apart if (q, j) == (r, k)}
+            allowed |= {0} if (k, r) in call.in_place else set()
+            self.pairs.append(Pair(numbers[f"{name}_at"], numbers[other], *own, first, end, tuple(sorted(allowed))))
 
 
 def _is_numpy(value: Any) -> bool:
