@@ -291,11 +291,12 @@ def test_a_replayed_call_of_cupy_arrays(cupy):
 
     fired = []
 
-    def lines(words, constants, name):
+    def lines(words, constants, name, watch):
         assert constants == {2: 0, 3: 0, 4: 5}
         return [], [f"{name(fired.append)}((({', '.join(words)}), stream))"]
 
     launch = types.SimpleNamespace(fire=None, layout=types.SimpleNamespace(slots=()), repeat_lines=lines)
+    launch.watches = lambda watch, constants: False
     makers = [results.Allocator(lambda: make(pointer=0x7F0000002000), (MemoryError,), "24 bytes")]
     read = streams.stream_reader("cupy", ("cuda", 0))
     call = Call([launch], makers, None, [5], read, [(0, 24)], [(0, 24)], library="cupy")

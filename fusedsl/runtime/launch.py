@@ -25,7 +25,7 @@ from ..errors import CompileError, DeviceError, DTypeError, FusedslError, LimitE
 from ..ir.checks import spelled
 from ..schedule import Geometry
 from .driver import Driver, Function, pointer
-from .entry import Place, launcher, runner
+from .entry import AVAILABLE, MISPLACED, NOTHING, Place, Watch, launcher, runner
 from .graphs import Graph
 
 BLOCK_BYTES = 32_760  # of a parameter block: the limit of sm_70 and later under CUDA 12.1 and later, in whole slots
@@ -85,6 +85,14 @@ class _Told(NamedTuple):
     given: tuple[int, ...]
     numbers: tuple[int, ...]
     start: int  # the word where numbers begin
+
+    def watches(self, watch: Watch) -> bool:
+        """Whether all that is watched, by payload, is among what the builtin takes."""
+        return set(watch.remainders) <= set(self.given)
+
+    def watch(self, watch: Watch) -> Watch:
+        """The same by argument of the builtin."""
+        return watch.at({payload: place for place, payload in enumerate(self.given)})
 
 
 class _Layout:
@@ -255,11 +263,16 @@ class Launch:
             tail = _tail(_attributes(cluster, geometry.cooperative, True), len(template))
             self.follow = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
 
+    def watches(self, watch: Watch, constants: Mapping[int, Any]) -> bool:
+        """Whether `repeat_lines` can look at what is watched, by payload."""
+        builtin = self.geometry.blocks and self.driver.entry.value and AVAILABLE
+        return bool(builtin) and self.layout.told(b"", constants).watches(watch)
+
     def repeat_lines(
-        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer
+        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer, watch: Watch = NOTHING
     ) -> tuple[list[str], list[str]]:
         """Lines that pack numbers, where struct.error and OverflowError say that one does not fit, and lines that
-        launch, given the text of each payload and `stream`.
+        launch, given the text of each payload and `stream`; they return None where `watch` finds something.
 
         `constants` are payloads that are always the same; DTypeError for one that does not fit its parameter.
         """
@@ -271,12 +284,13 @@ class Launch:
         if self.driver.entry.value:
             places, at = [*told.places, Place(len(self.head) // 8)], graph.address if graph else 0
             cell = ctypes.addressof(self.driver.entry)
-            entry = launcher(cell, self.number, told.memory, places, told.start, at)
+            entry = launcher(cell, self.number, told.memory, places, told.start, at, told.watch(watch))
         if entry is None:
             return self.layout.pack_lines(told, words, name), [f"{name(self.fire)}({payloads})"]
         told = told._replace(given=(*told.given, len(words)))
         packs, call = self.layout.call_lines(name(entry), told, [*words, "stream"], name)
-        return packs, [f"if code := {call}:", f"    {name(self.again)}(code, {payloads}, {name(graph)})"]
+        judged = [f"    if code == {MISPLACED}:", "        return None"] if watch.remainders else []
+        return packs, [f"if code := {call}:", *judged, f"    {name(self.again)}(code, {payloads}, {name(graph)})"]
 
     def again(self, code: int, payloads: Sequence[Any], stream: int, graph: Graph | None) -> None:
         """After a launch that failed with `code`: once more, where the context was at fault; else raises its error.
@@ -399,13 +413,19 @@ class HostLaunch:
         finally:
             _free.append(scratch)
 
+    def watches(self, watch: Watch, constants: Mapping[int, Any]) -> bool:
+        """As that of `Launch`."""
+        return self.single is not None and AVAILABLE and self.layout.told(b"", constants).watches(watch)
+
     def repeat_lines(
-        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer
+        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer, watch: Watch = NOTHING
     ) -> tuple[list[str], list[str]]:
         """As those of `Launch`."""
         told = self.layout.told(b"", constants)
-        entry = None if self.single is None else runner(*self.single, told.memory, told.places, told.start)
+        entry = None
+        if self.single is not None:
+            entry = runner(*self.single, told.memory, told.places, told.start, told.watch(watch))
         if entry is None:
             return self.layout.pack_lines(told, words, name), [f"{name(self.fire)}(({', '.join(words)},))"]
         packs, call = self.layout.call_lines(name(entry), told, words, name)
-        return packs, [call]
+        return packs, [f"if {call}:", "    return None"] if watch.remainders else [call]

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from ..generated import Lines
 from .arrays import Array
 from .call import Call
-from .entry import Pair, misplaced
+from .entry import NOTHING, Pair, Watch, watcher
 from .keys import address_of, numpy_head, read_word
 from .results import Allocator, version_counter
 from .streams import stream_text
@@ -55,27 +55,29 @@ class _Writer(Lines):
         super().__init__()
         self.call = call
         self.tensors: dict[str, Any] = {}  # of torch's, that are looked at together
-        self.known: dict[str, int] = {}  # addresses that are looked at, by name, with their remainders by 16
-        self.pairs: list[Pair] = []  # of these, by number: arrays that may not overlap
+        self.remainders: dict[int, int] = {}  # by 16, of the addresses of arrays, by payload
+        self.pairs: list[Pair] = []  # of these, which may not overlap
+        self.arguments = 0  # how many
 
     def write(self, values: Sequence[Any], outs: Sequence[Any] | None, made: Sequence[Any]) -> Replay:
-        arguments = [f"a{k}" for k in range(len(values))]
+        arguments, results = [f"a{k}" for k in range(len(values))], [f"r{k}" for k in range(len(self.call.makers))]
+        self.arguments = len(arguments)
         if arguments:
             self.add("try:", f"    {', '.join(arguments)}, = values", "except ValueError:", "    return None")
         else:
             self._unless("values")
         given = self._outputs(outs)
-        payloads = [self._take(name, value) for name, value in zip(arguments, values)]
+        payloads = [self._take(k, name, value) for k, (name, value) in enumerate(zip(arguments, values))]
         for k, out in given.items():
             self._take_out(k, out)
         self._look_together()
-        self._look_at_addresses()
+        words, constants = self._words(payloads, results)
+        watch = self._watched(words, constants)
         for k, make in enumerate(self.call.makers):
             if k not in given:
                 self._make(f"r{k}", make)
                 self.add(f"r{k}_at = {self._address(f'r{k}', made[k])}")
-        results = [f"r{k}" for k in range(len(self.call.makers))]
-        self._launch(payloads, results)
+        self._launch(words, constants, watch)
         if self.call.library == "torch" and given:
             self.add(f"{self.name(version_counter())}(({', '.join(f'r{k}' for k in given)},))")
         self.add(f"return {results[0] if len(results) == 1 else '(' + ', '.join(results) + ')'}")
@@ -88,31 +90,44 @@ class _Writer(Lines):
         self.add("try:", f"    {name} = {self.name(make.make)}()")
         self.add(f"except {self.name(make.exhausted)}:", "    return None")
 
-    def _launch(self, payloads: Sequence[str], results: Sequence[str]) -> None:
-        """What all launches read; then the launches."""
+    def _words(self, payloads: Sequence[str], results: Sequence[str]) -> tuple[list[str], dict[int, int]]:
+        """The text of what all launches read, by payload; and those payloads that are always the same."""
         call = self.call
-        words = [*payloads, *(f"{name}_at" for name in results), "0", "0"]
+        words = [*payloads, *(f"{name}_at" for name in results)]
+        words.append("0" if call.workspace is None else "memory_at")
+        words.append("0" if call.tickets is None else "tickets")
+        constants = {k: 0 for k, word in enumerate(words) if word == "0"}
+        constants |= dict(enumerate(call.numbers, len(words)))
+        return [*words, *map(str, call.numbers)], constants
+
+    def _watched(self, words: Sequence[str], constants: Mapping[int, int]) -> Watch:
+        """What the first launch is to see of addresses: that they leave the same remainders, and no output overlaps
+        what it must not. Where it cannot, lines do so."""
+        watch, first = Watch(self.remainders, self.pairs), self.call.records[0] if self.call.records else None
+        if not self.remainders or (first is not None and first.watches(watch, constants)):
+            return watch
+        looked = list(self.remainders)
+        look = watcher(watch.at({payload: place for place, payload in enumerate(looked)}))
+        self._unless(f"{self.name(look)}({', '.join(words[k] for k in looked)})")
+        return NOTHING
+
+    def _launch(self, words: Sequence[str], constants: Mapping[int, int], watch: Watch) -> None:
+        """Memory between launches; then these, of which the first looks at addresses before anything is done."""
+        call = self.call
         if call.workspace is not None:
             self._make("memory", call.workspace)
             self.add(f"memory_at = {self.name(address_of)}(memory)")
-            words[-2] = "memory_at"
         if call.on_device:
             self.add(f"stream = {stream_text(call.stream, self.name)}")
         if call.tickets is not None:
             self.add(f"tickets = {self.name(call.tickets)}(stream)")
-            words[-1] = "tickets"
-        words += map(str, call.numbers)
-        constants = {len(words) - len(call.numbers) + k: number for k, number in enumerate(call.numbers)}
-        constants |= {k: 0 for k, word in enumerate(words) if word == "0"}
-        told = [record.repeat_lines(words, constants, self.name) for record in call.records]
+        told = [
+            record.repeat_lines(words, constants, self.name, NOTHING if k else watch)
+            for k, record in enumerate(call.records)
+        ]
         if packs := [line for lines, _ in told for line in lines]:
             self.add("try:", *(f"    {line}" for line in packs), f"except {self.name(MISFIT)}:", "    return None")
         self.add(*(line for _, lines in told for line in lines))
-
-    def _look_at_addresses(self) -> None:
-        """They leave the same remainders, and no output overlaps what it must not."""
-        if self.known:
-            self._unless(f"{self.name(misplaced(list(self.known.values()), self.pairs))}({', '.join(self.known)})")
 
     def _unless(self, *conditions: str) -> None:
         self.add(f"if {' or '.join(conditions)}:", "    return None")
@@ -135,7 +150,7 @@ class _Writer(Lines):
             self._unless(*missing)
         return given
 
-    def _take(self, name: str, value: Any) -> str:
+    def _take(self, k: int, name: str, value: Any) -> str:
         """Lines that see that `name` is alike to `value`; its payload as text."""
         if type(value) in (bool, int, float):
             self._unless(f"type({name}) is not {self.name(type(value))}")
@@ -148,10 +163,10 @@ class _Writer(Lines):
             self._unless(kinds)
             self.add(f"{name}_at = {name}.item()")
             return f"{name}_at"
-        return self._place(name, value)
+        return self._place(k, name, value)
 
-    def _place(self, name: str, value: Any) -> str:
-        """The same of an array; its address."""
+    def _place(self, k: int, name: str, value: Any) -> str:
+        """The same of an array that is payload `k`; its address."""
         kind, torch, cupy = type(value), sys.modules.get("torch"), sys.modules.get("cupy")
         if torch is not None and kind in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided:
             if not value.shape and value.device.type == "cpu":  # a number, but where it is written
@@ -167,7 +182,7 @@ class _Writer(Lines):
                          *([f"{name}.data.device_id != {value.data.device_id}"] if several else []))  # fmt: skip
         else:
             raise _Unknown
-        self.known[f"{name}_at"] = address_of(value) & 15
+        self.remainders[k] = address_of(value) & 15
         if name not in self.tensors:
             self.add(f"{name}_at = {self._address(name, value)}")
         return f"{name}_at"
@@ -214,18 +229,18 @@ class _Writer(Lines):
     def _take_out(self, r: int, out: Any) -> None:
         """Output `r` is alike to `out`, may be written, and overlaps nothing that it must not: see Call.may_write."""
         call, name = self.call, f"r{r}"
-        self._place(name, out)
-        if call.library == "numpy":
-            self._unless(f"not {name}.flags.writeable")
-        spans = [(f"a{k}_at", k, first, end) for k, first, end in call.spans]
-        spans += [(f"r{q}_at", ~q, *told) for q, told in enumerate(call.out_spans[:r]) if told is not None]
         if (own := call.out_spans[r]) is None:
             raise _Unknown
-        numbers = {known: number for number, known in enumerate(self.known)}
+        place = self.arguments + r
+        self._place(place, name, out)
+        if call.library == "numpy":
+            self._unless(f"not {name}.flags.writeable")
+        spans = [(k, k, *told) for k, *told in call.spans]
+        spans += [(self.arguments + q, ~q, *told) for q, told in enumerate(call.out_spans[:r]) if told is not None]
         for other, k, first, end in spans:
             allowed = {distance for q, j, distance in call.apart if (q, j) == (r, k)}
             allowed |= {0} if (k, r) in call.in_place else set()
-            self.pairs.append(Pair(numbers[f"{name}_at"], numbers[other], *own, first, end, tuple(sorted(allowed))))
+            self.pairs.append(Pair(place, other, *own, first, end, tuple(sorted(allowed))))
 
 
 def _is_numpy(value: Any) -> bool:
