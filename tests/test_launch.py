@@ -22,8 +22,9 @@ from fusedsl.runtime import driver as driver_module
 from fusedsl.runtime import graphs, pool, tickets, transfer
 from fusedsl.runtime import launch as launch_module
 from fusedsl.runtime.arrays import describe
+from fusedsl.runtime.block import BLOCK_BYTES, FORMAT_OF, PointerSlot, ScalarSlot
 from fusedsl.runtime.driver import Driver, Function, cuda_available, driver
-from fusedsl.runtime.launch import BLOCK_BYTES, FORMAT_OF, HostLaunch, Launch, PointerSlot, ScalarSlot
+from fusedsl.runtime.launch import HostLaunch, Launch
 from fusedsl.schedule import Geometry
 
 PRIMARY = {0: 1000, 1: 1001}  # contexts of the stand-in

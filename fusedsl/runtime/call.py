@@ -20,9 +20,10 @@ from ..schedule.plan import KernelPlan, Plan
 from ..schedule.slots import slots
 from . import entry
 from .bind import ALIGNMENT, Bound
+from .block import FORMAT_OF, PointerSlot, ScalarSlot
 from .compile import Built, launch_geometry
 from .keys import address_of
-from .launch import FORMAT_OF, HostLaunch, Launch, PointerSlot, ScalarSlot
+from .launch import HostLaunch, Launch
 from .results import mark_written
 from .retain import retain
 
@@ -224,10 +225,11 @@ def pointer_slots(
 def window_words(window: Window, operand: Operand, bound: Bound) -> tuple[int, ...]:
     """The tensor map of a window but for its address, which a call fills in: the first of its words."""
     from .driver import driver
+    from .tensor_map import tensor_map
 
     extents = [bound.extents[a] for a in window.axes]
     steps = [bound.strides[window.operand][a] * operand.dtype.itemsize or ALIGNMENT for a in window.axes[1:]]
-    return driver().tensor_map(operand.dtype.name, extents, steps, window.box)
+    return tensor_map(driver(), operand.dtype.name, extents, steps, window.box)
 
 
 def template(kernel: Kernel, bound: Bound, schedule: Any) -> bytes:

@@ -7,62 +7,19 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import CompileError, DeviceError, FusedslError
+from ..errors import DeviceError, FusedslError
+from .device import DeviceFacts, facts_of
+from .faults import fault
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
-# CUresult codes that call for other words than the driver's own: (class, help). CUDA driver API, "enum CUresult".
-_MEANING: dict[int, tuple[type[FusedslError], str]] = {
-    2: (DeviceError, "free arrays, or what CuPy's or torch's pool holds (torch.cuda.empty_cache())"),
-    3: (DeviceError, 'CUDA cannot be used in a forked child: start it with multiprocessing.get_context("spawn")'),
-    35: (DeviceError, "update the NVIDIA driver"),
-    100: (DeviceError, "no device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES"),
-    101: (DeviceError, "no device has this number: check CUDA_VISIBLE_DEVICES"),
-    200: (CompileError, "the binary is damaged or for another architecture: clear the cache and compile again"),
-    209: (CompileError, "the binary is for another architecture: compile for this device"),
-    218: (CompileError, "the driver refused the binary: clear the cache and compile again"),
-    222: (CompileError, "the binary was made by a toolkit newer than the driver: update the driver"),
-    500: (CompileError, "the binary holds no kernel of this name: clear the cache and compile again"),
-    700: (DeviceError, "an earlier kernel read or wrote out of bounds; the process must be restarted to use CUDA"),
-    701: (CompileError, "the kernel needs more registers or shared memory than the device has"),
-    719: (DeviceError, "an earlier kernel failed; the process must be restarted to use CUDA"),
-    803: (DeviceError, "the NVIDIA kernel module and libcuda differ in version: restart the machine"),
-}
 _NO_CONTEXT, _WRONG_HANDLE, _INVALID_VALUE = 201, 400, 1
-_MAP_ADDRESSES = (1 << 20, 5 << 32)  # of arrays that are not there: maps are encoded before a call has its own
-
-
-@dataclass(frozen=True)
-class DeviceFacts:
-    """What the driver says about one device; sizes in bytes."""
-
-    index: int
-    name: str
-    cc: tuple[int, int]
-    sms: int
-    shared_per_block: int  # with opt-in
-    shared_per_sm: int
-    registers_per_sm: int
-    threads_per_sm: int
-    l2: int
-    memory: int
-
-
-# Field of DeviceFacts: number in "enum CUdevice_attribute".
-_FACTS = {
-    "sms": 16,
-    "shared_per_block": 97,
-    "shared_per_sm": 81,
-    "registers_per_sm": 82,
-    "threads_per_sm": 39,
-    "l2": 38,
-}
 
 
 @dataclass(frozen=True)
@@ -138,9 +95,7 @@ class Driver:
         """The error that a CUresult other than 0 stands for."""
         if self.forked:
             code = 3
-        kind, help = _MEANING.get(code, (DeviceError, None))
-        word = "compile" if kind is CompileError else "device"
-        return kind(f"{name} failed: {self._describe(code)}", f"{word}.cuda", help=help)
+        return fault(code, f"{name} failed: {self._describe(code)}")
 
     def _describe(self, code: int) -> str:
         name, text = ctypes.c_char_p(), ctypes.c_char_p()
@@ -186,27 +141,15 @@ class Driver:
 
     def facts(self, device: int = 0) -> DeviceFacts:
         """Name, compute capability and sizes of a device (remembered)."""
-        known = self._facts.get(device)
-        if known is not None:
-            return known
-        name, memory = ctypes.create_string_buffer(256), c_size_t()
-        self.call("cuDeviceGetName", name, 256, self._handle(device))
-        self.call("cuDeviceTotalMem_v2", byref(memory), self._handle(device))
-        cc = (self._attribute(75, device), self._attribute(76, device))
-        numbers = {key: self._attribute(number, device) for key, number in _FACTS.items()}
-        facts = DeviceFacts(device, name.value.decode("utf-8", "replace"), cc, memory=memory.value, **numbers)
-        self._facts[device] = facts
-        return facts
+        if device not in self._facts:
+            self._facts[device] = facts_of(self, device)
+        return self._facts[device]
 
-    def _handle(self, device: int) -> int:
+    def handle(self, device: int) -> int:
+        """The driver's own number of a device."""
         handle = c_int()
         self.call("cuDeviceGet", byref(handle), device)
         return handle.value
-
-    def _attribute(self, number: int, device: int) -> int:
-        value = c_int()
-        self.call("cuDeviceGetAttribute", byref(value), number, self._handle(device))
-        return value.value
 
     def primary_context(self, device: int) -> int:
         """The context that CuPy and torch share on `device`, retained for the life of the process."""
@@ -216,7 +159,7 @@ class Driver:
         with self._lock:
             if device not in self._contexts:
                 context = c_void_p()
-                self.call("cuDevicePrimaryCtxRetain", byref(context), self._handle(device))
+                self.call("cuDevicePrimaryCtxRetain", byref(context), self.handle(device))
                 self._contexts[device] = context.value or 0
             return self._contexts[device]
 
@@ -324,32 +267,6 @@ class Driver:
             return launch()
         with self.on(device):
             return launch()
-
-    # ---- tensor maps
-
-    def tensor_map(
-        self, name: str, extents: Sequence[int], steps: Sequence[int], box: Sequence[int]
-    ) -> tuple[int, ...]:
-        """The 16 words of a tensor map of 16-bit floats, axes from the innermost outwards, steps in bytes, lines of a
-        box 128 bytes; the first word is 0: the array's address is to stand there."""
-        made = [self._tensor_map(name, address, extents, steps, box) for address in _MAP_ADDRESSES]
-        if [words[0] for words in made] != list(_MAP_ADDRESSES) or made[0][1:] != made[1][1:]:
-            raise DeviceError("this driver's tensor maps do not begin with an address", "device.tensor_map")
-        return (0, *made[0][1:])
-
-    def _tensor_map(self, name: str, address: int, extents, steps, box) -> tuple[int, ...]:
-        rank = len(extents)
-        words = (c_uint64 * 24)()
-        start = -ctypes.addressof(words) % 64 // 8
-        held = (c_uint64 * 16).from_buffer(words, 8 * start)
-        shape, strides = (c_uint64 * rank)(*extents), (c_uint64 * rank)(*steps)
-        sizes, ones = (c_uint * rank)(*box), (c_uint * rank)(*[1] * rank)
-        # no interleaving, lines of 128 bytes swizzled, 256 bytes at a time into the L2, zeros outside
-        form = (0, 3, 3, 0)
-        kind = {"float16": 6, "bfloat16": 9}[name]
-        place = c_void_p(ctypes.addressof(held))
-        self.call("cuTensorMapEncodeTiled", place, kind, rank, c_void_p(address), shape, strides, sizes, ones, *form)
-        return tuple(held)
 
     # ---- memory and streams
 

@@ -14,10 +14,11 @@ from ..schedule.plan import KernelPlan
 from ..schedule.slots import slots
 from ..schedule.table import SIZES, SMALL_WORDS, Table, table_for
 from .bind import Bound
+from .block import PointerSlot, ScalarSlot
 from .call import Call, Payloads, pointer_slots, scalar_slots, template
 from .compile import Built
 from .keys import address_of, addresses_of
-from .launch import Launch, PointerSlot, ScalarSlot
+from .launch import Launch
 from .results import mark_written
 
 GRID = (1 << 31) - 1  # blocks of a launch
