@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
+from torch._subclasses.fake_tensor import is_fake
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import ArgumentError
@@ -97,7 +98,7 @@ def _noted(fused: Any, form: Form) -> int:
 @torch.compiler.allow_in_graph
 def _look(call: int, leaves: Sequence[Any]) -> tuple:
     """Find what `_found` tells; nothing is done where the graph that torch makes of this is traced or run."""
-    if any(isinstance(x, torch.Tensor) and not torch._is_functional_tensor(x) for x in leaves):
+    if any(is_fake(x) and not torch._is_functional_tensor(x) for x in leaves if isinstance(x, torch.Tensor)):
         _found_by_thread()[call] = _told(*_calls[call], leaves)
     return ()
 
