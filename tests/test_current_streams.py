@@ -232,6 +232,21 @@ class TestOnACard:
             pytest.skip("JAX sees no GPU")
         assert done.stdout.strip() == "right", done.stderr[-2000:]
 
+    def test_a_process_that_forks_before_it_uses_a_card(self):
+        code = (
+            "import os, numpy as np, fusedsl as fd\n"
+            "kernel = fd.kernel('x + 1')\n"
+            "kernel(np.ones(5, np.float32))\n"
+            "child = os.fork()\n"
+            "import cupy\n"
+            "right = bool((kernel(cupy.ones(5, cupy.float32)) == 2).all())\n"
+            "if child == 0:\n"
+            "    os._exit(0 if right else 1)\n"
+            "assert right and os.waitpid(child, 0)[1] == 0\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr[-2000:]
+
     def test_a_million_launches_leave_nothing_behind(self):
         torch = pytest.importorskip("torch")
         x, out = torch.ones(64, device="cuda"), torch.empty(64, device="cuda")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 import pytest
 
 import fusedsl as fd
@@ -175,6 +177,44 @@ def test_where_tensors_have_no_memory():
     torch.testing.assert_close(compiled(torch.func.vmap(lambda a: parts(a, y)[0]))(x), right[0])
     slope = torch.func.grad(lambda a: parts(a, y)[0].sum())(x)
     torch.testing.assert_close(slope, 2 * (1 - torch.tanh(2 * x) ** 2))
+
+
+Pair = collections.namedtuple("Pair", "a b")
+double = fd.kernel("x * 2")
+
+
+@fd.fuse
+def shown(x):
+    return Pair(parts(x, x)[0] + double(x), torch.max(x, 1))
+
+
+@fd.fuse
+def moved(x, y):
+    x[1:] = 0
+    y *= 2
+    return x[0], y.T
+
+
+@fd.fuse
+def cast(x, shape, dtype, s):
+    return (x.reshape(shape) * s).to(dtype)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: shown(x).a + shown(x).b.values[:, None],
+        lambda x: [*moved(x, y := x * 3), x, y],
+        lambda x: cast(x, (x.shape[1], -1), torch.float16, 2.5),
+        lambda x: cast(x, (6, 4), torch.float64, torch.tensor(2.5)),
+        lambda x: parts(torch.empty(0, 6), x[0])[1],
+    ],
+    ids=["calls of others", "written views", "a number", "a tensor of no axes", "nothing"],
+)
+def test_other_forms(call):
+    x, y = torch.randn(4, 6).repeat(2, 1, 1)
+    found, right = compiled(lambda x: call(x))(x), call(y)
+    torch.testing.assert_close(found, right)
 
 
 def test_functions_that_are_the_same_have_operators_of_their_own():

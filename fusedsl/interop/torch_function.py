@@ -130,15 +130,15 @@ def _told(fused: Any, form: Form, leaves: Sequence[Any]) -> Told | None:
         returned = _returned(call)
     except Exception:  # torch then sees what the function does, errors included
         return None
-    traced = call.traced
+    traced, kinds = call.traced, ["Tensor" if isinstance(x, torch.Tensor) else "Scalar" for x in leaves]
     digest = hashlib.sha256(repr((
-        getattr(fused.function, "__module__", ""), getattr(fused.function, "__qualname__", ""), form, returned,
+        getattr(fused.function, "__module__", ""), getattr(fused.function, "__qualname__", ""), form, kinds, returned,
         traced.writes, show(traced.graph), fused.options,
     )).encode()).hexdigest()[:16]  # fmt: skip
     with _lock:
         name = next(n for n in _names(digest) if _owners.get(n, fused) is fused)
         if name not in _owners:
-            _register(name, fused, form, returned, traced, leaves)
+            _register(name, fused, form, kinds, returned, traced)
             _owners[name] = fused
     return Told(name, len(traced.graph.results) - len(traced.writes), returned)
 
@@ -163,18 +163,17 @@ def _sketched(fused: Any, form: Form, leaves: Sequence[Any]) -> Any:
 
 
 def _facts(x: Any, name: str) -> Array | Weak:
-    """What a trace asks of an argument; one tensor has one address, and no two have the same."""
+    """What a trace asks of an argument: one tensor has one address, no two have the same, and numbers are not known."""
     facts = facts_of(x, name)
-    return replace(facts, pointer=id(x) << 4) if isinstance(facts, Array) else facts
+    if isinstance(facts, Weak):
+        return facts
+    return replace(facts, pointer=id(x) << 4, owner=None if facts.by_value else x)
 
 
-def _register(name: str, fused: Any, form: Form, returned: Form, traced: Traced, leaves: Sequence[Any]) -> None:
+def _register(name: str, fused: Any, form: Form, kinds: Sequence[str], returned: Form, traced: Traced) -> None:
     written = [argument for argument, _ in traced.writes]
     count = len(traced.graph.results) - len(written)  # written ones come last
-    taken = [
-        f"{'Tensor' if isinstance(x, torch.Tensor) else 'Scalar'}{f'(a{k}!)' if k in written else ''} a{k}"
-        for k, x in enumerate(leaves)
-    ]
+    taken = [f"{kind}{f'(a{k}!)' if k in written else ''} a{k}" for k, kind in enumerate(kinds)]
     returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
     schema = f"({', '.join(taken)}) -> {returns}"
 
