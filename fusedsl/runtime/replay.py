@@ -6,8 +6,8 @@ and strides as constants and without a loop. It answers None to anything else, a
 Measured beside an H200 on CPython 3.12, `a*b + c` with out=: 3.1 µs for CuPy's arrays and 3.7 for torch's tensors, of
 which the driver's launch of a graph takes 1.3 (that of a kernel, 3.3); torch.mul takes 6.2 there, CuPy's multiply 7.7.
 
-What depends on addresses alone (alignment, overlaps) is looked at again only where they change. The kernels are
-launched by builtins (entry.py) that share nothing between calls.
+The kernels are launched by builtins (entry.py) that share nothing between calls; the first of them also looks at what
+depends on addresses alone: alignment and overlaps.
 """
 
 from __future__ import annotations
