@@ -91,8 +91,9 @@ class Arguments:
 
     @property
     def numbers(self) -> dict[int, Any]:
-        """The values of the scalar parameters."""
-        return {k: f.value for k, f in enumerate(self.facts) if isinstance(f, Weak) or f.by_value}
+        """The values of the scalar parameters, as far as they are known."""
+        known = enumerate(self.facts)
+        return {k: f.value for k, f in known if isinstance(f, Weak) or (f.by_value and f.owner is not None)}
 
     @property
     def example(self) -> Any:
