@@ -24,6 +24,7 @@ from fusedsl.runtime import launch as launch_module
 from fusedsl.runtime.arrays import describe
 from fusedsl.runtime.block import BLOCK_BYTES, FORMAT_OF, PointerSlot, ScalarSlot
 from fusedsl.runtime.driver import Driver, Function, cuda_available, driver
+from fusedsl.runtime.entry import Pair, Watch
 from fusedsl.runtime.launch import HostLaunch, Launch
 from fusedsl.schedule import Geometry
 
@@ -395,6 +396,27 @@ def test_generated_lines_launch_what_would_be_fired(cuda, library, builtin, cons
         lines = Lines()
         lines.add(record(cuda, scalars="b").repeat_lines(["1", "2", "300"], {}, lines.name)[0][0])
         lines.function("again", "")()
+    del kept
+
+
+def test_the_builtin_that_launches_sees_what_is_wrong_with_addresses(cuda, library):
+    kept = with_machine_code(cuda, library)
+    launch, watch = record(cuda), Watch({0: 0, 1: 8}, [Pair(1, 0, 0, 64, 0, 64, (0x18,))])
+    assert launch.watches(watch, {}) and not launch.watches(watch, {1: 8})
+    lines = Lines()
+    lines.add(*launch.repeat_lines(["given[0]", "given[1]"], {}, lines.name, watch)[1], "return True")
+    again = lines.function("again", "given, stream")
+    for given, right in (
+        ((0x1000, 0x2008), True),
+        ((0x1000, 0x1018), True),
+        ((0x1000, 0x1028), None),
+        ((0x1000, 0x1048), True),
+        ((0x1008, 0x2008), None),
+        ((0x1000, 0x2000), None),
+    ):
+        assert again(given, 99) is right
+        assert len(library.launches) == (right is True)
+        library.launches.clear()
     del kept
 
 
