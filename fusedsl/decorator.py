@@ -103,6 +103,7 @@ class Fused:
         self.options = chosen
         self._traces: dict[Any, list[_Trace]] = {}
         self._replays: tuple[Replay, ...] = ()
+        self.name = dynamo.name(self)
         dynamo.watch()
 
     def __call__(self, /, *args: Any, **keywords: Any) -> Any:

@@ -81,7 +81,7 @@ def check_call(plan: Plan, extents: Mapping[Symbol, int]) -> None:
 
 def guards_hold(guards: Iterable[tuple[Dim, bool]], extents: Mapping[Symbol, int]) -> bool:
     """Whether what was built under these guards is for these extents: those taken for 1 are 1, and the others not."""
-    return all((evaluate(d, extents) == 1) is unit for d, unit in guards)
+    return all(bool(evaluate(d, extents) == 1) is unit for d, unit in guards)
 
 
 def result_shapes(plan: Plan, extents: Mapping[Symbol, int], limit: int = 1 << 62) -> list[tuple[int, ...]]:

@@ -13,6 +13,7 @@ from .config import Options
 from .errors import CompileError
 from .ir.graph import Graph, Parameter
 from .prepare import EmptyRows, Prepared, describe_all, prepare
+from .runtime import dynamo
 from .runtime.arrays import CPU, Array, Weak
 from .runtime.cache import cache_key
 from .runtime.call import Call
@@ -41,6 +42,7 @@ class Program:
         self._plans: dict[tuple, list[Plan]] = {}
         self._calls: dict[tuple, Call] = {}
         self._lock = threading.RLock()
+        self.name = dynamo.name(self)
         self.replay: Replay = nothing  # of the call that was made last
         self.others: tuple[Replay, ...] = ()  # of calls before it
 

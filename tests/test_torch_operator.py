@@ -98,11 +98,11 @@ def test_several_results_and_outputs():
 def test_torchs_own_checks_pass(text, arguments):
     kernel, values = fd.kernel(text), arguments()
     kinds = "".join("t" if isinstance(v, torch.Tensor) else "n" for v in values)
-    name = torch_operator.operator(kernel._program, kinds)
+    name = torch_operator.operator(kernel._program.name, kinds)
     torch.library.opcheck(getattr(torch.ops.fusedsl, name).default, values)
     made = kernel(*values)
     outs = made if isinstance(made, tuple) else (made,)
-    name = torch_operator.operator(kernel._program, kinds, len(outs))
+    name = torch_operator.operator(kernel._program.name, kinds, len(outs))
     torch.library.opcheck(getattr(torch.ops.fusedsl, name).default, (*values, *map(torch.clone, outs)))
 
 
@@ -144,7 +144,7 @@ def test_a_tensor_that_requires_grad_is_refused_here_too():
 def test_kernels_that_differ_have_operators_of_their_own():
     x = torch.ones(3)
     names = {
-        torch_operator.operator(kernel._program, "t")
+        torch_operator.operator(kernel._program.name, "t")
         for kernel in (fd.kernel("x+1"), fd.kernel("x + 1"), fd.kernel("x+1", fastmath=True), fd.kernel("x+1"))
     }
     assert len(names) == 3

@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import ArgumentError
 from ..ir.printer import show
+from ..runtime import dynamo
 from ..runtime.arrays import Array, Weak
 from ..trace.function import Argument, Traced
 from ..trace.function import Array as Result
@@ -64,7 +65,7 @@ def compiled(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
     form = _form((args, keywords), leaves)
     if form is None:
         return fused.function(*args, **keywords)
-    call = _noted(fused, form)
+    call = _noted(fused.name, form)
     _look(call, leaves)
     name, count, returned = _found(call)
     if not name:
@@ -80,19 +81,19 @@ def _run(name: str, count: int, returned: Form, leaves: Sequence[Any]) -> Any:
 # -- what torch.compile takes as it is
 
 _calls: list[tuple[Any, Form]] = []
-_numbers: dict[tuple[Any, Form], int] = {}
+_numbers: dict[tuple[str, Form], int] = {}
 _lock = threading.Lock()
 _looked = threading.local()
 
 
 @torch.compiler.assume_constant_result
-def _noted(fused: Any, form: Form) -> int:
+def _noted(name: str, form: Form) -> int:
     """The number of a function with arguments of this form."""
     with _lock:
-        if (fused, form) not in _numbers:
-            _numbers[fused, form] = len(_calls)
-            _calls.append((fused, form))
-        return _numbers[fused, form]
+        if (name, form) not in _numbers:
+            _numbers[name, form] = len(_calls)
+            _calls.append((dynamo.named(name), form))
+        return _numbers[name, form]
 
 
 @torch.compiler.allow_in_graph

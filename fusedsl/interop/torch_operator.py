@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import is_fake
 from ..ir.types import DTYPES
 from ..pipeline import extents_of
 from ..program import Program
+from ..runtime import dynamo
 from ..runtime.arrays import Array, Weak, describe, dtype_fault, gradient_fault
 from ..runtime.results import strides_in, unfit
 from ..settle import Facts, layout_of, result_order
@@ -39,20 +40,21 @@ def call(program: Program, values: Sequence[Any], outs: Sequence[Any] | None) ->
             raise gradient_fault(parameter)
     kinds = "".join(["t" if isinstance(v, torch.Tensor) else "n" for v in values])
     if outs and not [out for out in outs if out is None]:
-        getattr(torch.ops.fusedsl, operator(program, kinds, len(outs)))(*values, *outs)
+        getattr(torch.ops.fusedsl, operator(program.name, kinds, len(outs)))(*values, *outs)
         return outs
-    results = getattr(torch.ops.fusedsl, operator(program, kinds))(*values)
+    results = getattr(torch.ops.fusedsl, operator(program.name, kinds))(*values)
     if outs is None:
         return results
     return [made if out is None else out.copy_(made) for made, out in zip(results, outs)]
 
 
 @torch.compiler.assume_constant_result
-def operator(program: Program, kinds: str, outs: int = 0) -> str:
+def operator(program_name: str, kinds: str, outs: int = 0) -> str:
     """The name in `torch.ops.fusedsl` of the operator for these kinds that writes so many given outputs, or allocates.
 
     It is registered when it is first asked for.
     """
+    program: Program = dynamo.named(program_name)
     told = repr((program.source.cache_parts(), program.options))
     digest = hashlib.sha256(told.encode()).hexdigest()[:16]
     name = f"kernel_{digest}_{kinds}{'_out' if outs else ''}"

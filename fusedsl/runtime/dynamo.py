@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 Made = TypeVar("Made", bound=Callable)
 
@@ -43,3 +45,19 @@ def constant(function: Made) -> Made:
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
+
+
+_named: WeakValueDictionary[str, Any] = WeakValueDictionary()
+_numbers = itertools.count()
+
+
+def name(thing: Any) -> str:
+    """A new name for an object, by which functions of constants take it."""
+    found = str(next(_numbers))
+    _named[found] = thing
+    return found
+
+
+def named(found: str) -> Any:
+    """The object of a name."""
+    return _named[found]
