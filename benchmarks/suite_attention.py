@@ -98,7 +98,7 @@ def run(report: Report, settings: Settings) -> None:
     card = Card()
     for case in cases(settings):
         _measure(report, settings, card, case)
-    for length in (512,) if settings.quick else (4096, 16_384, 32_768):
+    for length in (512,) if settings.quick else (4096, 16_384, 65_536):
         if selected(settings.only, "memory", f"d128 n{length}", "bfloat16"):
             _memory(report, settings, card, length)
 

@@ -86,7 +86,7 @@ def guards_hold(guards: Iterable[tuple[Dim, bool]], extents: Mapping[Symbol, int
 
 def result_shapes(plan: Plan, extents: Mapping[Symbol, int], limit: int = 1 << 62) -> list[tuple[int, ...]]:
     """The shapes of the results at this call; LimitError where one is beyond any memory."""
-    for t in (*plan.results, *plan.temporaries, *(Type(BOOL, k.rows + k.columns) for k in plan.kernels)):
+    for t in (*plan.results, *plan.temporaries, *(Type(BOOL, _iterated(k)) for k in plan.kernels)):
         require_size(t, extents)
     shapes = [tuple(evaluate(d, extents) for d in t.shape) for t in plan.results]
     for shape, t in zip(shapes, plan.results):
@@ -97,6 +97,11 @@ def result_shapes(plan: Plan, extents: Mapping[Symbol, int], limit: int = 1 << 6
             message = f"the result {t.dtype}{list(shape)} takes {size} bytes"
             raise LimitError(message, "limit.memory", help="reduce inside the expression, or compute in parts")
     return shapes
+
+
+def _iterated(kernel: KernelPlan) -> tuple[Dim, ...]:
+    """The axes of what a kernel computes: of a pass over scores, its scores."""
+    return kernel.rows + (kernel.columns if kernel.stream is None else kernel.columns[:1])
 
 
 def bind_kernels(plan: Plan, layouts: dict[tuple[str, int], Layout], extents) -> list[Bound]:

@@ -85,3 +85,9 @@ def test_lengths_scales_and_arrays_share_a_binary(text):
     sizes = [[int(65 * 300 ** draw.random()) for _ in range(2)] for _ in range(40)]
     assert len(binaries(text, sizes)) <= 2  # arrays whose lines are multiples of 16 bytes, and others
     assert len(binaries(text, [(1 + n % 64, m) for n, m in sizes])) <= 12
+
+
+def test_a_quarter_of_a_million_tokens_are_not_too_many():
+    kernel = fd.kernel("attention(q, k, v, mask='j <= i')")
+    arrays = specs(kernel.params, 1 << 18, 1 << 18, 128, 128, "bfloat16")
+    assert str(kernel.explain(*arrays, device="cuda", compile=False)).startswith("1 kernel ")
