@@ -16,6 +16,7 @@ from test_cross import RMS_NORM, SOFTMAX, given
 import fusedsl as fd
 from fusedsl.runtime.arrays import describe
 from fusedsl.runtime.copies import to_host
+from fusedsl.schedule import clustered
 
 pytest.importorskip("numba_cuda")
 from bounds import agrees, evaluate
@@ -154,6 +155,14 @@ def test_short_rows_of_16_bits_read_whole_blocks_too():
 def test_rows_of_a_cluster(text, shape, dtype):
     with exact_gpu(multiprocessors=4) as gpu:
         assert check_twice(gpu, text, {"x": normal(*shape, dtype=dtype)})[0].cluster > 1
+
+
+def test_rows_of_a_cluster_whose_last_phase_computes_again(monkeypatch):
+    monkeypatch.setattr(clustered, "AGAIN_FROM", 1 << 15)
+    with exact_gpu(multiprocessors=4) as gpu:
+        check_twice(gpu, "softmax(x)", {"x": normal(2, 1 << 16, dtype=BRAIN)})
+    source = fd.kernel("softmax(x)").source(fd.spec((4096, 1 << 16), "bfloat16"), device="cuda")
+    assert "near_exp(" in source and "stored_exp(" in source and "piece_1 = " in source
 
 
 def test_rows_of_clusters_that_stay():

@@ -8,6 +8,8 @@ from math import prod
 from ..fusion.lines import special_functions
 from ..hardware import Hardware, registers_for
 from .kernel import Kernel
+from .pressure import Tiling, needed, predicted
+from .recompute import recomputed
 from .row import (
     LONG_ROW,
     VECTOR_CLASSES,
@@ -22,6 +24,8 @@ from .shared import COPY_FROM
 from .tiled import tiled
 
 TEAMS = ((512, 2), (256, 3), (256, 2))  # threads of a block of a cluster, and such blocks on an SM
+AGAIN_FROM = 1 << 17  # columns of 16-bit rows whose last phase computes again what it would hold …
+AGAIN_VECTORS = 2  # … for so many vectors at a time
 APART_FROM = 60_000  # columns of rows that are not aligned, from which on their ends are apart
 LEAST_ON_SM = 72 << 10  # bytes of rows that an SM has to hold in registers, or shared memory is better
 SPARE = 8  # registers that phases in pieces need less than is predicted, and values of float32 in a cluster more
@@ -61,7 +65,26 @@ def schedule_clustered(
             spare = SPARE if found.piece else 0 if width >= 8 or streamed_words(kernel) else -SPARE
             if need <= registers_for(hardware, blocks, threads) + spare and rows * cluster >= hardware.multiprocessors:
                 best, most = found, size
-    return best
+    return best and (_denser(best, kernel, hardware) if columns >= AGAIN_FROM and reach == columns else best)
+
+
+def _denser(found: RowSchedule, kernel: Kernel, hardware: Hardware) -> RowSchedule:
+    """The schedule with a block more on an SM, if there are registers for it once the last phase computes again what it
+    would hold.
+
+    Measured on an H200, softmax of bfloat16: rows of 131,072 take 251 us instead of 264, of 262,144 266 instead of 283.
+    """
+    less = recomputed(kernel) if found.width >= 8 and not streamed_words(kernel) else None
+    if less is None:
+        return found
+    need, blocks = needed(less, Tiling(found.width, found.vectors, piece=AGAIN_VECTORS)), found.blocks + 1
+    if need > registers_for(hardware, blocks, found.block):
+        return found
+    registers = predicted(less, hardware, need, blocks, found.block)
+    reason = (
+        f"{found.reason}; the last phase computes again what earlier ones made, which leaves room for {blocks} blocks"
+    )
+    return replace(found, blocks=blocks, anew=True, piece=AGAIN_VECTORS, reason=reason, registers=registers)
 
 
 def _dear(kernel: Kernel) -> bool:

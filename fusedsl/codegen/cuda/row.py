@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...schedule.kernel import Body, FoldUse, Kernel, Phase
+from ...schedule.recompute import recomputed
 from ...schedule.registers import row_loads
 from ...schedule.row import RowSchedule
 from .ahead import begin_ahead, read_ahead, write_loop_ahead
@@ -28,7 +29,9 @@ def row_source(kernel: Kernel, schedule: RowSchedule) -> str:
     shared = f"{schedule.rows} rows a block" if schedule.cluster == 1 else f"in each of {schedule.cluster} blocks"
     shared = "each of a block" if schedule.room else shared
     opening = header(kernel, f"a row kernel; {team} to a row {where}, {shared}", "")
-    writer = RowWriter(Scope(kernel, Names(kernel)), schedule)
+    held = recomputed(kernel) if schedule.anew else kernel
+    assert held is not None
+    writer = RowWriter(Scope(held, Names(held)), schedule)
     writer.write()
     return writer.scope.text(opening, "A row for each team of threads.")
 
