@@ -8,7 +8,7 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.hardware import facts
-from fusedsl.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, UINT64
+from fusedsl.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT64
 from fusedsl.schedule import choose, geometry
 from fusedsl.schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Position, Store, Value
 
@@ -308,6 +308,14 @@ def test_no_integer_has_an_abs_that_the_assembler_takes_for_negative(tmp_path, d
     d = dtype.name
     lines = ("a_1 = absolute(x_0)", f"n_2 = {d}(-a_1)", f"z_9 = select(n_2 < {d}(-5), a_1, n_2)")
     assert "abs.s" not in built(tmp_path, map_kernel(dtype, lines, "x"), (1000,))[1]
+
+
+@pytest.mark.parametrize("dtype", [INT16, UINT16], ids=repr)
+def test_no_16_bits_are_negated(tmp_path, dtype):
+    """ptxas 13.0 takes -(-32768) of 16 bits for 32768 where that is compared."""
+    lines = ("a_1 = negative(x_0)", f"z_9 = select(a_1 < {dtype.name}(5), a_1, x_0)")
+    text = built(tmp_path, map_kernel(dtype, lines, "x"), (1000,))[1]
+    assert "neg.s16" not in text and "neg.s32" in text
 
 
 def test_bools_rounding_positions_and_scalars(tmp_path):

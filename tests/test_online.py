@@ -24,7 +24,7 @@ from fusedsl.rewrite.engine import rewrite
 from fusedsl.rewrite.execute import execute, scalars
 from fusedsl.rewrite.online import passes
 from fusedsl.rewrite.stream_text import check, show
-from fusedsl.schedule import row
+from fusedsl.schedule import rows as row_schedules
 
 RANDOM = np.random.default_rng(3)
 REDUCE = {"sum": np.sum, "max": np.max, "min": np.min, "argmax": np.argmax, "prod": np.prod}
@@ -313,6 +313,6 @@ def test_wide_rows_compile_to_one_streaming_pass_without_spills(name, dtype):
 @pytest.mark.parametrize("columns", (5000, 4097))
 @pytest.mark.parametrize("name", IN_ONE_KERNEL)
 def test_rows_that_are_looped_over_on_a_gpu(name, columns, dtype, monkeypatch):
-    monkeypatch.setattr(row, "_resident", lambda *facts: None)
+    monkeypatch.setattr(row_schedules, "schedule_resident", lambda *facts: None)
     given = {k: make((9, columns), dtype) for k in "xy"} | {"b": make((columns,), dtype), "s": 0.7}
     check_target(IN_ONE_KERNEL[name], given, lambda x: as_torch(x) if isinstance(x, np.ndarray) else x)

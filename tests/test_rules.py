@@ -25,6 +25,13 @@ CASES = {  # law: (text, does it fire)
         ("i - 0", True),
         ("x + 0", False),
     ],
+    "0 - i = -i, i * -1 = -i and ~i + 1 = -i, for integers": [
+        ("0 - i", True),
+        ("-1 * i", True),
+        ("1 + ~i", True),
+        ("0 - x", False),
+        ("1 - i", False),
+    ],
     "-(-x) = x, ~~x = x, not not x = x": [("-(-x)", True), ("~~i", True), ("not (not (x > 0))", True), ("-x", False)],
     "where(True, a, b) = a, where(False, a, b) = b, where(c, a, a) = a": [
         ("where(x > 0, x, x)", True),

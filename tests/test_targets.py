@@ -262,6 +262,7 @@ def test_integers_of_known_sign_compare_with_constants(dtype, target):
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
     x = np.concatenate([np.arange(-100, 100), [least, least + 1, most]]).astype(dtype)
     check("a = abs(x); return a, -a, -a < -5, -a > -5, exp(-float64(a)), sign(x) < -1, ~a < -5", {"x": x}, target)
+    check("return -x < -5, -x, float64(0 - x), x * -1 < -5, ~x + 1 > 5", {"x": x}, target)
 
 
 @pytest.mark.gpu

@@ -30,7 +30,7 @@ LINES: dict[str, dict[str, str]] = {
     "multiply": _infix("*") | {"b": "{0} & {1}"},
     "divide": {"f": "{0} / {1}"},
     "fma": {"f": "fma({0}, {1}, {2})", "i": "{t}({0} * {1} + {2})", "b": "({0} & {1}) | {2}"},
-    "negative": {"f": "-{0}", "i": "{t}(-{0})"},
+    "negative": {"f": "-{0}", "i": "negative({0})"},
     "absolute": _CALL | {"b": "{0}"},
     "sign": {"f": "sign({0})", "i": "sign({0})"},
     "less": _compare("<") | {"b": "not_({0}) & {1}"},

@@ -38,6 +38,18 @@ def add_nothing(n: Node) -> Node | None:
     return None
 
 
+@rule("subtract", "multiply", "add", law="0 - i = -i, i * -1 = -i and ~i + 1 = -i, for integers")
+def negated(n: Node) -> Node | None:
+    (x, y), signed = n.args, n.type.dtype.kind == "i"
+    if n.op == "subtract":
+        one = y if _literal(x, 0) else None
+    elif n.op == "multiply":
+        one = next((a for a, b in ((x, y), (y, x)) if _literal(b, -1)), None)
+    else:
+        one = next((a.args[0] for a, b in ((x, y), (y, x)) if a.op == "bitwise_invert" and _literal(b, 1)), None)
+    return node("negative", (one,), None, n.type) if signed and one is not None and one.type == n.type else None
+
+
 @rule("negative", "bitwise_invert", "logical_not", law="-(-x) = x, ~~x = x, not not x = x")
 def twice(n: Node) -> Node | None:
     (x,) = n.args

@@ -268,6 +268,19 @@ def absolute(kind):
     return kind, _integer_size
 
 
+def negative(kind):
+    """-x of an integer, in 32 bits where it has 16: ptxas 13.0 takes -(-32768) of 16 bits for 32768 where that is
+    compared or converted."""
+
+    def emit(e, x):
+        b, wide = e.builder, ir.IntType(32)
+        if x.type.width != 16:
+            return b.neg(x)
+        return b.trunc(e.asm(wide, "neg.s32 $0, $1;", "=r,r", [b.sext(x, wide)]), x.type)
+
+    return None if _is_float(kind) else (kind, emit)
+
+
 def _integer_size(e: Emitter, x: ir.Value) -> ir.Value:
     """|x| as max(x, -x), in one piece that is not taken for an abs: ptxas (13.0 to 13.5) says that -abs(x) < c holds
     for every x, where c is a constant below 0."""
@@ -413,8 +426,8 @@ def logistic(kind):
     return (kind, emit) if _is_float(kind) else None
 
 
-_RULES = dict.fromkeys((bool_, not_, sign, logistic, divisor_scale, absolute, isnan, isinf, isfinite, signbit), 1)
-_RULES |= dict.fromkeys((near_exp, stored_exp, near_log), 1)
+_RULES = dict.fromkeys((bool_, not_, sign, logistic, divisor_scale, isnan, isinf, isfinite, signbit), 1)
+_RULES |= dict.fromkeys((absolute, negative, near_exp, stored_exp, near_log), 1)
 _RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, floor_divide, remainder, fmod, power), 2)
 _RULES |= dict.fromkeys((shift_left, shift_right), 2)
 _RULES |= {select: 3, near_quotient: 3, quotient: 4}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from ....ir.types import FLOAT32, FLOAT64
 from .. import number
 from ..number import Number, call, intrinsic, select
@@ -94,6 +96,7 @@ BOTH = {
     "fmin": (fmin, integers.minimum),
     "sign": (sign, integers.sign),
     "absolute": (number.absolute, integers.absolute),
+    "negative": (operator.neg, operator.neg),
     "fmod": (fmod, integers.fmod),
     "power": (elementary.power, integers.power),
 }
