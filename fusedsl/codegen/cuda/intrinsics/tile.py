@@ -32,10 +32,11 @@ class Tile(Vectors):
     def load(self, name: str, letter: str = "1") -> Callable:
         """`load(address, start, limit[, stride])`: elements start … of a line, whose element 0 is at `address`.
 
-        `start` may also be a tuple with the offset of each vector, in elements; then nothing is checked.
-        `letter` is the stride of neighbouring elements: "1", "0" (one element for a whole vector), "s", or "m" for
-        neighbours whose vectors are not aligned. With "c" vectors lie across a column: `start` and `limit` count
-        vectors, `stride` is that from one to the next (of start's type), and those beyond the limit are its last one.
+        `start` may also be a tuple: at edges (see Vectors) with the place of each vector in the line, else with its
+        offset, in elements; then nothing is checked. `letter` is the stride of neighbouring elements: "1", "0" (one
+        element for a whole vector), "s", or "m" for neighbours whose vectors are not aligned. With "c" vectors lie
+        across a column: `start` and `limit` count vectors, `stride` is that from one to the next (of start's type), and
+        those beyond the limit are its last one.
         """
         kind = dtype(name)
         result = stored_type(kind, self.count, self.width)

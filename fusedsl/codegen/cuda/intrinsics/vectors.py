@@ -76,10 +76,11 @@ class Vectors:
 
         All vectors count from one 64-bit base, so that the distances between them become immediate offsets.
         """
-        b, scattered = e.builder, isinstance(form, types.UniTuple)
-        begin = b.extract_value(start, number) if scattered else start
+        b, apart = e.builder, isinstance(form, types.UniTuple)
+        scattered = apart and self.checks[number] != "e"  # `start` has offsets in memory, not places in the line
+        begin = b.extract_value(start, number) if apart else start
         begin = begin if begin.type == I64 else b.sext(begin, I64)
-        skipped = I64(0) if scattered else self.skipped(e, number, I64)
+        skipped = I64(0) if apart else self.skipped(e, number, I64)
         if letter != "s":
             base = b.add(address, b.mul(begin, I64(kind.itemsize)))
             return [b.add(base, b.mul(skipped, I64(kind.itemsize)))]
