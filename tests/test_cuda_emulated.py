@@ -75,6 +75,13 @@ def test_maps(name):
         assert len(check_twice(gpu, *MAPS[name])) == 2  # one launch, twice
 
 
+def test_int64_wraps_where_a_comparison_could_take_it_not_to():
+    x = np.array([2**63 - 1, -(2**63), 2**62, -1, 5])
+    text = "x + 1 > x, x - y < x, fma(x, x, x) > x, ~x + 1 > ~x, x * y // y == x, sum(x) > x, cumsum(x) > x"
+    with exact_gpu() as gpu:
+        check_twice(gpu, text, {"x": x, "y": np.full(5, 4)})
+
+
 @pytest.mark.parametrize(("dtype", "skip"), [(np.float32, 4), (HALF, 2), (np.int8, 3)])
 def test_maps_of_arrays_that_are_not_aligned(dtype, skip):
     with exact_gpu() as gpu:

@@ -34,6 +34,7 @@ from .row import row_source
 from .staying import staying_source
 from .transpose import transpose_source
 from .warps import warps_source
+from .wrapping import wrapping
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, i
     from .fast import approximated, approximations
 
     names: dict[str, Any] = {"__builtins__": {}, "__name__": "fusedsl.generated", **intrinsics.namespace()}
-    tree = ast.parse(source, path)
+    tree = wrapping(ast.parse(source, path))
     if kernel.kernels[0].fast if isinstance(kernel, Bundle) else kernel.fast:
         tree, names = approximated(tree), names | approximations()
     exec(compile(tree, path, "exec"), names)

@@ -1,0 +1,38 @@
+"""Integers of 64 bits that wrap: what bodies compute with int64 is computed modulo 2**64.
+
+The compiler takes it that sums and products of Numba's int64 do not overflow, as those of places in memory do not, and
+would say that x + 1 > x holds. Those of uint64 wrap, and have the same bits; narrower integers are computed in 64 bits.
+"""
+
+from __future__ import annotations
+
+import ast
+
+PLACES = ("kernel", "work")  # functions of a generated file that compute no values, but where they are
+OVERFLOWING = (ast.Add, ast.Sub, ast.Mult)
+
+
+def wrapping(tree: ast.Module) -> ast.Module:
+    """A generated file with the sums, differences and products that its scalar functions make int64 of as uint64."""
+    return _Wrapping().visit(tree)
+
+
+class _Wrapping(ast.NodeTransformer):
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node if node.name in PLACES else self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Name(id="int64"), args=[ast.BinOp() as whole]):
+                node.args = [_unsigned(whole)]
+        return ast.fix_missing_locations(node)
+
+
+def _unsigned(node: ast.expr) -> ast.expr:
+    """An int64 as the uint64 of its bits."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, OVERFLOWING):
+        made: ast.expr = ast.BinOp(_unsigned(node.left), node.op, _unsigned(node.right))
+    else:
+        made = ast.Call(ast.Name("uint64", ast.Load()), [node], [])
+    return ast.copy_location(made, node)
