@@ -93,7 +93,7 @@ def test_facts_of_every_architecture_go_together(cc):
 def measured():
     """fusedsl's rows of the suites whose programs the model can be asked about."""
     rows = []
-    for suite in ("map", "rows", "time", "wide", "backward", "reductions"):
+    for suite in ("map", "rows", "time", "wide", "backward", "reductions", "expressions"):
         told = json.loads((BENCHMARKS / "results" / f"h200_{suite}.json").read_text())
         rows += [r for r in told["rows"] if r["peer"] == "fusedsl" and r["median_us"]]
     return rows
