@@ -19,7 +19,7 @@ from ..schedule.access import (
     reach,
     row_access,
 )
-from ..schedule.kernel import Kernel, Operand, Position
+from ..schedule.kernel import Kernel, Operand, Phase, Position
 from ..schedule.plan import ArrayUse, KernelPlan
 from ..schedule.split import state_words
 from ..schedule.steady import steady_width
@@ -241,11 +241,22 @@ def _may_turn(plan: KernelPlan) -> bool:
 
 def _turned(plan: KernelPlan, resident: bool, merged: Collapsed, row_axes: int, dtypes, addresses):
     """(operands, elements of a vector) of a kernel whose vectors lie across its columns."""
-    words = state_words(plan.resident if resident else plan.streamed)
-    width, lines, access = kept_access(merged, row_axes, dtypes, addresses, words)
+    phases = plan.resident if resident else plan.streamed
+    alone = _alone(plan, phases, merged, row_axes)
+    width, lines, access = kept_access(merged, row_axes, dtypes, addresses, state_words(phases), alone)
     if plan.steady:
         width, access = 1, ("element",) * len(access)
     return tuple(Operand(use.name, use.dtype, line, a) for use, line, a in zip(plan.arrays, lines, access)), width
+
+
+def _alone(plan: KernelPlan, phases: tuple[Phase, ...], merged: Collapsed, row_axes: int) -> int:
+    """The operand that all work on elements reads, where states are all that it makes; -1 where there is none."""
+    first, *others = phases
+    read = {value.name for part in first.passes for value in part.reads}
+    loads = {load.operand for load in plan.loads if load.value.name in read}
+    placed = {merged.axes.index((p.axis,)) for p in plan.positions if p.value.name in read}
+    alone = not first.stores and not any(phase.folds or phase.stores for phase in others)
+    return min(loads) if alone and len(loads) == 1 and row_axes - 1 not in placed else -1
 
 
 def _rank_letter(strides: tuple[int, ...]) -> str:

@@ -177,7 +177,9 @@ def magic_divisors(schedule: Any, kernel: Kernel, extents: tuple[int, ...]) -> t
     """What the magics of axes 1 … of a kernel divide by; `schedule` is a Schedule, or the name of loops on a CPU."""
     if isinstance(schedule, TransposeSchedule):
         return schedule.counts(extents)[1:]
-    return divisors(kernel.along, getattr(schedule, "width", 1), extents) if kernel.axes > 1 else ()
+    return (
+        divisors(kernel.along, getattr(schedule, "width", 1), extents, int(kernel.shifted)) if kernel.axes > 1 else ()
+    )
 
 
 __all__ = [

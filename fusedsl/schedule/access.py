@@ -11,6 +11,7 @@ ACCESS_BYTES = 16
 WIDE = (1 << 31) - (1 << 20)  # offsets and counts from here on need 64 bits; below, a last tile may reach past the end
 SHORT_ROW = 1 << 15  # columns, up to which a single row takes no longer where its ends are checked
 STATE_WORDS = 16  # registers of the states of one vector across columns
+SHIFTED_FROM = 256  # elements folded, and kept, from which on vectors are worth shifting
 
 
 @dataclass(frozen=True)
@@ -193,12 +194,18 @@ def lies_across(collapsed: Collapsed, row_axes: int, dtypes: Sequence[DType]) ->
 
 
 def kept_access(
-    collapsed: Collapsed, row_axes: int, dtypes: Sequence[DType], addresses: Sequence[int], words: int = 1
+    collapsed: Collapsed,
+    row_axes: int,
+    dtypes: Sequence[DType],
+    addresses: Sequence[int],
+    words: int = 1,
+    alone: int = -1,
 ) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
     """(elements of a vector along the last row axis, stride letters and an access letter per operand).
 
     The widest vectors, 16 bytes at most, that most bytes of the arrays that lie along the axis can be accessed in, and
-    whose states (of so many registers for an element) a thread can hold.
+    whose states (of so many registers for an element) a thread can hold. If nothing but states is made of the only
+    array that varies, the operand `alone`, its vectors may be "shifted".
     """
     along, extent = row_axes - 1, collapsed.extents[row_axes - 1]
     lines = [
@@ -210,13 +217,23 @@ def kept_access(
     width = ACCESS_BYTES // max((dtypes[k].itemsize for k in full), default=ACCESS_BYTES)
     while width > 1 and width * words > STATE_WORDS:
         width //= 2
+    widest = width
     while True:
         whole = [k for k in near if extent % width == 0 and _fits(k, along, width, collapsed, dtypes, addresses)]
         reached = sum(dtypes[k].itemsize for k in full if k in whole)
+        if width < widest and _may_shift(full, alone, row_axes, widest, collapsed, dtypes):
+            return widest, tuple(lines), tuple("shifted" if k == alone else "element" for k in range(len(dtypes)))
         if width == 1 or 2 * reached > sum(dtypes[k].itemsize for k in full):
             access = tuple("vector" if k in whole else "element" for k in range(len(dtypes)))
             return width, tuple(lines), access
         width //= 2
+
+
+def _may_shift(full: list[int], alone: int, row_axes: int, width: int, collapsed: Collapsed, dtypes) -> bool:
+    """Are the rows of the only array that varies long enough, and as far from 16 bytes in every so many columns?"""
+    short = min(collapsed.extents[row_axes - 1 :]) < SHIFTED_FROM
+    whole = width * dtypes[alone].itemsize == ACCESS_BYTES
+    return full == [alone] and whole and len(collapsed.extents) == row_axes + 1 and not short
 
 
 def _fits(k: int, along: int, width: int, collapsed: Collapsed, dtypes, addresses) -> bool:

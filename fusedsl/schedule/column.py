@@ -24,6 +24,7 @@ SYSTEM_SHARED = 1 << 10  # bytes of shared memory that the system takes of each 
 HELD_AIM = 32  # registers a thread that hold the strip
 HELD_WORDS = {256: 64, 512: 64, 1024: 32}  # … and the most, in blocks up to this size
 IN_FLIGHT = 64  # bytes of loads that a looping thread should have under way
+SHIFTED, SHIFTED_BLOCKS = (128, 16), 2  # … of vectors that are shifted, and how many vectors and blocks at most
 NARROW_SUMS, NARROW = (48, 16), (128, 32)  # … of vectors of less than 16 bytes, and how many vectors at most
 STATES = 3  # of several parts that a thread holds at once: those so far, a tile's, and what they come to
 ADDRESS_WORDS = 2  # registers more for each vector where offsets have 64 bits
@@ -90,7 +91,7 @@ def schedule_column(
 
 def strips(schedule: ColumnSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
     """Strips of `lanes` vectors in all rows."""
-    return max(1, -(-_vectors(kernel, extents) // schedule.lanes))
+    return _strips(kernel, extents, schedule.lanes)
 
 
 def record_places(schedule: ColumnSchedule, phase: Phase) -> list[int]:
@@ -113,7 +114,12 @@ def left_bytes(schedule: ColumnSchedule, kernel: Kernel) -> int:
 
 
 def _vectors(kernel: Kernel, extents: tuple[int, ...]) -> int:
-    return prod(extents[: kernel.row_axes - 1]) * -(-extents[kernel.row_axes - 1] // kernel.kept)
+    """Vectors of all rows; of those that are shifted, the last of each line lends its states to the one before."""
+    return prod(extents[: kernel.row_axes - 1]) * (-(-extents[kernel.row_axes - 1] // kernel.kept) + kernel.shifted)
+
+
+def _strips(kernel: Kernel, extents: tuple[int, ...], lanes: int) -> int:
+    return max(1, -(-_vectors(kernel, extents) // (lanes - kernel.shifted)))
 
 
 def _lanes(kernel: Kernel, extents: tuple[int, ...], most: int) -> int:
@@ -178,7 +184,7 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, room: 
     read = [kernel.operands[k].dtype for k in range(kernel.inputs) if k not in rows]
     size = width * min((d.itemsize for d in read), default=4)
     narrow = size < ACCESS_BYTES and state_words(kernel.phases) == 1
-    segment = NARROW_SEGMENT_BYTES if narrow else SEGMENT_BYTES
+    segment = NARROW_SEGMENT_BYTES if narrow or kernel.shifted else SEGMENT_BYTES
     found = _loop_over(segment // size, kernel, read, extents, hardware, room)
     while found.parts > 1 and found.parts > MANY_PARTS and found.lanes * size > LINE_BYTES:
         found = _loop_over(found.lanes // 2, kernel, read, extents, hardware, room)
@@ -201,15 +207,18 @@ def _loop_over(
     narrow = taken < ACCESS_BYTES and state_words(kernel.phases) == 1
     sums = all(use.name == "sum" for phase in kernel.phases for use in phase.folds)
     under_way, most_vectors = (NARROW_SUMS if sums else NARROW) if narrow else (IN_FLIGHT, MOST_VECTORS)
+    if kernel.shifted:
+        under_way, most_vectors = SHIFTED
     vectors = max(1, min(most_vectors, under_way // taken, STATE_BUDGET // max(states, 1)))
     block = room or BLOCK
-    lanes = _lanes(kernel, extents, min(most, block))
-    levels = 1
+    least = width if kernel.shifted else 1  # levels: columns so far apart begin alike
+    lanes = _lanes(kernel, extents, min(most, block // least))
+    levels = least
     while lanes * levels < block and levels * vectors < columns:
         levels *= 2
     while lanes * levels < block and lanes < _vectors(kernel, extents):
         lanes *= 2
-    while levels > 1 and not _fits_shared(kernel, lanes * levels):
+    while levels > least and not _fits_shared(kernel, lanes * levels):
         levels //= 2
     while lanes * levels < WARP:
         lanes *= 2
@@ -219,7 +228,8 @@ def _loop_over(
     block_shared = threads * width * fold_bytes(kernel) * 4 // 3 + SYSTEM_SHARED
     fits = min(hardware.threads // (1 if narrow and sums else 2) // threads, hardware.shared // block_shared)
     blocks = min(blocks_for(hardware, need, threads), max(1, fits))
-    count = max(1, -(-_vectors(kernel, extents) // lanes))
+    blocks = min(blocks, SHIFTED_BLOCKS) if kernel.shifted else blocks
+    count = _strips(kernel, extents, lanes)
     slots, alone = hardware.multiprocessors * blocks, finishes_at_once(kernel)
     registers = predicted(kernel, hardware, need, blocks, threads)
     steps = -(-columns // (levels * vectors))

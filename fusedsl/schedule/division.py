@@ -23,7 +23,7 @@ def divide(n: int, packed: int) -> int:
     return ((2 * n * (packed & 0xFFFFFFFF)) >> 32) >> (packed >> 32)
 
 
-def divisors(along: int, width: int, extents: tuple[int, ...]) -> tuple[int, ...]:
-    """What the magics of axes 1 … divide by: extents, and on the axis that vectors lie along their number."""
-    vectors = -(-extents[along] // width)
+def divisors(along: int, width: int, extents: tuple[int, ...], more: int = 0) -> tuple[int, ...]:
+    """What the magics of axes 1 … divide by: extents, and on the axis that vectors lie along their number; `more`."""
+    vectors = -(-extents[along] // width) + more
     return tuple(vectors if axis == along else extents[axis] for axis in range(1, len(extents)))

@@ -17,7 +17,8 @@ class Operand:
     of any sign. `rank` is such a letter for the places of an order, "" for arrays that do not hold them.
     `access` says what the innermost axis allows: "vector" (16-byte accesses: the pointer and every other
     stride keep whole vectors aligned), "anchor" (not aligned, but off by the same number of elements as every
-    other "anchor" operand of the kernel in every row), or "element".
+    other "anchor" operand of the kernel in every row), "shifted" (vectors lie across columns, of which every so
+    many are off by the same number of elements), or "element".
     `near` is the axis along which its elements are neighbours where that is not the last one (else -1), in maps alone;
     `near_access` says "vector" where that axis allows 16-byte accesses.
     """
@@ -370,6 +371,11 @@ class Kernel:
             return ()
         (first, *others) = self.phases
         return () if others or first.stores or self.finish is not None else first.products
+
+    @property
+    def shifted(self) -> bool:
+        """Whether its threads read vectors of 16 bytes that rows do not begin with, and move their states after it."""
+        return any(operand.access == "shifted" for operand in self.operands)
 
     @property
     def along(self) -> int:

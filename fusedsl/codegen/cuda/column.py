@@ -10,6 +10,7 @@ from ...schedule.kernel import Body, FoldUse, Kernel, Load, Phase, Position, Val
 from ...schedule.registers import row_loads
 from ...schedule.split import fold_bytes, state_words
 from .rounding import narrow_body
+from .shifted import shifted_strips, write_alignment, write_shift
 from .text import Names, Scope, function, header, indented, rule, signature, so_far
 from .walk import Walk
 
@@ -73,6 +74,11 @@ class ColumnWriter:
         """How the vectors of a thread are apart."""
         return "deep=True" if self.schedule.room else f"step={self.schedule.levels}"
 
+    def place_in_block(self) -> tuple[str, str]:
+        """The lane of a thread, and how many there are."""
+        lanes = self.schedule.lanes
+        return ("thread()", "side()") if self.schedule.room else (f"int32(thread() & {lanes - 1})", f"int32({lanes})")
+
     def _levels(self, times: int) -> str:
         """So many times the levels of a block."""
         return f"depth() * {times}" if self.schedule.room else str(self.schedule.levels * times)
@@ -84,7 +90,8 @@ class ColumnWriter:
         top.append(f'tile = Tile({size}, checks="{whole}")')
         if not plan.resident:
             top.append(f'ends = Tile({size}, checks="{checks}")')
-        top.append(f'strip = Tile(width={plan.width}, vectors=1, step=1, checks=".")  # the rows of a thread')
+        check = "t" if self.kernel.shifted else "."
+        top.append(f'strip = Tile(width={plan.width}, vectors=1, step=1, checks="{check}")  # the rows of a thread')
         place = f"room={plan.room}" if plan.room else f"lanes={plan.lanes}, levels={plan.levels}"
         place += f", width={plan.width}"
         top.append(f"stack = Stack({place}, state={fold_bytes(self.kernel)})")
@@ -102,9 +109,9 @@ class ColumnWriter:
         level = "line()" if plan.room else f"int32(thread() >> {plan.lanes.bit_length() - 1})"
         self.code.append(f"level = {level}")
         self.code.append(f"vectors = {self._vectors()}")
-        lane = "thread()" if plan.room else f"int32(thread() & {plan.lanes - 1})"
-        lanes = "side()" if plan.room else plan.lanes
-        self.code.append(f"vector = {index}({index}({index}(number) * {lanes}) + {lane})")
+        lane, lanes = self.place_in_block()
+        apart = f"({lanes} - 1)" if kernel.shifted else lanes
+        self.code.append(f"vector = {index}({index}({index}(number) * {apart}) + {lane})")
         self.code.append("there = vector < vectors")
         self.code.append(f"rest = {index}(select(there, vector, {index}(vectors - 1)))")
         rest, last = "rest", kernel.row_axes - 1
@@ -120,6 +127,13 @@ class ColumnWriter:
             self.code.append(f"row{last} = {index}(row{last} * {plan.width})")
         for k, operand in enumerate(kernel.operands):
             self._begin(k, operand)
+        if kernel.shifted:
+            write_shift(self)
+
+    @property
+    def _room(self) -> str:
+        """Where the rows of a thread begin and end, as they are loaded and stored."""
+        return "int32(0), left" if self.kernel.shifted else "int32(0), int32(1)"
 
     def _begin(self, k: int, operand) -> None:
         names, terms = self.scope.names, []
@@ -137,7 +151,8 @@ class ColumnWriter:
     def _lines(self) -> str:
         """Vectors along the last row axis."""
         extent, width = self.scope.names.extent(self.kernel.row_axes - 1), self.schedule.width
-        return f"(({extent} + {width - 1}) >> {width.bit_length() - 1})" if width > 1 else extent
+        more = " + 1" if self.kernel.shifted else ""
+        return f"((({extent} + {width - 1}) >> {width.bit_length() - 1}){more})" if width > 1 else extent
 
     def _vectors(self) -> str:
         outer = [self.scope.names.extent(axis) for axis in range(self.kernel.row_axes - 1)]
@@ -145,6 +160,8 @@ class ColumnWriter:
 
     def _strips(self) -> str:
         shift, lanes = self.schedule.lanes.bit_length() - 1, self.schedule.lanes
+        if self.kernel.shifted:
+            return shifted_strips(self, self._vectors())
         if self.schedule.room:
             return f"{self.index}(share({self.index}({self._vectors()} + side() - 1), side()))"
         return f"{self.index}(({self._vectors()} + {lanes - 1}) >> {shift})"
@@ -180,7 +197,8 @@ class ColumnWriter:
         letter, stride = self._letter(k)
         if not self._is_plain(k):
             return letter, self.walk.offset(k), stride
-        return "c", "column", f", {self.index}({self.scope.names.stride(k, self.kernel.axes - 1)})"
+        across = "o" if self.kernel.operands[k].access == "shifted" else "c"
+        return across, "column", f", {self.index}({self.scope.names.stride(k, self.kernel.axes - 1)})"
 
     # Phases.
 
@@ -188,7 +206,7 @@ class ColumnWriter:
         """A phase over the strip in registers."""
         self._element_work(number, phase)
         for use in phase.folds:
-            name = self._rule(use)
+            name = self.rule_of(use)
             self.scope.unpack(use, f"join_{name}(fold_{name}({self.scope.lifted(use)}, column, columns))")
 
     def _loop(self, number: int, phase: Phase) -> None:
@@ -199,7 +217,7 @@ class ColumnWriter:
         for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
             self._provide(value, tiles=False)
         for use in phase.folds:
-            self.code.append(f"{so_far(use)} = empty_{self._rule(use)}()")
+            self.code.append(f"{so_far(use)} = empty_{self.rule_of(use)}()")
         self.scope.code = []
         self._turn_work(number, phase)
         inside = self.scope.code
@@ -210,10 +228,12 @@ class ColumnWriter:
         self.code.extend(["column = start", "while column < whole:", *indented(many)])
         if self.schedule.vectors > 1:
             self.code.extend(["while column < columns:", *indented(self._at_the_end(inside))])
+        if self.kernel.shifted:
+            write_alignment(self, phase)
         if self.schedule.split and phase.folds:
             self._exchange(number, phase)
         for use in phase.folds:
-            self.scope.unpack(use, f"join_{self._rule(use)}({so_far(use)})")
+            self.scope.unpack(use, f"join_{self.rule_of(use)}({so_far(use)})")
         self._forget()
 
     def _turn_work(self, number: int, phase: Phase, more: bool = False) -> None:
@@ -225,7 +245,7 @@ class ColumnWriter:
             return
         self._element_work(number, phase)
         for use in phase.folds:
-            self._collect(use, f"fold_{self._rule(use)}({self.scope.lifted(use)}, column, columns)")
+            self._collect(use, f"fold_{self.rule_of(use)}({self.scope.lifted(use)}, column, columns)")
         self.code.append(self._next())
 
     def _next(self) -> str:
@@ -236,7 +256,7 @@ class ColumnWriter:
         for k, part in enumerate(phase.tile):
             self._element_work(f"{number}_{k}", part)
             for use in part.folds:
-                self.scope.unpack(use, f"fold_{self._rule(use)}({self.scope.lifted(use)}, column, columns)")
+                self.scope.unpack(use, f"fold_{self.rule_of(use)}({self.scope.lifted(use)}, column, columns)")
             if part.row is not None:
                 self._row_body(f"tile_{number}_{k}", part.row)
         self.code.append(self._next())
@@ -259,14 +279,14 @@ class ColumnWriter:
             for use in part.folds:
                 names = ", ".join(value.name for value in use.state)
                 states = f"({names})" if len(use.state) > 1 else names
-                found = f"fold_{self._rule(use)}({self.scope.lifted(use)}, column, columns)"
-                self.code.append(f"{names} = merge_{self._rule(use)}({states}, {found})")
+                found = f"fold_{self.rule_of(use)}({self.scope.lifted(use)}, column, columns)"
+                self.code.append(f"{names} = merge_{self.rule_of(use)}({states}, {found})")
         self.code.extend([self._next(), "tiles = int32(tiles + 1)"])
         inside, self.scope.code = self.scope.code, outside
         self.code.extend(["tiles = int32(1)", f"while (tiles < {TILES}) & (column < whole):", *indented(inside)])
 
     def _collect(self, use: FoldUse, states: str) -> None:
-        self.code.append(f"{so_far(use)} = merge_{self._rule(use)}({so_far(use)}, {states})")
+        self.code.append(f"{so_far(use)} = merge_{self.rule_of(use)}({so_far(use)}, {states})")
 
     def _at_the_end(self, lines: list[str]) -> list[str]:
         """The same, where some of a thread's vectors are beyond the columns."""
@@ -292,7 +312,7 @@ class ColumnWriter:
         self.scope.code = [] if self.schedule.room else outside
         self.code.append(f"records = workspace + {first} * parts * {record}")
         for use, place in zip(phase.folds, places):
-            rule, state = self._rule(use), use.state[0].name
+            rule, state = self.rule_of(use), use.state[0].name
             self.scope.functions.append(f"leave_{state} = stack.leave(rule_{rule}, {place})")
             self.scope.functions.append(f"gather_{state} = stack.gather(rule_{rule}, {place}, {record}, {batch})")
             self.code.append(f"leave_{state}(records + part * {record}, join_{rule}({so_far(use)}))")
@@ -301,7 +321,7 @@ class ColumnWriter:
         else:
             self.code.extend(["if not last(tickets, number, parts):", *indented(["return"])])
         for use in phase.folds:
-            rule, found = self._rule(use), so_far(use)
+            rule, found = self.rule_of(use), so_far(use)
             merged = f"{found} = merge_{rule}({found}, gather_{use.state[0].name}(records, other, parts))"
             self.code.extend([f"{found} = empty_{rule}()", "other = level", "while other < parts:"])
             self.code.extend(indented([merged, f"other = int32(other + {self._levels(batch)})"]))
@@ -355,7 +375,7 @@ class ColumnWriter:
         name, k = load.value.name, load.operand
         kind = self.kernel.operands[k].dtype
         if of_rows:
-            (letter, stride), place = self._letter(k), "int32(0), int32(1)"
+            (letter, stride), place = self._letter(k), self._room
         else:
             letter, at, stride = self._at_column(k)
             place = f"{at}, columns"
@@ -381,7 +401,7 @@ class ColumnWriter:
 
     # Folds and the work of rows.
 
-    def _rule(self, use: FoldUse) -> str:
+    def rule_of(self, use: FoldUse) -> str:
         """The name of a fold's rule; where it is new, its merge and identity are written, and what is made of them."""
         kinds = ", ".join(value.dtype.name for value in use.state)
         key = (use.name, kinds, use.identity, use.merge)
@@ -395,6 +415,7 @@ class ColumnWriter:
         if not self.schedule.resident:
             lines.append(f"fold_{name}_end = stack.fold(ends, rule_{name})")
             lines += [f"empty_{name} = stack.empty(rule_{name})", f"merge_{name} = stack.merge(rule_{name})"]
+            lines += [f"align_{name} = stack.align(rule_{name})"] * self.kernel.shifted
         return name
 
     def _row_work(self, number: int, phase: Phase) -> None:
@@ -409,7 +430,7 @@ class ColumnWriter:
             letter, stride = self._letter(k)
             self.scope.top.append(f'{name} = strip.store("{self.kernel.operands[k].dtype.name}", "{letter}")')
             made = self.scope.widen(store.value, "strip")
-            stores.append(f"{name}({self.begins[k]}, int32(0), {made}, int32(0), int32(1){stride})")
+            stores.append(f"{name}({self.begins[k]}, int32(0), {made}, {self._room}{stride})")
         wanted = "there & (level == 0)" + (" & (part == 0)" if self.schedule.together else "")
         self.code.extend([f"if {wanted}:", *indented(stores)] if stores else [])
 

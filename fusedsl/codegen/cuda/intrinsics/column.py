@@ -43,6 +43,9 @@ class Stack:
             return e.special_register("tid.y")
         return e.builder.lshr(e.special_register("tid.x"), I32(self.lanes.bit_length() - 1))
 
+    def _side(self, e: Emitter) -> ir.Value:
+        return e.special_register("ntid.x") if self.room else I32(self.lanes)
+
     def fold(self, tile: Tile, rule_of: Fold) -> Callable:
         """`fold(lifted…, start, limit)`: the states of a thread's tile, whose vectors lie across what is folded."""
         kinds_of, result = rule_of.state, self.result(rule_of)
@@ -101,6 +104,38 @@ class Stack:
             return self.result(rule_of), emit
 
         return intrinsic(1)(rule)
+
+    def align(self, rule_of: Fold) -> Callable:
+        """`align(states, shift, begins, ends)`: the states of a vector that begins `shift` elements later, from this
+        lane's and the next one's; where a line or the lanes end, nobody lends what is wanted, and it is of no use."""
+
+        def rule(kind, *_):
+            def emit(e, value, shift, begins, ends):
+                b, lane, level, side = e.builder, self._lane(e), self._level(e), self._side(e)
+                states = self._unpack(e, rule_of, value)
+                kinds = [part.type for part in states[0]]
+                columns, first = self._pool(e, kinds), b.mul(level, side)
+                threads = b.mul(side, e.special_register("ntid.y") if self.room else I32(self.levels))
+                first_lane = b.or_(begins, b.icmp_unsigned("==", lane, I32(0)))
+                last_lane = b.or_(ends, b.icmp_unsigned("==", lane, b.sub(side, I32(1))))
+                e.barrier()  # what an earlier fold left has been read
+                for k, state in enumerate(states):
+                    lent = b.icmp_signed("<", I32(k), shift)
+                    place = b.and_(b.sub(I32(k), shift), I32(self.width - 1))
+                    owner = b.select(lent, b.sub(lane, I32(1)), lane)
+                    with b.if_then(b.not_(b.and_(lent, first_lane))):
+                        _write(e, columns, b.add(b.mul(place, threads), b.add(first, owner)), state)
+                e.barrier()
+                moved = []
+                for k in range(self.width):
+                    lent = b.icmp_signed(">=", I32(k), b.sub(I32(self.width), shift))
+                    place = b.select(b.and_(lent, last_lane), I32(0), I32(k))
+                    moved.append(_read(e, columns, b.add(b.mul(place, threads), b.add(first, lane)), kinds))
+                return self._pack(e, rule_of, moved)
+
+            return self.result(rule_of), emit
+
+        return intrinsic(4)(rule)
 
     def leave(self, rule_of: Fold, begin: int) -> Callable:
         """`leave(address, states)`: level 0 writes them to global memory, `begin` bytes into the block's record."""

@@ -36,7 +36,7 @@ class Tile(Vectors):
         offset, in elements; then nothing is checked. `letter` is the stride of neighbouring elements: "1", "0" (one
         element for a whole vector), "s", or "m" for neighbours whose vectors are not aligned. With "c" vectors lie
         across a column: `start` and `limit` count vectors, `stride` is that from one to the next (of start's type), and
-        those beyond the limit are its last one.
+        those beyond the limit are its last one; with "o" the thread's own first one, which is there.
         """
         kind = dtype(name)
         result = stored_type(kind, self.count, self.width)
@@ -44,8 +44,8 @@ class Tile(Vectors):
         def rule(*kinds):
             def emit(e, address, start, limit, stride=None):
                 found = []
-                if letter == "c":
-                    for place in self.across(e, kind, address, start, stride, limit):
+                if letter in "co":
+                    for place in self.across(e, kind, address, start, stride, limit, letter == "o"):
                         found += read(e, kind, self.width, place, None)
                     return e.pack(result, found)
                 for number in range(self.vectors):
@@ -61,7 +61,7 @@ class Tile(Vectors):
 
             return result, emit
 
-        return intrinsic(4 if letter in "sc" else 3)(rule)
+        return intrinsic(4 if letter in "sco" else 3)(rule)
 
     def fetch(self, name: str, threads: int, offset: int) -> Callable:
         """`fetch(address, start, limit, place)`: begin to copy a tile to shared memory, `offset` bytes from `place` on.

@@ -88,8 +88,9 @@ class Vectors:
         base = b.add(address, b.mul(begin, I64(kind.itemsize) if scattered else size))
         return [b.add(base, b.mul(b.add(skipped, I64(k)), size)) for k in range(self.width)]
 
-    def across(self, e, kind, address, start, stride, limit=None) -> list[ir.Value]:
-        """The addresses of vectors across a column; no further than the last one where there is a limit.
+    def across(self, e, kind, address, start, stride, limit=None, first=False) -> list[ir.Value]:
+        """The addresses of vectors across a column; where there is a limit, those beyond are its last one, or the
+        thread's `first`.
 
         Each is as far from the one before as all are, in 64 bits: an addition, and no register, for each.
         """
@@ -106,7 +107,8 @@ class Vectors:
                 found.append(b.add(found[-1], apart) if found else at(start))
                 continue
             begin, final = b.add(start, self.skipped(e, number, start.type)), b.sub(limit, limit.type(1))
-            found.append(at(b.select(b.icmp_signed("<", begin, final), begin, final)))
+            instead = start if first else final
+            found.append(at(b.select(b.icmp_signed("<=", begin, final), begin, instead)))
         return found
 
 
