@@ -109,6 +109,7 @@ LINES = (
     *(("max(x, axis=-1)", (3, 1003), BRAIN), ("softmax(x)", (37, 11), BRAIN), ("softmax(x)", (9, 131), BRAIN)),
     *(("softmax(x)", (9, 79), np.float32), ("rms_norm(x, x[0])", (9, 33), np.float32)),
     *(("sum(x * x[:, ::-1], -1)", (2, 131), np.float32), ("reshape(softmax(x).T, (-1,))", (5, 79), np.float32)),
+    *(("sum(x[1:])", (3,), BRAIN), ("sum(x[1:])", (3,), np.float32)),  # less than a vector
 )
 
 
