@@ -16,9 +16,10 @@ from .text import so_far
 
 if TYPE_CHECKING:
     from .column import ColumnWriter
+    from .strip import Strip
 
 
-def write_shift(writer: ColumnWriter) -> None:
+def write_shift(writer: Strip) -> None:
     """Begin with the aligned vector that holds a thread's first row, or if nothing of it exists with the one before."""
     kernel, size, width = writer.kernel, _itemsize(writer), writer.schedule.width
     row, extent, begin = _row(writer), _extent(writer), writer.begins[_operand(writer)]
@@ -43,24 +44,24 @@ def write_alignment(writer: ColumnWriter, phase: Phase) -> None:
         writer.code.append(f"{so_far(use)} = align_{writer.rule_of(use)}({given})")
 
 
-def shifted_strips(writer: ColumnWriter, vectors: str) -> str:
+def shifted_strips(writer: Strip, vectors: str) -> str:
     """How many strips there are of so many vectors: a lane of each is there for the others."""
     index, (_, lanes) = writer.index, writer.place_in_block()
     return f"{index}(share({index}({vectors} + {lanes} - 2), {lanes} - 1))"
 
 
-def _operand(writer: ColumnWriter) -> int:
+def _operand(writer: Strip) -> int:
     (found,) = (k for k, operand in enumerate(writer.kernel.operands) if operand.access == "shifted")
     return found
 
 
-def _itemsize(writer: ColumnWriter) -> int:
+def _itemsize(writer: Strip) -> int:
     return writer.kernel.operands[_operand(writer)].dtype.itemsize
 
 
-def _row(writer: ColumnWriter) -> str:
+def _row(writer: Strip) -> str:
     return f"row{writer.kernel.row_axes - 1}"
 
 
-def _extent(writer: ColumnWriter) -> str:
+def _extent(writer: Strip) -> str:
     return writer.scope.names.extent(writer.kernel.row_axes - 1)
