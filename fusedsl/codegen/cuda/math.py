@@ -8,8 +8,8 @@ from math import inf, log2, nan
 from typing import Any
 
 from ...ir.types import DTYPES
-from . import double
-from .backend import F32, I1, Emitter, intrinsic, ir, types
+from . import double, integers
+from .backend import F32, Emitter, intrinsic, ir, types
 from .convert import round_through, saturate
 from .random import SHARES, philox, shared_philox
 
@@ -182,45 +182,9 @@ def fmin(e, kind, x, y):
     return _libdevice_call(e, "fmin", kind, [x, y]) if _is_float(kind) else _larger(e, kind, x, y, "<")
 
 
-def _divided(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """x / y truncated, its remainder, and the divisor used; total: by 0 and by -1 it divides by 1 instead."""
-    b = e.builder
-    special = b.icmp_unsigned("==", y, y.type(0))
-    if kind.signed:
-        special = b.or_(special, b.icmp_signed("==", y, y.type(-1)))
-    divisor = b.select(special, y.type(1), y)
-    quotient = (b.sdiv if kind.signed else b.udiv)(x, divisor)
-    return quotient, b.sub(x, b.mul(quotient, divisor)), divisor
-
-
-def _off_floor(b: ir.IRBuilder, kind: types.Type, rest: ir.Value, divisor: ir.Value) -> ir.Value:
-    """Is a truncated quotient one more than the floored one?"""
-    if not kind.signed:
-        return I1(0)
-    unlike = b.icmp_signed("<", b.xor(rest, divisor), rest.type(0))
-    return b.and_(unlike, b.icmp_signed("!=", rest, rest.type(0)))
-
-
-@_pairwise
-def floor_divide(e, kind, x, y):
-    b = e.builder
-    quotient, rest, divisor = _divided(e, kind, x, y)
-    quotient = b.select(_off_floor(b, kind, rest, divisor), b.sub(quotient, quotient.type(1)), quotient)
-    if kind.signed:
-        quotient = b.select(b.icmp_signed("==", y, y.type(-1)), b.neg(x), quotient)
-    return b.select(b.icmp_unsigned("==", y, y.type(0)), x.type(0), quotient)
-
-
-@_pairwise
-def remainder(e, kind, x, y):
-    b = e.builder  # a divisor of 0 or -1 was replaced by 1, whose remainder is the 0 that is wanted
-    _, rest, divisor = _divided(e, kind, x, y)
-    return b.select(_off_floor(b, kind, rest, divisor), b.add(rest, divisor), rest)
-
-
 @_pairwise
 def fmod(e, kind, x, y):
-    return _libdevice_call(e, "fmod", kind, [x, y]) if _is_float(kind) else _divided(e, kind, x, y)[1]
+    return _libdevice_call(e, "fmod", kind, [x, y]) if _is_float(kind) else integers.truncated(e, kind, x, y)[1]
 
 
 @_pairwise
@@ -229,67 +193,17 @@ def power(e, kind, x, y):
         return double.raised(e, x, y)
     if _is_float(kind):
         return _libdevice_call(e, "pow", kind, [x, y])
-    b = e.builder
-    result, square = x.type(1), x
-    for bit in range(kind.bitwidth - bool(kind.signed)):
-        chosen = b.trunc(b.lshr(y, y.type(bit)), I1)
-        result = b.select(chosen, b.mul(result, square), result)
-        square = b.mul(square, square)
-    if not kind.signed:
-        return result
-    odd = b.trunc(y, I1)
-    of_minus_one = b.select(odd, x.type(-1), x.type(1))
-    inverse = b.select(b.icmp_signed("==", x, x.type(-1)), of_minus_one, x.type(0))
-    inverse = b.select(b.icmp_signed("==", x, x.type(1)), x.type(1), inverse)
-    return b.select(b.icmp_signed("<", y, y.type(0)), inverse, result)
-
-
-@_pairwise
-def shift_left(e, kind, x, y):
-    b = e.builder
-    inside = b.icmp_unsigned("<", y, y.type(kind.bitwidth))
-    return b.select(inside, b.shl(x, b.select(inside, y, y.type(0))), x.type(0))
-
-
-@_pairwise
-def shift_right(e, kind, x, y):
-    b = e.builder
-    inside = b.icmp_unsigned("<", y, y.type(kind.bitwidth))
-    if kind.signed:
-        return b.ashr(x, b.select(inside, y, y.type(kind.bitwidth - 1)))
-    return b.select(inside, b.lshr(x, b.select(inside, y, y.type(0))), x.type(0))
+    return integers.power(e, kind, x, y)
 
 
 def absolute(kind):
     if _is_float(kind):
         return kind, lambda e, x: _libdevice_call(e, "fabs", kind, [x])
-    if not kind.signed:
-        return kind, lambda e, x: x
-    return kind, _integer_size
+    return kind, integers.size if kind.signed else lambda e, x: x
 
 
 def negative(kind):
-    """-x of an integer, in 32 bits where it has 16: ptxas 13.0 takes -(-32768) of 16 bits for 32768 where that is
-    compared or converted."""
-
-    def emit(e, x):
-        b, wide = e.builder, ir.IntType(32)
-        if x.type.width != 16:
-            return b.neg(x)
-        return b.trunc(e.asm(wide, "neg.s32 $0, $1;", "=r,r", [b.sext(x, wide)]), x.type)
-
-    return None if _is_float(kind) else (kind, emit)
-
-
-def _integer_size(e: Emitter, x: ir.Value) -> ir.Value:
-    """|x| as max(x, -x), in one piece that is not taken for an abs: ptxas (13.0 to 13.5) says that -abs(x) < c holds
-    for every x, where c is a constant below 0."""
-    b, bits = e.builder, max(x.type.width, 32)
-    wide = ir.IntType(bits)
-    text = f"{{ .reg .s{bits} other; neg.s{bits} other, $1; max.s{bits} $0, $1, other; }}"
-    letter = "r" if bits == 32 else "l"
-    made = e.asm(wide, text, f"={letter},{letter}", [x if x.type == wide else b.sext(x, wide)])
-    return made if x.type == wide else b.trunc(made, x.type)
+    return None if _is_float(kind) else (kind, integers.negative)
 
 
 def _question(test):
@@ -428,6 +342,7 @@ def logistic(kind):
 
 _RULES = dict.fromkeys((bool_, not_, sign, logistic, divisor_scale, isnan, isinf, isfinite, signbit), 1)
 _RULES |= dict.fromkeys((absolute, negative, near_exp, stored_exp, near_log), 1)
-_RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, floor_divide, remainder, fmod, power), 2)
-_RULES |= dict.fromkeys((shift_left, shift_right), 2)
+_RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, fmod, power), 2)
+_RULES |= {_pairwise(integers.floor_divide): 2, _pairwise(integers.remainder): 2}
+_RULES |= {_pairwise(integers.shift_left): 2, _pairwise(integers.shift_right): 2}
 _RULES |= {select: 3, near_quotient: 3, quotient: 4}
