@@ -13,7 +13,6 @@ from fusedsl.runtime.copies import to_host
 pytest.importorskip("numba_cuda")
 from ptx import emulated_gpu
 
-RANDOM = np.random.default_rng(17)
 BRAIN = ml_dtypes.bfloat16
 SCORES = "s = q @ k.mT * 0.2\n"
 CAUSAL = "iota(s, -1) <= iota(s, -2)"
@@ -23,20 +22,23 @@ FORMULAS = {
     "documents": SCORES + "softmax(s, where=doc[: size(s, -2), None] == doc[None, : size(s, -1)]) @ v",
     "boxes beside scores, documents of each head": SCORES
     + f"softmax(where(({CAUSAL}) & (own[:, : size(s, -2), None] == own[:, None, : size(s, -1)]), s + near, -inf)) @ v",
-    "sink": SCORES + "m = maximum(max(s, axis=-1, keepdims=True), sink); e = exp(s - m)\n"
-    "(e @ v) / (sum(e, -1, keepdims=True) + exp(sink - m))",
+    "sink": SCORES + f"s = where({CAUSAL}, s + 0.1 * sin(iota(s, -1) * 0.3), -inf)\n"
+    "m = maximum(max(s, axis=-1, keepdims=True), sink); e = exp(s - m)\n"
+    "(e @ v) / (sum(e, -1, keepdims=True) + exp(sink - m)), logsumexp(s, -1)",
     "shared heads": "attention(q, k[:, :1], v[:, :1], score='where(j <= i, score + sink[h, 0, 0] * (j - i), -inf)', "
     "sink=sink)",
 }
 
 
 def given(n=70, m=152, heads=2, width=32, out=16, dtype=BRAIN):
-    """Arrays for the formulas, by name."""
+    """Arrays for the formulas, by name: the same whenever they are asked for."""
+    random = np.random.default_rng(17)
     shapes = {"q": (1, heads, n, width), "k": (1, heads, m, width), "v": (1, heads, m, out), "r": (1, heads, n, out)}
-    found = {name: RANDOM.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
-    bias, sink = (RANDOM.standard_normal(shape).astype(np.float32) for shape in ((n, m), (heads, 1, 1)))
+    found = {name: random.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
+    bias, sink = (random.standard_normal(shape).astype(np.float32) for shape in ((n, m), (heads, 1, 1)))
+    sink[-1] = -abs(sink[-1])  # as a slope, it makes large scores of what is far
     found |= {"bias": bias, "near": bias.astype(dtype), "sink": sink}
-    own = np.sort(RANDOM.integers(0, 4, (heads, m))).astype(np.int32)
+    own = np.sort(random.integers(0, 4, (heads, m))).astype(np.int32)
     return found | {"own": own, "doc": own[0]}
 
 

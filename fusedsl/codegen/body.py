@@ -153,7 +153,9 @@ class Scribe:
                 self.comments.setdefault(n, self._describe(n))
             lines.append(f"{self.names[n]} = {self._line(n)}  # {self.comments[n]}")
         fixed = list(args)
-        taken = fixed + [n for n in read if n not in fixed]
+        taken = {
+            self.names[n]: n for n in [*fixed, *read]
+        }  # one name for a value and its change of dtype: one argument
         outputs = []
         for n in results:
             if n.op == "const":
@@ -162,7 +164,7 @@ class Scribe:
                 outputs.append(Value(name, n.type.dtype.compute))
             else:
                 outputs.append(self.value(n))
-        return Body(tuple(self.value(n) for n in taken), tuple(outputs), tuple(lines))
+        return Body(tuple(map(self.value, taken.values())), tuple(outputs), tuple(lines))
 
     def _ref(self, n: Node) -> str:
         return literal(n) if n.op == "const" else self.names[n]
