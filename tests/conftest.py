@@ -1,10 +1,13 @@
-"""What all tests share: a cache folder of their own, and a printed reason where a GPU test is skipped."""
+"""What all tests share: a cache folder of their own, and at the end how many tests were skipped for which reason."""
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
+import shutil
 import tempfile
+from collections import Counter
 
 import pytest
 
@@ -15,7 +18,9 @@ if importlib.util.find_spec("hypothesis") is not None:
     settings.register_profile("repeatable", derandomize=True, database=None)
     settings.load_profile("repeatable")
 
-os.environ.setdefault("FUSEDSL_CACHE_DIR", tempfile.mkdtemp(prefix="fusedsl-tests-"))
+if "FUSEDSL_CACHE_DIR" not in os.environ:
+    os.environ["FUSEDSL_CACHE_DIR"] = tempfile.mkdtemp(prefix="fusedsl-tests-")
+    atexit.register(shutil.rmtree, os.environ["FUSEDSL_CACHE_DIR"], ignore_errors=True)
 
 
 def _missing() -> str | None:
@@ -33,3 +38,11 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """`N skipped: why`, a line for each reason."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count} skipped: {reason}")
