@@ -755,7 +755,7 @@ class TestOnCard:
 
     def test_facts_and_faults(self):
         facts = driver().facts()
-        assert facts.sms > 0 and facts.shared_per_block >= 48 * 1024 and driver().free_memory() > 0
+        assert facts.sms > 0 and facts.shared_per_block >= 48 * 1024
         assert driver().pointer_device(np.zeros(3).ctypes.data) is None
         with pytest.raises(CompileError):
             driver().load(b"\x7fELF rubbish" + bytes(1000), "scaled_add")

@@ -280,13 +280,6 @@ class Driver:
             raise self.fault(code, "cuPointerGetAttribute")
         return device.value
 
-    def free_memory(self, device: int = 0) -> int:
-        """Bytes that are free on a device."""
-        free, total = c_size_t(), c_size_t()
-        with self.on(device):
-            self.call("cuMemGetInfo_v2", byref(free), byref(total))
-        return free.value
-
     def order(self, producer: int, consumer: int) -> None:
         """Make what comes next on stream `consumer` wait for what is queued on stream `producer`."""
         if producer == consumer:

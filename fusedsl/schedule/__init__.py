@@ -138,7 +138,7 @@ def _geometry(schedule: Schedule, kernel: Kernel, extents: tuple[int, ...]) -> G
         return Geometry(contract_grid(kernel, extents), schedule.threads, alone=True)
     if isinstance(schedule, CrossSchedule):
         blocks = cross_grid(schedule, prod(extents[: kernel.row_axes]))
-        workspace = cross_workspace(schedule, kernel, blocks, extents[-1])
+        workspace = cross_workspace(kernel, blocks, extents[-1])
         shared = cross_shared(schedule, kernel)
         return Geometry(blocks, schedule.block, shared, cooperative=True, workspace=workspace, tickets=2)
     if isinstance(schedule, ColumnSchedule):

@@ -220,7 +220,7 @@ def state_parts(kernel: Kernel) -> tuple[tuple[str, DType], ...]:
     return tuple(sorted(parts, key=lambda part: -part[1].itemsize))
 
 
-def cross_workspace(schedule: CrossSchedule, kernel: Kernel, blocks: int, columns: int) -> int:
+def cross_workspace(kernel: Kernel, blocks: int, columns: int) -> int:
     """Bytes of what blocks leave for each other: a line of states each."""
     return blocks * line_of(columns) * sum(dtype.itemsize for _, dtype in state_parts(kernel))
 

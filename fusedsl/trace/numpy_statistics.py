@@ -20,10 +20,6 @@ def _numpy(recorder: Recorder, name: str, *args: Any, **kwargs: Any) -> Any:
     return call_function(recorder, name, args, kwargs)
 
 
-def _given(value: Any) -> bool:
-    return value is not None and value is not np._NoValue
-
-
 def _average(recorder: Recorder, a: Any, axis: Any = None, weights: Any = None, returned: bool = False, **named: Any):
     keepdims = named.get("keepdims", False)
     keepdims = False if keepdims is np._NoValue else keepdims

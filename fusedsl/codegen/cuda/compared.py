@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 from ...ir.types import INT32, INT64
-from ...schedule.kernel import Body, Kernel, Phase, Value
+from ...schedule.kernel import Body, Kernel, Value
 from ...schedule.registers import NAME, row_loads
 
 COMPARISON = re.compile(r"(?P<head>\w+ = )(?P<a>\w+) (?P<order>[=!<>]=|[<>]) (?P<b>\w+)(?P<tail>  #.*)?$")
@@ -14,7 +14,7 @@ SHORT = "{}_short"
 CLAMPED = ["", "", '@once("int64 -> int32")', "def short(a):", "    return int32(minimum(maximum(a, -1), 2147483647))"]
 
 
-def short_positions(kernel: Kernel, phase: Phase, body: Body) -> tuple[Body, tuple[str, ...], tuple[str, ...]]:
+def short_positions(kernel: Kernel, body: Body) -> tuple[Body, tuple[str, ...], tuple[str, ...]]:
     """(the body with such comparisons in int32, the positions and the row values that it takes so).
 
     No position is less than 0 or as large as 2**31 - 1 where offsets have 32 bits: a row value that is clamped to -1

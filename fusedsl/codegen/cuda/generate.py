@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from ...schedule import (
     CrossSchedule,
     GangSchedule,
     MapSchedule,
+    RowSchedule,
     Schedule,
     TransposeSchedule,
     WarpSchedule,
@@ -35,6 +37,18 @@ from .staying import staying_source
 from .transpose import transpose_source
 from .warps import warps_source
 from .wrapping import wrapping
+
+WRITERS: dict[type, Callable[[Kernel, Any], str]] = {
+    MapSchedule: map_source,
+    RowSchedule: row_source,
+    ColumnSchedule: column_source,
+    GangSchedule: gang_source,
+    TransposeSchedule: transpose_source,
+    CrossSchedule: cross_source,
+    ContractSchedule: contract_source,
+    AttendSchedule: attend_source,
+    WarpSchedule: warps_source,
+}
 
 
 @dataclass(frozen=True)
@@ -58,26 +72,10 @@ def generate(kernel: Kernel | Bundle, schedule: Schedule | BundleSchedule) -> st
         source = bundle_source(parts, kernel, schedule)
         return _chained(source) if any(part.chained for part in kernel.kernels) else source
     assert not isinstance(schedule, BundleSchedule)
-    if isinstance(schedule, AttendSchedule):
-        source = attend_source(kernel, schedule)
-    elif isinstance(schedule, WarpSchedule):
-        source = warps_source(kernel, schedule)
-    elif isinstance(schedule, MapSchedule):
-        source = map_source(kernel, schedule)
-    elif isinstance(schedule, TransposeSchedule):
-        source = transpose_source(kernel, schedule)
-    elif isinstance(schedule, ContractSchedule):
-        source = contract_source(kernel, schedule)
-    elif isinstance(schedule, CrossSchedule):
-        source = cross_source(kernel, schedule)
-    elif isinstance(schedule, ColumnSchedule):
-        source = column_source(kernel, schedule)
-    elif isinstance(schedule, GangSchedule):
-        source = gang_source(kernel, schedule)
-    elif schedule.stays:
+    if isinstance(schedule, RowSchedule) and schedule.stays:
         source = staying_source(kernel, schedule)
     else:
-        source = row_source(kernel, schedule)
+        source = WRITERS[type(schedule)](kernel, schedule)
     source = many_source(source, kernel) if kernel.table is not None else source
     return _chained(source) if kernel.chained and not kernel.part else source
 

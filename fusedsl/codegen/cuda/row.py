@@ -196,7 +196,7 @@ class RowWriter(Tiles):
                 self.code.extend(self.where_there(edge_stores(self, number, phase)))
             return
         body = narrow_body(self.kernel, phase, summed_exponentials(self.kernel, phase, phase.element))
-        body, positions, values = short_positions(self.kernel, phase, body)
+        body, positions, values = short_positions(self.kernel, body)
         for name in values:
             self._shorten(name)
         for name in positions:

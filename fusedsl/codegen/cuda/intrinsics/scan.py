@@ -120,7 +120,7 @@ class Scan:
             if spread > 1 and not callable(before):
                 self._walk(e, arrays, count, before, row)
             else:
-                self._scan_warp(e, arrays, count, before, row)
+                self._scan_warp(e, arrays, count, before)
         e.barrier()
         begins = [self._take(e, arrays, self._at(e, place, row)) for place in places]
         return begins, self._take(e, arrays, self._at(e, I32(count), row))
@@ -135,7 +135,7 @@ class Scan:
             state = self.rule.merge.emit(e, state + total)
         self._leave(e, arrays, state, self._at(e, I32(count), row), None)
 
-    def _scan_warp(self, e: Emitter, arrays: Sequence[ir.Value], count: int, before: Before, row: ir.Value) -> None:
+    def _scan_warp(self, e: Emitter, arrays: Sequence[ir.Value], count: int, before: Before) -> None:
         """A warp scans the totals of a block: a few neighbours a lane, then the lanes."""
         b, each = e.builder, -(-count // WARP)
         lane = b.and_(e.special_register("tid.x"), I32(WARP - 1))
