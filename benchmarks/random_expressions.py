@@ -15,6 +15,7 @@ import json
 import multiprocessing
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -97,8 +98,20 @@ def chunk(target: str, first: int) -> dict[str, Any]:
             sums["programs"] += 1
             sums["expressions"] += len(program.results)
         except Exception as fault:  # whatever it is, it is a difference to be told
-            told["differed"].append({"seed": seed, "fault": f"{type(fault).__name__}: {str(fault)[:300]}"})
+            told["differed"].append(
+                {"seed": seed, "fault": f"{type(fault).__name__}: {str(fault)[:300]}", **where(fault)}
+            )
     return {**told, **sums, "seconds": time.perf_counter() - start}
+
+
+def where(fault: Exception) -> dict[str, str]:
+    """The law that was being held, and the line that raised."""
+    frames = [f for f in traceback.extract_tb(fault.__traceback__) if Path(f.filename).is_relative_to(ROOT)]
+    laws = [f for f in frames if Path(f.filename).name in ("laws.py", Path(__file__).name)]
+    return {
+        part: f"{Path(f.filename).relative_to(ROOT)}:{f.lineno}: {f.line}"
+        for part, f in (("law", laws[-1]), ("raised", frames[-1]))
+    }
 
 
 def held(target: str, case: Any) -> Any:

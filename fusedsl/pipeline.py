@@ -122,6 +122,16 @@ def attends(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
     return hardware is None or all(schedule_scores(b.kernel, b.extents, hardware) is not None for b in streams)
 
 
+def other_way(plan: Plan, bounds: Sequence[Bound], hardware: Hardware | None) -> tuple[bool, str] | None:
+    """(`together`, `scores`) of the plan to try instead of one with a kernel that has no schedule at these extents;
+    None where every kernel has one."""
+    if not attends(bounds, hardware):
+        return plan.together, "stored"
+    if not folds_together(bounds, hardware):
+        return False, plan.scores
+    return None
+
+
 def build_kernel(plan: KernelPlan, bound: Bound, cc: tuple[int, int] | None, hardware: Hardware | None = None) -> Any:
     """The compiled kernel, for a CUDA architecture or (None) this CPU."""
     if cc is None:

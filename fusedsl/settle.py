@@ -89,14 +89,12 @@ class Settled:
 def settle(program: Planner, facts: Facts, outs: Sequence[Any] | None, place_in_lists: str = "") -> Settled:
     """The plan and the arrays of a call; raises what is wrong with it. `place_in_lists` follows names of `outs`."""
     found = _settle(program, facts, outs, place_in_lists)
-    streams = any(kernel.stream for kernel in found.plan.kernels)
-    if found.device != CPU and (streams or any(kernel.finish for kernel in found.plan.kernels)):
+    while found.device != CPU and any(k.stream or k.finish for k in found.plan.kernels):
         bounds = pipeline.bind_kernels(found.plan, found.layouts, found.extents)
-        hardware = _hardware(found.device)
-        if not pipeline.attends(bounds, hardware):
-            return _settle(program, facts, outs, place_in_lists, scores="stored")
-        if not pipeline.folds_together(bounds, hardware):
-            return _settle(program, facts, outs, place_in_lists, together=False)
+        other = pipeline.other_way(found.plan, bounds, _hardware(found.device))
+        if other is None:
+            break
+        found = _settle(program, facts, outs, place_in_lists, *other)
     return found
 
 

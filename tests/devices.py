@@ -97,7 +97,11 @@ def on(memory):
         there = [memory.there(a) if isinstance(a, np.ndarray) and a.ndim else a for a in arguments]
 
         def run(outs: list | None = None) -> list:
-            if outs is not None and getattr(memory, "bytes_alone", False) and any(x.dtype.itemsize == 1 for x in outs):
+            if (
+                outs is not None
+                and getattr(memory, "bytes_alone", False)
+                and any("float8" in x.dtype.name for x in outs)
+            ):
                 for x, made in zip(outs, run()):
                     x[...] = made
                 return outs

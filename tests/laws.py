@@ -14,6 +14,7 @@ from memory import WRITEABLE, around, room, root
 
 import fusedsl as fd
 from fusedsl.ir.interp import interpret
+from fusedsl.pipeline import extents_of
 from fusedsl.prepare import describe_all
 from fusedsl.rewrite.engine import rewrite
 
@@ -36,6 +37,15 @@ class Case:
         self.arguments = [program.arrays[n] for n in self.kernel.params]
         self.graph = self.kernel._program.graph(describe_all(self.kernel.params, self.arguments))
         self.expected = evaluate(self.graph, self.arguments)
+        self._tighten(random.Random(program.text).choice((0, 0, 0, 1, 3)))
+
+    def _tighten(self, times: int) -> None:
+        """Plan anew, in more kernels, as a call does whose kernels spill registers."""
+        facts = describe_all(self.kernel.params, self.arguments)
+        given = list(facts.values()), extents_of(list(facts.values()))
+        for scores in ("apart", "level"):
+            for _ in range(times):
+                self.kernel._program.tighten(self.kernel._program.plan(*given, scores=scores), *given)
 
     def compare(self, results: Sequence[np.ndarray], what: str) -> float:
         """Raises AssertionError where a result is not within its bound; the largest share of one."""

@@ -14,6 +14,7 @@ from test_bundle import ROPE, rope
 from test_cross import RMS_NORM, SOFTMAX, given
 
 import fusedsl as fd
+from fusedsl.pipeline import extents_of
 from fusedsl.runtime.arrays import describe
 from fusedsl.runtime.copies import to_host
 from fusedsl.schedule import clustered
@@ -73,6 +74,24 @@ MAPS = {
 def test_maps(name):
     with exact_gpu(multiprocessors=4) as gpu:
         assert len(check_twice(gpu, *MAPS[name])) == 2  # one launch, twice
+
+
+def test_a_plan_that_stores_where_to_read():
+    """What a call makes of a text whose kernels spill registers: whether an element is read is another kernel's."""
+    text = "p = softmax(x, axis=0); d = diff(concat((p, p, x), 1), axis=0); return d == max(d, axis=-1, keepdims=True)"
+    kernel, x = fd.kernel(text, fallback=False), normal(2, 3, dtype=np.float64)
+    facts = [describe(x, "x")]
+    plan = kernel._program.plan(facts, extents_of(facts), scores="level")
+    assert kernel._program.tighten(plan, facts, extents_of(facts))
+    with exact_gpu(multiprocessors=4) as gpu:
+        made = to_host(kernel(gpu.asarray(x)))
+    np.testing.assert_array_equal(made, kernel(x))
+
+
+def test_scores_that_are_stored_beside_columns_that_are_folded_apart():
+    x = normal(9, 5, dtype=np.float64)
+    with exact_gpu(multiprocessors=4) as gpu:
+        check_twice(gpu, "softmax(x @ x.mT) @ x, sum(x, -1), sum(x * x[:, ::-1], 0)", {"x": x})
 
 
 def test_int64_wraps_where_a_comparison_could_take_it_not_to():

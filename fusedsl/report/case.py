@@ -102,14 +102,13 @@ def make_case(program: Program, arguments: Mapping[str, Array | Weak], target: T
     """The case of these arguments; raises what a call would raise for their shapes and dtypes."""
     given = list(arguments.values())
     extents = pipeline.extents_of(given)
-    first = "apart" if target.hardware is None else "level"
-    for together, scores in ((True, first), (True, "stored"), (False, "stored")):
-        plan = program.plan(given, extents, together, scores)
+    way: tuple[bool, str] | None = (True, "apart" if target.hardware is None else "level")
+    while way is not None:
+        plan = program.plan(given, extents, *way)
         pipeline.check_call(plan, extents)
         layouts, copied = _layouts(plan, given, extents)
         bounds = tuple(pipeline.bind_kernels(plan, layouts, extents))
-        if pipeline.attends(bounds, target.hardware) and pipeline.folds_together(bounds, target.hardware):
-            break
+        way = pipeline.other_way(plan, bounds, target.hardware)
     names = tuple(program.names[k] for k in copied)
     return Case(program, arguments, extents, plan, bounds, names, target)
 

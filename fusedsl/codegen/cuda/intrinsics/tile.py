@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ....ir.types import DType, dtype
+from ....ir.types import BOOL, INT64, UINT64, DType, dtype
 from .. import convert, random
 from ..backend import I8, I32, I64, VOID, Emitter, intrinsic, ir, numba_type, types
 from .element import narrowed_value, pair, paired, stored_elements, unpaired
@@ -184,11 +184,9 @@ class Tile(Vectors):
         result = stored_type(kind, self.count, self.width)
 
         def rule(*kinds):
-            def emit(e, *given):
-                places, flags = (
-                    e.unpack(v, self.count) if isinstance(k, types.BaseTuple) else [v] * self.count
-                    for v, k in zip(given, kinds)
-                )
+            def emit(e, addresses, wanted):
+                places = self._widened(e, INT64, addresses, kinds[0], types.int64)
+                flags = self._widened(e, BOOL, wanted, kinds[1], types.boolean)
                 found: list[ir.Value] = []
                 for first in range(0, self.count, self.width):
                     part = slice(first, first + self.width)
@@ -208,10 +206,7 @@ class Tile(Vectors):
 
         def rule(*kinds):
             def emit(e, *given):
-                places, seeds, streams = (
-                    e.unpack(v, self.count) if isinstance(k, types.BaseTuple) else [v] * self.count
-                    for v, k in zip(given, kinds)
-                )
+                places, seeds, streams = (self._widened(e, UINT64, v, k, types.uint64) for v, k in zip(given, kinds))
                 found: list[ir.Value] = []
                 for first in range(0, self.count, self.width):
                     part = places[first : first + self.width]
