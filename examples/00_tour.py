@@ -1,10 +1,11 @@
-"""A tour: every feature in a few lines each, to run and to read from top to bottom. NumPy here, CuPy where a GPU is.
+"""A tour: the features in a few lines each, to run and to read from top to bottom. NumPy here, CuPy where a GPU is.
 
 python examples/00_tour.py [--device cpu|cuda]
 """
 
 import argparse
 import pickle
+import tempfile
 
 import numpy as np
 
@@ -90,19 +91,40 @@ def norm(x, eps=1e-6):
 print(gelu(a))
 print(norm(x)["normal"].shape)
 
-title("9. explain() says what a call launches, and why")
+title("9. Scans, order and positions are functions of rows, too; what is done with them joins their kernel")
+print(fd.evaluate("cumsum(a, -1) / sum(a, -1, keepdims=True)", a=a))
+values, places = fd.evaluate("topk(x, 3)", x=x)  # the three largest of each row, and where they are
+print(bool((values == fd.evaluate("take_along_axis(x, i, -1)", x=x, i=places)).all()))
+print(fd.evaluate("concatenate((a, -a), 0)[i]", a=a, i=xp.asarray([3, 0])))  # gathered, without the joined array
+
+title("10. Products of matrices, and attention: scores and masks are formulas, and no score is stored")
+print(fd.evaluate("relu(a @ a.T - 20)", a=a))
+q = xp.asarray(np.random.default_rng(0).standard_normal((1, 2, 64, 32), dtype=np.float32))
+print(fd.attention(q, q, q, mask="j <= i").shape)
+
+title("11. Lists of arrays of unequal shapes in one launch, and calls whose parameters are filled in once")
+print([part.shape for part in fd.foreach("2 * p", [xp.ones(n, "float32") for n in (3, 1, 2000)])])
+again = swiglu.bind(a, b)
+print(again() is again.result)  # computes anew, in place
+
+title("12. Machine code in a file, for where there is no compiler")
+with tempfile.TemporaryDirectory() as folder:
+    swiglu.save(f"{folder}/swiglu.fused", np.ones((2, 3), "float32"), np.ones(3, "float32"), cc="cpu")
+    print(fd.load(f"{folder}/swiglu.fused")(np.ones((2, 5), "float32"), np.ones(5, "float32")).shape)
+
+title("13. explain() says what a call launches, and why")
 print(fd.kernel("softmax(x)").explain(x))
 
-title("10. source() is the generated kernel; read it")
-print("\n".join(fd.kernel("x * sigmoid(x)").source(x).splitlines()[:24]), "\n...")
+title("14. source() is the generated kernel; read it")
+print("\n".join(fd.kernel("x * sigmoid(x)").source(x).splitlines()[:24]), "...", sep="\n")
 
-title("11. resources() asks the real CUDA compiler for a GPU's figures, and needs no GPU")
+title("15. resources() asks the real CUDA compiler for a GPU's figures, and needs no GPU")
 try:
     print(fd.kernel("softmax(x)").resources(fd.spec((4096, 4096), "float32"), cc=90))
 except fd.CompileError as error:  # no numba-cuda here
     print(error)
 
-title("12. options, for one kernel or for a block")
+title("16. options, for one kernel or for a block")
 try:
     fd.kernel("softmax(x) - max(x, axis=0)", max_kernels=1)(x)  # a promise, kept or refused
 except fd.FusionError as error:
@@ -110,15 +132,15 @@ except fd.FusionError as error:
 with fd.options(max_kernels=1):
     print(fd.evaluate("x / sum(x, axis=-1, keepdims=True)", x=x).shape)
 
-title("13. Errors show the place, and what to do")
+title("17. Errors show the place, and what to do")
 for text, given in (
     ("(x + w) * b", {"x": x, "w": b, "b": b}),
     ("softmx(x)", {"x": x}),
     ("x * (y + ", {"x": x, "y": x}),
     ("max(x, 0)", {"x": x}),
-    ("a @ a.T", {"a": a}),
+    ("reshape(x, (7, -1))", {"x": x}),
 ):
     try:
         fd.evaluate(text, given)
     except fd.FusedslError as error:
-        print(error, "\n")
+        print(error, end="\n\n")

@@ -538,6 +538,15 @@ def test_extents_that_are_fixed_by_numbers_and_differ_are_refused_at_once():
         fd.evaluate("t = broadcast_to(y, (2, 5, 64)); where(x > 0, where(y > x, y, x), x @ x.mT)", x=x, y=y)
 
 
+@pytest.mark.parametrize(
+    "shape, said",
+    [("(5, -1)", r"into \(5, -1\)\n(.*\n)*.*12 is no multiple of 5"), ("5", r"of 12 elements into \(5,\) of 5")],
+)
+def test_a_reshape_that_does_not_fit_names_the_shape_that_was_asked_for(shape, said):
+    with pytest.raises(fd.ShapeError, match=said):
+        fd.evaluate(f"reshape(x, {shape})", x=np.ones((3, 4), np.float32))
+
+
 def test_a_result_that_is_reshaped_goes_straight_to_where_it_is_wanted():
     k, x = fd.kernel("reshape(reshape(x, (size(x, 0), size(x, 1)//4, 4)) * s[:, :, None], shape(x))"), np.ones((6, 8))
     s, wide, turned = np.arange(12.0).reshape(6, 2), np.zeros((6, 16)), np.zeros((8, 6)).T

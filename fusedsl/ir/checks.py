@@ -147,12 +147,16 @@ def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None
             "pad it, or choose a group that divides it",
             "group",
         )
-    return (
-        f"cannot reshape {shown[0]} of {values[0]} elements into {values[1]}",
-        None,
-        "use -1 for one extent to let it follow",
-        "reshape",
-    )
+    return _reshape_words(shown[0], values[0], values[2:])
+
+
+def _reshape_words(shown: str, count: int, asked: list[int]):
+    wanted = f"({', '.join(map(str, asked))}{',' * (len(asked) == 1)})"
+    if -1 in asked:
+        note = f"{count} is no multiple of {-math.prod(asked)}"
+        return f"cannot reshape {shown} of {count} elements into {wanted}", note, None, "reshape"
+    message = f"cannot reshape {shown} of {count} elements into {wanted} of {math.prod(asked)}"
+    return message, None, "use -1 for one extent to let it follow", "reshape"
 
 
 def _broadcast_words(check, shown, values, extents):

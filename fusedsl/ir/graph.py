@@ -140,7 +140,8 @@ class Check:
     """A condition on extents that every call tests: `kind` says which, `dims` the extents that it compares.
 
     equal: dims[0] == dims[1] (broadcasting; `shapes` are both operands' types, for the message).
-    index: -dims[1] <= dims[0] < dims[1].   nonempty: every dim is positive.   same_size: the products agree.
+    index: -dims[1] <= dims[0] < dims[1].   nonempty: every dim is positive.
+    same_size: dims[0] == dims[1], as numbers of elements (of a reshape the shape that was asked for follows).
     contract: dims[0] == dims[1] (what `what` sums over; of the letter names[0], if it has one).
     agree: dims[0] == dims[1] (what `what` says of attention's operands).
     heads, groups: dims[0] is a multiple of dims[1].

@@ -286,7 +286,7 @@ def reshape(b: Builder, x: Node, shape: Sequence[Dim]) -> Node:
             code="shape.reshape",
             help="extents are 0 or more; -1 once",
         )
-    check = Check("same_size", (total, product(final)), "reshape", (x.type,), site=b.site)
+    check = Check("same_size", (total, product(final), *shape), "reshape", (x.type,), site=b.site)
     if check.dims[0] != check.dims[1]:
         b.checks.append(check)
         if all(isinstance(d, int) for d in check.dims):
