@@ -29,6 +29,16 @@ def test_a_torch_block_gives_what_torch_gives():
     assert torch.equal(found["top"].indices, wanted["top"].indices)
 
 
+def test_tensors_of_no_axes_that_a_function_names_are_numbers_of_each_call():
+    torch = pytest.importorskip("torch")
+    scale, place = torch.tensor(2.0), torch.tensor(1)
+    scaled = fd.fuse(lambda x: torch.where(x > 0, x * scale, torch.tensor(-1.0)) + x[place])
+    x = torch.randn(3, 4)
+    for value in (2.0, 3.0):
+        scale.fill_(value)
+        torch.testing.assert_close(scaled(x), scaled.function(x))
+
+
 def test_an_optimiser_step_writes_tensors_in_place():
     torch = pytest.importorskip("torch")
 

@@ -48,7 +48,29 @@ torch.index_select(x[0, 0], 0, torch.tensor([0]))
 torch.addbmm((t[0, :2, :2].abs() * 9).byte(), (t.abs() * 9).byte()[:, :2], (t.abs() * 9).byte().mT[..., :2])
 F.max_pool2d(t, 2, 1, padding=1, dilation=2)
 F.max_pool3d(t[None], (1, k, k))
+F.max_pool2d(t, 2, 2, padding=1, ceil_mode=True)
+F.avg_pool2d(t, (2, 3), (3, 2), (1, 1), ceil_mode=True)
+F.avg_pool1d(t, 2, 2, 1, ceil_mode=True, count_include_pad=False)
 F.adaptive_avg_pool2d(t, (1, 1))
+F.adaptive_avg_pool2d(t[None], (2, None))
+F.adaptive_max_pool1d(t, 2)
+F.local_response_norm(t, 2, alpha=0.1)
+F.unfold(t, (2, 3), padding=1, stride=2)
+t.unfold(1, 2, 1)
+F.interpolate(t, scale_factor=2)
+F.interpolate(t[None], (5, 3), mode='nearest-exact')
+F.interpolate(t[None], scale_factor=1.5, mode='bilinear')
+F.interpolate(t, 6, mode='linear', align_corners=True)
+F.interpolate(t, 2, mode='area')
+(torch.cov(x), torch.corrcoef(n), torch.cov(w))
+torch.cumulative_trapezoid(x, dim=0)
+torch.msort(x)
+x.index_fill(1, i, -1.0)
+x + torch.zeros(torch.broadcast_shapes(x.shape, w.shape))
+torch.arange(0.1, -7.9, -4.0, dtype=torch.int64)
+x.bfloat16() * torch.tensor(2.0)
+(lambda add: add(x, y))(torch.Tensor.add)
+def w.abs_(); return F.batch_norm(t.mT, w, w * 2, None, None, True, 0.3)
 F.adaptive_max_pool1d(t, 1)
 torch.cdist(x, y, p=1)
 torch.sign(gaps)
@@ -124,7 +146,9 @@ def test_a_traced_line_means_what_it_means_outside(line):
     [
         (lambda x: torch.nn.functional.pad(x, (1, 1, 0)), "pad has 3 widths"),
         (lambda x: torch.nn.functional.max_pool2d(x[None], 4), "a window of 4 over 3 elements"),
-        (lambda x: torch.nn.functional.avg_pool2d(x[None], 2, ceil_mode=True), "ceil_mode is not there yet"),
+        (lambda x: torch.nn.functional.max_pool2d(x[None], 2, return_indices=True), "return_indices is not there"),
+        (lambda x: x.squeeze_(), "squeeze_ changes the shape"),
+        (lambda x: torch.masked.sum(x, mask=x > 0), "torch.masked.sum cannot be traced"),
         (lambda x: torch.norm(x, "nuc"), "norm 'nuc' is not there yet"),
         (lambda x: torch.linalg.matrix_norm(x, 2), "matrix norm 2 is not there yet"),
         (lambda x: torch.nn.functional.gumbel_softmax(x), "draws random numbers"),

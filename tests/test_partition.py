@@ -20,6 +20,8 @@ NORM = "n(u) = u * rsqrt(mean(u * u, -1, keepdims=True) + 1e-6)\n"
 FAR = "d(u, v) = sqrt(sum(square(u - v), -1))\n"
 LOGS = "lp = log_softmax(x); lq = log_softmax(y)\n"
 
+NEARBY = " + ".join(f"max(x, 0)[{k}:size(x, 1) - {20 - k}]" for k in range(20))
+
 # text, kernels, and the shapes of its arrays where they are not x and y of (512, 1024)
 PROGRAMS = {
     "layer norm and residual": ("r = x + y; r, layer_norm(r, b, b)", 1, {"b": B}),
@@ -47,6 +49,7 @@ PROGRAMS = {
     "a reshaped fold in a map that is not": ("reshape(softmax(x), (-1,)) + reshape(y, (-1,))", 1, {}),
     "folds both ways": ("a = exp(x); sum(a, 0), sum(a, 1)", 1, {}),
     "elements of folds both ways": ("softmax(x, axis=0), softmax(x, axis=1)", 2, {}),
+    "a fold at more places than are worth a loop each": (NEARBY, 2, {}),
     "a whole array, then its elements": ("x / sqrt(sum(x * x))", 2, {}),
 }
 

@@ -150,6 +150,7 @@ Key = tuple[Node, Coordinates]
 MOST_PLACES = (
     128  # of one value that are computed where they are read: what doubles again and again is stored in between
 )
+MOST_FOLDS = 16  # … of one reduction: each is a loop of its own, which takes long to compile
 ANYWHERE = ("convert", "cast", "gather", *VIEWS)  # beside elementwise operations: their elements cost as much anywhere
 
 
@@ -194,7 +195,8 @@ class _Lowering:
     def _count(self, n: Node) -> None:
         """Raise Scattered for what is computed at yet another place, if it is computed from arrays."""
         self.places[n] += 1
-        if self.places[n] > MOST_PLACES and (n.op in OPS or n.op == "reduce"):
+        most = MOST_FOLDS if n.op == "reduce" else MOST_PLACES
+        if self.places[n] > most and (n.op in OPS or n.op == "reduce"):
             if n not in self.cut and any(a.op == "param" for a in walk([n])):
                 raise Scattered(n)
             self.places[n] = 0

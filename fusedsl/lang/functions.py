@@ -285,7 +285,7 @@ def dtype(b: Builder, name: str, value: Any) -> DType:
 
         help = dtype_hint(value) or f"the dtypes are {', '.join(DTYPES)}"
         raise ArgumentError(f"{value!r} is not a dtype", code="argument.dtype", help=help)
-    raise _malformed(name, "a dtype, e.g. float32", value)
+    raise _malformed(name, "a dtype", value, f"one of {', '.join(DTYPES)}")
 
 
 def optional_dtype(b: Builder, name: str, value: Any) -> DType | None:

@@ -29,7 +29,7 @@ def library_of(value: Any) -> str | None:
     """numpy, cupy or torch, for a module of it or something that it defines."""
     home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
     if home is None or not isinstance(home, str):
-        home = type(value).__module__
+        home = getattr(value, "__objclass__", type(value)).__module__  # the class of a method, torch.Tensor.add
     root = home.split(".")[0]
     if home.startswith("torch.testing."):  # what checks torch is no part of it
         return None

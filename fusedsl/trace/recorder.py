@@ -169,6 +169,8 @@ class Recorder:
         """The element type for NumPy's (or its name, or Python's type)."""
         if isinstance(x, DType):
             return x
+        if isinstance(x, str) and x in DTYPES:  # NumPy knows bfloat16 only where ml_dtypes was imported
+            return DTYPES[x]
         name = str(x).removeprefix("torch.") if type(x).__module__ == "torch" else np.dtype(x).name
         if name not in DTYPES:
             raise DTypeError(
@@ -195,10 +197,11 @@ class Recorder:
                 )
             index = len(self.builder.parameters)
             shape = tuple(1 if n == 1 else Symbol(index, a) for a, n in enumerate(x.shape))
+            by_value = not shape and str(getattr(x, "device", "cpu")) == "cpu"  # goes into the launch as a number
             self.extents.update((Symbol(index, a), n) for a, n in enumerate(x.shape))
             taken = {p.name for p in self.builder.parameters}
             label = next(n for n in (f"captured_{k}" for k in range(index + 1)) if n not in taken)
-            parameter = Parameter(label, Type(DTYPES[name], shape))
+            parameter = Parameter(label, Type(DTYPES[name], shape), scalar=by_value)
             self.builder.parameters += (parameter,)
             self.captures.append(x)
             self._captured[id(x)] = self.builder.parameter(index)
@@ -214,7 +217,7 @@ class Recorder:
         """The value of a number or extent that decides how the function goes on: the trace holds for it alone."""
         node = self.node(x)
         used = list(walk([node]))
-        if node.type.shape or any(n.op == "param" for n in used):
+        if node.type.shape or any(map(self._is_unknown, used)):
             raise self.no_value("the value of an array")
         for n in used:
             if n.op == "scalar":
@@ -232,10 +235,14 @@ class Recorder:
             return int(x) if isinstance(x, np.integer) else x
         if x.node.type.shape:
             return x
-        leaves = {n.op for n in walk([x.node])}
-        if "scalar" in leaves or not (x.node.type.weak or "param" in leaves):
+        leaves = list(walk([x.node]))
+        if any(n.op == "scalar" and not self._is_unknown(n) for n in leaves):
             return self.static(x)
-        return x
+        return x if x.node.type.weak or any(map(self._is_unknown, leaves)) else self.static(x)
+
+    def _is_unknown(self, node: Node) -> bool:
+        """Whether it is an array, or a number outside of the function, which may change between two calls."""
+        return node.op == "param" or (node.op == "scalar" and node.attr not in self.numbers)
 
     def no_value(self, what: str, help: str | None = None, single: bool = True) -> TraceError:
         """The error for what the function asks of an array; outside, one of a `single` element would have answered."""

@@ -188,6 +188,7 @@ def _stepped(r: Any, parts: list[float], dtype: Any) -> Any:
     """torch.arange of floats, which shape the result."""
     import math
 
+    parts = [math.trunc(p) for p in parts] if dtype is not None and r.dtype(dtype).kind in "iu" else parts
     start, end = (0.0, parts[0]) if len(parts) == 1 else parts[:2]
     step = parts[2] if len(parts) > 2 else 1.0
     places = r.apply("arange", max(0, math.ceil((end - start) / step)))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError, Unsupported
 from .recorder import is_array, unknown
 from .tracer import Tracer
 from .views import View
@@ -28,7 +28,7 @@ STATIC = frozenset([
     "shape", "sizes", "repeats", "shifts", "diagonal", "offset", "chunks", "sections", "split_size",
     "split_size_or_sections", "indices_or_sections", "num_classes", "num_groups", "groups", "source", "destination",
     "keepdim", "unbiased", "correction", "p", "ord", "decimals", "normalized_shape", "kernel_size", "stride",
-    "padding", "upscale_factor", "downscale_factor", "approximate", "reduction",
+    "padding", "scale_factor", "upscale_factor", "downscale_factor", "approximate", "reduction",
 ])  # fmt: skip
 # Functions along a dimension, which torch takes -1 and 0 for where a tensor has none.
 ALONG = frozenset([
@@ -61,6 +61,7 @@ def _loaded() -> dict[str, Callable[..., Any]]:
         torch_pools,
         torch_products,
         torch_reductions,
+        torch_resizing,
         torch_shapes,
     )
 
@@ -70,6 +71,8 @@ def _loaded() -> dict[str, Callable[..., Any]]:
 def name_of(function: Any) -> str:
     """What the table calls one of torch's functions."""
     name = getattr(function, "__name__", str(function))
+    if (getattr(function, "__module__", None) or "").startswith("torch.masked"):
+        return f"masked.{name}"  # a function of another signature
     if type(function).__name__ in ("OpOverload", "OpOverloadPacket"):
         name = name.partition(".")[0]  # torch.ops.aten.add.Tensor
     name = name.strip("_") if name.startswith("__") else name
@@ -166,9 +169,15 @@ def _mapped(result: Any, change: Callable[[Any], Any]) -> Any:
     return change(result)
 
 
+RESHAPED = ("squeeze_", "unsqueeze_", "transpose_", "swapaxes_", "swapdims_", "t_")
+
+
 def _in_place(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
     """`x.add_(y)`: the function's result, written to its first argument."""
     target = args[0]
+    if name in RESHAPED:
+        raise Unsupported(f"{name} changes the shape of its tensor", code="unsupported.view",
+                          help=f"x = x.{name[:-1]}(...) is a view")  # fmt: skip
     result = call(recorder, name[:-1], args, kwargs)
     with recorder.here():
         return _written(target, result)

@@ -259,6 +259,17 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
 
 
 @torch_function()
+def index_fill(input, dim, index, value):
+    r = recorder_of(input)
+    if not input.ndim:
+        return r.apply("broadcast_to", cast(r.tracer(r.node(value)), input.dtype), ())
+    index = reshape(index, (-1,))
+    places = language("where", index < 0, index + input.shape[dim], index)
+    named = isin(language("astype", r.apply("arange", input.shape[dim]), "int64"), places)
+    return TABLE["masked_fill"](input, reshape(named, (-1, *[1] * (input.ndim - 1 - dim % input.ndim))), value)
+
+
+@torch_function()
 def one_hot(input, num_classes=-1):
     if num_classes == -1:
         raise ArgumentError(

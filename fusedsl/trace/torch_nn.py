@@ -182,15 +182,12 @@ def batch_norm(
     input, running_mean=None, running_var=None, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5
 ):
     need_float("batch_norm", input)
-    if training and running_mean is not None:
-        raise Unsupported(
-            "batch_norm that updates running statistics",
-            code="unsupported.function",
-            help="pass training=False, or no running statistics",
-        )
-    if running_mean is None or running_var is None:
+    if training or running_mean is None or running_var is None:
         axes = tuple(k for k in range(input.ndim) if k != 1)
         middle, spread = mean(input, axes, True), var(input, axes, False, True)
+        for running, now in ((running_mean, lambda: mean(input, axes)), (running_var, lambda: var(input, axes))):
+            if training and running is not None:
+                running[...] = (1 - momentum) * running + momentum * now()
     else:
         middle, spread = _channels(input, running_mean), _channels(input, running_var)
     found = (input - middle) * operate(recorder_of(input), "rsqrt", spread + eps)
@@ -250,6 +247,11 @@ def pad(input, pad, mode="constant", value=None):
         raise ArgumentError(f"mode of pad is {mode!r}", code="argument.choice", help=", ".join(modes))
     named = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
     return language("pad", input, pairs, modes[mode], **named)
+
+
+@torch_function()
+def constant_pad_nd(input, pad, value=0):
+    return TABLE["pad"](input, pad, "constant", value)
 
 
 @torch_function()

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import Unsupported
 from ..ir.types import INT64, UINT8
-from .torch_functions import cast, dtype_of, language, need_float, recorder_of, torch_function
+from .torch_functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
 from .torch_types import default_float, operate
 
 
@@ -76,6 +76,28 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 @torch_function()
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     return _spread("std", input, dim, unbiased, keepdim, correction)
+
+
+@torch_function()
+def cov(input, *, correction=1, fweights=None, aweights=None):
+    """Of the rows, each a variable."""
+    if fweights is not None or aweights is not None:
+        raise Unsupported("cov with weights is not there yet", code="unsupported.function", help="cov(x, correction=)")
+    rows = input if dtype_of(input).kind == "f" else cast(input, default_float())
+    rows = rows.reshape(1, -1) if input.ndim < 2 else rows
+    apart = rows - mean(rows, 1, True)
+    found = language("matmul", apart, apart.mT) / (rows.shape[1] - correction)
+    return found if int(rows.shape[0]) > 1 else found[0, 0]
+
+
+@torch_function()
+def corrcoef(input):
+    both = cov(input)
+    if not both.ndim:
+        return both / both
+    r = recorder_of(input)
+    lone = operate(r, "sqrt", TABLE["diagonal"](both))
+    return language("clip", both / lone[:, None] / lone, -1, 1)
 
 
 @torch_function()
@@ -250,11 +272,21 @@ def cummin(input, dim):
 
 @torch_function("trapz")
 def trapezoid(y, x=None, *, dx=1, dim=-1):
+    return language("sum", _areas(y, x, dx, dim), dim) * 0.5
+
+
+def _areas(y: Any, x: Any, dx: Any, dim: int) -> Any:
+    """Twice the area below each two neighbours."""
     step = dx if x is None else diff(x, dim=-1 if x.ndim == 1 else dim)
     if x is not None and x.ndim == 1 and y.ndim > 1:
         step = step.reshape(-1, *[1] * (y.ndim - 1 - dim % y.ndim))
     cut = [slice(None)] * (dim % y.ndim)
-    return language("sum", (y[(*cut, slice(1, None))] + y[(*cut, slice(None, -1))]) * step, dim) * 0.5
+    return (y[(*cut, slice(1, None))] + y[(*cut, slice(None, -1))]) * step
+
+
+@torch_function()
+def cumulative_trapezoid(y, x=None, *, dx=1, dim=-1):
+    return language("cumsum", _areas(y, x, dx, dim), dim) * 0.5
 
 
 @torch_function()
@@ -280,6 +312,11 @@ def _along(name: str, input: Any, dim: int, **named: Any) -> Any:
 def sort(input, dim=-1, descending=False, stable=False):
     order = {"descending": descending}
     return named("sort", _along("sort", input, dim, **order), _along("argsort", input, dim, **order))
+
+
+@torch_function()
+def msort(input):
+    return sort(input, 0)[0]
 
 
 @torch_function()

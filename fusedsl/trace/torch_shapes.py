@@ -174,6 +174,14 @@ def broadcast_to(input, size):
 
 
 @torch_function()
+def broadcast_shapes(*shapes):
+    import torch
+
+    several_ = (tuple(map(int, shape)) if isinstance(shape, (tuple, list)) else (int(shape),) for shape in shapes)
+    return torch.broadcast_shapes(*several_)
+
+
+@torch_function()
 def broadcast_tensors(*tensors):
     tensors = several(tensors)
     shape = common_shape(tensors)
