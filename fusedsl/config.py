@@ -15,7 +15,7 @@ from .errors import ArgumentError, suggest
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a text and its graph may be (language.md §4); exceeding one is a LimitError."""
+    """How large a text and its graph may be; exceeding one is a LimitError."""
 
     text: int = 65536  # bytes of UTF-8
     nesting: int = 256
@@ -167,7 +167,7 @@ class options:
 def split_options(keywords: Mapping[str, Any]) -> tuple[tuple[tuple[str, Any], ...], dict[str, Any]]:
     """The options among `keywords` with their values, and the keywords that are not options.
 
-    A keyword spelled like an option is the option (language.md §1).
+    A keyword spelled like an option is the option.
     """
     changes = tuple([(name, keywords[name]) for name in OPTION_NAMES if name in keywords])
     return changes, {name: value for name, value in keywords.items() if name not in OPTION_NAMES}

@@ -24,7 +24,7 @@ from fusedsl.lang import functions, prelude
 
 TOLERANCE = 3e-3  # of CuPy's tests, for float16 inputs
 DATA = Path(__file__).parent / "data" / "cupy_fusion_cases.json.xz"
-# Of these functions' NumPy names the language has none (language.md §2).
+# Of these functions' NumPy names the language has none.
 ABSENT = {"frexp", "modf", "i0", "angle", "conj", "real", "imag", "copyto", "nanprod"}
 
 

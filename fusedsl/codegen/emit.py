@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from ..fusion.groups import Group
 from ..ir.graph import Parameter
 from ..schedule.plan import KernelPlan, plan_to_json
-from .phases import Emitter
+from .phases import PhaseEmitter
 from .scored import ScoreEmitter
 
 
 def emit(group: Group, name: str, header: Sequence[str], parameters: Sequence[Parameter]) -> KernelPlan:
     """The kernel plan of a group."""
-    emitter = Emitter if group.streaming is None else ScoreEmitter
+    emitter = PhaseEmitter if group.streaming is None else ScoreEmitter
     made = emitter(group, parameters).plan(name, tuple(header))
     return dataclasses.replace(made, digest=_digest(made))
 

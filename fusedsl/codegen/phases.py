@@ -19,7 +19,7 @@ from .holding import READ, WORTH_HOLDING, closure, dearness
 from .streamed import Streamed
 
 
-class Emitter(Frame):
+class PhaseEmitter(Frame):
     """Writes the plan of a group that does not stream."""
 
     def __init__(self, group: Group, parameters: Sequence[Parameter]):

@@ -22,14 +22,14 @@ from .body import literal
 from .folding import fold_use
 from .frame import position, stored
 from .holding import WORTH_HOLDING, dearness
-from .phases import Emitter
+from .phases import PhaseEmitter
 from .sieve import Part, sieve
 from .streamed import replaced
 
 PARTS = (Streaming, Product, Weighted, StreamFold, Component, Exponent, Reference)
 
 
-class ScoreEmitter(Emitter):
+class ScoreEmitter(PhaseEmitter):
     """Writes the plan of a group that streams."""
 
     streaming: Streaming

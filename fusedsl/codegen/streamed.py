@@ -16,7 +16,7 @@ from .body import literal
 from .folding import fold_use, merging
 
 if TYPE_CHECKING:
-    from .phases import Emitter
+    from .phases import PhaseEmitter
 
 NO_WORK = Body((), (), ())
 
@@ -27,7 +27,7 @@ class Streamed:
     Element stores wait for the last phase: a store may be to an array that earlier phases read.
     """
 
-    def __init__(self, emitter: Emitter):
+    def __init__(self, emitter: PhaseEmitter):
         self.emitter = emitter
         self.scribe = emitter.scribe
         self.passes, self.reasons = _passes(emitter)
@@ -141,7 +141,7 @@ class Streamed:
         return self.emitter.row_values(p, self.depth)
 
 
-def _passes(emitter: Emitter) -> tuple[tuple[Pass, ...], tuple[str, ...]]:
+def _passes(emitter: PhaseEmitter) -> tuple[tuple[Pass, ...], tuple[str, ...]]:
     """The passes of a kernel's folds over its columns, and why they are not fewer; scans stand in the way of all
     streaming, and so do orders that a fold depends on."""
     folds = [f for f in emitter.folds if f.attr[1] != emitter.ranks]
@@ -154,7 +154,7 @@ def _passes(emitter: Emitter) -> tuple[tuple[Pass, ...], tuple[str, ...]]:
     return tuple(map(Pass, layers)), (f"folds are not streamed {beside}",) if count > 1 else ()
 
 
-def _after_order(emitter: Emitter) -> bool:
+def _after_order(emitter: PhaseEmitter) -> bool:
     """Whether a fold over the columns depends on an order of theirs."""
     folds = [f for f in emitter.folds if f.attr[1] != emitter.ranks]
     return any(n.op == "ranked" for n in walk(folds))

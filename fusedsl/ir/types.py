@@ -31,7 +31,7 @@ class DType:
 
     @property
     def accumulate(self) -> DType:
-        """The type that a sum of such elements is held in (language.md §3.4)."""
+        """The type that a sum of such elements is held in."""
         if self.kind == "f":
             return self.compute
         return UINT64 if self.kind == "u" else INT64

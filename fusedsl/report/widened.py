@@ -19,7 +19,7 @@ class Widened:
 
 
 def widened(graph: Graph) -> tuple[Widened, ...]:
-    """The float64 operations below which no float64 array and no cast to float64 stands (language.md §3.1)."""
+    """The float64 operations below which no float64 array and no cast to float64 stands."""
     asked: set[Node] = set()
     found: dict[Node, Widened] = {}
     names = [p.name for p in graph.parameters]

@@ -68,7 +68,7 @@ SPELLED = {
 
 @dataclass(frozen=True, slots=True)
 class Weak:
-    """A Python number: it takes the type of the array that it meets (language.md §3.1)."""
+    """A Python number: it takes the type of the array that it meets."""
 
     kind: str  # "b" bool, "i" int, "f" float
     value: bool | int | float
