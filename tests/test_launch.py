@@ -244,12 +244,26 @@ def test_tickets_belong_to_a_stream_and_a_captured_graph_gets_its_own(cuda, libr
     monkeypatch.setattr(type(library), "_cuMemAlloc_v2", lambda _, out, size: _fill(out, next(memory)), raising=False)
     for module in (tickets, transfer):
         monkeypatch.setattr(module, "driver", lambda: cuda)
+    monkeypatch.setattr(type(library), "_cuStreamGetId", lambda self, s, out: _fill(out, ids[s.value]), raising=False)
+    ids = {7: 70, 8: 80}
     counters = tickets.Tickets(3, 0)
     first = counters(7)
     assert counters(7) == first and counters(8) != first
     assert library.called.count("cuMemsetD32Async") == 2
+    ids[7] = 90  # another stream, where the one before may still run
+    second = counters(7)
+    assert second not in (first, counters(8)) and counters(7) == second
     monkeypatch.setattr(type(library), "_cuStreamIsCapturing", lambda self, stream, out: _fill(out, 1), raising=False)
-    assert len({first, counters(7), counters(7)}) == 3
+    kept = {counters(7), counters(7)}
+    assert len({first, second, *kept}) == 4
+    ours = counters(7, ours=True)
+    del counters
+    assert "cuMemFree_v2" not in library.called  # which waits for the device
+    pieces = tickets._pieces(cuda, 0, 64)
+    given = set(pieces._resting)
+    assert {first, second, ours} <= given and not kept & given  # a captured graph may be launched at any time
+    monkeypatch.setattr(tickets, "RESTING", 2)
+    assert pieces.take(7) == first
 
 
 def _fill(out, value):

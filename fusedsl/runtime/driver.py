@@ -236,6 +236,15 @@ class Driver:
             raise self.fault(code, "cuStreamIsCapturing")
         return status.value != 0
 
+    def stream_id(self, stream: int) -> int:
+        """A number that no other stream of the process has or had; its handle where the driver is older than CUDA 12."""
+        found = c_uint64()
+        try:
+            code = self.function("cuStreamGetId")(pointer(stream), byref(found))
+        except AttributeError:
+            return stream
+        return stream if code else found.value
+
     def zero(self, address: int, words: int, stream: int) -> None:
         """Set 32-bit words to 0, in the order of the stream."""
         self.call("cuMemsetD32Async", c_uint64(address), 0, c_size_t(words), c_void_p(stream))

@@ -95,6 +95,28 @@ wrong:
   ret i1 true
 }
 
+; a word of a record, a graph, or what is watched
+define private i64 @number(ptr %of, i64 %k) alwaysinline {
+  %at = getelementptr i64, ptr %of, i64 %k
+  %word = load i64, ptr %at
+  ret i64 %word
+}
+
+define private ptr @pointer(ptr %of, i64 %k) alwaysinline {
+  %at = getelementptr i64, ptr %of, i64 %k
+  %word = load ptr, ptr %at
+  ret ptr %word
+}
+
+; one more call of a graph: how many there were with it
+define private i64 @counted(ptr %g) alwaysinline {
+  %calls_at = getelementptr i64, ptr %g, i64 3
+  %calls = load i64, ptr %calls_at
+  %more = add i64 %calls, 1
+  store i64 %more, ptr %calls_at
+  ret i64 %more
+}
+
 define private i64 @value(ptr %args, i64 %number) alwaysinline {
   %from = getelementptr ptr, ptr %args, i64 %number
   %object = load ptr, ptr %from
@@ -108,8 +130,7 @@ start:
   %bytes = mul i64 %length, 8
   call void @llvm.memcpy.p0.p0.i64(ptr %memory, ptr %words, i64 %bytes, i1 false)
   %places = getelementptr i64, ptr %words, i64 %length
-  %count_at = getelementptr %record, ptr %r, i64 0, i32 2
-  %count = load i64, ptr %count_at
+  %count = call i64 @number(ptr %r, i64 2)
   br label %each
 each:
   %k = phi i64 [0, %start], [%next, %address]
@@ -136,8 +157,7 @@ copy:
   %packed = load ptr, ptr %packed_at
   %source = call ptr @PyBytes_AsString(ptr %packed)
   %size = call i64 @PyBytes_Size(ptr %packed)
-  %numbers_at = getelementptr %record, ptr %r, i64 0, i32 4
-  %word = load i64, ptr %numbers_at
+  %word = call i64 @number(ptr %r, i64 4)
   %target = getelementptr i64, ptr %memory, i64 %word
   call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %size, i1 false)
   br label %done
@@ -162,7 +182,7 @@ define private i32 @repeat(ptr %g, ptr %block, ptr %stream) {
   br i1 %won, label %mine, label %taken
 mine:
   %thread = call ptr @PyEval_SaveThread()
-  %exec_at = getelementptr %graph, ptr %g, i64 0, i32 2
+  %exec_at = getelementptr ptr, ptr %g, i64 2
   %exec = load ptr, ptr %exec_at
   %gone = icmp eq ptr %exec, null
   br i1 %gone, label %back, label %which
@@ -172,31 +192,26 @@ which:
 ask:
   %status = alloca i32, align 16
   store i32 0, ptr %status
-  %capturing_at = getelementptr %graph, ptr %g, i64 0, i32 6
-  %capturing = load ptr, ptr %capturing_at
+  %capturing = call ptr @pointer(ptr %g, i64 6)
   %asked = call i32 %capturing(ptr %stream, ptr %status)
   %captured = load i32, ptr %status
   %busy = or i32 %asked, %captured
   %idle = icmp eq i32 %busy, 0
   br i1 %idle, label %compare, label %back
 compare:
-  %bytes_at = getelementptr %graph, ptr %g, i64 0, i32 11
-  %bytes = load i64, ptr %bytes_at
+  %bytes = call i64 @number(ptr %g, i64 11)
   %held = getelementptr %graph, ptr %g, i64 0, i32 12, i64 0
   %differs = call i32 @memcmp(ptr %held, ptr %block, i64 %bytes)
   %same = icmp eq i32 %differs, 0
   br i1 %same, label %go, label %other
 other:
-  %update_at = getelementptr %graph, ptr %g, i64 0, i32 7
-  %update = load ptr, ptr %update_at
+  %update = call ptr @pointer(ptr %g, i64 7)
   %fixed = icmp eq ptr %update, null
   br i1 %fixed, label %back, label %change
 change:
   call void @llvm.memcpy.p0.p0.i64(ptr %held, ptr %block, i64 %bytes, i1 false)
-  %node_at = getelementptr %graph, ptr %g, i64 0, i32 8
-  %node = load ptr, ptr %node_at
-  %told_at = getelementptr %graph, ptr %g, i64 0, i32 9
-  %told = load ptr, ptr %told_at
+  %node = call ptr @pointer(ptr %g, i64 8)
+  %told = call ptr @pointer(ptr %g, i64 9)
   %changed = call i32 %update(ptr %exec, ptr %node, ptr %told)
   %done = icmp eq i32 %changed, 0
   br i1 %done, label %go, label %broken
@@ -204,21 +219,16 @@ broken:
   store ptr null, ptr %exec_at
   br label %back
 go:
-  %launch_at = getelementptr %graph, ptr %g, i64 0, i32 5
-  %launch = load ptr, ptr %launch_at
+  %launch = call ptr @pointer(ptr %g, i64 5)
   %code = call i32 %launch(ptr %exec, ptr %stream)
-  %calls_at = getelementptr %graph, ptr %g, i64 0, i32 3
-  %calls = load i64, ptr %calls_at
-  %more = add i64 %calls, 1
-  store i64 %more, ptr %calls_at
-  %last_at = getelementptr %graph, ptr %g, i64 0, i32 10
-  %last = load i64, ptr %last_at
+  %more = call i64 @counted(ptr %g)
+  %last = call i64 @number(ptr %g, i64 10)
   %old = icmp eq i64 %more, %last
   br i1 %old, label %retire, label %back
 retire:
-  %wanted_at = getelementptr %graph, ptr %g, i64 0, i32 4
-  %wanted = load i64, ptr %wanted_at
+  %wanted = call i64 @number(ptr %g, i64 4)
   %almost = sub i64 %wanted, 1
+  %calls_at = getelementptr i64, ptr %g, i64 3
   store i64 %almost, ptr %calls_at
   store ptr null, ptr %exec_at
   br label %back
@@ -237,8 +247,7 @@ define ptr @graph(ptr %self, ptr %args, i64 %given) {
   %cell = load ptr, ptr %r
   %there = load ptr, ptr %cell
   %allowed = icmp ne ptr %there, null
-  %g_at = getelementptr ptr, ptr %r, i64 1
-  %g = load ptr, ptr %g_at
+  %g = call ptr @pointer(ptr %r, i64 1)
   br i1 %allowed, label %go, label %no
 go:
   %object = load ptr, ptr %args
@@ -267,32 +276,24 @@ _LAUNCH = r"""  %cell = load ptr, ptr %r
   %there = icmp ne ptr %function, null
   br i1 %there, label %look, label %gone
 look:
-  %g_at = getelementptr %record, ptr %r, i64 0, i32 5
-  %g = load ptr, ptr %g_at
+  %g = call ptr @pointer(ptr %r, i64 5)
   %none = icmp eq ptr %g, null
   br i1 %none, label %fire, label %kept
 kept:
-  %exec_at = getelementptr %graph, ptr %g, i64 0, i32 2
-  %exec = load ptr, ptr %exec_at
+  %exec = call ptr @pointer(ptr %g, i64 2)
   %new = icmp eq ptr %exec, null
   br i1 %new, label %count, label %where
 count:
-  %calls_at = getelementptr %graph, ptr %g, i64 0, i32 3
-  %calls = load i64, ptr %calls_at
-  %more = add i64 %calls, 1
-  store i64 %more, ptr %calls_at
-  %wanted_at = getelementptr %graph, ptr %g, i64 0, i32 4
-  %wanted = load i64, ptr %wanted_at
+  %more = call i64 @counted(ptr %g)
+  %wanted = call i64 @number(ptr %g, i64 4)
   %enough = icmp eq i64 %more, %wanted
   br i1 %enough, label %ask, label %fire
 ask:
   %asking = call ptr @PyLong_FromLong(i64 -1)
   ret ptr %asking
 where:
-  %own_at = getelementptr %graph, ptr %g, i64 0, i32 1
-  %own = load ptr, ptr %own_at
-  %stream_at = getelementptr i64, ptr %memory, i64 4
-  %stream = load ptr, ptr %stream_at
+  %own = call ptr @pointer(ptr %g, i64 1)
+  %stream = call ptr @pointer(ptr %memory, i64 4)
   %its = icmp eq ptr %own, %stream
   br i1 %its, label %repeat, label %fire
 repeat:
@@ -304,8 +305,7 @@ launched:
   %zero = call ptr @PyLong_FromLong(i64 0)
   ret ptr %zero
 fire:
-  %kernel_at = getelementptr %record, ptr %r, i64 0, i32 1
-  %kernel = load ptr, ptr %kernel_at
+  %kernel = call ptr @pointer(ptr %r, i64 1)
   %size = getelementptr i64, ptr %memory, i64 7
   %block = getelementptr i64, ptr %memory, i64 8
   %extra = alloca [5 x ptr], align 16
@@ -329,8 +329,7 @@ gone:
   ret ptr %refused
 """
 _RUN = r"""  %function = load ptr, ptr %r
-  %count_at = getelementptr %record, ptr %r, i64 0, i32 1
-  %count = load i64, ptr %count_at
+  %count = call i64 @number(ptr %r, i64 1)
   %thread = call ptr @PyEval_SaveThread()
   call void %function(ptr %memory, i64 0, i64 %count)
   call void @PyEval_RestoreThread(ptr %thread)
@@ -344,8 +343,7 @@ def _framed(name: str, body: str) -> str:
     return f"""
 define ptr @{name}(ptr %self, ptr %args, i64 %given) {{
   %r = call ptr @PyBytes_AsString(ptr %self)
-  %length_at = getelementptr %record, ptr %r, i64 0, i32 3
-  %length = load i64, ptr %length_at
+  %length = call i64 @number(ptr %r, i64 3)
   %memory = alloca i64, i64 %length, align 16
   %filled = call i32 @fill(ptr %r, ptr %args, i64 %given, ptr %memory, i64 %length)
   switch i32 %filled, label %go [i32 1, label %wrong

@@ -99,7 +99,7 @@ def chained(call: Call, values: Sequence[Any]) -> Callable[[int], None]:
 
     def launch(stream: int) -> None:
         payloads = list(values)
-        payloads[place] = 0 if tickets is None else tickets(stream)
+        payloads[place] = 0 if tickets is None else tickets(stream, ours=True)
         for number, record in enumerate(call.records):
             (record.follow if number else record.fire)(payloads, stream)
 
