@@ -117,6 +117,20 @@ class TestOnACard:
             side.synchronize()
             assert torch.equal(result, right)
 
+    def test_a_stream_that_has_the_handle_of_one_that_still_runs(self):
+        cupy = pytest.importorskip("cupy")
+        x = cupy.random.standard_normal(1 << 22, cupy.float32)
+        kernel = fd.kernel("cumsum(x - sum(x), axis=0)")
+        kernel(x), cupy.cuda.Device().synchronize()
+        made, right = [], kernel(x)
+        for _ in range(32):
+            stream = cupy.cuda.Stream(non_blocking=True)
+            with stream:
+                made.append(kernel(x))
+            del stream  # with work on it
+        cupy.cuda.Device().synchronize()
+        assert all((y == right).all() for y in made)
+
     def test_memory_comes_from_the_pools_of_the_callers_library(self):
         cupy = pytest.importorskip("cupy")
         x = cupy.random.standard_normal((500, 700), cupy.float32)

@@ -237,7 +237,7 @@ class Driver:
         return status.value != 0
 
     def stream_id(self, stream: int) -> int:
-        """A number that no other stream of the process has or had; its handle where the driver is older than CUDA 12."""
+        """A number that no other stream of the process has or had; its handle where CUDA is older than 12."""
         found = c_uint64()
         try:
             code = self.function("cuStreamGetId")(pointer(stream), byref(found))
