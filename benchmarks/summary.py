@@ -94,8 +94,21 @@ def _ratios(case: tuple, peers: dict[str, Row]) -> dict[str, float]:
     return {}
 
 
-MOST = {("launch", "out= without the driver"): 2.2, ("launch", "bound without the driver"): 1.0}  # us
-GATED = ("launch", "map", "rows", "wide", "reductions", "backward", "expressions", "attention", "cpu", "first_call")
+MOST = {("launch", "out= without the driver"): 2.2, ("launch", "bound without the driver"): 1.0,
+        ("start", "cached start on cpu"): 1e4, ("start", "cached start on cuda"): 1e4}  # us  # fmt: skip
+GATED = (
+    "launch",
+    "start",
+    "map",
+    "rows",
+    "wide",
+    "reductions",
+    "backward",
+    "expressions",
+    "attention",
+    "cpu",
+    "first_call",
+)
 READS = ("sum_", "max_", "argmax_", "argmin_", "var_", "mse")  # reductions that write next to nothing
 
 

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise ImportError("fusedsl relies on Python's global lock, as Numba does: start Python with -X gil=1")
 
-if TYPE_CHECKING:
-    from .api import Kernel, evaluate, kernel, load, options, spec
-    from .attend import attention
-    from .decorator import fuse
-    from .errors import (
-        ArgumentError,
-        CompileError,
-        DeviceError,
-        DTypeError,
-        FusedslError,
-        FusionError,
-        LimitError,
-        ParseError,
-        ShapeError,
-        TraceError,
-        UnknownNameError,
-        Unsupported,
-    )
-    from .lists import foreach
-
 __version__ = "0.1.0"
 
-_API = ("Kernel", "evaluate", "kernel", "load", "options", "spec")
+# What a call needs that the cache has prepared is imported here, so that it takes some ms in a new process; what makes
+# plans and kernels is imported where one is made.
+from .api import Kernel, evaluate, kernel, load, options, spec
+from .errors import (
+    ArgumentError,
+    CompileError,
+    DeviceError,
+    DTypeError,
+    FusedslError,
+    FusionError,
+    LimitError,
+    ParseError,
+    ShapeError,
+    TraceError,
+    UnknownNameError,
+    Unsupported,
+)
+
+with contextlib.suppress(ImportError):
+    import llvmlite.binding  # noqa: F401  (loads machine code of the CPU; where it is missing, its user says so)
+
+if TYPE_CHECKING:
+    from .attend import attention
+    from .decorator import fuse
+    from .lists import foreach
+
 _ELSEWHERE = {"attention": ".attend", "fuse": ".decorator", "foreach": ".lists"}
 
 __all__ = [
@@ -59,13 +65,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are imported when first used (PEP 562), so that `import fusedsl` costs next to nothing."""
+    """What traces functions and writes attention is imported when first used (PEP 562)."""
     from importlib import import_module
 
-    if name not in __all__:
+    if name not in _ELSEWHERE:
         raise AttributeError(f"module 'fusedsl' has no attribute {name!r}")
-    module = ".api" if name in _API else _ELSEWHERE.get(name, ".errors")
-    value = getattr(import_module(module, __name__), name)
+    value = getattr(import_module(_ELSEWHERE[name], __name__), name)
     globals()[name] = value
     return value
 

@@ -11,20 +11,20 @@ from . import pipeline
 from .hardware import Hardware
 from .ir.types import UINT8
 from .runtime import copies
-from .runtime.arrays import CPU, Array, Weak, describe
+from .runtime.arrays import CPU, Array
 from .runtime.bind import Bound
-from .runtime.call import (
+from .runtime.call import Call
+from .runtime.compile import build_launch, build_scheduled, during_capture, scheduled_cuda
+from .runtime.driver import driver
+from .runtime.launch import Launch
+from .runtime.records import (
     TEMPORARY_ALIGNMENT,
-    Call,
     Payloads,
     bundle_launch,
     cpu_launch,
     cuda_launch,
     workspace_size,
 )
-from .runtime.compile import build_launch, build_scheduled, during_capture, scheduled_cuda
-from .runtime.driver import driver
-from .runtime.launch import Launch
 from .runtime.results import interleave, mark_written, span
 from .runtime.streams import stream_reader
 from .runtime.tickets import Tickets
@@ -57,11 +57,6 @@ class Prepared:
             results[k] = out
             mark_written(out)
         return results
-
-
-def describe_all(names: Sequence[str], values: Sequence[Any]) -> dict[str, Array | Weak]:
-    """The facts of the arguments, by name."""
-    return {name: describe(v, name) for name, v in zip(names, values)}
 
 
 Scheduled = tuple[Any, Any]  # a Kernel and its schedule
@@ -161,12 +156,6 @@ def _cuda(members, where, temporaries, numbers, extents, names, device, chooser:
     return records, spills
 
 
-_functions: dict[tuple, Any] = {}
-
-
 def loaded(built: Any, device: int) -> Any:
     """The function of a compiled CUDA kernel on a device."""
-    key = (built.code, built.symbols, device)
-    if key not in _functions:
-        _functions[key] = driver().load(built.code, built.symbols[0], device)
-    return _functions[key]
+    return driver().loaded(built.code, built.symbols[0], device)

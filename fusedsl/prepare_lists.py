@@ -9,18 +9,19 @@ from typing import Any
 
 from . import debug, pipeline
 from .errors import ArgumentError, FusedslError
+from .geometry import Geometry
 from .ir.types import UINT8
 from .prepare import EmptyRows, launch_on_cpu, loaded
 from .runtime import compile as compiler
 from .runtime import copies
 from .runtime.arrays import CPU, Array
-from .runtime.call import TEMPORARY_ALIGNMENT, Payloads, cuda_launch, workspace_size
 from .runtime.launch import Launch
 from .runtime.many import ManyCall, Member, Places, Stretch, chunks, clashes, largest_table, many_launch, table_of
+from .runtime.records import TEMPORARY_ALIGNMENT, Payloads, cuda_launch, workspace_size
 from .runtime.results import mark_written, overlap, place, span
 from .runtime.streams import stream_reader
 from .runtime.tickets import Tickets
-from .schedule import Geometry, geometry
+from .schedule import geometry
 from .settle import Facts, Planner, Settled, result_allocator, settle
 
 

@@ -8,9 +8,7 @@ from functools import cached_property
 
 from .config import Options
 from .errors import ArgumentError, DTypeError, suggest
-from .ir.checks import spelled
-from .runtime.cache import cache_key
-from .runtime.compile import disk
+from .runtime.cache import cache_key, disk
 
 RESERVED = ("out", "True", "False", "None", "inf", "nan", "pi")
 
@@ -46,6 +44,8 @@ class TextSource:
                 )
 
             if isinstance(value, int) and abs(value) >= 1 << 1024:
+                from .ir.checks import spelled
+
                 message = f"constant {name} = {spelled(value)} does not fit any type"
                 raise DTypeError(message, "dtype.literal", help="write it as a float, or pass fewer digits")
 

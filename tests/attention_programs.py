@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 import fusedsl as fd
-from fusedsl.prepare import describe_all
+from fusedsl.runtime.arrays import describe_all
 
 TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32}
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 0.0}  # of weights to the type of v, and of results

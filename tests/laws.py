@@ -15,8 +15,8 @@ from memory import WRITEABLE, around, room, root
 import fusedsl as fd
 from fusedsl.ir.interp import interpret
 from fusedsl.pipeline import extents_of
-from fusedsl.prepare import describe_all
 from fusedsl.rewrite.engine import rewrite
+from fusedsl.runtime.arrays import describe_all
 
 
 @dataclass

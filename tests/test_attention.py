@@ -7,7 +7,7 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.pipeline import extents_of
-from fusedsl.prepare import describe_all
+from fusedsl.runtime.arrays import describe_all
 
 RANDOM = np.random.default_rng(11)
 

@@ -36,7 +36,7 @@ def spread(text, **arrays):
     made = fd.kernel(text)
     program, told = made._program, [arrays[name] for name in made.params]
     from fusedsl import pipeline
-    from fusedsl.prepare import describe_all
+    from fusedsl.runtime.arrays import describe_all
 
     described = list(describe_all(program.names, told).values())
     return program.plan(described, pipeline.extents_of(described)).launches
@@ -66,7 +66,7 @@ def test_rope_of_queries_and_keys_is_one_launch():
 
 def told_reasons(text, given):
     from fusedsl import pipeline
-    from fusedsl.prepare import describe_all
+    from fusedsl.runtime.arrays import describe_all
 
     program = fd.kernel(text)._program
     described = list(describe_all(program.names, [given[n] for n in program.names]).values())

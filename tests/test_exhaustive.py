@@ -15,7 +15,7 @@ from test_cpu_math import ulps
 
 import fusedsl as fd
 from fusedsl.ir.ops import OPS
-from fusedsl.prepare import describe_all
+from fusedsl.runtime.arrays import describe_all
 
 KINDS = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 WORDS = np.arange(1 << 16, dtype=np.uint16)

@@ -18,7 +18,7 @@ import pytest
 from bounds import evaluate
 
 import fusedsl as fd
-from fusedsl.prepare import describe_all
+from fusedsl.runtime.arrays import describe_all
 
 SMALL = (6, 37)
 EPS = 1e-6

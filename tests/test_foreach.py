@@ -269,8 +269,8 @@ def table_kernel(text=ADAMW, calls=100, largest=4095):
     """(the plan, the scheduled kernel over a table) of an optimiser step."""
     from fusedsl import pipeline
     from fusedsl.hardware import facts
-    from fusedsl.prepare import describe_all
     from fusedsl.runtime import compile as compiler
+    from fusedsl.runtime.arrays import describe_all
     from fusedsl.runtime.many import table_of
     from fusedsl.settle import settle
 

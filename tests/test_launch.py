@@ -875,8 +875,8 @@ def test_numpy_arrays_travel_to_a_card_and_back(x):
 def test_temporaries_that_are_not_needed_together_share_memory():
     import fusedsl as fd
     from fusedsl import pipeline
-    from fusedsl.prepare import describe_all
-    from fusedsl.runtime.call import _lives, workspace_size
+    from fusedsl.runtime.arrays import describe_all
+    from fusedsl.runtime.records import _lives, workspace_size
 
     text = "a = cumsum(x, axis=0); b = cumsum(a, axis=1); c = cumsum(b, axis=0); d = cumsum(c, axis=1); return d + 1"
     x = np.random.default_rng(0).integers(-3, 4, (70, 90)).astype(np.float32)

@@ -18,12 +18,12 @@ from fusedsl.ir.dims import evaluate as evaluate_dim
 from fusedsl.ir.graph import Type, node, walk
 from fusedsl.ir.types import FLOAT32, numpy_dtype
 from fusedsl.pipeline import extents_of
-from fusedsl.prepare import describe_all
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.rewrite.execute import execute, scalars
 from fusedsl.rewrite.online import passes
 from fusedsl.rewrite.stream_text import check, show
+from fusedsl.runtime.arrays import describe_all
 from fusedsl.schedule import rows as row_schedules
 
 RANDOM = np.random.default_rng(3)

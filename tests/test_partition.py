@@ -13,7 +13,7 @@ import fusedsl as fd
 from fusedsl import pipeline
 from fusedsl.fusion.time import LATENCY, LAUNCH
 from fusedsl.ir.interp import interpret
-from fusedsl.prepare import describe_all
+from fusedsl.runtime.arrays import describe_all
 
 X, W, B, COLUMN, CUBE, V, S = ((512, 1024), (512,), (1024,), (512, 1), (8, 6, 64), (6,), ())
 NORM = "n(u) = u * rsqrt(mean(u * u, -1, keepdims=True) + 1e-6)\n"

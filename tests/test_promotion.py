@@ -17,7 +17,7 @@ from fusedsl.ir.builder import Builder
 from fusedsl.ir.graph import Parameter, Type
 from fusedsl.ir.ops import OPS
 from fusedsl.ir.types import BOOL, DTYPES, FLOAT64, INT64, dtype
-from fusedsl.prepare import describe_all
+from fusedsl.runtime.arrays import describe_all
 
 NUMPY = [d for d in DTYPES if not d.startswith(("bfloat", "float8"))]
 WEAK = {int: INT64, float: FLOAT64, bool: BOOL}

@@ -11,10 +11,10 @@ from fusedsl.fusion.lower import lower
 from fusedsl.fusion.streams import find_streams
 from fusedsl.ir.interp import interpret
 from fusedsl.pipeline import extents_of
-from fusedsl.prepare import describe_all
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.rewrite.stream_text import check, show
+from fusedsl.runtime.arrays import describe_all
 
 RANDOM = np.random.default_rng(5)
 SCORES = "s = q @ k.mT * 0.3\n"

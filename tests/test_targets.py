@@ -8,7 +8,7 @@ from bounds import agrees, evaluate
 from programs import AXES, BROADCAST, CUBES, ELEMENTWISE, ROWS, VIEWS
 
 import fusedsl as fd
-from fusedsl.prepare import describe_all
+from fusedsl.runtime.arrays import describe_all
 from fusedsl.runtime.copies import to_host
 
 RANDOM = np.random.default_rng(7)

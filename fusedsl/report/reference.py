@@ -18,8 +18,8 @@ from ..ir.ops import OPS
 from ..lang import calls, functions, prelude
 from ..lang.functions import REQUIRED
 from ..lang.hints import function_hint
-from ..prepare import describe_all
 from ..program import Program
+from ..runtime.arrays import describe_all
 from ..text import TextSource
 from .catalogue import ARRAYS, ELSEWHERE, EXAMPLES, FAMILIES, PLAIN
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +90,11 @@ def describe(argument: Any, name: str = "argument") -> Array | Weak:
         message = f"{name}, a {_type_name(type(argument))}, cannot be read: {error}"
         help = f"pass {name} as a plain NumPy, CuPy or torch array"
         raise ArgumentError(message, "argument.type", help=help) from error
+
+
+def describe_all(names: Sequence[str], values: Sequence[Any]) -> dict[str, Array | Weak]:
+    """The facts of the arguments, by name."""
+    return {name: describe(v, name) for name, v in zip(names, values)}
 
 
 def _describe(argument: Any, name: str) -> Array | Weak:

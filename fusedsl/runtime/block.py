@@ -10,7 +10,6 @@ from operator import add, itemgetter
 from typing import Any, NamedTuple
 
 from ..errors import CompileError, DTypeError
-from ..ir.checks import spelled
 from .entry import Place, Watch
 
 BLOCK_BYTES = 32_760  # of a parameter block: the limit of sm_70 and later under CUDA 12.1 and later, in whole slots
@@ -145,6 +144,8 @@ class Layout:
         return fitted
 
     def _misfit(self, number: Any, slot: ScalarSlot) -> DTypeError:
+        from ..ir.checks import spelled
+
         name = f"{self.names[slot.argument]} = " if slot.argument < len(self.names) else ""
         help = "pass a NumPy scalar of the type that is meant, such as numpy.int64(...)"
         shown = spelled(number) if isinstance(number, int) else repr(number)

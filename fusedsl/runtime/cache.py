@@ -217,6 +217,12 @@ class Cache:
         return self._usable
 
 
+@cache
+def disk() -> Cache:
+    """The process's cache."""
+    return Cache()
+
+
 def _check_key(key: str) -> None:
     if not _KEY.fullmatch(key):
         raise ValueError(f"not a cache key: {key!r}")

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from .. import debug
@@ -24,7 +23,7 @@ from ..schedule.looped import streams
 from ..schedule.plan import KernelPlan
 from ..schedule.scores import schedule_scores
 from .bind import Bound
-from .cache import Cache, cache_key
+from .cache import cache_key, disk
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,7 @@ class Built:
     shared_bytes: int = 0
     blocks: int = 0  # that were asked to fit on an SM: fewer than the schedule says where values would have spilled
     cached: bool = False
-
-
-@cache
-def disk() -> Cache:
-    """The process's cache."""
-    return Cache()
+    entry: str = ""  # its key in the cache
 
 
 _built: dict[tuple, Built] = {}
@@ -204,7 +198,7 @@ def _once(key: tuple, make, kernel: Any, schedule: Any) -> Built:
         with lock:
             found = _built.get(key)
             if found is None:
-                found = _built[key] = make()
+                found = _built[key] = dataclasses.replace(make(), entry=cache_key(kernel=repr(key)))
                 debug.say(
                     debug.KERNELS, f"kernel {kernel.name} for {key[0]}", getattr(schedule, "reason", str(schedule))
                 )

@@ -54,6 +54,7 @@ class Driver:
         self._lock = threading.RLock()
         self._contexts: dict[int, int] = {}
         self._facts: dict[int, DeviceFacts] = {}
+        self._loaded: dict[tuple[bytes, str, int], Function] = {}
         self._count: int | None = None
         self.forked = False
         self.launch: Any = None  # cuLaunchKernelEx once initialised, of what `pointer` and `byref` make
@@ -202,6 +203,12 @@ class Driver:
                 self.call("cuFuncLoad", function)
             numbers = {key: self._function_attribute(number, function) for key, number in _ATTRIBUTES.items()}
         return Function(function.value or 0, name, device, **numbers)
+
+    def loaded(self, image: bytes, name: str, device: int = 0) -> Function:
+        """The kernel of a cubin on a device, loaded once."""
+        key = image, name, device
+        found = self._loaded.get(key)
+        return found if found is not None else self._loaded.setdefault(key, self.load(*key))
 
     def _function_attribute(self, number: int, function: c_void_p) -> int:
         value = c_int()

@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..errors import DeviceError, FusedslError, LimitError
-from ..schedule import Geometry
+from ..geometry import Geometry
 from .block import BLOCK_BYTES, Layout, Namer, PointerSlot, ScalarSlot
 from .driver import Driver, Function, pointer
 from .entry import AVAILABLE, MISPLACED, NOTHING, Place, Watch, launcher, runner
@@ -54,6 +54,14 @@ class _Scratch(NamedTuple):
 _free: list[_Scratch] = []
 
 
+class MadeOf(NamedTuple):
+    """The machine code of a record: its key in the cache, its sha256, and its functions."""
+
+    entry: str
+    digest: str
+    symbols: tuple[str, ...]
+
+
 class Launch:
     """One kernel on one CUDA device with its grid and block fixed.
 
@@ -72,8 +80,10 @@ class Launch:
         pointers: Sequence[PointerSlot],
         scalars: Sequence[ScalarSlot] = (),
         names: Sequence[str] = (),
+        made_of: MadeOf | None = None,
     ) -> None:
         self.layout = layout = Layout(template, pointers, scalars, names)
+        self.asked, self.made_of = geometry, made_of
         shared, cluster = geometry.shared, geometry.cluster
         if geometry.blocks > MOST_BLOCKS:
             help = "compute in parts, or reduce inside the expression"
@@ -216,7 +226,8 @@ class HostLaunch:
     """One compiled CPU kernel with its work divided: `run(address of a parameter block)` returns when all is done
     (runtime/pool.py), and so does `fire(payloads, stream=0)`.
 
-    `single` is (address of a C function, units of work) where that is one call of the function.
+    `single` is (address of a C function, units of work) where that is one call of the function; `work` are the stages
+    (codegen/cpu/variant.py) that `run` runs.
     """
 
     def __init__(
@@ -227,8 +238,10 @@ class HostLaunch:
         scalars: Sequence[ScalarSlot] = (),
         names: Sequence[str] = (),
         single: tuple[int, int] | None = None,
+        made_of: MadeOf | None = None,
+        work: Any = None,
     ) -> None:
-        self.run, self.single = run, single
+        self.run, self.single, self.made_of, self.work = run, single, made_of, work
         self.layout = Layout(template, pointers, scalars, names)
         self.pack = struct.Struct("<" + self.layout.format).pack_into
 

@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from ..geometry import Geometry
 from ..ir.dims import Symbol
-from ..schedule import Geometry
 from ..schedule.plan import KernelPlan
 from ..schedule.slots import slots
 from ..schedule.table import SIZES, SMALL_WORDS, Table, table_for
 from .bind import Bound
 from .block import PointerSlot, ScalarSlot
-from .call import Call, Payloads, pointer_slots, scalar_slots, template
+from .call import Call
 from .compile import Built
 from .keys import address_of, addresses_of
 from .launch import Launch
+from .records import Payloads, pointer_slots, scalar_slots, template
 from .results import mark_written
 
 GRID = (1 << 31) - 1  # blocks of a launch

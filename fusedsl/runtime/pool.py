@@ -9,10 +9,8 @@ from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from typing import Any
 
-import numpy as np
-
 from .. import config
-from ..codegen.cpu.variant import Launch
+from ..codegen.cpu.work import Launch
 
 PIECES = 8  # for each thread, at most: enough to even out their speeds
 _lock = threading.Lock()
@@ -125,6 +123,8 @@ def runner(functions: Mapping[str, Callable], launch: Launch, slots: int) -> Cal
         return lambda block: run(function, block, count, grain)
 
     def run_stages(block: int) -> None:
+        import numpy as np
+
         workspace = np.empty(launch.workspace + 64, np.uint8)
         own = (ctypes.c_int64 * (slots + 2))()
         ctypes.memmove(own, block, 8 * slots)

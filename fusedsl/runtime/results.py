@@ -122,11 +122,12 @@ def empty(
 
 class Allocator:
     """Makes `empty(...)`: what a remembered launch calls for its results. `make` does the same, and raises what the
-    library raises where memory is exhausted, one of `exhausted`; `told` says what there is no memory for.
+    library raises where memory is exhausted, one of `exhausted`; `told` says what there is no memory for, and `form`
+    which arrays: (shape, dtype, order).
     """
 
-    def __init__(self, make: Callable[[], Any], exhausted: tuple[type[Exception], ...], told: str):
-        self.make, self.exhausted, self.told = make, exhausted, told
+    def __init__(self, make: Callable[[], Any], exhausted: tuple[type[Exception], ...], told: str, form: tuple = ()):
+        self.make, self.exhausted, self.told, self.form = make, exhausted, told, form
 
     def __call__(self) -> Any:
         try:
@@ -146,7 +147,7 @@ def allocator(
     size = dtype.itemsize
     for extent in shape:
         size *= extent
-    return Allocator(make, exhausted, f"{size} bytes of {dtype}{list(shape)}")
+    return Allocator(make, exhausted, f"{size} bytes of {dtype}{list(shape)}", (shape, dtype, order))
 
 
 Maker = tuple[Callable[[], Any], tuple[type[Exception], ...]]

@@ -26,6 +26,7 @@ class Tickets:
     """
 
     def __init__(self, count: int, device: int) -> None:
+        self.count = count
         self._pieces = _pieces(driver(), device, max(LEAST, 1 << (count - 1).bit_length()))
         self._of: dict[tuple[int, int], tuple[int, int]] = {}  # by handle and thread: the stream's id, the address
         self._ours: list[int] = []

@@ -62,7 +62,7 @@ def emulated_gpu(
     `seed` decides the order of atomics; `tails` allows loads of aligned blocks that begin in an array to end behind
     it, as rows of 16-bit elements that are not aligned do.
     """
-    from fusedsl import hardware, pipeline, prepare, program
+    from fusedsl import hardware, pipeline
     from fusedsl.codegen.cuda import backend
     from fusedsl.runtime import cache, compile, driver
 
@@ -85,9 +85,8 @@ def emulated_gpu(
             (driver, "_driver", driver.Driver(gpu.library)),
             (pipeline, "hardware_of", lambda device: known),
             (compile, "disk", lambda: own),
-            (program, "disk", lambda: own),
+            (cache, "disk", lambda: own),
             (compile, "_built", {}),
-            (prepare, "_functions", {}),
         ):
             stack.enter_context(mock.patch.object(module, name, stand_in))
         stack.callback(_stand_in(device.cupy))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from ...schedule.kernel import Kernel
 from ...schedule.product import Sides, extent, sides, worthwhile
+from .work import Launch, Stage
 from .workspace import cross_bytes, cross_parts, split_bytes
 
 CHUNK = 16384  # elements of a map's innermost axis that one unit computes
@@ -18,28 +18,6 @@ PRODUCT_BLOCK = (192, 512, 256)  # rows and columns of a block of a product of m
 PRODUCT_WORK = 1 << 21  # multiplications that are worth a thread
 LANES = 64  # rows of a tile of a pass over scores
 STRIP = 256  # rows that are folded side by side where neighbours in memory are rows
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One call of a C function over units of work: `grain` of them are worth a thread."""
-
-    symbol: str
-    count: int
-    grain: int
-
-
-@dataclass(frozen=True)
-class Launch:
-    """What a call of a kernel runs, in order.
-
-    A split or cross kernel has two slots behind slots(kernel), which `pool.runner` fills: the address of a workspace of
-    `workspace` bytes, and `parts`, into which every row is cut, or all rows are.
-    """
-
-    stages: tuple[Stage, ...]
-    workspace: int = 0
-    parts: int = 1
 
 
 def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:

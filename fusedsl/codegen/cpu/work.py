@@ -1,0 +1,25 @@
+"""What a call of a kernel runs on the CPU: calls of C functions, each over units of work."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Stage(NamedTuple):
+    """One call of a C function over units of work: `grain` of them are worth a thread."""
+
+    symbol: str
+    count: int
+    grain: int
+
+
+class Launch(NamedTuple):
+    """What a call of a kernel runs, in order.
+
+    A split or cross kernel has two slots behind slots(kernel), which `pool.runner` fills: the address of a workspace of
+    `workspace` bytes, and `parts`, into which every row is cut, or all rows are.
+    """
+
+    stages: tuple[Stage, ...]
+    workspace: int = 0
+    parts: int = 1
