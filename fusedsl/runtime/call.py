@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import entry
 from .keys import address_of
 from .launch import Launch
 from .results import mark_written
 from .retain import retain
+
+if TYPE_CHECKING:
+    from .tickets import Tickets
 
 PATIENCE = 16  # calls before LLVM is loaded, which takes 40 ms, to save 8 µs on each of those that follow
 
@@ -29,7 +32,7 @@ class Call:
         out_spans: Sequence[tuple[int, int] | None] = (),
         in_place: frozenset[tuple[int, int]] = frozenset(),
         library: str = "numpy",
-        tickets: Callable[[int], int] | None = None,
+        tickets: Tickets | None = None,
         apart: frozenset[tuple[int, int, int]] = frozenset(),
         foreign: tuple[tuple[int, ...], int] = ((), 0),
     ):

@@ -111,7 +111,7 @@ def _launch_told(record: Launch | HostLaunch) -> dict[str, Any]:
     told |= {"pointers": layout.places, "scalars": layout.slots}
     if isinstance(record, Launch):
         return told | {"geometry": astuple(record.asked)}
-    return told | {"work": record.work}
+    return told | {"work": astuple(record.work)}
 
 
 # ---- reading
@@ -127,13 +127,10 @@ def read(key: str) -> Call | None:
     return None
 
 
-def _call(facts: Mapping[str, Any]) -> Call | None:
+def _call(facts: Mapping[str, Any]) -> Call:
     library, device = facts["library"], (str(facts["device"][0]), int(facts["device"][1]))
-    codes = [_code(MadeOf(*told["made_of"])) for told in facts["launches"]]
-    if None in codes:
-        return None
     load = _on_cpu if device == CPU else _on_card
-    launches = [load(told, code, facts["names"], device[1]) for told, code in zip(facts["launches"], codes)]
+    launches = [load(told, _code(told), facts["names"], device[1]) for told in facts["launches"]]
     makers = [_maker(library, device, form) for form in facts["results"]]
     workspace = None if facts["workspace"] is None else _maker(library, device, facts["workspace"])
     tickets = None
@@ -147,11 +144,13 @@ def _call(facts: Mapping[str, Any]) -> Call | None:
     )
 
 
-def _code(made_of: MadeOf) -> bytes | None:
-    """The machine code of a kernel, if it is the very same."""
+def _code(told: Mapping[str, Any]) -> bytes:
+    """The machine code of a launch; KeyError where the cache has none, or another."""
+    made_of = MadeOf(*told["made_of"])
     entry = cache.disk().get(made_of.entry)
-    same = entry is not None and hashlib.sha256(entry[1]).hexdigest() == made_of.digest
-    return entry[1] if entry is not None and same else None
+    if entry is None or hashlib.sha256(entry[1]).hexdigest() != made_of.digest:
+        raise KeyError(made_of.entry)
+    return entry[1]
 
 
 def _maker(library: str, device: tuple[str, int], form: Sequence[Any]) -> Allocator:

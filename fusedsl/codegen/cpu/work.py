@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class Stage(NamedTuple):
+@dataclass(frozen=True)
+class Stage:
     """One call of a C function over units of work: `grain` of them are worth a thread."""
 
     symbol: str
@@ -13,7 +14,8 @@ class Stage(NamedTuple):
     grain: int
 
 
-class Launch(NamedTuple):
+@dataclass(frozen=True)
+class Launch:
     """What a call of a kernel runs, in order.
 
     A split or cross kernel has two slots behind slots(kernel), which `pool.runner` fills: the address of a workspace of

@@ -1,0 +1,180 @@
+"""Prepared calls on disk: found by processes that plan nothing, and never taken for another call."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fusedsl as fd
+from fusedsl import prepare
+from fusedsl.runtime import cache, compile, stored
+
+TEXT = "m = sum(x * {c}); return cumsum(x - m, axis=-1) * y, m"
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    own = cache.Cache(tmp_path / "calls")
+    for module in (cache, compile):
+        monkeypatch.setattr(module, "disk", lambda: own)
+    monkeypatch.setattr(compile, "_built", {})
+    return own
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """The calls that were prepared, and not found: each as what `prepare` was told."""
+    made = []
+    real = prepare.prepare
+    monkeypatch.setattr(prepare, "prepare", lambda *told: made.append(told) or real(*told))
+    return made
+
+
+X = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
+
+
+def call(x=X, y=2.0, out=None, c=3, **options):
+    """By a kernel that has called nothing before."""
+    return fd.kernel(TEXT.format(c=c), **options)(x, y, out=out)
+
+
+def same(a, b):
+    return all(np.array_equal(one, other) for one, other in zip(a, b))
+
+
+def test_a_call_is_prepared_once_for_all_processes(disk, planned):
+    right = call()
+    assert len(planned) == 1
+    for number in (2.0, -1.5):
+        kernel = fd.kernel(TEXT.format(c=3))
+        for _ in range(3):  # found, repeated, repeated by generated lines
+            m, total = kernel(X, number)
+            np.testing.assert_allclose(m, right[0] * (number / 2), rtol=1e-6)
+            assert total == right[1]
+    assert len(planned) == 1
+
+
+def test_another_call_is_another_entry(disk, planned, monkeypatch):
+    call()
+    several = [
+        lambda: call(X[:, :6]), lambda: call(X.T.copy().T), lambda: call(X.astype(np.float64)), lambda: call(X[::2]),
+        lambda: call(y=2), lambda: call(y=np.float32(2)), lambda: call(y=X), lambda: call(c=4),
+        lambda: call(np.frombuffer(b"\0" * 4 + X.tobytes(), np.float32)[1:].reshape(5, 7)),
+        lambda: call(max_kernels=9), lambda: call(limits={"arrays": 9}), lambda: call(out=(np.empty_like(X), None)),
+        lambda: call(out=(None, None)), lambda: call(deterministic="batch"),
+    ]  # fmt: skip
+    for number, other in enumerate(several, 2):
+        found = other()
+        assert len(planned) == number, number
+        assert same(other(), found) and len(planned) == number
+    monkeypatch.setenv("FUSEDSL_NUM_THREADS", "7")
+    call()
+    assert len(planned) == number + 1
+
+
+def test_what_is_not_repeated_is_not_kept(disk, planned):
+    backwards = X.astype(">f4")
+    for make in (lambda: call(backwards), lambda: call(verify=True), lambda: call(out=(X.copy().astype(">f4"), None))):
+        before = len(disk.list())
+        for _ in range(2):
+            with contextlib.suppress(fd.ArgumentError):
+                make()
+        kept = [e for e in disk.list() if "launches" in disk.get(e.key)[0]]
+        assert not kept or before, kept
+
+
+def test_outputs_are_checked_again(disk, planned):
+    x, y, out = X.copy(), X.copy(), np.empty_like(X)
+    right = call(x, y, (out, None))
+    assert call(x, y, (out, None))[0] is out and len(planned) == 1
+    with pytest.raises(fd.ArgumentError, match="overlap"):
+        whole = np.zeros(70, np.float32)
+        call(whole[:35].reshape(5, 7), y, (whole[4:39].reshape(5, 7), None))
+    out.flags.writeable = False
+    with pytest.raises(fd.ArgumentError, match="read-only"):
+        call(x, y, (out, None))
+    assert same(call(x, y, (x, None)), right)  # in place, as fresh
+
+
+def damages(entry):
+    """Entries as only another program could have written them: what the checksum does not tell."""
+    for key, wrong in (("launches", [{}]), ("results", [[[5, 7], "float99", None]]), ("library", "x"),
+                       ("numbers", None), ("spans", 3), ("device", [])):  # fmt: skip
+        yield entry | {key: wrong}
+    launch = entry["launches"][0]
+    for key, wrong in (("template", "zz"), ("pointers", [[1]]), ("made_of", ["0" * 64, "", ["f"]]),
+                       ("made_of", [launch["made_of"][0], "0" * 64, []]), ("work", None)):  # fmt: skip
+        yield entry | {"launches": [launch | {key: wrong}, *entry["launches"][1:]]}
+
+
+def test_whatever_is_wrong_with_an_entry_is_a_miss(disk, planned):
+    right = call()
+    (key,) = [e.key for e in disk.list() if "launches" in disk.get(e.key)[0]]
+    entry = disk.get(key)[0]
+    for number, other in enumerate(damages(entry), 2):
+        disk.put(key, other)
+        assert same(call(), right)
+        assert len(planned) == number, other
+        assert json.dumps(disk.get(key)[0], sort_keys=True) == json.dumps(entry, sort_keys=True)
+
+
+def test_a_call_without_its_kernels_is_a_miss(disk, planned):
+    right = call()
+    for entry in disk.list():
+        if "symbols" in disk.get(entry.key)[0]:
+            (disk.folder / f"{entry.key}.fused").unlink()
+    assert same(call(), right) and len(planned) == 2
+
+
+def test_a_process_keeps_few_calls_of_a_program(disk, monkeypatch):
+    monkeypatch.setattr(stored, "MOST", 3)
+    kernel = fd.kernel("2 * x + 1")
+    for n in range(2, 9):
+        kernel(np.ones(n))
+    assert sum("launches" in disk.get(e.key)[0] for e in disk.list()) == 3
+
+
+def test_calls_of_a_card_are_found_too(planned):
+    pytest.importorskip("numba.cuda")
+    from ptx import emulated_gpu
+
+    texts = ("m = sum(x); return cumsum(x - m, axis=-1) * 2, m", "x * 2 + sum(x, 0)", "sum(x, 0) * y, y * 3", "0 * x")
+    with emulated_gpu() as gpu:
+        x, y = gpu.asarray(np.random.default_rng(1).standard_normal((40, 300), np.float32)), 1.5
+        for text in texts:
+            made = []
+            for _ in range(2):
+                kernel = fd.kernel(text)
+                given = (x, y)[: len(kernel.params)]
+                found = [kernel(*given) for _ in range(3)]
+                made += [[r.get() for r in (f if isinstance(f, tuple) else (f,))] for f in found]
+            assert all(same(one, made[0]) for one in made)
+            assert len(planned) == 1, text
+            planned.clear()
+
+
+FRESH = """
+import sys, time
+import {library} as np
+import fusedsl as fd
+x = np.arange(60, dtype="float32").reshape(5, 12)
+for _ in range(3):
+    assert (fd.evaluate("2*x + 1", x=x) == 2*x + 1).all()
+    assert (fd.evaluate("m = sum(x); return x - m", x=x) == x - x.sum()).all()
+print([name for name in sys.modules if name in ("numba", "lark") or name.startswith(("fusedsl.sched", "fusedsl.pi"))])
+"""
+
+
+@pytest.mark.parametrize("library", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
+def test_a_new_process_plans_nothing(tmp_path, library):
+    pytest.importorskip(library)
+    own = os.environ | {"FUSEDSL_CACHE_DIR": str(tmp_path / "own"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", FRESH.format(library=library)]
+    told = [subprocess.run(command, capture_output=True, text=True, env=own, check=True).stdout for _ in range(2)]
+    assert "numba" in told[0] and told[1].strip() == "[]"
