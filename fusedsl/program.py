@@ -1,4 +1,7 @@
-"""A program with everything it remembers: plans by signature, prepared calls by shapes. What Kernel and fuse share."""
+"""A program with everything it remembers: plans by signature, prepared calls by shapes. What Kernel and fuse share.
+
+What prepares a call is imported where one is prepared: a new process that finds its calls on disk does without.
+"""
 
 from __future__ import annotations
 
