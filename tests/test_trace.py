@@ -277,7 +277,19 @@ REFUSED = [
     (lambda x: x + W[:3], ShapeError, "4 and 3 differ"),
     (lambda x: x[5], ShapeError, "out of range"),
     (lambda x: x.sum(axis=2), ShapeError, "out of range"),
-    (lambda x: x[x > 0], ArgumentError, "mask"),
+    *(
+        (f, ArgumentError, "a mask cannot index")
+        for f in (
+            lambda x: x[x > 0],
+            lambda x: [x[x > 0]],
+            lambda x: x + x[x > 0],
+            lambda x: len(x[x > 0]),
+            lambda x: x[x > 0][1:],
+            lambda x: np.sort(x[x > 0]),
+            lambda x: x[x > 0] - x[x < 1],
+            lambda x: x[x > 0].sum(axis=1),
+        )
+    ),
     (lambda x: x.__setitem__(np.arange(2), 1), Unsupported, "where"),
     (lambda x: x.__setitem__(x > 0, x[0]), Unsupported, "where"),
     (lambda x: x.ravel().__iadd__(1), Unsupported, "view"),

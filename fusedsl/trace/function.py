@@ -11,6 +11,7 @@ from ..errors import ArgumentError, TraceError
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter
 from .held import Held
+from .picked import Picked
 from .reads import Read
 from .rebind import Rebinder
 from .recorder import Recorder, concrete
@@ -108,6 +109,7 @@ def trace(
         result = traced(*positional, **named)
         if recorder.unanswered is not None:  # the function caught it, and went another way than it would have
             raise recorder.unanswered
+        _mapped(result, _refused, Picked)
         _check_result(result)
         rebinder.settle()
     nodes: list[Node] = []
@@ -145,6 +147,10 @@ def _check_result(result: Any) -> None:
             code="trace.result",
             help="return an array, None, or a tuple, list or dict of them",
         )
+
+
+def _refused(picked: Picked) -> None:
+    raise picked.fault
 
 
 def _leaf(recorder: Recorder, tracer: Tracer, nodes: list[Node]) -> Array | Argument:

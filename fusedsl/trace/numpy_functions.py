@@ -12,6 +12,7 @@ from .contraction_functions import PRODUCTS
 from .index_functions import INDEXING
 from .numpy_creation import LIKE
 from .numpy_out import single, write, written
+from .numpy_pieces import PIECES
 from .numpy_shapes import SHAPES
 from .numpy_signatures import SIGNATURES, arguments
 from .numpy_statistics import FORMULAS
@@ -240,5 +241,6 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     **INDEXING,
     **SHAPES,
     **FORMULAS,
+    **PIECES,
     "result_type": lambda recorder, *parts: np.result_type(*(p.dtype if isinstance(p, Tracer) else p for p in parts)),
 }

@@ -254,6 +254,27 @@ def _isin(recorder: Recorder, element: Any, test_elements: Any, assume_unique: b
     return recorder.apply("logical_not", found) if invert else found
 
 
+def _cov(recorder: Recorder, m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None,
+         fweights: Any = None, aweights: Any = None, *, dtype: Any = None) -> Any:  # fmt: skip
+    """Of the rows, each a variable, or of the columns."""
+    if y is not None or fweights is not None or aweights is not None or m.ndim > 2:
+        raise Unsupported("cov with y or weights is not there yet", code="unsupported.function", help="np.cov(x)")
+    m = recorder.apply("astype", m, recorder.dtype(np.result_type(m.dtype, np.float64) if dtype is None else dtype))
+    rows = m[None] if m.ndim < 2 else m if rowvar else m.T
+    apart = rows - _numpy(recorder, "mean", rows, axis=1, keepdims=True)
+    count = rows.shape[1] - ((0 if bias else 1) if ddof is None else ddof)
+    found = recorder.apply("matmul", apart, apart.T) / count
+    return found if int(rows.shape[0]) > 1 else found[0, 0]
+
+
+def _corrcoef(recorder: Recorder, x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    both = _cov(recorder, x, y, rowvar, dtype=dtype)
+    if not both.ndim:
+        return both / both
+    lone = recorder.apply("sqrt", _numpy(recorder, "diagonal", both))
+    return recorder.apply("clip", both / lone[:, None] / lone, -1, 1)
+
+
 def _truth(recorder: Recorder, *args: Any, **named: Any) -> Any:
     raise recorder.no_value("the truth of an array", "return (x == y).all(), or np.isclose(x, y).all()")
 
@@ -284,6 +305,8 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "trapezoid": _trapezoid,
     "gradient": _gradient,
     "polyval": _polyval,
+    "cov": _cov,
+    "corrcoef": _corrcoef,
     "select": _select,
     "choose": _choose,
     "modf": _modf,

@@ -21,6 +21,7 @@ from ..lang.evaluate import Evaluator
 from ..lang.frames import Frame
 from ..lang.functions import REQUIRED
 from ..lang.hints import function_hint
+from .picked import Picked
 from .sites import innermost, site_of
 from .tracer import Tracer
 
@@ -147,6 +148,8 @@ class Recorder:
             return constant(x.item(), DTYPES[x.dtype.name])
         if x is None or isinstance(x, (str, DType)):
             return x
+        if isinstance(x, Picked):
+            raise x.fault
         if isinstance(x, (tuple, list)):
             return tuple(self.value(part) for part in x)
         if isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, (np.generic, bool, int, float))):

@@ -239,6 +239,17 @@ def dist(input, other, p=2):
     return p_norm(input - other, p, None, False)
 
 
+def reduced_where(name: str, input: Any, mask: Any, dim: Any, *, unbiased=None, correction=None, dtype=None) -> Any:
+    """A reduction of the elements that a mask picks."""
+    if name in ("sum", "prod"):
+        return cast(language(name, _wide(input, dtype), dim, where=mask), dtype)
+    if name in ("mean", "var", "std"):
+        need_float(name, input)
+        ddof = correction if correction is not None else 1 if unbiased is None else int(unbiased)
+        return language(name, input, dim, where=mask, **({} if name == "mean" else {"ddof": ddof}))
+    return language(name, input, axis=dim, where=mask)
+
+
 # -- scans
 
 

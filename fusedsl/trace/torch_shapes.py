@@ -6,8 +6,9 @@ from typing import Any
 
 from ..errors import ArgumentError, ShapeError, Unsupported
 from ..ir import shapes as ir_shapes
+from ..ir.types import BOOL
 from .numpy_views import viewed
-from .torch_functions import language, recorder_of, torch_function
+from .torch_functions import dtype_of, language, recorder_of, torch_function
 from .torch_types import result_type
 from .views import View
 
@@ -255,7 +256,14 @@ def size(input, dim=None):
     return input.size(dim)
 
 
-@torch_function("masked_select", "nonzero")
+@torch_function()
+def masked_select(input, mask):
+    if mask.ndim == input.ndim and dtype_of(mask) is BOOL:
+        return input[mask]
+    return unique(input)
+
+
+@torch_function("nonzero")
 def unique(input, *args, **kwargs):
     raise ArgumentError("a result whose size depends on values has no place in a kernel", code="argument.mask",
                         help="torch.where(mask, x, 0), or a sum over it")  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import TraceError, Unsupported
+from ..errors import ArgumentError, TraceError, Unsupported
 from ..ir import shapes
 from ..ir.gathers import advanced_index
 from ..ir.graph import Node
@@ -172,6 +172,8 @@ class Tracer(Storage):
     # -- subscripts
 
     def __getitem__(self, key: Any) -> Any:
+        if self._is_mask(key):
+            return self._picked(key)
         with self.recorder.here():
             ready = positions(self.recorder, key)
             if any(isinstance(part, Node) for part in ready):
@@ -181,14 +183,30 @@ class Tracer(Storage):
                 return self._made(shapes.index(self.recorder.builder, self.node, ready))
         return self.viewed(views.indexed(self.recorder.builder, ready))
 
+    def _is_mask(self, key: Any) -> bool:
+        return isinstance(key, Tracer) and key.node.type.dtype is BOOL and bool(key.ndim)
+
+    def _picked(self, mask: Tracer) -> Any:
+        """The elements where a mask is True, which can be nothing but computed with, reduced and written back."""
+        from .picked import pick
+
+        try:
+            with self.recorder.here():
+                advanced_index(self.recorder.builder, self.node, positions(self.recorder, mask))
+                raise AssertionError("a mask is no index")
+        except ArgumentError as fault:
+            if fault.code != "argument.mask":
+                raise
+            return pick(self, mask, fault)
+
     def _is_scalar(self, key: tuple) -> bool:
         """Whether a subscript takes one element, which NumPy copies."""
         return Ellipsis not in key and len(key) == self.ndim and not any(k is None or isinstance(k, slice) for k in key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         with self.recorder.here():
-            if isinstance(key, Tracer) and key.node.type.dtype is BOOL and key.ndim:
-                self._set_masked(key.node, self.recorder.node(value))
+            if self._is_mask(key):
+                self._set_masked(key.node, self._put_back(key, value))
                 return
             ready = positions(self.recorder, key)
             b = self.recorder.builder
@@ -201,13 +219,22 @@ class Tracer(Storage):
             target = type(self)(self.recorder, None, base=self, view=views.indexed(b, ready))
             target._write(target._assigned(self.recorder.node(value)), "unsafe")
 
-    def _set_masked(self, mask: Node, value: Node) -> None:
-        if value.type.rank > self.ndim - mask.type.rank:
+    def _put_back(self, mask: Tracer, value: Any) -> Node:
+        """What is written where a mask is True: a value for all, or those that the same mask picked."""
+        from .picked import Picked
+
+        if isinstance(value, Picked) and value.key.node is mask.node:
+            return value.values.node
+        node = self.recorder.node(value)
+        if node.type.rank > self.ndim - mask.ndim:
             raise Unsupported(
                 "the values for the elements that a mask picks would have to be counted out",
                 code="unsupported.scatter",
                 help="assign a number, or x[...] = np.where(mask, new, x)",
             )
+        return node
+
+    def _set_masked(self, mask: Node, value: Node) -> None:
         b, to = self.recorder.builder, self.node.type.dtype
         exact = value.type.weak and (value.type.dtype.kind != "f" or to.kind == "f")
         value = b.coerce(value, to) if exact else b.cast(value, to)
