@@ -11,7 +11,7 @@ from .access import ACCESS_BYTES
 from .kernel import Kernel, Phase
 from .pressure import Tiling, needed, predicted
 from .registers import held, row_loads, words
-from .split import columns_of, finishes_at_once, fold_bytes, meetings, parts_of, state_words
+from .split import BEGIN, columns_of, finishes_at_once, fold_bytes, meetings, parts_of, state_words
 
 WARP = 32
 BLOCK = 256  # threads of a block
@@ -188,7 +188,36 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, room: 
     found = _loop_over(segment // size, kernel, read, extents, hardware, room)
     while found.parts > 1 and found.parts > MANY_PARTS and found.lanes * size > LINE_BYTES:
         found = _loop_over(found.lanes // 2, kernel, read, extents, hardware, room)
-    return found
+    return _widened(found, kernel, read, extents, hardware, room)
+
+
+def _widened(
+    found: ColumnSchedule,
+    kernel: Kernel,
+    read: list[DType],
+    extents: tuple[int, ...],
+    hardware: Hardware,
+    room: int,
+) -> ColumnSchedule:
+    """Strips that no blocks share, as wide as makes the fewest turns: then fewer levels join, or none.
+
+    Measured on an H200, sums of 16-bit elements with levels 16, 8, 4, 2 and 1 deep: of 256 × 1,048,576 129, 128, 125,
+    123 and 122 us, of 16 × 16,777,216 with 4, 2 and 1 155, 133 and 132 us; of float32 243.5 … 239.5 and 269 … 259 us.
+    """
+    if kernel.shifted or not finishes_at_once(kernel):
+        return found
+    tried = [found]
+    while tried[-1].parts == 1 and tried[-1].levels > 1:
+        wider = _loop_over(2 * tried[-1].lanes, kernel, read, extents, hardware, room)
+        if wider.lanes == tried[-1].lanes:
+            break
+        tried.append(wider)
+
+    def turns(one: ColumnSchedule) -> int:
+        waves = -(-strips(one, kernel, extents) * one.parts // (hardware.multiprocessors * one.blocks))
+        return waves * (-(-columns_of(kernel, extents) // (one.tile * one.parts)) + BEGIN)
+
+    return min((one for one in tried if one.parts == 1), key=turns, default=found)
 
 
 def _states_at_once(kernel: Kernel) -> int:

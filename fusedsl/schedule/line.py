@@ -34,6 +34,7 @@ COUNTS = (8, 16)  # vectors of a thread
 HELD, SHORT = 32, 256  # elements of a thread of a short row, and of a short row at most
 SINGLES = 8  # elements of a thread where they are read one by one
 FEWEST = 4  # threads of a row whose ends are apart
+LINE, LINE_VECTORS = 8, 4  # threads of vectors of 16 bytes that share a line of memory, and those of each, at least
 
 
 def schedule_line(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
@@ -139,6 +140,8 @@ def _on_line(kernel: Kernel, columns: int, split: bool, size: Size, hardware: Ha
     each, apart = vectors * width, 2 * width - 2 if split else 0  # elements that are in no whole vector, at most
     threads = max(-(-columns // each), FEWEST if apart else 1)
     threads = 1 << (threads - 1).bit_length() if size.longest < WARP else -(-threads // WARP) * WARP
+    if not split and columns >= LINE * LINE_VECTORS * width:
+        threads = max(threads, LINE)
     shortest, fewest = max(1, size.below * each + 1 - apart), (size.below // WARP + 1) * WARP
     later = later_of(kernel) * vectors
     taken = (per_element_of(kernel, width) * vectors + later) * width

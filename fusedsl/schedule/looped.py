@@ -18,6 +18,7 @@ STREAM_FROM = 12 << 10  # columns of rows that are read once and rather streamed
 STREAM_ROWS = 4  # … if there are so many for each SM
 MOST_REREADING = 512  # threads of a row that is read again
 STREAMING, MOST_STREAMING = 768, 128  # threads of an SM that stream rows, and those of a row where there are many
+FEWER_FROM, FULLER = 4, 1.05  # blocks on an SM of which one may be left out, where waves are so many times as full
 TURNS = 8  # tiles of a row for each of its threads, at least
 LONG_TILE_NEED = 128  # registers, at most, with which a tile has 128 bytes
 
@@ -30,8 +31,8 @@ def schedule_looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
         width, threads, across = 1, _loop_threads(columns, 32), True
     else:
         width, across = row_width(kernel), False
-        most = MOST_STREAMING if finishes_at_once(kernel) else MOST_REREADING
-        threads = _team(columns, rows, width * _loop_vectors(kernel, width), most, hardware)
+        limit = MOST_STREAMING if finishes_at_once(kernel) else MOST_REREADING
+        threads = _team(columns, rows, width * _loop_vectors(kernel, width), limit, hardware)
     vectors = _loop_vectors(kernel, width)
     shared_rows = WARP if across else max(1, LOOP_BLOCK // threads) if threads <= WARP else 1
     need = needed(kernel, Tiling(width, vectors, ahead=not across))
@@ -41,14 +42,32 @@ def schedule_looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     ):
         threads //= 2
     blocks = blocks_for(hardware, need, threads * shared_rows)
+    most = blocks
+    if not across and shared_rows == 1 and finishes_at_once(kernel):
+        blocks = _fuller(rows, blocks, hardware)
     registers = predicted(kernel, hardware, need, blocks, threads * shared_rows)
     how = "neighbouring rows on neighbouring threads" if across else f"{threads} threads a row"
     if contiguous(kernel) and finishes_at_once(kernel):
         reason = f"rows of {columns} are read once: {how} stream them, the next tile under way"
+        reason += f"; {blocks} blocks on an SM rather than {most}, whose last wave is fuller" if blocks < most else ""
     else:
         reason = f"{columns} columns do not stay in registers or are scattered: each phase loops over them, {how}"
     loop = RowSchedule(False, width, vectors, 0, threads, shared_rows, blocks, across)
     return replace(loop, reason=reason, registers=registers)
+
+
+def _fuller(rows: int, blocks: int, hardware: Hardware) -> int:
+    """Blocks on an SM, each with a row at a time: one fewer where that leaves the last wave fuller.
+
+    Measured on an H200, cross-entropy of bfloat16: 1024 rows of 262,144 take 124 us with 4 blocks, 137 with 5; 2048 of
+    131,072 124 and 132.
+    """
+
+    def share(blocks: int) -> float:
+        slots = hardware.multiprocessors * blocks
+        return rows / (-(-rows // slots) * slots)
+
+    return blocks - 1 if blocks >= FEWER_FROM and share(blocks - 1) > FULLER * share(blocks) else blocks
 
 
 def streams(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> bool:

@@ -21,6 +21,7 @@ REREAD = 2  # … where they are so many times a row's own, else
 MUCH_HELD = 960 << 10  # so many
 LEAST_LONG = 1280 << 10  # bytes of a row that no other schedule reads once
 STATES = 16 << 10  # bytes of shared memory beside: the system's, and states that blocks exchange
+MOST_AHEAD = 12  # vectors of its next row that a thread of a pair has under way (measured: 16 take 2 % longer)
 TURNING = 10  # registers more that a loop over rows takes
 
 
@@ -110,7 +111,7 @@ def _made(
     bare = replace(bare, stays=True, clusters=hardware.multiprocessors // cluster)
     room = hardware.block_shared - STATES - staying_bytes(bare, kernel)
     each = staying_bytes(replace(bare, ahead=1), kernel) - staying_bytes(bare, kernel)
-    ahead = min(vectors, room // each)
+    ahead = min(vectors if teams == 1 else MOST_AHEAD, room // each)
     registers = registers_for(hardware, 1, bare.block)
     least = vectors // 2 if teams == 1 else 1
     if ahead < least or needed(kernel, Tiling(width, vectors, piece=piece)) + TURNING > registers:
