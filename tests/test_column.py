@@ -69,6 +69,15 @@ def test_few_strips_are_split_so_that_the_last_wave_is_nearly_full():
         assert items * parts / (waves * 528) > 0.9
 
 
+def test_strips_with_a_block_each_are_as_wide_as_makes_the_fewest_turns():
+    def told(*shape):
+        return str(fd.kernel("sum(x, 0)").explain(device="cuda", x=fd.spec(shape, "bfloat16")))
+
+    assert "256 threads side by side on vectors of 8, 1 deep" in told(16, 1 << 24)
+    assert "256 threads side by side on vectors of 8, 1 deep" in told(256, 1 << 20)
+    assert "16 threads side by side on vectors of 8, 16 deep" in told(16384, 16384)  # several blocks share a strip
+
+
 # -- machine code
 
 CASES = [

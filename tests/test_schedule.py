@@ -11,7 +11,7 @@ from fusedsl.schedule import choose, geometry
 from fusedsl.schedule.access import collapse, collapse_rows, letters, map_access, row_access, vector_width
 from fusedsl.schedule.division import divide, divisors, magic
 from fusedsl.schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Store, Value
-from fusedsl.schedule.looped import streams
+from fusedsl.schedule.looped import _fuller, streams
 from fusedsl.schedule.slots import slots
 
 H200 = facts((9, 0))
@@ -196,6 +196,15 @@ def test_rows_that_are_read_once_are_streamed_by_small_teams_that_turn_often(row
     schedule = choose(kernel, (rows, columns), H200)
     assert schedule.threads == threads
     assert columns >= 8 * schedule.span
+
+
+def test_rows_that_are_read_once_leave_a_block_out_where_the_last_wave_is_fuller():
+    assert [_fuller(rows, 5, H200) for rows in (1024, 2048, 660, 1 << 20)] == [4, 4, 5, 5]
+    assert _fuller(132, 2, H200) == 2
+
+
+def test_short_rows_are_read_in_lines_of_memory():
+    assert [choose(sum_rows(BFLOAT16), (1 << 18, n), H200).threads for n in (8, 128, 256, 488)] == [1, 2, 8, 8]
 
 
 def test_blocks_of_short_rows_move_more_than_is_moved_until_the_next_begins():

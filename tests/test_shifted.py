@@ -20,6 +20,7 @@ def test_odd_rows_are_read_in_vectors_of_16_bytes():
         text = fd.kernel("sum(x, 1)").source(fd.spec((8, 400, 4095), dtype), device="cuda")
         assert f'load_x_0 = tile.load("{dtype}", "o")' in text
         assert "align_sum(" in text
+    assert "align_argmin(" in fd.kernel("argmin(x, 1)").source(fd.spec((8, 400, 4095), "bfloat16"), device="cuda")
     assert "align_" not in fd.kernel("sum(x, 1)").source(fd.spec((8, 400, 4096), "float32"), device="cuda")
     assert "align_" not in fd.kernel("x - mean(x, 0)").source(fd.spec((400, 4095), "float32"), device="cuda")
     assert "align_" not in fd.kernel("sum(x * b, 0)").source(

@@ -10,7 +10,8 @@ from ..ir.types import DType
 ACCESS_BYTES = 16
 WIDE = (1 << 31) - (1 << 20)  # offsets and counts from here on need 64 bits; below, a last tile may reach past the end
 SHORT_ROW = 1 << 15  # columns, up to which a single row takes no longer where its ends are checked
-STATE_WORDS = 16  # registers of the states of one vector across columns
+STATE_WORDS = 16  # registers of the states of one vector across columns …
+PLACED, PLACED_WORDS = 3, 24  # … of a value and its place, where else single elements are read (1.2 ms, or 1.9)
 SHIFTED_FROM = 256  # elements folded, and kept, from which on vectors are worth shifting
 
 
@@ -214,15 +215,16 @@ def kept_access(
     ]
     near = [k for k, line in enumerate(lines) if line[along] == "1"]
     full = [k for k in near if set(lines[k][row_axes:]) != {"0"}]
-    width = ACCESS_BYTES // max((dtypes[k].itemsize for k in full), default=ACCESS_BYTES)
+    width = longest = ACCESS_BYTES // max((dtypes[k].itemsize for k in full), default=ACCESS_BYTES)
     while width > 1 and width * words > STATE_WORDS:
         width //= 2
     widest = width
+    few = longest * words <= (PLACED_WORDS if words == PLACED else STATE_WORDS)
     while True:
         whole = [k for k in near if extent % width == 0 and _fits(k, along, width, collapsed, dtypes, addresses)]
         reached = sum(dtypes[k].itemsize for k in full if k in whole)
-        if width < widest and _may_shift(full, alone, row_axes, widest, collapsed, dtypes):
-            return widest, tuple(lines), tuple("shifted" if k == alone else "element" for k in range(len(dtypes)))
+        if width < widest and few and _may_shift(full, alone, row_axes, longest, collapsed, dtypes):
+            return longest, tuple(lines), tuple("shifted" if k == alone else "element" for k in range(len(dtypes)))
         if width == 1 or 2 * reached > sum(dtypes[k].itemsize for k in full):
             access = tuple("vector" if k in whole else "element" for k in range(len(dtypes)))
             return width, tuple(lines), access
