@@ -20,7 +20,7 @@ NORM = "n(u) = u * rsqrt(mean(u * u, -1, keepdims=True) + 1e-6)\n"
 FAR = "d(u, v) = sqrt(sum(square(u - v), -1))\n"
 LOGS = "lp = log_softmax(x); lq = log_softmax(y)\n"
 
-NEARBY = " + ".join(f"max(x, 0)[{k}:size(x, 1) - {20 - k}]" for k in range(20))
+NEARBY = " + ".join(f"max(x, axis=0)[{k}:size(x, 1) - {20 - k}]" for k in range(20))
 
 # text, kernels, and the shapes of its arrays where they are not x and y of (512, 1024)
 PROGRAMS = {
