@@ -8,7 +8,7 @@ from ...schedule.cross import LINE, CrossSchedule, row_places, state_parts
 from ...schedule.kernel import Body, FoldUse, Kernel, Load, Phase, Value
 from ...schedule.registers import row_loads
 from .rounding import narrow_body
-from .text import Names, Scope, header, indented, letter_of, signature
+from .text import Names, Scope, Writer, header, indented, letter_of, signature
 
 NEXT = "_next"  # suffix of what belongs to the row after this one
 FAR = "_far"  # … and to the row whose copies are begun
@@ -23,25 +23,12 @@ def cross_source(kernel: Kernel, schedule: CrossSchedule) -> str:
 
 
 @dataclass
-class CrossWriter:
+class CrossWriter(Writer):
     """Writes one kernel: where a thread stands, the walk over its rows, then the columns' states to their results."""
 
-    scope: Scope
     schedule: CrossSchedule
     begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its line begins
     fixed: frozenset[str] = frozenset()
-
-    @property
-    def kernel(self) -> Kernel:
-        return self.scope.kernel
-
-    @property
-    def code(self) -> list[str]:
-        return self.scope.code
-
-    @property
-    def index(self) -> str:
-        return self.kernel.index
 
     def write(self) -> None:
         self._sort_loads()

@@ -5,29 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ...schedule.kernel import Kernel, Phase
+from ...schedule.kernel import Phase
 from ...schedule.registers import row_loads
 from ...schedule.row import LOOP_BLOCK, WARP, RowSchedule
 from .ahead import streamed
 from .edges import find_edges
-from .text import Scope, indented
+from .text import Writer, indented
 from .walk import Walk
 
 
 @dataclass
-class Place:
+class Place(Writer):
     """Writes where a thread stands, for one row kernel."""
 
-    scope: Scope
     schedule: RowSchedule
     walk: Walk | None = None
     begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its row begins
     whole: bool = False  # the tile that is worked on needs no checks
     edged: set[str] = field(default_factory=set)  # names that have a value at the edges
-
-    @property
-    def kernel(self) -> Kernel:
-        return self.scope.kernel
 
     @property
     def tile(self) -> str:
@@ -48,10 +43,6 @@ class Place:
     def edges(self) -> int:
         """Elements that a thread takes of what comes before and after the aligned vectors of a row."""
         return getattr(self.schedule, "edges", 0)
-
-    @property
-    def code(self) -> list[str]:
-        return self.scope.code
 
     def _define_tile(self) -> None:
         plan = self.schedule

@@ -5,34 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...schedule.column import ColumnSchedule
-from ...schedule.kernel import Kernel
 from ...schedule.registers import row_loads
 from ...schedule.split import fold_bytes
 from .shifted import shifted_strips, write_shift
-from .text import Scope
+from .text import Writer
 from .walk import Walk
 
 
 @dataclass
-class Strip:
+class Strip(Writer):
     """Writes where a thread stands, for one column kernel."""
 
-    scope: Scope
     schedule: ColumnSchedule
     begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where a thread's rows begin in it
     walk: Walk = field(init=False)
-
-    @property
-    def kernel(self) -> Kernel:
-        return self.scope.kernel
-
-    @property
-    def code(self) -> list[str]:
-        return self.scope.code
-
-    @property
-    def index(self) -> str:
-        return self.kernel.index
 
     @property
     def step(self) -> str:

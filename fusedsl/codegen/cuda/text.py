@@ -243,3 +243,22 @@ class Scope:
         kernel = [*self.names.signature(), *indented([f'"""{comment}"""', *self.code])]
         lines = [*opening, "", *self.top, *self.functions, "", "", *kernel]
         return "\n".join(lines) + "\n"
+
+
+@dataclass
+class Writer:
+    """What every writer of a kernel begins with: the file being written, for this kernel."""
+
+    scope: Scope
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.scope.kernel
+
+    @property
+    def code(self) -> list[str]:
+        return self.scope.code
+
+    @property
+    def index(self) -> str:
+        return self.kernel.index
