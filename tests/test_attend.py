@@ -11,7 +11,7 @@ from fusedsl.runtime.arrays import describe_all
 from fusedsl.runtime.copies import to_host
 
 pytest.importorskip("numba_cuda")
-from ptx import emulated_gpu
+from ptx import emulated_gpu, tensor
 
 BRAIN = ml_dtypes.bfloat16
 SCORES = "s = q @ k.mT * 0.2\n"
@@ -67,6 +67,21 @@ def test_a_formula_is_one_kernel(name):
         found = [to_host(x) for x in (found if isinstance(found, tuple) else (found,))]
         assert len(gpu.launches) == 1
     agrees(kernel, arrays, found)
+
+
+def test_the_tile_of_rows_that_is_not_full_has_the_fewest_tiles_of_a_causal_stream(monkeypatch):
+    threads, built = [], tensor.COLLECTIVES["wgmma"]
+
+    def counted(instruction):
+        multiply = built(instruction)
+        return lambda machine, lanes, members: threads.extend(lanes) or multiply(machine, lanes, members)
+
+    monkeypatch.setitem(tensor.COLLECTIVES, "wgmma", counted)
+    arrays, kernel = given(260, 260, heads=1), fd.kernel(SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v")
+    with emulated_gpu() as gpu:
+        agrees(kernel, arrays, [to_host(kernel(*(gpu.asarray(arrays[name]) for name in "qkv")))])
+    items, tiles = 2, 1 + 3  # rows up to 67, and up to 259
+    assert len(threads) == 3 * 128 * (32 // 16 * (tiles + items) + 128 // 16 * tiles)
 
 
 @pytest.mark.gpu

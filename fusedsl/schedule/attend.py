@@ -261,7 +261,7 @@ def extreme_bytes(schedule: Tiles, kernel: Kernel, extents: tuple[int, ...]) -> 
 
 def note_bytes(kernel: Kernel) -> int:
     """Shared memory of how items lie, and of notes: a word for a tile, places on all axes and a count for an item."""
-    return ORDER_BYTES + TILE_NOTES * 4 + NOTES * (4 + 4 * kernel.row_axes)
+    return ORDER_BYTES + TILE_NOTES * 4 + NOTES * (8 + 4 * kernel.row_axes)
 
 
 def fixed_bytes(schedule: AttendSchedule) -> int:

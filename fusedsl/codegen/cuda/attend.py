@@ -246,6 +246,10 @@ class AttendWriter(ScoreWriter):
         if self.schedule.resident:
             self.code.append(f"{AHEAD} = finish({AHEAD})")
 
+    @property
+    def row_limit(self) -> str:
+        return "row_end"
+
     def place_again(self) -> list[str]:
         """Where the item is, read anew: between its uses no register holds it."""
         return [*kept_place(self, TAKEN), *self._rows()]

@@ -33,7 +33,7 @@ def direct_classes(scope: FragmentScope, schedule: Tiles) -> str:
     results = [f"here = first < n{scope.along}", f"return ballot(here & {some}), ballot(here & {every})"]
     place = [f"place = minimum(tile, int32((n{scope.along} - 1) // {schedule.columns}))"] if kept else []
     lines = ["tile = word * 32 + (thread() & 31)", *place, *lines, *results]
-    types = _outer_types(scope) | {"row_from": "int32"} | (_found_types(scope) if kept else {})
+    types = _outer_types(scope) | {"row_from": "int32", "row_end": "int32"} | (_found_types(scope) if kept else {})
     used = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", " ".join(line.partition("  #")[0] for line in lines)))
     given = ["word", *(name for name in types if name in used)]
     kinds = ", ".join({"word": "int32", **types}[name] for name in given)
@@ -199,7 +199,7 @@ def _ends(scope: FragmentScope, schedule: Tiles, sieve: Sieve, along: bool) -> l
     """Lines with the first and the last position of a tile on the stream's axis, or on the others."""
     columns, n = schedule.columns, f"n{scope.along}"
     lines = [f"first = int64(tile * {columns})", f"last = minimum(first + {columns - 1}, {n} - 1)"] if along else []
-    rows = ("int64(row_from)", f"minimum(int64(row_from) + {schedule.rows - 1}, n{scope.lane} - 1)")
+    rows = ("int64(row_from)", f"minimum(int64(row_from) + {schedule.rows - 1}, int64({scope.row_limit}) - 1)")
     ends = {scope.along: ("first", "last"), scope.lane: rows}
     if scope.packed is not None:
         ends |= {a: ("int64(0)", f"n{a} - 1") for a in (scope.lane, scope.packed)}

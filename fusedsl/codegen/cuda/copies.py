@@ -78,7 +78,7 @@ def _copying(w: AttendWriter) -> list[str]:
         "moved, k = int32(moved + 1), int32(k + 1)",
     ]
     if s.resident:  # LLVM does not know it, and unrolls no such loop: registers are few here
-        tile.append(f"counted = kept_word({_at(w, TAKEN)} + {4 * len(w.outer) + 4})")
+        tile.append(f"counted = kept_word({_at(w, TAKEN)} + {4 * len(w.outer) + 8})")
     item = [*rewind_lines(w), "k = int32(0)", "while k < counted >> 1:", *indented(tile)]
     start = ["lead = thread() == 0", "moved, taken = int32(0), int32(0)"]
     if not s.resident:
@@ -116,7 +116,7 @@ def _corner(w: AttendWriter, number: int) -> str:
 
 def place_words(w: AttendWriter) -> list[str]:
     """What says where an item is, twice how many tiles of the stream count for it, and 1 more if it is the last."""
-    return ["row_from", *(f"c{a}" for a in w.outer), "counted"]
+    return ["row_from", *(f"c{a}" for a in w.outer), "row_end", "counted"]
 
 
 def _at(w: AttendWriter, taken: str) -> str:

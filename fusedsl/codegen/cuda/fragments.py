@@ -50,6 +50,11 @@ class FragmentScope:
         made, self.code, self.domain = self.code, before, known
         return made
 
+    @property
+    def row_limit(self) -> str:
+        """Where the rows end of which a tile takes some."""
+        return f"n{self.lane}" if self.packed is None else f"(n{self.packed} * n{self.lane})"
+
     # -- leaves: what bodies read
 
     def leaf_domain(self, name: str) -> str | None:

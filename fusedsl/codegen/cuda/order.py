@@ -2,7 +2,8 @@
 
 Items are tiles of rows. They are in sections of so many places on the other axes that what a section's items stream
 stays in the L2; in every section the places of one tile of rows are neighbours, and sections go through the tiles of
-rows downwards and upwards in turn, so that blocks which take every n-th item have as much to do.
+rows downwards and upwards in turn, so that blocks which take every n-th item have as much to do. Where the last tile of
+rows would not be full, the first one is not: of masks that leave what is before a row, it has the least to do.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def leave_order(w: AttendWriter) -> list[str]:
 
 
 def place_lines(w: AttendWriter) -> list[str]:
-    """Lines that give the tile of rows of an item, and its place on the other axes."""
+    """Lines that give the rows of an item, from `row_from` to `row_end`, and its place on the other axes."""
     lines = [
         "items, row_tiles, section = kept_word(order_at), kept_word(order_at + 4), kept_word(order_at + 8)",
         "turn = share(item, section * row_tiles)",
@@ -54,7 +55,9 @@ def place_lines(w: AttendWriter) -> list[str]:
     ]
     if w.sieved:  # the last section begins with the longest
         lines += ["if share(onward - 1, section) & 1 == 0:", "    rest = int32(row_tiles - 1 - rest)"]
-    lines.append(f"row_from = int32(rest * {w.schedule.rows})")
+    n, rows = f"n{w.lane}", w.schedule.rows
+    lines.append(f"row_end = int32({n} - (row_tiles - 1 - rest) * {rows})")
+    lines.append(f"row_from = maximum(int32(row_end - {rows}), int32(0))")
     return lines + w.place_of_other()
 
 

@@ -81,11 +81,6 @@ class ScoreWriter(FragmentScope):
         self.define("part_rows", ROW, "int64, int64 -> int64, int64", "i, n", lines)
         return [*rows, f"row_above, row = part_rows(row, n{self.lane})"]
 
-    @property
-    def row_limit(self) -> str:
-        """How many rows there are of which a tile takes some."""
-        return f"n{self.lane}" if self.packed is None else f"(n{self.packed} * n{self.lane})"
-
     def _bodies(self) -> Iterable[Body]:
         stream = self.stream
         for phase in (*stream.tile, *(stream.sieve.whole if stream.sieve else ())):
