@@ -69,7 +69,9 @@ def test_a_formula_is_one_kernel(name):
     agrees(kernel, arrays, found)
 
 
-def test_the_tile_of_rows_that_is_not_full_has_the_fewest_tiles_of_a_causal_stream(monkeypatch):
+@pytest.mark.parametrize("text, n, tiles", [("causal", 260, 3 * 1 + 2 + 2 + 3), ("full", 70, 3 + 3 + 1)])
+def test_groups_work_the_tiles_that_count_for_their_rows(text, n, tiles, monkeypatch):
+    """The first of several tiles of 192 rows is the one that is not full; an item's last tile is everybody's."""
     threads, built = [], tensor.COLLECTIVES["wgmma"]
 
     def counted(instruction):
@@ -77,11 +79,25 @@ def test_the_tile_of_rows_that_is_not_full_has_the_fewest_tiles_of_a_causal_stre
         return lambda machine, lanes, members: threads.extend(lanes) or multiply(machine, lanes, members)
 
     monkeypatch.setitem(tensor.COLLECTIVES, "wgmma", counted)
-    arrays, kernel = given(260, 260, heads=1), fd.kernel(SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v")
+    score = f"where({CAUSAL}, s, -inf)" if text == "causal" else "s"
+    arrays, kernel = given(n, 260, heads=1), fd.kernel(SCORES + f"softmax({score}) @ v")
     with emulated_gpu() as gpu:
         agrees(kernel, arrays, [to_host(kernel(*(gpu.asarray(arrays[name]) for name in "qkv")))])
-    items, tiles = 2, 1 + 3  # rows up to 67, and up to 259
-    assert len(threads) == 3 * 128 * (32 // 16 * (tiles + items) + 128 // 16 * tiles)
+    again = 3 * -(-n // 192)  # a block's last scores are multiplied once more, for nothing
+    assert len(threads) == 128 * (32 // 16 * (tiles + again) + 128 // 16 * tiles)
+
+
+def test_references_stay_behind_scores_that_rise_slowly_and_results_are_measured_from_the_extrema():
+    arrays = given(70, 520, heads=1)
+    steps = np.arange(520.0)[::-1, None]  # the last tile comes first
+    arrays["k"] = (arrays["k"].astype(np.float64) * (1 + steps / 40)).astype(BRAIN)
+    text = SCORES + "m = max(s, axis=-1, keepdims=True); e = exp(s - m)\ne @ v, sum(e, axis=-1), m"
+    kernel = fd.kernel(text)
+    with emulated_gpu() as gpu:
+        found = [to_host(x) for x in kernel(*(gpu.asarray(arrays[name]) for name in "qkv"))]
+        assert len(gpu.launches) == 1
+    agrees(kernel, arrays, found)
+    assert "rise(" in kernel.source(*specs(kernel, 64), device="cuda")
 
 
 @pytest.mark.gpu

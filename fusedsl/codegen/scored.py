@@ -127,10 +127,10 @@ class ScoreEmitter(PhaseEmitter):
         lanes = tuple(self.axes.index(a) for a in self.lanes)
         asked = sieve(self, self.parts)
         read = tuple(tuple(self.scribe.body((), [n], self.known()) for n in found) for found in self.inputs)
-        join = self._join() if one.fold.level else None
+        join, rise = (self._join(), self._rise()) if one.fold.level else (None, None)
         inputs, row_inputs = read
         found = (lanes, scores, tile, state, weighings, row, row_stores, endings, asked)
-        return Stream(*found, inputs, row_inputs, join, parts)
+        return Stream(*found, inputs, row_inputs, join, rise, parts)
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):
@@ -280,6 +280,14 @@ class ScoreEmitter(PhaseEmitter):
         given = [lift.slots[0] if len(lift.slots) == 1 else None for lift in self.lifts[0]]
         known = [*self.known(), *before, *own.values(), *(n for n in given if n is not None)]
         return self.scribe.body([], results, known)
+
+    def _rise(self) -> Body:
+        """From where a tile is measured, of the references of all so far and the tile's folds, joined to theirs."""
+        stream = self.streaming.fold
+        before, tile = stream.state("a"), stream.state("b")
+        own = dict(zip(tile, self.tile))
+        results = [replaced([n], own)[n] for n in stream.risen()]
+        return self.scribe.body([], results, [*self.known(), *before, *own.values()])
 
     def _in_order(self, body: Body, results: list[Node], states: list[Node], moving: list[Node]) -> tuple[Value, ...]:
         """The merged state in its order, then the row values that weighings move by."""

@@ -25,6 +25,7 @@ from ..ir.types import BOOL, FLOAT32, DType
 from .scalars import grown, scaled, total_of
 from .scalars import scalar_op as op
 
+SLACK = 8  # powers of two: sums of so large exponentials are far from overflowing, float16 weights too
 OPPOSITE = {"max": "min", "min": "max"}
 
 
@@ -281,6 +282,27 @@ class StreamFold:
         a, b = self.state("a"), self.state("b")
         parts = [(f.attr[0], self.of_fold(f, a), self.of_fold(f, b)) for f in self.folds]
         return tuple(x for name, before, own in parts for x in FOLDS[name].merge(before, own))
+
+    def risen(self) -> tuple[Node, ...]:
+        """From where a part is measured: from the references of all so far, `state("a")`, while the extrema of all with
+        the part, `state("b")`, leave exponentials below 2**SLACK; from these, where they do not."""
+        a, b = self.state("a"), self.state("b")
+        found: list[Node] = []
+        for f in self.folds:
+            slack = self._slack(f)
+            for before, new in zip(self.of_fold(f, a), self.of_fold(f, b)):
+                if slack:
+                    end = op("add", before, constant(slack, before.type.dtype))
+                    beyond = op("greater" if slack > 0 else "less", new, end, dtype=BOOL)
+                    new = pick(beyond, new, before)
+                found.append(new)
+        return tuple(found)
+
+    def _slack(self, f: Node) -> float:
+        """How far elements may rise above this reference of theirs, or if negative fall below it; 0: it is none."""
+        measured = [e for e in self._exponents() if f in extrema(e.reference, self.stream)]
+        steepest = max((e.scale / (1 if e.base == "exp2" else log(2.0)) for e in measured), key=abs, default=0.0)
+        return SLACK / steepest if steepest and f.attr[0] == ("max" if steepest > 0 else "min") else 0.0
 
     def moved(self, c: Component) -> Node:
         """A component of all so far, measured from the references of a part whose folds are joined to theirs."""

@@ -48,7 +48,8 @@ class AttendSchedule:
 
     `width` and `out_width` are the lengths of the first product's sums and of a row of results; of the rows,
     `left_stages` tiles are on chip, and of what stands beside scores in memory, if it is copied, `beside_stages`.
-    Groups take `turns` at starting their products.
+    Groups take `turns` at starting their products. References of exponentials may `lag` behind the extrema, which are
+    kept beside, so that sums are seldom moved.
     """
 
     columns: int
@@ -59,6 +60,7 @@ class AttendSchedule:
     left_stages: int = 1
     beside_stages: int = 0
     turns: bool = True
+    lags: bool = False
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)
     resident: int = field(default=0, compare=False)  # blocks that are there at once, and take items in turn; 0: all
@@ -171,7 +173,8 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     groups, columns, stages = _shape(width, out_width, beside)
     if extents[kernel.row_axes] // columns >= MOST_TILES:
         return None
-    least = AttendSchedule(columns, groups, stages, width, out_width, turns=groups > 1)
+    lags = groups < 3 or stream.sieve is None  # three groups have no registers for more beside a mask
+    least = AttendSchedule(columns, groups, stages, width, out_width, turns=groups > 1, lags=lags)
     ways = [replace(least, left_stages=n, beside_stages=m) for n, m in (STAGES if beside else PLAIN_STAGES)]
     staying = [replace(way, resident=hardware.multiprocessors) for way in ways if extremes_fit(kernel)]
     ways = [*staying, *(way for way in ways if asks_memory(kernel) and way.left_stages == 1)]

@@ -286,6 +286,7 @@ class Stream:
     inputs: tuple[Body, ...] = ()  # what is read for each element of a tile, whatever is made of it; a result each
     row_inputs: tuple[Body, ...] = ()  # … and for each row
     join: Body | None = None  # where a tile is `level` with all so far: its folds' values, joined to theirs first
+    rise: Body | None = None  # … and from where it is measured, where references may stay behind
     parts: FoldUse | None = None  # what `state` says, of two parts of the stream that were worked apart
 
     @property

@@ -8,6 +8,8 @@ results.
 
 from __future__ import annotations
 
+import re
+
 from ...schedule.attend import (
     ALIGNMENT,
     GROUP,
@@ -23,6 +25,7 @@ from ...schedule.attend import (
 )
 from ...schedule.kernel import Kernel
 from ...schedule.slots import WINDOW_WORDS, slots
+from .aside import aside, leading
 from .classes import kept_classes, left_extremes
 from .copies import BESIDE, copy_lines, kept_place
 from .fragments import ELEMENT, ROW
@@ -34,6 +37,7 @@ AHEAD = "first_scores"  # of the next item
 TAKEN, MOVED = "(note >> 3 & 3)", "(note >> 5 & 7)"  # items before this one, and tiles, as far as barriers need them
 BEFORE, AFTER = "((note >> 5) + 7 & 7)", "((note >> 5) + 1 & 7)"
 QUICK = ("exp", "exp2", "maximum", "minimum", "quotient")
+PRODUCT = re.compile(r"\w+ = (\w+) \* (\w+)(?:  #.*)?$")
 KINDS = {"bfloat16": "bf16", "float16": "f16"}
 
 
@@ -215,10 +219,11 @@ class AttendWriter(ScoreWriter):
         """Lines that wait for an item's rows and first tile of the stream."""
         return [
             f"await_phase(left_full + {self.left_slot()} * 8, {self.left_phase()})",
-            *self._tile_arrived(),
+            *self.tile_arrived(),
+            *aside(self, TAKEN, MOVED),
         ]
 
-    def _tile_arrived(self) -> list[str]:
+    def tile_arrived(self) -> list[str]:
         """Lines that wait for the next tile of the stream, and read what the copying group says of it (copies.py)."""
         wait = f"await_phase(right_full + {self.slot(AFTER)} * 8, {self.phase(AFTER)})"
         return [wait, f"note = same(kept_word(tiles_at + {AFTER} * 4))"]
@@ -237,7 +242,7 @@ class AttendWriter(ScoreWriter):
         """One item, whose first scores are there: sums of its tiles, the next item's first scores, and its results."""
         self.code += kept_place(self, TAKEN)
         self.begin_state()
-        self.code += [*self._loop(), *self._last()]
+        self.code += [*self._loop(), *self._last(), *self.catch_up()]
         self.exact()
         self.code += [*kept_place(self, TAKEN), *self._rows()]
         if self.schedule.resident:
@@ -245,6 +250,13 @@ class AttendWriter(ScoreWriter):
         self.results()
         if self.schedule.resident:
             self.code.append(f"{AHEAD} = finish({AHEAD})")
+
+    @property
+    def extrema(self) -> dict[str, str]:
+        rise = self.stream.rise
+        if rise is None or not rise.lines or not self.schedule.lags:
+            return {}
+        return {v.name: f"extreme_{v.name}" for v, _ in zip(self.stream.state.state, rise.results)}
 
     @property
     def row_limit(self) -> str:
@@ -260,7 +272,7 @@ class AttendWriter(ScoreWriter):
         self.define("clamp_rows", ROW, "int64, int64 -> int64", "i, n", [clamp])
         return super()._rows()
 
-    def _turn(self) -> tuple[list[str], list[str]]:
+    def turn(self) -> tuple[list[str], list[str]]:
         """Lines between which a group starts its products."""
         if not self.schedule.turns:
             return [], []
@@ -271,11 +283,11 @@ class AttendWriter(ScoreWriter):
     def _loop(self) -> list[str]:
         """The tiles of an item but the last sums: products of scores begin before those of the last weights."""
         own, score = self.weighing.state.name, self.score.value.name
-        pack, (wait, tell) = f"weights = pack({self.weighing.weight.name})", self._turn()
-        beside = [*self._read_beside(), *self._wide_beside()]
+        pack, (wait, tell) = f"weights = pack({self.weighing.weight.name})", self.turn()
+        beside, factor = [*self._read_beside(), *self._wide_beside()], self._factor()
         first = [f"{score} = {AHEAD}", *self._taken(), *beside, *self._first_tile(), pack]
         loop = [
-            *self._tile_arrived(),
+            *self.tile_arrived(),
             *wait,
             *self._begin_scores(score),
             f"await_phase(weighed_full + {self.slot(BEFORE)} * 8, {self.phase(BEFORE)})",
@@ -288,12 +300,20 @@ class AttendWriter(ScoreWriter):
             *self._wide_beside(),
             *self._tile(),
             *([] if self.sieved else [f"hold({self._late()})"]),  # where both branches end, ptxas keeps the order
+            *([f"risen = other_than_one({factor})"] if factor else []),
             f"{own} = finish({own})",
-            *_leading(f"arrive(weighed_empty + {self.slot(BEFORE)} * 8)"),
+            *leading(f"arrive(weighed_empty + {self.slot(BEFORE)} * 8)"),
             pack,
-            *self.move(),
+            *(["if risen:", *indented(self.move())] if factor else self.move()),
         ]
         return [*first, "while note & 1 == 0:", *indented(loop)]
+
+    def _factor(self) -> str:
+        """The row value that sums are multiplied by where a row's reference rises, if no more becomes of them."""
+        merge, own = self.weighing.merge, self.weighing.state.name
+        found = PRODUCT.match(merge.lines[0]) if len(merge.lines) == 1 else None
+        names = [v.name for v in self.stream.state.merge.results[len(self.stream.state.state) :]]
+        return next((name for name in names if found and {name, own} == set(found.groups())), "")
 
     def _late(self) -> str:
         """What is computed last of a tile."""
@@ -303,18 +323,18 @@ class AttendWriter(ScoreWriter):
     def _taken(self) -> list[str]:
         """Lines that say that a tile's scores are there, and that of the item's rows no more is read."""
         give_left = [f"    arrive(left_empty + {self.left_slot(TAKEN)} * 8)"]
-        return _leading(f"arrive(right_empty + {self.slot(MOVED)} * 8)", "if note & 1 != 0:", *give_left)
+        return leading(f"arrive(right_empty + {self.slot(MOVED)} * 8)", "if note & 1 != 0:", *give_left)
 
     def _last(self) -> list[str]:
         """The last sums of an item."""
-        own, (wait, tell) = self.weighing.state.name, self._turn()
+        own, (wait, tell) = self.weighing.state.name, self.turn()
         return [
             f"await_phase(weighed_full + {self.slot(MOVED)} * 8, {self.phase(MOVED)})",
             *wait,
             *self._begin_sums(MOVED),
             *tell,
             f"{own} = finish({own})",
-            *_leading(f"arrive(weighed_empty + {self.slot(MOVED)} * 8)"),
+            *leading(f"arrive(weighed_empty + {self.slot(MOVED)} * 8)"),
         ]
 
     def _next_item(self) -> list[str]:
@@ -348,11 +368,6 @@ class AttendWriter(ScoreWriter):
 
     def _column_from(self) -> str:
         return f"column_from = int32((note >> 8) * {self.schedule.columns})"
-
-
-def _leading(*lines: str) -> list[str]:
-    """What one thread of a group does."""
-    return ["if lead:", *indented(lines)]
 
 
 def _whole(n: int, step: int) -> int:

@@ -78,7 +78,7 @@ def _copying(w: AttendWriter) -> list[str]:
         "moved, k = int32(moved + 1), int32(k + 1)",
     ]
     if s.resident:  # LLVM does not know it, and unrolls no such loop: registers are few here
-        tile.append(f"counted = kept_word({_at(w, TAKEN)} + {4 * len(w.outer) + 8})")
+        tile.append(f"counted = kept_word({place_at(w, TAKEN)} + {4 * len(w.outer) + 8})")
     item = [*rewind_lines(w), "k = int32(0)", "while k < counted >> 1:", *indented(tile)]
     start = ["lead = thread() == 0", "moved, taken = int32(0), int32(0)"]
     if not s.resident:
@@ -119,14 +119,15 @@ def place_words(w: AttendWriter) -> list[str]:
     return ["row_from", *(f"c{a}" for a in w.outer), "row_end", "counted"]
 
 
-def _at(w: AttendWriter, taken: str) -> str:
+def place_at(w: AttendWriter, taken: str) -> str:
+    """Where it stands what the place of an item is: its first row comes first."""
     return f"places_at + {taken} * {4 * len(place_words(w))}"
 
 
 def _keep_place(w: AttendWriter) -> list[str]:
-    return [f"keep_word({_at(w, TAKEN)} + {4 * k}, {word})" for k, word in enumerate(place_words(w))]
+    return [f"keep_word({place_at(w, TAKEN)} + {4 * k}, {word})" for k, word in enumerate(place_words(w))]
 
 
 def kept_place(w: AttendWriter, taken: str) -> list[str]:
     """Lines that read where an item is, of so many that were taken before it."""
-    return [f"{word} = kept_word({_at(w, taken)} + {4 * k})" for k, word in enumerate(place_words(w))]
+    return [f"{word} = kept_word({place_at(w, taken)} + {4 * k})" for k, word in enumerate(place_words(w))]

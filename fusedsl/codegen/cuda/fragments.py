@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from ...schedule.kernel import Body, Kernel, Load
 from .text import Names, indented, signature
@@ -12,6 +13,7 @@ ROW, ELEMENT, COLUMN, SCALAR, OWN, OWN_COLUMN = "row", "element", "column", "sca
 OWN_STEPS = "own, in steps"
 MAPS = {ROW: "S.rowwise", ELEMENT: "S.elementwise", COLUMN: "S.columnwise", SCALAR: "once", OWN: "O.elementwise"}
 MAPS |= {OWN_COLUMN: "O.columnwise", OWN_STEPS: "O.stepwise"}
+NOTHING: Mapping[str, str] = MappingProxyType({})
 DIVISION = re.compile(r"^(\w+ = )([^#]+?) / ([^#]+?)(  #.*)?$")
 
 
@@ -174,8 +176,8 @@ class FragmentScope:
             return list(body.lines)
         return [DIVISION.sub(r"\1quotient(\2, \3)\4", line) for line in body.lines]
 
-    def call(self, stem: str, body: Body, domain: str) -> list[str]:
-        """A body as a function, and its call; the names of its results."""
+    def call(self, stem: str, body: Body, domain: str, others: Mapping[str, str] = NOTHING) -> list[str]:
+        """A body as a function, and its call, with `others` in place of some arguments; the names of its results."""
         given = [v.name for v in body.args]
         made = [v for v in body.results if v.name not in given]
         if made:
@@ -183,6 +185,8 @@ class FragmentScope:
             signed = signature((v.dtype for v in body.args), (v.dtype for v in made))
             lines = self.written_as(body)
             self.define(name, domain, signed, ", ".join(given), [*lines, f"return {', '.join(v.name for v in made)}"])
-            self.code.append(f"{', '.join(v.name for v in made)} = {name}({', '.join(given)})")
+            self.code.append(
+                f"{', '.join(v.name for v in made)} = {name}({', '.join(others.get(g, g) for g in given)})"
+            )
             self.domain |= {v.name: domain for v in made}
         return [v.name for v in body.results]

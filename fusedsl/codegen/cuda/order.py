@@ -21,21 +21,19 @@ if TYPE_CHECKING:
 def leave_order(w: AttendWriter) -> list[str]:
     """Lines of one thread that leave in shared memory how items lie: registers are dear in the loops."""
     s, outer = w.schedule, [f"n{a}" for a in w.outer]
+    streamed = [w.kernel.operands[k].strides for k in (w.operands.right, w.operands.weighed)]
+    apart = [f"n{a}" for a in w.outer if any(letters[a] != "0" for letters in streamed)]
+    bytes_each = f"n{w.along} * {2 * (s.width + s.out_width)}"
     lines = [
         f"row_tiles = (n{w.lane} + {s.rows - 1}) // {s.rows}",
         f"others = int64({' * '.join(outer) or '1'})",
-        "section = int64(1)",
+        f"near = {NEAR_BYTES} // ({bytes_each}) * (others // ({' * '.join(apart) or '1'}))",
+        "section = minimum(others, maximum(near, 1))",
+        "sections = (others + section - 1) // section",
+        "section = (others + sections - 1) // sections",
     ]
-    if w.sieved:
-        streamed = [w.kernel.operands[k].strides for k in (w.operands.right, w.operands.weighed)]
-        apart = [f"n{a}" for a in w.outer if any(letters[a] != "0" for letters in streamed)]
-        bytes_each = f"n{w.along} * {2 * (s.width + s.out_width)}"
-        lines += [
-            f"near = {NEAR_BYTES} // ({bytes_each}) * (others // ({' * '.join(apart) or '1'}))",
-            "section = minimum(others, maximum(near, 1))",
-            "sections = (others + section - 1) // section",
-            "section = (others + sections - 1) // sections",
-        ]
+    if not w.sieved:  # one place after the other, where all tiles have as much to do
+        lines += [f"if row_tiles * {s.rows} == n{w.lane}:", "    section = int64(1)"]
     words = ["row_tiles * others", "row_tiles", "section"]
     words += [f"(n{w.along} + {32 * s.columns - 1}) // {32 * s.columns}"] if w.sieved else []
     return [*lines, *(f"keep_word(order_at + {4 * k}, {word})" for k, word in enumerate(words))]

@@ -58,6 +58,7 @@ class ScoreWriter(FragmentScope):
         self._row_leaves()
         self.top += [f'both_{d} = both_rows("{d}")' for d in dict.fromkeys(v.dtype.name for v in use.state)]
         self.code += [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
+        self.code += [f"{extreme} = {name}" for name, extreme in self.extrema.items()]
         self.domain |= {v.name: ROW for v in use.state}
         self.code.append(f"{self.weighing.state.name} = no_sums()")
 
@@ -131,9 +132,14 @@ class ScoreWriter(FragmentScope):
             for use in phase.folds:
                 self._fold(use, partial)
             if number == 0 and stream.join is not None and stream.join.results:
-                made = self.call("join", stream.join, ROW)
+                made = self.call("join", stream.join, ROW, self.extrema)
                 folded = [v.name for v in stream.state.lifted[: len(made)]]
                 self.code += [f"{name} = {value}" for name, value in zip(folded, made)]
+                if self.extrema and stream.rise is not None:
+                    self.domain |= dict.fromkeys(folded, ROW)
+                    self.code += [f"{self.extrema[v.name]} = {name}" for v, name in zip(stream.state.state, folded)]
+                    made = self.call("rise", stream.rise, ROW)
+                    self.code += [f"{name} = {value}" for name, value in zip(folded, made)]
             if phase.row:
                 self.leaves(v.name for v in phase.row.args)
                 self.call(f"row_{label}", phase.row, ROW)
@@ -198,6 +204,24 @@ class ScoreWriter(FragmentScope):
             self.leaves(v.name for v in use.merge.args)
             made = self.call("merge", use.merge, ROW)
             self.code += [f"{v.name} = {name}" for name, v in zip(made, use.state)]
+
+    @property
+    def extrema(self) -> dict[str, str]:
+        """Where references may stay behind extrema: what has the extrema, by the names of the references."""
+        return {}
+
+    def catch_up(self) -> list[str]:
+        """Lines that measure the state from the extrema of all."""
+        use = self.stream.state
+
+        def write() -> None:
+            for v, state in zip(use.lifted, use.state):
+                extreme = self.extrema.get(state.name)
+                self.code.append(f"{v.name} = {extreme or f'both_{v.dtype.name}({v.dtype.name}(0))'}")
+                self.domain[v.name] = ROW
+            self._merge()
+
+        return [*self.written(write), *self.move()] if self.extrema else []
 
     def move(self) -> list[str]:
         """Sums so far, measured from where the tile stands."""

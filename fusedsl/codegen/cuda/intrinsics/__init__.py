@@ -54,7 +54,7 @@ def namespace() -> dict[str, Any]:
         (crew, "Crew blocks everyone leave"),
         (column, "Stack"),
         (contract, "strip_places square_places put_strip no_sums add_sums multiply_strips scatter whole_quotient"),
-        (fragment, "Fragment join_rows row_positions first_column both_rows"),
+        (fragment, "Fragment join_rows row_positions first_column both_rows other_than_one"),
         (fragment_store, "store_rows scatter_fragment store_fragment"),
         (hopper, "init_barrier show_barriers expect_bytes arrive await_phase meet_group tell_group more_registers"),
         (hopper, "fewer_registers copy_box parameter_at dynamic_start near_matrix far_matrix score_product"),

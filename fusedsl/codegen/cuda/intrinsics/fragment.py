@@ -203,11 +203,7 @@ class Fragment:
                 for k, value in enumerate(e.unpack(values, self.count)):
                     chains[k % 4] = e.call(real, f"llvm.fma.f{bits}", [value, zero, chains[k % 4]])
                 found = b.fadd(b.fadd(chains[0], chains[1]), b.fadd(chains[2], chains[3]))
-                flag = b.zext(b.fcmp_unordered("uno", found, found), I32)
-                text = (
-                    "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.any.pred p, p, 0xffffffff; selp.b32 $0, 1, 0, p; }"
-                )
-                return b.trunc(e.asm(I32, text, "=r,r", [flag], effect=True), I1)
+                return any_of(e, b.fcmp_unordered("uno", found, found))
 
             return types.boolean, emit
 
@@ -235,6 +231,24 @@ def matrices(e: Emitter, place: ir.Value, turned: bool = False) -> list[ir.Value
     text = f"ldmatrix.sync.aligned.m8n8.x4{'.trans' if turned else ''}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
     kind = ir.LiteralStructType([I32] * 4)
     return e.unpack(e.asm(kind, text, "=r,=r,=r,=r,r,~{memory}", [place], effect=True), 4)
+
+
+@intrinsic(1)
+def other_than_one(values):
+    """Whether a row value of the warp is not 1."""
+
+    def emit(e, given):
+        b, one = e.builder, ir.Constant(F32, 1.0)
+        flags = [b.fcmp_unordered("une", e.cast(v, values.dtype, types.float32), one) for v in e.unpack(given, ROWS)]
+        return any_of(e, b.or_(*flags))
+
+    return types.boolean, emit
+
+
+def any_of(e: Emitter, flag: ir.Value) -> ir.Value:
+    """Whether a lane of the warp says so."""
+    text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.any.pred p, p, 0xffffffff; selp.b32 $0, 1, 0, p; }"
+    return e.builder.trunc(e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], effect=True), I1)
 
 
 def _row_states(rule_of: Fold) -> types.Type:
