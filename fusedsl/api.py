@@ -177,6 +177,7 @@ class Kernel:
     def compile(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> Kernel:
         """Compile now, into memory and the cache, what the first call with these arguments would compile.
 
+        On a GPU it is loaded too, for which the driver waits until the GPU has done all that it was asked before.
         Specs alone stand for arrays of this machine: on its first GPU, or its CPU where it has none.
         """
         from .report.explain import compile_ahead

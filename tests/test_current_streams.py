@@ -74,6 +74,14 @@ def test_arrays_of_other_libraries_live_until_they_are_read(monkeypatch):
         assert not alive and not module._held
 
 
+def test_what_is_compiled_ahead_is_loaded_ahead(monkeypatch):
+    with emulated_gpu() as gpu:
+        x, kernel = gpu.asarray(np.ones((5, 7), np.float32)), fd.kernel("m = sum(x * 5); return x - m, m")
+        kernel.compile(x)
+        monkeypatch.setattr(gpu.library, "cuModuleLoadData", None, raising=False)  # which waits for the device
+        assert float(kernel(x)[1].get()) == 175
+
+
 @pytest.mark.gpu
 class TestOnACard:
     @pytest.mark.parametrize("text", ["x + 1", "cumsum(x - sum(x) + 1, axis=0)"])

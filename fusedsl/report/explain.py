@@ -14,8 +14,9 @@ from ..fusion.time import seconds
 from ..ir.dims import evaluate
 from ..planning import decisions
 from ..program import Program
-from ..runtime.arrays import Array, Weak
+from ..runtime.arrays import CPU, Array, Weak
 from ..runtime.compile import source_of
+from ..runtime.driver import driver
 from ..settle import in_place
 from .case import Case, make_case
 from .kernels import Figures, KernelReport, Members, figures_of, report_launch
@@ -292,8 +293,12 @@ def resources(program: Program, values: Sequence[Any], cc: Any = None) -> Resour
 
 
 def compile_ahead(program: Program, values: Sequence[Any], device=None, cc=None) -> None:
-    """Compile every kernel into memory and the cache (see Kernel.compile)."""
+    """Compile every kernel into memory and the cache, and load it where arrays are (see Kernel.compile)."""
     case = case_of(program, values, device, cc, specs=this_machine())
+    arrays = [a for a in case.arguments.values() if isinstance(a, Array) and device is None and cc is None]
+    cards = {a.device[1] for a in arrays if a.device != CPU and case.target.is_cuda}
     for members in case.launches:
         if not any(bound.empty for _, bound in members):
-            case.built(members)
+            built = case.built(members)
+            for card in cards:
+                driver().loaded(built.code, built.symbols[0], card)

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,15 +82,34 @@ def _found_versions() -> dict[str, str]:
     return found
 
 
-def _file_states() -> list[tuple]:
-    """What tells that a file of ours, or of a package that makes binaries, is another one than before."""
-    root = os.path.dirname(os.path.dirname(__file__))
-    files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names)
+def _file_states() -> str:
+    """A digest of what tells that a file of ours, or of a package that makes binaries, is another one than before.
+
+    Nothing is gathered on the way: a new process would start to collect garbage, which takes longer than all this.
+    """
+    digest = hashlib.sha256()
     for name in ("numba", "numba_cuda", "llvmlite"):
         spec = find_spec(name)
-        files += [spec.origin] if spec is not None and spec.origin else []
-    states = [(path, os.stat(path)) for path in files if not path.endswith(".pyc")]
-    return [(path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for path, s in states]
+        if spec is not None and spec.origin:
+            _digest_state(digest, spec.origin, os.stat(spec.origin))
+    _digest_states(digest, os.path.dirname(os.path.dirname(__file__)))
+    return digest.hexdigest()
+
+
+def _digest_states(digest: Any, folder: str) -> None:
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=attrgetter("name"))
+    for entry in entries:
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                _digest_states(digest, entry.path)
+        elif not entry.name.endswith(".pyc"):
+            _digest_state(digest, entry.path, entry.stat())
+
+
+def _digest_state(digest: Any, path: str, s: os.stat_result) -> None:
+    digest.update(os.fsencode(path))
+    digest.update(f"\0{s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino}\n".encode())
 
 
 def _own_digest() -> str:
