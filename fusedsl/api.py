@@ -34,7 +34,7 @@ class Kernel:
         self,
         text: str,
         params: Sequence[str] | str | None = None,
-        constants: Mapping[str, bool | int | float] | None = None,
+        constants: Mapping[str, Any] | None = None,
         chosen: Options | None = None,
         *,
         _saved: tuple[Sequence[str], Sequence[Plan]] | None = None,
@@ -267,10 +267,12 @@ class Kernel:
 def kernel(
     text: str,
     params: Sequence[str] | str | None = None,
-    constants: Mapping[str, bool | int | float] | None = None,
+    constants: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Kernel:
     """A reusable kernel from a text; keywords are options.
+
+    `params` fixes the order of the arrays; `constants` puts literals in for names: numbers, None, strings, tuples.
 
     >>> import numpy as np
     >>> silu_mul = kernel("g * sigmoid(g) * u")

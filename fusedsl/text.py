@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
+from typing import Any
 
 from .config import Options
 from .errors import ArgumentError, DTypeError, suggest
@@ -29,25 +30,15 @@ class TextSource:
                 f"constants is a {type(constants).__name__}", "argument.constant", help='constants={"w": 20}'
             )
         self.text = text
-        self.constants = dict(constants or {})
+        self.constants = {name: _plain(value) for name, value in (constants or {}).items()}
         self._options = options
         self._params = _names_of(params)
         for name, value in self.constants.items():
             if not (isinstance(name, str) and name.isidentifier()):
                 help = 'constants={"w": 20}'
                 raise ArgumentError(f"{name!r} is no name of a constant", "argument.constant", help=help)
-            if not isinstance(value, (bool, int, float)):
-                raise ArgumentError(
-                    f"constant {name} is {type(value).__name__}",
-                    "argument.constant",
-                    help="constants are Python numbers; pass arrays as arguments",
-                )
-
-            if isinstance(value, int) and abs(value) >= 1 << 1024:
-                from .ir.checks import spelled
-
-                message = f"constant {name} = {spelled(value)} does not fit any type"
-                raise DTypeError(message, "dtype.literal", help="write it as a float, or pass fewer digits")
+            for part in _parts(value):
+                _check_constant(name, part)
 
     @cached_property
     def program(self):
@@ -107,6 +98,30 @@ class TextSource:
 
         lines = [show(s) for s in self.program.statements]
         return (*lines, "return " + ", ".join(show(r) for r in self.program.results))
+
+
+def _plain(value: Any) -> Any:
+    """A constant as it stands for a literal: lists are tuples."""
+    return tuple(map(_plain, value)) if isinstance(value, (tuple, list)) else value
+
+
+def _parts(value: Any) -> list:
+    return [part for inner in value for part in _parts(inner)] if isinstance(value, tuple) else [value]
+
+
+def _check_constant(name: str, value: Any) -> None:
+    """ArgumentError or DTypeError for what no literal is."""
+    if not isinstance(value, (bool, int, float, str, type(None))):
+        raise ArgumentError(
+            f"constant {name} is {type(value).__name__}",
+            "argument.constant",
+            help="constants are Python numbers, None, strings, or tuples of them; pass arrays as arguments",
+        )
+    if isinstance(value, int) and abs(value) >= 1 << 1024:
+        from .ir.checks import spelled
+
+        message = f"constant {name} = {spelled(value)} does not fit any type"
+        raise DTypeError(message, "dtype.literal", help="write it as a float, or pass fewer digits")
 
 
 def _names_of(params: Sequence[str] | str | None) -> list[str] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -152,6 +154,20 @@ def test_faults_are_drawn_in_the_score(score):
     with pytest.raises(kind) as caught:
         fd.attention(Q, K, V, score=score, **arrays)
     assert (caught.value.code, caught.value.text, caught.value.column) == (code, score, column)
+
+
+@pytest.mark.parametrize(
+    "call, code, column, told",
+    [
+        ("attention(q, k, v, mask=j <= i)", "name.value", 25, "a mask is quoted: mask='j <= i'"),
+        ("attention(q, k, v, score=score + x)", "name.value", 26, "a score is quoted: score='score + x'"),
+        ("attention(q, k, v, mask=q > 0)", "argument.attention", 25, "quote it, e.g. mask='j <= i'"),
+    ],
+)
+def test_a_score_or_mask_that_is_not_quoted_in_a_text(call, code, column, told):
+    with pytest.raises(fd.FusedslError, match=re.escape(told)) as caught:
+        fd.evaluate(call, q=Q, k=K, v=V)
+    assert (caught.value.code, caught.value.column) == (code, column)
 
 
 def test_operands_that_do_not_go_together():

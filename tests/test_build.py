@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from oracle import evaluate, graph_of
 
+import fusedsl as fd
 from fusedsl.config import DEFAULT
 from fusedsl.errors import ArgumentError, FusedslError, LimitError, ShapeError, UnknownNameError, Unsupported
 from fusedsl.ir.interp import interpret
@@ -334,3 +337,13 @@ def test_every_name_of_the_later_list_is_refused_by_name():
     for name in UNSUPPORTED:
         with pytest.raises(Unsupported, match=name):
             evaluate(f"{name}(x)", x=X)
+
+
+def test_constants_are_whatever_a_literal_may_be():
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    given = {"a": None, "k": True, "w": [[1, 0], [0, 2]], "m": "edge", "s": (3, -1), "d": "int8"}
+    kernel = fd.kernel("pad(sum(x, axis=a, keepdims=k), w, mode=m), astype(reshape(x, s), d)", constants=given)
+    total, turned = pickle.loads(pickle.dumps(kernel))(x)
+    assert total.tolist() == [[15.0] * 3] * 2 and turned.dtype == np.int8 and turned.shape == (3, 2)
+    with pytest.raises(fd.ArgumentError, match="constant w is dict"):
+        fd.kernel("x * w", constants={"w": {}})

@@ -8,7 +8,7 @@ what is masked weighs nothing, whatever v holds there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError, DTypeError, ShapeError
@@ -19,10 +19,10 @@ from ..ir.dims import Dim, evaluate, expression
 from ..ir.graph import Node, value_of, walk
 from ..ir.types import BOOL, FLOAT32
 from .attention_layout import Layout, Request, laid_back, laid_out
-from .frames import Frame
+from .frames import BROKEN, Broken, Frame
 from .functions import show_value
 from .parse import parse
-from .syntax import Assign, Call, Definition, Name, Program, Subscript, postorder
+from .syntax import Assign, Call, Definition, Literal, Name, Program, Span, Subscript, postorder
 
 if TYPE_CHECKING:
     from .evaluate import Evaluator
@@ -186,6 +186,14 @@ def _check_elementwise(made: Node, program: Program, name: str, text: str, value
 # -- the call in a text
 
 
+def unquoted(call: Call, text: str) -> Iterator[tuple[Span, str]]:
+    """The score and the mask that a call gives as expressions of its own text, each with what to write instead."""
+    for argument in call.arguments if call.function == "attention" else ():
+        if argument.keyword in ("score", "mask") and not isinstance(argument.value, (Literal, Name)):
+            start, end = argument.value.span
+            yield argument.value.span, f"a {argument.keyword} is quoted: {argument.keyword}='{text[start:end]}'"
+
+
 def call(ev: Evaluator, node: Call, frame: Frame):
     """`attention(q, k, v, score=..., bias=bias, …)` in a text: keywords that it does not know are arrays."""
     given: dict[str, object] = {}
@@ -200,10 +208,15 @@ def call(ev: Evaluator, node: Call, frame: Frame):
             raise ev.fault(error, frame, argument, argument.span[0])
         expressions[name] = argument.value
         given[name] = yield argument.value, frame
+    if any(value is BROKEN for value in given.values()):
+        raise Broken
     missing = [name for name in "qkv" if name not in given]
     if missing:
         error = ArgumentError(f"attention misses {' and '.join(missing)}", code="argument.missing", help=FORM)
         raise ev.fault(error, frame, node, node.close)
+    for name in ("score", "mask"):
+        if given.get(name) is not None and not isinstance(given[name], str):
+            raise ev.fault(_no_text(name, given[name]), frame, expressions[name])  # type: ignore[arg-type]
     with ev.at(frame, node, node.function_span[0], tuple(expressions[name] for name in "qkv")):
         return attention(ev, requested(ev.builder, given))
 
@@ -212,13 +225,18 @@ FORM = "call it as attention(q, k, v, score='...', mask='...', scale=..., length
 OPTIONAL = ("lengths", "pages", "scale")
 
 
+def _no_text(name: str, value: object) -> ArgumentError:
+    help = f"quote it, e.g. {name}='j <= i'"
+    return ArgumentError(f"{name} is a text, not {show_value(value)}", code="argument.attention", help=help)
+
+
 def requested(b: Builder, given: Mapping[str, object]) -> Request:
     """The request of keyword arguments; ArgumentError where one is not of its kind."""
     rest = dict(given)
     texts = {name: rest.pop(name, None) for name in ("score", "mask")}
     for name, text in texts.items():
         if text is not None and not isinstance(text, str):
-            raise ArgumentError(f"{name} is a text, not {show_value(text)}", code="argument.attention", help=FORM)
+            raise _no_text(name, text)
     offsets, flag = rest.pop("offsets", None), rest.pop("return_lse", False)
     if offsets is not None and not (isinstance(offsets, tuple) and len(offsets) == 2):
         raise ArgumentError("offsets are two arrays, of q and of k", code="argument.attention", help="offsets=(q, k)")

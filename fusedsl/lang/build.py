@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from ..config import Options
 from ..errors import FusedslError, UnknownNameError
@@ -10,7 +11,7 @@ from ..ir import graph as ir
 from ..ir.builder import Builder
 from ..ir.dims import Dim, Symbol
 from ..ir.types import DTYPES
-from . import calls
+from . import attention, calls
 from .evaluate import Evaluator
 from .faults import MOST_FAULTS
 from .hints import value_hint
@@ -52,10 +53,13 @@ def undefined(program: Program, missing: Collection[str], given: Collection[str]
     do not exist. `given` are the names that the call did give.
     """
     faults: list[FusedslError] = []
+    parts = [part for s in (*program.statements, *program.results) for root in _roots(s) for part in postorder(root)]
+    unquoted = [found for part in parts if isinstance(part, Call) for found in attention.unquoted(part, program.text)]
     defined = [definition.name for definition in program.functions]
     for name, span in free_names(program):
         if name in missing and len(faults) < MOST_FAULTS:
-            hint = value_hint(name, given, defined) or f"pass {name}=..."
+            within = next((help for (start, end), help in unquoted if start <= span[0] < end), None)
+            hint = within or value_hint(name, given, defined) or f"pass {name}=..."
             faults.append(UnknownNameError(f"nothing is called {name}", "name.value", span=span, help=hint))
     above: set[str] = set()
     for statement in (*program.statements, *program.results):
@@ -100,7 +104,7 @@ def build(
     parameters: tuple[ir.Parameter, ...],
     extents: Mapping[Symbol, int],
     options: Options,
-    constants: Mapping[str, bool | int | float] | None = None,
+    constants: Mapping[str, Any] | None = None,
 ) -> tuple[ir.Graph, dict[Dim, bool]]:
     """The graph of a program for arguments of these types, and the guards that its plan holds under.
 

@@ -68,14 +68,20 @@ class Evaluator(Faults):
     def program(
         self,
         program: Program,
-        constants: Mapping[str, bool | int | float],
+        constants: Mapping[str, Any],
         values: Mapping[str, ir.Node] | None = None,
     ) -> list[ir.Node]:
         """The results of a whole text, for the builder's parameters, or for these values."""
         given = {p.name: self.builder.parameter(k) for k, p in enumerate(self.builder.parameters)}
         frame = Frame(given if values is None else dict(values))
-        frame.values.update((name, self.builder.literal(value)) for name, value in constants.items())
+        frame.values.update((name, self._constant(value)) for name, value in constants.items())
         return self.texts(program, frame)
+
+    def _constant(self, value: Any) -> Any:
+        """What a literal of this value is."""
+        if isinstance(value, tuple):
+            return tuple(map(self._constant, value))
+        return value if value is None or isinstance(value, str) else self.builder.literal(value)
 
     def texts(self, program: Program, frame: Frame) -> list[ir.Node]:
         """The results of a text that sees these names."""
