@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from draw import draw
@@ -99,6 +101,14 @@ def test_a_row_value_beside_a_reduction_is_right():
 
 
 DEAR = "a = sin(lgamma(x) * cos(x)) + lgamma(x + 2)\n"
+
+
+def test_what_kernels_read_of_others_is_numbered_in_the_order_of_the_text():
+    """One text, one plan: a set of nodes has another order in each process."""
+    folds = ["max", "min", "sum", "prod", "any", "all"]
+    kernel, specs = planned(" + ".join(f"x * {f}(x)" for f in folds), {})
+    told = str(kernel.explain(*specs, device="cuda", compile=False))
+    assert re.findall(r"temporary \d = (\w+)", told) == folds
 
 
 def test_a_value_that_is_dear_is_stored_once_and_a_cheap_one_computed_twice():

@@ -89,8 +89,9 @@ class _Partitioner(Homes):
             pending = [r for r in pending if r not in placed]
             if left == len(pending) + len(folds):
                 raise AssertionError("a temporary is needed before it can be computed")
+        place = {n: number for number, n in enumerate(self.order)}
         for k, g in enumerate(self.groups):
-            self._import_folds(k, g)
+            self._import_folds(k, g, place)
         return ordered(self.groups, self.temporaries, (*self._priced(), *self.refused))
 
     def _wanted(self) -> list[Node]:
@@ -295,14 +296,15 @@ class _Partitioner(Homes):
 
     # -- temporaries between groups
 
-    def _import_folds(self, k: int, g: Group) -> None:
+    def _import_folds(self, k: int, g: Group, place: dict[Node, int]) -> None:
+        """Loads of what a group reads of others; in the order of the program, so that a text always has one plan."""
         if g.streaming:
             for f in _foreign(g.streaming):
                 if f not in g.imports:
                     g.imports[f] = self._temporary(f)
         values = [] if g.streaming else [_worked(f).args[0] for f in g.folds + g.cross + g.scans + g.ranked]
         for value in [*values, *(r.value for r in g.all_stores)]:
-            for f in self.direct(value):
+            for f in sorted(self.direct(value), key=place.__getitem__):
                 if self.home[f] != k and f not in g.imports:
                     g.imports[f] = self._temporary(f)
 
