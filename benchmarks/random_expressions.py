@@ -119,6 +119,7 @@ def held(target: str, case: Any) -> Any:
     import laws
 
     if target == "ahead":
+        case.tighten()
         case.kernel.compile(*case.arguments, device="cuda", cc=90)
         return laws.Told()
     if target == "cpu":

@@ -22,7 +22,7 @@ from fusedsl.errors import FusedslError
 from fusedsl.ir.checks import holds
 from fusedsl.ir.dims import evaluate
 from fusedsl.ir.interp import extents_of
-from fusedsl.ir.types import DTYPES, FLOAT64, INT32, DType, numpy_dtype
+from fusedsl.ir.types import BOOL, DTYPES, FLOAT64, INT32, DType, numpy_dtype
 
 LENGTHS = (1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 65, 100, 257, 1025)
 LARGEST, LARGEST_INSIDE = 6000, 40000  # elements of a result, and of a value on the way
@@ -123,6 +123,9 @@ class _Draw:
         x = numbers(self.r, shape, d) if values is None else values
         layout = self.r.choice(LAYOUTS)
         x = laid_out(self.r, x, layout)
+        others = [n for n, (s, e) in self.values.items() if n in self.arrays and s[::-1] == shape and e is d]
+        if values is None and shape and others and self.r.random() < 0.15:
+            x, layout = self.arrays[self.r.choice(others)].T, "shared"
         self.arrays[name] = x[()] if not shape and self.r.random() < 0.3 and d.name in np.sctypeDict else x
         self.layouts[name] = layout
         self.values[name] = shape, d
@@ -200,6 +203,8 @@ class _Filler:
         self.axis: int | None = None
         self.first: str | None = None
         self.index_shape: Shape | None = None
+        self.keys_name: str | None = None
+        self.group_size = 1
         self.read: set[str] = set()
 
     def text(self) -> tuple[str, set[str]]:
@@ -207,7 +212,7 @@ class _Filler:
         return re.sub(r"\{(\w+)\}", lambda m: self._fill(m[1]), self.form), self.read
 
     def _fill(self, hole: str) -> str:
-        if hole in ("x", "x1", "x2"):
+        if re.fullmatch(r"x\d?", hole):
             return self._main(int(hole[1:] or 0))
         if hole in ("n", "n1"):
             return self._integer(int(hole[1:] or 0))
@@ -275,7 +280,7 @@ class _Filler:
     def scalar(self) -> str:
         """A Python number, given at run time."""
         if "s" not in self.draw.arrays:
-            self.draw.arrays["s"] = self.r.choice((1.25, -2.5, 3, 0, 0.1))
+            self.draw.arrays["s"] = self.r.choice((1.25, -2.5, 3, 0, 0.1, True, 100, -7))
             self.draw.layouts["s"] = "number"
         return "s"
 
@@ -389,6 +394,55 @@ class _Filler:
             return self._take(self.r.choice(found))
         return self._take(self.draw._leaf((self.shape[-1], self.r.choice((1, 3, 8, 17))), self.draw._dtype()))
 
+    def keys(self) -> str:
+        """Rows as long as those of x, the same ones throughout a form."""
+        self._main(2)
+        if self.keys_name is None:
+            *batch, rows, length = self.shape
+            found = [n for n, (s, _) in self.draw.values.items() if s[:-2] == (*batch,) and s[-1:] == (length,)]
+            found = [n for n in found if len(self.draw.values[n][0]) == len(self.shape)]
+            if not found or self.r.random() < 0.5:
+                self._grow()
+                shape = (
+                    *(n if self.r.random() < 0.7 else 1 for n in batch),
+                    self.r.choice((1, 3, rows, 17, 40)),
+                    length,
+                )
+                found = [self.draw._leaf(shape, self.dtype)]
+            self.keys_name = self.r.choice(found)
+        return self._take(self.keys_name)
+
+    def _score_shape(self) -> Shape:
+        rows = self.draw.values[self.keys()][0][-2]
+        return *self.shape[:-1], rows
+
+    def bias(self) -> str:
+        """What is added to scores."""
+        self._grow()
+        return self._take(self.draw._leaf(self.draw._near(self._score_shape()), self.draw._dtype()))
+
+    def mask(self) -> str:
+        """Which scores count."""
+        self._grow()
+        return self._take(self.draw._leaf(self.draw._near(self._score_shape()), BOOL))
+
+    def causal(self) -> str:
+        scores = f"{self._main(2)} @ {self.keys()}.mT"
+        return f"iota({scores}, -1) {self.r.choice(('<=', '<', '>='))} iota({scores}, -2)"
+
+    def grouped(self) -> str:
+        """A number for each group of elements of a row of x; `group` is how many these are."""
+        if not self.shape or not self.shape[-1]:
+            raise Unfilled
+        self.group_size = self.r.choice([d for d in range(1, self.shape[-1] + 1) if self.shape[-1] % d == 0])
+        self._grow()
+        return self._take(self.draw._leaf((*self.shape[:-1], self.shape[-1] // self.group_size), self.draw._dtype()))
+
+    def _grow(self) -> None:
+        """Raise where there are arrays enough."""
+        if len(self.draw.arrays) > 12:
+            raise Unfilled
+
     def line(self) -> str:
         found = [n for n, (s, _) in self.draw.values.items() if len(s) == 1 and s[0] <= 20]
         return self._take(self.r.choice(found) if found else self.draw._leaf((3,), self.draw._dtype()))
@@ -436,6 +490,12 @@ HOLES: dict[str, Callable[[_Filler], str]] = {
     "last": _Filler.last,
     "times": _Filler.times,
     "c1": _Filler.line,
+    "keys": _Filler.keys,
+    "bias": _Filler.bias,
+    "mask": _Filler.mask,
+    "causal": _Filler.causal,
+    "grouped": _Filler.grouped,
+    "group": lambda f: str(f.group_size),
     "y0": _Filler.zero_dimensional,
     "groups": _Filler.groups,
     "room": _Filler.room,

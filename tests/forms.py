@@ -76,7 +76,8 @@ FORMS: dict[str, tuple[int, list[str]]] = {
         + ["softmax({x1}, axis={axis}, where={m})", "layer_norm({x1}, {last}, {last})", "rms_norm({x1}, {last})"]
         + ["layer_norm({x1}, axis={axes1}, eps={pc})", "group_norm({x2}, 1)", "{x} - mean({x}, {axes}, keepdims=True)"]
         + ["{x} / (sum(abs({x}), {axes}, keepdims=True) + 1)", "{x} == max({x}, axis={axes}, keepdims=True)"]
-        + ["group_norm({x2}, {groups})", "softmax({x2}, axis={axes1})"],
+        + ["group_norm({x2}, {groups})", "softmax({x2}, axis={axes1})", "logsumexp({x1}, {axis}) - max({x1}, {axis})"]
+        + ["rms_norm({x1} + {same}, {last})", "{x} * rsqrt(mean({x} * {x}, {axes}, keepdims=True) + 1e-5)"],
     ),
     "scans": (
         6,
@@ -99,7 +100,10 @@ FORMS: dict[str, tuple[int, list[str]]] = {
     ),
     "slices": (
         9,
-        ["{x1}[{slices}]", "{x1}[{slices}]", "{x1}[{slices}] * 2", "{x1}[...]", "{x}[None]", "{x1}[::-1] - {x1}"],
+        ["{x1}[{slices}]", "{x1}[{slices}]", "{x1}[{slices}] * 2", "{x1}[...]", "{x}[None]", "{x1}[::-1] - {x1}"]
+        + ["{x1}[1:] - {x1}[:-1]", "{x1}[size({x1}, 0) // 2:]", "{x1}[..., :(size({x1}, -1) + 1) // 2]"]
+        + ["{x1}[..., ::2]", "{x1}[..., 1::2]", "concat(({x1}[..., 1:], {x1}[..., :1]), axis=-1)"]
+        + ["concat((-{x1}[..., size({x1}, -1) // 2:], {x1}[..., :size({x1}, -1) // 2]), -1)"],
     ),
     "joins": (
         8,
@@ -114,13 +118,38 @@ FORMS: dict[str, tuple[int, list[str]]] = {
         8,
         ["take({x1}, {index}, axis={axis})", "take({x1}, {index})", "{x1}[{index0}]", "{x2}[:, {index1}]"]
         + ["{x2}[{index0}, {index1}]", "{x2}[{index0}, 0]", "take_along_axis({x1}, {along}, axis={axis})"]
-        + ["take_along_axis({x1}, argsort({x1}), axis=-1)", "{x1}[{index0}][::-1]", "take({x1}, argmax({x1}), axis=0)"],
+        + ["take_along_axis({x1}, argsort({x1}), axis=-1)", "{x1}[{index0}][::-1]", "take({x1}, argmax({x1}), axis=0)"]
+        + ["sum({x1}[{index0}], axis=0)", "{x2}[{index0}, 1:]", "{x2}[{index0}, None, ::-1]", "{x3}[:, {index1}]"]
+        + ["where({m}, {x1}[{index0}], {c})", "{x1}[iota({x1}, 0) % 2]", "{x1}[{n} % size({x1}, 0)]"],
     ),
     "contractions": (
         5,
         ["{x2} @ {x2}.mT", "{x1} @ {times}", "matmul({x1}, {times})", "{x2}.mT @ {x2}", "inner({x1}, {last})"]
         + ["dot({x1}, {times})", "vecdot({x1}, {same})", "vdot({x}, {same})", 'einsum("ij,ij->i", {x2}, {same})']
-        + ['einsum("ij,kj->ik", {x2}, {x2})', "tensordot({x1}, {times}, axes=1)", "softmax({x2} @ {x2}.mT) @ {x2}"],
+        + ['einsum("ij,kj->ik", {x2}, {x2})', "tensordot({x1}, {times}, axes=1)", "softmax({x2} @ {x2}.mT) @ {x2}"]
+        + [
+            "{x2} @ {keys}.mT",
+            "maximum({x1} @ {times} + {c}, 0)",
+            "sum({x1} @ {times}, axis=-1)",
+            "({x} * 2) @ {times}",
+        ]
+        + ['einsum("ij,jk->ki", {x2}, {times})', 'einsum("bij,bkj->bik", {x3}, {x3})', 'einsum("ij->j", {x2})']
+        + ['einsum("ij,j->i", {x2}, {last})', 'einsum("bij->bji", {x3})', 'einsum("i,j->ij", {c1}, {c1})'],
+    ),
+    "attention": (
+        3,
+        ["softmax({x2} @ {keys}.mT * {pc}) @ {keys}", "softmax({x2} @ {keys}.mT + {bias}) @ {keys}"]
+        + [
+            "softmax({x2} @ {keys}.mT, where={mask}) @ {keys}",
+            "softmax(where({mask}, {x2} @ {keys}.mT, -inf)) @ {keys}",
+        ]
+        + [
+            "sigmoid({x2} @ {keys}.mT) @ {keys}",
+            "logsumexp({x2} @ {keys}.mT, axis=-1)",
+            "max({x2} @ {keys}.mT, axis=-1)",
+        ]
+        + ["softmax(where({causal}, 0.5 * ({x2} @ {keys}.mT), -inf)) @ {keys}", "softmax({x2} @ {keys}.mT)"]
+        + ["softmax(3 * tanh({x2} @ {keys}.mT / 3)) @ {keys}", "argmax({x2} @ {keys}.mT, axis=-1)"],
     ),
     "positions": (
         3,
@@ -133,7 +162,10 @@ FORMS: dict[str, tuple[int, list[str]]] = {
         3,
         ["quantize({x}, {pc})", "quantize({x}, {pc}, {k}, dtype={it})", "dequantize({n}, {pc})", "unpack({n1})"]
         + ["dequantize({n}, {pc}, {k})", "unpack({n1}, bits=2, signed={kd})", "unpack({n1}, bits=8)"]
-        + ["dequantize(quantize({x}, {pc}), {pc})", "quantize({x}, {pc}, dtype=float8_e4m3fn)"],
+        + ["dequantize(quantize({x}, {pc}), {pc})", "quantize({x}, {pc}, dtype=float8_e4m3fn)"]
+        + ["quantize({x1}, abs({last}) + 0.5, axis=-1)", "dequantize({n1}, {last}, axis=-1)"]
+        + ["quantize({x1}, abs({grouped}) + 0.25, group={group})", "dequantize({n1}, {grouped}, group={group})"]
+        + ["quantize({x1}, max(abs({x1}), axis=-1, keepdims=True) / 127 + 0.01)"],
     ),
 }
 

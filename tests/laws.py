@@ -3,6 +3,7 @@ a call leaves alone what is not its own."""
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from bounds import agrees, evaluate
 from draw import Program
-from memory import WRITEABLE, around, room, root
+from memory import WRITEABLE, again, around, room, root
 
 import fusedsl as fd
 from fusedsl.ir.interp import interpret
+from fusedsl.ir.types import numpy_dtype
 from fusedsl.pipeline import extents_of
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.runtime.arrays import describe_all
@@ -37,10 +39,10 @@ class Case:
         self.arguments = [program.arrays[n] for n in self.kernel.params]
         self.graph = self.kernel._program.graph(describe_all(self.kernel.params, self.arguments))
         self.expected = evaluate(self.graph, self.arguments)
-        self._tighten(random.Random(program.text).choice((0, 0, 0, 1, 3)))
 
-    def _tighten(self, times: int) -> None:
-        """Plan anew, in more kernels, as a call does whose kernels spill registers."""
+    def tighten(self) -> None:
+        """Plan some programs anew, in more kernels, as a call does whose kernels spill registers."""
+        times = random.Random(self.program.text).choice((0, 0, 0, 1, 3))
         facts = describe_all(self.kernel.params, self.arguments)
         given = list(facts.values()), extents_of(list(facts.values()))
         for scores in ("apart", "level"):
@@ -59,7 +61,8 @@ class Case:
         return [root(a).tobytes() if isinstance(a, np.ndarray) else repr(a) for a in self.arguments]
 
 
-Run = Callable[..., list]  # the results of a call, written to the outputs that it is given, if any
+# the results of a call, written to the outputs that it is given, if any; a number stands for the argument itself
+Run = Callable[..., list]
 Target = Callable[[Case], Run]
 
 
@@ -67,7 +70,8 @@ def cpu(case: Case) -> Run:
     """The CPU target, without a way out to the interpreter."""
 
     def run(outs: list | None = None) -> list:
-        out = None if outs is None else tuple(outs) if len(outs) > 1 else outs[0]
+        given = None if outs is None else [case.arguments[x] if isinstance(x, int) else x for x in outs]
+        out = None if given is None else tuple(given) if len(given) > 1 else given[0]
         found = case.kernel(*case.arguments, out=out)
         return list(found) if isinstance(found, tuple) else [found]
 
@@ -77,10 +81,12 @@ def cpu(case: Case) -> Run:
 def hold(case: Case, target: Target = cpu) -> Told:
     """Raises AssertionError where a law is broken."""
     before = case.bytes()
+    case.tighten()
     shares = [
         case.compare(interpret(case.graph, case.arguments), "interpreter"),
         case.compare(interpret(rewrite(case.graph), case.arguments), "rewritten graph"),
         keeps(case, target(case)),
+        overwrites(case, target),
     ]
     changed = [n for n, a, b in zip(case.kernel.params, before, case.bytes()) if a != b]
     assert not changed, f"arguments have changed: {changed}"
@@ -108,6 +114,25 @@ def keeps(case: Case, run: Run) -> float:
         assert not differing, f"out= and a new array have other bits in {differing}"
     assert guards == [around(x) for x in outs], "bytes beside an output have changed"
     return share
+
+
+def overwrites(case: Case, target: Target) -> float:
+    """The law of `out=` that is an argument: the same values, whatever else reads that argument."""
+    pairs = [
+        (k, r)
+        for k, x in enumerate(case.arguments)
+        for r, result in enumerate(case.graph.results)
+        if isinstance(x, np.ndarray) and x.shape == case.expected[r][0].shape and x.flags.writeable and x.ndim
+        if x.dtype == numpy_dtype(result.type.dtype) and x.dtype.isnative and 0 not in x.strides
+    ]
+    if not pairs:
+        return 0.0
+    k, r = random.Random(case.program.text).choice(pairs)
+    fresh = copy.copy(case)
+    fresh.arguments = [again(x) if isinstance(x, np.ndarray) else x for x in case.arguments]
+    outs: list[int | None] = [None] * len(case.expected)
+    outs[r] = k
+    return case.compare(target(fresh)(outs), f"out= that is {case.kernel.params[k]} for {case.program.results[r]}")
 
 
 def _bits(x: np.ndarray) -> bytes:

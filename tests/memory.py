@@ -114,6 +114,15 @@ def root(x: np.ndarray) -> np.ndarray:
     return x
 
 
+def again(x: np.ndarray) -> np.ndarray:
+    """A view like this one into a copy of all the memory that it is a view of."""
+    whole = root(x)
+    start = x.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+    made = np.ndarray(x.shape, x.dtype, np.frombuffer(bytearray(whole.tobytes("A")), np.uint8), start, x.strides)
+    made.flags.writeable = x.flags.writeable
+    return made
+
+
 def around(x: np.ndarray) -> bytes:
     """The bytes of the buffer that hold no element of a view."""
     whole = root(x)
