@@ -18,7 +18,7 @@ from .runtime.driver import driver
 from .runtime.keys import owned_address
 from .runtime.results import alike, allocator, check_out, common_order, overlap, place, span, strides_in
 from .runtime.transfer import device_empty
-from .schedule.plan import Plan
+from .schedule.plan import KernelPlan, Plan
 
 Facts = Mapping[str, "Array | Weak"]
 
@@ -224,7 +224,8 @@ def _storable(plan: Plan, k: int, out: Array, facts: Facts) -> bool:
 
 
 def in_place(plan: Plan, argument: int, result: int) -> bool:
-    """Whether a result may be written over an argument: it is read at the same positions only, and never later.
+    """Whether a result may be written over an argument: it is read at the same positions only, and never later, be it
+    in another kernel or in the one that writes.
 
     Kernels that share a launch with the one that writes run at the same time.
     """
@@ -236,12 +237,26 @@ def in_place(plan: Plan, argument: int, result: int) -> bool:
     )
     beside = next(launch for launch in plan.shared if writer in launch)
     for k, kernel in enumerate(plan.kernels):
-        for use in kernel.arrays:
+        for number, use in enumerate(kernel.arrays):
             if k < beside[0] or (use.kind, use.index) != ("argument", argument):
                 continue
             if k != writer or use.gathered is not None or use.views != store.views or use.at != store.at:
                 return False
+            if _read_after(kernel, number, kernel.arrays.index(store)):
+                return False
     return True
+
+
+def _read_after(kernel: KernelPlan, read: int, written: int) -> bool:
+    """Whether a phase of a kernel loads one array after an earlier phase has stored the other: where rows are resident
+    at the first phase that reads it, else at each."""
+    names = {x.value.name for x in kernel.loads if x.operand == read}
+    for phases, first in ((kernel.resident, min), (kernel.streamed, max)):
+        reading = [k for k, phase in enumerate(phases) if not names.isdisjoint(phase.names_read)]
+        writing = [k for k, phase in enumerate(phases) if written in phase.written]
+        if reading and writing and first(reading) > min(writing):
+            return True
+    return False
 
 
 def result_order(plan: Plan, result: int, layouts, extents) -> tuple[int, ...] | None:

@@ -27,7 +27,15 @@ FORMS: dict[str, tuple[int, list[str]]] = {
     "functions": (12, [f"{name}({{x}})" for name in UNARY]),
     "functions inside their domains": (
         10,
-        ["sqrt(abs({x}))", "rsqrt(abs({x}) + 0.5)", "log(abs({x}) + 0.25)", "exp(-abs({x}))", "exp(minimum({x}, 4))"]
+        [
+            "sqrt(abs({x}))",
+            "rint({x} * 0.5)",
+            "round({n} / 4)",
+            "rsqrt(abs({x}) + 0.5)",
+            "log(abs({x}) + 0.25)",
+            "exp(-abs({x}))",
+            "exp(minimum({x}, 4))",
+        ]
         + ["tanh({x})", "arcsin(clip({x}, -1, 1))", "arccosh(abs({x}) + 1)", "1 / (abs({x}) + 0.5)", "sin({x})"]
         + ["{x} / (square({y}) + 1)", "erf({x})"],
     ),
@@ -131,7 +139,7 @@ FORMS: dict[str, tuple[int, list[str]]] = {
             "{x2} @ {keys}.mT",
             "maximum({x1} @ {times} + {c}, 0)",
             "sum({x1} @ {times}, axis=-1)",
-            "({x} * 2) @ {times}",
+            "({x1} * 2) @ {times}",
         ]
         + ['einsum("ij,jk->ki", {x2}, {times})', 'einsum("bij,bkj->bik", {x3}, {x3})', 'einsum("ij->j", {x2})']
         + ['einsum("ij,j->i", {x2}, {last})', 'einsum("bij->bji", {x3})', 'einsum("i,j->ij", {c1}, {c1})'],

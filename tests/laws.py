@@ -123,7 +123,7 @@ def overwrites(case: Case, target: Target) -> float:
         for k, x in enumerate(case.arguments)
         for r, result in enumerate(case.graph.results)
         if isinstance(x, np.ndarray) and x.shape == case.expected[r][0].shape and x.flags.writeable and x.ndim
-        if x.dtype == numpy_dtype(result.type.dtype) and x.dtype.isnative and 0 not in x.strides
+        if x.dtype == numpy_dtype(result.type.dtype) and x.dtype.isnative and x.flags.aligned and 0 not in x.strides
     ]
     if not pairs:
         return 0.0

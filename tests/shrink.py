@@ -41,6 +41,8 @@ def _smaller(p: Program) -> Iterator[Program]:
         half = len(p.results) // 2
         yield from (tidy(replace(p, results=part)) for part in (p.results[:half], p.results[half:]))
         yield from (tidy(replace(p, results=p.results[:k] + p.results[k + 1 :])) for k in range(len(p.results)))
+    elif len(p.lines) > 1 and "(" not in (before := p.lines[-2].partition(" = ")[0]):
+        yield tidy(replace(p, results=tuple(before.split(", "))))
     for k in reversed(range(len(p.lines))):
         if (cut := _cut(p, k)) is not None:
             yield cut

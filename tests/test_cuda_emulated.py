@@ -94,6 +94,19 @@ def test_scores_that_are_stored_beside_columns_that_are_folded_apart():
         check_twice(gpu, "softmax(x @ x.mT) @ x, sum(x, -1), sum(x * x[:, ::-1], 0)", {"x": x})
 
 
+def test_a_result_is_not_written_over_what_a_later_phase_loads():
+    a, b = normal(2, 17, dtype=HALF), normal(2, 17, dtype=HALF)
+    kernel = fd.kernel("layer_norm(a) * b, a * 2, min(a, axis=-1, keepdims=True) + b", fallback=False)
+    wanted = kernel(a, b)
+    with emulated_gpu(multiprocessors=4) as gpu:
+        for place in range(3):
+            there = gpu.asarray(b)
+            made = kernel(gpu.asarray(a), there, out=tuple(there if k == place else None for k in range(3)))
+            assert made[place] is there
+            for x, value in zip(made, wanted):
+                np.testing.assert_allclose(to_host(x).astype(float), value.astype(float), atol=4e-3)
+
+
 def test_int64_wraps_where_a_comparison_could_take_it_not_to():
     x = np.array([2**63 - 1, -(2**63), 2**62, -1, 5])
     text = "x + 1 > x, x - y < x, fma(x, x, x) > x, ~x + 1 > ~x, x * y // y == x, sum(x) > x, cumsum(x) > x"

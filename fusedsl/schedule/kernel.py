@@ -193,6 +193,19 @@ class Phase:
         return tuple(dict.fromkeys(found))
 
     @property
+    def names_read(self) -> set[str]:
+        """What any of its bodies reads, of elements or of rows."""
+        found = {value.name for value in self.reads}
+        found |= {value.name for value in self.row.args} if self.row else set()
+        return found.union(*(part.names_read for part in self.tile))
+
+    @property
+    def written(self) -> set[int]:
+        """The operands that it stores to."""
+        found = {store.operand for store in (*self.stores, *self.row_stores)}
+        return found.union(*(part.written for part in self.tile))
+
+    @property
     def passes(self) -> tuple[Phase, ...]:
         """The phases with element work: its own, or those of a tile."""
         return self.tile or (self,)
