@@ -144,13 +144,14 @@ def suggest(name: str, candidates: Iterable[str]) -> str | None:
     'tanh'
     >>> suggest("epsilon", ["axis", "eps", "weight"])
     'eps'
-    >>> suggest("banana", ["axis", "eps"]) is None
+    >>> suggest("frobnicate", ["concat", "eps"]) is None
     True
     """
-    best, best_score = None, 0.6
+    best, best_score = None, 0.0
     for candidate in sorted(set(candidates)):
         score = _similarity(name.lower(), candidate.lower())
-        if score >= best_score and (best is None or score > best_score):
+        enough = 0.6 if name.startswith(candidate) or candidate.startswith(name) else 0.68
+        if score >= enough and score > best_score:
             best, best_score = candidate, score
     return best
 

@@ -117,7 +117,8 @@ def test_rows_of_no_elements_need_no_largest_one():
 
 
 STATIC = {"axis": "0", "axes": "(3, 0, 1, 2)", "shape": "(2, 3, 4, 4)", "repeats": "2", "k": "2", "n": "4"}
-RANKS = {"cross_entropy": 2, "nll_loss": 2, "histogram": 1, "scatter": 1}  # of x, where it is not 4
+RANKS = {"cross_entropy": 2, "nll_loss": 2, "histogram": 1, "scatter": 1, "kron": 2, "embedding": 1, "addr": 2}
+RANKS |= {"matvec": 2}  # of x, where it is not 4
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -131,6 +132,12 @@ def test_a_name_of_another_library_is_refused_with_a_form_that_works(name):
     samples |= dict.fromkeys(("weight", "value", "threshold", "eps", "min", "max", "p", "start", "stop"), 0.5)
     text = re.sub(rf"\b({'|'.join(STATIC)})\b(?![=(])", lambda word: STATIC[word[1]], FORMS[name])
     oracle.evaluate(text, **samples)
+
+
+def test_a_name_that_writes_in_place_is_refused_with_the_function():
+    for text, words in (("sqrt_(x)", "write sqrt: nothing is written in place"), ("clamp_(x)", "write clip(x")):
+        with pytest.raises(fd.UnknownNameError, match=re.escape(words)):
+            fd.evaluate(text, x=ARRAYS["x"])
 
 
 def test_names_without_a_form_say_what_to_do():

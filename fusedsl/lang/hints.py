@@ -103,6 +103,8 @@ def function_hint(name: str, known: Iterable[str] = ()) -> str | None:
         return known_form
     if name in METHODS:
         return f"write {METHODS[name].format(x='x', rest=Given(), shape=Given())}"
+    if name.endswith("_") and (is_function(name[:-1]) or form(name[:-1])):
+        return form(name[:-1]) or f"write {name[:-1]}: nothing is written in place, but by out="
     if hasattr(builtins, name):
         return "Python's own functions are not there: a text computes with arrays"
     near = suggest(name, {*known, *functions.known_names(), *prelude.names()})
