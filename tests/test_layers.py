@@ -76,12 +76,12 @@ def test_every_file_says_its_job_first():
 
 
 def test_import_is_light():
-    code = "import sys, time; t = time.perf_counter(); import fusedsl; print(time.perf_counter() - t, *sys.modules)"
+    code = "import sys, time; t = time.process_time(); import fusedsl; print(time.process_time() - t, *sys.modules)"
     seconds, *modules = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"numba", "cupy", "torch", "lark", "fusedsl.pipeline", "fusedsl.schedule", "fusedsl.lang"} & set(modules)
-    assert float(seconds) < 0.5
+    assert float(seconds) < 0.5  # of this process: others may have the cores meanwhile
 
 
 def test_public_names_are_there():
