@@ -365,6 +365,7 @@ def test_faults_of_the_cuda_array_interface(fake_driver):
     refused(Interface(typestr=">f4"), DTypeError, "byte-swapped")
     refused(Interface(typestr="<c8"), DTypeError, "complex64")
     refused(Interface(strides=(6, 2)), ArgumentError, "strides")
+    refused(Interface(stream=0), ArgumentError, "stream 0")
 
 
 # ---- keys

@@ -124,6 +124,9 @@ def read_interface(x: Any, name: str) -> Facts:
     dtype, size = _interface_element(facts["typestr"], name)
     strides = _interface_strides(facts.get("strides"), shape, size, name)
     stream = facts.get("stream")
+    if stream == 0:
+        help = "1 is the legacy default stream, 2 the one of each thread, None asks nobody to wait"
+        raise ArgumentError(f"{name} is on stream 0, which the protocol leaves open", "argument.stream", help=help)
     for ours in imported_streams(device[1]) if stream else ():
         driver().order(int(stream), ours)
     return dtype, shape, strides, int(pointer or 0), device, bool(readonly), x
