@@ -76,6 +76,7 @@ def test_strips_with_a_block_each_are_as_wide_as_makes_the_fewest_turns():
     assert "256 threads side by side on vectors of 8, 1 deep" in told(16, 1 << 24)
     assert "256 threads side by side on vectors of 8, 1 deep" in told(256, 1 << 20)
     assert "16 threads side by side on vectors of 8, 16 deep" in told(16384, 16384)  # several blocks share a strip
+    assert "8 a thread under way (128 bytes); 66 blocks share" in told(1 << 20, 256)  # rather than twice as many
 
 
 # -- machine code

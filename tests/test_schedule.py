@@ -199,12 +199,13 @@ def test_rows_that_are_read_once_are_streamed_by_small_teams_that_turn_often(row
 
 
 def test_rows_that_are_read_once_leave_a_block_out_where_the_last_wave_is_fuller():
-    assert [_fuller(rows, 5, H200) for rows in (1024, 2048, 660, 1 << 20)] == [4, 4, 5, 5]
-    assert _fuller(132, 2, H200) == 2
+    assert [_fuller(rows, 5, 128, H200) for rows in (1024, 2048, 660, 1 << 20)] == [4, 4, 5, 5]
+    assert _fuller(8192, 9, 64, H200) == 8  # as many registers as leave room for ten
+    assert _fuller(132, 2, 128, H200) == 2
 
 
 def test_short_rows_are_read_in_lines_of_memory():
-    assert [choose(sum_rows(BFLOAT16), (1 << 18, n), H200).threads for n in (8, 128, 256, 488)] == [1, 2, 8, 8]
+    assert [choose(sum_rows(BFLOAT16), (1 << 18, n), H200).threads for n in (8, 64, 160, 488)] == [1, 2, 4, 8]
 
 
 def test_blocks_of_short_rows_move_more_than_is_moved_until_the_next_begins():

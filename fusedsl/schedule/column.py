@@ -18,6 +18,7 @@ BLOCK = 256  # threads of a block
 MOST_THREADS = 1024  # … whose strip is so long that fewer do not hold it
 SECTOR_BYTES, LINE_BYTES = 32, 128  # what memory is read in: fewer lanes than fill it waste bandwidth, or some of it
 SEGMENT_BYTES, NARROW_SEGMENT_BYTES = 256, 1024  # of a strip, of vectors of 16 bytes and of smaller ones
+MERGED, LONG_PARTS = 100, 32  # parts of a strip, and turns of each, from which on half as many take twice as much
 MANY_PARTS = 160  # of a strip, beyond which a narrower one has fewer
 STATE_BUDGET = 160  # states times vectors of a looping thread, at most
 SYSTEM_SHARED = 1 << 10  # bytes of shared memory that the system takes of each block
@@ -178,9 +179,10 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, room: 
     16384 × 16384), while narrower vectors, which no line of memory begins with, want 1024. Over the middle axis of
     128 × 4096 × 4095 float32, sums take 2.51 ms with 128 bytes and 2.19 with 1024, with 48 bytes a thread under way
     2.02; max, which the compiler gives more registers, 2.13, with 128 bytes a thread 2.11; but argmin wants strips of
-    256 bytes (2.04). One block merges 100 parts in 4 µs.
+    256 bytes (2.04). One block merges 100 parts in 4 µs: of long ones half as many, with twice as much under way, take
+    0.4 to 2 % less (sums of 1,048,576 × 256 and 4,194,304 × 64).
     """
-    width, rows = kernel.kept, row_loads(kernel)
+    width, rows, columns = kernel.kept, row_loads(kernel), columns_of(kernel, extents)
     read = [kernel.operands[k].dtype for k in range(kernel.inputs) if k not in rows]
     size = width * min((d.itemsize for d in read), default=4)
     narrow = size < ACCESS_BYTES and state_words(kernel.phases) == 1
@@ -188,6 +190,9 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, room: 
     found = _loop_over(segment // size, kernel, read, extents, hardware, room)
     while found.parts > 1 and found.parts > MANY_PARTS and found.lanes * size > LINE_BYTES:
         found = _loop_over(found.lanes // 2, kernel, read, extents, hardware, room)
+    if found.parts >= MERGED and columns >= LONG_PARTS * found.parts * found.tile:
+        deeper = _loop_over(found.lanes, kernel, read, extents, hardware, room, 2)
+        found = deeper if deeper.parts < found.parts else found
     return _widened(found, kernel, read, extents, hardware, room)
 
 
@@ -227,9 +232,12 @@ def _states_at_once(kernel: Kernel) -> int:
 
 
 def _loop_over(
-    most: int, kernel: Kernel, read: list[DType], extents: tuple[int, ...], hardware: Hardware, room: int
+    most: int, kernel: Kernel, read: list[DType], extents: tuple[int, ...], hardware: Hardware, room: int, deep: int = 1
 ) -> ColumnSchedule:
-    """A loop over strips of so many vectors at most, where there is enough to fold for all threads of a block."""
+    """A loop over strips of so many vectors at most, where there is enough to fold for all threads of a block.
+
+    A thread has `deep` times as many bytes under way as others, and an SM as many.
+    """
     width, columns = kernel.kept, columns_of(kernel, extents)
     taken = max(1, sum(d.itemsize for d in read)) * width
     states = state_words(kernel.phases) * width
@@ -238,7 +246,7 @@ def _loop_over(
     under_way, most_vectors = (NARROW_SUMS if sums else NARROW) if narrow else (IN_FLIGHT, MOST_VECTORS)
     if kernel.shifted:
         under_way, most_vectors = SHIFTED
-    vectors = max(1, min(most_vectors, under_way // taken, STATE_BUDGET // max(states, 1)))
+    vectors = max(1, min(most_vectors, deep * under_way // taken, STATE_BUDGET // max(states, 1)))
     block = room or BLOCK
     least = width if kernel.shifted else 1  # levels: columns so far apart begin alike
     lanes = _lanes(kernel, extents, min(most, block // least))
@@ -255,7 +263,7 @@ def _loop_over(
     need = needed(kernel, Tiling(width, vectors)) + states * _states_at_once(kernel)
     need += ADDRESS_WORDS * vectors if kernel.wide and not (narrow and sums) else 0
     block_shared = threads * width * fold_bytes(kernel) * 4 // 3 + SYSTEM_SHARED
-    fits = min(hardware.threads // (1 if narrow and sums else 2) // threads, hardware.shared // block_shared)
+    fits = min(hardware.threads // (1 if narrow and sums else 2) // (deep * threads), hardware.shared // block_shared)
     blocks = min(blocks_for(hardware, need, threads), max(1, fits))
     blocks = min(blocks, SHIFTED_BLOCKS) if kernel.shifted else blocks
     count = _strips(kernel, extents, lanes)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from ..fusion.lines import special_functions
-from ..hardware import Hardware, blocks_for, registers_for
+from ..hardware import Hardware, blocks_for, occupancy, registers_for
 from .kernel import Kernel
 from .pressure import Tiling, needed, predicted
 from .registers import row_loads
@@ -18,7 +18,7 @@ STREAM_FROM = 12 << 10  # columns of rows that are read once and rather streamed
 STREAM_ROWS = 4  # … if there are so many for each SM
 MOST_REREADING = 512  # threads of a row that is read again
 STREAMING, MOST_STREAMING = 768, 128  # threads of an SM that stream rows, and those of a row where there are many
-FEWER_FROM, FULLER = 4, 1.05  # blocks on an SM of which one may be left out, where waves are so many times as full
+FEWEST, FULLER = 0.75, 1.05  # of the blocks on an SM that stay, at least, where waves are so many times as full
 TURNS = 8  # tiles of a row for each of its threads, at least
 LONG_TILE_NEED = 128  # registers, at most, with which a tile has 128 bytes
 
@@ -43,8 +43,8 @@ def schedule_looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
         threads //= 2
     blocks = blocks_for(hardware, need, threads * shared_rows)
     most = blocks
-    if not across and shared_rows == 1 and finishes_at_once(kernel):
-        blocks = _fuller(rows, blocks, hardware)
+    if not across and finishes_at_once(kernel):
+        blocks = _fuller(-(-rows // shared_rows), blocks, threads * shared_rows, hardware)
     registers = predicted(kernel, hardware, need, blocks, threads * shared_rows)
     how = "neighbouring rows on neighbouring threads" if across else f"{threads} threads a row"
     if contiguous(kernel) and finishes_at_once(kernel):
@@ -56,18 +56,22 @@ def schedule_looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     return replace(loop, reason=reason, registers=registers)
 
 
-def _fuller(rows: int, blocks: int, hardware: Hardware) -> int:
-    """Blocks on an SM, each with a row at a time: one fewer where that leaves the last wave fuller.
+def _fuller(items: int, blocks: int, threads: int, hardware: Hardware) -> int:
+    """Blocks on an SM, of so many `items`: fewer where that leaves the last wave fuller.
 
     Measured on an H200, cross-entropy of bfloat16: 1024 rows of 262,144 take 124 us with 4 blocks, 137 with 5; 2048 of
-    131,072 124 and 132.
+    131,072 124 and 132; 16,384 of 16,384 126 and 128; with 8 and 10 smaller blocks, 8192 of 32,768 127 and 129.
     """
 
-    def share(blocks: int) -> float:
-        slots = hardware.multiprocessors * blocks
-        return rows / (-(-rows // slots) * slots)
+    def fit(blocks: int) -> int:
+        return occupancy(hardware, registers_for(hardware, blocks, threads), threads, 0).blocks
 
-    return blocks - 1 if blocks >= FEWER_FROM and share(blocks - 1) > FULLER * share(blocks) else blocks
+    def share(blocks: int) -> float:
+        slots = hardware.multiprocessors * fit(blocks)
+        return items / (-(-items // slots) * slots)
+
+    least = next((b for b in range(blocks - 1, 0, -1) if fit(b) < fit(blocks)), blocks)
+    return least if fit(least) >= FEWEST * fit(blocks) and share(least) > FULLER * share(blocks) else blocks
 
 
 def streams(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> bool:
