@@ -65,6 +65,7 @@ F.interpolate(t, 2, mode='area')
 (torch.cov(x), torch.corrcoef(n), torch.cov(w))
 torch.cumulative_trapezoid(x, dim=0)
 torch.msort(x)
+x[tuple(torch.triu_indices(x.shape[0], x.shape[1], 1))]
 def m = x > 0; return (x[m] - y[m]).pow(2).mean(), torch.relu(y[m]).sum(), x[b[:, 0]].mean(0), x[b].std(), n[b].sum()
 def x[x < 0] *= 0.5; y[b] = x[b].exp()
 (F.mse_loss(x[b], y[b]) + F.l1_loss(x[b], y[b], reduction='sum'), torch.masked_select(x, b).max())

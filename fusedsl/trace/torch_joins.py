@@ -101,6 +101,23 @@ def triu(input, diagonal=0):
     return language("triu", input, diagonal)
 
 
+def _indices(name: str) -> None:
+    """The places of a triangle: extents that are known while tracing."""
+
+    def function(row, col, offset=0, *, dtype=None, device=None):
+        import torch
+
+        r = recorder_of(row, col, offset)
+        made = getattr(torch, name)(int(row), int(col), int(offset), device=r.example.device)
+        return cast(r.lifted(made), dtype)
+
+    TABLE[name] = function
+
+
+_indices("triu_indices")
+_indices("tril_indices")
+
+
 @torch_function()
 def atleast_1d(*input):
     return _each(lambda x: x if x.ndim else reshape(x, (1,)), input)
