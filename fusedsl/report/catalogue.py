@@ -29,7 +29,7 @@ FAMILIES = {
         "reshape transpose matrix_transpose swapaxes expand_dims squeeze broadcast_to concat stack flip roll repeat "
         "tile pad outer size shape iota arange"
     ),
-    "Products": "matmul dot inner vdot vecdot tensordot einsum",
+    "Products": "matmul dot inner vdot vecdot tensordot einsum attention",
     "Gathers and random numbers": "take take_along_axis uniform normal",
     "Quantised numbers": "quantize dequantize unpack",
     "For functions of your own": "as_float given summand",
@@ -77,6 +77,7 @@ EXAMPLES = {
     "size": "size(x, -1)", "shape": "shape(x)", "iota": "iota(x, -1)", "arange": "arange(1, 10, 3)",
     "matmul": "matmul(x, v)", "dot": "dot(v, w)", "inner": "inner(v, w)", "vdot": "vdot(x, x)",
     "vecdot": "vecdot(x, v)", "tensordot": "tensordot(x, v, axes=1)", "einsum": 'einsum("ij,kj->ik", x, x)',
+    "attention": "attention(x[None, None], x[None, None], x[None, None], mask='j <= i')[0, 0]",
     "take": "take(v, j)", "take_along_axis": "take_along_axis(x, argsort(x), axis=-1)",
     "uniform": "uniform(7, (3,))", "normal": "normal(7, x)", "quantize": "quantize(v, 0.1)",
     "dequantize": "dequantize(i, 0.1, zero=2)", "unpack": "unpack(uint8(i), bits=4)", "as_float": "as_float(i)",
@@ -93,7 +94,7 @@ ELSEWHERE = {
     **{name: f"scipy.special.{name}" for name in ("erf", "erfc", "xlogy", "logsumexp", "softmax", "log_softmax")},
     **{name: f"torch.nn.functional.{name}" for name in ("layer_norm", "rms_norm", "group_norm")},
     "rsqrt": "1 / numpy.sqrt(x)", "lgamma": "scipy.special.gammaln", "lerp": "torch.lerp", "fma": "math.fma",
-    "norm": "numpy.linalg.norm", "topk": "torch.topk",
+    "attention": "torch.nn.functional.scaled_dot_product_attention", "norm": "numpy.linalg.norm", "topk": "torch.topk",
     "cummax": "numpy.maximum.accumulate", "cummin": "numpy.minimum.accumulate",
     "iota": "numpy.indices(x.shape)[axis]", "bfloat16": "ml_dtypes.bfloat16", "sigmoid": "scipy.special.expit",
     "float8_e4m3fn": "ml_dtypes.float8_e4m3fn", "float8_e5m2": "ml_dtypes.float8_e5m2",

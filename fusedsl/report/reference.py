@@ -43,7 +43,7 @@ class Entry:
 def entry(name: str) -> Entry:
     """The entry of a function, by any of its names. Raises UnknownNameError."""
     name = functions.ALIASES.get(name, name)
-    if functions.lookup(name) is None and name not in prelude.names():
+    if not calls.exists(name):
         help = function_hint(name)
         raise UnknownNameError(f"there is no function {name}", code="name.function", help=help)
     example = EXAMPLES.get(name) or f"{name}({', '.join('vwp'[: _required(name)])})"
@@ -60,6 +60,12 @@ def entry(name: str) -> Entry:
 def _parameters(name: str) -> tuple[tuple[str, str | None, bool], ...]:
     """(name, default as text or None, whether by keyword only) of each parameter."""
     table = functions.lookup(name)
+    if name == "attention":
+        options = {
+            **dict.fromkeys(("score", "mask", "scale", "lengths", "offsets", "pages"), "None"),
+            "return_lse": "False",
+        }
+        return (*((operand, None, False) for operand in "qkv"), *((name, text, True) for name, text in options.items()))
     if table is not None:
         return tuple(
             (p.name, None if p.default is REQUIRED else _default(p.default), p.named) for p in table.parameters
@@ -89,6 +95,9 @@ def _signature(name: str) -> str:
 
 
 def _meaning(name: str) -> str:
+    if name == "attention":
+        return ("softmax(q @ k.mT * scale) @ v; `score` and `mask` are quoted formulas of score, b, h, i, j and of "
+                "arrays, which further keywords name")  # fmt: skip
     table = functions.lookup(name)
     if table is not None:
         about = table.about.rstrip(".")
