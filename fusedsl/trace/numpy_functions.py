@@ -212,6 +212,13 @@ def _same(recorder: Recorder, x: Any) -> Any:
     return recorder.apply("copy", x)
 
 
+def _result_type(recorder: Recorder, *parts: Any) -> Any:
+    """Python's numbers count as such: they say what kind of number results, and no more."""
+    like = {"b": False, "i": 0, "f": 0.0}
+    given = [p if not isinstance(p, Tracer) else like[p.node.type.dtype.kind] if p.is_number else p.dtype for p in parts]
+    return np.result_type(*given)
+
+
 SPECIAL: dict[str, Callable[..., Any]] = {
     "reshape": reshape,
     "ravel": ravel,
@@ -242,5 +249,5 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     **SHAPES,
     **FORMULAS,
     **PIECES,
-    "result_type": lambda recorder, *parts: np.result_type(*(p.dtype if isinstance(p, Tracer) else p for p in parts)),
+    "result_type": _result_type,
 }

@@ -71,6 +71,7 @@ def rsub(input, other, *, alpha=1):
 
 
 TABLE["radd"] = lambda input, other: add(other, input)
+TABLE["rdiv"] = lambda input, other: div(other, input)
 
 
 def _scaled(x: Any, factor: Any) -> Any:

@@ -247,6 +247,11 @@ def common_dtype(tensor1, tensor2):
 
 
 @torch_function()
+def getitem(input, index):
+    return input[index]
+
+
+@torch_function()
 def is_nonzero(input):
     return bool(input)
 
