@@ -115,7 +115,9 @@ def root(x: np.ndarray) -> np.ndarray:
 
 
 def again(x: np.ndarray) -> np.ndarray:
-    """A view like this one into a copy of all the memory that it is a view of."""
+    """A view like this one into a copy of all the memory that it is a view of; one of no element is its own."""
+    if not x.size:
+        return x
     whole = root(x)
     start = x.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
     made = np.ndarray(x.shape, x.dtype, np.frombuffer(bytearray(whole.tobytes("A")), np.uint8), start, x.strides)
