@@ -215,8 +215,13 @@ def _same(recorder: Recorder, x: Any) -> Any:
 def _result_type(recorder: Recorder, *parts: Any) -> Any:
     """Python's numbers count as such: they say what kind of number results, and no more."""
     like = {"b": False, "i": 0, "f": 0.0}
-    given = [p if not isinstance(p, Tracer) else like[p.node.type.dtype.kind] if p.is_number else p.dtype for p in parts]
-    return np.result_type(*given)
+
+    def part(x: Any) -> Any:
+        if not isinstance(x, Tracer):
+            return x
+        return like[x.node.type.dtype.kind] if x.is_number else x.dtype
+
+    return np.result_type(*map(part, parts))
 
 
 SPECIAL: dict[str, Callable[..., Any]] = {
