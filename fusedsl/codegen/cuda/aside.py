@@ -17,9 +17,10 @@ def aside(w: AttendWriter, taken: str, moved: str) -> list[str]:
     """Lines of a group that passes its turns on while nothing of a tile counts for its rows; `taken` items and `moved`
     tiles of the stream came before. An item's last tile is everybody's.
 
-    Two groups have nearly the same tiles; three do not, and a third may have no rows at all.
+    Where tiles are as wide as all groups' rows are many, these have nearly the same tiles; where they are not, and
+    where a group has no rows at all, they do not.
     """
-    if w.schedule.groups < 3 or w.beside:
+    if w.schedule.columns >= w.schedule.rows or w.beside:
         return []
     place = place_at(w, taken)
     past = [
