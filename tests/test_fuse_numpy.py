@@ -203,6 +203,7 @@ np.linalg.vector_norm(x, axis=1)
 (np.convolve(w, [1, 2, 3]), np.convolve(w, w[:2], 'same'), np.convolve(w[:3], x[0], 'valid'))
 def np.fill_diagonal(x, 7); return x
 def c = y[y < 0]; y *= 2; return c.sum()
+def t[..., b[0]] = 1; t[0, b] = 2; t[:, b[:, 0], 1] = 3; t[1:, ~b] = 4.5; return t
 def y[y < 0] *= 0.5; y[b] = y[b] ** 2 + x[b]; x[b[:, 0]] -= 1
 (x[b].sum(), x[b].mean(), np.mean(np.abs(x[~b] - y[~b])), np.max(n[b]), x[b].std(ddof=1), x[b[:, 0]].sum(axis=0))
 (np.extract(x > 0, x).max(), np.compress(w > 0, w, axis=0).sum(), x[b].clip(0, 1).astype(np.float64).min())

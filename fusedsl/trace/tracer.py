@@ -208,6 +208,9 @@ class Tracer(Storage):
             if self._is_mask(key):
                 self._set_masked(key.node, self._put_back(key, value))
                 return
+            if self._has_mask(key) and not self.recorder.node(value).type.shape:
+                self._set_part(key, self.recorder.node(value))
+                return
             ready = positions(self.recorder, key)
             b = self.recorder.builder
             if any(isinstance(part, Node) for part in ready):
@@ -218,6 +221,23 @@ class Tracer(Storage):
                 )
             target = type(self)(self.recorder, None, base=self, view=views.indexed(b, ready))
             target._write(target._assigned(self.recorder.node(value)), "unsafe")
+
+    def _has_mask(self, key: Any) -> bool:
+        """Whether a subscript is one mask among slices and integers."""
+        masks = [self._is_mask(part) for part in key] if isinstance(key, tuple) else []
+        plain = (slice, int, type(None), type(Ellipsis))
+        return sum(masks) == 1 and all(m or type(part) in plain for m, part in zip(masks, key))
+
+    def _set_part(self, key: tuple, value: Node) -> None:
+        """Write a number where a mask of some axes is True, in the part that the rest of the subscript names."""
+        place = next(k for k, part in enumerate(key) if self._is_mask(part))
+        mask = key[place]
+        part = self[(*key[:place], *[slice(None)] * mask.ndim, *key[place + 1 :])]
+        spare = part.ndim - mask.ndim  # axes that the mask does not have
+        first = [k for k in key[:place] if type(k) is not int]
+        last = [k for k in key[place + 1 :] if type(k) is not int]
+        before = len(first) if Ellipsis not in first else spare - len(last)
+        part._set_masked(mask[(*[None] * before, ..., *[None] * (spare - before))].node, value)
 
     def _put_back(self, mask: Tracer, value: Any) -> Node:
         """What is written where a mask is True: a value for all, or those that the same mask picked."""
