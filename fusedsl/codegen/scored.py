@@ -13,8 +13,9 @@ from ..fusion.lower import Root
 from ..fusion.streams import Product, Streaming, Weighted
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, node, rebuild, walk
+from ..rewrite.components import Component, Exponent, Reference
 from ..rewrite.scalars import free_axes, positive_factor, scalar_op
-from ..rewrite.stream import Component, Exponent, Lift, Reference, StreamFold
+from ..rewrite.stream import Lift, StreamFold
 from ..rewrite.stream_text import check, show
 from ..schedule.kernel import Body, Ending, FoldUse, Phase, Score, Store, Stream, Value, Weighing
 from ..schedule.plan import KernelPlan

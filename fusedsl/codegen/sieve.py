@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from ..ir.graph import Node, Type, node, rebuild, value_of
 from ..ir.types import INT64
+from ..rewrite.components import Component
 from ..rewrite.intervals import NO, YES, Intervals, all_hold, both, either, invert
 from ..rewrite.scalars import free_axes
-from ..rewrite.stream import Component, Lift, StreamFold
+from ..rewrite.stream import Lift, StreamFold
 from ..schedule.kernel import Extreme, Phase, Sieve
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from ..ir.dims import Dim
 from ..ir.folds import FOLDS, pick
 from ..ir.graph import Node, constant, node, rebuild, resolve, walk
+from ..rewrite.components import Component
 from ..rewrite.online import passes
 from ..rewrite.scalars import free_axes, scalar_op
-from ..rewrite.stream import Component, StreamFold
+from ..rewrite.stream import StreamFold
 from .coordinates import Axis, Computed, memory_order
 from .lower import Lowered
 from .scores import Factors, factors_of, hoisted, nearest, parted, reached, scores

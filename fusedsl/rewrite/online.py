@@ -1,7 +1,7 @@
 """Which folds over one stream share a pass, though some depend on others: the laws that make a StreamFold.
 
 A sum of elements that read the value of another fold of the same pass is brought to a sum of terms (rewrite/terms.py)
-whose inner sums are components of rewrite/stream.py. Extremes move with a row value that is added, and scale with one
+whose inner sums are components (components.py). Extremes move with a row value that is added, and scale with one
 that is not negative. What has no such form starts a pass of its own, and says why.
 """
 
@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, walk
+from .components import Component, Exponent, Reference, extrema, is_nothing_without
 from .scalars import free_axes, scaled, total_of
 from .scalars import scalar_op as op
-from .stream import Component, Exponent, Reference, StreamFold, extrema, is_nothing_without
+from .stream import StreamFold
 from .terms import Affine, Algebra, Form, Term, Terms, not_negative, terms_of
 
 Rows = tuple[Node, ...]

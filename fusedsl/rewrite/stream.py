@@ -13,93 +13,30 @@ NumPy executor, evaluate the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from math import log
 
-from ..ir.folds import FOLDS, highest, lowest, pick
-from ..ir.graph import Node, Type, constant, node, value_of
-from ..ir.types import BOOL, FLOAT32, DType
+from ..ir.folds import FOLDS, pick
+from ..ir.graph import Node, Type, constant, node
+from ..ir.types import BOOL
+from .components import (
+    OPPOSITE,
+    Component,
+    Exponent,
+    Reference,
+    by_sign,
+    extrema,
+    guarded,
+    in_twos,
+    is_nothing_without,
+    nothing,
+)
 from .scalars import grown, scaled, total_of
 from .scalars import scalar_op as op
 
 SLACK = 8  # powers of two: sums of so large exponentials are far from overflowing, float16 weights too
-OPPOSITE = {"max": "min", "min": "max"}
-
-
-@dataclass(frozen=True)
-class Reference:
-    """What exponents and powers of `value` are measured from: its "max", "min" or "mean" over the elements seen."""
-
-    value: Node
-    kind: str
-    guard: Node | None = None  # only elements where this holds
-    sign: Node | None = None  # a row value: where it is negative, the other extremum
-
-
-@dataclass(frozen=True)
-class Exponent:
-    """exp(scale * factor * (reference.value - M)); `base` is the operation, exp or exp2; the factor is a row value."""
-
-    reference: Reference
-    scale: float = 1.0
-    base: str = "exp"
-    factor: Node | None = None
-
-
-@dataclass(frozen=True)
-class Component:
-    """The sum of weight * exponent * product of (v - R) over the elements where `guard` holds."""
-
-    dtype: DType
-    weight: Node | None = None
-    exponent: Exponent | None = None
-    powers: tuple[Reference, ...] = ()
-    guard: Node | None = None
-
-    @property
-    def plain(self) -> bool:
-        """It needs no reference."""
-        return self.exponent is None and not self.powers
-
-    def references(self) -> list[Reference]:
-        return ([self.exponent.reference] if self.exponent else []) + list(self.powers)
-
-    def kept(self) -> Node | None:
-        """Where an element adds anything: where the guard holds, a condition of the weight does, and the exponential
-        is not exp(-inf); None: everywhere."""
-        found = [self.guard] if self.guard is not None else []
-        stack = [self.weight] if self.weight is not None else []
-        while stack:
-            n = stack.pop()
-            if n.op == "multiply":
-                stack += n.args
-            elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
-                found.append(n.args[0])
-                stack.append(n.args[1])
-        if self.exponent is not None and self.exponent.factor is None:
-            value = self.exponent.reference.value
-            nothing = constant(float("-inf") if self.exponent.scale > 0 else float("inf"), value.type.dtype.compute)
-            found.append(op("not_equal", value, nothing, dtype=BOOL))
-        kept: Node | None = None
-        for condition in found:
-            kept = condition if kept is None else op("logical_and", kept, condition, dtype=BOOL)
-        return kept
-
-    def below(self) -> list[tuple[tuple[Reference, ...], Component]]:
-        """(powers left over, component) for every choice of the powers: what moving the references mixes."""
-        found = []
-        for count in range(len(self.powers) + 1):
-            for chosen in combinations(range(len(self.powers)), count):
-                kept = tuple(self.powers[k] for k in chosen)
-                rest = tuple(r for k, r in enumerate(self.powers) if k not in chosen)
-                found.append((rest, self.with_powers(kept)))
-        return found
-
-    def with_powers(self, powers: Iterable[Reference]) -> Component:
-        return replace(self, powers=tuple(powers))
 
 
 @dataclass(frozen=True)
@@ -177,7 +114,7 @@ class StreamFold:
     def extreme(self, r: Reference, state: Sequence[Node]) -> Node:
         """The extremum that a reference is in a state."""
         values = [self.of_fold(f, state)[0] for f in extrema(r, self.stream)]
-        return values[0] if r.sign is None else _by_sign(self.of_factor(r.sign, state), *values)
+        return values[0] if r.sign is None else by_sign(self.of_factor(r.sign, state), *values)
 
     def point(self, r: Reference, state: Sequence[Node]) -> Node:
         """Where a reference stands in a state: 0 if the extremum, or the mean, is not finite."""
@@ -214,7 +151,7 @@ class StreamFold:
 
     def _total(self, r: Reference, lifts: list[Lift]) -> Node:
         """The sum of a mean's values over the part, from a fold that is there anyway or from one of its own."""
-        value = _guarded(r.value, r.guard)
+        value = guarded(r.value, r.guard)
         for lift in lifts:
             if lift.fold == "sum" and lift.value is value:
                 return lift.slots[0]
@@ -231,7 +168,7 @@ class StreamFold:
         if c.exponent is not None:
             r = c.exponent.reference
             if self.level:
-                scale, base = _in_twos(c.exponent)
+                scale, base = in_twos(c.exponent)
                 moved = op("subtract", grown(r.value, scale), self._level_point(c.exponent, state))
                 factors.append(op(base, moved))
             else:
@@ -241,7 +178,7 @@ class StreamFold:
         value = factors[0] if factors else constant(1.0, c.dtype)
         for factor in factors[1:]:
             value = op("multiply", value, factor)
-        return value if self._vanishes(c) else _guarded(value, c.guard)
+        return value if self._vanishes(c) else guarded(value, c.guard)
 
     def _vanishes(self, c: Component) -> bool:
         """Whether an element adds 0 where its guard does not hold, by itself: it is exp(-inf)."""
@@ -313,7 +250,7 @@ class StreamFold:
 
     def _level_point(self, e: Exponent, state: Sequence[Node]) -> Node:
         """The reference of an exponent as the hardware's power of two takes it."""
-        return grown(self.point(e.reference, state), _in_twos(e)[0])
+        return grown(self.point(e.reference, state), in_twos(e)[0])
 
     def _merged_mean(self, r: Reference, sides: Sequence[Sequence[Node]]) -> Node:
         """The mean of both parts, or near it: any reference will do."""
@@ -337,7 +274,7 @@ class StreamFold:
         extreme = self.extreme(r, side)
         if self.level:
             apart = op("subtract", self._level_point(c.exponent, side), self._level_point(c.exponent, whole))
-            moved = op(_in_twos(c.exponent)[1], apart)
+            moved = op(in_twos(c.exponent)[1], apart)
         else:
             moved = self._exponential(c.exponent, op("subtract", self.point(r, side), self.point(r, whole)), whole)
         none = op("equal", extreme, self._no_extreme(r, side), dtype=BOOL)
@@ -369,42 +306,5 @@ class StreamFold:
     def _no_extreme(self, r: Reference, state: Sequence[Node]) -> Node:
         """The extremum of no elements."""
         d = r.value.type.dtype
-        own = _nothing(r.kind, d)
-        return own if r.sign is None else _by_sign(self.of_factor(r.sign, state), own, _nothing(OPPOSITE[r.kind], d))
-
-
-# -- scalar nodes
-
-
-def extrema(r: Reference, stream: tuple) -> list[Node]:
-    """The folds that a reference is read from: its own, and where there is a sign, the opposite one."""
-    kinds = [r.kind] if r.sign is None else [r.kind, OPPOSITE[r.kind]]
-    d = r.value.type.dtype
-    values = [r.value if r.guard is None else pick(r.guard, r.value, _nothing(kind, d)) for kind in kinds]
-    return [node("fold", (value,), (kind, stream), Type(d)) for kind, value in zip(kinds, values)]
-
-
-def _by_sign(sign: Node, yes: Node, no: Node) -> Node:
-    return pick(op("greater_equal", sign, constant(0.0, sign.type.dtype.compute), dtype=BOOL), yes, no)
-
-
-def _in_twos(e: Exponent) -> tuple[float, str]:
-    """The scale of an exponent, and its operation, as a power of two in float32."""
-    if e.base == "exp" and e.reference.value.type.dtype.compute is FLOAT32:
-        return e.scale / log(2.0), "exp2"
-    return e.scale, e.base
-
-
-def is_nothing_without(guard: Node | None, element: Node, kind: str) -> bool:
-    """Whether an element changes no extremum where its guard does not hold, by itself."""
-    if guard is None or element.op != "where" or element.args[0] is not guard or element.args[2].op != "const":
-        return False
-    return value_of(element.args[2]) == (float("-inf") if kind == "max" else float("inf"))
-
-
-def _guarded(value: Node, guard: Node | None) -> Node:
-    return value if guard is None else pick(guard, value, constant(0.0, value.type.dtype))
-
-
-def _nothing(kind: str, d: DType) -> Node:
-    return lowest(d.compute) if kind == "max" else highest(d.compute)
+        own = nothing(r.kind, d)
+        return own if r.sign is None else by_sign(self.of_factor(r.sign, state), own, nothing(OPPOSITE[r.kind], d))

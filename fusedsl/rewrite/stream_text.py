@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..ir.graph import Node, constant, walk
+from .components import Component, extrema
 from .scalars import free_axes, scaled, write
-from .stream import Component, StreamFold, extrema
+from .stream import StreamFold
 
 
 def show(stream: StreamFold) -> str:

@@ -1,0 +1,122 @@
+"""What a stream fold sums: its components, the references they are measured from, and the extrema those come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import log
+
+from ..ir.folds import highest, lowest, pick
+from ..ir.graph import Node, Type, constant, node, value_of
+from ..ir.types import BOOL, FLOAT32, DType
+from .scalars import scalar_op as op
+
+OPPOSITE = {"max": "min", "min": "max"}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What exponents and powers of `value` are measured from: its "max", "min" or "mean" over the elements seen."""
+
+    value: Node
+    kind: str
+    guard: Node | None = None  # only elements where this holds
+    sign: Node | None = None  # a row value: where it is negative, the other extremum
+
+
+@dataclass(frozen=True)
+class Exponent:
+    """exp(scale * factor * (reference.value - M)); `base` is the operation, exp or exp2; the factor is a row value."""
+
+    reference: Reference
+    scale: float = 1.0
+    base: str = "exp"
+    factor: Node | None = None
+
+
+@dataclass(frozen=True)
+class Component:
+    """The sum of weight * exponent * product of (v - R) over the elements where `guard` holds."""
+
+    dtype: DType
+    weight: Node | None = None
+    exponent: Exponent | None = None
+    powers: tuple[Reference, ...] = ()
+    guard: Node | None = None
+
+    @property
+    def plain(self) -> bool:
+        """It needs no reference."""
+        return self.exponent is None and not self.powers
+
+    def references(self) -> list[Reference]:
+        return ([self.exponent.reference] if self.exponent else []) + list(self.powers)
+
+    def kept(self) -> Node | None:
+        """Where an element adds anything: where the guard holds, a condition of the weight does, and the exponential
+        is not exp(-inf); None: everywhere."""
+        found = [self.guard] if self.guard is not None else []
+        stack = [self.weight] if self.weight is not None else []
+        while stack:
+            n = stack.pop()
+            if n.op == "multiply":
+                stack += n.args
+            elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
+                found.append(n.args[0])
+                stack.append(n.args[1])
+        if self.exponent is not None and self.exponent.factor is None:
+            value = self.exponent.reference.value
+            nothing = constant(float("-inf") if self.exponent.scale > 0 else float("inf"), value.type.dtype.compute)
+            found.append(op("not_equal", value, nothing, dtype=BOOL))
+        kept: Node | None = None
+        for condition in found:
+            kept = condition if kept is None else op("logical_and", kept, condition, dtype=BOOL)
+        return kept
+
+    def below(self) -> list[tuple[tuple[Reference, ...], Component]]:
+        """(powers left over, component) for every choice of the powers: what moving the references mixes."""
+        found = []
+        for count in range(len(self.powers) + 1):
+            for chosen in combinations(range(len(self.powers)), count):
+                kept = tuple(self.powers[k] for k in chosen)
+                rest = tuple(r for k, r in enumerate(self.powers) if k not in chosen)
+                found.append((rest, self.with_powers(kept)))
+        return found
+
+    def with_powers(self, powers: Iterable[Reference]) -> Component:
+        return replace(self, powers=tuple(powers))
+
+
+def extrema(r: Reference, stream: tuple) -> list[Node]:
+    """The folds that a reference is read from: its own, and where there is a sign, the opposite one."""
+    kinds = [r.kind] if r.sign is None else [r.kind, OPPOSITE[r.kind]]
+    d = r.value.type.dtype
+    values = [r.value if r.guard is None else pick(r.guard, r.value, nothing(kind, d)) for kind in kinds]
+    return [node("fold", (value,), (kind, stream), Type(d)) for kind, value in zip(kinds, values)]
+
+
+def by_sign(sign: Node, yes: Node, no: Node) -> Node:
+    return pick(op("greater_equal", sign, constant(0.0, sign.type.dtype.compute), dtype=BOOL), yes, no)
+
+
+def in_twos(e: Exponent) -> tuple[float, str]:
+    """The scale of an exponent, and its operation, as a power of two in float32."""
+    if e.base == "exp" and e.reference.value.type.dtype.compute is FLOAT32:
+        return e.scale / log(2.0), "exp2"
+    return e.scale, e.base
+
+
+def is_nothing_without(guard: Node | None, element: Node, kind: str) -> bool:
+    """Whether an element changes no extremum where its guard does not hold, by itself."""
+    if guard is None or element.op != "where" or element.args[0] is not guard or element.args[2].op != "const":
+        return False
+    return value_of(element.args[2]) == (float("-inf") if kind == "max" else float("inf"))
+
+
+def guarded(value: Node, guard: Node | None) -> Node:
+    return value if guard is None else pick(guard, value, constant(0.0, value.type.dtype))
+
+
+def nothing(kind: str, d: DType) -> Node:
+    return lowest(d.compute) if kind == "max" else highest(d.compute)
