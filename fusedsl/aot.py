@@ -31,7 +31,7 @@ def save(path: Any, made_from: tuple, program: Program, values: Sequence[Any], t
     for target in targets:
         device, cc = ("cpu", None) if target == "cpu" else (None, target)
         with recorded() as built:
-            case = case_of(program, values, device, cc)
+            case = case_of(program, values, device, cc, alone=True)
             for members in case.launches:
                 if not any(bound.empty for _, bound in members):
                     case.built(members)

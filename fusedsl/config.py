@@ -44,7 +44,9 @@ class Options:
     rounding: "store" rounds narrow floats once, "op" after each operation. matmul: "exact", or "tf32" where products
     may be rounded so. autotune: try schedules on first use. device: where NumPy arrays are computed. deterministic:
     True, or "batch" for bits that do not depend on other rows. verify: compare with the reference interpreter.
-    fallback: interpret what no kernel can do yet. limits: a Limits, or a mapping of the ones to change.
+    fallback: interpret what no kernel can do yet. dynamic: on CUDA, False compiles for each class of lengths, True for
+    lengths in general, None for those that come first alone (runtime/lengths.py). limits: a Limits, or a mapping of the
+    ones to change.
     """
 
     fastmath: bool = False
@@ -56,6 +58,7 @@ class Options:
     deterministic: bool | str = True
     verify: bool = False
     fallback: bool = True
+    dynamic: bool | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -116,6 +119,7 @@ _ACCEPTED = {
     "deterministic": (_one_of(True, "batch"), 'True or "batch"'),
     "verify": _FLAG,
     "fallback": _FLAG,
+    "dynamic": (lambda v: v is None or _flag(v), "None, True or False"),
     "limits": (lambda v: isinstance(v, Limits), f"a mapping of {', '.join(LIMIT_NAMES)}"),
 }
 

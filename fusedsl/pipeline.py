@@ -17,7 +17,8 @@ from .ir.graph import Parameter, Type
 from .ir.types import BOOL
 from .runtime import compile as compiler
 from .runtime.arrays import Array, Weak
-from .runtime.bind import Bound, Layout, bind
+from .runtime.bind import Bound, Family, Layout, bind
+from .runtime.lengths import crosses
 from .schedule import can_cross
 from .schedule.plan import KernelPlan, Plan
 from .schedule.scores import schedule_scores
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .config import Options
     from .ir.graph import Graph
 
+OWN = 5  # binaries that are for one class of shapes each, before further shapes of a family share general ones
 REGISTERS = 216  # words of a thread's 255 that a body's values may take: the rest are addresses and counters
 
 
@@ -68,6 +70,14 @@ def extents_of(arguments: Sequence[Array | Weak]) -> Extents:
 # -- calls
 
 
+def family_of(name: str, options: Options, plan: Plan) -> Family | None:
+    """What shares few binaries with other calls of a program; None where every class of shapes has its own."""
+    if options.dynamic is False or options.tunes or options.steady:
+        return None
+    kinds = tuple((p.type.dtype.name, len(p.type.shape)) for p in plan.parameters)
+    return Family(name, repr(options), kinds, 0 if options.dynamic else OWN)
+
+
 def check_call(plan: Plan, extents: Mapping[Symbol, int]) -> None:
     """Raise the ShapeError of the first check that these extents break; those that stand alone ride along."""
     failed: list[FusedslError] = [explain(c, extents) for c in plan.checks if not holds(c, extents)]
@@ -104,10 +114,13 @@ def _iterated(kernel: KernelPlan) -> tuple[Dim, ...]:
     return kernel.rows + (kernel.columns if kernel.stream is None else kernel.columns[:1])
 
 
-def bind_kernels(plan: Plan, layouts: dict[tuple[str, int], Layout], extents) -> list[Bound]:
+def bind_kernels(
+    plan: Plan, layouts: dict[tuple[str, int], Layout], extents, family: Family | None = None
+) -> list[Bound]:
     """Every kernel of a plan with the numbers of one call."""
     bounds = [bind(k, layouts, extents) for k in plan.kernels]
-    return [dataclasses.replace(bound, chained=True) for bound in bounds] if len(plan.shared) > 1 else bounds
+    chained = len(plan.shared) > 1
+    return [dataclasses.replace(b, chained=chained, family=family) for b in bounds] if chained or family else bounds
 
 
 def folds_together(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
@@ -122,12 +135,14 @@ def attends(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
     return hardware is None or all(schedule_scores(b.kernel, b.extents, hardware) is not None for b in streams)
 
 
-def other_way(plan: Plan, bounds: Sequence[Bound], hardware: Hardware | None) -> tuple[bool, str] | None:
-    """(`together`, `scores`) of the plan to try instead of one with a kernel that has no schedule at these extents;
-    None where every kernel has one."""
+def other_way(
+    plan: Plan, bounds: Sequence[Bound], hardware: Hardware | None, claim: bool = True
+) -> tuple[bool, str] | None:
+    """(`together`, `scores`) of the plan to try instead of one with a kernel that has no schedule at these extents, or no
+    binary, where it would `claim` one; None where every kernel has."""
     if not attends(bounds, hardware):
         return plan.together, "stored"
-    if not folds_together(bounds, hardware):
+    if not folds_together(bounds, hardware) or not (hardware is None or crosses(plan, bounds, hardware, claim)):
         return False, plan.scores
     return None
 

@@ -14,9 +14,10 @@ from .runtime import copies
 from .runtime.arrays import CPU, Array
 from .runtime.bind import Bound
 from .runtime.call import Call
-from .runtime.compile import build_launch, build_scheduled, during_capture, scheduled_cuda
+from .runtime.compile import build_scheduled, during_capture
 from .runtime.driver import driver
 from .runtime.launch import Launch
+from .runtime.lengths import chosen_cuda, digests, joined_cuda
 from .runtime.records import (
     TEMPORARY_ALIGNMENT,
     Payloads,
@@ -65,7 +66,12 @@ Chooser = Callable[[int, KernelPlan, Bound, Hardware], Scheduled]
 
 def first_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
     """The schedule that a kernel has unless it is tuned."""
-    return scheduled_cuda(bound, hardware)
+    return chosen_cuda(plan, bound, hardware)
+
+
+def likely_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
+    """The schedule that a call would have now; later calls have what they would have had."""
+    return chosen_cuda(plan, bound, hardware, claim=False)
 
 
 def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None, chooser: Chooser = first_choice) -> Prepared:
@@ -109,7 +115,7 @@ def _launches(program: Planner, plan: Plan, layouts, extents, library: str, devi
     numbers: list[int] = []
     launches: list[Any] = []
     spilled = False
-    bounds = pipeline.bind_kernels(plan, layouts, extents)
+    bounds = pipeline.bind_kernels(plan, layouts, extents, pipeline.family_of(program.family, program.options, plan))
     given = (where, temporaries, numbers, extents, program.names, device)
     for together in plan.shared:
         members = [k for k in together if not bounds[k].empty]
@@ -145,8 +151,9 @@ def _cuda(members, where, temporaries, numbers, extents, names, device, chooser:
     given = (where, temporaries, numbers, extents, names)
     chosen = [chooser(k, plan, bound, pipeline.hardware_of(told)) for k, plan, bound in members]
     pairs = [(plan, bound) for _, plan, bound in members]
-    built = build_launch(pairs, chosen, told.cc, pipeline.hardware_of(told)) if len(members) > 1 else None
-    if built is not None:
+    joined = joined_cuda(pairs, chosen, pipeline.hardware_of(told)) if len(members) > 1 else None
+    if joined is not None:
+        built = build_scheduled(*joined, digests(pairs), told.cc)
         return [bundle_launch(pairs, built, loaded(built, device[1]), *given)], built.spill_bytes > 0
     records, spills = [], False
     for (plan, bound), (kernel, schedule) in zip(pairs, chosen):

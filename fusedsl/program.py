@@ -47,6 +47,8 @@ class Program:
         self._adopted = False  # whether plans came from elsewhere
         self._lock = threading.RLock()
         self.name = dynamo.name(self)
+        told = source.cache_parts()
+        self.family = self.name if told is None else repr(told)
         self.replay: Replay = nothing  # of the call that was made last
         self.others: tuple[Replay, ...] = ()  # of calls before it
 

@@ -24,10 +24,11 @@ Facts = Mapping[str, "Array | Weak"]
 
 
 class Planner(Protocol):
-    """What a call is prepared from: a program's names, options and plans."""
+    """What a call is prepared from: a program's names, options and plans. Programs of one `family` are alike."""
 
     names: tuple[str, ...]
     options: Options
+    family: str
 
     def plan(
         self,
@@ -90,7 +91,8 @@ def settle(program: Planner, facts: Facts, outs: Sequence[Any] | None, place_in_
     """The plan and the arrays of a call; raises what is wrong with it. `place_in_lists` follows names of `outs`."""
     found = _settle(program, facts, outs, place_in_lists)
     while found.device != CPU and any(k.stream or k.finish for k in found.plan.kernels):
-        bounds = pipeline.bind_kernels(found.plan, found.layouts, found.extents)
+        family = pipeline.family_of(program.family, program.options, found.plan)
+        bounds = pipeline.bind_kernels(found.plan, found.layouts, found.extents, family)
         other = pipeline.other_way(found.plan, bounds, _hardware(found.device))
         if other is None:
             break

@@ -11,7 +11,7 @@ from typing import Any
 from . import pipeline
 from .errors import CompileError, DeviceError
 from .hardware import Hardware, occupancy
-from .prepare import Chooser, Prepared, Scheduled, first_choice, prepare
+from .prepare import Chooser, Prepared, Scheduled, first_choice, likely_choice, prepare
 from .runtime.arrays import CPU
 from .runtime.bind import Bound
 from .runtime.cache import cache_key
@@ -66,9 +66,9 @@ def prepare_tuned(program: Planner, facts: Facts, outs: Sequence[Any] | None) ->
     return prepare(program, facts, outs, tuned_choice)
 
 
-def chooser_of(program: Planner) -> Chooser:
-    """How calls of a program choose schedules."""
-    return tuned_choice if program.options.tunes else first_choice
+def chooser_of(program: Planner, claims: bool = True) -> Chooser:
+    """How calls of a program choose schedules; how they would, unless it `claims` binaries for these shapes."""
+    return tuned_choice if program.options.tunes else first_choice if claims else likely_choice
 
 
 def tuned_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:

@@ -7,19 +7,19 @@ import random
 import pytest
 
 import fusedsl as fd
+from fusedsl import pipeline
 from fusedsl.report.explain import case_of
 from fusedsl.runtime.compile import cuda_key
 
 MOST = 12
-SUMS = ("sum(x)", "sum(x, 0)", "sum(x, -1)")
 
 
-def binaries(text, dtype, shapes):
-    """What these shapes compile; arrays but x are rows of it."""
+def binaries(text, dtypes, shapes):
+    """What calls with these shapes compile, one after the other; `shapes` are those of all arrays."""
     made, found = fd.kernel(text), set()
-    for shape in shapes:
-        given = [fd.spec(shape if name == "x" else shape[-1:], dtype) for name in made.params]
-        case = case_of(made._program, given, "cuda", 90)
+    for given in shapes:
+        specs = [fd.spec(shape, dtype) for shape, dtype in zip(given, dtypes)]
+        case = case_of(made._program, specs, "cuda", 90, claims=True)
         for plan, bound in case.kernels:
             kernel, schedule = case.scheduled(plan, bound)
             found.add(cuda_key(kernel, schedule, plan.digest, (9, 0)))
@@ -32,22 +32,80 @@ def shapes(rows, columns, count=1000):
     return [(int(rows ** draw.random()), int(columns ** draw.random())) for _ in range(count)]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
-@pytest.mark.parametrize("text", ["gelu(x)", "x * 2 + 1", "x + b", "where(x > b, x, b)"])
-def test_a_thousand_shapes_of_a_map_share_a_dozen_binaries(text, dtype):
-    assert len(binaries(text, dtype, shapes(1e6, 262_144))) <= MOST
+def reason_of(made, shape, claims=False):
+    """The reason of the schedule that a call with a matrix of this shape, and a row of it, has."""
+    specs = [fd.spec(shape if name == "x" else shape[-1:], "float32") for name in made.params]
+    case = case_of(made._program, specs, "cuda", 90, claims=claims)
+    return case.scheduled(*case.kernels[0])[1].reason
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("text", SUMS)
-def test_a_thousand_shapes_of_sums_share_a_dozen_binaries(text, dtype):
-    assert len(binaries(text, dtype, shapes(1e5, 30_000))) <= MOST
+def deep(count=300):
+    """Three extents, all of them more than 1."""
+    draw = random.Random(0)
+    return [tuple(2 + int(most ** draw.random()) for most in (200, 3000, 3000)) for _ in range(count)]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_thousand_shapes_of_sums_over_a_middle_axis_share_a_dozen_binaries(dtype):
-    deep = [(2 + rows % 97, rows, columns) for rows, columns in shapes(1e4, 30_000) if columns > 1]
-    assert len(binaries("sum(x, 1)", dtype, deep)) <= MOST
+ROWS, MANY_ROWS = shapes(1e5, 30_000, 300), shapes(1e5, 30_000)
+LENGTHS = (333, 601, 1201, 1801, 2501, 3501, 5501, 7001, 9001, 12_001)  # no two of which share a binary
+LOSS = "logsumexp(x, -1) - take_along_axis(x, i[:, None], -1)[:, 0]"
+SEVERAL = "h = x + r; return rms_norm(h, w), h, max(h, axis=-1), argmax(x, axis=-1)"
+BACKWARD = """
+    m = mean(x, -1, keepdims=True)
+    s = rsqrt(var(x, -1, keepdims=True) + 1e-5)
+    h = (x - m) * s
+    g = d * w
+    return (g - mean(g, -1, keepdims=True) - h * mean(g * h, -1, keepdims=True)) * s, sum(d * h, 0), sum(d, 0)
+"""
+KERNELS = {
+    "gelu": ("gelu(x)", ["bfloat16"], [(s,) for s in shapes(1e6, 262_144, 300)]),
+    "broadcast": ("where(x > b, x, b)", ["int8", "int8"], [(s, s[-1:]) for s in shapes(1e6, 262_144, 300)]),
+    "transpose": ("x.T + 1", ["bfloat16"], [(s,) for s in ROWS]),
+    "full sum": ("sum(x)", ["float32"], [(s,) for s in ROWS]),
+    "sum": ("sum(x, -1)", ["bfloat16"], [(s,) for s in ROWS]),
+    "variance of columns": ("var(x, 0)", ["float32"], [(s,) for s in ROWS]),
+    "softmax": ("softmax(x)", ["float32"], [(s,) for s in MANY_ROWS]),
+    "softmax of 16 bits": ("softmax(x)", ["bfloat16"], [(s,) for s in ROWS]),
+    "layer norm": ("layer_norm(x, w, b)", ["bfloat16"] * 3, [(s, s[-1:], s[-1:]) for s in MANY_ROWS]),
+    "several": (SEVERAL, ["float32"] * 3, [(s, s, s[-1:]) for s in ROWS]),
+    "cross-entropy": (LOSS, ["bfloat16", "int64"], [(s, s[:1]) for s in ROWS]),
+    "layer norm backward": (BACKWARD, ["bfloat16"] * 3, [(s, s, s[-1:]) for s in ROWS if 1 not in s]),
+    "scan": ("cumsum(x, -1)", ["float32"], [(s,) for s in ROWS]),
+    "best": ("topk(x, 8)", ["float32"], [(s,) for s in ROWS if s[1] >= 8]),
+    "order": ("argsort(x)", ["float16"], [(s,) for s in ROWS]),
+    "middle sum": ("sum(x, 1)", ["bfloat16"], [(s,) for s in deep()]),
+    "middle softmax": ("softmax(x, 1)", ["float32"], [(s,) for s in deep()]),
+    "product": ("relu(a @ b)", ["bfloat16"] * 2, [((n, d), (d, m)) for d, n, m in deep()]),
+    "attention": (
+        "softmax(q @ k.mT * 0.1) @ v", ["bfloat16"] * 3, [((2, n, 64), (2, m, 64), (2, m, 64)) for _, n, m in deep()]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_many_random_shapes_share_a_dozen_binaries(name):
+    assert len(binaries(*KERNELS[name])) <= MOST
+
+
+def test_lengths_of_many_models_have_binaries_of_their_own_whatever_came_before():
+    made = fd.kernel("softmax(x)")
+    seen = [reason_of(made, (64, columns), claims=True) for columns in (*LENGTHS, 4096, 4097, 10_000)]
+    general = ["general lengths" in reason for reason in seen]
+    assert general == [n >= pipeline.OWN for n in range(len(LENGTHS))] + [False] * 3
+
+
+def test_the_first_lengths_keep_their_binaries_and_looking_at_others_changes_nothing():
+    made = fd.kernel("rms_norm(x, w)")
+    first, (other, *_) = LENGTHS[: pipeline.OWN], LENGTHS[pipeline.OWN :]
+    assert not any("general lengths" in reason_of(made, (64, n)) for n in LENGTHS)
+    assert not any("general lengths" in reason_of(made, (64, n), claims=True) for n in first)
+    assert "general lengths" in reason_of(made, (64, other)) == reason_of(made, (64, other), claims=True)
+    assert not any("general lengths" in reason_of(made, (64, n)) for n in first)
+
+
+def test_dynamic_says_which_lengths_have_binaries_of_their_own():
+    always, never = fd.kernel("softmax(x)", dynamic=False), fd.kernel("softmax(x)", dynamic=True)
+    assert not any("general lengths" in reason_of(always, (64, n), claims=True) for n in LENGTHS)
+    assert "general lengths" in reason_of(never, (64, 700), claims=True)
 
 
 def test_results_of_tuning_are_near_the_untuned_ones():

@@ -15,6 +15,7 @@ from ..runtime import compile as compiler
 from ..runtime.arrays import Array, Weak
 from ..runtime.bind import Bound, Layout, NeedsCopy, contiguous, view
 from ..runtime.compile import Built
+from ..runtime.lengths import digests, joined_cuda
 from ..runtime.results import strides_in
 from ..schedule.plan import ArrayUse, KernelPlan, Plan
 from ..settle import layout_of, result_order, temporary_layouts
@@ -24,7 +25,10 @@ from .target import Target
 
 @dataclass(frozen=True)
 class Case:
-    """What a call would do: `copied` names the arguments that must be made contiguous first."""
+    """What a call would do: `copied` names the arguments that must be made contiguous first.
+
+    Where it `claims` binaries for its shapes, it counts as a call; else nothing changes for later ones.
+    """
 
     program: Program
     arguments: Mapping[str, Array | Weak]
@@ -33,6 +37,7 @@ class Case:
     bounds: tuple[Bound, ...]
     copied: tuple[str, ...]
     target: Target
+    claims: bool = False
 
     @property
     def kernels(self) -> list[tuple[KernelPlan, Bound]]:
@@ -60,13 +65,13 @@ class Case:
         """(kernel, schedule) of one kernel on the target, as calls with the program's options have it."""
         if self.target.hardware is None:
             return compiler.scheduled_cpu(bound)
-        return chooser_of(self.program)(0, plan, bound, self.target.hardware)
+        return chooser_of(self.program, self.claims)(0, plan, bound, self.target.hardware)
 
     def together(self, members: Sequence[tuple[KernelPlan, Bound]]) -> tuple[Any, Any] | None:
         """(bundle, schedule) of kernels that are to share a launch on CUDA; None where they cannot."""
         assert self.target.hardware is not None
         chosen = [self.scheduled(*member) for member in members]
-        return compiler.scheduled_together(members, chosen, self.target.hardware)
+        return joined_cuda(members, chosen, self.target.hardware, self.claims)
 
     def tuned(self, plan: KernelPlan, bound: Bound) -> Tuned | None:
         """What tuning found for one kernel, where it was asked for and has been done."""
@@ -79,10 +84,9 @@ class Case:
         """The compiled launch; CompileError where the compiler is missing or refuses."""
         hardware = self.target.hardware
         if len(members) > 1 and hardware is not None:
-            chosen = [self.scheduled(*member) for member in members]
-            built = compiler.build_launch(members, chosen, hardware.cc, hardware)
-            assert built is not None
-            return built
+            joined = self.together(members)
+            assert joined is not None
+            return compiler.build_scheduled(*joined, digests(members), hardware.cc)
         plan, bound = members[0]
         if hardware is None:
             return pipeline.build_kernel(plan, bound, None)
@@ -98,8 +102,13 @@ class Case:
         return tuple(evaluate(d, self.extents) for d in types[use.index].shape)
 
 
-def make_case(program: Program, arguments: Mapping[str, Array | Weak], target: Target) -> Case:
-    """The case of these arguments; raises what a call would raise for their shapes and dtypes."""
+def make_case(
+    program: Program, arguments: Mapping[str, Array | Weak], target: Target, claims: bool = False, alone: bool = False
+) -> Case:
+    """The case of these arguments; raises what a call would raise for their shapes and dtypes.
+
+    Where it is `alone`, whatever was called before, its shapes have binaries of their own.
+    """
     given = list(arguments.values())
     extents = pipeline.extents_of(given)
     way: tuple[bool, str] | None = (True, "apart" if target.hardware is None else "level")
@@ -107,10 +116,11 @@ def make_case(program: Program, arguments: Mapping[str, Array | Weak], target: T
         plan = program.plan(given, extents, *way)
         pipeline.check_call(plan, extents)
         layouts, copied = _layouts(plan, given, extents)
-        bounds = tuple(pipeline.bind_kernels(plan, layouts, extents))
-        way = pipeline.other_way(plan, bounds, target.hardware)
+        family = None if alone else pipeline.family_of(program.family, program.options, plan)
+        bounds = tuple(pipeline.bind_kernels(plan, layouts, extents, family))
+        way = pipeline.other_way(plan, bounds, target.hardware, claims)
     names = tuple(program.names[k] for k in copied)
-    return Case(program, arguments, extents, plan, bounds, names, target)
+    return Case(program, arguments, extents, plan, bounds, names, target, claims)
 
 
 def _layouts(plan: Plan, given: Sequence[Array | Weak], extents) -> tuple[dict, list[int]]:

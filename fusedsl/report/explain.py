@@ -128,11 +128,13 @@ def _plain(x: Any) -> Any:
     return [_plain(part) for part in x] if isinstance(x, tuple) else x
 
 
-def case_of(program: Program, values: Sequence[Any], device: Any, cc: Any, specs: Target | None = None) -> Case:
-    """The case of arguments or specs on the target that they, `device` and `cc` name."""
+def case_of(
+    program: Program, values: Sequence[Any], device: Any, cc: Any, specs: Target | None = None, **how: bool
+) -> Case:
+    """The case of arguments or specs on the target that they, `device` and `cc` name; `how` is that of `make_case`."""
     arguments = describe_arguments(program.names, values)
     wanted = device if device is not None or cc is not None else program.options.device
-    return make_case(program, arguments, choose(values, arguments, wanted, cc, specs))
+    return make_case(program, arguments, choose(values, arguments, wanted, cc, specs), **how)
 
 
 def explain(
@@ -294,7 +296,7 @@ def resources(program: Program, values: Sequence[Any], cc: Any = None) -> Resour
 
 def compile_ahead(program: Program, values: Sequence[Any], device=None, cc=None) -> None:
     """Compile every kernel into memory and the cache, and load it where arrays are (see Kernel.compile)."""
-    case = case_of(program, values, device, cc, specs=this_machine())
+    case = case_of(program, values, device, cc, specs=this_machine(), claims=True)
     arrays = [a for a in case.arguments.values() if isinstance(a, Array) and device is None and cc is None]
     cards = {a.device[1] for a in arrays if a.device != CPU and case.target.is_cuda}
     for members in case.launches:

@@ -52,6 +52,19 @@ def contiguous(shape: tuple[int, ...]) -> Layout:
 
 
 @dataclass(frozen=True)
+class Family:
+    """Calls of a program whose arrays have the same dtypes and ranks, whatever their shapes: they have few binaries.
+
+    So many of these are its `own`, each for one class of shapes (see `lengths`).
+    """
+
+    name: str
+    options: str
+    kinds: tuple[tuple[str, int], ...]
+    own: int
+
+
+@dataclass(frozen=True)
 class Bound:
     """A kernel with the numbers of one call: extents of its axes, strides and offsets (in elements) per operand.
 
@@ -67,6 +80,7 @@ class Bound:
     streamed: Kernel | None = None
     across: tuple[Kernel, Kernel] | None = None
     chained: bool = False  # its call has several launches
+    family: Family | None = None  # whose kernels have few binaries in all; None where every length has its own
 
     @property
     def empty(self) -> bool:

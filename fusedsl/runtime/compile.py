@@ -66,7 +66,7 @@ def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[Kernel
         attending = schedule_scores(bound.kernel, bound.extents, hardware)
         assert attending is not None
         if not isinstance(attending, AttendSchedule):
-            return _sharing(bound.kernel, attending, bound.extents), attending
+            return shared_parameters(bound.kernel, attending, bound.extents), attending
         return dataclasses.replace(bound.kernel, windows=windows(attending, bound.kernel)), attending
     products = schedule_contract(bound.kernel, bound.extents, hardware)
     if products is not None:
@@ -80,10 +80,10 @@ def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[Kernel
     if not getattr(schedule, "resident", True) and streamed is not None and kernel.resident:
         kernel = streamed
         schedule = choose(kernel, bound.extents, hardware)
-    return _sharing(kernel, schedule, bound.extents), schedule
+    return shared_parameters(kernel, schedule, bound.extents), schedule
 
 
-def _sharing(kernel: Kernel, schedule: Schedule, extents: tuple[int, ...]) -> Kernel:
+def shared_parameters(kernel: Kernel, schedule: Schedule, extents: tuple[int, ...]) -> Kernel:
     """The kernel with what its blocks share in global memory among its parameters."""
     needs = geometry(schedule, kernel, extents)
     return dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0)
@@ -106,14 +106,6 @@ def scheduled_together(
         return None
     bundle = Bundle(tuple(dataclasses.replace(kernel, part=True) for kernel, _ in chosen))
     return bundle, schedule_bundle(bundle.kernels, [schedule for _, schedule in chosen], hardware)
-
-
-def build_launch(
-    members: Sequence[tuple[KernelPlan, Bound]], chosen: Chosen, cc: tuple[int, int], hardware: Hardware
-) -> Built | None:
-    """Kernels that are to share a launch, compiled; None where they cannot."""
-    found = scheduled_together(members, chosen, hardware)
-    return found and build_scheduled(*found, " ".join(plan.digest for plan, _ in members), cc)
 
 
 def scheduled_cpu(bound: Bound) -> tuple[Kernel, str]:
@@ -235,6 +227,11 @@ def plain_key(key: tuple) -> str:
 
 
 # -- what was compiled elsewhere, or before
+
+
+def shipped(key: tuple) -> bool:
+    """Whether the machine code of this key came in a file."""
+    return bool(_shipped) and plain_key(key) in _shipped
 
 
 def ship(plain: str, told: dict, code: bytes) -> None:

@@ -32,6 +32,7 @@ ADDRESS_WORDS = 2  # registers more for each vector where offsets have 64 bits
 MOST_VECTORS = 16  # … and the vectors that it takes for it
 ALIGNMENT = 8  # bytes, of each part of the states in a record
 SHARED = 48 << 10  # bytes of static shared memory of a block
+MANY = 1 << 15  # elements along an axis: more than any strip or tile has
 HELD_CLASSES = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -88,6 +89,22 @@ def schedule_column(
     while room > WARP and not _fits_shared(kernel, room):
         room //= 2
     return _looped(kernel, extents, hardware, room if flexible else 0)
+
+
+def schedule_strips(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> ColumnSchedule:
+    """How a kernel that is not `resident` runs, in few forms for all extents: strips that are looped over."""
+    if finishes_at_once(kernel):
+        return schedule_column(kernel, extents, hardware)
+    found = _looped(kernel, (MANY,) * len(extents), hardware, 0)
+    count, steps = strips(found, kernel, extents), -(-columns_of(kernel, extents) // found.tile)
+    parts = max(1, min(hardware.multiprocessors * found.blocks // count, steps))
+    reason = (
+        f"{columns_of(kernel, extents)} elements are folded across what is contiguous: {found.lanes} threads side by "
+        f"side on vectors of {found.width}, {found.levels} deep, loop over them"
+    )
+    if parts > 1:
+        reason += f"; {parts} blocks share a strip, they wait for each other after each fold"
+    return replace(found, split=parts > 1, together=parts > 1, parts=parts, reason=reason)
 
 
 def strips(schedule: ColumnSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:

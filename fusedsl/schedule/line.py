@@ -67,6 +67,25 @@ def schedule_line(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
     return None
 
 
+def line_of(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+    """How rows that are `resident` run in one of few forms for all lengths; None where none of them holds them, or where
+    there is but one.
+
+    Measured on an H200 beside those compiled for their length, softmax of float32 and of more than 200 bfloat16 has
+    0.83 to 1.9 of their speed, layer norm 0.6 to 1.0.
+    """
+    width, columns = row_width(kernel), extents[-1]
+    if prod(extents[: kernel.row_axes]) == 1 or width not in WIDTHS or alone(kernel) or fetches(kernel):
+        return None
+    if not kernel.resident or not contiguous(kernel):
+        return None
+    split = any(operand.access == "anchor" for operand in kernel.operands)
+    for size in _sizes(kernel, width, split, False, hardware):
+        if columns <= size.longest * size.vectors * size.width:
+            return _on_line(kernel, columns, split, size, hardware)[0]
+    return None
+
+
 def _folds_alone(kernel: Kernel, width: int) -> bool:
     """Whether a row is read for little work, of which one value is stored."""
     first, *others = kernel.phases
@@ -89,6 +108,11 @@ def common(columns: int) -> bool:
     return columns >= COMMON_FROM and (
         columns & (columns - 1) == 0 or (columns - 1) & (columns - 2) == 0 or columns == power
     )
+
+
+def usual(kernel: Kernel, extents: tuple[int, ...]) -> bool:
+    """Whether all axes that a row has, and the one that vectors lie along, are as long as in many models."""
+    return kernel.row_axes > 0 and all(map(common, extents[kernel.row_axes - (kernel.kept > 0) :]))
 
 
 @dataclass(frozen=True)

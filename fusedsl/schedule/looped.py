@@ -20,6 +20,7 @@ MOST_REREADING = 512  # threads of a row that is read again
 STREAMING, MOST_STREAMING = 768, 128  # threads of an SM that stream rows, and those of a row where there are many
 FEWEST, FULLER = 0.75, 1.05  # of the blocks on an SM that stay, at least, where waves are so many times as full
 TURNS = 8  # tiles of a row for each of its threads, at least
+SHORT, MANY = 1 << 10, 1 << 20  # columns that a warp loops over, and a block, where lengths share what is compiled
 LONG_TILE_NEED = 128  # registers, at most, with which a tile has 128 bytes
 
 
@@ -72,6 +73,16 @@ def _fuller(items: int, blocks: int, threads: int, hardware: Hardware) -> int:
 
     least = next((b for b in range(blocks - 1, 0, -1) if fit(b) < fit(blocks)), blocks)
     return least if fit(least) >= FEWEST * fit(blocks) and share(least) > FULLER * share(blocks) else blocks
+
+
+def loop_of(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, warps: bool = True) -> RowSchedule:
+    """How a kernel that is not `resident` runs, in few forms for all extents: a warp (unless these have no `warps`) or a
+    block to a row."""
+    columns, rows = prod(extents[kernel.row_axes :]), prod(extents[: kernel.row_axes])
+    like = SHORT if columns <= SHORT and rows > 1 and warps else MANY
+    others = (1,) * (kernel.axes - 2)
+    found = schedule_looped(kernel, (MANY, *others, like), hardware)
+    return replace(found, reason=found.reason.replace(f"{like} columns", f"{columns} columns"))
 
 
 def streams(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> bool:

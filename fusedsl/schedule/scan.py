@@ -15,6 +15,7 @@ from .rows import schedule_row
 ADDRESSING = 16  # registers beside those that hold tiles
 LONGEST = 32768  # elements of a row that is held whole where it could as well be looped over
 BLOCK = 256  # threads of a loop
+SHORT = 128  # elements of a row that a warp scans, where rows of many lengths share what is compiled
 ROWS = 4  # short ones that share a block: the warps of one longer row meet at the block's barriers
 FEW_ROWS = 4  # rows an SM, below which the tiles of long rows are worked on at once
 HEADER = 16  # bytes of counters before the slots of a linked scan
@@ -37,6 +38,14 @@ def schedule_scan(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
         if found is not None and found.resident and found.threads * found.rows <= 1024:
             return replace(found, piece=0)
     return _across(kernel, extents, hardware) or _linked(kernel, extents, hardware) or _along(kernel, extents, hardware)
+
+
+def scan_of(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+    """How a row kernel with scans that is not `resident` runs, in few forms for all extents."""
+    columns = SHORT if extents[-1] <= SHORT else LONGEST
+    like = (*extents[:-1], columns)
+    found = _across(kernel, like, hardware) or _linked(kernel, extents, hardware) or _along(kernel, like, hardware)
+    return replace(found, reason=found.reason.replace(f"{columns} columns", f"{extents[-1]} columns"))
 
 
 def _registers(kernel: Kernel, elements: int) -> int:

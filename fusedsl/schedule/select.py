@@ -21,6 +21,7 @@ BLOCK = 512  # threads that sort or merge
 CHOOSERS, FEW_CHOOSERS = 256, 1024  # … and that gather the best of a long row: at most, and of few rows
 BUSY = 512  # threads of an SM that gather while others wait for each other
 TILE, LONG_TILE = 8, 16  # elements of a thread's tile; and where a warp gathers, which waits for no other
+MANY = 1 << 20  # columns: more than any tile has
 SCARCE = 8  # columns for each that is wanted, from which on warps gather the best rather than sort all
 
 
@@ -28,7 +29,7 @@ def schedule_select(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     """How a row kernel with an order runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
     select, columns = selection(kernel), extents[-1]
     assert select is not None
-    slots = ROOM_BYTES // (16 if select.lifted.dtype.bits == 64 else 8)
+    slots = _slots(select.lifted.dtype.bits)
     width = row_width(kernel)
     reach = columns + (width - 1 if any(operand.access == "anchor" for operand in kernel.operands) else 0)
     few = select.count is not None and select.count <= ROUNDS and reach <= ROUNDS_COLUMNS
@@ -43,6 +44,30 @@ def schedule_select(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     if chosen:
         return _chosen(kernel, extents, width, select.count or 1, slots, hardware)
     return _merged(kernel, columns, width, slots, hardware)
+
+
+def select_of(
+    held: Kernel, streamed: Kernel, extents: tuple[int, ...], hardware: Hardware
+) -> tuple[Kernel, RowSchedule]:
+    """The kernel, resident or not, and how it runs, in few forms for all extents."""
+    select, columns, width = selection(held), extents[-1], row_width(held)
+    assert select is not None
+    slots = _slots(select.lifted.dtype.bits)
+    keep, reach = _power(select.count or columns), columns + width - 1
+    chosen = select.count is not None and _power(select.count) <= slots // 4
+    for size in (ROUNDS_COLUMNS // 4, ROUNDS_COLUMNS if chosen else slots):
+        if reach <= size and keep <= size:
+            return held, _sorted(held, columns, size, width, hardware)
+    if chosen:
+        like = (hardware.multiprocessors, *(1,) * (held.row_axes - 1), MANY)
+        found = _chosen(streamed, like, width, select.count or 1, slots, hardware)
+        return streamed, replace(found, reason=found.reason.replace(f"{MANY} columns", f"{columns} columns"))
+    return streamed, _merged(streamed, columns, width, slots, hardware)
+
+
+def _slots(bits: int) -> int:
+    """Entries that shared memory has room for."""
+    return ROOM_BYTES // (16 if bits == 64 else 8)
 
 
 def _power(n: int) -> int:

@@ -107,8 +107,8 @@ class Place(Writer):
         return str(self.schedule.vectors * self.schedule.threads if self.walk else self.schedule.span)
 
     def last(self) -> str:
-        """Where a thread's last tile begins."""
-        return f"start + ((columns - 1 - start) & -{self.stride()})"
+        """Where a thread's last tile begins; a thread that has none stays behind the row."""
+        return f"start + (max(columns - 1 - start, 0) & -{self.stride()})"
 
     def _find_row(self) -> None:
         """The row of this thread; teams beyond the last row work on that one, and store nothing."""

@@ -1,0 +1,93 @@
+"""Which shapes of a kernel have binaries of their own: the first that a process sees; the others share general ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..hardware import Hardware
+from ..schedule.bundle import Bundle, BundleSchedule
+from ..schedule.general import schedule_general
+from ..schedule.line import usual
+from ..schedule.plan import KernelPlan, Plan
+from .bind import Bound, Family
+from .compile import Chosen, cuda_key, scheduled_cuda, scheduled_together, shared_parameters, shipped
+
+_own: dict[Family, set[tuple]] = {}  # family -> keys of the binaries that are for few shapes
+_lock = threading.Lock()
+
+
+def chosen_cuda(plan: KernelPlan, bound: Bound, hardware: Hardware, claim: bool = True) -> tuple[Any, Any]:
+    """The kernel and the schedule of a call: for its shapes alone, or, once the family has so many, for most shapes.
+
+    It follows from the calls that the process made before, not from what the cache holds, so that a program that runs
+    again gets the same bits again. Unless it is to `claim` what is left, nothing changes for later calls.
+    """
+    kernel, schedule = scheduled_cuda(bound, hardware)
+    if bound.family is None or usual(kernel, bound.extents) or getattr(schedule, "room", 0) or plan.is_map:
+        return kernel, schedule
+    if _has_own(bound.family, cuda_key(kernel, schedule, plan.digest, hardware.cc), claim):
+        return kernel, schedule
+    found = _general(plan, bound, hardware)
+    if found is None:
+        return kernel, schedule
+    reason = f"general lengths, as {bound.family.own} binaries are for other lengths alone: {found[1].reason}"
+    return found[0], replace(found[1], reason=reason)
+
+
+def joined_cuda(
+    members: Sequence[tuple[KernelPlan, Bound]], chosen: Chosen, hardware: Hardware, claim: bool = True
+) -> tuple[Bundle, BundleSchedule] | None:
+    """Kernels that are to share a launch; None where they cannot, or where enough shapes have such binaries."""
+    found, family = scheduled_together(members, chosen, hardware), members[0][1].family
+    if found is None or family is None or all(usual(b.kernel, b.extents) for _, b in members):
+        return found
+    family = replace(family, name=f"{family.name} together", own=family.own // 2)
+    return found if _has_own(family, cuda_key(*found, digests(members), hardware.cc), claim) else None
+
+
+def digests(members: Sequence[tuple[KernelPlan, Bound]]) -> str:
+    """What names the computation of kernels that share a launch."""
+    return " ".join(plan.digest for plan, _ in members)
+
+
+def crosses(plan: Plan, bounds: Sequence[Bound], hardware: Hardware, claim: bool = True) -> bool:
+    """Whether rows and columns are folded by one kernel, which is always for lengths of its own."""
+    for kernel, bound in zip(plan.kernels, bounds):
+        if bound.kernel.finish is not None and bound.family is not None and not usual(bound.kernel, bound.extents):
+            key = cuda_key(*scheduled_cuda(bound, hardware), kernel.digest, hardware.cc)
+            if not _has_own(bound.family, key, claim):
+                return False
+    return True
+
+
+def _has_own(family: Family, key: tuple, claim: bool) -> bool:
+    """Whether the binary of this key is one of the family's own; the first so many are, where they are claimed."""
+    if shipped(key):
+        return True
+    with _lock:
+        own = _own.get(family, set())
+        if key not in own and len(own) >= family.own:
+            return False
+        if claim:
+            _own[family] = own | {key}
+        return True
+
+
+def _general(plan: KernelPlan, bound: Bound, hardware: Hardware) -> tuple[Any, Any] | None:
+    if bound.kernel.stream is not None or bound.kernel.finish is not None:
+        return None
+    assert bound.streamed is not None
+    found = schedule_general((bound.kernel, bound.streamed), bound.across, bound.extents, hardware)
+    if found is None:
+        return None
+    kernel = replace(found[0], chained=bound.chained)
+    return shared_parameters(kernel, found[1], bound.extents), found[1]
+
+
+def forget() -> None:
+    """As if the process had called nothing yet; what was compiled stays."""
+    with _lock:
+        _own.clear()
