@@ -138,8 +138,8 @@ def attends(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
 def other_way(
     plan: Plan, bounds: Sequence[Bound], hardware: Hardware | None, claim: bool = True
 ) -> tuple[bool, str] | None:
-    """(`together`, `scores`) of the plan to try instead of one with a kernel that has no schedule at these extents, or no
-    binary, where it would `claim` one; None where every kernel has."""
+    """(`together`, `scores`) of the plan to try instead of one with a kernel that has no schedule at these extents, or
+    may have no binary for them (see `lengths.crosses`); None where every kernel has."""
     if not attends(bounds, hardware):
         return plan.together, "stored"
     if not folds_together(bounds, hardware) or not (hardware is None or crosses(plan, bounds, hardware, claim)):

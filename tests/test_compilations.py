@@ -9,6 +9,7 @@ import pytest
 import fusedsl as fd
 from fusedsl import pipeline
 from fusedsl.report.explain import case_of
+from fusedsl.runtime import lengths
 from fusedsl.runtime.compile import cuda_key
 
 MOST = 12
@@ -100,6 +101,31 @@ def test_the_first_lengths_keep_their_binaries_and_looking_at_others_changes_not
     assert not any("general lengths" in reason_of(made, (64, n), claims=True) for n in first)
     assert "general lengths" in reason_of(made, (64, other)) == reason_of(made, (64, other), claims=True)
     assert not any("general lengths" in reason_of(made, (64, n)) for n in first)
+
+
+def test_a_saved_kernel_finds_its_binaries_whatever_was_called_before(tmp_path):
+    """In the process that saves it, and in one that loads it."""
+    pytest.importorskip("numba_cuda")
+    made = fd.kernel("softmax(x)")
+    for n in LENGTHS:
+        reason_of(made, (64, n), claims=True)
+    specs = fd.spec((64, LENGTHS[-1])), fd.spec((64, 777))
+    made.save(tmp_path / "rows.fused", specs[0])
+    loaded = fd.load(tmp_path / "rows.fused")
+    assert "general lengths" not in reason_of(loaded, (64, LENGTHS[-1]), claims=True)
+    assert "general lengths" in reason_of(loaded, (64, 777), claims=True)
+
+
+def test_kernels_that_share_a_launch_are_few():
+    made, found = fd.kernel("max(x, axis=-1), sum(y * y, axis=-1)"), set()
+    for (n, a), (m, b) in zip(ROWS, ROWS[1:]):
+        case = case_of(made._program, [fd.spec((n + 1, a + 1)), fd.spec((m + 1, b + 1))], "cuda", 90, claims=True)
+        for members in case.launches:
+            several = len(members) > 1
+            kernel, schedule = case.together(members) if several else case.scheduled(*members[0])
+            found.add(cuda_key(kernel, schedule, lengths.digests(members), (9, 0)))
+    shared = [key for key in found if " " in key[2]]
+    assert 0 < len(shared) <= pipeline.OWN and len(found) - len(shared) <= 2 * MOST
 
 
 def test_dynamic_says_which_lengths_have_binaries_of_their_own():

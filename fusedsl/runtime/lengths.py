@@ -26,7 +26,8 @@ def chosen_cuda(plan: KernelPlan, bound: Bound, hardware: Hardware, claim: bool 
     again gets the same bits again. Unless it is to `claim` what is left, nothing changes for later calls.
     """
     kernel, schedule = scheduled_cuda(bound, hardware)
-    if bound.family is None or usual(kernel, bound.extents) or getattr(schedule, "room", 0) or plan.is_map:
+    few = plan.is_map or getattr(schedule, "room", 0) > 0  # binaries there are for all shapes
+    if bound.family is None or few or usual(kernel, bound.extents):
         return kernel, schedule
     if _has_own(bound.family, cuda_key(kernel, schedule, plan.digest, hardware.cc), claim):
         return kernel, schedule
@@ -42,7 +43,7 @@ def joined_cuda(
 ) -> tuple[Bundle, BundleSchedule] | None:
     """Kernels that are to share a launch; None where they cannot, or where enough shapes have such binaries."""
     found, family = scheduled_together(members, chosen, hardware), members[0][1].family
-    if found is None or family is None or all(usual(b.kernel, b.extents) for _, b in members):
+    if found is None or family is None or all(p.is_map or usual(b.kernel, b.extents) for p, b in members):
         return found
     family = replace(family, name=f"{family.name} together", own=family.own // 2)
     return found if _has_own(family, cuda_key(*found, digests(members), hardware.cc), claim) else None

@@ -76,8 +76,8 @@ def _fuller(items: int, blocks: int, threads: int, hardware: Hardware) -> int:
 
 
 def loop_of(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, warps: bool = True) -> RowSchedule:
-    """How a kernel that is not `resident` runs, in few forms for all extents: a warp (unless these have no `warps`) or a
-    block to a row."""
+    """How a kernel that is not `resident` runs, in few forms for all extents: a block to a row, or a warp to a short
+    one, where there are to be `warps`."""
     columns, rows = prod(extents[kernel.row_axes :]), prod(extents[: kernel.row_axes])
     like = SHORT if columns <= SHORT and rows > 1 and warps else MANY
     others = (1,) * (kernel.axes - 2)
