@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .config import Options
     from .ir.graph import Graph
 
-OWN = 5  # binaries that are for one class of shapes each, before further shapes of a family share general ones
+OWN = 4  # binaries that are for one class of shapes each, before further shapes of a family share general ones
 REGISTERS = 216  # words of a thread's 255 that a body's values may take: the rest are addresses and counters
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -118,7 +119,7 @@ def test_a_saved_kernel_finds_its_binaries_whatever_was_called_before(tmp_path):
 
 def test_kernels_that_share_a_launch_are_few():
     made, found = fd.kernel("max(x, axis=-1), sum(y * y, axis=-1)"), set()
-    for (n, a), (m, b) in zip(ROWS, ROWS[1:]):
+    for (n, a), (m, b) in pairwise(ROWS):
         case = case_of(made._program, [fd.spec((n + 1, a + 1)), fd.spec((m + 1, b + 1))], "cuda", 90, claims=True)
         for members in case.launches:
             several = len(members) > 1

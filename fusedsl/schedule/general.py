@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from ..hardware import Hardware
 from .column import schedule_strips
 from .kernel import Kernel, Operand
 from .line import line_of
-from .looped import loop_of
+from .looped import SHORT, loop_of
 from .ranking import selection
 from .scan import has_scans, scan_of
 from .select import select_of
+from .shared import schedule_shared
 
 if TYPE_CHECKING:
     from . import Schedule
@@ -41,6 +43,10 @@ def schedule_general(
     line = line_of(held, extents, hardware)
     if line is not None:
         return held, line
+    several = prod(extents[: held.row_axes]) > 1
+    shared = schedule_shared(streamed, extents, hardware) if several and extents[-1] > SHORT else None
+    if shared is not None and shared.cluster == 1:
+        return streamed, shared
     shorter = (*extents[: held.row_axes], *(1,) * held.column_axes)
     return streamed, loop_of(streamed, extents, hardware, warps=line_of(held, shorter, hardware) is None)
 

@@ -15,7 +15,7 @@ from .rows import schedule_row
 ADDRESSING = 16  # registers beside those that hold tiles
 LONGEST = 32768  # elements of a row that is held whole where it could as well be looped over
 BLOCK = 256  # threads of a loop
-SHORT = 128  # elements of a row that a warp scans, where rows of many lengths share what is compiled
+SHORT = 1024  # elements of a row that a warp scans, where rows of many lengths share what is compiled
 ROWS = 4  # short ones that share a block: the warps of one longer row meet at the block's barriers
 FEW_ROWS = 4  # rows an SM, below which the tiles of long rows are worked on at once
 HEADER = 16  # bytes of counters before the slots of a linked scan

@@ -56,6 +56,9 @@ def select_of(
     keep, reach = _power(select.count or columns), columns + width - 1
     chosen = select.count is not None and _power(select.count) <= slots // 4
     for size in (ROUNDS_COLUMNS // 4, ROUNDS_COLUMNS if chosen else slots):
+        if reach <= size and keep <= size and select.count is not None and select.count <= ROUNDS:
+            found = _rounds(held, 0, size, width, select.count, hardware)
+            return held, replace(found, reason=found.reason.replace("of 0 columns", f"of {columns} columns"))
         if reach <= size and keep <= size:
             return held, _sorted(held, columns, size, width, hardware)
     if chosen:
