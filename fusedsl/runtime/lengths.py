@@ -13,7 +13,9 @@ from ..schedule.general import schedule_general
 from ..schedule.line import usual
 from ..schedule.plan import KernelPlan, Plan
 from .bind import Bound, Family
-from .compile import Chosen, cuda_key, scheduled_cuda, scheduled_together, shared_parameters, shipped
+from .compile import Built, Chosen, cuda_key, scheduled_cuda, scheduled_together, shared_parameters, shipped
+
+GENERAL = "general lengths"  # so begins the reason of what serves most of them
 
 _own: dict[Family, set[tuple]] = {}  # family -> keys of the binaries that are for few shapes
 _lock = threading.Lock()
@@ -26,15 +28,15 @@ def chosen_cuda(plan: KernelPlan, bound: Bound, hardware: Hardware, claim: bool 
     again gets the same bits again. Unless it is to `claim` what is left, nothing changes for later calls.
     """
     kernel, schedule = scheduled_cuda(bound, hardware)
-    few = plan.is_map or getattr(schedule, "room", 0) > 0  # binaries there are for all shapes
-    if bound.family is None or few or usual(kernel, bound.extents):
+    family = bound.family
+    if family is None or not _counts(plan, bound, schedule):
         return kernel, schedule
-    if _has_own(bound.family, cuda_key(kernel, schedule, plan.digest, hardware.cc), claim):
+    if _has_own(family, cuda_key(kernel, schedule, plan.digest, hardware.cc), claim):
         return kernel, schedule
     found = _general(plan, bound, hardware)
     if found is None:
         return kernel, schedule
-    reason = f"general lengths, as {bound.family.own} binaries are for other lengths alone: {found[1].reason}"
+    reason = f"{GENERAL}, as {family.own} binaries are for other lengths alone: {found[1].reason}"
     return found[0], replace(found[1], reason=reason)
 
 
@@ -43,7 +45,7 @@ def joined_cuda(
 ) -> tuple[Bundle, BundleSchedule] | None:
     """Kernels that are to share a launch; None where they cannot, or where enough shapes have such binaries."""
     found, family = scheduled_together(members, chosen, hardware), members[0][1].family
-    if found is None or family is None or all(p.is_map or usual(b.kernel, b.extents) for p, b in members):
+    if found is None or family is None or not any(_counts(*member, found[1]) for member in members):
         return found
     family = replace(family, name=f"{family.name} together", own=family.own // 2)
     return found if _has_own(family, cuda_key(*found, digests(members), hardware.cc), claim) else None
@@ -52,6 +54,19 @@ def joined_cuda(
 def digests(members: Sequence[tuple[KernelPlan, Bound]]) -> str:
     """What names the computation of kernels that share a launch."""
     return " ".join(plan.digest for plan, _ in members)
+
+
+def lasting(built: Built, members: Sequence[tuple[KernelPlan, Bound]]) -> Built:
+    """A launch of these kernels; one that follows from earlier calls is not to be kept for other processes."""
+    general = built.schedule.reason.startswith(GENERAL)
+    decided = general or any(_counts(plan, bound, built.schedule) for plan, bound in members)
+    return replace(built, entry="") if decided else built
+
+
+def _counts(plan: KernelPlan, bound: Bound, schedule: Any) -> bool:
+    """Whether the binary of a schedule is one of those of which a family has but a few; of others there are few."""
+    few = plan.is_map or bound.kernel.stream is not None or getattr(schedule, "room", 0) > 0
+    return bound.family is not None and not few and not usual(bound.kernel, bound.extents)
 
 
 def crosses(plan: Plan, bounds: Sequence[Bound], hardware: Hardware, claim: bool = True) -> bool:
@@ -78,9 +93,8 @@ def _has_own(family: Family, key: tuple, claim: bool) -> bool:
 
 
 def _general(plan: KernelPlan, bound: Bound, hardware: Hardware) -> tuple[Any, Any] | None:
-    if bound.kernel.stream is not None or bound.kernel.finish is not None:
+    if bound.streamed is None:
         return None
-    assert bound.streamed is not None
     found = schedule_general((bound.kernel, bound.streamed), bound.across, bound.extents, hardware)
     if found is None:
         return None

@@ -113,8 +113,8 @@ def common(columns: int) -> bool:
 
 
 def usual(kernel: Kernel, extents: tuple[int, ...]) -> bool:
-    """Whether all axes that a row has, and the one that vectors lie along, are as long as in many models."""
-    return kernel.row_axes > 0 and all(map(common, extents[kernel.row_axes - (kernel.kept > 0) :]))
+    """Whether all axes that a row has are as long as in many models."""
+    return kernel.row_axes > 0 and all(map(common, extents[kernel.row_axes :]))
 
 
 @dataclass(frozen=True)
