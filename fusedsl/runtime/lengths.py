@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,12 +12,10 @@ from ..schedule.general import schedule_general
 from ..schedule.line import usual
 from ..schedule.plan import KernelPlan, Plan
 from .bind import Bound, Family
-from .compile import Built, Chosen, cuda_key, scheduled_cuda, scheduled_together, shared_parameters, shipped
+from .claims import has_own
+from .compile import Built, Chosen, cuda_key, plain_key, scheduled_cuda, scheduled_together, shared_parameters, shipped
 
 GENERAL = "general lengths"  # so begins the reason of what serves most of them
-
-_own: dict[Family, set[tuple]] = {}  # family -> keys of the binaries that are for few shapes
-_lock = threading.Lock()
 
 
 def chosen_cuda(plan: KernelPlan, bound: Bound, hardware: Hardware, claim: bool = True) -> tuple[Any, Any]:
@@ -47,8 +44,7 @@ def joined_cuda(
     found, family = scheduled_together(members, chosen, hardware), members[0][1].family
     if found is None or family is None or not any(_counts(*member, found[1]) for member in members):
         return found
-    family = replace(family, name=f"{family.name} together", own=family.own // 2)
-    return found if _has_own(family, cuda_key(*found, digests(members), hardware.cc), claim) else None
+    return found if _has_own(_together(family), cuda_key(*found, digests(members), hardware.cc), claim) else None
 
 
 def digests(members: Sequence[tuple[KernelPlan, Bound]]) -> str:
@@ -56,11 +52,21 @@ def digests(members: Sequence[tuple[KernelPlan, Bound]]) -> str:
     return " ".join(plan.digest for plan, _ in members)
 
 
-def lasting(built: Built, members: Sequence[tuple[KernelPlan, Bound]]) -> Built:
-    """A launch of these kernels; one that follows from earlier calls is not to be kept for other processes."""
-    general = built.schedule.reason.startswith(GENERAL)
-    decided = general or any(_counts(plan, bound, built.schedule) for plan, bound in members)
-    return replace(built, entry="") if decided else built
+def lasting(built: Built, members: Sequence[tuple[KernelPlan, Bound]], hardware: Hardware) -> Built:
+    """A launch of these kernels, with what another process that finds it has to claim; one that is general is not to be
+    kept, for it follows from earlier calls."""
+    family = members[0][1].family
+    if family is None or not any(_counts(*member, built.schedule) for member in members):
+        return replace(built, entry="") if built.schedule.reason.startswith(GENERAL) else built
+    if len(members) > 1:
+        family = _together(family)
+    key = cuda_key(built.kernel, built.schedule, digests(members), hardware.cc)
+    return replace(built, entry="" if GENERAL in built.schedule.reason else built.entry, claims=_claims(family, key))
+
+
+def _together(family: Family) -> Family:
+    """The family of launches that several kernels share."""
+    return replace(family, name=f"{family.name} together", own=family.own // 2)
 
 
 def _counts(plan: KernelPlan, bound: Bound, schedule: Any) -> bool:
@@ -80,16 +86,13 @@ def crosses(plan: Plan, bounds: Sequence[Bound], hardware: Hardware, claim: bool
 
 
 def _has_own(family: Family, key: tuple, claim: bool) -> bool:
-    """Whether the binary of this key is one of the family's own; the first so many are, where they are claimed."""
-    if shipped(key):
-        return True
-    with _lock:
-        own = _own.get(family, set())
-        if key not in own and len(own) >= family.own:
-            return False
-        if claim:
-            _own[family] = own | {key}
-        return True
+    """Whether the binary of this key is one of the family's own, as it is where it came in a file."""
+    return shipped(key) or has_own(*_claims(family, key), claim)
+
+
+def _claims(family: Family, key: tuple) -> tuple[str, str, int]:
+    """What a call on this binary claims, in words that can be kept."""
+    return plain_key((family,)), plain_key(key), family.own
 
 
 def _general(plan: KernelPlan, bound: Bound, hardware: Hardware) -> tuple[Any, Any] | None:
@@ -100,9 +103,3 @@ def _general(plan: KernelPlan, bound: Bound, hardware: Hardware) -> tuple[Any, A
         return None
     kernel = replace(found[0], chained=bound.chained)
     return shared_parameters(kernel, found[1], bound.extents), found[1]
-
-
-def forget() -> None:
-    """As if the process had called nothing yet; what was compiled stays."""
-    with _lock:
-        _own.clear()

@@ -23,6 +23,7 @@ from . import cache, native, pool
 from .arrays import CPU, Array, Weak, describe, library_of
 from .block import PointerSlot, ScalarSlot
 from .call import Call
+from .claims import has_own
 from .driver import driver
 from .launch import HostLaunch, Launch, MadeOf
 from .results import Allocator, allocator, place
@@ -129,6 +130,8 @@ def read(key: str) -> Call | None:
 
 def _call(facts: Mapping[str, Any]) -> Call:
     library, device = facts["library"], (str(facts["device"][0]), int(facts["device"][1]))
+    if not all(_claimed(MadeOf(*told["made_of"])) for told in facts["launches"]):
+        raise KeyError("its lengths share a general binary here")
     load = _on_cpu if device == CPU else _on_card
     launches = [load(told, _code(told), facts["names"], device[1]) for told in facts["launches"]]
     makers = [_maker(library, device, form) for form in facts["results"]]
@@ -142,6 +145,11 @@ def _call(facts: Mapping[str, Any]) -> Call:
     return Call(
         launches, makers, workspace, facts["numbers"], stream, spans, out_spans, in_place, library, tickets, apart
     )
+
+
+def _claimed(made_of: MadeOf) -> bool:
+    """Whether this process would have the same binary for these lengths."""
+    return made_of.claims is None or has_own(*made_of.claims)
 
 
 def _code(told: Mapping[str, Any]) -> bytes:
