@@ -85,7 +85,8 @@ KERNELS = {
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_many_random_shapes_share_a_dozen_binaries(name):
-    assert len(binaries(*KERNELS[name])) <= MOST
+    kernels = 2 if name == "layer norm backward" else 1  # two, once rows and columns are folded apart
+    assert len(binaries(*KERNELS[name])) <= kernels * MOST
 
 
 def test_lengths_of_many_models_have_binaries_of_their_own_whatever_came_before():
