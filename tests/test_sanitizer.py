@@ -1,0 +1,73 @@
+"""NVIDIA's compute-sanitizer on passes over scores: nothing out of bounds, no race in shared memory, and right values.
+
+`python tests/test_sanitizer.py` runs what is watched: small shapes of every variant, in each kernel that there is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = {"memcheck": ("--leak-check", "no"), "racecheck": ("--racecheck-report", "all"), "synccheck": ()}
+# (the kernel's file, dtype, (rows, keys), (width, width of values))
+WAYS = [
+    ("attend", "float16", (200, 304), (64, 64)),
+    ("attend", "bfloat16", (130, 260), (128, 72)),
+    ("attend", "float16", (130, 208), (256, 256)),
+    ("warps", "bfloat16", (100, 140), (64, 48)),
+    ("warps", "float32", (70, 100), (37, 21)),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("tool", TOOLS)
+def test_variants_of_attention_are_clean(tool):
+    found = shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
+    if found is None:
+        pytest.skip("compute-sanitizer is not installed")
+    command = [found, "--tool", tool, *TOOLS[tool], "--error-exitcode", "9", sys.executable, __file__]
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    told = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths})
+    assert told.returncode == 0, (told.stdout + told.stderr)[-6000:]
+    assert "launched" in told.stdout
+
+
+def watched() -> None:
+    """Run every variant once, each array in memory of its own."""
+    import cupy
+    import test_decode
+    from test_attend import FORMULAS, given
+    from test_warps import check
+
+    import fusedsl as fd
+    from fusedsl.schedule import scores
+
+    cupy.cuda.set_allocator(None)
+    ways, launched = scores.WAYS, 0
+
+    def run(text, arrays):
+        kernel = fd.kernel(text, fallback=False)
+        found = kernel(*(cupy.asarray(arrays[name]) for name in kernel.params))
+        check(kernel, arrays, [cupy.asnumpy(x) for x in (found if isinstance(found, tuple) else (found,))])
+
+    for file, dtype, (n, m), (width, out) in WAYS:
+        scores.WAYS = tuple(way for way in ways if way.__module__.endswith(f".{file}"))
+        for text in FORMULAS.values():
+            run(text, given(n, m, width=width, out=out, dtype=np.dtype(dtype).type))
+            launched += 1
+    scores.WAYS = ways
+    for text, sizes, dtype in test_decode.CASES.values():
+        run(text, test_decode.arrays(*sizes, dtype))
+        launched += 1
+    print(launched, "launched")
+
+
+if __name__ == "__main__":
+    watched()
