@@ -25,6 +25,8 @@ FORMULAS = {
     "sink": SCORES + f"s = where({CAUSAL}, s + 0.1 * sin(iota(s, -1) * 0.3), -inf)\n"
     "m = maximum(max(s, axis=-1, keepdims=True), sink); e = exp(s - m)\n"
     "(e @ v) / (sum(e, -1, keepdims=True) + exp(sink - m)), logsumexp(s, -1)",
+    "dropout": SCORES + f"p = softmax(where({CAUSAL}, s, -inf))\n"
+    "where(uniform(7, (size(q, 0), size(q, 1), size(q, 2), size(k, 2)), stream=3) < 0.8, p, 0) * 1.25 @ v",
     "shared heads": "attention(q, k[:, :1], v[:, :1], score='where(j <= i, score + sink[h, 0, 0] * (j - i), -inf)', "
     "sink=sink)",
 }

@@ -13,6 +13,7 @@ from ..fusion.lower import Root
 from ..fusion.streams import Product, Streaming, Weighted
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, node, rebuild, walk
+from ..ir.types import BOOL
 from ..rewrite.components import Component, Exponent, Reference
 from ..rewrite.scalars import free_axes, positive_factor, scalar_op
 from ..rewrite.stream import Lift, StreamFold
@@ -27,6 +28,7 @@ from .phases import PhaseEmitter
 from .sieve import Part, sieve
 from .streamed import replaced
 
+DEAR = 20  # instructions of a condition that is worth a loop of its own
 PARTS = (Streaming, Product, Weighted, StreamFold, Component, Exponent, Reference)
 
 
@@ -135,7 +137,7 @@ class ScoreEmitter(PhaseEmitter):
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):
-            self.scribe.name(n, "read", self.scribe.comment(n))
+            self.scribe.name(n, "read" if n.op in ("load", "fetch") else "drawn", self.scribe.comment(n))
 
     def _score(self, k: int) -> Score:
         p = self.streaming.products[k]
@@ -168,9 +170,18 @@ class ScoreEmitter(PhaseEmitter):
         row = self.scribe.body((), wanted, [*known, *slots]) if wanted else None
         before = dataclasses.replace(before, row=row)
         later = [*known, *held, *slots, *wanted]
-        after = self.elements(second, weights, later)
-        self.parts = [(first, held, known, before), (second, weights, later, after)]
-        return before, after
+        folded = [x.value for x in second]
+        apart = [n for n in weights if n not in folded]  # made once the folds are: registers hold one of both
+        if not folded or not apart:
+            after = self.elements(second, weights, later)
+            self.parts = [(first, held, known, before), (second, weights, later, after)]
+            return before, after
+        reused = [n for n in _computed(apart, set(later)) if n in folded]
+        after = self.elements(second, [n for n in weights if n in folded], later)
+        last = self.elements((), apart, [*later, *reused])
+        self.parts = [(first, held, known, before), (second, reused, later, after)]
+        self.parts.append(((), apart, [*later, *reused], last))
+        return before, after, last
 
     @property
     def elements_know(self) -> list[Node]:
@@ -179,14 +190,36 @@ class ScoreEmitter(PhaseEmitter):
 
     @cached_property
     def inputs(self) -> tuple[list[Node], list[Node]]:
-        """What a tile's elements read of memory at a place of theirs, and what at a row's."""
+        """What a tile's elements read of memory at a place of theirs, with what is drawn for them, and what at a row's."""
         stream, lanes = set(self.streaming.fold.stream), set(self.lanes)
         lifts = [lift.value for lifts in self.lifts for lift in lifts]
         conditions = [k for w in self.streaming.weighted if (k := w.weight.kept()) is not None]
         ends = {p.fold for p in self.streaming.products}
-        found = [n for n in _computed([*lifts, *self.weights.values(), *conditions], ends) if n.op in ("load", "fetch")]
+        roots = [*lifts, *self.weights.values(), *conditions]
+        found = [n for n in _computed(roots, ends) if n.op in ("load", "fetch")]
         varying = [n for n in found if self.free[n] & lanes]
-        return [n for n in varying if self.free[n] & stream], [n for n in varying if not self.free[n] & stream]
+        elements = [n for n in varying if self.free[n] & stream]
+        return elements + self._drawn(roots, ends), [n for n in varying if not self.free[n] & stream]
+
+    def _drawn(self, roots: list[Node], scores: set[Node]) -> list[Node]:
+        """Dear conditions of places alone, as that a weight is dropped: a bit of each is held, while what they are
+        computed of would fill registers."""
+        stream, lanes, found = set(self.streaming.fold.stream), set(self.lanes), []
+        stack, seen = list(roots), set(scores)
+        while stack:
+            n = stack.pop()
+            if n in seen or n.op == "const":
+                continue
+            seen.add(n)
+            axes = self.free.get(n, frozenset())
+            if n.type.dtype is BOOL and axes & stream and axes & lanes and dearness(n, set(self.known())) >= DEAR:
+                below = _computed([n], set())
+                read = [m for m in below if m.op in ("load", "fetch") and self.free[m] & stream]
+                if not read and scores.isdisjoint(below):
+                    found.append(n)
+                    continue
+            stack += n.args
+        return found
 
     def _own_slots(self) -> list[Node]:
         stream = self.streaming.fold

@@ -154,7 +154,7 @@ class _Stream:
     def _add_sum(self, f: Node, terms: Terms) -> str | None:
         references, made = dict(self.references), []
         for t in terms:
-            made.append(_component(t, f.type.dtype.compute, references))
+            made.append(_component(t, f.type.dtype.compute, references, self.owner.stream))
         components, folds = dict(self.components), dict(self.folds)
         for c, _, _ in made:
             read = (c.weight, c.guard, *(r.value for r in c.references()))
@@ -182,7 +182,9 @@ class _Stream:
         return None
 
 
-def _component(t: Term, dtype, references: dict[Reference, int]) -> tuple[Component, list[Rows], Rows]:
+def _component(
+    t: Term, dtype, references: dict[Reference, int], stream: tuple
+) -> tuple[Component, list[Rows], Rows]:
     """The component of a term, the row values that its powers are shifted by, and that of its exponential."""
 
     def known(r: Reference) -> Reference:
@@ -195,7 +197,9 @@ def _component(t: Term, dtype, references: dict[Reference, int]) -> tuple[Compon
     if e is not None:
         sign = None if e.factor is None or not_negative(e.factor) else e.factor
         kind = "max" if e.scale > 0 else "min"
-        r = known(Reference(e.element, kind, None if is_nothing_without(t.guard, e.element, kind) else t.guard, sign))
+        of_all = Reference(e.element, kind, None, sign)
+        alone = is_nothing_without(t.guard, e.element, kind) or _measured_from(of_all, e.rows, stream)
+        r = known(of_all if alone else replace(of_all, guard=t.guard))
         exponent = Exponent(r, e.scale, e.base, e.factor)
         shift = e.rows
     powers = []
@@ -206,3 +210,9 @@ def _component(t: Term, dtype, references: dict[Reference, int]) -> tuple[Compon
     powers.sort(key=lambda pair: references[pair[0]])
     made = Component(dtype, t.weight, exponent, tuple(r for r, _ in powers), t.guard)
     return made, [rows for _, rows in powers], shift
+
+
+def _measured_from(r: Reference, rows: Rows, stream: tuple) -> bool:
+    """Whether row values that are added to an exponent are made of a reference: of elements that the sum leaves out too,
+    as where weights are dropped after they were divided by the sum of all."""
+    return set(extrema(r, stream)) <= set(walk(rows))

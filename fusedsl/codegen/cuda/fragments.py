@@ -10,9 +10,9 @@ from ...schedule.kernel import Body, Kernel, Load
 from .text import Names, indented, signature
 
 ROW, ELEMENT, COLUMN, SCALAR, OWN, OWN_COLUMN = "row", "element", "column", "scalar", "own", "own column"
-OWN_STEPS = "own, in steps"
+OWN_STEPS, DRAWN = "own, in steps", "drawn for each element"
 MAPS = {ROW: "S.rowwise", ELEMENT: "S.elementwise", COLUMN: "S.columnwise", SCALAR: "once", OWN: "O.elementwise"}
-MAPS |= {OWN_COLUMN: "O.columnwise", OWN_STEPS: "O.stepwise"}
+MAPS |= {OWN_COLUMN: "O.columnwise", OWN_STEPS: "O.stepwise", DRAWN: "S.drawn"}
 NOTHING: Mapping[str, str] = MappingProxyType({})
 DIVISION = re.compile(r"^(\w+ = )([^#]+?) / ([^#]+?)(  #.*)?$")
 

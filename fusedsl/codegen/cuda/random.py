@@ -14,11 +14,17 @@ def _philox_words(e: Emitter, position: ir.Value, seed: ir.Value, stream: ir.Val
     parts = [[b.trunc(x, I32), b.trunc(b.lshr(x, I64(32)), I32)] for x in (position, stream, seed)]
     words, keys = [*parts[0], *parts[1]], parts[2]
     for _ in range(PHILOX_ROUNDS):
-        products = [b.mul(b.zext(words[k], I64), I64(m)) for k, m in zip((0, 2), PHILOX_MULTIPLIERS)]
-        (low_a, high_a), (low_b, high_b) = ([b.trunc(p, I32), b.trunc(b.lshr(p, I64(32)), I32)] for p in products)
+        (low_a, high_a), (low_b, high_b) = (_product(e, words[k], m) for k, m in zip((0, 2), PHILOX_MULTIPLIERS))
         words = [b.xor(b.xor(high_b, words[1]), keys[0]), low_b, b.xor(b.xor(high_a, words[3]), keys[1]), low_a]
         keys = [b.add(key, I32(step)) for key, step in zip(keys, PHILOX_KEYS)]
     return words
+
+
+def _product(e: Emitter, word: ir.Value, multiplier: int) -> list[ir.Value]:
+    """Both halves of a product of two words. LLVM would make whole rounds of 64 bits of one that it can see through."""
+    words = ir.LiteralStructType([I32, I32])
+    text = "{ .reg .b64 t; mul.wide.u32 t, $2, $3; mov.b64 {$0, $1}, t; }"
+    return e.unpack(e.asm(words, text, "=r,=r,r,n", [word, I32(multiplier)]), 2)
 
 
 def _halves(e: Emitter, words: list[ir.Value]) -> list[ir.Value]:

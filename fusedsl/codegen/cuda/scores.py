@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ...ir.types import BOOL
 from ...schedule.attend import ROWS, Tiles, operands_of
 from ...schedule.kernel import Body, Ending, FoldUse, Kernel, Phase, Stream, Value
 from .exact import exact_sums
-from .fragments import COLUMN, ELEMENT, OWN, OWN_COLUMN, OWN_STEPS, ROW, SCALAR, FragmentScope
+from .fragments import COLUMN, DRAWN, ELEMENT, OWN, OWN_COLUMN, OWN_STEPS, ROW, SCALAR, FragmentScope
 from .text import indented, rule
 
 PAIRED = ("bfloat16", "float16", "float32", "float64")  # results that are stored two at a time
@@ -124,7 +125,7 @@ class ScoreWriter(FragmentScope):
         for body in stream.inputs:
             if body.results[0].name in wanted:
                 self.leaves(v.name for v in body.args)
-                self.call(f"read_{body.results[0].name}", body, ELEMENT)
+                self._input(body)
         for number, phase in enumerate(phases):
             label = f"{'partial' if phases is stream.tile else 'whole'}_{number}"
             self.leaves(v.name for v in phase.element.args)
@@ -150,6 +151,18 @@ class ScoreWriter(FragmentScope):
         elif shown != weight.name:
             self.code.append(f"{weight.name} = {shown}")
         self._merge()
+
+    def _input(self, body: Body) -> None:
+        """What is read for each element; a condition of places alone is drawn in a loop, as bits."""
+        (value,) = body.results
+        loads = {load.value.name for load in self.kernel.loads if self.leaf_domain(load.value.name) in (ELEMENT, COLUMN)}
+        if value.dtype is not BOOL or loads & {v.name for v in body.args} or any("fetch_" in x for x in body.lines):
+            self.call(f"read_{value.name}", body, ELEMENT)
+            return
+        self.call(f"draw_{value.name}", body, DRAWN)
+        self.top += [] if "bits = S.bits()" in self.top else ["bits = S.bits()"]
+        self.code.append(f"{value.name} = bits({value.name})")
+        self.domain[value.name] = ELEMENT
 
     def _columns(self, wanted: set[str], partial: bool) -> None:
         """Where the columns stand, and whether they are there; what is read at computed places is."""

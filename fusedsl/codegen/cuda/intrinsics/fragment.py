@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from ....ir.types import dtype
 from .. import convert
-from ..backend import F32, F64, I1, I32, I64, VOID, Emitter, intrinsic, ir, numba_type, types
+from ..backend import F32, F64, I1, I32, I64, VOID, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
 from .element import narrowed_value, pair, unpaired
 from .fold import Fold, State, shuffle
+from .loops import looped
 from .memory import element_type
 from .scalar import scalar_function, scalar_types
 
@@ -53,6 +54,57 @@ class Fragment:
     def stepwise(self, signature: str) -> Callable[[Callable], Callable]:
         """Decorator: the same, a few elements at a time: what it reads does not stand in registers all at once."""
         return self._mapped(signature, self.count, STEP)
+
+    def drawn(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: a condition of scalars, row values and of where the columns stand (`positions`), for one element
+        after another in a loop: words with a bit for each."""
+        words = -(-self.count // 32)
+
+        def wrap(function: Callable) -> Callable:
+            body = scalar_function(signature, function)
+            result = types.UniTuple(types.uint32, words)
+
+            def rule(*kinds):
+                def emit(e, *values):
+                    lists = [self._places(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
+                    return e.pack(result, [_bits(e, body, lists, k, min(32, self.count - k)) for k in range(0, self.count, 32)])
+
+                return result, emit
+
+            return intrinsic(len(body.arguments))(rule)
+
+        return wrap
+
+    def _places(self, e: Emitter, value: ir.Value, kind: types.Type, want: types.Type) -> Callable:
+        """What gives an argument of an element from its number."""
+        b = e.builder
+        if not isinstance(kind, types.BaseTuple):
+            held = e.cast(value, kind, want)
+            return lambda k: held
+        if len(kind) == ROWS:
+            one, other = (e.cast(v, kind.dtype, want) for v in e.unpack(value, ROWS))
+            return lambda k: b.select(b.icmp_unsigned("!=", b.and_(k, I32(2)), I32(0)), other, one)
+        first = e.unpack(value, len(kind))[0]
+
+        def place(k):
+            step = b.or_(b.shl(b.lshr(k, I32(2)), I32(3)), b.and_(k, I32(1)))
+            return e.cast(b.add(first, e.cast(step, types.int32, kind.dtype)), kind.dtype, want)
+
+        return place
+
+    def bits(self) -> Callable:
+        """`bits(words)`: the conditions that `drawn` gave, as elements."""
+        result = types.UniTuple(types.boolean, self.count)
+
+        def rule(kind):
+            def emit(e, given):
+                b, words = e.builder, e.unpack(given, len(kind))
+                found = [b.and_(words[k // 32], I32(1 << k % 32)) for k in range(self.count)]
+                return e.pack(result, [b.icmp_unsigned("!=", x, I32(0)) for x in found])
+
+            return result, emit
+
+        return intrinsic(1)(rule)
 
     def rowwise(self, signature: str) -> Callable[[Callable], Callable]:
         """Decorator: a scalar function over row values and scalars."""
@@ -249,6 +301,19 @@ def any_of(e: Emitter, flag: ir.Value) -> ir.Value:
     """Whether a lane of the warp says so."""
     text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.any.pred p, p, 0xffffffff; selp.b32 $0, 1, 0, p; }"
     return e.builder.trunc(e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], effect=True), I1)
+
+
+def _bits(e: Emitter, body: ScalarFunction, lists: list[Callable], first: int, count: int) -> ir.Value:
+    """A word of what a condition is for `count` elements from `first` on, of which a turn of a loop takes two."""
+    b = e.builder
+    with looped(e, [I32(0), I32(0)], lambda k, word: b.icmp_unsigned("<", k, I32(count))) as (state, following):
+        k, word = state
+        for n in range(2):
+            at = b.add(k, I32(n))
+            (found,) = body.emit(e, [of(b.add(at, I32(first))) for of in lists])
+            word = b.or_(word, b.shl(b.zext(found, I32), at))
+        following += [b.add(k, I32(2)), word]
+    return state[1]
 
 
 def _row_states(rule_of: Fold) -> types.Type:
