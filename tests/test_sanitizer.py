@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,7 @@ def test_variants_of_attention_are_clean(tool):
     told = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths})
     assert told.returncode == 0, (told.stdout + told.stderr)[-6000:]
     assert "launched" in told.stdout
+    assert re.search(r"SUMMARY: 0 (errors|hazards)", told.stdout), told.stdout[-2000:]
 
 
 def watched() -> None:

@@ -197,19 +197,28 @@ def _component(
     if e is not None:
         sign = None if e.factor is None or not_negative(e.factor) else e.factor
         kind = "max" if e.scale > 0 else "min"
-        of_all = Reference(e.element, kind, None, sign)
-        alone = is_nothing_without(t.guard, e.element, kind) or _measured_from(of_all, e.rows, stream)
+        value = _unwidened(e.element)
+        of_all = Reference(value, kind, None, sign)
+        alone = is_nothing_without(t.guard, value, kind) or _measured_from(of_all, e.rows, stream)
         r = known(of_all if alone else replace(of_all, guard=t.guard))
         exponent = Exponent(r, e.scale, e.base, e.factor)
         shift = e.rows
     powers = []
     for element, rows in t.powers:
+        element = _unwidened(element)
         alike = exponent and exponent.reference.value is element
         r = exponent.reference if exponent and alike else known(Reference(element, "mean", t.guard))
         powers.append((r, rows))
     powers.sort(key=lambda pair: references[pair[0]])
     made = Component(dtype, t.weight, exponent, tuple(r for r, _ in powers), t.guard)
     return made, [rows for _, rows in powers], shift
+
+
+def _unwidened(n: Node) -> Node:
+    """The value that a change of dtype does not change: what is measured from it shares a reference with it."""
+    while n.op == "convert" and n.type.dtype.kind == "f" and n.args[0].type.dtype.compute is n.type.dtype.compute:
+        (n,) = n.args
+    return n
 
 
 def _measured_from(r: Reference, rows: Rows, stream: tuple) -> bool:

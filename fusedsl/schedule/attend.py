@@ -170,7 +170,7 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     if max(extents) >= 1 << 31:
         return None
     beside = beside_of(kernel, found.lane) is not None
-    groups, columns, stages = _shape(width, out_width, beside)
+    groups, columns, stages = _shape(width, out_width, beside, stream.sieve is not None)
     if extents[kernel.row_axes] // columns >= MOST_TILES:
         return None
     lags = groups < 3 or stream.sieve is None  # three groups have no registers for more beside a mask
@@ -191,14 +191,14 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     return replace(made, reason=reason, registers=hardware.registers // made.block // 8 * 8)
 
 
-def _shape(width: int, out_width: int, beside: bool) -> tuple[int, int, int]:
+def _shape(width: int, out_width: int, beside: bool, masked: bool) -> tuple[int, int, int]:
     """(groups, columns, stages) for rows of these widths, with elements of memory `beside` scores or without.
 
-    Stages are powers of 2."""
+    Stages are powers of 2. What is beside scores and masked too leaves no registers for 128."""
     if max(width, out_width) <= 64:
         return (2, 128, 4) if beside else (3, 128, 4)
     if max(width, out_width) <= 128:
-        return 2, 128, 2
+        return 2, 112 if beside and masked else 128, 2
     if beside:
         return 2, 64, 2
     return (2, 80, 2) if out_width <= 192 or width <= 256 else (2, 64, 2)
