@@ -27,6 +27,17 @@ VARIANTS = {
     "slopes": ("attention(q, k, v, score='score + slope[h] * (j - i)', slope=slope)", 96, 96, "bfloat16"),
     "softcap": (LINES + f"softmax(where({CAUSAL}, 30 * tanh(s / 30), -inf)) @ v", 128, 128, "bfloat16"),
     "bias": (LINES + "softmax(s + bias) @ v", 128, 128, "bfloat16"),
+    "sink": (
+        LINES + f"s = where({CAUSAL}, s, -inf)\nm = maximum(max(s, axis=-1, keepdims=True), 1.5); e = exp(s - m)\n"
+        "(e @ v) / (sum(e, -1, keepdims=True) + exp(1.5 - m)), logsumexp(s, -1)", 128, 128, "bfloat16",
+    ),
+    "dropout": (
+        LINES + "softmax(s) * (uniform(7, (size(s, 0), size(s, 1), size(s, 2), size(s, 3))) < 0.8) @ v",
+        64, 64, "float16",
+    ),
+    "bias and mask": (
+        "attention(q, k, v, score='score + bias[i, j]', mask='j <= i', bias=bias)", 128, 128, "bfloat16",
+    ),
     "lengths": ("attention(q, k[:, :2], v[:, :2], lengths=lengths)", 128, 64, "bfloat16"),
 }  # fmt: skip
 

@@ -190,7 +190,7 @@ class ScoreEmitter(PhaseEmitter):
 
     @cached_property
     def inputs(self) -> tuple[list[Node], list[Node]]:
-        """What a tile's elements read of memory at a place of theirs, with what is drawn for them, and what at a row's."""
+        """What a tile's elements read of memory at a place of theirs, or is drawn for them, and what at a row's."""
         stream, lanes = set(self.streaming.fold.stream), set(self.lanes)
         lifts = [lift.value for lifts in self.lifts for lift in lifts]
         conditions = [k for w in self.streaming.weighted if (k := w.weight.kept()) is not None]

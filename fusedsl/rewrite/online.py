@@ -182,9 +182,7 @@ class _Stream:
         return None
 
 
-def _component(
-    t: Term, dtype, references: dict[Reference, int], stream: tuple
-) -> tuple[Component, list[Rows], Rows]:
+def _component(t: Term, dtype, references: dict[Reference, int], stream: tuple) -> tuple[Component, list[Rows], Rows]:
     """The component of a term, the row values that its powers are shifted by, and that of its exponential."""
 
     def known(r: Reference) -> Reference:
@@ -222,6 +220,6 @@ def _unwidened(n: Node) -> Node:
 
 
 def _measured_from(r: Reference, rows: Rows, stream: tuple) -> bool:
-    """Whether row values that are added to an exponent are made of a reference: of elements that the sum leaves out too,
-    as where weights are dropped after they were divided by the sum of all."""
+    """Whether row values that are added to an exponent are made of a reference: it is of elements too that the sum
+    leaves out, as where weights are dropped after they were divided by the sum of all."""
     return set(extrema(r, stream)) <= set(walk(rows))

@@ -194,7 +194,8 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
 def _shape(width: int, out_width: int, beside: bool, masked: bool) -> tuple[int, int, int]:
     """(groups, columns, stages) for rows of these widths, with elements of memory `beside` scores or without.
 
-    Stages are powers of 2. What is beside scores and masked too leaves no registers for 128."""
+    Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows.
+    """
     if max(width, out_width) <= 64:
         return (2, 128, 4) if beside else (3, 128, 4)
     if max(width, out_width) <= 128:

@@ -155,7 +155,9 @@ class ScoreWriter(FragmentScope):
     def _input(self, body: Body) -> None:
         """What is read for each element; a condition of places alone is drawn in a loop, as bits."""
         (value,) = body.results
-        loads = {load.value.name for load in self.kernel.loads if self.leaf_domain(load.value.name) in (ELEMENT, COLUMN)}
+        loads = {
+            load.value.name for load in self.kernel.loads if self.leaf_domain(load.value.name) in (ELEMENT, COLUMN)
+        }
         if value.dtype is not BOOL or loads & {v.name for v in body.args} or any("fetch_" in x for x in body.lines):
             self.call(f"read_{value.name}", body, ELEMENT)
             return

@@ -67,7 +67,9 @@ class Fragment:
             def rule(*kinds):
                 def emit(e, *values):
                     lists = [self._places(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
-                    return e.pack(result, [_bits(e, body, lists, k, min(32, self.count - k)) for k in range(0, self.count, 32)])
+                    return e.pack(
+                        result, [_bits(e, body, lists, k, min(32, self.count - k)) for k in range(0, self.count, 32)]
+                    )
 
                 return result, emit
 
