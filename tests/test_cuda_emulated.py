@@ -317,6 +317,13 @@ def test_rows_and_columns_in_one_kernel(text, rows, columns):
         assert grids[0].cooperative and grids[0].blocks == 4
 
 
+def test_what_rows_have_once_is_stored_as_it_was_read_beside_columns():
+    """Values and positions that no element and no body takes were stored without having been read."""
+    with exact_gpu(multiprocessors=4) as gpu:
+        text = "t = argsort(a); t @ x, sum(x, -1), +a, iota(t, 0)"
+        assert len(check_twice(gpu, text, {"x": normal(9, 70), "a": normal(9)})) == 4  # two kernels, twice
+
+
 @pytest.mark.parametrize(
     ("text", "shape", "dtype"),
     [

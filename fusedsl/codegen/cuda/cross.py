@@ -55,6 +55,7 @@ class CrossWriter(Writer):
         in registers, and `anew` in each phase."""
         read = {v.name for phase in self.kernel.phases for v in phase.element.args}
         read |= {v.name for phase in self.kernel.phases if phase.row for v in phase.row.args}
+        read |= {store.value for phase in self.kernel.phases for store in phase.row_stores}
         plan, rows = self.schedule, row_loads(self.kernel)
         self.once: list[Load] = []
         self.ahead: list[Load] = []
@@ -252,6 +253,9 @@ class CrossWriter(Writer):
         if phase.row is not None:
             self._body(f"row_{number}", phase.row)
         for place, store in enumerate(phase.row_stores):
+            for position in self.kernel.positions:
+                if position.value.name == store.value:
+                    self._provide(position.value)
             name = f"store_row_{number}_{place}"
             self.scope.top.append(f'{name} = store_value("{self.kernel.operands[store.operand].dtype.name}")')
             code.append(f"{name}({self._begin(store.operand, '')}, {store.value}, lane == 0)")
