@@ -64,6 +64,12 @@ def test_a_prediction_is_within_what_the_launch_bound_leaves():
             assert predicted(kernel, H200, need, blocks, threads) <= registers_for(H200, blocks, threads)
 
 
+def test_a_prediction_for_a_map_has_room_for_a_second_body():
+    short = adding(FLOAT32)
+    body = body_words(short.phases[0].element)
+    assert predicted(short, H200, 40, 1, 256) == 40 + body
+
+
 # -- against the compiler
 
 
@@ -89,6 +95,12 @@ def test_the_recorded_study_of_500_programs_holds():
     assert len({row["seed"] for row in rows}) >= 495  # a program may be all views
     assert not [row for row in rows if row["predicted"] < row["real"] or row["spill_bytes"]]
     assert quantile([row["predicted"] / row["real"] for row in rows], 0.5) <= 1.25
+
+
+@pytest.mark.parametrize("seed", [69, 222, 353, 1246, 1558, 1975])
+def test_maps_hold_values_of_several_elements_at_once(seed):
+    pytest.importorskip("numba_cuda")
+    assert not [row for row in study([seed]) if row.real > row.predicted]
 
 
 def test_older_architectures_hold_too():

@@ -26,7 +26,7 @@ FLOAT64 = 8  # … for the slow paths of float64 functions
 AGAIN_FROM = 48  # elements of a thread, from which on it keeps 16-bit rows in pairs
 STREAMED = 2  # vectors of a load that are on their way while others are worked on
 SLOW = r" / |\b(sqrt|sin|cos|tan|power|fmod|remainder|floor_divide|cbrt|hypot|lgamma|arctan2)\("
-SPARE = 10  # what the compiler takes beyond the need of a map with functions or narrow elements, where it may
+SPARE = 10  # what the compiler takes at least beyond the need of a map with functions or narrow elements, where it may
 BYTE_SHARE = 1.45  # … of a map over elements of a byte, four of which it takes apart at once: a factor
 ROW_SPARE, ROW_SHARE = 12, 1.5  # … of rows, whose phases it interleaves: registers, and a factor
 
@@ -79,14 +79,18 @@ def needed(kernel: Kernel, tiling: Tiling) -> int:
 
 
 def predicted(kernel: Kernel, hardware: Hardware, need: int, blocks: int, threads: int) -> int:
-    """Registers of a thread at most: what so many blocks leave it, if it can use that."""
+    """Registers of a thread at most: what so many blocks leave it, if it can use that.
+
+    Of a map, the compiler may begin the next element's body before it ends one: the values of another are alive then.
+    """
     bodies = [body for phase in kernel.phases for body in phase.bodies]
     sizes = [operand.dtype.itemsize for operand in kernel.operands]
     plain = min(sizes, default=4) >= 4 and not any(map(has_functions, bodies))
     if kernel.row_axes:
         useful = round(ROW_SHARE * need) + ROW_SPARE
     else:
-        useful = max(need + SPARE * (not plain), round(BYTE_SHARE * need) * (1 in sizes))
+        spare = max(max(map(body_words, bodies)), SPARE * (not plain))
+        useful = max(need + spare, round(BYTE_SHARE * need) * (1 in sizes))
     return min(registers_for(hardware, blocks, threads), useful)
 
 
@@ -265,7 +269,7 @@ def has_functions(body: Body) -> bool:
     return any(instructions([line]) > 2 for line in body.lines)
 
 
-def body_words(body: Body) -> float:
+def body_words(body: Body) -> int:
     """The most words of a scalar body's own values alive at once, its lines in order."""
     last: dict[str, int] = {}
     steps = [_split(line) for line in body.lines]
