@@ -559,3 +559,27 @@ def test_a_result_that_is_reshaped_goes_straight_to_where_it_is_wanted():
     assert not wide[:, :4].any() and not wide[:, 12:].any()
     k, flat = fd.kernel("reshape(x[:, :4] * 2, -1)"), np.zeros(48)[::-2]
     np.testing.assert_array_equal(k(x, out=flat), np.full(24, 2.0))
+
+
+@pytest.mark.parametrize("beside", ["softmax(b, axis=0)", "(b / sum(b, axis=0, keepdims=True))"])
+def test_what_is_weighed_may_be_divided_for_each_of_its_own_axes(beside):
+    """Its scores then summed over an axis that was taken for the one of the results, of the same extent."""
+    a, b = np.random.default_rng(0).normal(size=(2, 31, 3)).astype(np.float32)
+    text = f"softmax(a @ b.mT) @ {beside}"
+    np.testing.assert_allclose(fd.kernel(text, fallback=False)(a, b), oracle.evaluate(text, a=a, b=b), rtol=1e-4)
+
+
+def test_scores_are_of_what_is_rounded_to_float8():
+    """A cumsum of float8 was multiplied as the float32 that it is computed in."""
+    a, b = np.random.default_rng(0).normal(size=(2, 31, 3)).astype(np.float32)
+    for y in ("float8_e4m3fn(cumsum(b, axis=0))", "cumsum(float8_e4m3fn(b), axis=0)"):
+        text = f"logsumexp(float8_e4m3fn(a) @ {y}.mT, axis=-1)"
+        expected = oracle.evaluate(text, a=a, b=b)
+        np.testing.assert_allclose(fd.kernel(text, fallback=False)(a, b), expected, rtol=1e-5)
+
+
+def test_a_sum_over_no_keys_is_0():
+    """It was divided by the sum of no exponentials; the same kernel with some keys before and after."""
+    k, q = fd.kernel("softmax(q @ k.mT) @ k", fallback=False), np.ones((2, 3), np.float32)
+    for n in (5, 0, 7):
+        np.testing.assert_allclose(k(q, np.ones((n, 3), np.float32)), np.full((2, 3), float(n > 0)))

@@ -238,6 +238,8 @@ def _plain(folds: tuple[Node, ...], own: frozenset) -> StreamFold:
 
 def _streaming(stream: StreamFold, own: frozenset, fits: Fits) -> Streaming | str:
     (along,) = stream.stream
+    if fits(along.extent, 0):
+        return "its stream has no elements: a sum of none is 0, whatever it is divided by"
     if any(free_axes([f])[f] & own for f in stream.folds):
         return "what is folded for each of its own axes is no sum of products"
     values = [f.args[0] for f, _ in stream.finish]
@@ -257,6 +259,8 @@ def _streaming(stream: StreamFold, own: frozenset, fits: Fits) -> Streaming | st
     axes = [one.axis for one in (*products, *weighted)]  # type: ignore[union-attr]
     if not all(fits(a.extent, WIDEST) for a in axes):
         return f"a product or a result is wider than {WIDEST}: a tile of rows does not hold it"
+    if any(p.axis in stream.rows for p in products):  # type: ignore[union-attr]
+        return "its scores sum over an axis of the name of one of its rows"
     order = memory_order(values, sorted(stream.rows, key=str))
     rows = tuple([a for a in order if a not in lanes] + [a for a in order if a in lanes])
     return Streaming(stream, rows, tuple(a for a in order if a in lanes), tuple(products), tuple(weighted))  # type: ignore[arg-type]
