@@ -444,3 +444,10 @@ def test_kernels_of_several_launches_take_turns():
         assert source.replace("    take_turn()\n", "") == generate(plain, schedule)
         text = ptx(source, "chained.py", chained, schedule, cc)
         assert text.count("griddepcontrol.wait") == text.count("griddepcontrol.launch_dependents") == count
+
+
+def test_kernels_without_rows_have_a_source_and_are_explained():
+    """What an SM has of them was divided by their number."""
+    kernel = fd.kernel("sum(x, -1)")
+    assert kernel.source(fd.spec((0, 100), "float32"), device="cuda")
+    assert kernel.explain(fd.spec((0, 100), "float32"), device="cuda")

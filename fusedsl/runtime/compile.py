@@ -75,12 +75,15 @@ def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[Kernel
     kernel, streamed = bound.across or (bound.kernel, bound.streamed)
     if streamed is not None and 0 in bound.extents:  # a row of nothing has no register to hold it
         kernel = streamed
-    if streamed is not None and streams(streamed, bound.extents, hardware):
+    extents = bound.extents
+    if kernel.finish is None:  # without rows there is no launch: what is said of it is what one row would take
+        extents = (*(max(1, n) for n in extents[: kernel.row_axes]), *extents[kernel.row_axes :])
+    if streamed is not None and streams(streamed, extents, hardware):
         kernel = streamed
-    schedule = choose(kernel, bound.extents, hardware, flexible)
+    schedule = choose(kernel, extents, hardware, flexible)
     if not getattr(schedule, "resident", True) and streamed is not None and kernel.resident:
         kernel = streamed
-        schedule = choose(kernel, bound.extents, hardware)
+        schedule = choose(kernel, extents, hardware)
     return shared_parameters(kernel, schedule, bound.extents), schedule
 
 
