@@ -583,3 +583,17 @@ def test_a_sum_over_no_keys_is_0():
     k, q = fd.kernel("softmax(q @ k.mT) @ k", fallback=False), np.ones((2, 3), np.float32)
     for n in (5, 0, 7):
         np.testing.assert_allclose(k(q, np.ones((n, 3), np.float32)), np.full((2, 3), float(n > 0)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "softmax(a @ (b * c).mT) @ (b * c)",  # what is multiplied was read at the end of the axis that scores sum over
+        "softmax(a @ d.mT) @ (b * c)",  # the same, where no axis has its name
+    ],
+)
+def test_what_is_weighed_may_vary_along_its_own_axis_by_a_factor_that_its_sum_has_not(text):
+    rng = np.random.default_rng(0)
+    shapes = {"a": (4, 2), "b": (5, 1), "c": (1, 2), "d": (5, 2)}
+    x = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items() if name in text}
+    np.testing.assert_allclose(fd.kernel(text, fallback=False)(**x), oracle.evaluate(text, **x), rtol=1e-4)

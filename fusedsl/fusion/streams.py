@@ -249,6 +249,9 @@ def _streaming(stream: StreamFold, own: frozenset, fits: Fits) -> Streaming | st
     for one in (*products, *weighted):
         if isinstance(one, str):
             return one
+    unsummed = own - {one.axis for one in weighted}  # type: ignore[union-attr]
+    if any(free_axes([f])[f] & unsummed for f, _ in stream.finish):
+        return "what varies along a result's own axis stands before its sum, which is then for each row alone"
     rights = [one.right for one in (*products, *weighted)]  # type: ignore[union-attr]
     used = free_axes(rights)
     lanes = stream.rows.difference(*(used[r] for r in rights))
