@@ -597,3 +597,15 @@ def test_what_is_weighed_may_vary_along_its_own_axis_by_a_factor_that_its_sum_ha
     shapes = {"a": (4, 2), "b": (5, 1), "c": (1, 2), "d": (5, 2)}
     x = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items() if name in text}
     np.testing.assert_allclose(fd.kernel(text, fallback=False)(**x), oracle.evaluate(text, **x), rtol=1e-4)
+
+
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+def test_what_overflows_within_a_function_is_infinite_before_it_is_added_to(real):
+    """The last product of exp2 was contracted with a subtraction: exp2(x) - inf was -inf where exp2(x) is inf."""
+    x = np.array([80.0, 129.0, 710.0, 1025.0, 5000.0, np.inf], real)
+    names = "exp", "exp2", "expm1", "sinh", "cosh"
+    with np.errstate(all="ignore"):
+        found = fd.evaluate(", ".join([*(f"{n}(x) - y" for n in names), "ldexp(x, 1020) - y"]), x=x, y=real(np.inf))
+        values = [*(getattr(np, n)(x) for n in names), np.ldexp(x, 1020)]
+        for name, made, value in zip([*names, "ldexp"], found, values):
+            np.testing.assert_array_equal(made, value - real(np.inf), err_msg=name)

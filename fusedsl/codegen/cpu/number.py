@@ -200,6 +200,11 @@ def fma(a: Number, b, c) -> Number:
     return intrinsic("fma", a, a.like(b), a.like(c))
 
 
+def alone(a: Number, b) -> Number:
+    """a * b, rounded before anything is added to it: what overflows is infinite."""
+    return Number(a.builder, a.dtype, a.builder.fmul(a.value, a.like(b).value))
+
+
 def polynomial(x: Number, coefficients) -> Number:
     """Σ coefficients[i] · x^i, in Horner's form."""
     total = x.like(coefficients[-1])

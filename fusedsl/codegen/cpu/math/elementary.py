@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....ir.types import FLOAT32, FLOAT64
-from ..number import Number, absolute, call, copysign, fma, integer_of, intrinsic, polynomial, select, sqrt
+from ..number import Number, absolute, alone, call, copysign, fma, integer_of, intrinsic, polynomial, select, sqrt
 
 INF = float("inf")
 NAN = float("nan")
@@ -76,7 +76,7 @@ def power_of_two(n: Number, like: Number) -> Number:
 def scale(x: Number, n: Number) -> Number:
     """x · 2^n, in two steps, so that results below the normal numbers are rounded once and overflow gives inf."""
     half = n >> 1
-    return x * power_of_two(half, x) * power_of_two(n - half, x)
+    return alone(x * power_of_two(half, x), power_of_two(n - half, x))
 
 
 def reduced_exponential(r: Number) -> Number:
@@ -190,7 +190,7 @@ def sinh(x: Number) -> Number:
     size = absolute(x)
     e = expm1(select(size > 709, 0, size))
     large = exp(size * 0.5)
-    return copysign(select(size > 709, large * 0.5 * large, (e + e / (e + 1)) * 0.5), x)
+    return copysign(select(size > 709, alone(large * 0.5, large), (e + e / (e + 1)) * 0.5), x)
 
 
 def cosh(x: Number) -> Number:
@@ -198,7 +198,7 @@ def cosh(x: Number) -> Number:
         return through_float64(cosh)(x)
     half = exp(absolute(x) * 0.5)
     e = exp(select(absolute(x) > 709, 0, absolute(x)))
-    return select(absolute(x) > 709, half * 0.5 * half, e * 0.5 + 0.5 / e)
+    return select(absolute(x) > 709, alone(half * 0.5, half), e * 0.5 + 0.5 / e)
 
 
 def arcsinh(x: Number) -> Number:
@@ -267,4 +267,4 @@ def ldexp(x: Number, n: Number) -> Number:
     n = select(n > reach, reach, n).to(integer_of(x.dtype))
     quarter = n >> 2
     step = power_of_two(quarter, x)
-    return x * step * step * step * power_of_two(n - quarter * 3, x)
+    return alone(x * step * step * step, power_of_two(n - quarter * 3, x))

@@ -13,7 +13,7 @@ from functools import cache
 from llvmlite import ir
 
 from ....ir.types import FLOAT32, FLOAT64, INT32, INT64, UINT32
-from ..number import Number, absolute, call, copysign, fma, polynomial, rint, select, sqrt
+from ..number import Number, absolute, alone, call, copysign, fma, polynomial, rint, select, sqrt
 from .elementary import INF, NAN, round_to_integer, through_float64
 
 PI, HALF_PI, HALF_PI_LOW = 3.141592653589793, 1.5707963267948966, 6.123233995736766e-17
@@ -145,7 +145,7 @@ def reduce_angle(x: Number) -> tuple[Number, Number]:
     mantissa = (bits & 0x7FFFFF) | select(exponent == 0, 0, bits.like(1 << 23))
     m, row = mantissa.to(INT32).to(FLOAT64), exponent.to(INT64)
     high, low = table(x.builder, 0, row), table(x.builder, 1, row)
-    product = Number(x.builder, FLOAT64, x.builder.fmul(m.value, high.value))  # rounded alone: no contraction
+    product = alone(m, high)
     lost = fma(m, high, -product)
     turns = rint(product)
     fraction = (product - turns) + fma(m, low, lost)
