@@ -13,8 +13,8 @@ from . import pipeline
 from .ir.graph import Parameter
 from .runtime.arrays import Array, Weak, describe
 from .trace.held import Held, attributes_of, holds_arrays, is_object
+from .trace.home import is_array
 from .trace.reads import snapshot
-from .trace.recorder import is_array
 from .trace.tracer import Tracer
 
 Describe = Callable[[Any, str], "Array | Weak"]

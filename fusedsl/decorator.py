@@ -20,7 +20,7 @@ from .runtime.keys import look
 from .runtime.results import overlap
 from .settle import Facts
 from .trace import Traced, trace
-from .trace.recorder import is_array
+from .trace.home import is_array
 from .trace.replay import MISSED, Replay, missed, replay
 
 REPLAYS = 4  # warm calls of so many kinds are short

@@ -11,6 +11,7 @@ from ..errors import ArgumentError, TraceError
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter
 from .held import Held
+from .home import Adopted, Constant, array_classes
 from .picked import Picked
 from .reads import Read
 from .rebind import Rebinder
@@ -38,12 +39,13 @@ class Argument:
 class Traced:
     """What a function does to arguments of one signature, and what that holds under.
 
-    `template` has the structure of what the function returns (tuples, lists, dicts), with `Array` and `Argument` at
-    its leaves; anything else is returned as it is. `writes` are pairs (argument, result of the graph): arrays of the
-    caller that the function changes. `captures` are arrays that it reads from outside, as further arguments of the
-    graph after its own. A call may reuse the trace where `guards` (is this extent 1) and `conditions` (nodes on
-    extents with the value they had) hold, the numbers of `baked` (argument → value) are the same, and `reads` (names
-    outside the function) are unchanged.
+    `template` has the structure of what the function returns (tuples, lists, dicts), with `Array`, `Argument` and
+    `Constant` at its leaves; anything else is returned as it is. `writes` are pairs (argument, result of the graph):
+    arrays of the caller that the function changes. `captures` are arrays that it reads from outside, as further
+    arguments of the graph after its own; where no argument is an array, one of them says whose arrays it returns. A
+    call may reuse the trace where `guards` (is this extent 1) and `conditions` (nodes on extents with the value they
+    had) hold, the numbers of `baked` (argument → value) are the same, and `reads` (names outside the function) are
+    unchanged.
     """
 
     graph: Graph
@@ -97,8 +99,16 @@ def trace(
     call (None: NumPy's), whose library has its own rules. Raises TraceError where the function asks for the value of
     an array.
     """
-    aliases = aliases or {}
-    recorder = Recorder(tuple(leaves(arguments, keywords)), extents, numbers, options, immutable, aliases, example)
+    parameters, aliases = tuple(leaves(arguments, keywords)), aliases or {}
+    given = parameters, extents, numbers, options, immutable, aliases
+    try:
+        return _traced(function, arguments, keywords, Recorder(*given, example))
+    except Adopted as adopted:
+        return _traced(function, arguments, keywords, Recorder(*given, adopted.example, homeless=True))
+
+
+def _traced(function: Callable, arguments: Sequence[Any], keywords: Mapping[str, Any], recorder: Recorder) -> Traced:
+    """What one call of the function gave to a recorder."""
     tracers = iter(recorder.arguments)
     rebinder = Rebinder(recorder)
     with recorder.tracing(function), rebinder.restoring():
@@ -112,11 +122,13 @@ def trace(
         _mapped(result, _refused, Picked)
         _check_result(result)
         rebinder.settle()
+    if recorder.homeless:
+        recorder.capture(recorder.example)
     nodes: list[Node] = []
-    template = _mapped(result, lambda t: _leaf(recorder, t, nodes), Tracer)
+    template = _mapped(_mapped(result, lambda t: _leaf(recorder, t, nodes), Tracer), Constant, array_classes())
     writes = []
     for k, tracer in enumerate(recorder.arguments):
-        if tracer.writes and k not in aliases:
+        if tracer.writes and k not in recorder.aliases:
             writes.append((k, len(nodes)))
             nodes.append(tracer.node)
     builder = recorder.builder
@@ -164,7 +176,7 @@ def _leaf(recorder: Recorder, tracer: Tracer, nodes: list[Node]) -> Array | Argu
     return Array(len(nodes) - 1, number=tracer.compares or (node.type.weak and not node.type.shape))
 
 
-def _mapped(value: Any, change: Callable[[Any], Any], leaf: type) -> Any:
+def _mapped(value: Any, change: Callable[[Any], Any], leaf: type | tuple[type, ...]) -> Any:
     """`value` with every `leaf` in its tuples, lists and dicts changed."""
     if isinstance(value, leaf):
         return change(value)
@@ -176,7 +188,7 @@ def _mapped(value: Any, change: Callable[[Any], Any], leaf: type) -> Any:
         return type(value)([_mapped(part, change, leaf) for part in value])
     if isinstance(value, Size):  # a tensor's shape
         mapped = [_mapped(part, change, leaf) for part in value]
-        return value.settled(mapped) if leaf is not Tracer else type(value)(mapped)
+        return value.settled(mapped) if leaf is RESULTS else type(value)(mapped)
     if type(value) is dict:
         return {key: _mapped(part, change, leaf) for key, part in value.items()}
     if isinstance(value, Held):
@@ -184,10 +196,15 @@ def _mapped(value: Any, change: Callable[[Any], Any], leaf: type) -> Any:
     return value
 
 
+RESULTS = (Array, Argument, Constant)  # what stands in a template
+
+
 def _filled(template: Any, results: Sequence[Any], arguments: Sequence[Any]) -> Any:
-    def fill(leaf: Array | Argument) -> Any:
+    def fill(leaf: Array | Argument | Constant) -> Any:
+        if isinstance(leaf, Constant):
+            return leaf.fresh()
         if isinstance(leaf, Argument):
             return arguments[leaf.index]
         return results[leaf.index].item() if leaf.number else results[leaf.index]
 
-    return _mapped(template, fill, (Array, Argument))  # type: ignore[arg-type]
+    return _mapped(template, fill, RESULTS)

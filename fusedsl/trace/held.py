@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import TraceError, Unsupported
-from .recorder import is_array
+from .home import is_array
 from .tracer import Tracer
 
 DEPTH = 4  # how far containers are looked into

@@ -153,6 +153,8 @@ def bridge(function: Callable, name: str, recorder: Recorder, library: str) -> C
         from .numpy_functions import call_function
 
         creators = TORCH_CREATORS if library == "torch" else CREATORS
+        if _holds_tracer((args, kwargs)) or name in FILLED[library]:
+            recorder.adopt(library, kwargs.get("device"))
         if name in creators and (_holds_tracer((args, kwargs)) or name in FILLED[library]):
             create = call_creator if library != "torch" else _torch("torch_creation").create
             return create(recorder, name, args, kwargs)

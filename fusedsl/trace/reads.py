@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import Unsupported
 from .held import attributes_of, is_users
+from .home import default_device
 
 PLAIN = (int, float, str, bytes, type(None))
 
@@ -83,22 +84,27 @@ class Read:
 
 
 class Ambient:
-    """What torch's functions depend on beside their arguments: the default dtype, and whether autocast is on."""
+    """What functions of torch and CuPy depend on beside their arguments: torch's default dtype, and whether autocast is
+    on; and where they make arrays, if no argument says that."""
 
-    def __init__(self, device: str):
-        self.device = device
+    def __init__(self, library: str, example: Any, homeless: bool):
+        self.library, self.homeless = library, homeless
+        self.device = getattr(example.device, "type", "cuda")
 
     def now(self) -> tuple:
+        place = default_device(self.library) if self.homeless else None
+        if self.library != "torch":
+            return place, False
         import torch
 
-        return torch.get_default_dtype(), torch.is_autocast_enabled(self.device)
+        return place, torch.is_autocast_enabled(self.device), torch.get_default_dtype()
 
 
-def read_ambient(device: str) -> Read:
-    """torch's surroundings; autocast would change dtypes behind the function's back."""
-    scope = Ambient(device)
+def read_ambient(library: str, example: Any, homeless: bool) -> Read:
+    """The library's surroundings; autocast would change dtypes behind the function's back."""
+    scope = Ambient(library, example, homeless)
     if scope.now()[1]:
         raise Unsupported(
             "autocast in a traced function is not there yet", code="unsupported.autocast", help="cast where you mean to"
         )
-    return Read(scope, "torch", scope.now())
+    return Read(scope, library, scope.now())

@@ -26,9 +26,9 @@ from .held import (
     is_users,
     refuse_leak,
 )
+from .home import is_array, library
 from .proxies import RANDOM, ModuleProxy, Randomness, TypeOf, UserClass, UserModule, bridge, library_of
 from .reads import PLAIN, Read, read_ambient, snapshot
-from .recorder import is_array
 from .tracer import Tracer
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class Rebinder:
         recorder.rebound = self.function
         self.reads: list[Read] = []
         self.outside = Outside()
-        if recorder.kind is not Tracer:
-            self.reads.append(read_ambient(recorder.example.device.type))
+        if recorder.kind is not Tracer or recorder.homeless:
+            self.reads.append(read_ambient(library(type(recorder.example)), recorder.example, recorder.homeless))
         self.copies = Copies(self.function, self.seen)
         self._made: dict[int, Any] = {}
         self._kept: list[Any] = []  # what _made knows by id

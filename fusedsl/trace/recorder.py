@@ -21,6 +21,7 @@ from ..lang.evaluate import Evaluator
 from ..lang.frames import Frame
 from ..lang.functions import REQUIRED
 from ..lang.hints import function_hint
+from .home import Adopted, empty, is_array, library
 from .picked import Picked
 from .sites import innermost, site_of
 from .tracer import Tracer
@@ -36,16 +37,6 @@ def concrete(node: Node, numbers: Mapping[int, Any], extents: Mapping[Symbol, in
     for n in walk([node]):
         values[n] = evaluate_node(n, [values[a] for a in n.args], numbers, extents)  # type: ignore[arg-type]
     return values[node].item()
-
-
-def library(kind: type) -> str:
-    """The library that a class of arrays belongs to."""
-    return kind.__module__.split(".")[0]
-
-
-def is_array(x: Any) -> bool:
-    """Whether a value is an array of some library, and no scalar."""
-    return hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, (np.generic, type))
 
 
 def _kind(array_class: type) -> type[Tracer]:
@@ -72,10 +63,13 @@ class Recorder:
         immutable: frozenset[int],
         aliases: Mapping[int, int],
         example: Any,
+        homeless: bool = False,
     ) -> None:
         self.extents = dict(extents)
         self.numbers = numbers
+        self.aliases = aliases
         self.example = example
+        self.homeless = homeless  # whether no argument told of the example
         self.array_class = np.ndarray if example is None else type(example)
         self.kind = _kind(self.array_class)
         self.limits = options.limits
@@ -93,6 +87,12 @@ class Recorder:
             mutable = not p.type.weak and k not in immutable
             made = self.tracer(self.builder.parameter(k), mutable) if k not in aliases else self.arguments[aliases[k]]
             self.arguments += (made,)
+
+    def adopt(self, name: str, device: Any = None, array: Any = None) -> None:
+        """What is made belongs to this library and is where `array` is, if no argument of the function said so."""
+        alone = self.example is None and all(p.scalar for p in self.builder.parameters)
+        if alone and name != "numpy":
+            raise Adopted(empty(name, device) if array is None else array)
 
     def tracer(self, node: Node, mutable: bool = True, captured: bool = False) -> Tracer:
         """The stand-in for a value, with the manners of the arguments' library."""
@@ -145,6 +145,8 @@ class Recorder:
         if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
             return self.builder.literal(x)
         if isinstance(x, np.generic) and x.dtype.name in DTYPES:
+            if self.kind is not Tracer:  # torch takes them for Python's
+                return self.builder.literal(x.item())
             return constant(x.item(), DTYPES[x.dtype.name])
         if x is None or isinstance(x, (str, DType)):
             return x
@@ -191,6 +193,8 @@ class Recorder:
     def capture(self, x: Any) -> Node:
         """An array from outside becomes one more argument of the graph."""
         if id(x) not in self._captured:
+            if library(type(x)) in ("torch", "cupy"):
+                self.adopt(library(type(x)), array=x)
             name = str(getattr(x.dtype, "name", x.dtype)).removeprefix("torch.")
             if name not in DTYPES:
                 raise DTypeError(

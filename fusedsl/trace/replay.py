@@ -14,8 +14,8 @@ import numpy as np
 from ..generated import Lines
 from .function import Argument, Array, Traced
 from .held import attributes_of, holds_arrays, is_object
+from .home import is_array
 from .reads import PLAIN, Ambient, Read, snapshot
-from .recorder import is_array
 
 MISSED = object()
 Replay = Callable[[tuple, dict[str, Any]], Any]

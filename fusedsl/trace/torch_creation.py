@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ..errors import DTypeError, ShapeError, TraceError
-from ..ir.types import DTYPES, INT64
+from ..ir.types import BOOL, DTYPES, INT64
 from .torch_functions import TABLE, cast, dtype_of, language, recorder_of, torch_function
-from .torch_types import default_float
+from .torch_types import default_float, promoted_dtype
 
 # -- casts
 
@@ -214,11 +215,18 @@ def _eye(r: Any, n: Any, m: Any, dtype: Any) -> Any:
 
 
 def _listed(r: Any, data: Any, dtype: Any) -> Any:
-    """A tensor of a list that holds tracers."""
+    """A tensor of a list that holds tracers, in the common dtype of what it holds."""
+    if dtype is None:
+        kinds = [dtype_of(filled(r, (), part, None)) for part in _flat(data)]
+        dtype = functools.reduce(promoted_dtype, kinds, BOOL) if kinds else default_float()
     parts = [
         _listed(r, part, dtype) if isinstance(part, (list, tuple)) else filled(r, (), part, dtype) for part in data
     ]
     return r.apply("stack", tuple(parts), 0)
+
+
+def _flat(data: Any) -> list:
+    return [leaf for part in data for leaf in _flat(part)] if isinstance(data, (list, tuple)) else [data]
 
 
 def _arange(r: Any, args: tuple, kwargs: dict[str, Any], dtype: Any) -> Any:

@@ -12,7 +12,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, DTypeError, ShapeError, Unsupported
-from .recorder import is_array, unknown
+from .home import is_array
+from .recorder import unknown
 from .tracer import Tracer
 from .views import View
 

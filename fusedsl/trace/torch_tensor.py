@@ -5,11 +5,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
+
 from ..errors import DTypeError, TraceError
 from ..ir.graph import Node
 from . import torch_types, views
 from .torch_size import Size
-from .tracer import Tracer, recorder_in
+from .tracer import BINARY, COMPARE, Tracer, recorder_in
+
+OPERATORS = frozenset([*BINARY.values(), *COMPARE.values()])
 
 
 class Tensor(Tracer):
@@ -140,6 +144,12 @@ class Tensor(Tracer):
 
         recorder = recorder_in((args, kwargs))
         return _call(recorder, name_of(function), args, kwargs or {})
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """An operator whose left operand is NumPy's scalar is torch's, for which that is a number."""
+        if method == "__call__" and isinstance(inputs[0], np.generic) and ufunc.__name__ in OPERATORS and not kwargs:
+            return self._operate(ufunc.__name__, inputs[0].item(), self)
+        return super().__array_ufunc__(ufunc, method, *inputs, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if not self.is_number:

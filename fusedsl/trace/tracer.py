@@ -320,6 +320,7 @@ class Tracer(Storage):
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        recorder_in((args, kwargs)).adopt("torch")
         raise Unsupported(
             f"torch.{getattr(function, '__name__', function)} of an array that is not torch's",
             code="unsupported.torch",
