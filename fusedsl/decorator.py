@@ -15,10 +15,9 @@ from .config import Options, current
 from .errors import ArgumentError
 from .program import Program
 from .runtime import dynamo
-from .runtime.arrays import Array, Weak, describe
+from .runtime.arrays import Array, Facts, Weak, describe
 from .runtime.keys import look
 from .runtime.results import overlap
-from .settle import Facts
 from .trace import Traced, trace
 from .trace.home import is_array
 from .trace.replay import MISSED, Replay, missed, replay

@@ -14,10 +14,10 @@ from .prepare import EmptyRows
 from .prepare_lists import Item, prepare_lists, settle_lists
 from .program import REMEMBERED_CALLS, Program
 from .runtime import dynamo
-from .runtime.arrays import CPU, describe
+from .runtime.arrays import describe
 from .runtime.keys import SLOW, Tensors, addresses_of, look, look_all, look_list, look_outs
 from .runtime.many import ManyCall
-from .runtime.results import place
+from .runtime.transfer import is_away
 
 
 class Memory:
@@ -198,9 +198,9 @@ def _first_over_kernel(kernel: Kernel, values: Sequence[Any], count: int, writte
         at = tuple(start + (k if _is_list(value) else 0) for start, value in zip(starts, values))
         facts = {names[place_]: one[k if len(one) > 1 else 0] for place_, one in zip(at, described)}
         outs = None if written is None else [one[k] if one is not None else None for one in written]
-        items.append(Item(kernel._program, facts, outs, at))
+        items.append(Item(kernel._program.plans, facts, outs, at))
     each = [[v[k] if _is_list(v) else v for v in values] for k in range(count)]
-    return _first(items, each, names, frozenset(shared))
+    return _first([kernel._program] * count, items, each, names, frozenset(shared))
 
 
 # -- functions
@@ -227,9 +227,9 @@ def _over_function(fused: Fused, args: Sequence[Any], named: Mapping[str, Any]) 
         items = []
         for k, call in enumerate(calls):
             facts = {f"{name}[{k}]": describe(v, name) for name, v in zip(call.program.names, call.values)}
-            items.append(Item(call.program, facts, call.outs, tuple(range(len(names), len(names) + len(facts)))))
+            items.append(Item(call.program.plans, facts, call.outs, tuple(range(len(names), len(names) + len(facts)))))
             names += facts
-        return _first(items, [call.values for call in calls], names, frozenset())
+        return _first(programs, items, [call.values for call in calls], names, frozenset())
 
     written, addresses = (None, []) if flat is None else (look_outs(flat), addresses_of(flat))
     results = _run(_memories.setdefault(fused, Memory()), (programs, keys, written), payloads, flat, addresses, first)
@@ -285,12 +285,17 @@ def _holds_slow(key: Any) -> bool:
     return key is SLOW or (type(key) in (tuple, list) and any(map(_holds_slow, key)))
 
 
-def _first(items: Sequence[Item], values: Sequence[Sequence[Any]], names: Sequence[str], shared: frozenset[int]):
+def _first(
+    programs: Sequence[Program],
+    items: Sequence[Item],
+    values: Sequence[Sequence[Any]],
+    names: Sequence[str],
+    shared: frozenset[int],
+) -> tuple[list, ManyCall | None]:
     """(the results, and what repeats the calls or None): prepared together, or where that cannot be, one by one."""
     settled = settle_lists(items)
-    options = items[0].program.options
-    away = (options.device or "").startswith("cuda") and place(items[0].facts) == ("numpy", CPU)
-    if not (options.verify or away):
+    options = programs[0].options
+    if not (options.verify or any(is_away(options, item.facts) for item in items)):
         try:
             prepared = prepare_lists(items, settled, names, shared)
             return prepared.run(), prepared.call if prepared.reusable else None
@@ -299,9 +304,5 @@ def _first(items: Sequence[Item], values: Sequence[Sequence[Any]], names: Sequen
                 raise
         except EmptyRows:
             pass
-    each = []
-    for item, one in zip(items, values):
-        program = item.program
-        assert isinstance(program, Program)
-        each.append(program.run(one, item.outs))
+    each = [program.run(one, item.outs) for program, item, one in zip(programs, items, values)]
     return [result for results in zip(*each) for result in results], None

@@ -10,8 +10,9 @@ from typing import Any
 from . import pipeline
 from .hardware import Hardware
 from .ir.types import UINT8
+from .plans import Plans
 from .runtime import copies
-from .runtime.arrays import CPU, Array
+from .runtime.arrays import CPU, Array, Facts
 from .runtime.bind import Bound
 from .runtime.call import Call
 from .runtime.compile import build_scheduled, during_capture
@@ -30,7 +31,7 @@ from .runtime.results import interleave, mark_written, span
 from .runtime.streams import stream_reader
 from .runtime.tickets import Tickets
 from .schedule.plan import KernelPlan, Plan
-from .settle import Facts, Planner, Settled, result_allocator, settle
+from .settle import Settled, result_allocator, settle
 
 
 class EmptyRows(Exception):
@@ -74,20 +75,18 @@ def likely_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardwar
     return chosen_cuda(plan, bound, hardware, claim=False)
 
 
-def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None, chooser: Chooser = first_choice) -> Prepared:
+def prepare(plans: Plans, facts: Facts, outs: Sequence[Any] | None, chooser: Chooser = first_choice) -> Prepared:
     """Everything that a call with these arguments needs; raises before anything is written.
 
     `chooser` says how each kernel (by its number in the plan) runs on a CUDA device.
     """
-    found = settle(program, facts, outs)
-    library, device, plan, given = found.library, found.device, found.plan, found.given
+    found = settle(plans, facts, outs)
+    library, device, given = found.library, found.device, found.given
     stream = stream_reader(library, device)
     with during_capture() if device != CPU and driver().is_capturing(stream()) else nullcontext():
-        launches, numbers, workspace, tickets, spilled = _launches(
-            program, plan, found.layouts, found.extents, library, device, chooser
-        )
-    if spilled and program.tighten(plan, list(facts.values()), found.extents):
-        return prepare(program, facts, outs, chooser)
+        launches, numbers, workspace, tickets, spilled = _launches(found, plans.names, chooser)
+    if spilled and plans.tighten(found.plan, list(facts.values()), found.extents):
+        return prepare(plans, facts, outs, chooser)
     written = [span(g) if g is not None else None for g in given]
     same, apart = frozenset(found.in_place), _apart(found)
     call = Call(
@@ -95,7 +94,7 @@ def prepare(program: Planner, facts: Facts, outs: Sequence[Any] | None, chooser:
         found.foreign,
     )  # fmt: skip
     chosen = [o if g is not None else None for g, o in zip(given, outs)] if outs is not None else None
-    return Prepared(plan, call, found.payloads, chosen, found.late, library, not found.once, found.arguments)
+    return Prepared(found.plan, call, found.payloads, chosen, found.late, library, not found.once, found.arguments)
 
 
 def _apart(found: Settled) -> frozenset[tuple[int, int, int]]:
@@ -107,16 +106,16 @@ def _apart(found: Settled) -> frozenset[tuple[int, int, int]]:
     return frozenset((r, k, g.pointer - a.pointer) for r, g, k, a in pairs if interleave(g, a))
 
 
-def _launches(program: Planner, plan: Plan, layouts, extents, library: str, device, chooser: Chooser):
+def _launches(found: Settled, names: Sequence[str], chooser: Chooser):
     """(launch records in order, numbers that they take, what allocates the workspace or None, tickets or None, whether
     a kernel spills registers)."""
+    plan, bounds, extents, device = found.plan, found.bounds, found.extents, found.device
     size, temporaries = workspace_size(plan, extents)
     where = Payloads(len(plan.parameters), len(plan.results), size)
     numbers: list[int] = []
     launches: list[Any] = []
     spilled = False
-    bounds = pipeline.bind_kernels(plan, layouts, extents, pipeline.family_of(program.family, program.options, plan))
-    given = (where, temporaries, numbers, extents, program.names, device)
+    given = (where, temporaries, numbers, extents, names, device)
     for together in plan.shared:
         members = [k for k in together if not bounds[k].empty]
         if device != CPU and any(0 in bounds[k].extents for k in members):
@@ -130,7 +129,7 @@ def _launches(program: Planner, plan: Plan, layouts, extents, library: str, devi
     shared = [record.geometry for record in launches if isinstance(record, Launch)]
     size += max((g.workspace for g in shared), default=0)  # launches run one after another
     count = max((g.tickets for g in shared), default=0)
-    workspace = result_allocator(library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
+    workspace = result_allocator(found.library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
     return launches, numbers, workspace, Tickets(count, device[1]) if count else None, spilled
 
 

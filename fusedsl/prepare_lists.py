@@ -11,10 +11,11 @@ from . import debug, pipeline
 from .errors import ArgumentError, FusedslError
 from .geometry import Geometry
 from .ir.types import UINT8
+from .plans import Plans
 from .prepare import EmptyRows, launch_on_cpu, loaded
 from .runtime import compile as compiler
 from .runtime import copies
-from .runtime.arrays import CPU, Array
+from .runtime.arrays import CPU, Array, Facts
 from .runtime.launch import Launch
 from .runtime.many import ManyCall, Member, Places, Stretch, chunks, clashes, largest_table, many_launch, table_of
 from .runtime.records import TEMPORARY_ALIGNMENT, Payloads, cuda_launch, workspace_size
@@ -22,14 +23,14 @@ from .runtime.results import mark_written, overlap, place, span
 from .runtime.streams import stream_reader
 from .runtime.tickets import Tickets
 from .schedule import geometry
-from .settle import Facts, Planner, Settled, result_allocator, settle
+from .settle import Settled, result_allocator, settle
 
 
 @dataclass(frozen=True)
 class Item:
-    """One call of many: its program, its arguments by the names that messages have for them, and its outputs."""
+    """One call of many: its program's plans, its arguments under their names in messages, and its outputs."""
 
-    program: Planner
+    plans: Plans
     facts: Facts
     outs: Sequence[Any] | None
     arguments: tuple[int, ...]  # the place of each argument in the lists of all calls
@@ -108,7 +109,7 @@ def prepare_lists(
 
 def _settle(item: Item, k: int) -> Settled:
     try:
-        return settle(item.program, item.facts, item.outs, f"[{k}]")
+        return settle(item.plans, item.facts, item.outs, f"[{k}]")
     except FusedslError as error:
         place_ = f"for the arrays at place {k} of the lists"
         if error.note is None:
@@ -156,7 +157,7 @@ class _Gathered:
 
     def launches(self):
         """(launch records in order, numbers that they take, what allocates the workspace or None, tickets or None)."""
-        bounds = [pipeline.bind_kernels(f.plan, f.layouts, f.extents) for f in self.settled]
+        bounds = [found.bounds for found in self.settled]
         records: list[Any] = []
         for step in range(max(map(len, bounds))):
             records += self._step(step, bounds)

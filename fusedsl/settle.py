@@ -4,53 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from . import pipeline
-from .config import Options
 from .errors import ArgumentError, DeviceError
 from .hardware import Hardware
 from .ir.dims import Symbol, evaluate
+from .plans import Plans
 from .runtime import copies
-from .runtime.arrays import CPU, Array, Weak, describe
-from .runtime.bind import ALIGNMENT, Layout, NeedsCopy, contiguous, place_array, view
+from .runtime.arrays import CPU, Array, Facts, describe
+from .runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, place_array, view
 from .runtime.driver import driver
 from .runtime.keys import owned_address
 from .runtime.results import alike, allocator, check_out, common_order, overlap, place, span, strides_in
 from .runtime.transfer import device_empty
 from .schedule.plan import KernelPlan, Plan
 
-Facts = Mapping[str, "Array | Weak"]
-
-
-class Planner(Protocol):
-    """What a call is prepared from: a program's names, options and plans. Programs of one `family` are alike."""
-
-    names: tuple[str, ...]
-    options: Options
-    family: str
-
-    def plan(
-        self,
-        arguments: Sequence[Array | Weak],
-        extents: Mapping[Symbol, int],
-        together: bool = True,
-        scores: str = "apart",
-    ) -> Plan:
-        """The plan for these arguments (see `Program.plan`)."""
-
-    def tighten(self, plan: Plan, arguments: Sequence[Array | Weak], extents: Mapping[Symbol, int]) -> bool:
-        """Plan these arguments anew, in kernels that hold fewer values; False where there are none."""
-
 
 @dataclass
 class Settled:
-    """A call with its plan and its arrays: all checks have passed, and no kernel has been chosen."""
+    """A call with its plan, its arrays and their numbers: all checks have passed, and no schedule has been chosen."""
 
     plan: Plan
     extents: Mapping[Symbol, int]
     arguments: list  # facts; copies where a view of the plan or the memory asks for one
-    layouts: dict[tuple[str, int], Layout]
+    bounds: list[Bound]  # every kernel of the plan with the numbers of the call
     given: list[Array | None]  # what each result is written to, or None for a new array
     late: list[tuple[Any, int]]  # (out, result) that are to be filled afterwards
     makers: list[Callable[[], Any]]  # of new arrays for the results
@@ -87,28 +65,26 @@ class Settled:
         ]
 
 
-def settle(program: Planner, facts: Facts, outs: Sequence[Any] | None, place_in_lists: str = "") -> Settled:
+def settle(plans: Plans, facts: Facts, outs: Sequence[Any] | None, place_in_lists: str = "") -> Settled:
     """The plan and the arrays of a call; raises what is wrong with it. `place_in_lists` follows names of `outs`."""
-    found = _settle(program, facts, outs, place_in_lists)
+    found = _settle(plans, facts, outs, place_in_lists)
     while found.device != CPU and any(k.stream or k.finish for k in found.plan.kernels):
-        family = pipeline.family_of(program.family, program.options, found.plan)
-        bounds = pipeline.bind_kernels(found.plan, found.layouts, found.extents, family)
-        other = pipeline.other_way(found.plan, bounds, _hardware(found.device))
+        other = pipeline.other_way(found.plan, found.bounds, _hardware(found.device))
         if other is None:
             break
-        found = _settle(program, facts, outs, place_in_lists, *other)
+        found = _settle(plans, facts, outs, place_in_lists, *other)
     return found
 
 
 def _settle(
-    program: Planner, facts: Facts, outs, place_in_lists: str, together: bool = True, scores: str | None = None
+    plans: Plans, facts: Facts, outs, place_in_lists: str, together: bool = True, scores: str | None = None
 ) -> Settled:
     library, device = place(facts)
     scores = scores or ("apart" if device == CPU else "level")
-    _check_device(program, device)
+    _check_device(plans, device)
     arguments = list(facts.values())
     extents = pipeline.extents_of(arguments)
-    plan = program.plan(arguments, extents, together, scores=scores)
+    plan = plans.plan(arguments, extents, together, scores=scores)
     pipeline.check_call(plan, extents)
     shapes = pipeline.result_shapes(plan, extents)
     arguments, packed = _pack(plan, arguments, extents, library)
@@ -122,11 +98,12 @@ def _settle(
         layouts["result", k] = layout_of(out) if out is not None else Layout(shape, strides_in(shape, order))
     layouts |= temporary_layouts(plan, extents)
     once = packed or bool(late) or any(isinstance(a, Array) and a.copied for a in arguments)
-    return Settled(plan, extents, arguments, layouts, given, late, makers, library, device, once)
+    bounds = pipeline.bind_kernels(plan, layouts, extents, pipeline.family_of(plans.family, plans.options, plan))
+    return Settled(plan, extents, arguments, bounds, given, late, makers, library, device, once)
 
 
-def _check_device(program: Planner, device: tuple[str, int]) -> None:
-    wanted = program.options.device
+def _check_device(plans: Plans, device: tuple[str, int]) -> None:
+    wanted = plans.options.device
     if wanted == "cpu" and device != CPU:
         raise DeviceError(
             f"the arrays are on {device[0]}:{device[1]}, and device is 'cpu'",

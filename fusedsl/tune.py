@@ -11,8 +11,9 @@ from typing import Any
 from . import pipeline
 from .errors import CompileError, DeviceError
 from .hardware import Hardware, occupancy
+from .plans import Plans
 from .prepare import Chooser, Prepared, Scheduled, first_choice, likely_choice, prepare
-from .runtime.arrays import CPU
+from .runtime.arrays import CPU, Facts
 from .runtime.bind import Bound
 from .runtime.cache import cache_key
 from .runtime.clock import Clock
@@ -22,7 +23,6 @@ from .runtime.results import place
 from .schedule import geometry
 from .schedule.neighbours import difference, neighbours
 from .schedule.plan import KernelPlan
-from .settle import Facts, Planner
 
 WORTH = 0.98  # of the chosen schedule's time: what takes longer than this is no winner
 LEAST_SHARE = 0.25  # of the threads that the chosen one has on an SM
@@ -51,24 +51,24 @@ _known: dict[tuple, Tuned | None] = {}
 _lock = threading.RLock()
 
 
-def prepare_tuned(program: Planner, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
+def prepare_tuned(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
     """`prepare`, with schedules that have been tried: now, where they have not been before.
 
     Nothing is tried on the CPU, or while a graph is captured. Only memory of the trial's own is written.
     """
     _, device = place(facts)
     if device == CPU:
-        return prepare(program, facts, outs)
+        return prepare(plans, facts, outs)
     with _lock:
-        found = _Tuning(program, facts, device)
+        found = _Tuning(plans, facts, device)
         if found.missing and not driver().is_capturing(found.stream):
             found.run()
-    return prepare(program, facts, outs, tuned_choice)
+    return prepare(plans, facts, outs, tuned_choice)
 
 
-def chooser_of(program: Planner, claims: bool = True) -> Chooser:
+def chooser_of(plans: Plans, claims: bool = True) -> Chooser:
     """How calls of a program choose schedules; how they would, unless it `claims` binaries for these shapes."""
-    return tuned_choice if program.options.tunes else first_choice if claims else likely_choice
+    return tuned_choice if plans.options.tunes else first_choice if claims else likely_choice
 
 
 def tuned_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
@@ -117,13 +117,13 @@ def _keep(key: tuple, base: Any, tuned: Tuned) -> None:
 class _Tuning:
     """One call whose kernels are tried, each by itself, the others as they are."""
 
-    def __init__(self, program: Planner, facts: Facts, device: tuple[str, int]):
-        self.program, self.facts, self.device = program, facts, device
+    def __init__(self, plans: Plans, facts: Facts, device: tuple[str, int]):
+        self.plans, self.facts, self.device = plans, facts, device
         self.order: list[int] = []  # the kernels that launch something
         self.missing: list[tuple[int, KernelPlan, Any, Any]] = []
         self.extents: dict[str, tuple[int, ...]] = {}
         self.hardware = pipeline.hardware_of(driver().facts(device[1]))
-        first = prepare(program, facts, None, self._note)
+        first = prepare(plans, facts, None, self._note)
         self.stream = first.call.stream()
         self.makers = first.call.makers
         launched = set(self.order)
@@ -195,7 +195,7 @@ class _Tuning:
         def fixed(k: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
             return (kernel, schedule) if k == number else tuned_choice(k, plan, bound, hardware)
 
-        prepared = prepare(self.program, self.facts, None, fixed)
+        prepared = prepare(self.plans, self.facts, None, fixed)
         fires, _ = prepared.call.repeatable(prepared.payloads, self.results)
         for fire in fires:
             fire()

@@ -37,7 +37,7 @@ class Case:
         self.program = program
         self.kernel = fd.kernel(program.text, fallback=False)
         self.arguments = [program.arrays[n] for n in self.kernel.params]
-        self.graph = self.kernel._program.graph(describe_all(self.kernel.params, self.arguments))
+        self.graph = self.kernel._program.plans.graph(describe_all(self.kernel.params, self.arguments))
         self.expected = evaluate(self.graph, self.arguments)
 
     def tighten(self) -> None:
@@ -47,7 +47,7 @@ class Case:
         given = list(facts.values()), extents_of(list(facts.values()))
         for scores in ("apart", "level"):
             for _ in range(times):
-                self.kernel._program.tighten(self.kernel._program.plan(*given, scores=scores), *given)
+                self.kernel._program.plans.tighten(self.kernel._program.plans.plan(*given, scores=scores), *given)
 
     def compare(self, results: Sequence[np.ndarray], what: str) -> float:
         """Raises AssertionError where a result is not within its bound; the largest share of one."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
+from fusedsl.first import interpreted
 from fusedsl.pipeline import extents_of
 from fusedsl.runtime.arrays import describe_all
 
@@ -112,7 +113,7 @@ def test_in_a_text_it_is_a_value_among_others():
 def test_the_interpreter_says_the_same():
     kernel = fd.kernel("attention(q, k, v, mask='j <= i - 3')")
     found = kernel(Q, K, V)
-    (expected,) = kernel._program._interpreted(describe_all(kernel.params, [Q, K, V]))
+    (expected,) = interpreted(kernel._program.plans, describe_all(kernel.params, [Q, K, V]))
     close(found, expected, 1e-6)
     assert (found[:, :, :3] == 0).all()
 
@@ -121,7 +122,7 @@ def test_it_is_the_kernel_that_plain_text_gives():
     def shape(text):
         kernel = fd.kernel(text)
         facts = list(describe_all(kernel.params, [Q, K[:, :1], V[:, :1]]).values())
-        plan = kernel._program.plan(facts, extents_of(facts))
+        plan = kernel._program.plans.plan(facts, extents_of(facts))
         return [(k.stream is not None, len(k.stream.scores), len(k.stream.weighings)) for k in plan.kernels]
 
     assert shape("attention(q, k, v)") == shape("softmax(q @ k.mT * 0.25) @ v") == [(True, 1, 1)]

@@ -39,7 +39,7 @@ def spread(text, **arrays):
     from fusedsl.runtime.arrays import describe_all
 
     described = list(describe_all(program.names, told).values())
-    return program.plan(described, pipeline.extents_of(described)).launches
+    return program.plans.plan(described, pipeline.extents_of(described)).launches
 
 
 def array(*shape):
@@ -70,7 +70,7 @@ def told_reasons(text, given):
 
     program = fd.kernel(text)._program
     described = list(describe_all(program.names, [given[n] for n in program.names]).values())
-    return program.plan(described, pipeline.extents_of(described)).reasons
+    return program.plans.plan(described, pipeline.extents_of(described)).reasons
 
 
 def test_kernels_that_need_each_other_stay_apart():

@@ -47,7 +47,7 @@ def check_twice(gpu, text, arrays, skip=0):
         gpu.library.seed = seed
         found = kernel(*there)
         results += map(to_host, found if isinstance(found, tuple) else (found,))
-    graph = kernel._program.graph({n: describe(v, n) for n, v in zip(kernel.params, values)})
+    graph = kernel._program.plans.graph({n: describe(v, n) for n, v in zip(kernel.params, values)})
     for k, (result, (value, bound)) in enumerate(zip(made, evaluate(graph, values))):
         agrees(result, value, bound, graph.results[k].type.dtype, f"{text!r}, result {k}")
     assert all(a.tobytes() == b.tobytes() for a, b in zip(made, again))
@@ -81,8 +81,8 @@ def test_a_plan_that_stores_where_to_read():
     text = "p = softmax(x, axis=0); d = diff(concat((p, p, x), 1), axis=0); return d == max(d, axis=-1, keepdims=True)"
     kernel, x = fd.kernel(text, fallback=False), normal(2, 3, dtype=np.float64)
     facts = [describe(x, "x")]
-    plan = kernel._program.plan(facts, extents_of(facts), scores="level")
-    assert kernel._program.tighten(plan, facts, extents_of(facts))
+    plan = kernel._program.plans.plan(facts, extents_of(facts), scores="level")
+    assert kernel._program.plans.tighten(plan, facts, extents_of(facts))
     with exact_gpu(multiprocessors=4) as gpu:
         made = to_host(kernel(gpu.asarray(x)))
     np.testing.assert_array_equal(made, kernel(x))

@@ -73,7 +73,7 @@ def compiled_beside_the_interpreter(parts: list[str], given: dict) -> dict[str, 
     """Where results of one CPU kernel are neither within the derived bound nor the interpreter's, by text."""
     kernel = fd.kernel(", ".join(parts), fallback=False)
     values = [given[name] for name in kernel.params]
-    graph = kernel._program.graph(describe_all(kernel.params, values))
+    graph = kernel._program.plans.graph(describe_all(kernel.params, values))
     plain = evaluate(", ".join(parts), **given)
     found = {}
     for text, made, simple, (value, bound) in zip(parts, kernel(*values), plain, bounded(graph, values), strict=True):

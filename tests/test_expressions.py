@@ -313,7 +313,7 @@ def check(case: Case, given: dict[str, Any], results: Any = None, shown: dict[st
     kernel, shown = case.kernel, shown or given
     results = as_tuple(kernel(**given) if results is None else results)
     values = [shown[p] for p in kernel.params]
-    bounds = evaluate(case.free._program.graph(describe_all(kernel.params, values)), values)
+    bounds = evaluate(case.free._program.plans.graph(describe_all(kernel.params, values)), values)
     for result, reference, (_, bound) in zip(results, in_float64(case, shown), bounds, strict=True):
         reference = np.asarray(reference)
         assert result.shape == reference.shape

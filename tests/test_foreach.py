@@ -267,7 +267,6 @@ def test_clashes_are_pairs_with_an_output():
 
 def table_kernel(text=ADAMW, calls=100, largest=4095):
     """(the plan, the scheduled kernel over a table) of an optimiser step."""
-    from fusedsl import pipeline
     from fusedsl.hardware import facts
     from fusedsl.runtime import compile as compiler
     from fusedsl.runtime.arrays import describe_all
@@ -276,9 +275,9 @@ def table_kernel(text=ADAMW, calls=100, largest=4095):
 
     kernel = fd.kernel(text)
     values = {n: np.ones(1000, np.float32) if n in "pmvgx" else 0.5 for n in kernel.params}
-    settled = settle(kernel._program, describe_all(kernel.params, values.values()), None)
+    settled = settle(kernel._program.plans, describe_all(kernel.params, values.values()), None)
     plan = settled.plan.kernels[0]
-    (bound,) = pipeline.bind_kernels(settled.plan, settled.layouts, settled.extents)
+    (bound,) = settled.bounds
     one, schedule = compiler.scheduled_cuda(bound, facts((9, 0)))
     shared = {k for k, n in enumerate(kernel.params) if n not in "pmvgx"}
     table = table_of(plan, one, calls, shared, largest)

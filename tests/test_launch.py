@@ -884,7 +884,7 @@ def test_temporaries_that_are_not_needed_together_share_memory():
     x = np.random.default_rng(0).integers(-3, 4, (70, 90)).astype(np.float32)
     kernel = fd.kernel(text)
     facts = describe_all(kernel.params, [x])
-    plan, _ = kernel._program.settled(facts)
+    plan, _ = kernel._program.plans.settled(facts)
     size, offsets = workspace_size(plan, pipeline.extents_of(list(facts.values())))
     each = 4 * x.size + -4 * x.size % 256
     assert len(offsets) >= 3 and size == 2 * each

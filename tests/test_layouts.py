@@ -169,7 +169,7 @@ def told(text: str, shape: tuple[int, ...], strides=None, out=None, address: int
     kernel = fd.kernel(text)
     facts = describe_all(kernel.params, [np.zeros((2,) * len(shape), np.float32)])
     extents = {Symbol(0, a): n for a, n in enumerate(shape)}
-    (plan,) = kernel._program.plan(list(facts.values()), extents).kernels
+    (plan,) = kernel._program.plans.plan(list(facts.values()), extents).kernels
     given = Layout(shape, strides or strides_in(shape), 0, address)
     return bind(plan, {("argument", 0): given, ("result", 0): Layout(shape, out or strides_in(shape))}, extents)
 

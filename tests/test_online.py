@@ -254,7 +254,8 @@ def plans_of(text, given):
     kernel = fd.kernel(text)
     facts = describe_all(kernel.params, [given[name] for name in kernel.params])
     extents = extents_of(list(facts.values()))
-    return kernel, kernel._program.plan(list(facts.values()), extents), kernel._program.graph(facts), extents
+    plans = kernel._program.plans
+    return kernel, plans.plan(list(facts.values()), extents), plans.graph(facts), extents
 
 
 IN_ONE_KERNEL = {name: text for name, (text, _, _) in STREAMS.items()} | {

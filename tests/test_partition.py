@@ -15,6 +15,7 @@ import fusedsl as fd
 from fusedsl import pipeline
 from fusedsl.fusion.time import LATENCY, LAUNCH
 from fusedsl.ir.interp import interpret
+from fusedsl.runtime import cache
 from fusedsl.runtime.arrays import describe_all
 
 X, W, B, COLUMN, CUBE, V, S = ((512, 1024), (512,), (1024,), (512, 1), (8, 6, 64), (6,), ())
@@ -121,7 +122,7 @@ def test_a_value_that_is_dear_is_stored_once_and_a_cheap_one_computed_twice():
     assert not cheap.explain(*specs, device="cuda").temporaries
     x = np.random.default_rng(0).uniform(1, 3, (512, 1024)).astype(np.float32)
     found = dear(x)
-    for made, value in zip(found, interpret(dear._program.graph(describe_all("x", [x])), [x])):
+    for made, value in zip(found, interpret(dear._program.plans.graph(describe_all("x", [x])), [x])):
         np.testing.assert_allclose(made, value, rtol=1e-4, atol=1e-2)
 
 
@@ -142,20 +143,22 @@ def test_a_body_that_does_not_fit_is_cut_where_the_fewest_values_are_alive():
     assert len(promised.explain(*specs, device="cuda", compile=False).kernels) == 1
 
 
-def test_a_spill_is_answered_by_kernels_that_hold_fewer_values():
+def test_a_spill_is_answered_by_kernels_that_hold_fewer_values(tmp_path, monkeypatch):
+    own = cache.Cache(tmp_path / "plans")  # without what an earlier run found
+    monkeypatch.setattr(cache, "disk", lambda: own)
     kernel, _ = planned(many_values(40), {})
     x = np.random.default_rng(0).uniform(-1, 0, (5, 7)).astype(np.float32)
-    program, facts = kernel._program, describe_all("x", [x])
+    plans, facts = kernel._program.plans, describe_all("x", [x])
     arguments, before = list(facts.values()), kernel(x)
     extents = pipeline.extents_of(arguments)
-    plan = program.plan(arguments, extents)
+    plan = plans.plan(arguments, extents)
     assert len(plan.kernels) == 1
-    assert program.tighten(plan, arguments, extents)
-    tighter = program.plan(arguments, extents)
+    assert plans.tighten(plan, arguments, extents)
+    tighter = plans.plan(arguments, extents)
     assert tighter.budget < 60 and len(tighter.kernels) > 1
     again = fd.kernel(kernel.text)  # which finds the plan in the cache, as another process would
     np.testing.assert_array_equal(again(x), before)
-    assert again._program.plan(arguments, extents) == tighter
+    assert again._program.plans.plan(arguments, extents) == tighter
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))

@@ -143,7 +143,7 @@ def test_every_form_of_an_operand_promotes_alike(d):
 def called(text: str, **given) -> str:
     kernel = fd.kernel(text)
     facts = describe_all(kernel.params, [given[name] for name in kernel.params])
-    return kernel._program.graph(facts).results[0].type.dtype.name
+    return kernel._program.plans.graph(facts).results[0].type.dtype.name
 
 
 X = np.array([1, 2, 3], np.int8)

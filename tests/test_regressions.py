@@ -12,8 +12,7 @@ import oracle
 import pytest
 
 import fusedsl as fd
-from fusedsl import pipeline, prepare
-from fusedsl.program import Program
+from fusedsl import first, pipeline, prepare
 from fusedsl.runtime import native
 from fusedsl.runtime.arrays import describe
 
@@ -134,7 +133,7 @@ def test_verify_compares_before_it_writes_over_an_input():
 
 
 def test_a_disagreement_leaves_out_untouched(monkeypatch):
-    monkeypatch.setattr(Program, "_interpreted", lambda self, facts, strict=False: [np.zeros(4, "f4")])
+    monkeypatch.setattr(first, "interpreted", lambda *_, strict: [np.zeros(4, "f4")])
     out = np.full(4, 7, "f4")
     with pytest.raises(fd.FusedslError, match="the interpreter says 0"):
         fd.kernel("y*2 + 1", verify=True)(np.ones(4, "f4"), out=out)
@@ -146,14 +145,14 @@ def test_the_interpreter_checks_every_output_before_it_writes_one(monkeypatch):
         raise fd.CompileError("no compiler", "compile")
 
     monkeypatch.setattr(pipeline, "build_kernel", fail)
-    first, y = np.zeros(4, "f4"), np.ones(4, "f4")
+    into, y = np.zeros(4, "f4"), np.ones(4, "f4")
     k = fd.kernel("y + 1, y * 2")
     with pytest.raises(fd.ArgumentError, match="has shape"):
-        k(y, out=(first, np.zeros(5, "f4")))
-    assert not first.any()
+        k(y, out=(into, np.zeros(5, "f4")))
+    assert not into.any()
     with pytest.warns(RuntimeWarning, match="slow interpreter"):
-        assert k(y, out=(first, None))[1].tolist() == [2] * 4
-    assert first.tolist() == [2] * 4
+        assert k(y, out=(into, None))[1].tolist() == [2] * 4
+    assert into.tolist() == [2] * 4
 
 
 def test_a_new_shape_loads_no_code_again():
@@ -555,7 +554,7 @@ def test_a_result_that_is_reshaped_goes_straight_to_where_it_is_wanted():
     for out in (np.zeros((6, 8)), wide[:, 4:12], wide[::-1, 4:12], turned, np.zeros((6, 16))[:, ::2]):
         assert k(x, s, out=out) is out
         np.testing.assert_array_equal(out, wanted)
-        assert not prepare.settle(k._program, facts, (out,)).late
+        assert not prepare.settle(k._program.plans, facts, (out,)).late
     assert not wide[:, :4].any() and not wide[:, 12:].any()
     k, flat = fd.kernel("reshape(x[:, :4] * 2, -1)"), np.zeros(48)[::-2]
     np.testing.assert_array_equal(k(x, out=flat), np.full(24, 2.0))

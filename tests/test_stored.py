@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl import prepare
+from fusedsl import first
 from fusedsl.runtime import cache, compile, stored
 
 TEXT = "m = sum(x * {c}); return cumsum(x - m, axis=-1) * y, m"
@@ -31,8 +31,8 @@ def disk(tmp_path, monkeypatch):
 def planned(monkeypatch):
     """The calls that were prepared, and not found: each as what `prepare` was told."""
     made = []
-    real = prepare.prepare
-    monkeypatch.setattr(prepare, "prepare", lambda *told: made.append(told) or real(*told))
+    real = first.prepare
+    monkeypatch.setattr(first, "prepare", lambda *told: made.append(told) or real(*told))
     return made
 
 
@@ -167,7 +167,8 @@ x = np.arange(60, dtype="float32").reshape(5, 12)
 for _ in range(3):
     assert (fd.evaluate("2*x + 1", x=x) == 2*x + 1).all()
     assert (fd.evaluate("m = sum(x); return x - m", x=x) == x - x.sum()).all()
-print([name for name in sys.modules if name in ("numba", "lark") or name.startswith(("fusedsl.sched", "fusedsl.pi"))])
+made = ("fusedsl.first", "fusedsl.plan", "fusedsl.pipeline", "fusedsl.schedule")
+print([name for name in sys.modules if name in ("numba", "lark") or name.startswith(made)])
 """
 
 

@@ -7,6 +7,7 @@ import pytest
 from oracle import graph_of
 
 import fusedsl as fd
+from fusedsl.first import interpreted
 from fusedsl.fusion.lower import lower
 from fusedsl.fusion.streams import find_streams
 from fusedsl.ir.interp import interpret
@@ -68,7 +69,7 @@ def plan_of(text, given):
     """The kernels' plans."""
     kernel = fd.kernel(text)
     facts = list(describe_all(kernel.params, [given[name] for name in kernel.params]).values())
-    return kernel._program.plan(facts, extents_of(facts)).kernels
+    return kernel._program.plans.plan(facts, extents_of(facts)).kernels
 
 
 def run(text, given):
@@ -77,7 +78,7 @@ def run(text, given):
     values = [given[name] for name in kernel.params]
     got = kernel(*values)
     wide = [x.astype(np.float64) if x.dtype == np.float32 else x for x in values]
-    expected = kernel._program._interpreted(describe_all(kernel.params, wide))
+    expected = interpreted(kernel._program.plans, describe_all(kernel.params, wide))
     return (got if isinstance(got, tuple) else (got,)), expected
 
 

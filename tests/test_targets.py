@@ -61,7 +61,7 @@ def check(text: str, given: dict, target) -> None:
     results = kernel(*(target(v) for v in values))
     results = results if isinstance(results, tuple) else (results,)
     facts = describe_all(kernel.params, values)
-    graph = kernel._program.graph(facts)
+    graph = kernel._program.plans.graph(facts)
     for k, (made, (value, bound)) in enumerate(zip(results, evaluate(graph, values))):
         agrees(to_host(made), value, bound, graph.results[k].type.dtype, f"{text!r}, result {k}")
 

@@ -19,9 +19,9 @@ from ..ir.types import DTYPES
 from ..pipeline import extents_of
 from ..program import Program
 from ..runtime import dynamo
-from ..runtime.arrays import Array, Weak, describe, dtype_fault, gradient_fault
+from ..runtime.arrays import Array, Facts, Weak, describe, dtype_fault, gradient_fault
 from ..runtime.results import strides_in, unfit
-from ..settle import Facts, layout_of, result_order
+from ..settle import layout_of, result_order
 
 _registered: dict[str, Any] = {}  # by name
 
@@ -84,8 +84,8 @@ def fake_results(program: Program, values: Sequence[Any], outs: Sequence[Any] | 
     facts = {name: facts_of(value, name) for name, value in zip(program.names, values)}
     arguments = list(facts.values())
     if (likely := _likely(facts)) is not None:  # what is faster for some sizes is nothing that torch is to look at
-        program.settled(likely)
-    plan, shapes = program.settled(facts)
+        program.plans.settled(likely)
+    plan, shapes = program.plans.settled(facts)
     layouts = {("argument", k): layout_of(a) for k, a in enumerate(arguments) if isinstance(a, Array)}
     device = next((v.device for v in values if isinstance(v, torch.Tensor) and v.ndim), torch.device("cpu"))
     results = []

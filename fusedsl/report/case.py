@@ -10,7 +10,7 @@ from typing import Any
 from .. import pipeline
 from ..ir.dims import Symbol, evaluate
 from ..ir.graph import Graph
-from ..program import Program
+from ..plans import Plans
 from ..runtime import compile as compiler
 from ..runtime.arrays import Array, Weak
 from ..runtime.bind import Bound, Layout, NeedsCopy, contiguous, view
@@ -30,7 +30,7 @@ class Case:
     Where it `claims` binaries for its shapes, it counts as a call; else nothing changes for later ones.
     """
 
-    program: Program
+    plans: Plans
     arguments: Mapping[str, Array | Weak]
     extents: Mapping[Symbol, int]
     plan: Plan
@@ -58,14 +58,14 @@ class Case:
     @cached_property
     def graph(self) -> Graph:
         """The typed graph that the plan was made of."""
-        made, _ = self.program.source.build(self.plan.parameters, self.extents, self.program.options)
+        made, _ = self.plans.source.build(self.plan.parameters, self.extents, self.plans.options)
         return made
 
     def scheduled(self, plan: KernelPlan, bound: Bound) -> tuple[Any, Any]:
         """(kernel, schedule) of one kernel on the target, as calls with the program's options have it."""
         if self.target.hardware is None:
             return compiler.scheduled_cpu(bound)
-        return chooser_of(self.program, self.claims)(0, plan, bound, self.target.hardware)
+        return chooser_of(self.plans, self.claims)(0, plan, bound, self.target.hardware)
 
     def together(self, members: Sequence[tuple[KernelPlan, Bound]]) -> tuple[Any, Any] | None:
         """(bundle, schedule) of kernels that are to share a launch on CUDA; None where they cannot."""
@@ -76,7 +76,7 @@ class Case:
     def tuned(self, plan: KernelPlan, bound: Bound) -> Tuned | None:
         """What tuning found for one kernel, where it was asked for and has been done."""
         hardware = self.target.hardware
-        if hardware is None or not self.program.options.tunes:
+        if hardware is None or not self.plans.options.tunes:
             return None
         return recall(plan, *compiler.scheduled_cuda(bound, hardware, False), hardware)
 
@@ -103,7 +103,7 @@ class Case:
 
 
 def make_case(
-    program: Program, arguments: Mapping[str, Array | Weak], target: Target, claims: bool = False, alone: bool = False
+    plans: Plans, arguments: Mapping[str, Array | Weak], target: Target, claims: bool = False, alone: bool = False
 ) -> Case:
     """The case of these arguments; raises what a call would raise for their shapes and dtypes.
 
@@ -113,14 +113,14 @@ def make_case(
     extents = pipeline.extents_of(given)
     way: tuple[bool, str] | None = (True, "apart" if target.hardware is None else "level")
     while way is not None:
-        plan = program.plan(given, extents, *way)
+        plan = plans.plan(given, extents, *way)
         pipeline.check_call(plan, extents)
         layouts, copied = _layouts(plan, given, extents)
-        family = None if alone else pipeline.family_of(program.family, program.options, plan)
+        family = None if alone else pipeline.family_of(plans.family, plans.options, plan)
         bounds = tuple(pipeline.bind_kernels(plan, layouts, extents, family))
         way = pipeline.other_way(plan, bounds, target.hardware, claims)
-    names = tuple(program.names[k] for k in copied)
-    return Case(program, arguments, extents, plan, bounds, names, target, claims)
+    names = tuple(plans.names[k] for k in copied)
+    return Case(plans, arguments, extents, plan, bounds, names, target, claims)
 
 
 def _layouts(plan: Plan, given: Sequence[Array | Weak], extents) -> tuple[dict, list[int]]:

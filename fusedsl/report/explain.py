@@ -134,7 +134,7 @@ def case_of(
     """The case of arguments or specs on the target that they, `device` and `cc` name; `how` is that of `make_case`."""
     arguments = describe_arguments(program.names, values)
     wanted = device if device is not None or cc is not None else program.options.device
-    return make_case(program, arguments, choose(values, arguments, wanted, cc, specs), **how)
+    return make_case(program.plans, arguments, choose(values, arguments, wanted, cc, specs), **how)
 
 
 def explain(
@@ -155,7 +155,7 @@ def explain(
                 notes.append(f"no real registers: {fault.message}" + (f"; {fault.help}" if fault.help else ""))
         kernels.append(report_launch(case, members, built, seconds_taken))
     return Explanation(
-        case.program.source.header(),
+        case.plans.source.header(),
         tuple(f"{name} {_type(a)}" for name, a in case.arguments.items()),
         str(case.target),
         tuple(kernels),
@@ -184,7 +184,7 @@ def _refused(case: Case) -> tuple[Refusal, ...]:
     """Why there is more than one kernel, with axes by the names of their arrays."""
 
     def named(symbol: re.Match) -> str:
-        return f"axis {symbol.group(2)} of {case.program.names[int(symbol.group(1))]}"
+        return f"axis {symbol.group(2)} of {case.plans.names[int(symbol.group(1))]}"
 
     told = decisions(case.graph, case.plan, case.extents, case.target.hardware)
     found = [Refusal(d.reason, d.seconds) for d in told if not d.joined]

@@ -30,11 +30,11 @@ def launch_seconds(case: Case, values: Sequence[Any]) -> list[float]:
     if case.target.is_cuda and (not here.is_cuda or here.hardware.cc != case.target.hardware.cc):  # type: ignore[union-attr]
         help = "explain it without measure=True, or where that GPU is"
         raise ArgumentError(f"there is nothing to measure {case.target} on", "argument.measure", help=help)
-    facts = {name: describe(_made(v), name) for name, v in zip(case.program.names, values)}
+    facts = {name: describe(_made(v), name) for name, v in zip(case.plans.names, values)}
     if case.target.is_cuda:
         facts = _there(facts)
     _, device = place(facts)
-    prepared = prepare(case.program, facts, None, chooser_of(case.program))
+    prepared = prepare(case.plans, facts, None, chooser_of(case.plans))
     fires, stream = prepared.call.repeatable(prepared.payloads)
     timed = iter(Clock(device, stream).seconds(fires))
     return [0.0 if all(bound.empty for _, bound in launch) else next(timed) for launch in case.launches]

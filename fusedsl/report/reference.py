@@ -112,7 +112,7 @@ def _meaning(name: str) -> str:
 def _graph(text: str, arrays: dict[str, np.ndarray]) -> tuple[Any, list[np.ndarray]]:
     source = TextSource(text, DEFAULT, None, None)
     values = [arrays[name] for name in source.names]
-    return Program(source, source.names, DEFAULT).graph(describe_all(source.names, values)), values
+    return Program(source, source.names, DEFAULT).plans.graph(describe_all(source.names, values)), values
 
 
 def _result(text: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,10 @@ class Weak:
     def dtype(self) -> DType:
         """The type of an output that only weak values enter."""
         return {"b": BOOL, "i": INT64, "f": FLOAT64}[self.kind]
+
+
+Facts = Mapping[str, "Array | Weak"]
+"""The arguments of a call by name, as far as plans and launches depend on them."""
 
 
 def describe(argument: Any, name: str = "argument") -> Array | Weak:

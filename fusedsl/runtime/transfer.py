@@ -8,11 +8,19 @@ from collections.abc import Sequence
 from ctypes import byref, c_size_t, c_uint64, c_void_p
 from typing import Any
 
+from ..config import Options
 from ..errors import FusedslError
 from ..ir.types import DType, numpy_dtype
-from .arrays import Array
+from .arrays import CPU, Array, Facts
 from .driver import driver
-from .results import strides_in
+from .results import place, strides_in
+
+
+def is_away(options: Options, facts: Facts) -> bool:
+    """Whether NumPy arrays are computed on a CUDA device; numbers alone stay where they are."""
+    if not (options.device or "").startswith("cuda") or place(facts) != ("numpy", CPU):
+        return False
+    return any(isinstance(a, Array) and not a.by_value for a in facts.values())
 
 
 class Buffer:

@@ -1,0 +1,125 @@
+"""A call that is like none before it: prepared and run; by way of another device, verified, or by the interpreter."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .errors import CompileError
+from .plans import Plans
+from .prepare import EmptyRows, Prepared, prepare
+from .runtime.arrays import CPU, Array, Facts, Weak, describe_all
+from .runtime.call import Call
+from .runtime.copies import assign, from_host, to_host
+from .runtime.results import empty, place
+from .runtime.transfer import download, is_away, upload
+from .schedule.plan import Plan
+from .settle import outputs
+from .verify import compare
+
+if TYPE_CHECKING:
+    from .runtime.fixed import BoundCall
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+def run_new(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[list, Call | None]:
+    """The results of a call that is prepared now, and what repeats it, if anything does."""
+    options = plans.options
+    try:
+        if options.verify:
+            return _run_verified(plans, facts, outs), None
+        if is_away(options, facts):
+            return _run_there(plans, facts, outs), None
+        prepared = _prepared(plans, facts, outs)
+        results = prepared.run()
+    except CompileError as error:
+        if not options.fallback:
+            raise
+        warnings.warn(f"computed by the slow interpreter: {error}", RuntimeWarning, stacklevel=6)
+        return _run_interpreted(plans, facts, outs), None
+    except EmptyRows:
+        return _run_interpreted(plans, facts, outs), None
+    return results, prepared.call if prepared.reusable else None
+
+
+def bound(plans: Plans, run: Callable[..., list], values: Sequence[Any], outs: Sequence[Any] | None) -> BoundCall:
+    """A function of nothing that repeats a call; where its launches alone cannot, `run` does. See `Program.bind`."""
+    from .runtime.fixed import Fixed, bind_results, fix
+
+    facts = describe_all(plans.names, values)
+    plan, shapes = _checked(plans, facts, outs)
+    results = _destinations(plan, shapes, facts, outs)
+    device = place(facts)[1]
+    index = None if device == CPU else device[1]
+    if not (plans.options.verify or is_away(plans.options, facts)):
+        with contextlib.suppress(EmptyRows):
+            prepared = _prepared(plans, facts, results)
+            if prepared.reusable:
+                return fix(prepared.call, prepared.payloads, results, values, index)
+    result = results[0] if len(results) == 1 else tuple(results)
+    return bind_results(lambda: (run(values, results), result)[1], result, Fixed(index))
+
+
+def _prepared(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
+    if plans.options.tunes:
+        from .tune import prepare_tuned
+
+        return prepare_tuned(plans, facts, outs)
+    return prepare(plans, facts, outs)
+
+
+def _run_there(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> list:
+    """NumPy arrays to a CUDA device, and the results back."""
+    device = int((plans.options.device or "").partition(":")[2] or 0)
+    _checked(plans, facts, outs)
+    there = {n: upload(a, device) if isinstance(a, Array) and not a.by_value else a for n, a in facts.items()}
+    results = _prepared(plans, there, None).run()
+    return [download(r, into) for r, into in zip(results, outs or [None] * len(results))]
+
+
+def _run_verified(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> list:
+    """The results, written to `outs` only once they agree with the interpreter."""
+    plan, _ = _checked(plans, facts, outs)
+    expected = interpreted(plans, facts, strict=True)
+    away = is_away(plans.options, facts)
+    results = _run_there(plans, facts, None) if away else _prepared(plans, facts, None).run()
+    compare(plan, expected, results)
+    for k, out in enumerate(outs or ()):
+        if out is not None:
+            assign(out, results[k], place(facts)[0])
+            results[k] = out
+    return results
+
+
+def _run_interpreted(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> list:
+    """The results from the interpreter, in arrays of the caller's library."""
+    plan, shapes = _checked(plans, facts, outs)
+    values = interpreted(plans, facts)
+    results = _destinations(plan, shapes, facts, outs)
+    for value, result in zip(values, results):
+        from_host(value, result, place(facts)[0])
+    return results
+
+
+def interpreted(plans: Plans, facts: Facts, strict: bool = False) -> list:
+    """What the reference interpreter says, as NumPy arrays; where `strict`, an index out of range is an error."""
+    from .ir.interp import interpret
+
+    values = [a.value if isinstance(a, Weak) else to_host(a.owner) for a in facts.values()]
+    return interpret(plans.graph(facts), values, strict)
+
+
+def _checked(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[Plan, Shapes]:
+    """The plan and the shapes of the results, all checks of arguments and outputs passed."""
+    plan, shapes = plans.settled(facts)
+    outputs(plan, outs, shapes, place(facts), facts)
+    return plan, shapes
+
+
+def _destinations(plan: Plan, shapes: Shapes, facts: Facts, outs: Sequence[Any] | None) -> list:
+    """The arrays that results are written to: those given, and new ones."""
+    each = zip(outs or [None] * len(shapes), shapes, plan.results)
+    return [empty(*place(facts), shape, t.dtype) if out is None else out for out, shape, t in each]

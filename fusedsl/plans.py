@@ -1,0 +1,123 @@
+"""The plans of one program, by signature: remembered, read from the cache, or made now."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping, Sequence
+
+from . import pipeline
+from .config import Options
+from .ir.dims import Symbol
+from .ir.graph import Graph, Parameter
+from .pipeline import Source
+from .runtime import cache
+from .runtime.arrays import CPU, Array, Facts, Weak
+from .runtime.results import place
+from .runtime.transfer import is_away
+from .schedule.plan import Plan, plan_from_json, plan_to_json
+
+Arguments = Sequence["Array | Weak"]
+
+
+class Plans:
+    """What calls of a program are prepared from: its source, its options, the plans so far. Thread-safe.
+
+    Programs of one `family` are alike: their calls share binaries. What makes a plan (`planning`) is imported where
+    one is made: a call that finds its plan in the cache does without.
+    """
+
+    def __init__(self, source: Source, names: Sequence[str], options: Options, family: str):
+        self.source = source
+        self.names = tuple(names)
+        self.options = options
+        self.family = family
+        self._known: dict[tuple, list[Plan]] = {}
+        self._lock = threading.RLock()
+
+    def plan(
+        self, arguments: Arguments, extents: Mapping[Symbol, int], together: bool = True, scores: str = "apart"
+    ) -> Plan:
+        """The plan for these arguments' signature (and the guards that their extents pass).
+
+        Unless `together`, one whose kernels fold either rows or columns; for `scores` see `partition`.
+        """
+        parameters = self._parameters(arguments)
+        together = together and not self.options.steady  # a row's results do not depend on how others are folded
+        key = (parameters, together, scores)
+        for plan in self._known.get(key, ()):
+            if pipeline.guards_hold(plan.guards, extents):
+                return plan
+        with self._lock:
+            plan = self._read_or_make(parameters, extents, together, scores)
+            self._known.setdefault(key, []).append(plan)
+        return plan
+
+    def adopt(self, plan: Plan) -> None:
+        """Use a plan that was made before, for the signature that it was made for."""
+        self._known.setdefault(_key(plan), []).append(plan)
+
+    def tighten(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
+        """After a spill: plan these arguments anew, in more kernels that hold fewer values; False if there are none."""
+        parameters = self._parameters(arguments)
+        with self._lock:
+            plans = self._known.get(_key(plan), [])
+            if plan not in plans:  # another thread was here
+                return True
+            from .planning import tightened
+
+            made = tightened(self.source, plan, extents, self.options)
+            if made is None:
+                return False
+            plans[plans.index(plan)] = made
+            if (key := self._disk_key(parameters, plan.together, plan.scores)) is not None:
+                cache.disk().put(key, {"plan": plan_to_json(made)})
+        return True
+
+    def settled(self, facts: Facts) -> tuple[Plan, list[tuple[int, ...]]]:
+        """The plan for these arguments and the shapes of its results, all checks of their extents passed."""
+        arguments = list(facts.values())
+        extents = pipeline.extents_of(arguments)
+        on_cpu = place(facts)[1] == CPU and not is_away(self.options, facts)
+        plan = self.plan(arguments, extents, scores="apart" if on_cpu else "level")
+        pipeline.check_call(plan, extents)
+        return plan, pipeline.result_shapes(plan, extents)
+
+    def graph(self, facts: Facts) -> Graph:
+        """The typed graph for these arguments, as written: before any rewriting."""
+        arguments = list(facts.values())
+        graph, _ = self.source.build(self._parameters(arguments), pipeline.extents_of(arguments), self.options)
+        return graph
+
+    def _read_or_make(self, parameters: tuple[Parameter, ...], extents, together: bool, scores: str) -> Plan:
+        """The plan from the cache on disk, or a new one, which is put there. A traced function's is always new."""
+        key = self._disk_key(parameters, together, scores)
+        entry = None if key is None else cache.disk().get(key)
+        if entry is not None:
+            with contextlib.suppress(KeyError, TypeError):
+                plan = plan_from_json(entry[0]["plan"])
+                if pipeline.guards_hold(plan.guards, extents):
+                    return plan
+        from .planning import make_plan
+
+        plan = make_plan(self.source, parameters, extents, self.options, together, scores=scores)
+        if key is not None:
+            cache.disk().put(key, {"plan": plan_to_json(plan)})
+        return plan
+
+    def _disk_key(self, parameters: tuple[Parameter, ...], together: bool, scores: str) -> str | None:
+        """Where plans for this signature stand on disk; None where they do not."""
+        told = self.source.cache_parts()
+        if told is None:
+            return None
+        kinds = {"together": together, "scores": scores}
+        parts = {"parameters": plan_to_json(parameters), **kinds, "registers": pipeline.REGISTERS}
+        return cache.cache_key(plan=told, options=repr(self.options), **parts)
+
+    def _parameters(self, arguments: Arguments) -> tuple[Parameter, ...]:
+        return tuple(pipeline.signature(n, k, a) for k, (n, a) in enumerate(zip(self.names, arguments)))
+
+
+def _key(plan: Plan) -> tuple:
+    """What a plan is remembered by: the signature, and what its kernels may do."""
+    return plan.parameters, plan.together, plan.scores
