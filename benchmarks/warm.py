@@ -15,7 +15,7 @@ from suite_gpu import Settings
 
 JOBS = 16
 ALONE = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # each process compiles by itself
-LIBRARIES = ("torch._inductor.compile_fx", "cupy", "liger_kernel.ops.rms_norm", "fusedsl.prepare")
+LIBRARIES = ("torch._inductor.compile_fx", "cupy", "liger_kernel.ops.rms_norm", "fusedsl.program.prepare")
 
 
 def compile_peers(suite: str, count: int, settings: Settings) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from .config import OPTION_NAMES, Options, current, options, split_options
 from .errors import ArgumentError, Unsupported, suggest
 from .program import Program
+from .program.text import TextSource
 from .runtime import dynamo
 from .specs import Spec, spec
-from .text import TextSource
 
 if TYPE_CHECKING:
     from .runtime.fixed import BoundCall

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from . import pipeline
 from .ir.graph import Parameter
+from .program import pipeline
 from .runtime.arrays import Array, Weak, describe
 from .trace.held import Held, attributes_of, holds_arrays, is_object
 from .trace.home import is_array

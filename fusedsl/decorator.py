@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import pipeline
 from .arguments import Arguments, Describe, InsideTrace
 from .config import Options, current
 from .errors import ArgumentError
-from .program import Program
+from .program import Program, pipeline
 from .runtime import dynamo
 from .runtime.arrays import Array, Facts, Weak, describe
 from .runtime.keys import look

@@ -10,9 +10,9 @@ from .api import Kernel, kernel_of
 from .config import split_options
 from .decorator import Fused
 from .errors import ArgumentError, CompileError
-from .prepare import EmptyRows
-from .prepare_lists import Item, prepare_lists, settle_lists
 from .program import REMEMBERED_CALLS, Program
+from .program.prepare import EmptyRows
+from .program.prepare_lists import Item, prepare_lists, settle_lists
 from .runtime import dynamo
 from .runtime.arrays import describe
 from .runtime.keys import SLOW, Tensors, addresses_of, look, look_all, look_list, look_outs

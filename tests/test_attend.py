@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.first import interpreted
+from fusedsl.program.first import interpreted
 from fusedsl.runtime.arrays import describe_all
 from fusedsl.runtime.copies import to_host
 

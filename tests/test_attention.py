@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.first import interpreted
-from fusedsl.pipeline import extents_of
+from fusedsl.program.first import interpreted
+from fusedsl.program.pipeline import extents_of
 from fusedsl.runtime.arrays import describe_all
 
 RANDOM = np.random.default_rng(11)

@@ -35,7 +35,7 @@ def spread(text, **arrays):
     """How many kernels each launch holds."""
     made = fd.kernel(text)
     program, told = made._program, [arrays[name] for name in made.params]
-    from fusedsl import pipeline
+    from fusedsl.program import pipeline
     from fusedsl.runtime.arrays import describe_all
 
     described = list(describe_all(program.names, told).values())
@@ -65,7 +65,7 @@ def test_rope_of_queries_and_keys_is_one_launch():
 
 
 def told_reasons(text, given):
-    from fusedsl import pipeline
+    from fusedsl.program import pipeline
     from fusedsl.runtime.arrays import describe_all
 
     program = fd.kernel(text)._program

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 import fusedsl as fd
-from fusedsl import pipeline
+from fusedsl.program import pipeline
 from fusedsl.report.explain import case_of
 from fusedsl.runtime import lengths
 from fusedsl.runtime.compile import cuda_key

@@ -14,7 +14,7 @@ from test_bundle import ROPE, rope
 from test_cross import RMS_NORM, SOFTMAX, given
 
 import fusedsl as fd
-from fusedsl.pipeline import extents_of
+from fusedsl.program.pipeline import extents_of
 from fusedsl.runtime.arrays import describe
 from fusedsl.runtime.copies import to_host
 from fusedsl.schedule import clustered

@@ -101,7 +101,7 @@ def _graph(source, n):
     from fusedsl.ir.dims import Symbol
     from fusedsl.ir.graph import Parameter, Type
     from fusedsl.ir.types import FLOAT32
-    from fusedsl.planning import make_graph
+    from fusedsl.program.planning import make_graph
 
     extents = {Symbol(0, 0): n}
     graph, _ = make_graph(source, (Parameter("x", Type(FLOAT32, (Symbol(0, 0),))),), extents, current())

@@ -13,10 +13,10 @@ import pytest
 import fusedsl as fd
 from fusedsl.__main__ import main
 from fusedsl.errors import ArgumentError
+from fusedsl.program.tune import Trial
 from fusedsl.report.explain import Refusal
 from fusedsl.report.schema import SCHEMA, VERSION
 from fusedsl.runtime.driver import cuda_available
-from fusedsl.tune import Trial
 
 TWO = "softmax(x, axis=0) + softmax(x, axis=1) * w"
 needs_compiler = pytest.mark.skipif(

@@ -268,10 +268,10 @@ def test_clashes_are_pairs_with_an_output():
 def table_kernel(text=ADAMW, calls=100, largest=4095):
     """(the plan, the scheduled kernel over a table) of an optimiser step."""
     from fusedsl.hardware import facts
+    from fusedsl.program.settle import settle
     from fusedsl.runtime import compile as compiler
     from fusedsl.runtime.arrays import describe_all
     from fusedsl.runtime.many import table_of
-    from fusedsl.settle import settle
 
     kernel = fd.kernel(text)
     values = {n: np.ones(1000, np.float32) if n in "pmvgx" else 0.5 for n in kernel.params}

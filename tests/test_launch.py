@@ -876,7 +876,7 @@ def test_numpy_arrays_travel_to_a_card_and_back(x):
 
 def test_temporaries_that_are_not_needed_together_share_memory():
     import fusedsl as fd
-    from fusedsl import pipeline
+    from fusedsl.program import pipeline
     from fusedsl.runtime.arrays import describe_all
     from fusedsl.runtime.records import _lives, workspace_size
 

@@ -17,7 +17,7 @@ from fusedsl.fusion.lower import Axis, Coordinate, Source, lower
 from fusedsl.ir.dims import evaluate as evaluate_dim
 from fusedsl.ir.graph import Type, node, walk
 from fusedsl.ir.types import FLOAT32, numpy_dtype
-from fusedsl.pipeline import extents_of
+from fusedsl.program.pipeline import extents_of
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.rewrite.execute import execute, scalars

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from laws import Case, cpu
 
 import fusedsl as fd
-from fusedsl import pipeline
 from fusedsl.fusion.time import LATENCY, LAUNCH
 from fusedsl.ir.interp import interpret
+from fusedsl.program import pipeline
 from fusedsl.runtime import cache
 from fusedsl.runtime.arrays import describe_all
 

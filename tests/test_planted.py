@@ -300,7 +300,7 @@ def _anew(tmp_path):
     cache_ = Cache(tmp_path)
     with ExitStack() as stack:
         stack.enter_context(patch.dict("fusedsl.runtime.compile._built", {}, clear=True))
-        for module in ("fusedsl.runtime.compile", "fusedsl.runtime.cache", "fusedsl.text"):
+        for module in ("fusedsl.runtime.compile", "fusedsl.runtime.cache", "fusedsl.program.text"):
             stack.enter_context(patch(f"{module}.disk", lambda: cache_))
         yield
 

@@ -12,7 +12,7 @@ import oracle
 import pytest
 
 import fusedsl as fd
-from fusedsl import first, pipeline, prepare
+from fusedsl.program import first, pipeline, prepare
 from fusedsl.runtime import native
 from fusedsl.runtime.arrays import describe
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl import first
+from fusedsl.program import first
 from fusedsl.runtime import cache, compile, stored
 
 TEXT = "m = sum(x * {c}); return cumsum(x - m, axis=-1) * y, m"
@@ -167,7 +167,7 @@ x = np.arange(60, dtype="float32").reshape(5, 12)
 for _ in range(3):
     assert (fd.evaluate("2*x + 1", x=x) == 2*x + 1).all()
     assert (fd.evaluate("m = sum(x); return x - m", x=x) == x - x.sum()).all()
-made = ("fusedsl.first", "fusedsl.plan", "fusedsl.pipeline", "fusedsl.schedule")
+made = ("fusedsl.program.first", "fusedsl.plan", "fusedsl.program.pipeline", "fusedsl.schedule")
 print([name for name in sys.modules if name in ("numba", "lark") or name.startswith(made)])
 """
 

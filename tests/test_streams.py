@@ -7,11 +7,11 @@ import pytest
 from oracle import graph_of
 
 import fusedsl as fd
-from fusedsl.first import interpreted
 from fusedsl.fusion.lower import lower
 from fusedsl.fusion.streams import find_streams
 from fusedsl.ir.interp import interpret
-from fusedsl.pipeline import extents_of
+from fusedsl.program.first import interpreted
+from fusedsl.program.pipeline import extents_of
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.rewrite.stream_text import check, show

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl import tune
 from fusedsl.hardware import facts, registers_for
+from fusedsl.program import tune
 from fusedsl.report.explain import case_of
 from fusedsl.runtime.compile import disk, scheduled_cuda
 from fusedsl.schedule.neighbours import MOST, difference, neighbours

@@ -16,12 +16,12 @@ import torch
 from torch._subclasses.fake_tensor import is_fake
 
 from ..ir.types import DTYPES
-from ..pipeline import extents_of
 from ..program import Program
+from ..program.pipeline import extents_of
+from ..program.settle import layout_of, result_order
 from ..runtime import dynamo
 from ..runtime.arrays import Array, Facts, Weak, describe, dtype_fault, gradient_fault
 from ..runtime.results import strides_in, unfit
-from ..settle import layout_of, result_order
 
 _registered: dict[str, Any] = {}  # by name
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from .. import pipeline
 from ..ir.dims import Symbol, evaluate
 from ..ir.graph import Graph
-from ..plans import Plans
+from ..program import pipeline
+from ..program.plans import Plans
+from ..program.settle import layout_of, result_order, temporary_layouts
+from ..program.tune import Tuned, chooser_of, recall
 from ..runtime import compile as compiler
 from ..runtime.arrays import Array, Weak
 from ..runtime.bind import Bound, Layout, NeedsCopy, contiguous, view
@@ -18,8 +20,6 @@ from ..runtime.compile import Built
 from ..runtime.lengths import digests, joined_cuda
 from ..runtime.results import strides_in
 from ..schedule.plan import ArrayUse, KernelPlan, Plan
-from ..settle import layout_of, result_order, temporary_layouts
-from ..tune import Tuned, chooser_of, recall
 from .target import Target
 
 

@@ -12,12 +12,12 @@ from ..errors import CompileError
 from ..fusion.cost import unfused
 from ..fusion.time import seconds
 from ..ir.dims import evaluate
-from ..planning import decisions
 from ..program import Program
+from ..program.planning import decisions
+from ..program.settle import in_place
 from ..runtime.arrays import CPU, Array, Weak
 from ..runtime.compile import source_of
 from ..runtime.driver import driver
-from ..settle import in_place
 from .case import Case, make_case
 from .kernels import Figures, KernelReport, Members, figures_of, report_launch
 from .measure import launch_seconds

@@ -10,6 +10,7 @@ from typing import Any
 from ..fusion.time import LAUNCH, seconds
 from ..hardware import Hardware, occupancy, registers_for
 from ..ir.dims import evaluate
+from ..program.tune import Trial
 from ..runtime.bind import Bound
 from ..runtime.compile import Built
 from ..schedule import geometry
@@ -17,7 +18,6 @@ from ..schedule.bundle import bundle_geometries
 from ..schedule.kernel import Body, Kernel, Phase, Stream
 from ..schedule.plan import ArrayUse, KernelPlan
 from ..schedule.shared import kept_operands
-from ..tune import Trial
 from .amounts import plural
 from .case import Case
 from .work import computed, work_of

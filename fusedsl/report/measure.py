@@ -10,13 +10,13 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..ir.types import numpy_dtype
-from ..prepare import prepare
+from ..program.prepare import prepare
+from ..program.tune import chooser_of
 from ..runtime.arrays import CPU, Array, Weak, describe
 from ..runtime.clock import Clock
 from ..runtime.results import place
 from ..runtime.transfer import upload
 from ..specs import Spec
-from ..tune import chooser_of
 from .case import Case
 from .target import this_machine
 

@@ -19,8 +19,8 @@ from ..lang import calls, functions, prelude
 from ..lang.functions import REQUIRED
 from ..lang.hints import function_hint
 from ..program import Program
+from ..program.text import TextSource
 from ..runtime.arrays import describe_all
-from ..text import TextSource
 from .catalogue import ARRAYS, ELSEWHERE, EXAMPLES, FAMILIES, PLAIN
 
 COMMAND = "python -m fusedsl reference --write docs/reference.md"

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .. import pipeline
 from ..errors import ArgumentError
 from ..hardware import Hardware, facts
+from ..program import pipeline
 from ..runtime.arrays import CPU, Array, Weak, describe
 from ..runtime.results import place
 from ..specs import Spec

@@ -62,8 +62,9 @@ def emulated_gpu(
     `seed` decides the order of atomics; `tails` allows loads of aligned blocks that begin in an array to end behind
     it, as rows of 16-bit elements that are not aligned do.
     """
-    from fusedsl import hardware, pipeline
+    from fusedsl import hardware
     from fusedsl.codegen.cuda import backend
+    from fusedsl.program import pipeline
     from fusedsl.runtime import cache, compile, driver
 
     known = dataclasses.replace(hardware.facts(cc), cc=cc, **facts_of_it)

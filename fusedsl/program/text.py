@@ -7,9 +7,9 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
-from .config import Options
-from .errors import ArgumentError, DTypeError, suggest
-from .runtime.cache import cache_key, disk
+from ..config import Options
+from ..errors import ArgumentError, DTypeError, suggest
+from ..runtime.cache import cache_key, disk
 
 RESERVED = ("out", "True", "False", "None", "inf", "nan", "pi")
 
@@ -43,7 +43,7 @@ class TextSource:
     @cached_property
     def program(self):
         """The syntax tree; ParseError or LimitError where the text is none."""
-        from .lang.parse import parse
+        from ..lang.parse import parse
 
         return parse(self.text, asdict(self._options.limits))
 
@@ -63,7 +63,7 @@ class TextSource:
         return names
 
     def _read_names(self) -> tuple[str, ...]:
-        from .lang.build import parameter_names
+        from ..lang.build import parameter_names
 
         found = tuple(n for n in parameter_names(self.program) if n not in self.constants)
         for name in found:
@@ -88,13 +88,13 @@ class TextSource:
 
     def build(self, parameters, extents, options):
         """The graph for these parameters, and its guards."""
-        from .lang.build import build
+        from ..lang.build import build
 
         return build(self.program, parameters, extents, options, self.constants)
 
     def header(self) -> tuple[str, ...]:
         """The program re-printed from its tree."""
-        from .lang.syntax import show
+        from ..lang.syntax import show
 
         lines = [show(s) for s in self.program.statements]
         return (*lines, "return " + ", ".join(show(r) for r in self.program.results))
@@ -118,7 +118,7 @@ def _check_constant(name: str, value: Any) -> None:
             help="constants are Python numbers, None, strings, or tuples of them; pass arrays as arguments",
         )
     if isinstance(value, int) and abs(value) >= 1 << 1024:
-        from .ir.checks import spelled
+        from ..ir.checks import spelled
 
         message = f"constant {name} = {spelled(value)} does not fit any type"
         raise DTypeError(message, "dtype.literal", help="write it as a float, or pass fewer digits")

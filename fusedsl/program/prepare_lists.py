@@ -7,22 +7,23 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from . import debug, pipeline
-from .errors import ArgumentError, FusedslError
-from .geometry import Geometry
-from .ir.types import UINT8
+from .. import debug
+from ..errors import ArgumentError, FusedslError
+from ..geometry import Geometry
+from ..ir.types import UINT8
+from ..runtime import compile as compiler
+from ..runtime import copies
+from ..runtime.arrays import CPU, Array, Facts
+from ..runtime.launch import Launch
+from ..runtime.many import ManyCall, Member, Places, Stretch, chunks, clashes, largest_table, many_launch, table_of
+from ..runtime.records import TEMPORARY_ALIGNMENT, Payloads, cuda_launch, workspace_size
+from ..runtime.results import mark_written, overlap, place, span
+from ..runtime.streams import stream_reader
+from ..runtime.tickets import Tickets
+from ..schedule import geometry
+from . import pipeline
 from .plans import Plans
 from .prepare import EmptyRows, launch_on_cpu, loaded
-from .runtime import compile as compiler
-from .runtime import copies
-from .runtime.arrays import CPU, Array, Facts
-from .runtime.launch import Launch
-from .runtime.many import ManyCall, Member, Places, Stretch, chunks, clashes, largest_table, many_launch, table_of
-from .runtime.records import TEMPORARY_ALIGNMENT, Payloads, cuda_launch, workspace_size
-from .runtime.results import mark_written, overlap, place, span
-from .runtime.streams import stream_reader
-from .runtime.tickets import Tickets
-from .schedule import geometry
 from .settle import Settled, result_allocator, settle
 
 
@@ -190,7 +191,7 @@ class _Gathered:
             )
 
     def _cuda(self, members: Sequence[Member]) -> Iterator[Any]:
-        from .runtime.driver import driver
+        from ..runtime.driver import driver
 
         told = driver().facts(self.device[1])
         hardware = pipeline.hardware_of(told)
@@ -208,7 +209,7 @@ class _Gathered:
             yield from (self._together if together else self._apart)(kernel, schedule, found, told.cc)
 
     def _together(self, kernel, schedule, members: list[Member], cc) -> Iterator[Any]:
-        from .runtime.driver import driver
+        from ..runtime.driver import driver
 
         plan, largest = members[0].plan, largest_table(driver().version())
         indices = {k for k, at in enumerate(members[0].where.places) if at in self.shared}

@@ -7,20 +7,20 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .errors import CompileError
+from ..errors import CompileError
+from ..runtime.arrays import CPU, Array, Facts, Weak, describe_all
+from ..runtime.call import Call
+from ..runtime.copies import assign, from_host, to_host
+from ..runtime.results import empty, place
+from ..runtime.transfer import download, is_away, upload
+from ..schedule.plan import Plan
 from .plans import Plans
 from .prepare import EmptyRows, Prepared, prepare
-from .runtime.arrays import CPU, Array, Facts, Weak, describe_all
-from .runtime.call import Call
-from .runtime.copies import assign, from_host, to_host
-from .runtime.results import empty, place
-from .runtime.transfer import download, is_away, upload
-from .schedule.plan import Plan
 from .settle import outputs
 from .verify import compare
 
 if TYPE_CHECKING:
-    from .runtime.fixed import BoundCall
+    from ..runtime.fixed import BoundCall
 
 Shapes = Sequence[tuple[int, ...]]
 
@@ -47,7 +47,7 @@ def run_new(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[lis
 
 def bound(plans: Plans, run: Callable[..., list], values: Sequence[Any], outs: Sequence[Any] | None) -> BoundCall:
     """A function of nothing that repeats a call; where its launches alone cannot, `run` does. See `Program.bind`."""
-    from .runtime.fixed import Fixed, bind_results, fix
+    from ..runtime.fixed import Fixed, bind_results, fix
 
     facts = describe_all(plans.names, values)
     plan, shapes = _checked(plans, facts, outs)
@@ -106,7 +106,7 @@ def _run_interpreted(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> 
 
 def interpreted(plans: Plans, facts: Facts, strict: bool = False) -> list:
     """What the reference interpreter says, as NumPy arrays; where `strict`, an index out of range is an error."""
-    from .ir.interp import interpret
+    from ..ir.interp import interpret
 
     values = [a.value if isinstance(a, Weak) else to_host(a.owner) for a in facts.values()]
     return interpret(plans.graph(facts), values, strict)

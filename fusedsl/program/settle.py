@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import ArgumentError, DeviceError
+from ..hardware import Hardware
+from ..ir.dims import Symbol, evaluate
+from ..runtime import copies
+from ..runtime.arrays import CPU, Array, Facts, describe
+from ..runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, place_array, view
+from ..runtime.driver import driver
+from ..runtime.keys import owned_address
+from ..runtime.results import alike, allocator, check_out, common_order, overlap, place, span, strides_in
+from ..runtime.transfer import device_empty
+from ..schedule.plan import KernelPlan, Plan
 from . import pipeline
-from .errors import ArgumentError, DeviceError
-from .hardware import Hardware
-from .ir.dims import Symbol, evaluate
 from .plans import Plans
-from .runtime import copies
-from .runtime.arrays import CPU, Array, Facts, describe
-from .runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, place_array, view
-from .runtime.driver import driver
-from .runtime.keys import owned_address
-from .runtime.results import alike, allocator, check_out, common_order, overlap, place, span, strides_in
-from .runtime.transfer import device_empty
-from .schedule.plan import KernelPlan, Plan
 
 
 @dataclass

@@ -11,22 +11,22 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import debug
-from .config import Options
-from .errors import FusedslError
-from .runtime import dynamo, stored
-from .runtime.arrays import Facts, describe_all
-from .runtime.call import Call
-from .runtime.keys import SLOW, look_all, look_outs
-from .runtime.replay import Replay, nothing, replay
-from .runtime.results import place
-from .runtime.transfer import is_away
+from .. import debug
+from ..config import Options
+from ..errors import FusedslError
+from ..runtime import dynamo, stored
+from ..runtime.arrays import Facts, describe_all
+from ..runtime.call import Call
+from ..runtime.keys import SLOW, look_all, look_outs
+from ..runtime.replay import Replay, nothing, replay
+from ..runtime.results import place
+from ..runtime.transfer import is_away
 
 if TYPE_CHECKING:
+    from ..runtime.fixed import BoundCall
+    from ..schedule.plan import Plan
     from .pipeline import Source
     from .plans import Plans
-    from .runtime.fixed import BoundCall
-    from .schedule.plan import Plan
 
 REMEMBERED_CALLS = 4096
 KINDS = 4  # of calls that are short to make again

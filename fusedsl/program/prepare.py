@@ -7,19 +7,17 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from . import pipeline
-from .hardware import Hardware
-from .ir.types import UINT8
-from .plans import Plans
-from .runtime import copies
-from .runtime.arrays import CPU, Array, Facts
-from .runtime.bind import Bound
-from .runtime.call import Call
-from .runtime.compile import build_scheduled, during_capture
-from .runtime.driver import driver
-from .runtime.launch import Launch
-from .runtime.lengths import chosen_cuda, digests, joined_cuda, lasting
-from .runtime.records import (
+from ..hardware import Hardware
+from ..ir.types import UINT8
+from ..runtime import copies
+from ..runtime.arrays import CPU, Array, Facts
+from ..runtime.bind import Bound
+from ..runtime.call import Call
+from ..runtime.compile import build_scheduled, during_capture
+from ..runtime.driver import driver
+from ..runtime.launch import Launch
+from ..runtime.lengths import chosen_cuda, digests, joined_cuda, lasting
+from ..runtime.records import (
     TEMPORARY_ALIGNMENT,
     Payloads,
     bundle_launch,
@@ -27,10 +25,12 @@ from .runtime.records import (
     cuda_launch,
     workspace_size,
 )
-from .runtime.results import interleave, mark_written, span
-from .runtime.streams import stream_reader
-from .runtime.tickets import Tickets
-from .schedule.plan import KernelPlan, Plan
+from ..runtime.results import interleave, mark_written, span
+from ..runtime.streams import stream_reader
+from ..runtime.tickets import Tickets
+from ..schedule.plan import KernelPlan, Plan
+from . import pipeline
+from .plans import Plans
 from .settle import Settled, result_allocator, settle
 
 
@@ -135,7 +135,7 @@ def _launches(found: Settled, names: Sequence[str], chooser: Chooser):
 
 def launch_on_cpu(kernel, bound: Bound, where, temporaries, numbers, extents, names, device):
     """The launch record of one kernel on the pool, compiled and loaded."""
-    from .runtime import native
+    from ..runtime import native
 
     built = pipeline.build_kernel(kernel, bound, None)
     functions = dict(zip(built.symbols, native.load(built.code, built.symbols)))

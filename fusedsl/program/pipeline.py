@@ -9,23 +9,23 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .errors import FusedslError, LimitError
-from .hardware import Hardware, facts
-from .ir.checks import explain, holds, require_size
-from .ir.dims import Dim, Extents, Symbol, evaluate
-from .ir.graph import Parameter, Type
-from .ir.types import BOOL
-from .runtime import compile as compiler
-from .runtime.arrays import Array, Weak
-from .runtime.bind import Bound, Family, Layout, bind
-from .runtime.lengths import crosses
-from .schedule import can_cross
-from .schedule.plan import KernelPlan, Plan
-from .schedule.scores import schedule_scores
+from ..errors import FusedslError, LimitError
+from ..hardware import Hardware, facts
+from ..ir.checks import explain, holds, require_size
+from ..ir.dims import Dim, Extents, Symbol, evaluate
+from ..ir.graph import Parameter, Type
+from ..ir.types import BOOL
+from ..runtime import compile as compiler
+from ..runtime.arrays import Array, Weak
+from ..runtime.bind import Bound, Family, Layout, bind
+from ..runtime.lengths import crosses
+from ..schedule import can_cross
+from ..schedule.plan import KernelPlan, Plan
+from ..schedule.scores import schedule_scores
 
 if TYPE_CHECKING:
-    from .config import Options
-    from .ir.graph import Graph
+    from ..config import Options
+    from ..ir.graph import Graph
 
 OWN = 4  # binaries that are for one class of shapes each, before further shapes of a family share general ones
 REGISTERS = 216  # words of a thread's 255 that a body's values may take: the rest are addresses and counters
@@ -82,7 +82,7 @@ def check_call(plan: Plan, extents: Mapping[Symbol, int]) -> None:
     """Raise the ShapeError of the first check that these extents break; those that stand alone ride along."""
     failed: list[FusedslError] = [explain(c, extents) for c in plan.checks if not holds(c, extents)]
     if failed:
-        from .lang.cascade import independent
+        from ..lang.cascade import independent
 
         failed = independent(plan.text, failed)
         failed[0].others = tuple(failed[1:])

@@ -6,16 +6,16 @@ import contextlib
 import threading
 from collections.abc import Mapping, Sequence
 
+from ..config import Options
+from ..ir.dims import Symbol
+from ..ir.graph import Graph, Parameter
+from ..runtime import cache
+from ..runtime.arrays import CPU, Array, Facts, Weak
+from ..runtime.results import place
+from ..runtime.transfer import is_away
+from ..schedule.plan import Plan, plan_from_json, plan_to_json
 from . import pipeline
-from .config import Options
-from .ir.dims import Symbol
-from .ir.graph import Graph, Parameter
 from .pipeline import Source
-from .runtime import cache
-from .runtime.arrays import CPU, Array, Facts, Weak
-from .runtime.results import place
-from .runtime.transfer import is_away
-from .schedule.plan import Plan, plan_from_json, plan_to_json
 
 Arguments = Sequence["Array | Weak"]
 

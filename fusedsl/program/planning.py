@@ -6,31 +6,32 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from . import debug, pipeline
-from .codegen.emit import emit
-from .config import Options
-from .errors import FusionError, LimitError
-from .fusion.budget import FEWEST, within
-from .fusion.bundle import bundled, side_by_side
-from .fusion.factors import store_factors
-from .fusion.groups import Decision, Group, Partition
-from .fusion.lower import lower
-from .fusion.partition import partition
-from .fusion.price import Prices
-from .fusion.products import factors
-from .fusion.recompute import store_dear
-from .hardware import Hardware, facts
-from .ir.dims import Dim, Symbol, evaluate, expression
-from .ir.graph import Graph, Node, Parameter, Type, walk
-from .ir.ops import OPS
-from .ir.printer import show
-from .ir.verify import verify
-from .rewrite import rules as _rules  # noqa: F401  (registers the laws)
-from .rewrite.engine import Rule, rewrite
-from .rewrite.scalars import free_axes
-from .schedule.plan import KernelPlan, Plan
-from .schedule.pressure import body_words
-from .schedule.registers import words
+from .. import debug
+from ..codegen.emit import emit
+from ..config import Options
+from ..errors import FusionError, LimitError
+from ..fusion.budget import FEWEST, within
+from ..fusion.bundle import bundled, side_by_side
+from ..fusion.factors import store_factors
+from ..fusion.groups import Decision, Group, Partition
+from ..fusion.lower import lower
+from ..fusion.partition import partition
+from ..fusion.price import Prices
+from ..fusion.products import factors
+from ..fusion.recompute import store_dear
+from ..hardware import Hardware, facts
+from ..ir.dims import Dim, Symbol, evaluate, expression
+from ..ir.graph import Graph, Node, Parameter, Type, walk
+from ..ir.ops import OPS
+from ..ir.printer import show
+from ..ir.verify import verify
+from ..rewrite import rules as _rules  # noqa: F401  (registers the laws)
+from ..rewrite.engine import Rule, rewrite
+from ..rewrite.scalars import free_axes
+from ..schedule.plan import KernelPlan, Plan
+from ..schedule.pressure import body_words
+from ..schedule.registers import words
+from . import pipeline
 
 Fits = Callable[[Dim, int], bool]
 PRICED_FOR = (9, 0)  # the architecture whose figures price decisions: a plan does not depend on the device

@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import CompileError, DeviceError
+from ..hardware import Hardware, occupancy
+from ..runtime.arrays import CPU, Facts
+from ..runtime.bind import Bound
+from ..runtime.cache import cache_key
+from ..runtime.clock import Clock
+from ..runtime.compile import Built, build_scheduled, cuda_key, disk, launch_geometry, scheduled_cuda
+from ..runtime.driver import driver
+from ..runtime.results import place
+from ..schedule import geometry
+from ..schedule.neighbours import difference, neighbours
+from ..schedule.plan import KernelPlan
 from . import pipeline
-from .errors import CompileError, DeviceError
-from .hardware import Hardware, occupancy
 from .plans import Plans
 from .prepare import Chooser, Prepared, Scheduled, first_choice, likely_choice, prepare
-from .runtime.arrays import CPU, Facts
-from .runtime.bind import Bound
-from .runtime.cache import cache_key
-from .runtime.clock import Clock
-from .runtime.compile import Built, build_scheduled, cuda_key, disk, launch_geometry, scheduled_cuda
-from .runtime.driver import driver
-from .runtime.results import place
-from .schedule import geometry
-from .schedule.neighbours import difference, neighbours
-from .schedule.plan import KernelPlan
 
 WORTH = 0.98  # of the chosen schedule's time: what takes longer than this is no winner
 LEAST_SHARE = 0.25  # of the threads that the chosen one has on an SM

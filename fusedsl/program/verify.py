@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .errors import FusedslError
-from .runtime.copies import to_host
-from .schedule.plan import Plan
+from ..errors import FusedslError
+from ..runtime.copies import to_host
+from ..schedule.plan import Plan
 
 # Relative to the largest magnitude of a result: far above rounding, far below a wrong formula.
 TOLERANCE = {
