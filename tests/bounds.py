@@ -41,6 +41,8 @@ def evaluate(graph: Graph, arguments: list) -> list[Known]:
     with np.errstate(all="ignore"):
         for n in graph.nodes():
             known[n] = of_node(n, [known[a] for a in n.args], arguments, extents)
+            if n.op == "contract" and n.type.dtype.kind == "f":
+                known[n] = _parted(n, known, arguments, extents)
         return [stored(*known[r], r.type.dtype) for r in graph.results]
 
 
@@ -306,6 +308,31 @@ def _contract(n: Node, args: list[Known], arguments, extents) -> Known:
     bound = most - size + 2 * serial * EPS[compute.name] * size + subnormal
     unsure = unknown | (most > LARGEST[compute.name])
     return total, np.where(unsure, np.inf, np.where(np.isfinite(total), bound, 0.0))
+
+
+def _parted(n: Node, known: dict[Node, Known], arguments, extents) -> Known:
+    """Operands that are products themselves: some of their factors may be multiplied in after the sum, which leaves the
+    range of floats, or loses bits of subnormal numbers, where the other factors alone do."""
+    value, bound = known[n]
+    most = np.einsum(n.attr, *(_reach(a, known, arguments, extents) for a in n.args))
+    compute = n.type.dtype.compute.name
+    return value, np.where(most > LARGEST[compute], np.inf, bound + np.where(bound > 0, most * TINY[compute], 0.0))
+
+
+def _reach(n: Node, known: dict[Node, Known], arguments, extents) -> np.ndarray:
+    """The largest magnitude, from 1 on, that some of a value's factors multiply to."""
+    if n.op in ("multiply", "divide") and n.type.dtype.kind == "f":
+        a, b = n.args
+        b_reach = np.maximum(1 / np.abs(known[b][0]), 1.0) if n.op == "divide" else _reach(b, known, arguments, extents)
+        return _reach(a, known, arguments, extents) * np.where(np.isfinite(b_reach), b_reach, 1.0)
+    if n.op in ("cast", "convert"):
+        return _reach(n.args[0], known, arguments, extents)
+    if n.args and n.op not in OPS and n.op not in ("reduce", "scan", "ranked", "contract", "scalar"):
+        values = [_reach(n.args[0], known, arguments, extents), *(known[a][0] for a in n.args[1:])]
+        found = np.asarray(RULES[n.op](n, values, arguments, extents))
+        return np.where(np.isnan(found), 1.0, found)
+    size = np.abs(np.asarray(known[n][0], np.float64))
+    return np.where(np.isfinite(size), np.maximum(size, 1.0), 1.0)
 
 
 def _weighed(n: Node, value, bound) -> Known:
