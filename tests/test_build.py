@@ -253,8 +253,6 @@ FAULTS = [
     ("topk(x)", "ArgumentError", 7, "topk(x, k"),
     ("sort(x, 0)", "Unsupported", 9, "swapaxes(x, 0, -1)"),
     ("diff(x, -1)", "ArgumentError", 9, "0 or more"),
-    ("x[None][i, :, i]", "Unsupported", 15, "split by a slice"),
-    ("x[None][0, :, i]", "Unsupported", 15, "split by a slice"),
     ("x[i, i, i]", "ShapeError", 9, "2 axes"),
     ("x[[0, 1]]", "Unsupported", 3, "list"),
     ("take(x, m, axis=0)", "ArgumentError", 9, "where"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fused import traced
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_targets import TARGETS, check
@@ -42,6 +43,10 @@ INDEXED = [
     ("t[i, i] - t[0, i]", lambda: T[K, K] - T[0, K]),
     ("t[1:, i, None, ::-1]", lambda: T[1:, K, None, ::-1]),
     ("t.T[i]", lambda: T.T[K]),
+    ("t[i, :, i]", lambda: T[K, :, K]),
+    ("t[0, ::2, i] - t[:, 0, None, i][..., 0]", lambda: T[0, ::2, K] - T[:, 0, None, K][..., 0]),
+    ("sum(x[None][i - i, 1:, y[:3]], -1)", lambda: X[None][K - K, 1:, Y[:3]].sum(-1)),
+    ("t[r[:2], ..., 3, None, i[:, :2]] * 2", lambda: T[R[:2], ..., 3, None, K[:, :2]] * 2),
     ("take(t, i, axis=-1)", lambda: np.take(T, K, axis=-1)),
     ("take(x, i)", lambda: np.take(X, K)),
     ("take(x + 1, i, axis=1)", lambda: np.take(X + 1, K, axis=1)),
@@ -368,3 +373,36 @@ def test_an_axis_of_no_elements_has_no_first_one(target):
     empty = np.zeros((0, 3), np.float32)
     assert np.isnan(run("take(x, 0, axis=0)", target, x=empty)).tolist() == [True] * 3
     assert np.isnan(run("take(x, 0)", target, x=empty))
+
+
+PARTS = [slice(None), slice(1, None), slice(None, None, -2), None, 0, -1, ...]
+LINES = [np.array([1, 0, 1]), np.array([[0], [1]]), np.array([1]), np.array(1)]
+SUBSCRIPTS = st.lists(st.sampled_from([*PARTS, *LINES]), min_size=1, max_size=5)
+
+
+def subscripted(parts, library):
+    """What the trace of a subscript gives and what the library does; None for what it refuses."""
+    values = [library(v) for v in (T[..., :6], *(p for p in parts if isinstance(p, np.ndarray)))]
+    is_line = [isinstance(p, np.ndarray) for p in parts]
+
+    def function(x, *lines):
+        rest = iter(lines)
+        return x[tuple(next(rest) if line else p for p, line in zip(parts, is_line))]
+
+    def attempt(call):
+        try:
+            return np.asarray(call())
+        except (IndexError, ValueError):  # ShapeError is both
+            return None
+
+    return attempt(lambda: traced(function, values)), attempt(lambda: function(*values))
+
+
+@given(SUBSCRIPTS.filter(lambda parts: sum(p is ... for p in parts) < 2))
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_any_subscript_reads_what_numpy_and_torch_read(parts):
+    """torch has integers and tensors without dimensions split nothing, and takes no negative steps."""
+    torch = pytest.importorskip("torch")
+    for library in (np.asarray, torch.from_numpy):
+        if library is np.asarray or PARTS[2] not in [p for p in parts if isinstance(p, slice)]:
+            np.testing.assert_array_equal(*subscripted(parts, library))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError, Unsupported
+from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError
+from . import shapes
 from .builder import Builder, fail
 from .checks import explain
 from .dims import Dim, expression, product
@@ -55,28 +56,32 @@ def mask_fault() -> FusedslError:
     )
 
 
+def index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
+    """`x[key]`: slices, new axes and single elements, or what integer arrays point at."""
+    read = advanced_index if any(isinstance(part, Node) for part in key) else shapes.index
+    return read(b, x, key, sites)
+
+
 def advanced_index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
-    """`x[key]` where some parts are integer arrays, as in NumPy: they broadcast, and stand next to each other."""
+    """`x[key]` where some parts are integer arrays, as in NumPy: they broadcast, and what they broadcast to stands
+    where they stand next to each other (integers count as such), else before all other axes."""
     full = full_key(b, x, key)
-    arrays = [k for k, (_, part) in enumerate(full) if isinstance(part, Node)]
-    pointed = [k for k, (_, part) in enumerate(full) if part is not None and not isinstance(part, slice)]
-    if pointed[-1] - pointed[0] >= len(pointed):
-        error = Unsupported(
-            "several index arrays split by a slice are not there yet",
-            code="unsupported.gather",
-            help="index twice, or transpose first so that the indexed axes are neighbours",
-        )
-        raise fail(error, full[pointed[-1]][0])
-    indices = [_located(b, full[k]) for k in arrays]
+    pointed = [place for place, part in full if part is not None and not isinstance(part, slice)]
+    split = pointed[-1] - pointed[0] >= len(pointed)  # by a ... that stands for no axis, too
+    first = 0 if split else next(k for k, (place, _) in enumerate(full) if place == pointed[0])
+    kept = [entry for entry in full if not isinstance(entry[1], Dim)]
+    indices = {axis: _located(b, entry) for axis, entry in enumerate(kept) if isinstance(entry[1], Node)}
     plain = [(place, WHOLE if isinstance(part, Node) else part) for place, part in full]
     y = basic_index(x, index_entries(b, x, plain, sites))
-    first = sum(part is None or isinstance(part, slice) for _, part in full[: pointed[0]])
-    check = Check("equal", (), "index with", tuple(i.type for i in indices))
-    common = b.broadcast([i.type.shape for i in indices], check)
-    after = y.type.rank - first - len(indices)
-    at = {first + k: before_axes(b, i, after) for k, i in enumerate(indices)}
-    places = [axis if axis < first else axis - len(indices) + len(common) for axis in range(y.type.rank)]
-    shape = (*y.type.shape[:first], *common, *y.type.shape[first + len(indices) :])
+    check = Check("equal", (), "index with", tuple(i.type for i in indices.values()))
+    common = b.broadcast([i.type.shape for i in indices.values()], check)
+    others = [axis for axis in range(y.type.rank) if axis not in indices]
+    shape = [y.type.shape[axis] for axis in others]
+    shape[first:first] = common
+    places: list[int | None] = [None] * y.type.rank
+    for k, axis in enumerate(others):
+        places[axis] = k if k < first else k + len(common)
+    at = {axis: before_axes(b, i, len(others) - first) for axis, i in indices.items()}
     return gather(b, y, at, places, shape)
 
 

@@ -8,12 +8,11 @@ from typing import Any
 
 from ..config import Limits
 from ..errors import ArgumentError, FusedslError, LimitError, UnknownNameError
+from ..ir import gathers, shapes
 from ..ir import graph as ir
-from ..ir import shapes
 from ..ir.builder import Builder
 from ..ir.checks import explain, holds, require_size
 from ..ir.contraction import matmul
-from ..ir.gathers import advanced_index
 from ..ir.types import BOOL, DTYPES
 from . import calls, functions
 from .array_functions import matrix_transpose, positive
@@ -321,8 +320,7 @@ class Evaluator(Faults):
                 ir.Site(self.text, *place(frame, index, index.span[0]), inside(frame, node)) for index in node.indices
             ]
             x = self._value(value, node.value, frame, "[ ]")
-            read = advanced_index if any(isinstance(part, ir.Node) for part in key) else shapes.index
-            return self._ranked(read(self.builder, x, tuple(key), sites))
+            return self._ranked(gathers.index(self.builder, x, tuple(key), sites))
 
     def _call(self, node: Call, frame: Frame) -> Visit:
         return (yield from calls.call(self, node, frame))

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import DTypeError, TraceError
+from ..ir import gathers, shapes
+from ..ir.dims import Dim
 from ..ir.graph import Node
 from . import torch_types, views
 from .torch_size import Size
@@ -122,6 +124,14 @@ class Tensor(Tracer):
     def _is_scalar(self, key: tuple) -> bool:
         return False  # torch's subscripts of one element are views
 
+    def _indexed(self, key: tuple) -> Node:
+        """Unlike NumPy, torch selects at integers and at tensors of no dimension first: they split nothing."""
+        b = self.recorder.builder
+        full = [part for _, part in shapes.full_key(b, self.node, key)]
+        alone = tuple(part if _is_one(part) else shapes.WHOLE for part in full if part is not None)
+        rest = tuple(part for part in full if not _is_one(part))
+        return gathers.index(b, gathers.index(b, self.node, alone), rest)
+
     def _operate(self, name: str, *operands: Any) -> Any:
         return torch_types.operate(self.recorder, name, *operands)
 
@@ -167,6 +177,11 @@ class Tensor(Tracer):
     def permuted(self, axes: tuple[int, ...] | None) -> Any:
         """A view with the axes in another order."""
         return self.viewed(views.transposed(self.recorder.builder, axes))
+
+
+def _is_one(part: Any) -> bool:
+    """Whether a part of a subscript is a single position."""
+    return isinstance(part, Dim) or (isinstance(part, Node) and not part.type.shape)
 
 
 def _product(node: Node) -> Any:

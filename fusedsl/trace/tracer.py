@@ -32,7 +32,7 @@ class Tracer(Storage):
         t = self.node.type
         if self.is_number:
             return {"b": bool, "i": int, "f": float}[t.dtype.kind]
-        if self.rebound and not t.shape and self.recorder.array_class is np.ndarray:
+        if self.rebound and not self.captured and not t.shape and self.recorder.array_class is np.ndarray:
             return self.dtype.type
         return self.recorder.array_class
 
@@ -177,11 +177,15 @@ class Tracer(Storage):
         with self.recorder.here():
             ready = positions(self.recorder, key)
             if any(isinstance(part, Node) for part in ready):
-                return self._made(advanced_index(self.recorder.builder, self.node, ready))
+                return self._made(self._indexed(ready))
         if self._is_scalar(ready):
             with self.recorder.here():
                 return self._made(shapes.index(self.recorder.builder, self.node, ready))
         return self.viewed(views.indexed(self.recorder.builder, ready))
+
+    def _indexed(self, key: tuple) -> Node:
+        """The elements at positions that arrays hold."""
+        return advanced_index(self.recorder.builder, self.node, key)
 
     def _is_mask(self, key: Any) -> bool:
         return isinstance(key, Tracer) and key.node.type.dtype is BOOL and bool(key.ndim)
