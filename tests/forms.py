@@ -103,7 +103,7 @@ FORMS: dict[str, tuple[int, list[str]]] = {
         ["reshape({x}, {shape})", "reshape({x}, {shape})", "transpose({x})", "transpose({x}, {axes_order})", "{x}.T"]
         + ["{x2}.mT", "swapaxes({x2}, {axis}, {axis})", "expand_dims({x}, {newaxis})", "squeeze({x})"]
         + ["broadcast_to({x}, {wider})", "matrix_transpose({x2})", "squeeze(expand_dims({x}, 0), 0)"]
-        + ["reshape({x}, -1)"]
+        + ["reshape({x}, -1)", "diagonal({x2})", "diagonal({x3}, 1, -1, 0)", "trace({x2})", "trace({x2}, -1)"]
         + ["flip({x})", "flip({x1}, {axis})", "flip({x1}, {axes1})", "outer({x}, {c1})", "expand_dims({x}, (0, -1))"],
     ),
     "slices": (
@@ -128,6 +128,7 @@ FORMS: dict[str, tuple[int, list[str]]] = {
         + ["{x2}[{index0}, {index1}]", "{x2}[{index0}, 0]", "take_along_axis({x1}, {along}, axis={axis})"]
         + ["take_along_axis({x1}, argsort({x1}), axis=-1)", "{x1}[{index0}][::-1]", "take({x1}, argmax({x1}), axis=0)"]
         + ["sum({x1}[{index0}], axis=0)", "{x2}[{index0}, 1:]", "{x2}[{index0}, None, ::-1]", "{x3}[:, {index1}]"]
+        + ["{x3}[{index0}, :, 0]"]
         + ["where({m}, {x1}[{index0}], {c})", "{x1}[iota({x1}, 0) % 2]", "{x1}[{n} % size({x1}, 0)]"],
     ),
     "contractions": (
@@ -142,6 +143,8 @@ FORMS: dict[str, tuple[int, list[str]]] = {
             "({x1} * 2) @ {times}",
         ]
         + ['einsum("ij,jk->ki", {x2}, {times})', 'einsum("bij,bkj->bik", {x3}, {x3})', 'einsum("ij->j", {x2})']
+        + ['einsum("ij,kj,kl->il", {x2}, {x2}, {x2})', 'einsum("...i,...i->...", {x1}, {same})']
+        + ['einsum("ij,j,i->", {x2}, {last}, {x2}[:, 0])', 'einsum("...ii->...i", {x2} @ {x2}.mT)']
         + ['einsum("ij,j->i", {x2}, {last})', 'einsum("bij->bji", {x3})', 'einsum("i,j->ij", {c1}, {c1})'],
     ),
     "attention": (

@@ -176,7 +176,9 @@ SHAPES = [
     "pad(x, 1)", "pad(x, 1, constant_values=7)", "pad(i, 1, constant_values=-3)", "pad(m, 1)",
     "pad(x, ((1, 0), (0, 1), (2, 2)), constant_values=((1, 2), (3, 4), (5, 6)))",
     "pad(x, 1, 'constant', constant_values=(1, 2))", "pad(v, 2, constant_values=v[0])",
-    "outer(v, r)", "outer(s, v)", "outer(v, i[0, 0])", "size(x)", "size(x, 1)", "size(x, axis=-1)", "shape(x)[-1]",
+    *each("0 -2 offset=1 0,1,2 axis1=-1,axis2=0 9", "diagonal(x, ?)", "trace(x, ?)"), "diagonal(s)", "trace(s)",
+    "trace(i, dtype=float64)", "trace(w)", "outer(v, r)", "outer(s, v)", "outer(v, i[0, 0])", "size(x)", "size(x, 1)",
+    "size(x, axis=-1)", "shape(x)[-1]",
     ("size(x, (0, 1))", "12"), ("iota(x, 1)", "arange(4)[:, None] + zeros_like(x, dtype=int64)"),
     ("iota(x, axis=-1) + x", "arange(5, dtype=float32) + x"), ("arange(5) * v", "arange(5, dtype=float32) * v"),
     *each("5 2,7 1,10,2 9,0,-3 1,10,step=3 0,5,dtype=float32", "arange(?)"), ("arange(size(x, 1))", "arange(4)"),
@@ -225,6 +227,7 @@ QUANTISED = [
 CONTRACTIONS = [
     "x @ y.mT", "matmul(x, y.mT)", "matmul(x, v)", "dot(s, v)", "dot(v, v)", "inner(v, v)", "vdot(s, s)",
     "tensordot(s, s, axes=((0, 1), (0, 1)))", "tensordot(s, s.T, axes=1)", "einsum('bij,bkj->bik', x, y)",
+    "einsum('...jk,k,ij->...i', x, v, s.T[:, :4])", "einsum('iij->j', x[:, :3])", "einsum('ij', s)",
     ("vecdot(x, y)", "sum(x * y, axis=-1)"), ("vecdot(x, y, axis=1)", "sum(x * y, axis=1)"),
 ]  # fmt: skip
 

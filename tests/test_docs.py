@@ -79,9 +79,8 @@ def test_what_the_readme_calls_unsupported_is_refused_by_name():
 
     x = np.ones((2, 2), np.float32)
     for text in (
-        "einsum('ii->i', x)",
         "median(x)",
-        "x[None][y, :, y]",
+        "unique(x)",
     ):
         with pytest.raises(fd.Unsupported):
             fd.evaluate(text, {"x": x, "y": np.arange(2)})

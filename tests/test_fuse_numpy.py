@@ -600,6 +600,9 @@ np.dot(x, y.T)
 x.dot(y.T)
 np.einsum('ij,ij->i', x, y)
 np.einsum('ij->ji', x)
+np.einsum('ij,kj,kl->il', x, y, x)
+np.einsum('i...->...', x, dtype='f8')
+np.einsum(x, [0, 1], y, [2, 1], [0, 2])
 x @ w * 2
 x.device
 x.to_device('cpu') + 1

@@ -604,6 +604,8 @@ torch.bmm(t, t.transpose(1, 2))
 torch.mv(x, w)
 torch.dot(w, w)
 torch.einsum('ij,kj->ik', x, y)
+torch.einsum('...j->j', [t])
+torch.einsum('bij,ij,j->b', t, x, w)
 torch.addmm(x[:, :3], x, y.T)
 """
 

@@ -194,6 +194,8 @@ def _contraction_words(check, shown, values):
         return f"cannot multiply {shown[0]} by {shown[1]}", f"{a} and {b} differ", help, "matmul"
     note = f"{check.names[0]} is {a} and {b}" if check.names else f"{a} and {b} differ"
     help = "a letter has one extent, or 1" if check.names else "the axes that are summed over have one extent"
+    if len(shown) == 1:
+        return f"{shown[0]} has no such diagonal", note, "the axes of a letter have one extent", check.what
     return f"cannot contract {shown[0]} with {shown[1]}", note, help, check.what
 
 

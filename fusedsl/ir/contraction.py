@@ -123,7 +123,7 @@ def _unify(b: Builder, operands: Sequence[Node], letters: Sequence[str], what: s
             if c not in extents or b.is_unit(extents[c]):
                 extents[c] = b.canonical(d)
             elif not b.is_unit(d):
-                names = (c,) if what == "einsum" else ()
+                names = (c if c.isascii() else "...",) if what == "einsum" else ()
                 _require_same(b, extents[c], d, Check("contract", (), what, tuple(o.type for o in operands), names))
 
 
@@ -142,6 +142,15 @@ def require_summed(b: Builder, x: Node, y: Node, axis: int, other: int, what: st
     """The two axes have one extent: an extent of 1 is no exception."""
     one, two = x.type.shape[axis], y.type.shape[other]
     _require_same(b, one, two, Check("contract", (), what, (x.type, y.type)))
+
+
+def require_one(b: Builder, x: Node, axis: int, other: int, letter: str) -> None:
+    """The two axes of `x` that have this letter have one extent."""
+    one, two = x.type.shape[axis], x.type.shape[other]
+    check = Check("contract", (one, two), "einsum", (x.type,), (letter,), b.site)
+    if b.is_unit(one) != b.is_unit(two):
+        raise explain(check, b.extents)
+    _require_same(b, one, two, check)
 
 
 def _without_units(b: Builder, x: Node, letters: str) -> tuple[Node, str]:

@@ -134,6 +134,23 @@ def at_position(b: Builder, x: Node, axis: int, position: Node, extent: Dim, mod
     return gather(b, x, {axis: line}, range(x.type.rank), shape, mode)
 
 
+def diagonal(b: Builder, x: Node, first: int, second: int, offset: int = 0) -> Node:
+    """The elements whose position along the second axis is `offset` beyond that along the first, as a last axis."""
+    rows, columns = (b.canonical(x.type.shape[a]) for a in (first, second))
+    length = rows
+    if rows != columns or offset:
+        rest = expression("-", rows, max(-offset, 0)), expression("-", columns, max(offset, 0))
+        length = expression("max", expression("min", *rest), 0)
+    line = b.iota(length)
+    at = {
+        axis: b.convert(b.elementwise("add", line, b.literal(begin)) if begin else line, INT64)
+        for axis, begin in ((first, max(-offset, 0)), (second, max(offset, 0)))
+    }
+    others = [axis for axis in range(x.type.rank) if axis not in at]
+    places = [others.index(axis) if axis in others else None for axis in range(x.type.rank)]
+    return gather(b, x, at, places, (*(x.type.shape[axis] for axis in others), length), INSIDE)
+
+
 def require_same(b: Builder, what: str, x: Node, other: Node, axis: int | None = None) -> None:
     """All axes but one agree: what two arrays that are joined along it need. None: all axes agree."""
     if x.type.rank != other.type.rank:

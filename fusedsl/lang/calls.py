@@ -11,11 +11,11 @@ from ..ir.dims import Dim
 from ..ir.graph import Node
 from ..ir.shapes import require_groups, require_mask
 from ..ir.types import BOOL
-from . import attention, contraction_functions, functions, prelude
+from . import attention, functions, prelude
 from .frames import BROKEN, Broken, Frame, UserFunction
 from .functions import REQUIRED, Parameter, dim_of, show_value
 from .hints import function_hint, keyword_hint
-from .syntax import Call, Definition, Expr, Literal, Sequence, Subscript, Unary, show
+from .syntax import Argument, Call, Definition, Expr, Literal, Sequence, Subscript, Unary, show
 
 if TYPE_CHECKING:
     from .evaluate import Evaluator
@@ -169,7 +169,8 @@ def _bind(ev: Evaluator, node: Call, frame: Frame, parameters: tuple[Parameter, 
     """The value and the expression (None for a default) of every parameter."""
     places = {p.name: k for k, p in enumerate(parameters)}
     slots: list[Expr | None] = [None] * len(parameters)
-    for k, argument in enumerate(node.arguments):
+    arguments = _gathered(node, parameters)
+    for k, argument in enumerate(arguments):
         if argument.keyword is None:
             place = k
             if k >= len(parameters) or parameters[k].named:
@@ -199,20 +200,31 @@ def _bind(ev: Evaluator, node: Call, frame: Frame, parameters: tuple[Parameter, 
     return values, slots
 
 
+def _gathered(node: Call, parameters: tuple[Parameter, ...]) -> tuple[Argument, ...]:
+    """The arguments, those of a parameter of many as one list."""
+    place = next((k for k, p in enumerate(parameters) if p.many), None)
+    if place is None:
+        return node.arguments
+    positional = [a for a in node.arguments if a.keyword is None]
+    named = [a for a in node.arguments if a.keyword is not None]
+    values = tuple(a.value for a in positional[place:])
+    span = (values[0].span[0], values[-1].span[1]) if values else (node.close, node.close)
+    listed = Argument(span, None, None, Sequence(span, "list", values))
+    return (*positional[:place], *([listed] if len(positional) >= place else []), *named)
+
+
 def show_signature(name: str, parameters: tuple[Parameter, ...]) -> str:
     """name(x, axis=..., *, keepdims=...)"""
     shown: list[str] = []
     for p in parameters:
         if p.named and "*" not in shown:
             shown.append("*")
-        shown.append(p.name if p.default is REQUIRED else f"{p.name}=...")
+        shown.append("*" * p.many + p.name if p.default is REQUIRED else f"{p.name}=...")
     return f"{name}({', '.join(shown)})"
 
 
 def _surplus(node: Call, parameters: tuple[Parameter, ...], k: int) -> FusedslError:
     name = node.function
-    if name == "einsum":
-        return contraction_functions.many_operands()
     positional = sum(not p.named for p in parameters)
     if name in POINTLESS:
         value = node.arguments[k].value

@@ -1,4 +1,4 @@
-"""The table's functions that sum products over shared axes: matmul, dot and their kin, einsum.
+"""The table's functions that sum products over shared axes: matmul, dot and their kin.
 
 The signature of each function here is its signature in a text; `function` names the kinds that KIND_OF does not.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ArgumentError, FusedslError, ShapeError, Unsupported
+from ..errors import ArgumentError, FusedslError, ShapeError
 from ..ir import contraction, shapes
 from ..ir.builder import Builder, fail
 from ..ir.graph import Node
-from .functions import function, integer, show_value
+from .functions import function, integer
 
 Axes = int | tuple[int, ...] | None
 
@@ -83,67 +83,3 @@ def _pairs(b: Builder, x: Node, y: Node, axes: Any) -> tuple[tuple[int, ...], tu
         if len(set(side)) < len(side):
             raise ArgumentError("an axis is given twice", code="argument.axis", help="name each axis once")
     return left, right
-
-
-@function(subscripts="any", y="array | None")
-def einsum(b: Builder, subscripts: Any, x: Node, y: Node | None = None):
-    """Σ of products by the letters of its axes."""
-    arrays = (x,) if y is None else (x, y)
-    operands, result = _subscripts(b, subscripts, arrays)
-    if y is not None:
-        return contraction.contract(b, x, y, operands[0], operands[1], result, "einsum")
-    alone = operands[0]
-    summed = tuple(a for a, c in enumerate(alone) if c not in result)
-    if summed:
-        x = contraction.added(b, x, summed)
-        alone = "".join(c for c in alone if c in result)
-    return shapes.transpose(b, x, [alone.index(c) for c in result])
-
-
-def _subscripts(b: Builder, text: Any, arrays: tuple[Node, ...]) -> tuple[tuple[str, ...], str]:
-    """The letters of each operand and of the result; without "->" the result has what is there once, in order."""
-    if not isinstance(text, str):
-        error = ArgumentError(f"einsum takes subscripts first, not {show_value(text)}", code="argument.kind",
-                              help='einsum("ij,jk->ik", x, y)')  # fmt: skip
-        raise fail(error, 0)
-    given, arrow, result = text.replace(" ", "").partition("->")
-    operands = tuple(given.split(","))
-    if "..." in given + result:
-        raise fail(_later("einsum with ...", "name every axis; @ broadcasts the axes before the last two"), 0)
-    if len(operands) > 2:
-        raise fail(many_operands(), 0)
-    for part in (*operands, result):
-        wrong = next((c for c in part if not (c.isascii() and c.isalpha())), None)
-        if wrong is not None:
-            raise fail(ArgumentError(f"{wrong!r} names no axis", code="argument.einsum", help="axes are letters"), 0)
-    if not arrow:
-        result = "".join(sorted(c for c in set(given) - {","} if given.count(c) == 1))
-    _check_letters(b, operands, result, arrays)
-    return operands, result
-
-
-def _check_letters(b: Builder, operands: tuple[str, ...], result: str, arrays: tuple[Node, ...]) -> None:
-    """A letter for each axis, none twice in an operand, none in the result alone."""
-    if len(operands) != len(arrays):
-        message = f"{len(operands)} operand{'s' * (len(operands) != 1)} in the subscripts, {len(arrays)} given"
-        raise fail(ArgumentError(message, code="argument.einsum", help='einsum("ij,jk->ik", x, y)'), 0)
-    for k, (letters, x) in enumerate(zip(operands, arrays)):
-        if len(set(letters)) < len(letters):
-            raise fail(_later("einsum with a letter twice in one operand", "take the diagonal by indexing first"), 0)
-        if len(letters) != x.type.rank:
-            count = f"{len(letters)} {'axis' if len(letters) == 1 else 'axes'}"
-            message = f"{letters!r} names {count} of {b.describe(x.type)}"
-            raise fail(ShapeError(message, code="shape.einsum", help=f"it has {x.type.rank}"), k + 1)
-    alone = next((c for c in result if all(c not in letters for letters in operands)), None)
-    if alone is not None or len(set(result)) < len(result):
-        what = f"no operand has an axis {alone}" if alone is not None else "a letter is twice in the result"
-        raise fail(ArgumentError(what, code="argument.einsum", help="the result's letters are those of operands"), 0)
-
-
-def many_operands() -> FusedslError:
-    """einsum of three arrays or more."""
-    return _later("einsum over more than two operands", "multiply two at a time, in the order that you want")
-
-
-def _later(what: str, instead: str) -> FusedslError:
-    return Unsupported(f"{what} is not there yet", code="unsupported.einsum", help=instead)

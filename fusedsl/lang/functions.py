@@ -19,12 +19,14 @@ REQUIRED = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a function. `kind` says what it takes (see KINDS); a `named` one is given by keyword only."""
+    """A parameter of a function. `kind` says what it takes (see KINDS); a `named` one is given by keyword only, one of
+    `many` takes all positional arguments that are left."""
 
     name: str
     kind: str
     default: Any = REQUIRED
     named: bool = False
+    many: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,12 @@ def _from_python(build: Callable, blame: str | None, kinds: Mapping[str, str]) -
     for p in signature:
         name = p.name.rstrip("_")
         kind = kinds.get(name, KIND_OF.get(name, "array"))
-        found.append(Parameter(name, kind, p.default, p.kind is p.KEYWORD_ONLY))
+        found.append(Parameter(name, kind, p.default, p.kind is p.KEYWORD_ONLY, p.kind is p.VAR_POSITIONAL))
     places = [p.name for p in found]
 
     def call(b: Builder, *values):
-        positional = [v for v, p in zip(values, signature) if p.kind is not p.KEYWORD_ONLY]
+        given = [(v, p) for v, p in zip(values, signature) if p.kind is not p.KEYWORD_ONLY]
+        positional = [part for v, p in given for part in (v if p.kind is p.VAR_POSITIONAL else (v,))]
         named = {p.name: v for v, p in zip(values, signature) if p.kind is p.KEYWORD_ONLY}
         return build(b, *positional, **named)
 
@@ -118,6 +121,7 @@ def lookup(name: str) -> Function | None:
     from . import (  # noqa: F401
         array_functions,
         contraction_functions,
+        einsum,
         index_functions,
         quantisation,
         random_functions,

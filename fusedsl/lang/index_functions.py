@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ArgumentError, FusedslError, suggest
+from ..errors import ArgumentError, FusedslError, ShapeError, suggest
 from ..ir import gathers, joins, shapes
 from ..ir.builder import Builder, fail
 from ..ir.dims import Dim, expression, product
@@ -49,6 +49,19 @@ def _check_choice(what: str, value: Any, choices: tuple[str, ...], operand: int,
 def take_along_axis(b: Builder, x: Node, indices: Node, axis: int | None = -1):
     """The element at its own index for each place of `indices`."""
     return gathers.take_along_axis(b, x, indices, axis)
+
+
+@function(offset="int", axis1="int", axis2="int")
+def diagonal(b: Builder, x: Node, offset: int = 0, axis1: int = 0, axis2: int = 1):
+    """The elements whose position along axis2 is `offset` beyond that along axis1, along a new last axis."""
+    if x.type.rank < 2:
+        error = ShapeError("a diagonal needs two axes", code="shape.axis", help="give it another axis: x[None]")
+        raise fail(error, 0)
+    first, second = (shapes.normalize_axis(b, x, axis) for axis in (axis1, axis2))
+    if first == second:
+        help = "a diagonal runs through two axes"
+        raise fail(ArgumentError(f"axis {axis2} is given twice", code="argument.axis", help=help), 3)
+    return gathers.diagonal(b, x, first, second, offset)
 
 
 @function(arrays="arrays", axis="plain axis")

@@ -13,6 +13,7 @@ from ..ir.graph import Node, constant, value_of
 from ..ir.types import BOOL, DType
 from .array_functions import exact
 from .functions import function
+from .index_functions import diagonal
 
 Axes = int | tuple[int, ...] | None
 
@@ -77,6 +78,12 @@ def sum_(b: Builder, x: Node, axis: Axes = None, *, dtype: DType | None = None, 
          initial: Node | None = None, where: Node | None = None):  # fmt: skip
     """Σ x"""
     return _total(b, "sum", 0, x, axis, dtype, keepdims, initial, where)
+
+
+@function(offset="int", axis1="int", axis2="int")
+def trace(b: Builder, x: Node, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dtype: DType | None = None):
+    """Σ of a diagonal"""
+    return sum_(b, diagonal(b, x, offset, axis1, axis2), -1, dtype=dtype)
 
 
 @function()

@@ -20,14 +20,16 @@ FAMILIES = {
         "astype bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 float8_e4m3fn "
         "float8_e5m2"
     ),
-    "Reductions": ("sum prod mean var std max min any all argmax argmin count_nonzero logsumexp norm nansum nanmean"),
+    "Reductions": (
+        "sum prod mean var std max min any all argmax argmin count_nonzero logsumexp norm nansum nanmean trace"
+    ),
     "Scans, rows and order": (
         "cumsum cumprod cumulative_sum cumulative_prod cummax cummin diff softmax log_softmax layer_norm rms_norm "
         "group_norm topk sort argsort"
     ),
     "Shapes": (
         "reshape transpose matrix_transpose swapaxes expand_dims squeeze broadcast_to concat stack flip roll repeat "
-        "tile pad outer size shape iota arange"
+        "tile pad outer diagonal size shape iota arange"
     ),
     "Products": "matmul dot inner vdot vecdot tensordot einsum attention",
     "Gathers and random numbers": "take take_along_axis uniform normal",
@@ -74,6 +76,7 @@ EXAMPLES = {
     "squeeze": "squeeze(v[None])", "broadcast_to": "broadcast_to(v, (2, 3))", "concat": "concat([v, w])",
     "stack": "stack([v, w], axis=-1)", "flip": "flip(x, axis=-1)", "roll": "roll(v, 1)", "repeat": "repeat(v, 2)",
     "tile": "tile(v, (2, 1))", "pad": 'pad(v, (1, 2), mode="reflect")', "outer": "outer(v, w)",
+    "diagonal": "diagonal(x)", "trace": "trace(outer(v, w))",
     "size": "size(x, -1)", "shape": "shape(x)", "iota": "iota(x, -1)", "arange": "arange(1, 10, 3)",
     "matmul": "matmul(x, v)", "dot": "dot(v, w)", "inner": "inner(v, w)", "vdot": "vdot(x, x)",
     "vecdot": "vecdot(x, v)", "tensordot": "tensordot(x, v, axes=1)", "einsum": 'einsum("ij,kj->ik", x, x)',

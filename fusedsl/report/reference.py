@@ -68,7 +68,8 @@ def _parameters(name: str) -> tuple[tuple[str, str | None, bool], ...]:
         return (*((operand, None, False) for operand in "qkv"), *((name, text, True) for name, text in options.items()))
     if table is not None:
         return tuple(
-            (p.name, None if p.default is REQUIRED else _default(p.default), p.named) for p in table.parameters
+            ("*" * p.many + p.name, None if p.default is REQUIRED else _default(p.default), p.named)
+            for p in table.parameters
         )
     found = prelude.definition(name)
     assert found is not None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Unsupported
-from ..lang.contraction_functions import many_operands
+from ..errors import ArgumentError, Unsupported
+from ..ir.contraction import LETTERS
 from .numpy_out import written
 
 if TYPE_CHECKING:
@@ -41,11 +41,23 @@ def _tensordot(recorder: Recorder, a: Any, b: Any, axes: Any = 2) -> Any:
 
 def _einsum(recorder: Recorder, subscripts: Any, *operands: Any, out: Any = None, dtype: Any = None,
             order: str = "K", casting: str = "safe", optimize: Any = False) -> Any:  # fmt: skip
-    if len(operands) > 2:
-        raise many_operands()
+    subscripts, operands = spelled(subscripts, operands)
     if dtype is not None:
         operands = tuple(recorder.apply("astype", x, recorder.dtype(dtype)) for x in operands)
     return written(recorder, out, recorder.apply("einsum", subscripts, *operands))
+
+
+def spelled(subscripts: Any, operands: tuple) -> tuple[Any, tuple]:
+    """einsum's subscripts as a text, and its operands: they may come as x, [0, 1], y, [1, 2], [0, 2] as well."""
+    if isinstance(subscripts, str):
+        return subscripts, operands
+    parts = [subscripts, *operands]
+    lists = parts[1::2] + (parts[-1:] if len(parts) % 2 else [])
+    if not all(isinstance(axes, (list, tuple)) for axes in lists):
+        raise ArgumentError("einsum takes subscripts first", code="argument.kind", help='einsum("ij,jk->ik", x, y)')
+    texts = ["".join("..." if a is Ellipsis else LETTERS[int(a)] for a in axes) for axes in lists]
+    whole = ",".join(texts[: len(parts) // 2])
+    return (f"{whole}->{texts[-1]}" if len(parts) % 2 else whole), tuple(parts[: len(parts) // 2 * 2 : 2])
 
 
 PRODUCTS: dict[str, Callable[..., Any]] = {

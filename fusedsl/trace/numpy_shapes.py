@@ -34,22 +34,8 @@ def _with_rank(a: Any, rank: int) -> Any:
 
 def _diagonal(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """A view that only reads."""
-    return a.viewed(View(lambda x: _gathered(recorder, recorder.tracer(x), offset, axis1, axis2).node))
-
-
-def _gathered(recorder: Recorder, a: Any, offset: int, axis1: int, axis2: int) -> Any:
-    rank = a.ndim
-    if rank < 2:
-        raise ShapeError("a diagonal needs two axes", code="shape.axis", help="give the array another axis: x[None]")
-    first, second = axis1 % rank, axis2 % rank
-    turned = a.transpose(first, second, *(k for k in range(rank) if k not in (first, second)))
-    rows, columns = int(turned.shape[0]), int(turned.shape[1])
-    offset = int(offset)
-    length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-    line = recorder.like_arguments(np.arange(length))
-    at = recorder.lifted(line)
-    found = turned[at + max(-offset, 0), at + max(offset, 0)]
-    return found.transpose(*range(1, found.ndim), 0)
+    places = recorder.settled((offset, axis1, axis2))
+    return a.viewed(View(lambda x: recorder.call("diagonal", (recorder.tracer(x), *places), {})))
 
 
 def _diag(recorder: Recorder, v: Any, k: int = 0) -> Any:
@@ -57,10 +43,10 @@ def _diag(recorder: Recorder, v: Any, k: int = 0) -> Any:
         return _diagonal(recorder, v, k)
     if v.ndim != 1:
         raise ShapeError("diag takes a vector or a matrix", code="shape.axis", help="np.diagonal(x) of more axes")
-    n, k = int(v.shape[0]) + abs(int(k)), int(k)
-    row, column = (recorder.lifted(recorder.like_arguments(np.arange(n))) for _ in range(2))
+    k = int(k)
     spread = recorder.apply("pad", v, ((max(k, 0), max(-k, 0)),))
-    return recorder.apply("where", row[:, None] + k == column, spread, 0)
+    places = recorder.apply("arange", spread.shape[0])
+    return recorder.apply("where", places[:, None] + k == places, spread, 0)
 
 
 def _trace(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:

@@ -284,6 +284,8 @@ class Recorder:
         return self.evaluator.evaluate(composite.definition.body, frame)
 
     def _bound(self, name: str, parameters, values: tuple, named: dict[str, Any]) -> list[Any]:
+        if (place := next((k for k, p in enumerate(parameters) if p.many), None)) is not None:
+            values = (*values[:place], values[place:])
         given = dict(zip((p.name for p in parameters), values)) | named
         surplus = [k for k in given if k not in {p.name for p in parameters}]
         if surplus or len(values) > len(parameters):

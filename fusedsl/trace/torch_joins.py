@@ -196,19 +196,7 @@ def outer(input, vec2):
 def diagonal(input, offset=0, dim1=0, dim2=1):
     """A view that only reads."""
     r = recorder_of(input)
-    return input.viewed(View(lambda x: _gathered(r.tracer(x), offset, dim1, dim2).node))
-
-
-def _gathered(input: Any, offset: int, dim1: int, dim2: int) -> Any:
-    rank = input.ndim
-    first, second = dim1 % rank, dim2 % rank
-    order = [k for k in range(rank) if k not in (first, second)]
-    turned = input.permuted((first, second, *order))
-    rows, columns = int(turned.shape[0]), int(turned.shape[1])
-    length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-    at = language("astype", recorder_of(input).apply("arange", length), "int64")
-    found = turned[at - min(offset, 0), at + max(offset, 0)]
-    return found.permuted((*range(1, found.ndim), 0))
+    return input.viewed(View(lambda x: r.call("diagonal", (r.tracer(x), offset, dim1, dim2), {})))
 
 
 @torch_function()

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..errors import ShapeError
-from ..lang.contraction_functions import many_operands
+from .contraction_functions import spelled
 from .torch_functions import dtype_of, language, recorder_of, torch_function
 from .torch_joins import outer
 from .torch_nn import dropout
@@ -114,10 +114,17 @@ def cross(input, other, dim=None):
 
 @torch_function()
 def einsum(equation, *operands):
-    parts = operands[0] if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
-    if len(parts) > 2:
-        raise many_operands()
-    return recorder_of(*parts).apply("einsum", equation, *parts)
+    """Unlike NumPy, torch sums over the axes of ... where the result has none."""
+    if isinstance(equation, str) and len(operands) == 1 and isinstance(operands[0], (tuple, list)):
+        operands = tuple(operands[0])
+    equation, parts = spelled(equation, operands)
+    given, arrow, result = equation.replace(" ", "").partition("->")
+    r = recorder_of(*parts)
+    if not arrow or "..." in result or "..." not in given:
+        return r.apply("einsum", equation, *parts)
+    found = r.apply("einsum", f"{given}->...{result}", *parts)
+    outer = tuple(range(found.ndim - len(result)))
+    return total(found, outer, dtype=found.dtype) if outer else found
 
 
 # -- attention

@@ -1,0 +1,140 @@
+"""einsum: its subscripts, and the products of two arrays that it is made of."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from ..errors import ArgumentError, FusedslError, ShapeError
+from ..ir import contraction, gathers, shapes
+from ..ir.builder import Builder, fail
+from ..ir.graph import Node
+from .functions import function, show_value
+
+EXAMPLE = 'einsum("ij,jk->ik", x, y)'
+
+
+@dataclass(frozen=True)
+class Term:
+    """An array, and the letters of its axes."""
+
+    array: Node
+    letters: str
+
+
+@function(subscripts="any", operands="arrays")
+def einsum(b: Builder, subscripts: Any, *operands: Node):
+    """Σ of products by the letters of their axes; `...` is the axes that have none, a letter twice a diagonal."""
+    try:
+        given, result = _parsed(subscripts)
+        if len(given) != len(operands):
+            message = f"{len(given)} operand{'s' * (len(given) != 1)} in the subscripts, {len(operands)} given"
+            raise ArgumentError(message, code="argument.einsum", help=EXAMPLE)
+    except FusedslError as error:
+        raise fail(error, 0) from None
+    terms = _terms(b, given, operands)
+    try:
+        kept = _result(given, result, terms)
+    except FusedslError as error:
+        raise fail(error, 0) from None
+    terms = [_once(b, term) for term in terms]
+    while len(terms) > 1:
+        terms = _multiplied(b, terms, kept)
+    return _reduced(b, terms[0], kept)
+
+
+# -- subscripts
+
+
+def _parsed(text: Any) -> tuple[list[str], str | None]:
+    """The subscripts of each operand, and of the result where they are given."""
+    if not isinstance(text, str):
+        message = f"einsum takes subscripts first, not {show_value(text)}"
+        raise ArgumentError(message, code="argument.kind", help=EXAMPLE)
+    before, arrow, result = text.replace(" ", "").partition("->")
+    given = before.split(",")
+    for part in (*given, result):
+        wrong = next((c for c in part.replace("...", "", 1) if c not in string.ascii_letters), None)
+        if wrong is not None:
+            help = "write ... once, for the axes without a letter" if wrong == "." else "axes are letters"
+            raise ArgumentError(f"{wrong!r} names no axis", code="argument.einsum", help=help)
+    letters = result.replace("...", "")
+    alone = next((c for c in letters if c not in before), None)
+    if alone is not None or len(set(letters)) < len(letters):
+        what = f"no operand has an axis {alone}" if alone is not None else "a letter is twice in the result"
+        help = "the result names axes of operands, each once"
+        raise ArgumentError(what, code="argument.einsum", help=help)
+    return given, result if arrow else None
+
+
+def _terms(b: Builder, given: list[str], operands: tuple[Node, ...]) -> list[Term]:
+    """The operands with a letter for every axis; those of `...` meet at its end, as axes do that broadcast."""
+    unnamed = [x.type.rank - len(text.replace("...", "")) for text, x in zip(given, operands)]
+    for k, (text, x, rest) in enumerate(zip(given, operands, unnamed)):
+        if rest < 0 or (rest and "..." not in text):
+            named = text.replace("...", "")
+            message = f"{text!r} names {len(named)} {'axis' if len(named) == 1 else 'axes'} of {b.describe(x.type)}"
+            help = f"it has {x.type.rank}" + (": ... stands for those without a letter" if rest > 0 else "")
+            raise fail(ShapeError(message, code="shape.einsum", help=help), 1, k)
+    free = [c for c in reversed(contraction.LETTERS) if all(c not in text for text in given)]
+    if max(unnamed) > len(free):
+        raise fail(contraction.too_many_axes(len(contraction.LETTERS) + max(unnamed) - len(free)), 0)
+    outer = "".join(free[: max(unnamed)])
+    return [Term(x, text.replace("...", outer[len(outer) - rest :])) for text, x, rest in zip(given, operands, unnamed)]
+
+
+def _result(given: list[str], result: str | None, terms: list[Term]) -> str:
+    """The result's letters: those of `...` and, if it is not said, what is there once, in order."""
+    named = "".join(given).replace("...", "")
+    outer = max(("".join(c for c in t.letters if c not in named) for t in terms), key=len)
+    if result is None:
+        return outer + "".join(sorted(c for c in named if named.count(c) == 1))
+    if outer and "..." not in result:
+        message = f"the result lacks ..., which is {len(outer)} {'axis' if len(outer) == 1 else 'axes'} here"
+        raise ArgumentError(message, code="argument.einsum", help=f"write ->...{result}, or sum over them after that")
+    return result.replace("...", outer)
+
+
+def _once(b: Builder, term: Term) -> Term:
+    """A term whose letters are there once: of the axes of one letter it has the elements at equal positions."""
+    x, letters = term.array, term.letters
+    while (twice := next((c for c in letters if letters.count(c) > 1), None)) is not None:
+        first, second = letters.index(twice), letters.rindex(twice)
+        contraction.require_one(b, x, first, second, twice)
+        x = gathers.diagonal(b, x, first, second)
+        letters = "".join(c for a, c in enumerate(letters) if a not in (first, second)) + twice
+    return Term(x, letters)
+
+
+# -- products
+
+
+def _multiplied(b: Builder, terms: list[Term], kept: str) -> list[Term]:
+    """The terms with two of them as one: those whose product runs over the fewest axes, and leaves the fewest."""
+
+    def left(i: int, j: int) -> str:
+        others = kept + "".join(t.letters for k, t in enumerate(terms) if k not in (i, j))
+        both = dict.fromkeys(terms[i].letters + terms[j].letters)
+        return "".join(c for c in both if c in others)
+
+    def cost(pair: tuple[int, int]) -> tuple[int, int]:
+        i, j = pair
+        return len(set(terms[i].letters + terms[j].letters)), len(left(i, j))
+
+    i, j = min(combinations(range(len(terms)), 2), key=cost)
+    result = left(i, j) if len(terms) > 2 else kept
+    x, y = terms[i], terms[j]
+    made = Term(contraction.contract(b, x.array, y.array, x.letters, y.letters, result, "einsum"), result)
+    return [made if k == i else t for k, t in enumerate(terms) if k != j]
+
+
+def _reduced(b: Builder, term: Term, kept: str) -> Node:
+    """The sum over the letters that the result lacks, with its axes in the result's order."""
+    x, letters = term.array, term.letters
+    summed = tuple(a for a, c in enumerate(letters) if c not in kept)
+    if summed:
+        x = contraction.added(b, x, summed)
+        letters = "".join(c for c in letters if c in kept)
+    return shapes.transpose(b, x, [letters.index(c) for c in kept])
