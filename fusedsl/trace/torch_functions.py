@@ -159,7 +159,7 @@ def _of_one(function: Callable, bound: inspect.BoundArguments) -> Any:
     dims = dim if isinstance(dim, (tuple, list)) else (dim,)
     if input.ndim or not dims or any(type(d) is not int or d not in (0, -1) for d in dims):
         return function(*bound.args, **bound.kwargs)
-    bound.arguments["input"] = input.reshape(1)
+    bound.arguments["input"] = as_vector(input)
     return _mapped(function(*bound.args, **bound.kwargs), lambda x: x.reshape(()))
 
 
@@ -226,6 +226,11 @@ def cast(x: Any, dtype: Any) -> Any:
     if to is dtype_of(x):
         return x.viewed(View(lambda node: x.recorder.builder.cast(node, to), lambda base, value: value))
     return x.recorder.apply("astype", x, to)
+
+
+def as_vector(x: Any) -> Any:
+    """The tensor, or for one without dimensions a vector of its element, as which torch takes it."""
+    return x if x.ndim else x.reshape(1)
 
 
 def need_float(name: str, x: Any) -> None:

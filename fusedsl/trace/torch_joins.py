@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ArgumentError, ShapeError
-from .torch_functions import TABLE, cast, dtype_of, language, recorder_of, torch_function
+from .torch_functions import TABLE, as_vector, cast, dtype_of, language, recorder_of, torch_function
 from .torch_shapes import expand, reshape, several, unsqueeze
 from .torch_types import result_type
 from .tracer import Tracer
@@ -120,7 +120,7 @@ _indices("tril_indices")
 
 @torch_function()
 def atleast_1d(*input):
-    return _each(lambda x: x if x.ndim else reshape(x, (1,)), input)
+    return _each(as_vector, input)
 
 
 @torch_function()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ArgumentError
-from .torch_functions import cast, dtype_of, language, need_float, torch_function
+from .torch_functions import as_vector, cast, dtype_of, language, need_float, torch_function
 from .torch_math import clamp, where
 from .torch_nn import exp, log, logsigmoid
 from .torch_reductions import mean, p_norm
@@ -138,8 +138,8 @@ def _soft_targets(log: Any, target: Any, weight: Any, classes: int, reduction: s
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     need_float("cosine_similarity", x1)
     x1, x2 = broadcast_tensors(x1, x2)
-    if not x1.ndim and dim in (0, -1):  # vectors of one element
-        return cosine_similarity(x1.reshape(1), x2.reshape(1), 0, eps)
+    if dim in (0, -1):
+        x1, x2 = as_vector(x1), as_vector(x2)
     norms = [clamp(p_norm(x, 2, dim, True), eps) for x in (x1, x2)]
     return total(x1 / norms[0] * (x2 / norms[1]), dim)
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..errors import ShapeError
-from .torch_functions import language, need_float, torch_function
+from .torch_functions import as_vector, language, need_float, torch_function
 from .torch_losses import pairwise_distance, reduced
 from .torch_math import clamp, where
 from .torch_nn import exp, log, logsigmoid
@@ -46,7 +46,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
     """Of each other class: how far it comes within the margin of the target's."""
     need_float("multi_margin_loss", input)
-    input = input if input.ndim else input.reshape(1)
+    input = as_vector(input)
     place = unsqueeze(target, -1)
     gap = _positive(margin - language("take_along_axis", input, place, -1) + input)
     gap = gap if p == 1 else gap * gap

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, TraceError, Unsupported
+from ..errors import TraceError, Unsupported
 from ..ir import shapes
 from ..ir.gathers import advanced_index
 from ..ir.graph import Node
-from ..ir.types import BOOL, numpy_dtype
+from ..ir.types import numpy_dtype
 from ..lang.functions import dim_of
 from . import views
+from .masks import has_mask, is_mask, picked, write_part, write_picked
 from .storage import Storage
 from .subscripts import positions
 
@@ -172,8 +173,8 @@ class Tracer(Storage):
     # -- subscripts
 
     def __getitem__(self, key: Any) -> Any:
-        if self._is_mask(key):
-            return self._picked(key)
+        if is_mask(key):
+            return picked(self, key)
         with self.recorder.here():
             ready = positions(self.recorder, key)
             if any(isinstance(part, Node) for part in ready):
@@ -187,33 +188,17 @@ class Tracer(Storage):
         """The elements at positions that arrays hold."""
         return advanced_index(self.recorder.builder, self.node, key)
 
-    def _is_mask(self, key: Any) -> bool:
-        return isinstance(key, Tracer) and key.node.type.dtype is BOOL and bool(key.ndim)
-
-    def _picked(self, mask: Tracer) -> Any:
-        """The elements where a mask is True, which can be nothing but computed with, reduced and written back."""
-        from .picked import pick
-
-        try:
-            with self.recorder.here():
-                advanced_index(self.recorder.builder, self.node, positions(self.recorder, mask))
-                raise AssertionError("a mask is no index")
-        except ArgumentError as fault:
-            if fault.code != "argument.mask":
-                raise
-            return pick(self, mask, fault)
-
     def _is_scalar(self, key: tuple) -> bool:
         """Whether a subscript takes one element, which NumPy copies."""
         return Ellipsis not in key and len(key) == self.ndim and not any(k is None or isinstance(k, slice) for k in key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         with self.recorder.here():
-            if self._is_mask(key):
-                self._set_masked(key.node, self._put_back(key, value))
+            if is_mask(key):
+                write_picked(self, key, value)
                 return
-            if self._has_mask(key) and not self.recorder.node(value).type.shape:
-                self._set_part(key, self.recorder.node(value))
+            if has_mask(key) and not self.recorder.node(value).type.shape:
+                write_part(self, key, self.recorder.node(value))
                 return
             ready = positions(self.recorder, key)
             b = self.recorder.builder
@@ -225,44 +210,6 @@ class Tracer(Storage):
                 )
             target = type(self)(self.recorder, None, base=self, view=views.indexed(b, ready))
             target._write(target._assigned(self.recorder.node(value)), "unsafe")
-
-    def _has_mask(self, key: Any) -> bool:
-        """Whether a subscript is one mask among slices and integers."""
-        masks = [self._is_mask(part) for part in key] if isinstance(key, tuple) else []
-        plain = (slice, int, type(None), type(Ellipsis))
-        return sum(masks) == 1 and all(m or type(part) in plain for m, part in zip(masks, key))
-
-    def _set_part(self, key: tuple, value: Node) -> None:
-        """Write a number where a mask of some axes is True, in the part that the rest of the subscript names."""
-        place = next(k for k, part in enumerate(key) if self._is_mask(part))
-        mask = key[place]
-        part = self[(*key[:place], *[slice(None)] * mask.ndim, *key[place + 1 :])]
-        spare = part.ndim - mask.ndim  # axes that the mask does not have
-        first = [k for k in key[:place] if type(k) is not int]
-        last = [k for k in key[place + 1 :] if type(k) is not int]
-        before = len(first) if Ellipsis not in first else spare - len(last)
-        part._set_masked(mask[(*[None] * before, ..., *[None] * (spare - before))].node, value)
-
-    def _put_back(self, mask: Tracer, value: Any) -> Node:
-        """What is written where a mask is True: a value for all, or those that the same mask picked."""
-        from .picked import Picked
-
-        if isinstance(value, Picked) and value.key.node is mask.node:
-            return value.values.node
-        node = self.recorder.node(value)
-        if node.type.rank > self.ndim - mask.ndim:
-            raise Unsupported(
-                "the values for the elements that a mask picks would have to be counted out",
-                code="unsupported.scatter",
-                help="assign a number, or x[...] = np.where(mask, new, x)",
-            )
-        return node
-
-    def _set_masked(self, mask: Node, value: Node) -> None:
-        b, to = self.recorder.builder, self.node.type.dtype
-        exact = value.type.weak and (value.type.dtype.kind != "f" or to.kind == "f")
-        value = b.coerce(value, to) if exact else b.cast(value, to)
-        self._write(views.masked(b, self.node, mask, value), "unsafe")
 
     def _operate(self, name: str, *operands: Any) -> Any:
         """What an operator means for this library's arrays."""
