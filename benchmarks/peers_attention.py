@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-CAP, WINDOW, DOCUMENTS = 30.0, 1024, 8
+CAP, WINDOW, DOCUMENTS, KEPT = 30.0, 1024, 8, 0.9
 CAUSAL = "iota(s, -1) <= iota(s, -2)"
 TEXTS = {
     "full": "softmax(s) @ v",
@@ -20,6 +20,12 @@ TEXTS = {
     "softcap": f"softmax(where({CAUSAL}, {CAP} * tanh(s / {CAP}), -inf)) @ v",
     "documents": f"softmax(where(({CAUSAL}) & (doc[:, None] == doc[None, :]), s, -inf)) @ v",
     "bias": "softmax(s + bias) @ v",
+    "plus one": f"s = where({CAUSAL}, s, -inf)\nm = maximum(max(s, axis=-1, keepdims=True), 0); e = exp(s - m)\n"
+    "(e @ v) / (sum(e, -1, keepdims=True) + exp(-m))",
+    "sink": f"s = where({CAUSAL}, s, -inf); t = sink[:, None, None]\n"
+    "m = maximum(max(s, axis=-1, keepdims=True), t); e = exp(s - m)\n"
+    "(e @ v) / (sum(e, -1, keepdims=True) + exp(t - m))",
+    "dropout": f"p = softmax(where({CAUSAL}, s, -inf))\nwhere(uniform(7, p) < {KEPT}, p, 0) * {1 / KEPT!r} @ v",
 }
 OWN_STREAM = ("jax cudnn",)  # what events of torch's stream do not see
 UNFUSED = ("cupy", "cupy float16")
@@ -36,6 +42,7 @@ class Peers:
         self.slope = torch.logspace(-1, -8, heads, base=2.0, device="cuda")
         self.doc = torch.arange(n, device="cuda", dtype=torch.int32) * DOCUMENTS // n
         self.bias = self._random(n, n) if case.name == "bias" else None
+        self.sink = self._random(heads) if case.name == "sink" else torch.zeros(heads, device="cuda")
 
     def _random(self, *shape: int) -> Any:
         return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
@@ -43,7 +50,7 @@ class Peers:
     @cached_property
     def names(self) -> tuple[str, ...]:
         case = self.case
-        if case.name == "decode":
+        if case.name in ("decode", "dropout"):
             return ("fusedsl", "cudnn", "flash-attention-2")
         if case.name in ("full", "causal") and case.shared == 1:
             unfused = UNFUSED if (case.width, case.length) == (128, 4096) else ()
@@ -78,6 +85,7 @@ class Peers:
         backend = SDPBackend.CUDNN_ATTENTION if name == "cudnn" else SDPBackend.FLASH_ATTENTION
         attend = torch.nn.functional.scaled_dot_product_attention
         options = {"is_causal": self.case.causal, "enable_gqa": self.case.shared > 1}
+        options |= {"dropout_p": 1 - KEPT} if self.case.name == "dropout" else {}
 
         def call() -> Any:
             with sdpa_kernel(backend):
@@ -102,9 +110,18 @@ class Peers:
         if case.causal:
             keep = masks.get(case.name, lambda b, h, i, j: j <= i)
             block = create_block_mask(keep, None, None, case.length, case.length)
-        compiled = torch.compile(flex_attention, dynamic=False)
         options = {"score_mod": scores.get(case.name), "block_mask": block, "enable_gqa": case.shared > 1}
-        return lambda: compiled(self.q, self.k, self.v, **options)
+        if case.name not in ("plus one", "sink"):
+            compiled = torch.compile(flex_attention, dynamic=False)
+            return lambda: compiled(self.q, self.k, self.v, **options)
+
+        def with_sink(q: Any, k: Any, v: Any, sink: Any) -> Any:
+            """A column more of scores, whose weights count in the sum alone, from the others' log-sum-exp."""
+            found, total = flex_attention(q, k, v, **options, return_lse=True)
+            return (found * torch.sigmoid(total - sink[:, None])[..., None]).to(found.dtype)
+
+        rescaled = torch.compile(with_sink, dynamic=False)
+        return lambda: rescaled(self.q, self.k, self.v, self.sink)
 
     def triton(self) -> Callable[[], Any]:
         import triton_attention
@@ -148,8 +165,11 @@ class Peers:
             return made.wait().transpose(1, 2)
         return torch.as_tensor(made, device="cuda") if name in UNFUSED else made
 
-    def error(self, result: torch.Tensor, rows: int = 256) -> float:
-        """The largest error of the last rows of a head, over the largest value there, against float64."""
+    def error(self, result: torch.Tensor, rows: int = 256) -> float | None:
+        """The largest error of the last rows of a head, over the largest value there, against float64; None where each
+        peer draws numbers of its own."""
+        if self.case.name == "dropout":
+            return None
         n, length = self.case.length, self.case.stream
         rows = min(rows, n)
         q, k, v = (x[-1, -1].double() for x in (self.q, self.k, self.v))
@@ -167,4 +187,6 @@ class Peers:
             keep = keep & (self.doc[i] == self.doc[j]) if self.case.name == "documents" else keep
             s = s.masked_fill(~keep, -math.inf)
         expected = torch.softmax(s, -1) @ v
+        if self.case.name in ("plus one", "sink"):
+            expected *= torch.sigmoid(torch.logsumexp(s, -1, keepdim=True) - self.sink[-1].double())
         return float((result[-1, -1, -rows:].double() - expected).abs().max() / expected.abs().max())

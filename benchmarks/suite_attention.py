@@ -16,6 +16,7 @@ RATE = 790e6  # FLOP in a µs: what cuBLAS reaches on an H200 in its best produc
 BANDWIDTH = 4.4e6  # bytes in a µs: what an H200 reads and does nothing with
 ROUNDS = 3  # peers take turns, and begin in turn: the card's clock falls while it draws most, for whoever comes next
 MASKED = ("window", "alibi", "softcap", "documents", "bias")
+WEIGHED = ("plus one", "sink", "dropout")
 DECODED = ((16, 32_768, 4, 1), (16, 8192, 4, 1), (1, 131_072, 4, 1), (16, 8192, 4, 8), (4, 8192, 1, 1))
 
 
@@ -84,6 +85,7 @@ def cases(settings: Settings) -> list[Case]:
     lengths = (512,) if settings.quick else (1024, 4096, 8192, 16_384)
     found = [Case(name, d, n) for d in (64, 128, 256) for n in lengths for name in ("full", "causal")]
     found += [Case(name, 128, lengths[-3 % len(lengths)]) for name in MASKED]
+    found += [Case(name, d, lengths[-3 % len(lengths)]) for name in WEIGHED for d in (64, 128)]
     found.append(Case("causal", 64, lengths[-3 % len(lengths)], shared=4))
     for batch, keys, shared, rows in DECODED:
         found.append(Case("decode", 128, rows, shared, keys // 64 if settings.quick else keys, batch))

@@ -155,6 +155,30 @@ def test_compiled_for_the_card_nothing_spills_and_no_product_waits_for_another(t
     assert "C75" not in binary.log  # ptxas on products that it serialises
 
 
+@pytest.mark.parametrize("n, width, out", [(130, 80, 48), (129, 128, 72), (193, 64, 64)])
+def test_results_leave_in_boxes_and_line_by_line_where_a_tile_is_not_full(n, width, out):
+    arrays, kernel = given(n, 140, heads=1, width=width, out=out, dtype=np.float16), fd.kernel(FORMULAS["causal"])
+    with emulated_gpu() as gpu:
+        agrees(kernel, arrays, [to_host(x) for x in kernel(*(gpu.asarray(arrays[name]) for name in "qkv"))])
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "boxed"),
+    [
+        (SCORES + "softmax(s) @ v", 64, True),
+        (SCORES + "softmax(s) @ v, relu(softmax(s) @ v)", 128, True),
+        (SCORES + "softmax(s) @ v", 256, False),  # no room beside the tiles of the stream
+        (SCORES + "softmax(s + near) @ v", 128, False),
+        (SCORES + "softmax(s + bias) @ v", 64, False),  # results of 32 bits
+    ],
+)
+def test_results_leave_through_shared_memory_where_it_has_room(text, width, boxed):
+    kernel = fd.kernel(text)
+    assert ("send_box(" in kernel.source(*specs(kernel, width), device="cuda")) is boxed
+    told = str(kernel.explain(*specs(kernel, width), device="cuda", compile=False))
+    assert ("results leave through shared memory" in told) is boxed
+
+
 def test_what_is_masked_adds_nothing_whatever_it_is():
     arrays = {name: x[:, :1] for name, x in given().items() if name in "qkv"}
     arrays["v"][0, 0, 60:], arrays["k"][0, 0, 70:], arrays["v"][0, 0, 20, 3] = np.nan, np.inf, np.inf

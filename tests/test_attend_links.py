@@ -38,6 +38,14 @@ VARIANTS = {
     "bias and mask": (
         "attention(q, k, v, score='score + bias[i, j]', mask='j <= i', bias=bias)", 128, 128, "bfloat16",
     ),
+    "softcap, narrow": ("attention(q, k, v, score='30 * tanh(score / 30)', mask='j <= i')", 64, 64, "float16"),
+    "slopes and mask": (
+        "attention(q, k, v, score='score + slope[h] * (j - i)', mask='j <= i', slope=slope)", 64, 64, "float16",
+    ),
+    "sink of a head": (
+        LINES + f"s = where({CAUSAL}, s, -inf); m = maximum(max(s, axis=-1, keepdims=True), sink)\n"
+        "e = exp(s - m)\n(e @ v) / (sum(e, -1, keepdims=True) + exp(sink - m))", 64, 64, "float16",
+    ),
     "lengths": ("attention(q, k[:, :2], v[:, :2], lengths=lengths)", 128, 64, "bfloat16"),
 }  # fmt: skip
 
@@ -45,7 +53,7 @@ VARIANTS = {
 def specs(params, n, m, width, out, dtype):
     of = {"q": ((2, 8, n, width), dtype), "k": ((2, 8, m, width), dtype), "v": ((2, 8, m, out), dtype)}
     of |= {"bias": ((n, m), dtype), "doc": ((m,), "int32"), "slope": ((8,), "float32"), "lengths": ((2,), "int32")}
-    of |= {"keep": ((n, m), "bool")}
+    of |= {"keep": ((n, m), "bool"), "sink": ((8, 1, 1), dtype)}
     return [0.25 if name == "scale" else fd.spec(*of[name]) for name in params]
 
 

@@ -187,3 +187,35 @@ def test_bulk_copies_report_to_their_barrier():
         bulk(wait="")
     with pytest.raises(Fault, match="no end"):
         bulk(bytes=144)
+
+
+def sent(fence="fence.proxy.async.shared::cta;", first=4):
+    """16 lines of 64 words of 16 bits, which lanes leave in shared memory as fragments, sent to an array of 16."""
+    body = (
+        "and.b32 %r8, %r1, 15; shr.u32 %r9, %r1, 4; and.b32 %r10, %r8, 7; shl.b32 %r8, %r8, 7; add.u32 %r8, %r8, %r4;"
+    )
+    for k in range(4):
+        body += f"add.u32 %r11, %r9, {2 * k}; xor.b32 %r11, %r11, %r10; shl.b32 %r11, %r11, 4; add.u32 %r11, %r11, %r8;"
+        body += "".join(f"mad.lo.u32 %r{20 + j}, %r1, 16, {4 * k + j}; " for j in range(4))
+        body += f"stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r11], {D};"
+    body += f"""{fence} bar.warp.sync 0xffffffff; setp.ne.u32 %p0, %r1, 0; @%p0 bra END; mov.u32 %r12, {first};
+    mov.u32 %r13, 0; mov.b64 %rd6, right; cvta.param.u64 %rd6, %rd6;
+    cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd6, {{%r13, %r12}}], [%r4];
+    cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0; END:"""
+    result = np.zeros((16, 32), np.uint32)
+    whole = np.array([[16 * (4 * (i % 8) + j % 4) + 4 * (j // 8) + j // 4 % 2 * 2 + i // 8 for j in range(32)]
+                      for i in range(16)])  # fmt: skip
+    halves = tensor(result.view(np.uint16), (64, 16), 128)
+    found = launched(body, result, result, 32, (halves, halves))
+    np.testing.assert_array_equal(found[first:], whole[: 16 - first])
+
+
+def test_a_box_leaves_shared_memory_once_a_fence_has_shown_it_to_the_copy_engine():
+    sent()
+    with pytest.raises(Fault, match="no fence"):
+        sent("")
+
+
+def test_a_box_that_leaves_begins_in_the_array():
+    with pytest.raises(Fault, match="begins before it"):
+        sent(first=-2)

@@ -9,7 +9,7 @@ from typing import Protocol
 from ..hardware import Hardware
 from .kernel import Body, Extreme, Kernel, Stream, Window
 
-ROWS = 64  # of a group of four warps
+ROWS, WARP_ROWS = 64, 16  # of a group of four warps, and of a warp
 GROUP = 128  # threads of a group
 PANEL = 64  # elements of a line in shared memory: 128 bytes
 WIDEST = 256  # sums that one product has side by side
@@ -48,8 +48,9 @@ class AttendSchedule:
 
     `width` and `out_width` are the lengths of the first product's sums and of a row of results; of the rows,
     `left_stages` tiles are on chip, and of what stands beside scores in memory, if it is copied, `beside_stages`.
-    Groups take `turns` at starting their products. References of exponentials may `lag` behind the extrema, which are
-    kept beside, so that sums are seldom moved.
+    Where `boxed`, results leave through shared memory, by the copy engine. Groups take `turns` at starting their
+    products. References of exponentials may `lag` behind the extrema, which are kept beside, so that sums are seldom
+    moved.
     """
 
     columns: int
@@ -59,6 +60,7 @@ class AttendSchedule:
     out_width: int
     left_stages: int = 1
     beside_stages: int = 0
+    boxed: bool = False
     turns: bool = True
     lags: bool = False
     reason: str = field(default="", compare=False)
@@ -133,6 +135,20 @@ def beside_of(kernel: Kernel, lane: int) -> int | None:
     return None
 
 
+def boxed_results(kernel: Kernel, lane: int) -> tuple[int, int] | None:
+    """The operand that the copy engine can bring results to, 16 bits each, and the axis along its lines."""
+    assert kernel.stream is not None
+    for ending in kernel.stream.endings:
+        for store in ending.stores:
+            operand, axis = kernel.operands[store.operand], ending.axis
+            if operand.dtype.name not in ("float16", "bfloat16") or operand.access != "vector":
+                continue
+            near = operand.strides[axis] == "1" and operand.strides[lane] == "s"
+            if near and len(_axes(kernel, store.operand, axis, lane)) <= MAP_AXES:
+                return store.operand, axis
+    return None
+
+
 def _fits(kernel: Kernel, found: Operands, stream: Stream) -> bool:
     """Whether the copy engine and the products can take these arrays."""
     score, weighing = stream.scores[0], stream.weighings[0]
@@ -181,12 +197,16 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     made = next((way for way in ways if attend_shared(way, kernel, extents) <= hardware.block_shared), None)
     if made is None:
         return None
+    through = replace(made, boxed=boxed_results(kernel, found.lane) is not None)
+    if attend_shared(through, kernel, extents) <= hardware.block_shared:
+        made = through
     blocks = _items(made, kernel, extents)
     if blocks >= 1 << 31:
         return None
     reason = (
         f"scores stay in registers: {blocks} tiles of {made.rows} rows, {columns} scores of each at a time; one group "
         f"of four warps copies {stages} tiles ahead, {groups} take turns at products and exponentials"
+        f"{'; results leave through shared memory' if made.boxed else ''}"
     )
     return replace(made, reason=reason, registers=hardware.registers // made.block // 8 * 8)
 
@@ -206,7 +226,7 @@ def _shape(width: int, out_width: int, beside: bool, masked: bool) -> tuple[int,
 
 
 def windows(schedule: AttendSchedule, kernel: Kernel) -> tuple[Window, ...]:
-    """The boxes of the operands: panels of 64 elements of a tile's lines."""
+    """The boxes of the operands: panels of 64 elements of a tile's lines, and of results of a warp's, the last ones."""
     found, stream = operands_of(kernel), kernel.stream
     assert found is not None and stream is not None
     made, beside = [], beside_of(kernel, found.lane)
@@ -218,6 +238,10 @@ def windows(schedule: AttendSchedule, kernel: Kernel) -> tuple[Window, ...]:
     if schedule.beside_stages:
         assert beside is not None
         boxes.append((beside, kernel.row_axes, found.lane, schedule.rows))
+    if schedule.boxed:
+        results = boxed_results(kernel, found.lane)
+        assert results is not None
+        boxes.append((*results, found.lane, WARP_ROWS))
     for operand, inner, along, lines in boxes:
         axes = _axes(kernel, operand, inner, along)
         made.append(Window(operand, axes, tuple({inner: PANEL, along: lines}.get(a, 1) for a in axes)))
@@ -269,11 +293,13 @@ def note_bytes(kernel: Kernel) -> int:
 
 
 def fixed_bytes(schedule: AttendSchedule) -> int:
-    """Shared memory of a block: the rows, the tiles of both right operands, what is beside scores, and the barriers."""
+    """Shared memory of a block: the rows, the tiles of both right operands, what is beside scores, results, and the
+    barriers."""
     rows = schedule.left_stages * (schedule.tile_bytes(schedule.rows, schedule.width) + 2 * BARRIER)
     tiles = sum(schedule.tile_bytes(schedule.columns, w) for w in (schedule.width, schedule.out_width))
     beside = schedule.beside_stages * (schedule.tile_bytes(schedule.rows, schedule.columns) + 2 * BARRIER)
-    return rows + beside + schedule.stages * tiles + BARRIER * (2 + 4 * schedule.stages)
+    results = schedule.tile_bytes(schedule.rows, schedule.out_width) if schedule.boxed else 0
+    return rows + beside + results + schedule.stages * tiles + BARRIER * (2 + 4 * schedule.stages)
 
 
 def attend_shared(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:

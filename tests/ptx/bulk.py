@@ -248,6 +248,8 @@ def _tensor_out(ins: Instruction) -> Step:
         corners = np.stack([np.broadcast_to(read(m, at), len(lanes)) for read in corner], axis=1).tolist()
         for lane, begin, box, at_corner in zip(lanes, out_of(m, at), _maps(m, ins, at, place(m, at)), corners):
             _check(m, ins, lane, begin, box)
+            if min(at_corner) < 0:  # CUDA programming guide, "Using TMA to transfer multi-dimensional arrays"
+                raise m.report(ins, lane[None])(f"a box to an array that begins before it, at {at_corner}", 0)
             inside, places, offsets = box.elements(at_corner)
             held = box.swizzled(begin - SHARED_BASE + offsets) + SHARED_BASE
             m.copy_out(ins, lane, places[inside], held[inside], box.size)
@@ -322,6 +324,10 @@ class Transfers:
             self.settle(key)
 
     def copy_out(self: Any, ins, lane, places, held, size: int) -> None:
+        if len(held):
+            lanes, report = np.full(len(held), lane), self.report(ins, np.array([lane]))
+            at = self.shared.offsets(self._owners(lanes, held), held, size, report)
+            self.shared.check_shown(at, size, report)
         self.outgoing.append((int(lane), int(self.bulk_groups[lane]), (ins, places, held, size)))
 
     def commit_bulk(self: Any, at) -> None:

@@ -166,6 +166,7 @@ class Shared:
         cells = blocks * self.pitch // unit
         self.writers = np.full(cells, -1, np.int64)
         self.readers = np.full(cells, -1, np.int64)
+        self.hidden = np.zeros(cells, bool)  # from the copy engine: stored, and no fence of its writer since
 
     def offsets(self, blocks: np.ndarray, addresses: np.ndarray, span: int, report: Report) -> np.ndarray:
         """Places of shared addresses in these blocks."""
@@ -205,7 +206,7 @@ class Shared:
         stamps = np.broadcast_to(stamps[:, None], cells.shape)
         self._check(self.writers[cells], stamps, "overwrites", at, report)
         self._check(self.readers[cells], stamps, "writes after another thread's read", at, report)
-        self.writers[cells] = stamps
+        self.writers[cells], self.hidden[cells] = stamps, True
         _write(self.bytes, at, size, values)
         self.state[at[:, None] + np.arange(size * len(values))] = WRITTEN
         if (self.writers[cells] != stamps).any():  # threads wrote the same place together
@@ -214,6 +215,17 @@ class Shared:
             if bad.any():
                 k = int(bad.argmax())
                 raise report(f"two threads write different values to shared byte {at[k] % self.pitch} at once", k)
+
+    def show(self, lanes: np.ndarray) -> None:
+        """The copy engine sees what these threads stored."""
+        own = np.isin(self.writers & np.int64((1 << _LANE_BITS) - 1), lanes)
+        self.hidden[own] = False
+
+    def check_shown(self, at: np.ndarray, size: int, report: Report) -> None:
+        """Raise where the copy engine may see what was there before."""
+        hidden = self.hidden[self._cells(at, size)].any(axis=1)
+        if hidden.any():
+            raise report(f"sends shared byte {at[hidden.argmax()] % self.pitch} with no fence.proxy.async after it", 0)
 
     def load_atomic(self, at: np.ndarray, size: int, report: Report) -> list[np.ndarray]:
         """What nobody races for: atomics, and the copies and products that barriers in memory order."""

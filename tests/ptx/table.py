@@ -411,5 +411,7 @@ def _hint(ins: Instruction) -> Step:
 
 @build("fence", "membar")
 def _fence(ins: Instruction) -> Step:
-    """Accesses take effect in the order in which they run."""
+    """Accesses take effect in the order in which they run, but that the copy engine sees only what is shown to it."""
+    if "proxy" in ins.modifiers and "async" in ins.modifiers:
+        return lambda m, at: m.shared.show(m.which(at))
     return lambda m, at: None

@@ -21,9 +21,10 @@ from ...schedule.attend import (
     AttendSchedule,
     asks_memory,
     beside_of,
+    boxed_results,
     note_bytes,
 )
-from ...schedule.kernel import Kernel
+from ...schedule.kernel import Kernel, Store
 from ...schedule.slots import WINDOW_WORDS, slots
 from .aside import aside, leading
 from .classes import kept_classes, left_extremes
@@ -31,6 +32,7 @@ from .copies import BESIDE, copy_lines, kept_place
 from .fragments import ELEMENT, ROW
 from .order import leave_order, place_lines
 from .scores import ScoreWriter
+from .sent import send_results
 from .text import header, indented
 
 AHEAD = "first_scores"  # of the next item
@@ -53,6 +55,8 @@ class AttendWriter(ScoreWriter):
         self.kind = kernel.operands[self.operands.left].dtype.name
         beside = beside_of(kernel, self.lane) if schedule.beside_stages else None
         self.beside = next((load.value.name for load in kernel.loads if load.operand == beside), "")
+        results = boxed_results(kernel, self.lane) if schedule.boxed else None
+        self.boxed = results[0] if results else None  # the operand whose elements leave through shared memory
 
     # -- the file
 
@@ -76,7 +80,8 @@ class AttendWriter(ScoreWriter):
             place = next(
                 k for k, slot in enumerate(slots(self.kernel)) if (slot.kind, slot.index) == ("window", number)
             )
-            self.top.append(f"map{number}, copy{number} = parameter_at({place}), copy_box({len(window.axes)})")
+            way = "send" if window.operand == self.boxed else "copy"
+            self.top.append(f"map{number}, {way}{number} = parameter_at({place}), {way}_box({len(window.axes)})")
         self.scalars()
         self._begin()
         computing = self.written(self._compute)
@@ -106,6 +111,7 @@ class AttendWriter(ScoreWriter):
         keys, values = self.tile_bytes()
         sizes = {"left_at": s.left_stages * self.row_bytes(), "right_at": b * keys, "weighed_at": b * values}
         sizes |= {"beside_at": s.beside_stages * self.beside_bytes()}
+        sizes |= {"results_at": s.tile_bytes(s.rows, s.out_width) if s.boxed else 0}
         sizes |= dict.fromkeys(("left_full", "left_empty"), 8 * s.left_stages)
         sizes |= dict.fromkeys(("beside_full", "beside_empty"), 8 * s.beside_stages)
         sizes |= dict.fromkeys(("place_full", "place_empty"), 8)
@@ -214,6 +220,7 @@ class AttendWriter(ScoreWriter):
         self.code += ["more = True", "while more:", *indented(work)] if s.resident else work
         if s.turns:
             self.code += ["if group == 0:", "    meet_group(1, 256)"]
+        self.code += ["await_sent()"] if s.boxed else []
 
     def _arrived(self) -> list[str]:
         """Lines that wait for an item's rows and first tile of the stream."""
@@ -250,6 +257,12 @@ class AttendWriter(ScoreWriter):
         self.results()
         if self.schedule.resident:
             self.code.append(f"{AHEAD} = finish({AHEAD})")
+
+    def store(self, store: Store, axis: int) -> None:
+        if store.operand == self.boxed:
+            send_results(self, store.value)
+        else:
+            super().store(store, axis)
 
     @property
     def extrema(self) -> dict[str, str]:

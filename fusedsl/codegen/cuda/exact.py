@@ -68,7 +68,7 @@ def _element(w: ScoreWriter) -> None:
     w.places = {w.along: "step", w.score.axis: "part"}
     product = w.written(lambda: _product(w))
     w.places = {w.along: "step"}
-    w.code += ["total, part = row_zeros(0.0), int64(thread() & 3)"]
+    w.code += ["total, part = row_zeros(0.0), int64(thread_again() & 3)"]
     w.code += [f"while part < n{w.score.axis}:", *indented(product), f"{w.score.value.name} = join_total(total)"]
     w.domain[w.score.value.name] = ROW
     for number, body in enumerate((*stream.inputs, *(phase.element for phase in stream.tile), weighing.kept)):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from ...ir.types import BOOL
 from ...schedule.attend import ROWS, Tiles, operands_of
-from ...schedule.kernel import Body, Ending, FoldUse, Kernel, Phase, Stream, Value
+from ...schedule.kernel import Body, Ending, FoldUse, Kernel, Phase, Store, Stream, Value
 from .exact import exact_sums
 from .fragments import COLUMN, DRAWN, ELEMENT, OWN, OWN_COLUMN, OWN_STEPS, ROW, SCALAR, FragmentScope
 from .text import indented, rule
@@ -292,19 +292,22 @@ class ScoreWriter(FragmentScope):
             self._ending(number, ending)
 
     def _ending(self, number: int, ending: Ending) -> None:
-        width = self.tiles.out_width
         self._own_values(number, ending.body)
         for store in ending.stores:
-            operand = self.kernel.operands[store.operand]
-            at, name = self.row_place(store.operand), self.names.operand(store.operand)
-            contiguous = operand.strides[ending.axis] == "1"
-            if contiguous and operand.access == "vector" and operand.dtype.name in PAIRED and width % 8 == 0:
-                self.top.append(f'store_{name} = store_fragment({width}, "{operand.dtype.name}")')
-                self.code.append(f"store_{name}({at}, {store.value}, rows, {self.row_limit})")
-                continue
-            step = "1" if contiguous else self.names.stride(store.operand, ending.axis)
-            self.top.append(f'store_{name} = scatter_fragment({width}, "{operand.dtype.name}")')
-            self.code.append(f"store_{name}({at}, {store.value}, rows, {self.row_limit}, int64({step}))")
+            self.store(store, ending.axis)
+
+    def store(self, store: Store, axis: int) -> None:
+        """Elements of results go to memory; lines lie along an axis."""
+        operand, width = self.kernel.operands[store.operand], self.tiles.out_width
+        at, name = self.row_place(store.operand), self.names.operand(store.operand)
+        contiguous = operand.strides[axis] == "1"
+        if contiguous and operand.access == "vector" and operand.dtype.name in PAIRED and width % 8 == 0:
+            self.top.append(f'store_{name} = store_fragment({width}, "{operand.dtype.name}")')
+            self.code.append(f"store_{name}({at}, {store.value}, rows, {self.row_limit})")
+            return
+        step = "1" if contiguous else self.names.stride(store.operand, axis)
+        self.top.append(f'store_{name} = scatter_fragment({width}, "{operand.dtype.name}")')
+        self.code.append(f"store_{name}({at}, {store.value}, rows, {self.row_limit}, int64({step}))")
 
     def _own_values(self, number: int, body: Body) -> None:
         """An ending's values. What it reads for each is read where it is used: no register holds it longer."""

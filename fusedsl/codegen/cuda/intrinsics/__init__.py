@@ -39,7 +39,8 @@ def namespace() -> dict[str, Any]:
 
     names = dict(vocabulary())
     for source, listed in (
-        (launch, "thread line depth side block barrier take_turn await_cluster divide share scalar part word half"),
+        (launch, "thread thread_again line depth side block barrier take_turn await_cluster divide share scalar"),
+        (launch, "part word half"),
         (tile, "Tile shared_place await_fetched"),
         (scalar, "once"),
         (element, "load_value store_value together"),
@@ -57,12 +58,13 @@ def namespace() -> dict[str, Any]:
         (fragment, "Fragment join_rows row_positions first_column both_rows other_than_one"),
         (fragment_store, "store_rows scatter_fragment store_fragment"),
         (hopper, "init_barrier show_barriers expect_bytes arrive await_phase meet_group tell_group more_registers"),
+        (hopper, "send_box show_copier count_sent await_sent"),
         (hopper, "fewer_registers copy_box parameter_at dynamic_start near_matrix far_matrix score_product"),
         (
             hopper,
             "weighed_product await_products keep_word mark_word kept_word same hold ballot highest_bit bit_count quick",
         ),
-        (lines, "copy_lines line_places put_lines"),
+        (lines, "copy_lines write_lines line_places put_lines"),
         (warp_product, "warp_scores warp_sums near_sums far_sums keep_weights"),
         (parts, "leave_part take_part"),
         (exchange, "last meet part_from leave_state take_state"),

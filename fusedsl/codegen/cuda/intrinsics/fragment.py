@@ -10,6 +10,7 @@ from .. import convert
 from ..backend import F32, F64, I1, I32, I64, VOID, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
 from .element import narrowed_value, pair, unpaired
 from .fold import Fold, State, shuffle
+from .launch import thread_here
 from .loops import looped
 from .memory import element_type
 from .scalar import scalar_function, scalar_types
@@ -192,21 +193,44 @@ class Fragment:
 
         def rule(form):
             def emit(e, at):
-                b, thread = e.builder, e.special_register("tid.x")
-                line, half = b.and_(thread, I32(15)), b.and_(b.lshr(thread, I32(4)), I32(1))
-                line = b.or_(line, b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4)))
-                start = b.add(e.cast(at, form, types.int32), b.shl(line, I32(7)))
-                chunk = b.shl(b.xor(half, b.and_(thread, I32(7))), I32(4))
-                found = []
-                for column in range(0, self.columns, 16):
-                    panel, further = divmod(column, 64)
-                    place = b.add(start, b.xor(chunk, I32(2 * further)))
-                    found += matrices(e, b.add(place, I32(panel * rows * 128)))
-                return e.pack(result, found)
+                places = self._box_places(e, e.cast(at, form, types.int32), rows, e.special_register("tid.x"))
+                return e.pack(result, [word for place in places for word in matrices(e, place)])
 
             return result, emit
 
         return intrinsic(1)(rule)
+
+    def put_box(self, name: str, rows: int) -> Callable:
+        """`put(at, values)`: elements rounded to 16 bits, to a warp's rows of such a box. Where these are is computed
+        anew each time: in loops no register holds it."""
+        kind = dtype(name)
+
+        def rule(form, held):
+            def emit(e, at, values):
+                found = [narrowed_value(e, kind, v, held.dtype) for v in e.unpack(values, self.count)]
+                words = [pair(e, kind, *found[k : k + 2]) for k in range(0, self.count, 2)]
+                text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
+                thread = thread_here(e)
+                for k, place in enumerate(self._box_places(e, e.cast(at, form, types.int32), rows, thread)):
+                    e.asm(VOID, text, "r,r,r,r,r,~{memory}", [place, *words[4 * k : 4 * k + 4]], effect=True)
+
+            return types.void, emit
+
+        return intrinsic(2)(rule)
+
+    def _box_places(self, e: Emitter, at: ir.Value, rows: int, thread: ir.Value) -> list[ir.Value]:
+        """Where a thread's lines of a box's matrices are, four matrices (16 columns) at a time."""
+        b = e.builder
+        line, half = b.and_(thread, I32(15)), b.and_(b.lshr(thread, I32(4)), I32(1))
+        line = b.or_(line, b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4)))
+        start = b.add(at, b.shl(line, I32(7)))
+        chunk = b.shl(b.xor(half, b.and_(thread, I32(7))), I32(4))
+        found = []
+        for column in range(0, self.columns, 16):
+            panel, further = divmod(column, 64)
+            place = b.add(start, b.xor(chunk, I32(2 * further)))
+            found.append(b.add(place, I32(panel * rows * 128)))
+        return found
 
     def unpack(self, name: str) -> Callable:
         """`unpack(pairs)`: elements of 16 bits, widened."""
@@ -363,7 +387,7 @@ def row_positions(name: str) -> Callable:
 
     def rule(form):
         def emit(e, start):
-            b, thread = e.builder, e.special_register("tid.x")
+            b, thread = e.builder, thread_here(e)
             warp = b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4))
             place = b.add(warp, b.and_(b.lshr(thread, I32(2)), I32(7)))
             first = b.add(e.cast(start, form, types.int32), place, flags=["nsw"])

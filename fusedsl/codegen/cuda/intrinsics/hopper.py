@@ -59,6 +59,18 @@ def copy_box(rank: int) -> Callable:
     return _statement(f"{form} [$0], [$1, {{{corner}}}], [$2];", i32, i64, i32, *[i32] * rank)
 
 
+def send_box(rank: int) -> Callable:
+    """`send(from, map, c0, …)`: begin to bring a box from shared memory to an array; what is outside stays as it is."""
+    corner = ", ".join(f"${2 + k}" for k in range(rank))
+    form = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group"
+    return _statement(f"{form} [$1, {{{corner}}}], [$0];", i32, i64, *[i32] * rank)
+
+
+show_copier = _statement("fence.proxy.async.shared::cta;\nbar.warp.sync 0xffffffff;")  # what the warp has stored
+count_sent = _statement("cp.async.bulk.commit_group;")  # what this thread sent since the last time
+await_sent = _statement("cp.async.bulk.wait_group.read 0;\nbar.warp.sync 0xffffffff;")  # until it may be overwritten
+
+
 def parameter_at(number: int) -> Callable:
     """`at()`: the address of a kernel's parameter of this number, where it stands among the parameters."""
 

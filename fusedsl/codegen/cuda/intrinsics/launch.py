@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....ir.types import dtype
-from ..backend import I32, I64, VOID, ScalarFunction, Words, intrinsic, ir, numba_type, types
+from ..backend import I32, I64, VOID, Emitter, ScalarFunction, Words, intrinsic, ir, numba_type, types
 from .memory import element_type
 
 
@@ -13,6 +13,18 @@ from .memory import element_type
 def thread():
     """The thread's number in its block, int32."""
     return types.int32, lambda e: e.special_register("tid.x")
+
+
+def thread_here(e: Emitter) -> ir.Value:
+    """The thread's number, asked anew where it stands: of what is computed from it, no register holds anything across
+    a loop."""
+    return e.asm(I32, "mov.u32 $0, %tid.x;", "=r", [], effect=True)
+
+
+@intrinsic(0)
+def thread_again():
+    """The same for generated files."""
+    return types.int32, thread_here
 
 
 @intrinsic(0)

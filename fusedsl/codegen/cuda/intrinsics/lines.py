@@ -11,6 +11,8 @@ from ....ir.types import dtype
 from ....schedule.warps import CHUNK, LINE
 from ..backend import I32, I64, VOID, Emitter, intrinsic, ir, types
 from .element import narrowed_value, stored_elements
+from .launch import thread_here
+from .loops import looped
 from .memory import write_shared
 
 EACH = 8  # elements that a thread takes at a time, one by one
@@ -68,6 +70,34 @@ def copy_lines(lines: int, size: int, room: int, threads: int, packed: bool = Fa
 
     arity = 7 if packed else 5
     return intrinsic(arity)(rule)
+
+
+def write_lines(lines: int, size: int) -> Callable:
+    """`write(tile, first, to, step, count)`: a warp writes so many lines of a tile of `lines`, from `first` on, to
+    global memory: `size` bytes each, `step` bytes apart, 16 bytes of a line a thread."""
+
+    def rule(*kinds):
+        def emit(e, *values):
+            b, chunk = e.builder, e.builder.and_(thread_here(e), I32(31))
+            tile, first, to, step, count = (
+                e.cast(v, k, w) for v, k, w in zip(values, kinds, (i32, i32, i64, i64, i32))
+            )
+            panel = b.add(tile, b.mul(b.lshr(chunk, I32(3)), I32(lines * LINE)))
+            to = b.add(to, b.shl(b.zext(chunk, I64), I64(4)))
+            text = (
+                "{ .reg .b32 w<4>; ld.shared.v4.b32 {w0, w1, w2, w3}, [$1]; st.global.v4.b32 [$0], {w0, w1, w2, w3}; }"
+            )
+            inside = b.icmp_unsigned("<", chunk, I32(size // CHUNK))
+            with looped(e, [I32(0), to], lambda k, _: b.icmp_signed("<", k, count)) as ((k, at), following):
+                line = b.add(first, k)
+                place = b.add(start_of(e, panel, line), swizzled(e, line, b.and_(chunk, I32(CHUNKS - 1))))
+                with b.if_then(inside):
+                    e.asm(VOID, text, "l,r,~{memory}", [at, place], effect=True)
+                following += [b.add(k, I32(1)), b.add(at, step)]
+
+        return types.void, emit
+
+    return intrinsic(5)(rule)
 
 
 def _packed_line(
