@@ -16,7 +16,7 @@ from .program import Program, pipeline
 from .runtime import dynamo
 from .runtime.arrays import Array, Facts, Weak, describe
 from .runtime.keys import look
-from .runtime.results import overlap
+from .runtime.overlap import overlap
 from .trace import Traced, trace
 from .trace.home import is_array
 from .trace.replay import MISSED, Replay, missed, replay

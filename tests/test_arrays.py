@@ -14,8 +14,9 @@ from fusedsl.runtime import arrays, foreign, keys, results, streams
 from fusedsl.runtime.arrays import CPU, Array, Weak, describe
 from fusedsl.runtime.call import Call
 from fusedsl.runtime.keys import SLOW, look, look_all
+from fusedsl.runtime.overlap import _Bounds, overlap, overlaps_itself, span
 from fusedsl.runtime.replay import replay
-from fusedsl.runtime.results import check_out, common_order, empty, overlap, overlaps_itself, place, span
+from fusedsl.runtime.results import check_out, common_order, empty, place
 
 try:
     import torch
@@ -27,7 +28,7 @@ needs_torch = pytest.mark.skipif(torch is None, reason="torch is not installed")
 def as_described(facts):
     """The NumPy array that the facts of a CPU array describe, read through its address."""
     size = facts.dtype.itemsize
-    bounds = results._Bounds(facts)
+    bounds = _Bounds(facts)
     bounds.__array_interface__["typestr"] = f"|V{size}"
     return np.asarray(bounds)
 

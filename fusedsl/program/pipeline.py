@@ -1,4 +1,4 @@
-"""The path of a call: arguments → signature → plan → bound kernels, each remembered under what decides it.
+"""The steps of a call beside its plan: its signature and extents, the plan's checks, result shapes, bound kernels.
 
 What makes plans stands in `planning`, which a call that finds its plan in the cache never imports.
 """

@@ -17,6 +17,7 @@ from ..runtime.compile import build_scheduled, during_capture
 from ..runtime.driver import driver
 from ..runtime.launch import Launch
 from ..runtime.lengths import chosen_cuda, digests, joined_cuda, lasting
+from ..runtime.overlap import interleave, span
 from ..runtime.records import (
     TEMPORARY_ALIGNMENT,
     Payloads,
@@ -25,7 +26,7 @@ from ..runtime.records import (
     cuda_launch,
     workspace_size,
 )
-from ..runtime.results import interleave, mark_written, span
+from ..runtime.results import mark_written
 from ..runtime.streams import stream_reader
 from ..runtime.tickets import Tickets
 from ..schedule.plan import KernelPlan, Plan

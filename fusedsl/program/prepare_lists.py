@@ -16,8 +16,9 @@ from ..runtime import copies
 from ..runtime.arrays import CPU, Array, Facts
 from ..runtime.launch import Launch
 from ..runtime.many import ManyCall, Member, Places, Stretch, chunks, clashes, largest_table, many_launch, table_of
+from ..runtime.overlap import overlap, span
 from ..runtime.records import TEMPORARY_ALIGNMENT, Payloads, cuda_launch, workspace_size
-from ..runtime.results import mark_written, overlap, place, span
+from ..runtime.results import mark_written, place
 from ..runtime.streams import stream_reader
 from ..runtime.tickets import Tickets
 from ..schedule import geometry

@@ -14,7 +14,8 @@ from ..runtime.arrays import CPU, Array, Facts, describe
 from ..runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, place_array, view
 from ..runtime.driver import driver
 from ..runtime.keys import owned_address
-from ..runtime.results import alike, allocator, check_out, common_order, overlap, place, span, strides_in
+from ..runtime.overlap import alike, overlap, span
+from ..runtime.results import allocator, check_out, common_order, place, strides_in
 from ..runtime.transfer import device_empty
 from ..schedule.plan import KernelPlan, Plan
 from . import pipeline
