@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from .runtime import dynamo
 from .runtime.arrays import Array, Facts, Weak, describe
 from .runtime.keys import look
 from .runtime.overlap import overlap
+from .schedule.plan import graph_to_json, plan_to_json
 from .trace import Traced, trace
 from .trace.home import is_array
 from .trace.replay import MISSED, Replay, missed, replay
@@ -37,8 +39,20 @@ class TracedSource:
         """The graph that the trace gave."""
         return self.traced.graph, dict(self.traced.guards)
 
-    def cache_parts(self) -> None:
-        """A trace depends on more than its function's text: it is not stored."""
+    def cache_parts(self) -> dict | None:
+        """The graph that the trace gave, and the text that files show: all that is made of it depends on these alone.
+
+        A process that finds it made has traced the function: what that does depends on more than its text.
+        """
+        return self._parts
+
+    @functools.cached_property
+    def _parts(self) -> dict | None:
+        guards = [[plan_to_json(dim), unit] for dim, unit in self.traced.guards.items()]
+        try:
+            return {"traced": json.dumps([graph_to_json(self.traced.graph), guards]), "text": self.text}
+        except TypeError:  # an attribute that JSON has no form for
+            return None
 
     def header(self) -> tuple[str, ...]:
         """The function's own lines, kept to what a comment may hold."""

@@ -380,12 +380,12 @@ REFUSED = [
 
 @pytest.mark.parametrize(("text", "error", "column"), REFUSED, ids=[repr(text[:40]) for text, _, _ in REFUSED])
 def test_what_is_no_program_is_refused_at_its_column(text, error, column):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(FusedslError) as caught:
         parse(text)
     assert type(caught.value) is error and caught.value.column == column
     assert caught.value.code and caught.value.text == text and len(str(caught.value)) < 1000
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,14 @@ import sys
 
 import numpy as np
 import pytest
+from draw import draw
 
 import fusedsl as fd
+from fusedsl.ir.graph import node
 from fusedsl.program import first
 from fusedsl.runtime import cache, compile, stored
+from fusedsl.runtime.arrays import describe_all
+from fusedsl.schedule.plan import graph_to_json, plan_from_json
 
 TEXT = "m = sum(x * {c}); return cumsum(x - m, axis=-1) * y, m"
 
@@ -159,6 +163,94 @@ def test_calls_of_a_card_are_found_too(planned):
             planned.clear()
 
 
+# -- functions
+
+
+SHIFT = 1.5
+
+
+def fused(c):
+    """A function that has been called by nobody."""
+
+    @fd.fuse
+    def f(x, y):
+        m = (x * c).sum()
+        return np.cumsum(x - m, -1) * y + SHIFT, m
+
+    return f
+
+
+def test_a_call_of_a_function_is_prepared_once_for_all_processes(disk, planned):
+    right = fused(3)(X, 2.0)
+    assert len(planned) == 1
+    for number in (2.0, -1.5):
+        f = fused(3)
+        for _ in range(3):
+            made, total = f(X, number)
+            np.testing.assert_allclose(made - SHIFT, (right[0] - SHIFT) * (number / 2), rtol=1e-4, atol=1e-4)
+            assert total == right[1]
+    assert len(planned) == 1
+
+
+def test_another_call_of_a_function_is_another_entry(disk, planned, monkeypatch):
+    fused(0.0)(X, 2.0)
+    several = [
+        lambda: fused(-0.0)(X, 2.0), lambda: fused(4)(X, 2.0), lambda: fused(0.0)(X[:, :6], 2.0),
+        lambda: fused(0.0)(X.astype(np.float64), 2.0), lambda: fused(0.0)(X, X), lambda: fused(0.0)(X[::2], 2.0),
+        lambda: fused(np.float64(3))(X, 2.0), lambda: fused(X[0])(X, 2.0),
+    ]  # fmt: skip
+    for number, other in enumerate(several, 2):
+        found = other()
+        assert len(planned) == number, number
+        assert same(other(), found) and len(planned) == number
+    monkeypatch.setitem(globals(), "SHIFT", 2.5)
+    before, moved = fused(4)(X, 2.0), len(planned)
+    assert moved == number + 1
+    monkeypatch.setitem(globals(), "SHIFT", 1.5)
+    np.testing.assert_allclose(before[0] - fused(4)(X, 2.0)[0], 1, rtol=1e-4)
+    assert len(planned) == moved
+
+
+def test_a_function_that_writes_its_argument_finds_its_call(disk, planned):
+    def doubled():
+        @fd.fuse
+        def f(x, y):
+            x += y
+            return x.sum()
+
+        return f
+
+    for _ in range(3):
+        x, f = X.copy(), doubled()
+        for k in range(1, 4):
+            np.testing.assert_allclose(f(x, 1.0), (X + k).sum(), rtol=1e-5)
+            np.testing.assert_allclose(x, X + k, rtol=1e-5)
+    assert len(planned) == 1
+    x = X.copy()
+    with pytest.raises(fd.ArgumentError, match="overlap"):
+        whole = np.zeros(70, np.float32)
+        doubled()(whole[:35].reshape(5, 7), whole[4:39].reshape(5, 7))
+
+
+def test_graphs_that_differ_in_anything_have_other_forms():
+    """A graph is made again from its form: nodes are interned, so they are the same objects."""
+    for seed in range(60):
+        program = draw(seed)
+        kernel = fd.kernel(program.text)
+        facts = describe_all(kernel.params, [program.arrays[n] for n in kernel.params])
+        graph = kernel._program.plans.graph(facts)
+        told = json.loads(json.dumps(graph_to_json(graph)))
+        nodes = []
+        for op, args, attr, kind in told["nodes"]:
+            nodes.append(node(op, tuple(nodes[a] for a in args), plan_from_json(attr), plan_from_json(kind)))
+        assert tuple(nodes[r] for r in told["results"]) == graph.results
+        assert plan_from_json(told["parameters"]) == graph.parameters
+        assert plan_from_json(told["checks"]) == graph.checks
+
+
+# -- processes
+
+
 FRESH = """
 import sys, time
 import {library} as np
@@ -177,5 +269,26 @@ def test_a_new_process_plans_nothing(tmp_path, library):
     pytest.importorskip(library)
     own = os.environ | {"FUSEDSL_CACHE_DIR": str(tmp_path / "own"), "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", FRESH.format(library=library)]
+    told = [subprocess.run(command, capture_output=True, text=True, env=own, check=True).stdout for _ in range(2)]
+    assert "numba" in told[0] and told[1].strip() == "[]"
+
+
+FUSED = """
+import sys
+import numpy as np
+import fusedsl as fd
+@fd.fuse
+def f(x):
+    return np.exp(x - np.max(x, -1, keepdims=True)) * 2
+x = np.arange(60, dtype="float32").reshape(5, 12)
+assert np.allclose(f(x), np.exp(x - x.max(-1, keepdims=True)) * 2)
+print([name for name in ("numba", "fusedsl.program.planning", "fusedsl.program.first") if name in sys.modules])
+"""
+
+
+def test_a_new_process_plans_nothing_for_a_function(tmp_path):
+    own = os.environ | {"FUSEDSL_CACHE_DIR": str(tmp_path / "own"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    (tmp_path / "f.py").write_text(FUSED)
+    command = [sys.executable, str(tmp_path / "f.py")]
     told = [subprocess.run(command, capture_output=True, text=True, env=own, check=True).stdout for _ in range(2)]
     assert "numba" in told[0] and told[1].strip() == "[]"

@@ -90,7 +90,7 @@ class Plans:
         return graph
 
     def _read_or_make(self, parameters: tuple[Parameter, ...], extents, together: bool, scores: str) -> Plan:
-        """The plan from the cache on disk, or a new one, which is put there. A traced function's is always new."""
+        """The plan from the cache on disk, or a new one, which is put there."""
         key = self._disk_key(parameters, together, scores)
         entry = None if key is None else cache.disk().get(key)
         if entry is not None:

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
-from ..ir.graph import Check, Parameter, Site, Type
+from ..ir.graph import Check, Graph, Node, Parameter, Site, Type
 from ..ir.types import DType, dtype
 from .kernel import (
     Body,
@@ -138,9 +138,11 @@ CLASSES = {
 
 
 def plan_to_json(x: Any) -> Any:
-    """JSON form of a plan or a part: {"is": class, field: ...}, lists, {"dtype": name}, {"dim": extent}."""
+    """JSON of a plan or a part: {"is": class, field: ...}, lists, {"dtype": name}, {"dim": extent}, {"bytes": …}."""
     if isinstance(x, DType):
         return {"dtype": x.name}
+    if isinstance(x, bytes):
+        return {"bytes": x.hex()}
     if isinstance(x, (Symbol, Expression)):
         return {"dim": to_json(x)}
     if isinstance(x, tuple):
@@ -161,4 +163,18 @@ def plan_from_json(data: Any) -> Any:
         return dtype(data["dtype"])
     if "dim" in data and len(data) == 1:
         return from_json(data["dim"])
+    if "bytes" in data and len(data) == 1:
+        return bytes.fromhex(data["bytes"])
     return CLASSES[data["is"]](**{k: plan_from_json(v) for k, v in data.items() if k != "is"})
+
+
+def graph_to_json(graph: Graph) -> dict[str, Any]:
+    """JSON form of a graph, in which graphs differ that differ in anything: operations, attributes, bits of constants,
+    types, parameters, checks."""
+    places: dict[Node, int] = {}
+    nodes = []
+    for n in graph.nodes():
+        nodes.append([n.op, [places[a] for a in n.args], plan_to_json(n.attr), plan_to_json(n.type)])
+        places[n] = len(places)
+    told = {"parameters": plan_to_json(graph.parameters), "checks": plan_to_json(graph.checks)}
+    return {"nodes": nodes, "results": [places[r] for r in graph.results], **told}
