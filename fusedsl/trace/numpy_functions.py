@@ -11,12 +11,14 @@ from ..errors import ArgumentError, ShapeError, Unsupported
 from .contraction_functions import PRODUCTS
 from .index_functions import INDEXING
 from .numpy_creation import LIKE
+from .numpy_order import ORDER
 from .numpy_out import single, write, written
 from .numpy_pieces import PIECES
 from .numpy_shapes import SHAPES
 from .numpy_signatures import SIGNATURES, arguments
 from .numpy_statistics import FORMULAS
 from .numpy_views import moveaxis, ravel, reshape, swapaxes, transpose, view_or_value
+from .refusals import HELP
 from .tracer import Tracer
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ METHODS = frozenset([
     "sum", "prod", "mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin", "clip", "round",
     "copy", "astype", "reshape", "transpose", "swapaxes", "squeeze", "ravel", "flatten", "dot", "cumsum",
     "cumprod", "sort", "argsort", "take", "repeat", "nonzero", "diagonal", "trace", "choose",
+    "searchsorted",
 ])  # fmt: skip
 REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
@@ -52,11 +55,9 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
     if method == "accumulate" and name in SCANS:
         return _accumulate(recorder, SCANS[name], *inputs, **kwargs)
     if method != "__call__":
-        raise Unsupported(
-            f"{name}.{method} is not there yet",
-            code="unsupported.function",
-            help="reduce, accumulate and outer are there; or write it with slices",
-        )
+        known = "reduce, accumulate and outer are there; or write it with slices"
+        help = HELP["scatter"] if method == "at" else known
+        raise Unsupported(f"{name}.{method} is not there yet", code="unsupported.function", help=help)
     if name in SPECIAL and (("where" not in kwargs and "out" not in kwargs) or name == "vecdot"):
         kwargs.pop("casting", None)
         return call_function(recorder, name, inputs, kwargs)
@@ -160,23 +161,6 @@ def _astype(recorder: Recorder, x: Any, dtype: Any, *args: Any, copy: bool = Tru
     return recorder.apply("astype", x, recorder.dtype(dtype))
 
 
-def _sorted(name: str) -> Callable[..., Any]:
-    """sort or argsort: every kind is a stable one here."""
-
-    def apply(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, stable: Any = None):
-        if order is not None:
-            raise Unsupported(
-                f"{name}(order=) is not there yet",
-                code="unsupported.order",
-                help="there are no fields: sort by a key of your own",
-            )
-        if axis is None or axis in (-1, a.ndim - 1):
-            return recorder.apply(name, a if axis is not None else recorder.apply("reshape", a, -1), -1)
-        return recorder.apply("swapaxes", recorder.apply(name, recorder.apply("swapaxes", a, axis, -1), -1), axis, -1)
-
-    return apply
-
-
 def _diff(recorder: Recorder, a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """Edges that are Python's numbers count with NumPy's dtypes."""
     edges = {}
@@ -208,6 +192,10 @@ def _imag(recorder: Recorder, x: Any) -> Any:
     return recorder.apply("zeros_like", x)
 
 
+def _angle(recorder: Recorder, z: Any, deg: bool = False) -> Any:
+    return recorder.apply("where", z < 0, 180.0 if deg else np.pi, recorder.apply("as_float", z) * 0.0)
+
+
 def _same(recorder: Recorder, x: Any) -> Any:
     return recorder.apply("copy", x)
 
@@ -235,8 +223,6 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "copyto": _copyto,
     "astype": _astype,
     "diff": _diff,
-    "sort": _sorted("sort"),
-    "argsort": _sorted("argsort"),
     "iscomplexobj": lambda recorder, x: False,
     "isrealobj": lambda recorder, x: True,
     "shape": _shape,
@@ -247,12 +233,13 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "conj": _same,
     "conjugate": _same,
     "nan_to_num": _nan_to_num,
-    "angle": lambda recorder, x: recorder.apply("where", x < 0, np.pi, recorder.apply("as_float", x) * 0.0),
+    "angle": _angle,
     "imag": _imag,
     **PRODUCTS,
     **INDEXING,
     **SHAPES,
     **FORMULAS,
     **PIECES,
+    **ORDER,
     "result_type": _result_type,
 }

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..errors import ArgumentError, ShapeError, Unsupported
 from .index_functions import flipped
 from .views import View
@@ -57,7 +55,7 @@ def _trace(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: i
 
 def _split(recorder: Recorder, ary: Any, indices_or_sections: Any, axis: int = 0, even: bool = True) -> list:
     extent = int(ary.shape[axis])
-    if isinstance(indices_or_sections, (int, np.integer)):
+    if not getattr(indices_or_sections, "ndim", 0) and not isinstance(indices_or_sections, (list, tuple)):
         n = int(indices_or_sections)
         if even and extent % n:
             raise ArgumentError(f"{extent} elements do not split into {n} equal parts", code="argument.split",
@@ -131,7 +129,7 @@ def _broadcast_arrays(recorder: Recorder, *args: Any, subok: bool = False) -> tu
 
 
 def _meshgrid(recorder: Recorder, *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple:
-    lines = [recorder.lifted(x) for x in xi]
+    lines = [recorder.apply("reshape", recorder.lifted(x), -1) for x in xi]
     n = len(lines)
     order = [1, 0, *range(2, n)] if indexing == "xy" and n > 1 else list(range(n))
     open_grid = [x[tuple(slice(None) if order[k] == axis else None for axis in range(n))] for k, x in enumerate(lines)]

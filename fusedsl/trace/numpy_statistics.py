@@ -48,6 +48,8 @@ def _nan_as(name: str, value: float, **where_empty: Any) -> Callable[..., Any]:
     """A function of the elements that are not NaN, which `value` leaves as they are."""
 
     def apply(recorder: Recorder, a: Any, axis: Any = None, *args: Any, **named: Any) -> Any:
+        if recorder.node(a).type.dtype.kind != "f":
+            return _numpy(recorder, name, a, axis, *args, **named)
         missing = recorder.apply("isnan", a)
         found = _numpy(recorder, name, recorder.apply("where", missing, value, a), axis, *args, **named)
         if "or" not in where_empty:

@@ -21,7 +21,7 @@ CREATORS = (
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",
 )  # fmt: skip
 OF_LISTS = frozenset(["sum", "prod", "mean", "var", "std", "max", "min", "amax", "amin", "any", "all"])
-TORCH_CREATORS = (*CREATORS, "linspace", "eye")
+TORCH_CREATORS = (*CREATORS, "linspace", "eye", "as_tensor")
 FILLED = {"numpy": ("zeros", "ones", "full", "empty"), "cupy": (), "torch": ("zeros", "ones", "full", "empty")}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..config import Options
-from ..errors import ArgumentError, DTypeError, FusedslError, LimitError, TraceError, Unsupported
+from ..errors import ArgumentError, DTypeError, FusedslError, LimitError, TraceError
 from ..ir.builder import Builder
 from ..ir.dims import Symbol
 from ..ir.graph import Node, Parameter, Type, constant, walk
@@ -20,9 +20,9 @@ from ..lang import calls, functions
 from ..lang.evaluate import Evaluator
 from ..lang.frames import Frame
 from ..lang.functions import REQUIRED
-from ..lang.hints import function_hint
 from .home import Adopted, empty, is_array, library
 from .picked import Picked
+from .refusals import refusal
 from .sites import innermost, site_of
 from .tracer import Tracer
 
@@ -275,7 +275,7 @@ class Recorder:
             return functions.call(self.builder, table, self._bound(name, table.parameters, values, named))
         composite = calls.prelude_function(self.evaluator, name)
         if composite is None:
-            raise unknown(name, f"{name} of an array cannot be traced")
+            raise refusal(name, f"{name} of an array cannot be traced")
         parameters = calls.signature(composite.definition, composite.defaults)
         bound = self._bound(name, parameters, values, named)
         calls.check_groups(self.builder, name, bound)
@@ -357,18 +357,3 @@ class Recorder:
                 code="trace.recursion",
                 help="end it by a plain number or a shape, which are known while it is traced",
             ) from None
-
-
-def unknown(name: str, told: str) -> Unsupported:
-    """The refusal of a function: planned, and named so, or not to be traced, as `told`."""
-    if name in functions.UNSUPPORTED:
-        return Unsupported(
-            f"{name} is not there yet ({functions.UNSUPPORTED[name]})",
-            code="unsupported.function",
-            help=function_hint(name, ()),
-        )
-    return Unsupported(
-        told,
-        code="unsupported.trace",
-        help="compute it outside of the function, and pass the result",
-    )

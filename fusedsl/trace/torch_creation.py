@@ -9,6 +9,7 @@ from ..errors import DTypeError, ShapeError, TraceError
 from ..ir.types import BOOL, DTYPES, INT64
 from .torch_functions import TABLE, cast, dtype_of, language, recorder_of, torch_function
 from .torch_types import default_float, promoted_dtype
+from .tracer import Tracer
 
 # -- casts
 
@@ -138,9 +139,7 @@ def new_full(input, size, fill_value, *, dtype=None, device=None):
 
 @torch_function()
 def new_tensor(input, data, *, dtype=None, device=None):
-    import torch
-
-    return recorder_of(input).lifted(torch.tensor(data, dtype=dtype or input.dtype, device=input.device))
+    return _tensor(recorder_of(input), data, dtype or input.dtype)
 
 
 @torch_function()
@@ -177,7 +176,10 @@ def create(r: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
         named = dict(zip(("n", "m"), args)) | kwargs
         return _eye(r, named["n"], named.get("m"), dtype)
     if name in ("scalar_tensor", "tensor"):
-        return _listed(r, args[0], dtype) if isinstance(args[0], (list, tuple)) else filled(r, (), args[0], dtype)
+        return _tensor(r, args[0], dtype)
+    if name == "as_tensor":
+        data = args[0]
+        return cast(data, dtype) if isinstance(data, Tracer) and not data.is_number else _tensor(r, data, dtype)
     if name == "full":
         size, value = kwargs.get("size", args[0] if args else ()), kwargs.get("fill_value", args[-1])
         return filled(r, _shape(size), value, dtype, device)
@@ -212,6 +214,15 @@ def _eye(r: Any, n: Any, m: Any, dtype: Any) -> Any:
     rows, columns = r.apply("arange", n), r.apply("arange", n if m is None else m)
     same = r.apply("equal", r.apply("expand_dims", rows, -1), columns)
     return r.apply("astype", same, r.dtype(dtype) if dtype is not None else default_float())
+
+
+def _tensor(r: Any, data: Any, dtype: Any) -> Any:
+    """A new tensor of a tensor, a number, or of lists that hold some."""
+    if isinstance(data, (list, tuple)):
+        return _listed(r, data, dtype)
+    if isinstance(data, Tracer) and data.ndim:
+        return cast(language("copy", data), dtype)
+    return filled(r, (), data, dtype)
 
 
 def _listed(r: Any, data: Any, dtype: Any) -> Any:

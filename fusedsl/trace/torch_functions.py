@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, DTypeError, ShapeError, Unsupported
 from .home import is_array
-from .recorder import unknown
+from .refusals import refusal
 from .tracer import Tracer
 from .views import View
 
@@ -58,6 +58,7 @@ def _loaded() -> dict[str, Callable[..., Any]]:
         torch_margins,
         torch_math,
         torch_nn,
+        torch_order,
         torch_parts,
         torch_pools,
         torch_products,
@@ -76,9 +77,20 @@ def name_of(function: Any) -> str:
         return f"masked.{name}"  # a function of another signature
     if type(function).__name__ in ("OpOverload", "OpOverloadPacket"):
         name = name.partition(".")[0]  # torch.ops.aten.add.Tensor
+    if type(function).__name__ == "builtin_function_or_method" and _counts_reduction(name):
+        return f"{name} (torch.nn.functional.{name} is there)"  # its reduction is a number, and another one by default
     name = name.strip("_") if name.startswith("__") else name
     is_method = type(function).__name__ == "method_descriptor"
     return f"Tensor.{name}" if is_method and f"Tensor.{name}" in _loaded() else name
+
+
+@cache
+def _counts_reduction(name: str) -> bool:
+    """Whether torch.nn.functional's function of this name says by a string how it is reduced."""
+    import torch
+
+    found = getattr(torch.nn.functional, name, None)
+    return inspect.isfunction(found) and "reduction" in inspect.signature(found).parameters
 
 
 def method_name(name: str) -> str | None:
@@ -97,10 +109,12 @@ def call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> 
         plain = name.removeprefix(home)
         name = plain if name not in table and plain in table else name
     args, kwargs = _lifted(recorder, args), _lifted(recorder, kwargs)
+    if name not in table and name.endswith("_copy") and name.removesuffix("_copy") in table:
+        return _mapped(call(recorder, name.removesuffix("_copy"), args, kwargs), lambda x: language("copy", x))
     if name not in table and name.endswith("_") and name[:-1] in table:
         return _in_place(recorder, name, args, kwargs)
     if name not in table:
-        raise unknown(name, f"torch.{name} cannot be traced")
+        raise refusal(name, f"torch.{name} cannot be traced")
     function = table[name]
     out = kwargs.pop("out", None)
     inplace = kwargs.pop("inplace", False)

@@ -200,6 +200,11 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
 
 
 @torch_function()
+def linalg_diagonal(A, *, offset=0, dim1=-2, dim2=-1):
+    return diagonal(A, offset, dim1, dim2)
+
+
+@torch_function()
 def diag(input, diagonal=0):
     return diag_embed(input, diagonal) if input.ndim == 1 else TABLE["diagonal"](input, diagonal)
 

@@ -288,7 +288,7 @@ def clone(input, *, memory_format=None):
     return language("copy", input)
 
 
-@torch_function("resolve_neg", "conj", "real", "detach")
+@torch_function("resolve_neg", "conj", "conj_physical", "real", "detach", "alias")
 def resolve_conj(input):
     return input
 

@@ -116,6 +116,7 @@ def softmin(input, dim=None, dtype=None):
 
 def _row(name: str, input: Any, dim: Any, dtype: Any) -> Any:
     dim = (0 if input.ndim in (0, 1, 3) else 1) if dim is None else dim  # as torch guesses, and warns
+    dtype = dtype if type(dtype).__name__ == "dtype" else None  # torch.nn.functional has _stacklevel in its place
     input = cast(input, dtype)
     need_float(name, input)
     return language(name, input, dim)

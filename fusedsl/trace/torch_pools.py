@@ -132,6 +132,8 @@ def _adapted(x: Any, axis: int, n: int, reduce: Callable[..., Any]) -> Any:
     if n and extent % n == 0:
         parts = x.reshape(*x.shape[:axis], n, extent // n, *x.shape[x.ndim + axis + 1 :])
         return reduce(parts, axis, False)
+    if n < 1:
+        raise ArgumentError(f"pooling to {n} elements", code="argument.range", help="output_size is 1 or more")
     if n > LARGEST:
         raise Unsupported(f"adaptive pooling of {extent} to {n} elements", code="unsupported.pool",
                           help=f"at most {LARGEST}, or a divisor")  # fmt: skip

@@ -193,6 +193,11 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None, *, ord=None):
 
 
 @torch_function()
+def frobenius_norm(input, dim=None, keepdim=False):
+    return norm(input, 2, dim, keepdim)
+
+
+@torch_function()
 def linalg_norm(input, ord=None, dim=None, keepdim=False, *, dtype=None):
     """Of vectors, of matrices where two dimensions are meant, and of everything where nothing is said."""
     count = len(dim) if isinstance(dim, (tuple, list)) else 1 if dim is not None else input.ndim
@@ -306,39 +311,3 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
         return input
     given = {name: edge for name, edge in (("prepend", prepend), ("append", append)) if edge is not None}
     return language("diff", input, n, dim, **given)
-
-
-# -- order
-
-
-def _along(name: str, input: Any, dim: int, **named: Any) -> Any:
-    """A function of rows, along any dimension."""
-    if dim in (-1, input.ndim - 1):
-        return language(name, input, -1, **named)
-    turned = language(name, language("swapaxes", input, dim, -1), -1, **named)
-    return language("swapaxes", turned, dim, -1)
-
-
-@torch_function()
-def sort(input, dim=-1, descending=False, stable=False):
-    order = {"descending": descending}
-    return named("sort", _along("sort", input, dim, **order), _along("argsort", input, dim, **order))
-
-
-@torch_function()
-def msort(input):
-    return sort(input, 0)[0]
-
-
-@torch_function()
-def argsort(input, dim=-1, descending=False, stable=False):
-    return _along("argsort", input, dim, descending=descending)
-
-
-@torch_function()
-def topk(input, k, dim=-1, largest=True, sorted=True):
-    if largest and dim in (-1, input.ndim - 1):
-        return named("topk", *language("topk", input, k))
-    found = sort(input, dim, largest)
-    cut = (*[slice(None)] * (dim % input.ndim), slice(None, k))
-    return named("topk", found[0][cut], found[1][cut])

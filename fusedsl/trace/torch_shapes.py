@@ -10,6 +10,7 @@ from ..ir.types import BOOL
 from .numpy_views import viewed
 from .torch_functions import dtype_of, language, recorder_of, torch_function
 from .torch_types import result_type
+from .tracer import Tracer
 from .views import View
 
 
@@ -237,7 +238,7 @@ def equal(input, other, *args, **kwargs):
 
 @torch_function()
 def is_tensor(obj):
-    return not obj.is_number
+    return isinstance(obj, Tracer) and not obj.is_number
 
 
 @torch_function("result_type")

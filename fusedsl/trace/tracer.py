@@ -15,6 +15,7 @@ from ..ir.types import numpy_dtype
 from ..lang.functions import dim_of
 from . import views
 from .masks import has_mask, is_mask, picked, write_part, write_picked
+from .refusals import refusal
 from .storage import Storage
 from .subscripts import positions
 
@@ -83,8 +84,10 @@ class Tracer(Storage):
     def imag(self) -> Any:
         return self.recorder.apply("zeros_like", self)
 
-    def conj(self) -> Tracer:
-        return self
+    def conj(self, out: Any = None) -> Any:
+        from .numpy_out import written
+
+        return written(self.recorder, out, self)
 
     conjugate = conj
 
@@ -295,11 +298,7 @@ class Tracer(Storage):
         if not name.startswith("_") and self.is_number and hasattr(self.__class__, name):
             return getattr(self._known("a number"), name)
         if not name.startswith("_") and not self.is_number and hasattr(self.recorder.array_class, name):
-            raise Unsupported(
-                f"{name} of an array cannot be traced",
-                code="unsupported.trace",
-                help="compute it outside of the function, and pass the result",
-            )
+            raise refusal(name, f"{name} of an array cannot be traced")
         raise AttributeError(f"a traced array has no attribute {name}")
 
     def __matmul__(self, other: Any) -> Any:

@@ -1,0 +1,73 @@
+"""What NumPy's and torch's functions of order are made of, on tracers: quantiles of sorted rows, and binary search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ShapeError
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+
+def ordered(recorder: Recorder, x: Any, axis: int | None, name: str = "sort") -> Any:
+    """`x` sorted along an axis, which becomes the last one; None sorts all elements as one row."""
+    if axis is None:
+        return recorder.apply(name, recorder.apply("reshape", x, -1), -1)
+    others = [a for a in range(x.ndim) if a != axis % x.ndim]
+    row = x if axis in (-1, x.ndim - 1) else recorder.apply("transpose", x, (*others, axis % x.ndim))
+    return recorder.apply(name, row, -1)
+
+
+def missing(recorder: Recorder, rows: Any) -> Any:
+    """Whether sorted rows have a NaN, which would be last; None for what is no float."""
+    return recorder.apply("isnan", rows[..., -1]) if rows.node.type.dtype.kind == "f" else None
+
+
+def length_of(rows: Any, what: str) -> int:
+    """The number of elements in a row; ShapeError if there are none."""
+    found = int(rows.shape[-1])
+    if not found:
+        raise ShapeError(f"{what} of no elements", code="shape.empty", help="test x.size first: sizes are known")
+    return found
+
+
+def quantiles(recorder: Recorder, rows: Any, levels: Sequence[float]) -> list[Any]:
+    """Of sorted rows of floats, between the two elements that are nearest to each level (0 to 1); NaN if one is NaN."""
+    last, nan = length_of(rows, "a quantile") - 1, missing(recorder, rows)
+    found = []
+    for level in levels:
+        place = min(max(level, 0.0), 1.0) * last
+        below = math.floor(place)
+        part = place - below
+        low, high = rows[..., below], rows[..., min(below + 1, last)]
+        value = low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
+        found.append(recorder.apply("where", nan, math.nan, value))
+    return found
+
+
+def search(recorder: Recorder, edges: Any, values: Any, right: bool, at: Callable[[Any], Any] | None = None) -> Any:
+    """How many edges, in rising order along the last axis, are less than each value, or not greater if `right`.
+
+    Each step of the binary search reads one edge, so that there are as many as the number of edges has digits.
+    NaN is greater than all else. `at` turns a position into that of an edge.
+    """
+    count = int(edges.shape[-1])
+    found: Any = recorder.apply("zeros_like", values, dtype=recorder.dtype("int64"))
+    step = 1 << count.bit_length() >> 1
+    while step:
+        reached = found + step
+        place = recorder.apply("minimum", reached, count) - 1
+        place = place if at is None else at(place)
+        edge = recorder.apply("take" if edges.ndim == 1 else "take_along_axis", edges, place, -1)
+        passed = ~_less(recorder, values, edge) if right else _less(recorder, edge, values)
+        found = recorder.apply("where", passed & (reached <= count), reached, found)
+        step >>= 1
+    return found
+
+
+def _less(recorder: Recorder, x: Any, y: Any) -> Any:
+    less = recorder.apply("less", x, y)
+    return less | (recorder.apply("isnan", y) & ~recorder.apply("isnan", x))

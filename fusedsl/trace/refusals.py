@@ -1,0 +1,80 @@
+"""Functions of NumPy and torch that a trace refuses: for each family of names, what to write instead."""
+
+from __future__ import annotations
+
+from ..errors import Unsupported
+from ..lang import functions
+from ..lang.hints import function_hint
+
+OUTSIDE = "compute it outside of the function, and pass the result"
+# (names, what to do)
+FAMILIES: tuple[tuple[str, str], ...] = (
+    (
+        "scatter scatter_add scatter_reduce index_add index_copy index_reduce index_put put put_along_axis place "
+        "masked_scatter segment_reduce at",
+        "elements written to computed positions may meet: for few places add up "
+        "((index[:, None] == np.arange(n)) * x[:, None]).sum(0), and else scatter outside of the function",
+    ),
+    (
+        "bincount histogram histogram2d histogramdd histogram_bin_edges histc unique_counts",
+        "count few bins by ((x[:, None] >= edges[:-1]) & (x[:, None] < edges[1:])).sum(0), and many outside",
+    ),
+    (
+        "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc convolution fold col2im "
+        "deform_conv2d",
+        "call the library outside, and fuse what surrounds it; a filter of few taps is a sum of shifted slices",
+    ),
+    (
+        "nonzero argwhere flatnonzero unique unique_all unique_consecutive unique_inverse unique_values union1d "
+        "intersect1d setdiff1d setxor1d trim_zeros combinations",
+        "its shape depends on values: where(mask, x, 0), or a reduction of x[mask]",
+    ),
+    (
+        "partition argpartition mode nanmedian nanquantile nanpercentile lexsort",
+        "sort(x) and its slices are there, median, quantile and topk",
+    ),
+    (
+        "inv solve det slogdet logdet svd svdvals qr eig eigh eigvals eigvalsh cholesky cholesky_ex cholesky_inverse "
+        "cholesky_solve lu lu_factor lu_solve lstsq pinv pinverse matrix_exp matrix_power matrix_rank cond geqrf "
+        "lobpcg triangular_solve solve_triangular tensorinv tensorsolve pca_lowrank svd_lowrank householder_product "
+        "ldl_factor roots polyfit",
+        "matrices are decomposed outside of the function; products, norms and traces are there",
+    ),
+    (
+        "complex polar view_as_complex view_as_real fft ifft rfft irfft fft2 ifft2 fftn ifftn hfft ihfft stft istft "
+        "angle_ sort_complex cfloat cdouble chalf",
+        "there are no complex numbers: compute it outside",
+    ),
+    (
+        "digamma polygamma psi zeta erfinv ndtri igamma igammac gammainc gammaincc mvlgamma multigammaln i0 i0e i1 i1e "
+        "airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 "
+        "modified_bessel_k1 spherical_bessel_j0 erfcx log_ndtr frexp gcd lcm bitwise_count",
+        OUTSIDE,
+    ),
+    (
+        "bernoulli bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_ binomial dropout1d "
+        "dropout2d dropout3d rand",
+        "random numbers would be drawn once for all calls: pass them, or use uniform(seed, x) of fd.kernel",
+    ),
+    (
+        "lstm lstm_cell gru gru_cell rnn_tanh rnn_relu rnn_tanh_cell rnn_relu_cell ctc_loss embedding_bag "
+        "multi_head_attention_forward grid_sample affine_grid grid_sampler",
+        "call the library outside, and fuse what surrounds it",
+    ),
+    (
+        "to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc to_dense to_mkldnn "
+        "quantize_per_tensor dequantize storage untyped_storage resize resize_ resize_as resize_as_ set_ byteswap "
+        "getfield tobytes tofile dump dumps require",
+        "what a tensor is in memory is for outside of the function: x.reshape and x.astype are there",
+    ),
+)
+HELP = {name: help for names, help in FAMILIES for name in names.split()}
+
+
+def refusal(name: str, told: str) -> Unsupported:
+    """The refusal of a function by its name: planned, or not to be traced, as `told`."""
+    help = HELP.get(name.rpartition(".")[2]) or HELP.get(name.removeprefix("special_").removeprefix("linalg_"))
+    if name in functions.UNSUPPORTED:
+        message = f"{name} is not there yet ({functions.UNSUPPORTED[name]})"
+        return Unsupported(message, code="unsupported.function", help=help or function_hint(name, ()))
+    return Unsupported(told, code="unsupported.trace", help=help or OUTSIDE)
