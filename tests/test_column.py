@@ -1,5 +1,7 @@
 """Reductions over outer and middle axes: vectors across what is folded, split strips, and what the kernels compute."""
 
+import re
+
 import numpy as np
 import pytest
 from test_targets import as_torch, check
@@ -110,6 +112,15 @@ def test_columns_compile_without_spills(text, shape, dtype):
     for cc in (80, 90, 100):
         report = figures(text, cc, x=(shape, dtype))
         assert all(kernel.figures.spill_bytes == 0 for kernel in report), (cc, str(report))
+
+
+def test_what_several_tiles_sum_is_what_they_are_above_their_mean_and_that_as_often():
+    """Deviations from the first tile's mean are summed anyway: the values need no sum of their own in later tiles."""
+    source = fd.kernel("var(x, axis=0), mean(x, axis=0)").source(fd.spec((100_000, 4096), "bfloat16"), device="cuda")
+    first, _, after = source.partition("while (tiles <")
+    later, found, after = after.partition("= implied_0(")
+    assert found and "sum_0, fold_sum" not in later and "sum_2, fold_sum" in later
+    assert first.count("fold_sum(") == 4 and re.search(r"return add_\d", source.partition("def implied_0")[2])
 
 
 def test_strips_that_stay_in_registers_are_read_once():

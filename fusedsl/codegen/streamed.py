@@ -11,7 +11,7 @@ from ..ir.graph import Node, node, resolve, walk
 from ..rewrite.online import Pass, passes
 from ..rewrite.stream import Lift, StreamFold
 from ..rewrite.stream_text import check, show
-from ..schedule.kernel import Body, FoldUse, Phase, Store
+from ..schedule.kernel import Body, FoldUse, Implied, Phase, Store
 from .body import literal
 from .folding import fold_use, merging
 
@@ -79,6 +79,8 @@ class Streamed:
         tile[0] = replace(tile[0], row=row)
         if second:
             tile.append(self._elements(second, [], [*rows, *slots, *wanted]))
+        follow = dict(stream.implied(state)) if stream.lasting else {}
+        implied = self._implied(follow, [*rows, *slots, *held, *wanted]) if follow else None
         whole = stream.state()
         for k, s in enumerate(whole):
             self.scribe.name(s, "stream", f"stream {k}")
@@ -91,7 +93,10 @@ class Streamed:
         )
         folds = [f for f, _ in stream.finish]
         row, row_stores = self._row_work(p, folds, dict(stream.finish), rows, whole)
-        return Phase(NO_WORK, (), (use,), row, row_stores, tuple(tile), lasting=stream.lasting)
+        return Phase(NO_WORK, (), (use,), row, row_stores, tuple(tile), lasting=stream.lasting, implied=implied)
+
+    def _implied(self, follow: dict[Node, Node], rows: Iterable[Node]) -> Implied:
+        return Implied(tuple(map(self.scribe.value, follow)), self._body(list(follow.values()), rows))
 
     # -- elements and rows
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from math import log
 
 from ..ir.folds import FOLDS, pick
@@ -148,6 +149,17 @@ class StreamFold:
         rest = [c for c in self.components if not c.plain]
         second = [Lift("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in rest]
         return tuple(first), tuple(dict.fromkeys(points)), tuple(second), tuple(tile)
+
+    def implied(self, tile: Sequence[Node]) -> tuple[tuple[Node, Node], ...]:
+        """(sum, what it comes to) of those over a part whose state is `tile` that follow from others: values are what
+        they are above their mean, and the mean as often as there are values."""
+        found = []
+        for f, r in product(self.folds, self.means):
+            above = Component(r.value.type.dtype.compute, powers=(r,))
+            if f.attr[0] == "sum" and f.args[0] is r.value and r.guard is None and above in self.components:
+                whole = op("multiply", self.point(r, tile), self.of_component(self._count(r), tile))
+                found.append((self.of_fold(f, tile)[0], op("add", self.of_component(above, tile), whole)))
+        return tuple(found)
 
     def _total(self, r: Reference, lifts: list[Lift]) -> Node:
         """The sum of a mean's values over the part, from a fold that is there anyway or from one of its own."""

@@ -138,6 +138,14 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Implied:
+    """States of a tile that need not be folded, for they follow from its others: the results of the body, in order."""
+
+    states: tuple[Value, ...]
+    body: Body
+
+
+@dataclass(frozen=True)
 class Phase:
     """One pass over the columns of a row: map (and scan, and map again), fold, then a little work once a row.
 
@@ -147,7 +155,8 @@ class Phase:
     Dependent folds stream in one pass where a phase has `tile` phases (and one fold, and no element work of its own):
     each tile of the loop is worked as if it were a row, tile phase after tile phase; the names that `folds[0].lifted`
     then has are row values of the tile, and its state (of several values) merges into the running one. Where it is
-    `lasting`, what the first tile's rows come to may serve tiles after it: their folds merge with its own.
+    `lasting`, what the first tile's rows come to may serve tiles after it: their folds merge with its own, but for what
+    is `implied` by the others.
 
     Where every fold of the phase is a sum of products, `products` says of what: an element's work is then spread over
     the axes that its factors have.
@@ -168,6 +177,7 @@ class Phase:
     cross: tuple[FoldUse, ...] = ()
     products: tuple[Product, ...] = ()
     lasting: bool = False
+    implied: Implied | None = None
 
     @property
     def bodies(self) -> tuple[Body, ...]:

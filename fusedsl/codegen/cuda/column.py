@@ -123,9 +123,10 @@ class ColumnWriter(Strip):
         outside, self.scope.code = self.scope.code, []
         self._forget()
         self.walk.place()
+        follow = {value.name for value in phase.implied.states} if phase.implied else set()
         for k, part in enumerate(phase.tile):
             self._element_work(f"{number}_{k}", part)
-            for use in part.folds:
+            for use in (use for use in part.folds if use.state[0].name not in follow):
                 names = ", ".join(value.name for value in use.state)
                 states = f"({names})" if len(use.state) > 1 else names
                 found = f"fold_{self.rule_of(use)}({self.scope.lifted(use)}, column, columns)"
@@ -133,6 +134,8 @@ class ColumnWriter(Strip):
         self.code.extend([self._next(), "tiles = int32(tiles + 1)"])
         inside, self.scope.code = self.scope.code, outside
         self.code.extend(["tiles = int32(1)", f"while (tiles < {TILES}) & (column < whole):", *indented(inside)])
+        if phase.implied is not None:
+            self._strip_body(f"implied_{number}", phase.implied.body, [value.name for value in phase.implied.states])
 
     def _collect(self, use: FoldUse, states: str) -> None:
         self.code.append(f"{so_far(use)} = merge_{self.rule_of(use)}({so_far(use)}, {states})")
@@ -276,13 +279,18 @@ class ColumnWriter(Strip):
         self.code.extend([f"if {wanted}:", *indented(stores)] if stores else [])
 
     def _row_body(self, name: str, body: Body) -> None:
+        given = {value.name for value in body.args}
+        made = [value.name for value in body.results if value.name not in given]
         for value in body.args:
             self._provide(value, tiles=False)
+        if made:
+            self._strip_body(name, body, made)
+            self.scope.ready |= set(made)
+
+    def _strip_body(self, name: str, body: Body, targets: list[str]) -> None:
+        """A body for each kept element; `targets` get those of its results that are no arguments."""
         given = {value.name for value in body.args}
         made = [value for value in body.results if value.name not in given]
-        if not made:
-            return
         kinds = signature((self.scope.argument(v.name, v.dtype) for v in body.args), (v.dtype for v in made))
         self.scope.functions += function(f'@strip.elementwise("{kinds}")', name, body, [v.name for v in made])
-        self.code.append(f"{', '.join(v.name for v in made)} = {name}({', '.join(v.name for v in body.args)})")
-        self.scope.ready |= {value.name for value in made}
+        self.code.append(f"{', '.join(targets)} = {name}({', '.join(v.name for v in body.args)})")

@@ -92,19 +92,25 @@ class Vectors:
         """The addresses of vectors across a column; where there is a limit, those beyond are its last one, or the
         thread's `first`.
 
-        Each is as far from the one before as all are, in 64 bits: an addition, and no register, for each.
+        Each is as far from the one before as all are, and an instruction adds that product to it.
         """
-        b, size = e.builder, I64(kind.itemsize)
-        step = b.mul(_int64(b, stride), size)
+        b, size = e.builder, kind.itemsize
+        step = b.mul(_int64(b, stride), I64(size))
 
         def at(number: ir.Value) -> ir.Value:
             return b.add(address, b.mul(_int64(b, number), step))
 
-        apart = b.mul(_int64(b, self.skipped(e, 1, start.type)), step)
+        def after(place: ir.Value) -> ir.Value:
+            levels = self.skipped(e, 1, stride.type)
+            if stride.type == I32:
+                apart = b.mul(levels, I32(size))
+                return e.asm(I64, "mad.wide.s32 $0, $1, $2, $3;", "=l,r,r,l", [stride, apart, place])
+            return b.add(place, b.mul(levels, step))
+
         found: list[ir.Value] = []
         for number, check in enumerate(self.checks):
             if limit is None or check == ".":
-                found.append(b.add(found[-1], apart) if found else at(start))
+                found.append(after(found[-1]) if found else at(start))
                 continue
             begin, final = b.add(start, self.skipped(e, number, start.type)), b.sub(limit, limit.type(1))
             instead = start if first else final
