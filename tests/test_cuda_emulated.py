@@ -131,6 +131,44 @@ def test_rows(dtype, columns, skip):
         check_twice(gpu, "softmax(x), argmax(x, axis=-1)", {"x": normal(3, columns, dtype=dtype)}, skip)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "rows", "columns"), [(BRAIN, 5, 1000), (BRAIN, 9, 40), (HALF, 3, 4097), (BRAIN, 1, 20000), (HALF, 40, 16)]
+)
+def test_largest_and_least_magnitudes_of_16_bit_rows(dtype, rows, columns):
+    x = normal(rows, columns, dtype=dtype)
+    x[0, :3], x[-1, 5], x[-1, 6] = (-0.0, 0, -7), -np.inf, 3
+    text = "max(abs(x), axis=-1), x / max(abs(x), axis=-1, keepdims=True), min(abs(x), axis=-1), sum(abs(x), -1)"
+    with emulated_gpu() as gpu:
+        check_twice(gpu, text, {"x": x})
+        check_twice(gpu, "max(abs(x), axis=-1)", {"x": np.where(x == 3, np.nan, x).astype(dtype)})
+
+
+SCALES = (1, -1, 0.37, -3e-3, 7 / 448, 1e30, 2.0**-120, 1e-39, 0.0, np.inf, -np.inf, np.nan)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_quotients_are_the_bytes_that_exact_ones_round_to(name):
+    """Ties and what lies beside them, zeros of both signs, divisors that are negative, tiny, huge and no numbers."""
+    kind, scales = getattr(ml_dtypes, name), np.float32(SCALES)[:, None]
+    known = np.arange(256, dtype=np.uint8).view(kind).astype(np.float32)
+    known = np.unique(known[np.isfinite(known)])
+    ties = np.concatenate([known, (known[1:] + known[:-1]) / 2, [-0.0, 0.0, 460, 464, 470, 1e9, np.inf, np.nan]])
+    with np.errstate(all="ignore"):
+        x = ties * np.where(np.isfinite(scales) & (scales != 0), scales, 1)
+        x = np.nextafter(x, RANDOM.choice([-9, 0, 9], ties.size))
+        x = x.astype(np.float32)
+        wanted = (x / scales).astype(kind)
+    rows = np.zeros_like(x)
+    rows[:, :1] = scales
+    kernel = fd.kernel(f"{name}(x / sum(where(x > 1, s, s + 0.0), -1, keepdims=True))", fallback=False)
+    assert ("byte_quotient" in kernel.source(x, rows, device="cuda")) == (name == "float8_e4m3fn")
+    with emulated_gpu() as gpu:
+        made = to_host(kernel(gpu.asarray(x), gpu.asarray(rows))).view(kind)
+    missing = np.isnan(wanted.astype(np.float32))
+    np.testing.assert_array_equal(np.isnan(made.astype(np.float32)), missing)
+    np.testing.assert_array_equal(made.view(np.uint8)[~missing], wanted.view(np.uint8)[~missing])
+
+
 def test_random_numbers_of_rows_whose_vectors_begin_before_the_first():
     with exact_gpu() as gpu:
         check_twice(gpu, "sum(uniform(1, x)*x, -1), sort(uniform(1, x) + x)", {"x": normal(2, 3, dtype=np.float64)}, 8)

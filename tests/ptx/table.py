@@ -147,17 +147,19 @@ def _sign(ins: Instruction) -> Step:
 
 @build("min", "max")
 def _extreme(ins: Instruction) -> Step:
-    ins.allow("ftz", "NaN")
+    """With `xorsign.abs`, of magnitudes, which get the product's sign."""
+    ins.allow("ftz", "NaN", "xorsign", "abs")
     function = n.minimum if ins.name == "min" else n.maximum
-    if len(ins.operands) > 3:
+    nan, half, sizes = "NaN" in ins.modifiers, PAIRS.get(ins.types[0]), "abs" in ins.modifiers
+    if len(ins.operands) > 3 or sizes != ("xorsign" in ins.modifiers) or (sizes and half is None):
         raise Unsupported(ins.text)
-    nan, half = "NaN" in ins.modifiers, PAIRS.get(ins.types[0])
     if half is None:
         return typed(ins, lambda a, b: function(a, b, nan))
 
     def pairs(a, b):
         sides = [np.ascontiguousarray(word).view(half) for word in np.broadcast_arrays(a, b)]
-        return function(*sides, nan).astype(half).view(U4)
+        found = function(*(map(np.abs, sides) if sizes else sides), nan).astype(half).view(U4)
+        return found & 0x7FFF7FFF | (a ^ b) & 0x80008000 if sizes else found
 
     return typed(ins, pairs)
 

@@ -96,6 +96,7 @@ _LARGEST = {
     "float8_e4m3fn": 464.0,
     "float8_e5m2": 61440.0 - 2.0**-8,
 }  # the largest float32 that rounds to a finite number
+TOGETHER = 16  # values whose range is looked at as one
 _PAIR = {"float8_e4m3fn": "e4m3x2", "float8_e5m2": "e5m2x2"}
 
 
@@ -122,23 +123,55 @@ def narrow_bytes(e: Emitter, values: list[ir.Value], name: str) -> list[ir.Value
     """
     if e.cc < (8, 9):
         return [_narrow_byte(e, x, name) for x in values]
-    b = e.builder
-    words = [_narrow_word(e, values[begin : begin + 4], name) for begin in range(0, len(values), 4)]
+    b, words = e.builder, []
+    for begin in range(0, len(values), TOGETHER):
+        words += _words(e, values[begin : begin + TOGETHER], name)
     found = [b.trunc(b.lshr(word, I32(shift)), I8) for word in words for shift in (0, 8, 16, 24)][: len(values)]
     return found if name == "float8_e4m3fn" else _with_infinities(e, values, words, found)
 
 
-def _narrow_word(e: Emitter, values: list[ir.Value], name: str) -> ir.Value:
-    """Up to four float8 in a word, NaN what is beyond the range: PTX itself would make that the largest number."""
-    b, kept, pair = e.builder, [], f"cvt.rn.satfinite.{_PAIR[name]}.f32"
-    for x in values:
-        beyond = b.fcmp_ordered(">", e.call(F32, "__nv_fabsf", [x]), ir.Constant(F32, _LARGEST[name]))
-        kept.append(b.select(beyond, ir.Constant(F32, nan), x))
-    kept += [ir.Constant(F32, 0.0)] * (4 - len(values))
-    if len(values) <= 2:
-        return b.zext(e.asm(I16, f"{pair} $0, $2, $1;", "=h,f,f", kept[:2]), I32)
+def _fours(values: list[ir.Value]) -> list[list[ir.Value]]:
+    return [values[begin : begin + 4] for begin in range(0, len(values), 4)]
+
+
+def _word(e: Emitter, values: list[ir.Value], name: str) -> ir.Value:
+    """Up to four float8 in a word; of what is beyond the range, PTX makes the largest number."""
+    pair = f"cvt.rn.satfinite.{_PAIR[name]}.f32"
+    values = values + [ir.Constant(F32, 0.0)] * (4 - len(values))
     text = f"{{.reg .b16 low, high; {pair} low, $2, $1; {pair} high, $4, $3; mov.b32 $0, {{low, high}};}}"
-    return e.asm(I32, text, "=r,f,f,f,f", kept)
+    return e.asm(I32, text, "=r,f,f,f,f", values)
+
+
+def _words(e: Emitter, values: list[ir.Value], name: str) -> list[ir.Value]:
+    """Neighbours as words of float8, NaN what is beyond the range: of several the largest magnitude says whether any
+    is, and only then each is looked at."""
+    b = e.builder
+
+    def beyond(size: ir.Value) -> ir.Value:
+        return b.fcmp_ordered(">", size, ir.Constant(F32, _LARGEST[name]))
+
+    def careful() -> list[ir.Value]:
+        kept = [b.select(beyond(size), ir.Constant(F32, nan), x) for size, x in zip(sizes, values)]
+        return [_word(e, four, name) for four in _fours(kept)]
+
+    sizes = [e.call(F32, "__nv_fabsf", [x]) for x in values]
+    if len(values) <= 2:
+        return careful()
+    usual, most = [_word(e, four, name) for four in _fours(values)], list(sizes)
+    while len(most) > 1:
+        larger = [e.call(F32, "__nv_fmaxf", [x, y]) for x, y in zip(most[::2], most[1::2])]
+        most = larger + most[len(larger) * 2 :]
+    before = b.block
+    with b.if_then(beyond(most[0]), likely=False):
+        anew, after = careful(), b.block
+    return [_either(e, word, before, other, after) for word, other in zip(usual, anew)]
+
+
+def _either(e: Emitter, one: ir.Value, first: ir.Block, other: ir.Value, second: ir.Block) -> ir.Value:
+    found = e.builder.phi(one.type)
+    found.add_incoming(one, first)
+    found.add_incoming(other, second)
+    return found
 
 
 def _with_infinities(
@@ -151,12 +184,7 @@ def _with_infinities(
     before = b.block
     with b.if_then(b.icmp_unsigned("!=", some, I32(0)), likely=False):
         anew, after = [_narrow_byte(e, x, "float8_e5m2") for x in values], b.block
-    either = []
-    for usual, careful in zip(found, anew):
-        either.append(b.phi(I8))
-        either[-1].add_incoming(usual, before)
-        either[-1].add_incoming(careful, after)
-    return either
+    return [_either(e, usual, before, careful, after) for usual, careful in zip(found, anew)]
 
 
 def _widen_byte(e: Emitter, byte: ir.Value, name: str) -> ir.Value:

@@ -14,6 +14,7 @@ from .convert import round_through, saturate
 from .random import SHARES, philox, shared_philox
 
 LOG2_E = log2(EULER)
+LARGEST = (2 - 2.0**-23) * 2.0**127  # of float32
 CASTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 # libdevice names, where they differ from ours; float32 functions end in f.
 SAME_1: tuple[str, ...] = (
@@ -288,6 +289,29 @@ def quotient(x, divisor, scale, inverse):
     return (types.float32, emit) if same else None
 
 
+def byte_quotient(x, divisor, scale, inverse):
+    """A `quotient` that is NaN where it is infinite, as a rounding to float8_e4m3fn makes it.
+
+    Of a positive divisor, and from the remainder with its sign turned, a corrected zero has the sign of the estimate;
+    of one that is not infinite, it is no NaN.
+    """
+
+    def emit(e, x, divisor, scale, inverse):
+        b, largest = e.builder, ir.Constant(x.type, LARGEST)
+        scale = _libdevice_call(e, "copysign", types.float32, [scale, divisor])
+        size, inverse = (_libdevice_call(e, "fabs", types.float32, [one]) for one in (divisor, inverse))
+        size = b.select(b.fcmp_ordered(">", size, largest), largest, size)
+        x = b.fmul(x, scale)
+        estimate = b.fmul(x, inverse)
+        minus = b.fsub(ir.Constant(x.type, -0.0), x)
+        excess = _libdevice_call(e, "fma", types.float32, [estimate, size, minus])
+        excess = b.fsub(ir.Constant(x.type, -0.0), excess)
+        return _libdevice_call(e, "fma", types.float32, [excess, inverse, estimate])
+
+    same = all(kind == types.float32 for kind in (x, divisor, scale, inverse))
+    return (types.float32, emit) if same else None
+
+
 def near_quotient(x, scale, inverse):
     """(x scale) inverse: a `quotient` without its correction, where a rounding to bfloat16 follows."""
     same = all(kind == types.float32 for kind in (x, scale, inverse))
@@ -345,4 +369,4 @@ _RULES |= dict.fromkeys((absolute, negative, near_exp, stored_exp, near_log), 1)
 _RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, fmod, power), 2)
 _RULES |= {_pairwise(integers.floor_divide): 2, _pairwise(integers.remainder): 2}
 _RULES |= {_pairwise(integers.shift_left): 2, _pairwise(integers.shift_right): 2}
-_RULES |= {select: 3, near_quotient: 3, quotient: 4}
+_RULES |= {select: 3, near_quotient: 3, quotient: 4, byte_quotient: 4}

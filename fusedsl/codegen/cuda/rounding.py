@@ -5,17 +5,21 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from ...ir.types import BFLOAT16
+from ...ir.types import BFLOAT16, DTYPES, DType
 from ...schedule.kernel import Body, Kernel, Phase
 from ...schedule.registers import NAME
 
 FUNCTION = re.compile(r"\w+ = (?P<function>exp|log)\((?P<x>\w+)\)")
 SCALED = re.compile(
-    r"\w+ \* \w+|\w+ / \w+|(near_)?quotient\(.*\)"
+    r"\w+ \* \w+|\w+ / \w+|((near|byte)_)?quotient\(.*\)"
 )  # what leaves an error what it is, relative to a value
 ADDED = re.compile(rf"{SCALED.pattern}|\w+ [-+] \w+")  # … or relative to the largest of what is added
 SUMMED = re.compile(rf"{ADDED.pattern}|(near_)?log\(.*\)")
-QUOTIENT = re.compile(r"(?P<name>\w+) = quotient\((?P<x>\w+), \w+, (?P<scale>\w+), (?P<inverse>\w+)\)")
+QUOTIENT = re.compile(r"(?P<name>\w+) = quotient\((?P<x>\w+), (?P<divisor>\w+), (?P<scale>\w+), (?P<inverse>\w+)\)")
+STORED_QUOTIENTS = {  # by what is stored: what computes it
+    BFLOAT16: r"\g<name> = near_quotient(\g<x>, \g<scale>, \g<inverse>)",
+    DTYPES["float8_e4m3fn"]: r"\g<name> = byte_quotient(\g<x>, \g<divisor>, \g<scale>, \g<inverse>)",
+}
 
 
 def narrow_body(kernel: Kernel, phase: Phase, body: Body | None = None) -> Body:
@@ -78,24 +82,28 @@ def _ends(kernel: Kernel, phase: Phase, name: str, form: re.Pattern) -> set[str]
 
 
 def stored_quotients(kernel: Kernel, phase: Phase, body: Body) -> Body:
-    """The element body of a phase, with `near_quotient` where all that reads a quotient is a store of bfloat16.
+    """The element body of a phase, with `near_quotient` where all that reads a quotient is a store of bfloat16, and
+    `byte_quotient` where it is one of float8_e4m3fn.
 
-    Its error of 2**-23 is 2**-15 of a bfloat16 ulp: quotients of bfloat16 numbers, which stay 2**-17 away from where
-    rounding turns, are the same bits; others differ once in thousands, by what their operands' own rounding does.
+    The former's error of 2**-23 is 2**-15 of a bfloat16 ulp: quotients of bfloat16 numbers, which stay 2**-17 away from
+    where rounding turns, are the same bits; others differ once in thousands, by what their operands' own rounding does.
+    The latter rounds to the same byte.
     """
-    candidates = {found["name"]: found for line in body.lines if (found := QUOTIENT.match(line))}
+    candidates = {found["name"] for line in body.lines if (found := QUOTIENT.match(line))}
     if not candidates:
         return body
-    alone = set(candidates) - _read(kernel, phase)
-    return dataclasses.replace(body, lines=tuple(_changed(line, alone) for line in body.lines))
+    form: dict[str, str] = {}
+    for kind, short in STORED_QUOTIENTS.items():
+        form |= dict.fromkeys(candidates - _read(kernel, phase, kind), short)
+    return dataclasses.replace(body, lines=tuple(_changed(line, form) for line in body.lines))
 
 
-def _read(kernel: Kernel, phase: Phase) -> set[str]:
-    """Names that something but a store of bfloat16 reads."""
+def _read(kernel: Kernel, phase: Phase, kind: DType) -> set[str]:
+    """Names that something but a store of this type reads."""
     uses = [*phase.folds, *phase.cross, *(use for step in phase.scans for use in step.scans)]
     names = {value.name for use in uses for value in use.lifted}
     names |= {phase.select.lifted.name} if phase.select else set()
-    names |= {store.value for store in phase.stores if kernel.operands[store.operand].dtype is not BFLOAT16}
+    names |= {store.value for store in phase.stores if kernel.operands[store.operand].dtype is not kind}
     for other in kernel.phases:
         bodies = [*(other.bodies if other is not phase else other.bodies[1:]), *([other.row] if other.row else [])]
         names |= {value.name for body in bodies for value in body.args}
@@ -104,8 +112,6 @@ def _read(kernel: Kernel, phase: Phase) -> set[str]:
     return names
 
 
-def _changed(line: str, alone: set[str]) -> str:
-    name = line.split(" ", 1)[0]
-    if name not in alone:
-        return line
-    return QUOTIENT.sub(r"\g<name> = near_quotient(\g<x>, \g<scale>, \g<inverse>)", line)
+def _changed(line: str, form: dict[str, str]) -> str:
+    found = form.get(line.split(" ", 1)[0])
+    return line if found is None else QUOTIENT.sub(found, line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ...schedule.kernel import Body, FoldUse, Kernel, Phase
 from ...schedule.recompute import recomputed
@@ -12,6 +13,7 @@ from .ahead import begin_ahead, read_ahead, write_loop_ahead
 from .compared import CLAMPED, SHORT, short_positions
 from .edges import edge_body, edge_stores, provide_edges, with_edge
 from .kept import fetch_row, write_kept_loop
+from .magnitudes import magnitudes, order_of, without
 from .pieces import write_in_pieces
 from .rank import begin_order, end_order, write_order, write_ranks
 from .rounding import narrow_body
@@ -148,26 +150,30 @@ class RowWriter(Tiles):
         if not order:
             state = f"{self.prefix}fold_{name}({self.scope.lifted(use)}, {column}, {self.limit})"
             return with_edge(self, use, name, state) if self.edges else state
-        (value,) = use.lifted
-        kind = self.scope.stored[value.name].name
-        call = f"{self.prefix}{order}_of_{kind}_{name}"
-        define = f'{call} = fold_pairs({self.tile}, rule_{name}, "{order}", "{kind}")'
+        lifted = use.lifted[0].name
+        source = self.magnitudes.get(lifted, lifted)
+        kind, of = self.scope.stored[source].name, "" if source == lifted else "_of_magnitudes"
+        call = f"{self.prefix}{order}{of}_of_{kind}_{name}"
+        more = ", magnitudes=True" if of else ""
+        define = f'{call} = fold_pairs({self.tile}, rule_{name}, "{order}", "{kind}"{more})'
         if define not in self.scope.functions:
             self.scope.functions.append(define)
-        state = f"{call}({value.name}, {column}, {self.limit})"
+        state = f"{call}({source}, {column}, {self.limit})"
         return with_edge(self, use, name, state) if self.edges else state
+
+    @cached_property
+    def magnitudes(self) -> dict[str, str]:
+        """What of the kernel's magnitudes the tiles of this schedule fold in pairs."""
+        split = any(operand.access == "anchor" for operand in self.kernel.operands)
+        return magnitudes(self.kernel) if self.schedule.width % 2 == 0 and not split and not self.walk else {}
 
     def _in_pairs(self, use: FoldUse) -> str:
         """ "max" or "min" where a fold is that of 16-bit floats as they were loaded, two to a register."""
-        stored = self.scope.stored.get(use.lifted[0].name) if len(use.lifted) == 1 else None
+        lifted = use.lifted[0].name
+        stored = self.scope.stored.get(self.magnitudes.get(lifted, lifted))
         split = any(operand.access == "anchor" for operand in self.kernel.operands) and not self.edges
         halves = stored is not None and stored.kind == "f" and stored.bits == 16 and self.schedule.width % 2 == 0
-        if not halves or split or self.walk:
-            return ""
-        (line, *more), (a, b) = use.merge.lines, use.merge.args
-        expression = line.split("#", 1)[0].partition(" = ")[2].strip()
-        orders = {f"maximum({a.name}, {b.name})": "max", f"minimum({a.name}, {b.name})": "min"}
-        return "" if more else orders.get(expression, "")
+        return order_of(use) if halves and not split and not self.walk else ""
 
     def _tile_work(self, number: int, phase: Phase) -> None:
         """A tile worked as if it were a row, phase by phase; what it comes to is merged into the row's state."""
@@ -196,7 +202,7 @@ class RowWriter(Tiles):
                 self.code.extend(self.where_there(edge_stores(self, number, phase)))
             return
         body = narrow_body(self.kernel, phase, summed_exponentials(self.kernel, phase, phase.element))
-        body, positions, values = short_positions(self.kernel, body)
+        body, positions, values = short_positions(self.kernel, without(body, self.magnitudes))
         for name in values:
             self._shorten(name)
         for name in positions:

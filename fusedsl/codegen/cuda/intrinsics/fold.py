@@ -15,6 +15,7 @@ from .scalar import scalar_function, scalar_types
 from .tile import Tile
 
 WARP = 32
+UNSIGNED, SIGNED_FROM = 0x7FFF7FFF, (8, 6)  # a pair without its signs; what compares magnitudes of pairs as they are
 FEW_VALUES = 2  # of a state, of which a thread may read those of all warps at once
 State = list[ir.Value]
 
@@ -68,8 +69,9 @@ def fold_tile(tile: Tile, rule_of: Fold) -> Callable:
     return intrinsic(parts + 2)(rule)
 
 
-def fold_pairs(tile: Tile, rule_of: Fold, order: str, name: str) -> Callable:
-    """`fold(words, start, limit)`: the "max" or "min" of a tile of 16-bit floats, compared in pairs as they are held.
+def fold_pairs(tile: Tile, rule_of: Fold, order: str, name: str, magnitudes: bool = False) -> Callable:
+    """`fold(words, start, limit)`: the "max" or "min" of a tile of 16-bit floats, or of their `magnitudes`, compared in
+    pairs as they are held.
 
     For tiles whose vectors are there or not as one.
     """
@@ -78,12 +80,15 @@ def fold_pairs(tile: Tile, rule_of: Fold, order: str, name: str) -> Callable:
     def rule(*kinds):
         def emit(e, tile_words, start, limit):
             words, per_vector = e.unpack(tile_words, tile.count // 2), tile.width // 2
+            signed = magnitudes and e.cc >= SIGNED_FROM
+            if magnitudes and not signed:
+                words = [e.builder.and_(word, I32(UNSIGNED)) for word in words]
             if e.cc < (8, 0):
                 found = [[widen(e, half, name)] for half in unpaired(e, kind, words, tile.width)]
                 step = tile.width
             else:
                 found, step = [[word] for word in words], per_vector
-            none = _nothing(e, kind, order, found[0][0])
+            none = _nothing(e, kind, order, found[0][0], magnitudes)
             states = []
             for number, room in enumerate(tile.room_of(e, kinds[-2], start, limit)):
                 vector = found[number * step : (number + 1) * step]
@@ -93,11 +98,13 @@ def fold_pairs(tile: Tile, rule_of: Fold, order: str, name: str) -> Callable:
                 states += vector
             if e.cc < (8, 0):
                 return rule_of.tree(e, states)[0]
-            text = f"{order}.NaN.{'bf16x2' if name == 'bfloat16' else 'f16x2'} $0, $1, $2;"
+            how = f"{order}.NaN{'.xorsign.abs' * signed}"  # of magnitudes, with a sign that is of no use
+            text = f"{how}.{'bf16x2' if name == 'bfloat16' else 'f16x2'} $0, $1, $2;"
             pairs = [word for (word,) in states]
             while len(pairs) > 1:
                 merged = [e.asm(I32, text, "=r,r,r", [a, b]) for a, b in zip(pairs[::2], pairs[1::2])]
                 pairs = merged + ([pairs[-1]] if len(pairs) % 2 else [])
+            pairs = [e.builder.and_(pairs[0], I32(UNSIGNED))] if signed else pairs
             halves = [[widen(e, half, name)] for half in unpaired(e, kind, pairs, 2)]
             return rule_of.tree(e, halves)[0]
 
@@ -106,8 +113,10 @@ def fold_pairs(tile: Tile, rule_of: Fold, order: str, name: str) -> Callable:
     return intrinsic(3)(rule)
 
 
-def _nothing(e: Emitter, kind: DType, order: str, like: ir.Value) -> ir.Value:
-    """What no element changes: an infinity, or two of them in the halves of a word."""
+def _nothing(e: Emitter, kind: DType, order: str, like: ir.Value, magnitudes: bool) -> ir.Value:
+    """What no element changes: an infinity, or two of them in the halves of a word; no magnitude is less than 0."""
+    if magnitudes and order == "max":
+        return like.type(0)
     if like.type == F32:
         return ir.Constant(F32, float("-inf") if order == "max" else float("inf"))
     half = (0x7F80 if kind.name == "bfloat16" else 0x7C00) | (0x8000 if order == "max" else 0)
