@@ -314,6 +314,7 @@ EXPRESSIONS = (
     Expression(
         *(30, "group_norm_swish", GROUP_NORM_SWISH),
         {"x": IMAGES, "w": "float32[channels]", "b": "float32[channels]"},
+        kernels=2,
     ),
     Expression(31, "softmax_first", "softmax(x, 0)", {"x": "float32[cube, cube, cube, cube]"}),
     Expression(

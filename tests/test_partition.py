@@ -126,6 +126,36 @@ def test_a_value_that_is_dear_is_stored_once_and_a_cheap_one_computed_twice():
         np.testing.assert_allclose(made, value, rtol=1e-4, atol=1e-2)
 
 
+NORMALISED = "(x - mean(x, -1, keepdims=True)) * rsqrt(var(x, -1, keepdims=True) + 1e-5) * w"
+
+
+def test_rows_that_no_chip_holds_are_read_again_by_a_kernel_of_their_own():
+    def told(columns, dtype="float32", text=NORMALISED, **options):
+        x, w = fd.spec((64, columns), dtype), fd.spec((columns,), dtype)
+        return fd.kernel(text, **options).explain(x, w, device="cuda", compile=False)
+
+    assert len(told(1 << 20).kernels) == len(told(1 << 21, "bfloat16").kernels) == 1
+    found = told((1 << 20) + 8)
+    assert len(found.kernels) == 2 and "longer than a chip holds" in str(found)
+    assert [t.bytes for t in found.temporaries] == [64 * 4] * 2  # what is done once a row is done there
+    assert re.search(r"temporary \d = rsqrt", str(found)) and "rsqrt" not in str(found).split("kernel 1")[1]
+    assert len(told((1 << 20) + 8, max_kernels=1).kernels) == 1
+    drawn = "p = uniform(1, x + w); p / sum(p, -1, keepdims=True)"
+    assert len(told(1 << 22, text=drawn).kernels) == 1  # nothing is read
+    assert len(told(1 << 22, text="x * 2 + w, sum(x, -1)").kernels) == 1  # what needs no fold is stored beside it
+    assert len(told(1 << 22, text="cumsum(x, -1) / max(x, axis=-1, keepdims=True) + w").kernels) == 1
+
+
+def test_rows_that_are_read_by_two_kernels_have_the_same_results():
+    draw = np.random.default_rng(3)
+    x, w = (draw.uniform(1, 2, shape).astype(np.float32) for shape in ((2, (1 << 20) + 3), (1, (1 << 20) + 3)))
+    made = fd.kernel(NORMALISED)(x, w[0])
+    wide = x.astype(np.float64)
+    wanted = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5) * w
+    np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(fd.kernel(NORMALISED, max_kernels=1)(x, w[0]), wanted, rtol=1e-5, atol=1e-5)
+
+
 def many_values(count):
     """A text that holds so many values at once: each is made before any is used, and used in the opposite order."""
     made = "; ".join(f"t{i} = exp2(x * {i}.5)" for i in range(count))

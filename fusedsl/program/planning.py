@@ -13,6 +13,7 @@ from ..errors import FusionError, LimitError
 from ..fusion.budget import FEWEST, within
 from ..fusion.bundle import bundled, side_by_side
 from ..fusion.factors import store_factors
+from ..fusion.finished import finish_rows
 from ..fusion.groups import Decision, Group, Partition
 from ..fusion.lower import lower
 from ..fusion.partition import partition
@@ -77,6 +78,7 @@ def make_plan(
     kernels, launches, cut = emitted(cut, header, parameters, fits)
     if options.max_kernels is not None and len(launches) > options.max_kernels:
         # slower kernels still keep what was promised
+        budget = 0
         cut = cut_graph(graph, extents, guards, together=together, scores=scores, steady=options.steady)
         kernels, launches, cut = emitted(cut, header, parameters, fits)
     reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
@@ -174,13 +176,13 @@ def cut_graph(
 ) -> Partition:
     """The kernels of a rewritten graph at these extents; `guards` takes up which other extents they are for.
 
-    With a budget of registers, kernels that compute alike share what is dear, and those whose values do not fit are
-    cut. What is in doubt is decided by the figures of one GPU, so that all devices run the same kernels; `hardware` is
-    the card of the prices.
+    With a budget of registers, kernels that compute alike share what is dear, those whose values do not fit are cut,
+    and rows that no chip holds are read again by kernels of their own. What is in doubt is decided by the figures of
+    one GPU, so that all devices run the same kernels; `hardware` is the card of the prices.
     """
     prices = Prices(extents, hardware or facts(PRICED_FOR))
     fits = _fits(extents, guards)
-    cut = partition(lower(graph, _same(fits)), fits, prices, together, scores, steady)
+    cut = finish_rows(partition(lower(graph, _same(fits)), fits, prices, together, scores, steady, budget is None))
     if budget is None:
         return cut
     fixed = Prices(extents, facts(PRICED_FOR))
@@ -207,7 +209,7 @@ def decisions(
 ) -> tuple[Decision, ...]:
     """What joined which kernel of a plan, what did not, and why, priced for a card (None: without prices)."""
     steady = any(kernel.steady for kernel in plan.kernels)
-    cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget, plan.scores, steady)
+    cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget or None, plan.scores, steady)
     _, _, cut = emitted(cut, (), plan.parameters, _fits(extents, {}))
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
     return tuple(replace(d, members=(), reason=_told(d, plan.parameters)) for d in priced)
