@@ -165,6 +165,12 @@ def test_moments_take_where_ddof_and_keepdims(name, axis):
     close(call(name, ROWS, axis, **options), expected, rtol=1e-5)
 
 
+def test_moments_of_unsigned_integers_with_too_few_elements_are_numpys():
+    x, few = np.uint8([[1, 2, 3], [200, 5, 6]]), np.array([[True, False, False], [True, True, False]])
+    close(call("var", x, -1, where=few, ddof=2), [math.nan, math.inf])
+    close(call("std", x, -1, where=few, ddof=1), [math.nan, 195 / math.sqrt(2)])
+
+
 def test_mean_of_integers_is_float64_and_of_no_element_nan():
     assert call("mean", np.int16([1, 2]), dtype="float32").dtype == np.float32
     assert np.isnan(call("mean", ROWS, -1, where=np.zeros(5, bool))).all()

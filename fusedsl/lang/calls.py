@@ -97,17 +97,22 @@ def signature(definition: Definition, defaults) -> tuple[Parameter, ...]:
 
 def _check_choices(ev, name: str, node: Call, frame: Frame, found: UserFunction, values, expressions) -> None:
     """A string parameter takes the strings that the function compares it with."""
-    choices = prelude.choices(name)
     for p, value, expression in zip(found.definition.parameters, values, expressions):
-        if p.name in choices and value not in choices[p.name]:
-            near = suggest(value, choices[p.name]) if isinstance(value, str) else None
-            allowed = " or ".join(repr(c) for c in choices[p.name])
-            error = ArgumentError(
-                f"{p.name} of {name} is {allowed}, not {show_value(value)}",
-                code="argument.choice",
-                help=f"did you mean {near!r}?" if near else f"write {p.name}={choices[p.name][0]!r}",
-            )
+        if (error := choice_fault(name, p.name, value)) is not None:
             raise ev.fault(error, frame, expression if expression is not None else node)
+
+
+def choice_fault(name: str, parameter: str, value: Any) -> ArgumentError | None:
+    """What is wrong with an argument of a function of the prelude that takes one of a few strings."""
+    choices = prelude.choices(name).get(parameter)
+    if choices is None or value in choices:
+        return None
+    near = suggest(value, choices) if isinstance(value, str) else None
+    return ArgumentError(
+        f"{parameter} of {name} is {' or '.join(map(repr, choices))}, not {show_value(value)}",
+        code="argument.choice",
+        help=f"did you mean {near!r}?" if near else f"write {parameter}={choices[0]!r}",
+    )
 
 
 def _check_kinds(ev: Evaluator, node: Call, frame: Frame, found: UserFunction, values, expressions) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import types
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +14,7 @@ from ..config import Options
 from ..errors import ArgumentError, TraceError
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter
-from .held import Held
+from .held import DEPTH, Held
 from .home import Adopted, Constant, array_classes
 from .picked import Picked
 from .reads import Read
@@ -18,6 +22,9 @@ from .rebind import Rebinder
 from .recorder import Recorder, concrete
 from .torch_size import Size
 from .tracer import Tracer
+
+# what is not looked into for traced arrays
+NOTHING_INSIDE = (types.ModuleType, type, types.BuiltinFunctionType, str, bytes, int, float, complex)
 
 
 @dataclass(frozen=True)
@@ -120,12 +127,13 @@ def _traced(function: Callable, arguments: Sequence[Any], keywords: Mapping[str,
         if recorder.unanswered is not None:  # the function caught it, and went another way than it would have
             raise recorder.unanswered
         _mapped(result, _refused, Picked)
-        _check_result(result)
+        nodes: list[Node] = []
+        template = _mapped(result, lambda t: _leaf(recorder, t, nodes), Tracer)
+        _check_result(template)
         rebinder.settle()
     if recorder.homeless:
         recorder.capture(recorder.example)
-    nodes: list[Node] = []
-    template = _mapped(_mapped(result, lambda t: _leaf(recorder, t, nodes), Tracer), Constant, array_classes())
+    template = _mapped(template, Constant, array_classes())
     writes = []
     for k, tracer in enumerate(recorder.arguments):
         if tracer.writes and k not in recorder.aliases:
@@ -144,21 +152,32 @@ def _traced(function: Callable, arguments: Sequence[Any], keywords: Mapping[str,
     )
 
 
-def _check_result(result: Any) -> None:
-    """TraceError for what would carry traced arrays out of the trace."""
-    if isinstance(result, (Generator, Coroutine, AsyncGenerator)):
-        held: Any = True
-    elif isinstance(result, (set, frozenset)):
-        held = any(type(part) is Tracer for part in result)
+def _check_result(template: Any) -> None:
+    """TraceError for what would carry traced arrays out of the trace: they are in other things than containers."""
+
+    def left(value: Any) -> Any:
+        if isinstance(value, (Generator, Coroutine, AsyncGenerator)) or _carries(value):
+            raise TraceError(
+                f"the function returns a {type(value).__name__}, which cannot take its arrays along",
+                code="trace.result",
+                help="return an array, None, or a tuple, list or dict of them",
+            )
+        return value
+
+    _mapped(template, left, object)
+
+
+def _carries(value: Any, depth: int = DEPTH) -> bool:
+    """Whether a traced array is within reach of a value."""
+    if type(value) is Tracer or issubclass(type(value), Tracer):
+        return True
+    if depth == 0 or isinstance(value, (Array, Argument, *NOTHING_INSIDE)):
+        return False
+    if isinstance(value, types.FunctionType):
+        parts: Any = (value.__closure__, value.__defaults__, value.__kwdefaults__)
     else:
-        inside = getattr(result, "__dict__", None) if type(result) is not Tracer else None
-        held = type(inside) is dict and any(type(part) is Tracer for part in inside.values())
-    if held:
-        raise TraceError(
-            f"the function returns a {type(result).__name__}, which cannot take its arrays along",
-            code="trace.result",
-            help="return an array, None, or a tuple, list or dict of them",
-        )
+        parts = gc.get_referents(value)
+    return any(_carries(part, depth - 1) for part in parts)
 
 
 def _refused(picked: Picked) -> None:
@@ -177,8 +196,8 @@ def _leaf(recorder: Recorder, tracer: Tracer, nodes: list[Node]) -> Array | Argu
 
 
 def _mapped(value: Any, change: Callable[[Any], Any], leaf: type | tuple[type, ...]) -> Any:
-    """`value` with every `leaf` in its tuples, lists and dicts changed."""
-    if isinstance(value, leaf):
+    """`value` with every `leaf` in its tuples, lists and dicts changed; of `object`, all that is no such container."""
+    if leaf is not object and isinstance(value, leaf):
         return change(value)
     if type(value) in (tuple, list):
         return type(value)(_mapped(part, change, leaf) for part in value)
@@ -191,9 +210,14 @@ def _mapped(value: Any, change: Callable[[Any], Any], leaf: type | tuple[type, .
         return value.settled(mapped) if leaf is RESULTS else type(value)(mapped)
     if type(value) is dict:
         return {key: _mapped(part, change, leaf) for key, part in value.items()}
+    if type(value) in (OrderedDict, defaultdict, deque):
+        made = copy.copy(value)
+        for key, part in enumerate(value) if type(value) is deque else value.items():
+            made[key] = _mapped(part, change, leaf)
+        return made
     if isinstance(value, Held):
         return Held(value.owner, _mapped(value.attributes, change, leaf))
-    return value
+    return change(value) if leaf is object else value
 
 
 RESULTS = (Array, Argument, Constant)  # what stands in a template

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, Unsupported
 from .numpy_out import written
+from .storage import check_cast
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -36,12 +37,18 @@ def _stack(recorder: Recorder, arrays: Any, axis: Any = 0, out: Any = None, dtyp
 
 
 def _joined(recorder: Recorder, name: str, arrays: Any, axis: Any, out: Any, dtype: Any, named: dict) -> Any:
-    if named.keys() - {"casting"}:
+    casting = named.pop("casting", "same_kind")
+    if named:
         raise ArgumentError(
             f"{name} takes no {next(iter(named))}=", code="argument.surplus", help="axis=, out= and dtype= are there"
         )
-    result = recorder.apply(name, tuple(arrays), axis)
-    return written(recorder, out, result if dtype is None else recorder.apply("astype", result, recorder.dtype(dtype)))
+    parts = tuple(recorder.strong(a) for a in arrays)
+    if dtype is not None:
+        with recorder.here():
+            for part in parts:
+                check_cast(part.node, recorder.dtype(dtype), casting)
+        parts = tuple(recorder.apply("astype", part, recorder.dtype(dtype)) for part in parts)
+    return written(recorder, out, recorder.apply(name, parts, axis))
 
 
 def _hstack(recorder: Recorder, tup: Any, **named: Any) -> Any:

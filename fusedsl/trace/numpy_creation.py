@@ -38,11 +38,17 @@ def call_creator(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, A
 CONVERTERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray")
 
 
-def _array(recorder: Recorder, name: str, a: Any, dtype: Any = None, **named: Any) -> Any:
-    """np.array and its like: of an array, or of lists that hold some."""
+def _array(recorder: Recorder, name: str, a: Any, dtype: Any = None, order: Any = None, *, copy: Any = True,
+           ndmin: int = 0, **named: Any) -> Any:  # fmt: skip
+    """np.array and its like: of an array, or of lists that hold some, with at least so many axes."""
+    made = _converted(recorder, name, a, dtype, copy)
+    return made[(*[None] * (ndmin - made.ndim), ...)] if made.ndim < ndmin else made
+
+
+def _converted(recorder: Recorder, name: str, a: Any, dtype: Any = None, copy: Any = True) -> Any:
     if not isinstance(a, Tracer):
         if isinstance(a, (tuple, list)):
-            made = recorder.apply("stack", tuple(_array(recorder, "array", part) for part in a), 0)
+            made = recorder.apply("stack", tuple(_converted(recorder, "array", part) for part in a), 0)
         else:
             made = recorder.tracer(recorder.builder.strong(recorder.node(a)))
         return made if dtype is None else recorder.apply("astype", made, recorder.dtype(dtype))
@@ -51,7 +57,7 @@ def _array(recorder: Recorder, name: str, a: Any, dtype: Any = None, **named: An
         return recorder.apply("astype", a, recorder.dtype(dtype))
     if name in ("ascontiguousarray", "asfortranarray"):
         return a.viewed(View(lambda x: x, certain=False))
-    return a if name != "array" or named.get("copy") is False else recorder.apply("copy", a)
+    return a if name != "array" or not copy else recorder.apply("copy", a)
 
 
 def _like(value: Any) -> Callable[..., Any]:
@@ -66,11 +72,11 @@ def _like(value: Any) -> Callable[..., Any]:
 
 def _full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
                shape: Any = None, *, device: Any = None) -> Any:  # fmt: skip
-    kind = {} if dtype is None else {"dtype": recorder.dtype(dtype)}
     if shape is None:
+        kind = {} if dtype is None else {"dtype": recorder.dtype(dtype)}
         return recorder.apply("full_like", a, fill_value, **kind)
-    one = recorder.apply("full_like", recorder.apply("zeros_like", a, dtype=recorder.dtype(dtype or a.dtype)).sum(), 0)
-    return recorder.apply("broadcast_to", recorder.apply("full_like", one, fill_value, **kind), shape)
+    one = recorder.apply("full_like", recorder.apply("any", a), fill_value, dtype=recorder.dtype(dtype or a.dtype))
+    return recorder.apply("broadcast_to", one, shape)
 
 
 LIKE: dict[str, Callable[..., Any]] = {

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, ShapeError, Unsupported
+from ..errors import ArgumentError, DTypeError, ShapeError, Unsupported
+from ..ir.ops import OPS
+from ..ir.types import BOOL, DType
 from .contraction_functions import PRODUCTS
 from .index_functions import INDEXING
 from .numpy_creation import LIKE
+from .numpy_nan import NAN_FAMILY
 from .numpy_order import ORDER
 from .numpy_out import single, write, written
 from .numpy_pieces import PIECES
@@ -19,6 +22,7 @@ from .numpy_signatures import SIGNATURES, arguments
 from .numpy_statistics import FORMULAS
 from .numpy_views import moveaxis, ravel, reshape, swapaxes, transpose, view_or_value
 from .refusals import HELP
+from .storage import check_cast
 from .tracer import Tracer
 
 if TYPE_CHECKING:
@@ -86,7 +90,7 @@ def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[
         raise Unsupported(f"{name}(where=) without out= has no value elsewhere", code="unsupported.where",
                           help="np.where(condition, a, b)")  # fmt: skip
     if dtype is not None:
-        inputs = tuple(recorder.apply("astype", x, recorder.dtype(dtype)) for x in inputs)
+        inputs = _computed_in(recorder, name, inputs, recorder.dtype(dtype), casting)
     result = recorder.apply(name, *inputs)
     if out is None:
         return result
@@ -95,6 +99,18 @@ def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[
     for target, part in zip(outs, results):
         write(recorder, target, part if where is True else recorder.apply("where", where, part, target), casting)
     return outs[0] if len(outs) == 1 else outs
+
+
+def _computed_in(recorder: Recorder, name: str, inputs: tuple, dtype: DType, casting: str) -> tuple:
+    """The operands in the dtype that is asked for; what gives bools computes in that of its operands."""
+    if name in OPS and OPS[name].rule in GIVES_BOOL:
+        if dtype is not BOOL:
+            raise DTypeError(f"{name} gives bools, not {dtype}", code="dtype.rule", help="leave dtype= away")
+        return inputs
+    with recorder.here():
+        for x in inputs:
+            check_cast(recorder.node(x), dtype, casting)
+    return tuple(recorder.apply("astype", x, dtype) for x in inputs)
 
 
 def call_function(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -157,7 +173,12 @@ def _copyto(recorder: Recorder, dst: Any, src: Any, casting: str = "same_kind", 
     write(recorder, dst, source if where is True else recorder.apply("where", where, source, dst), casting)
 
 
-def _astype(recorder: Recorder, x: Any, dtype: Any, *args: Any, copy: bool = True, **named: Any) -> Any:
+def _astype(recorder: Recorder, x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
+            copy: bool = True, device: Any = None) -> Any:  # fmt: skip
+    with recorder.here():
+        check_cast(recorder.node(x), recorder.dtype(dtype), casting)
+    if not copy and isinstance(x, Tracer) and recorder.node(x).type.dtype is recorder.dtype(dtype):
+        return x
     return recorder.apply("astype", x, recorder.dtype(dtype))
 
 
@@ -177,7 +198,7 @@ def _nan_to_num(recorder: Recorder, x: Any, copy: bool = True, nan: Any = 0.0, p
     if copy:
         return found
     write(recorder, x, found, "same_kind")
-    return x
+    return x if x.ndim else found
 
 
 def _shape(recorder: Recorder, a: Any) -> Any:
@@ -186,6 +207,11 @@ def _shape(recorder: Recorder, a: Any) -> Any:
 
 def _size(recorder: Recorder, a: Any, axis: Any = None) -> Any:
     return a.size if axis is None else a.shape[axis]
+
+
+def _angle(recorder: Recorder, z: Any, deg: bool = False) -> Any:
+    found = recorder.apply("arctan2", 0, z)
+    return found * (180 / np.pi) if deg else found
 
 
 def _imag(recorder: Recorder, x: Any) -> Any:
@@ -211,6 +237,10 @@ def _result_type(recorder: Recorder, *parts: Any) -> Any:
 
     return np.result_type(*map(part, parts))
 
+
+# Functions of the same name that mean something else in a module.
+QUALIFIED = {("linalg", "trace"): "linalg_trace", ("linalg", "diagonal"): "linalg_diagonal"}
+GIVES_BOOL = ("compare", "logical", "test", "float_test")
 
 SPECIAL: dict[str, Callable[..., Any]] = {
     "reshape": reshape,
@@ -239,6 +269,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     **INDEXING,
     **SHAPES,
     **FORMULAS,
+    **NAN_FAMILY,
     **PIECES,
     **ORDER,
     "result_type": _result_type,

@@ -44,7 +44,7 @@ def _diag(recorder: Recorder, v: Any, k: int = 0) -> Any:
     k = int(k)
     spread = recorder.apply("pad", v, ((max(k, 0), max(-k, 0)),))
     places = recorder.apply("arange", spread.shape[0])
-    return recorder.apply("where", places[:, None] + k == places, spread, 0)
+    return recorder.apply("where", places[:, None] + k == places, spread, recorder.apply("zeros_like", spread))
 
 
 def _trace(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
@@ -54,7 +54,8 @@ def _trace(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: i
 
 
 def _split(recorder: Recorder, ary: Any, indices_or_sections: Any, axis: int = 0, even: bool = True) -> list:
-    extent = int(ary.shape[axis])
+    place = recorder.axis(ary, axis)
+    extent = int(ary.shape[place])
     if not getattr(indices_or_sections, "ndim", 0) and not isinstance(indices_or_sections, (list, tuple)):
         n = int(indices_or_sections)
         if even and extent % n:
@@ -64,7 +65,7 @@ def _split(recorder: Recorder, ary: Any, indices_or_sections: Any, axis: int = 0
         ends = [sum(sizes[: k + 1]) for k in range(n - 1)]
     else:
         ends = [int(e) for e in indices_or_sections]
-    cut = [slice(None)] * (axis % ary.ndim)
+    cut = [slice(None)] * place
     return [ary[(*cut, slice(first, last))] for first, last in zip([0, *ends], [*ends, None])]
 
 
@@ -80,8 +81,9 @@ def _split_along(axis: int) -> Callable[..., Any]:
 
 
 def _unstack(recorder: Recorder, x: Any, /, *, axis: int = 0) -> tuple:
-    cut = [slice(None)] * (axis % x.ndim)
-    return tuple(x[(*cut, k)] for k in range(int(x.shape[axis])))
+    place = recorder.axis(x, axis)
+    cut = [slice(None)] * place
+    return tuple(x[(*cut, k)] for k in range(int(x.shape[place])))
 
 
 def _dstack(recorder: Recorder, tup: Any) -> Any:
@@ -106,14 +108,16 @@ def _strong(recorder: Recorder, x: Any) -> Any:
 
 
 def _rot90(recorder: Recorder, m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
-    first, second = (a % m.ndim for a in axes)
+    first, second = recorder.axes(m, axes)
     for _ in range(int(k) % 4):
         m = flipped(recorder, m, second).swapaxes(first, second)
     return m
 
 
 def _rollaxis(recorder: Recorder, a: Any, axis: int, start: int = 0) -> Any:
-    axis, start = axis % a.ndim, start + a.ndim if start < 0 else start
+    axis, start = recorder.axis(a, axis), start + a.ndim if start < 0 else start
+    if not 0 <= start <= a.ndim:
+        raise ShapeError(f"place {start} among {a.ndim} axes", code="shape.axis", help=f"places run from 0 to {a.ndim}")
     order = [k for k in range(a.ndim) if k != axis]
     order.insert(start - 1 if axis < start else start, axis)
     return a.transpose(*order)
@@ -123,13 +127,14 @@ def _broadcast_arrays(recorder: Recorder, *args: Any, subok: bool = False) -> tu
     from .numpy_views import viewed
 
     total: Any = 0
-    for a in args:
+    arrays = [recorder.strong(a) for a in args]
+    for a in arrays:
         total = recorder.apply("add", recorder.apply("zeros_like", a), total)
-    return tuple(viewed(recorder, "broadcast_to", (recorder.lifted(a), total.shape), {}) for a in args)
+    return tuple(viewed(recorder, "broadcast_to", (a, total.shape), {}) for a in arrays)
 
 
 def _meshgrid(recorder: Recorder, *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple:
-    lines = [recorder.apply("reshape", recorder.lifted(x), -1) for x in xi]
+    lines = [x if x.ndim == 1 else x.reshape(-1) for x in map(recorder.strong, xi)]
     n = len(lines)
     order = [1, 0, *range(2, n)] if indexing == "xy" and n > 1 else list(range(n))
     open_grid = [x[tuple(slice(None) if order[k] == axis else None for axis in range(n))] for k, x in enumerate(lines)]
@@ -139,6 +144,10 @@ def _meshgrid(recorder: Recorder, *xi: Any, copy: bool = True, sparse: bool = Fa
 def _putmask(recorder: Recorder, a: Any, mask: Any, values: Any) -> None:
     """Where the values have the array's shape, or are one."""
     chosen = recorder.lifted(values)
+    if recorder.node(mask).type.rank != a.ndim:
+        raise ShapeError(
+            "putmask takes a mask of the array's shape", code="shape.mask", help="np.broadcast_to(mask, x.shape)"
+        )
     if getattr(chosen, "ndim", 0) not in (0, a.ndim):
         raise Unsupported("putmask with values that repeat", code="unsupported.scatter", help="np.copyto(x, v, where=)")
     with recorder.here():
@@ -150,6 +159,8 @@ SHAPES: dict[str, Callable[..., Any]] = {
     "atleast_2d": _atleast(2),
     "atleast_3d": _atleast(3),
     "diagonal": _diagonal,
+    "linalg_diagonal": lambda recorder, x, /, *, offset=0: _diagonal(recorder, x, offset, -2, -1),
+    "linalg_trace": lambda recorder, x, /, *, offset=0, dtype=None: _trace(recorder, x, offset, -2, -1, dtype),
     "diag": _diag,
     "trace": _trace,
     "split": _split,

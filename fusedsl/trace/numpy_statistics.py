@@ -1,4 +1,4 @@
-"""NumPy's functions that are formulas of others, on tracers: averages, the nan family, norms, choices, products."""
+"""NumPy's functions that are formulas of others, on tracers: averages, norms, differences, choices, products."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import Unsupported
+from ..errors import ArgumentError, ShapeError, Unsupported
+from .numpy_out import written
+from .numpy_views import moveaxis
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -20,68 +22,62 @@ def _numpy(recorder: Recorder, name: str, *args: Any, **kwargs: Any) -> Any:
     return call_function(recorder, name, args, kwargs)
 
 
-def _average(recorder: Recorder, a: Any, axis: Any = None, weights: Any = None, returned: bool = False, **named: Any):
-    keepdims = named.get("keepdims", False)
-    keepdims = False if keepdims is np._NoValue else keepdims
-    if returned:
-        raise Unsupported(
-            "average(returned=True) is not there yet",
-            code="unsupported.function",
-            help="return np.sum(weights) beside it",
-        )
+def _average(recorder: Recorder, a: Any, axis: Any = None, weights: Any = None, returned: bool = False,
+             *, keepdims: Any = False) -> Any:  # fmt: skip
+    a, keepdims = recorder.strong(a), keepdims is not np._NoValue and keepdims
     if weights is None:
-        return _numpy(recorder, "mean", a, axis=axis, keepdims=keepdims)
-    weights = recorder.lifted(weights)
-    if axis is not None and weights.ndim == 1 and a.ndim > 1:
-        weights = weights[(slice(None), *[None] * (a.ndim - axis % a.ndim - 1))]
-    total = _numpy(recorder, "sum", a * weights, axis=axis, keepdims=keepdims)
-    each = recorder.apply("broadcast_to", weights, a.shape)
-    return total / _numpy(recorder, "sum", each, axis=axis, keepdims=keepdims)
+        found = _numpy(recorder, "mean", a, axis=axis, keepdims=keepdims)
+        total = a.size / found.size if returned else None
+    else:
+        weights = _fitted(recorder, recorder.strong(weights), a, axis)
+        floats = () if a.dtype.kind == "f" else (np.float64,)
+        kind = np.result_type(a.dtype, weights.dtype, *floats)
+        total = _numpy(recorder, "sum", weights, axis=axis, dtype=kind, keepdims=keepdims)
+        products = a.astype(kind) * weights.astype(kind)
+        found = _numpy(recorder, "sum", products, axis=axis, keepdims=keepdims) / total
+    if not returned:
+        return found
+    return found, recorder.apply("astype", recorder.apply("full_like", found, total), recorder.dtype(found.dtype))
+
+
+def _fitted(recorder: Recorder, weights: Any, a: Any, axis: Any) -> Any:
+    """Weights of some axes, each with its place among the axes of what they weigh."""
+    if weights.ndim == a.ndim:
+        return weights
+    axes = recorder.axes(a, axis)
+    if axis is None or weights.ndim != len(axes):
+        raise ArgumentError(
+            f"{weights.ndim} axes of weights for {a.ndim}",
+            code="argument.weights",
+            help="name as many axes: np.average(x, axis=0, weights=w)",
+        )
+    order = sorted(range(len(axes)), key=lambda k: axes[k])
+    return weights.transpose(order)[tuple(slice(None) if k in axes else None for k in range(a.ndim))]
 
 
 def _ptp(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
     high, low = (_numpy(recorder, name, a, axis=axis, keepdims=keepdims) for name in ("max", "min"))
-    return high - low
-
-
-def _nan_as(name: str, value: float, **where_empty: Any) -> Callable[..., Any]:
-    """A function of the elements that are not NaN, which `value` leaves as they are."""
-
-    def apply(recorder: Recorder, a: Any, axis: Any = None, *args: Any, **named: Any) -> Any:
-        if recorder.node(a).type.dtype.kind != "f":
-            return _numpy(recorder, name, a, axis, *args, **named)
-        missing = recorder.apply("isnan", a)
-        found = _numpy(recorder, name, recorder.apply("where", missing, value, a), axis, *args, **named)
-        if "or" not in where_empty:
-            return found
-        keepdims = named.get("keepdims", False)
-        empty = _numpy(recorder, "all", missing, axis, keepdims=keepdims)
-        return recorder.apply("where", empty, where_empty["or"], found)
-
-    return apply
-
-
-def _nan_spread(name: str) -> Callable[..., Any]:
-    def apply(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, **named: Any) -> Any:
-        return _numpy(recorder, name, a, axis, dtype, where=~recorder.apply("isnan", a), **named)
-
-    return apply
+    return written(recorder, out, high - low)
 
 
 def _norm(recorder: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Of vectors: (sum |x|^ord)^(1/ord) and its limits. Of matrices: Frobenius', and the largest or least sum of a row
     or column."""
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    matrix = len(axes) == 2 or (axis is None and x.ndim == 2)
+    x = recorder.strong(x)
+    x = x if x.dtype.kind == "f" else recorder.apply("astype", x, "float64")
+    if axis is None and ord is not None and x.ndim not in (1, 2):
+        raise ShapeError(f"norm(ord={ord!r}) of {x.ndim} axes", code="shape.axis", help="name one axis or two: axis=-1")
+    axes = recorder.axes(x, axis)
+    matrix = len(axes) == 2 and (axis is not None or x.ndim == 2)
     if ord is None or (ord == "fro" and matrix) or (ord == 2 and not matrix):
         return recorder.apply("norm", x, axis, keepdims=keepdims)
     if matrix and ord in (1, -1, np.inf, -np.inf):
-        rows, columns = (a % x.ndim for a in (axes if axis is not None else (0, 1)))
+        rows, columns = axes
         added, other = (rows, columns) if abs(ord) == 1 else (columns, rows)
         sums = recorder.apply("sum", abs(x), added, keepdims=True)
         found = recorder.apply("max" if ord > 0 else "min", sums, axis=other, keepdims=True)
         return found if keepdims else recorder.apply("squeeze", found, (rows, columns))
-    if matrix or isinstance(ord, str) or (axis is None and x.ndim > 2):
+    if matrix or isinstance(ord, str) or len(axes) != 1:
         raise Unsupported(
             f"norm(ord={ord!r}) of matrices is not there yet",
             code="unsupported.function",
@@ -93,7 +89,6 @@ def _norm(recorder: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdim
     if ord == 0:
         hits = recorder.apply("astype", x != 0, recorder.dtype(x.dtype))
         return recorder.apply("sum", hits, axis, keepdims=keepdims)
-    size = size * 1.0 if x.dtype.kind != "f" else size
     return recorder.apply("sum", size**ord, axis, keepdims=keepdims) ** (1 / ord)
 
 
@@ -109,12 +104,16 @@ def _matrix_norm(recorder: Recorder, x: Any, /, *, keepdims: bool = False, ord: 
 def _cumulative(name: str, start: int) -> Callable[..., Any]:
     def apply(recorder: Recorder, x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None,
               include_initial: bool = False) -> Any:  # fmt: skip
-        axis = 0 if axis is None and x.ndim == 1 else axis
-        found = _numpy(recorder, name, x, axis=axis, dtype=dtype, out=out)
-        if not include_initial:
-            return found
-        before = found[(*[slice(None)] * (axis % x.ndim), slice(None, 1))]
-        return recorder.apply("concat", (recorder.apply("full_like", before, start), found), axis)
+        if axis is None and x.ndim != 1:
+            raise ArgumentError(f"cumulative_{name[3:]} of {x.ndim} axes needs axis=", code="argument.missing",
+                                help="axis=-1, or x.reshape(-1)")  # fmt: skip
+        axis = recorder.axis(x, axis or 0)
+        found = _numpy(recorder, name, x, axis=axis, dtype=dtype)
+        if include_initial:
+            ends = recorder.apply("any", found, axis, keepdims=True)
+            before = recorder.apply("full_like", ends, start, dtype=recorder.dtype(found.dtype))
+            found = recorder.apply("concat", (before, found), axis)
+        return written(recorder, out, found)
 
     return apply
 
@@ -132,17 +131,19 @@ def _joined(recorder: Recorder, *parts: Any) -> Any:
 
 def _trapezoid(recorder: Recorder, y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     steps: Any = dx
+    y, place = recorder.strong(y), recorder.axis(y, axis)
     if x is not None:
-        steps = _numpy(recorder, "diff", recorder.lifted(x), axis=axis if recorder.lifted(x).ndim > 1 else -1)
+        x = recorder.strong(x)
+        steps = _numpy(recorder, "diff", x, axis=axis if x.ndim > 1 else -1)
         if steps.ndim == 1:
-            steps = steps[(slice(None), *[None] * (y.ndim - axis % y.ndim - 1))]
-    cut = [slice(None)] * (axis % y.ndim)
+            steps = steps[(slice(None), *[None] * (y.ndim - place - 1))]
+    cut = [slice(None)] * place
     pairs = y[(*cut, slice(1, None))] + y[(*cut, slice(None, -1))]
     return _numpy(recorder, "sum", steps * pairs / 2.0, axis=axis)
 
 
 def _gradient(recorder: Recorder, f: Any, *spacing: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    axes = range(f.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+    axes = recorder.axes(f, axis)
     steps = [*spacing] * (len(axes) if len(spacing) == 1 else 1) or [1.0] * len(axes)
     if edge_order != 1 or any(not isinstance(s, (int, float)) for s in steps):
         raise Unsupported(
@@ -150,7 +151,7 @@ def _gradient(recorder: Recorder, f: Any, *spacing: Any, axis: Any = None, edge_
             code="unsupported.function",
             help="write the differences: (f[2:] - f[:-2]) / (x[2:] - x[:-2])",
         )
-    found = [_slope(recorder, f, a % f.ndim, step) for a, step in zip(axes, steps)]
+    found = [_slope(recorder, f, a, step) for a, step in zip(axes, steps)]
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -169,7 +170,7 @@ def _slope(recorder: Recorder, f: Any, axis: int, step: Any) -> Any:
 def _polyval(recorder: Recorder, p: Any, x: Any) -> Any:
     from .numpy_creation import call_creator
 
-    p = call_creator(recorder, "asarray", (p,), {})
+    p, x = call_creator(recorder, "asarray", (p,), {}), recorder.strong(x)
     found: Any = recorder.apply("zeros_like", x)
     for k in range(len(p)):
         found = found * x + p[k]
@@ -206,6 +207,7 @@ def _modf(recorder: Recorder, x: Any) -> Any:
 
 
 def _spacing(recorder: Recorder, x: Any) -> Any:
+    x = recorder.apply("as_float", x)
     beyond = recorder.apply("copysign", recorder.apply("full_like", x, np.inf), x)
     return recorder.apply("nextafter", x, beyond) - x
 
@@ -216,7 +218,7 @@ def _float_power(recorder: Recorder, x1: Any, x2: Any) -> Any:
 
 def _infinite(compare: str) -> Callable[..., Any]:
     def apply(recorder: Recorder, x: Any, out: Any = None) -> Any:
-        return recorder.apply("isinf", x) & recorder.apply(compare, x, 0)
+        return written(recorder, out, recorder.apply("isinf", x) & recorder.apply(compare, x, 0))
 
     return apply
 
@@ -235,17 +237,14 @@ def _kron(recorder: Recorder, a: Any, b: Any) -> Any:
 def _cross(recorder: Recorder, a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None):
     """Of vectors of 3 elements."""
     parts = [recorder.lifted(x) for x in (a, b)]
-    turned = [
-        recorder.apply("swapaxes", x, place if axis is None else axis, -1) if place != -1 or axis is not None else x
-        for x, place in zip(parts, (axisa, axisb))
-    ]
+    axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis,) * 3
+    turned = [moveaxis(recorder, x, place, -1) for x, place in zip(parts, (axisa, axisb))]
     if any(int(x.shape[-1]) != 3 for x in turned):
         raise Unsupported("cross of vectors that have not 3 elements", code="unsupported.function",
                           help="a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0] for two")  # fmt: skip
     (x, y), roll = turned, lambda v, k: recorder.apply("roll", v, -k, -1)
     found = roll(x, 1) * roll(y, 2) - roll(x, 2) * roll(y, 1)
-    back = axisc if axis is None else axis
-    return found if back == -1 else recorder.apply("swapaxes", found, -1, back)
+    return moveaxis(recorder, found, -1, axisc)
 
 
 def _isin(recorder: Recorder, element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False,
@@ -264,7 +263,7 @@ def _cov(recorder: Recorder, m: Any, y: Any = None, rowvar: bool = True, bias: b
     m = recorder.apply("astype", m, recorder.dtype(np.result_type(m.dtype, np.float64) if dtype is None else dtype))
     rows = m[None] if m.ndim < 2 else m if rowvar else m.T
     apart = rows - _numpy(recorder, "mean", rows, axis=1, keepdims=True)
-    count = rows.shape[1] - ((0 if bias else 1) if ddof is None else ddof)
+    count = recorder.apply("maximum", rows.shape[1] - ((0 if bias else 1) if ddof is None else ddof), 0)
     found = recorder.apply("matmul", apart, apart.T) / count
     return found if int(rows.shape[0]) > 1 else found[0, 0]
 
@@ -284,15 +283,6 @@ def _truth(recorder: Recorder, *args: Any, **named: Any) -> Any:
 FORMULAS: dict[str, Callable[..., Any]] = {
     "average": _average,
     "ptp": _ptp,
-    "nanmax": _nan_as("max", -np.inf, **{"or": np.nan}),
-    "nanmin": _nan_as("min", np.inf, **{"or": np.nan}),
-    "nanargmax": _nan_as("argmax", -np.inf),
-    "nanargmin": _nan_as("argmin", np.inf),
-    "nanprod": _nan_as("prod", 1),
-    "nancumsum": _nan_as("cumsum", 0),
-    "nancumprod": _nan_as("cumprod", 1),
-    "nanvar": _nan_spread("var"),
-    "nanstd": _nan_spread("std"),
     "norm": _norm,
     "vector_norm": _vector_norm,
     "matrix_norm": _matrix_norm,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import Unsupported
+from ..errors import ArgumentError, Unsupported
 from .tracer import Tracer
 from .views import View, reshaped, transposed
 
@@ -69,17 +69,19 @@ def permuted(recorder: Recorder, a: Any, axes: tuple[int, ...] | None) -> Any:
 
 
 def swapaxes(recorder: Recorder, a: Any, axis1: int, axis2: int) -> Any:
-    recorder.apply("swapaxes", a, axis1, axis2)  # refuses axes that there are not
+    first, second = recorder.axis(a, axis1), recorder.axis(a, axis2)
     order = list(range(a.ndim))
-    order[axis1], order[axis2] = order[axis2], order[axis1]
+    order[first], order[second] = order[second], order[first]
     return permuted(recorder, a, tuple(order))
 
 
 def moveaxis(recorder: Recorder, a: Any, source: Any, destination: Any) -> Any:
-    rank = a.ndim
-    pair = [[v] if isinstance(v, int) else list(v) for v in (source, destination)]
-    moved, places = ([k % rank for k in part] for part in pair)
-    order = [k for k in range(rank) if k not in moved]
+    moved, places = recorder.axes(a, source), recorder.axes(a, destination)
+    if len(moved) != len(places):
+        raise ArgumentError(
+            f"{len(moved)} axes move to {len(places)} places", code="argument.axis", help="give one place for each axis"
+        )
+    order = [k for k in range(a.ndim) if k not in moved]
     for place, axis in sorted(zip(places, moved)):
         order.insert(place, axis)
     return permuted(recorder, a, tuple(order))

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..config import Options
 from ..errors import ArgumentError, DTypeError, FusedslError, LimitError, TraceError
+from ..ir import shapes
 from ..ir.builder import Builder
 from ..ir.dims import Symbol
 from ..ir.graph import Node, Parameter, Type, constant, walk
@@ -262,6 +263,29 @@ class Recorder:
         self.unanswered = self.unanswered or (error if single else None)
         return error
 
+    def axes(self, a: Any, axes: Any) -> tuple[int, ...]:
+        """The axes of an array that a function names, counted from 0, in its order; None is all of them.
+
+        ShapeError for one that there is not, ArgumentError for one that is named twice.
+        """
+        with self.here():
+            x = self.node(a)
+            if axes is None:
+                return tuple(range(x.type.rank))
+            settled = self.settled(tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
+            if not all(isinstance(k, int) for k in settled):
+                raise TypeError("an axis is an integer")
+            shapes.normalize_axes(self.builder, x, settled)
+            return tuple(k % x.type.rank for k in settled)
+
+    def axis(self, a: Any, axis: Any) -> int:
+        """One of them."""
+        return self.axes(a, (axis,))[0]
+
+    def strong(self, x: Any) -> Any:
+        """An operand as NumPy's functions of arrays take it: a Python number is an array of no axes."""
+        return self.tracer(self.builder.strong(self.node(x))) if not isinstance(x, Tracer) or x.is_number else x
+
     # -- operations
 
     def apply(self, name: str, *values: Any, **named: Any) -> Any:
@@ -278,6 +302,9 @@ class Recorder:
             raise refusal(name, f"{name} of an array cannot be traced")
         parameters = calls.signature(composite.definition, composite.defaults)
         bound = self._bound(name, parameters, values, named)
+        for p, value in zip(parameters, bound):
+            if (error := calls.choice_fault(name, p.name, value)) is not None:
+                raise error
         calls.check_groups(self.builder, name, bound)
         frame = Frame(dict(zip((p.name for p in parameters), bound)), {}, Frame({}))
         self.evaluator.operations = 0

@@ -9,11 +9,19 @@ import numpy as np
 from ..errors import ArgumentError, DTypeError, Unsupported
 from ..ir import shapes
 from ..ir.graph import Node
-from ..ir.types import numpy_dtype
+from ..ir.types import DType, numpy_dtype
 from .views import View
 
 if TYPE_CHECKING:
     from .recorder import Recorder
+
+
+def check_cast(new: Node, to: DType, casting: str) -> None:
+    """DTypeError where NumPy's rule `casting` does not let a value become one of dtype `to`."""
+    if not new.type.weak and not np.can_cast(numpy_dtype(new.type.dtype), numpy_dtype(to), casting):  # type: ignore[arg-type]
+        raise DTypeError(f"{new.type.dtype} does not go into {to}", code="dtype.write", help="cast it first: astype")
+    if new.type.weak and new.type.dtype.kind == "f" and to.kind != "f" and casting != "unsafe":
+        raise DTypeError(f"a float does not go into {to}", code="dtype.write", help="cast it first: astype")
 
 
 class Storage:
@@ -40,7 +48,7 @@ class Storage:
     @property
     def rebound(self) -> bool:
         """Whether `+=` gives a new value, as for Python's numbers and NumPy's scalars, and writes nothing."""
-        if self._base is not None and not self._base.node.type.shape:
+        if self._base is not None:
             return self._base.rebound
         return not self.mutable or (not self.node.type.shape and all(self is not a for a in self.recorder.arguments))
 
@@ -87,13 +95,7 @@ class Storage:
 
     def _check_cast(self, new: Node, casting: str) -> None:
         """DTypeError where NumPy would not cast `new` to this array's dtype."""
-        to = self.node.type.dtype
-        if not new.type.weak and not np.can_cast(numpy_dtype(new.type.dtype), numpy_dtype(to), casting):  # type: ignore[arg-type]
-            raise DTypeError(
-                f"{new.type.dtype} does not go into {to}", code="dtype.write", help="cast it first: astype"
-            )
-        if new.type.weak and new.type.dtype.kind == "f" and to.kind != "f" and casting != "unsafe":
-            raise DTypeError(f"a float does not go into {to}", code="dtype.write", help="cast it first: astype")
+        check_cast(new, self.node.type.dtype, casting)
 
     def _store(self, value: Node) -> None:
         """The new value; a view's goes into its base."""

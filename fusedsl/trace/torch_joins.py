@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import ArgumentError, ShapeError
 from .torch_functions import TABLE, as_vector, cast, dtype_of, language, recorder_of, torch_function
-from .torch_shapes import expand, reshape, several, unsqueeze
+from .torch_shapes import axis_of, expand, reshape, several, unsqueeze
 from .torch_types import result_type
 from .tracer import Tracer
 from .views import View
@@ -178,7 +178,8 @@ def gather(input, dim, index, *, sparse_grad=False):
         return expand(input, tuple(index.shape))
     if not index.ndim:
         return language("take", input, index, dim)
-    key = tuple(slice(None) if k == dim % input.ndim else slice(None, n) for k, n in enumerate(index.shape))
+    axis = axis_of(input, dim)
+    key = tuple(slice(None) if k == axis else slice(None, n) for k, n in enumerate(index.shape))
     return language("take_along_axis", input[key], index, dim)
 
 
@@ -206,6 +207,8 @@ def linalg_diagonal(A, *, offset=0, dim1=-2, dim2=-1):
 
 @torch_function()
 def diag(input, diagonal=0):
+    if input.ndim not in (1, 2):
+        raise ShapeError("diag takes a vector or a matrix", code="shape.axis", help="torch.diagonal(x) of more")
     return diag_embed(input, diagonal) if input.ndim == 1 else TABLE["diagonal"](input, diagonal)
 
 
@@ -229,6 +232,8 @@ def diagflat(input, offset=0):
 
 @torch_function()
 def trace(input):
+    if input.ndim != 2:
+        raise ShapeError("trace takes a matrix", code="shape.axis", help="torch.diagonal(x).sum(-1) of more")
     return TABLE["sum"](diagonal(input))
 
 
@@ -245,12 +250,12 @@ def rot90(input, k=1, dims=(0, 1)):
 
 @torch_function()
 def select_scatter(input, src, dim, index):
-    return _replaced(input, src, (*[slice(None)] * (dim % input.ndim), index))
+    return _replaced(input, src, (*[slice(None)] * axis_of(input, dim), index))
 
 
 @torch_function()
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
-    return _replaced(input, src, (*[slice(None)] * (dim % input.ndim), slice(start, end, step)))
+    return _replaced(input, src, (*[slice(None)] * axis_of(input, dim), slice(start, end, step)))
 
 
 def _replaced(input: Any, src: Any, key: tuple) -> Any:
@@ -276,7 +281,7 @@ def index_fill(input, dim, index, value):
     index = reshape(index, (-1,))
     places = language("where", index < 0, index + input.shape[dim], index)
     named = isin(language("astype", r.apply("arange", input.shape[dim]), "int64"), places)
-    return TABLE["masked_fill"](input, reshape(named, (-1, *[1] * (input.ndim - 1 - dim % input.ndim))), value)
+    return TABLE["masked_fill"](input, reshape(named, (-1, *[1] * (input.ndim - 1 - axis_of(input, dim)))), value)
 
 
 @torch_function()

@@ -266,7 +266,8 @@ def addcdiv(input, tensor1, tensor2, *, value=1):
 
 @torch_function()
 def logit(input, eps=None):
-    x = input if eps is None else clamp(input, eps, 1 - eps)
+    x = input if dtype_of(input).kind == "f" else cast(input, default_float())
+    x = x if eps is None else clamp(x, eps, 1 - eps)
     return operate(recorder_of(x), "log", x / (1 - x))
 
 

@@ -8,6 +8,7 @@ from ..errors import ArgumentError, ShapeError, TraceError, Unsupported
 from .torch_functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
 from .torch_math import clamp, where
 from .torch_reductions import axes_of, mean, p_norm, var
+from .torch_shapes import axis_of
 from .torch_types import operate, result_type
 
 # -- activations: those that the prelude has under torch's name
@@ -87,8 +88,13 @@ def threshold(input, threshold, value):
 
 @torch_function()
 def glu(input, dim=-1):
-    half = int(input.shape[dim]) // 2
-    cut = [slice(None)] * (dim % input.ndim)
+    place = axis_of(input, dim)
+    half, odd = divmod(int(input.shape[place]), 2)
+    if odd:
+        raise ShapeError(
+            f"glu halves a dimension of {2 * half + 1}", code="shape.split", help="pad it: F.pad(x, (0, 1))"
+        )
+    cut = [slice(None)] * place
     return input[(*cut, slice(None, half))] * language("sigmoid", input[(*cut, slice(half, 2 * half))])
 
 

@@ -216,7 +216,7 @@ def linalg_matrix_norm(input, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=N
         )
     input = cast(input, dtype)
     need_float("norm", input)
-    rows, columns = (d % input.ndim for d in dim)
+    rows, columns = recorder_of(input).axes(input, dim)
     added, kept = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = language("sum", abs(input), added, keepdims=True)
     found = language("max" if ord > 0 else "min", sums, axis=kept, keepdims=True)

@@ -55,10 +55,13 @@ def reshape_as(input, other):
 
 @torch_function("ravel")
 def flatten(input, start_dim=0, end_dim=-1):
-    rank = input.ndim
-    if not rank:
+    if not input.ndim:
         return reshape(input, (1,))
-    first, last = start_dim % rank, end_dim % rank
+    first, last = axis_of(input, start_dim), axis_of(input, end_dim)
+    if first > last:
+        raise ShapeError(
+            f"dimension {start_dim} comes after {end_dim}", code="shape.axis", help="name the first one first"
+        )
     merged: Any = 1
     for extent in input.shape[first : last + 1]:
         merged = merged * extent
@@ -67,7 +70,7 @@ def flatten(input, start_dim=0, end_dim=-1):
 
 @torch_function()
 def unflatten(input, dim, sizes):
-    a = dim % input.ndim
+    a = axis_of(input, dim)
     sizes = tuple(sizes)
     if -1 in [s for s in sizes if isinstance(s, int)]:
         known: Any = 1
@@ -118,8 +121,15 @@ def mH(input):
 
 @torch_function("moveaxis")
 def movedim(input, source, destination):
-    pair = [[v] if isinstance(v, int) else list(v) for v in (source, destination)]
-    moved, places = ([k % input.ndim for k in part] for part in pair)
+    if not input.ndim and {source, destination} <= {0, -1}:
+        return input
+    moved, places = (recorder_of(input).axes(input, part) for part in (source, destination))
+    if len(moved) != len(places):
+        raise ShapeError(
+            f"{len(moved)} dimensions move to {len(places)} places",
+            code="shape.transpose",
+            help="give a place for each dimension",
+        )
     order = [k for k in range(input.ndim) if k not in moved]
     for place, axis in sorted(zip(places, moved)):
         order.insert(place, axis)
@@ -140,6 +150,11 @@ def squeeze(input, dim=None):
     b, shape = recorder_of(input).builder, input.node.type.shape
     gone = tuple(d for d in dims if shape and b.is_unit(shape[_checked(input, d)]))
     return viewed(recorder_of(input), "squeeze", (input, gone), {})
+
+
+def axis_of(input: Any, dim: int) -> int:
+    """The dimension, counted from 0; refuses one that there is not."""
+    return recorder_of(input).axis(input, dim)
 
 
 def _checked(input: Any, dim: int) -> int:

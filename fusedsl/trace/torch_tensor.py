@@ -146,6 +146,9 @@ class Tensor(Tracer):
     def __rmatmul__(self, other: Any) -> Any:
         return _call(self.recorder, "matmul", (other, self), {})
 
+    def __copy__(self) -> Any:
+        return self  # a tensor's copy shares its memory
+
     # -- torch's protocols and methods
 
     @classmethod

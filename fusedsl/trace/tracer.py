@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import TraceError, Unsupported
+from ..errors import ShapeError, TraceError, Unsupported
 from ..ir import shapes
 from ..ir.gathers import advanced_index
 from ..ir.graph import Node
@@ -18,6 +18,8 @@ from .masks import has_mask, is_mask, picked, write_part, write_picked
 from .refusals import refusal
 from .storage import Storage
 from .subscripts import positions
+
+KEPT = frozenset(["recorder", "mutable", "captured", "writes", "compares", "_node", "_base", "_view", "_seen"])
 
 
 class Tracer(Storage):
@@ -262,9 +264,10 @@ class Tracer(Storage):
         return call_ufunc(self.recorder, ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: tuple, kwargs: dict) -> Any:
-        from .numpy_functions import call_function
+        from .numpy_functions import QUALIFIED, call_function
 
-        return call_function(self.recorder, function.__name__, args, kwargs)
+        home = function.__module__.rpartition(".")[2]
+        return call_function(self.recorder, QUALIFIED.get((home, name := function.__name__), name), args, kwargs)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **kwargs: Any) -> Any:
         from .numpy_functions import call_elementwise
@@ -289,6 +292,17 @@ class Tracer(Storage):
         with self.recorder.here():
             self._write(result.node, "same_kind")
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """What a trace keeps of an array; an array's own attributes cannot be set."""
+        if name not in KEPT and hasattr(self.recorder.array_class, name):
+            with self.recorder.here():
+                raise Unsupported(
+                    f"setting .{name} of an array is not there yet",
+                    code="unsupported.trace",
+                    help="x[...] = values writes elements, and x = x.reshape(shape) is the array in another shape",
+                )
+        object.__setattr__(self, name, value)
+
     def __getattr__(self, name: str) -> Any:
         """Methods: NumPy's function of that name, with this array first."""
         from .numpy_functions import METHODS, call_function
@@ -306,6 +320,22 @@ class Tracer(Storage):
 
     def __rmatmul__(self, other: Any) -> Any:
         return self.recorder.apply("matmul", other, self)
+
+    def __imatmul__(self, other: Any) -> Any:
+        result = self @ other
+        if not hasattr(self.recorder.array_class, "__imatmul__"):
+            return result
+        with self.recorder.here():
+            if result.ndim != self.ndim:
+                raise ShapeError("@= takes a matrix", code="shape.matmul", help="write x = x @ y for a new array")
+            self._write(result.node, "same_kind")
+        return self
+
+    def __copy__(self) -> Any:
+        return self.recorder.apply("copy", self)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.recorder.apply("copy", self)
 
     def __divmod__(self, other: Any) -> Any:
         return self._operate("divmod", self, other)
