@@ -66,6 +66,18 @@ np.concatenate([x, y], dtype=np.float64)
 np.ptp(x, axis=0, out=o[0])
 np.nanmax(gaps, axis=0, out=o[0])
 np.isposinf(x, out=b)
+np.pad(x, k)
+np.pad(x, ((k, 1), (0, k)))
+x * k**-1
+x * 2**-k + x * k**-k
+x * x.shape[0]**-2
+x * (x.shape[0] - 5)**-1
+k**-1
+def k **= -2; return x * k
+[x] * k
+(x,) * k
+"ab" * k
+np.minimum(0, 2.5) + n
 def d[:, :3] @= d[:, :3]; return d
 def y = x.astype(x.dtype, copy=False); y += 1; return x
 def y = np.squeeze(z[None]); y += 1; return z

@@ -239,3 +239,21 @@ def test_the_next_narrow_float_is_one_of_its_dtype(d):
     x = x[~np.isnan(x.astype(np.float32))]
     same = fd.evaluate("nextafter(x, x)", x=x)
     np.testing.assert_array_equal(same.view(np.uint16), x.view(np.uint16))
+
+
+def test_a_negative_literal_as_the_power_of_a_weak_integer_gives_a_float_as_in_python():
+    """Of arrays of integers it is 0, or ±1: their dtype is theirs."""
+    x, i = np.float32([1, 2, 4]), np.array([2, 1, -1, 0])
+    text = "x * size(x)**-1, x * k**-1, x * 2**-1, (1 + iota(x, 0))**-1 * x, i**-1"
+    for found in (fd.evaluate(text, x=x, i=i, k=4), interpreted(text, x=x, i=i, k=4)):
+        for made, wanted in zip(found, (x / 3, x / 4, x / 2, x / np.float32([1, 2, 3]))):
+            assert made.dtype == np.float32
+            np.testing.assert_allclose(made, wanted, rtol=1e-6)
+        assert found[4].tolist() == [0, 1, -1, 0]
+
+
+def test_the_smaller_of_an_integer_and_a_float_is_a_float_among_literals_too():
+    x = np.int8([1, 2])
+    text = "x + minimum(0, 2.5), x + maximum(3, 2.5)"
+    for found in (fd.evaluate(text, x=x), interpreted(text, x=x)):
+        assert [r.dtype for r in found] == [np.float64, np.float64] and found[1].tolist() == [4, 5]

@@ -228,6 +228,8 @@ class Builder:
         op = OPS[name]
         if op.rule == "logical":
             args = tuple(self.truth(a) for a in args)
+        if name == "power" and args[1].op == "const" and _whole(args[0]) and _whole(args[1]) and value_of(args[1]) < 0:
+            args = (self.elementwise("multiply", args[0], self.literal(1.0)), args[1])  # 2 ** -1 is 0.5, as in Python
         if all(a.op == "const" and (a.type.weak or a.type.dtype is BOOL) for a in args):
             folded = fold_constants.fold(op, args)
             if folded is not None:
@@ -344,6 +346,11 @@ class Builder:
 
 
 _LITERAL = -1  # `operand` of a fault that lies in a literal below the operands
+
+
+def _whole(n: Node) -> bool:
+    """Whether a value is, or is made of, numbers of the text or of Python that are integers."""
+    return n.type.weak and n.type.dtype.kind == "i"
 
 
 def _wider(value: int) -> str:

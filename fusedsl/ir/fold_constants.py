@@ -43,7 +43,7 @@ def _limited(a, b):
 def _power(a, b):
     if isinstance(a, int) and isinstance(b, int) and not isinstance(a, bool):
         _limited(a, b)
-        return a**b if a or b >= 0 else float("inf")
+        return a**b
     with np.errstate(all="ignore"):
         return float(np.power(float(a), float(b)))
 
@@ -100,8 +100,8 @@ def fold(op: Op, args: tuple[Node, ...]) -> bool | int | float | None:
             return None
         if op.rule in ("bits", "shift") and any(isinstance(v, float) for v in values):
             return None
-        if op.rule == "where" and isinstance(values[1], int) != isinstance(values[2], int):
-            values[1:] = [float(values[1]), float(values[2])]
+        if op.name in ("where", "minimum", "maximum") and isinstance(values[-2], int) != isinstance(values[-1], int):
+            values[-2:] = [float(values[-2]), float(values[-1])]
         return _checked(PYTHON[op.name](*values))
     if op.rule == "float":
         with np.errstate(all="ignore"):

@@ -70,7 +70,7 @@ def _pad(recorder: Recorder, array: Any, pad_width: Any, mode: str = "constant",
         raise Unsupported(
             "pad_width as a dict is not there yet", code="unsupported.pad", help="give a pair for each axis"
         )
-    return recorder.apply("pad", array, pad_width, mode, **named)
+    return recorder.apply("pad", array, recorder.settled(pad_width), mode, **named)
 
 
 def _repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import Any
 
@@ -226,8 +227,16 @@ class Tracer(Storage):
         found.compares = numbers and self.is_number
         return found
 
+    def _binary(self, name: str, left: Any, right: Any) -> Any:
+        """Python's operator: of its numbers it is what Python says, of arrays what the library does."""
+        if name == "multiply" and self.is_number and any(type(v) in (list, tuple, str) for v in (left, right)):
+            return left * operator.index(right) if right is self else operator.index(left) * right
+        if name == "power" and _is_whole(left) and _is_whole(right) and right < 0:
+            left = left * 1.0
+        return self._operate(name, left, right)
+
     def _in_place(self, name: str, other: Any) -> Any:
-        result = self._operate(name, self, other)
+        result = self._binary(name, self, other)
         if self.rebound:
             return result
         with self.recorder.here():
@@ -355,6 +364,11 @@ def recorder_in(value: Any) -> Any:
     return next((found for part in parts if (found := recorder_in(part)) is not None), None)
 
 
+def _is_whole(x: Any) -> bool:
+    """Whether it is, or stands for, one of Python's integers."""
+    return type(x) is int or (isinstance(x, Tracer) and x.is_number and x.node.type.dtype.kind == "i")
+
+
 BINARY = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
     "mod": "remainder", "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
@@ -369,11 +383,11 @@ UNARY = {"neg": "negative", "invert": "bitwise_invert", "abs": "absolute"}
 def _operators() -> None:
     """Give Tracer Python's operators, each a function of the language."""
     for python, name in BINARY.items():
-        setattr(Tracer, f"__{python}__", lambda self, other, name=name: self._operate(name, self, other))
+        setattr(Tracer, f"__{python}__", lambda self, other, name=name: self._binary(name, self, other))
     for python, name in COMPARE.items():
         setattr(Tracer, f"__{python}__", lambda self, other, name=name: self._compared(name, other))
     for python, name in BINARY.items():
-        setattr(Tracer, f"__r{python}__", lambda self, other, name=name: self._operate(name, other, self))
+        setattr(Tracer, f"__r{python}__", lambda self, other, name=name: self._binary(name, other, self))
         setattr(Tracer, f"__i{python}__", lambda self, other, name=name: self._in_place(name, other))
     for python, name in UNARY.items():
         setattr(Tracer, f"__{python}__", lambda self, name=name: self._operate(name, self))
