@@ -218,10 +218,6 @@ def _imag(recorder: Recorder, x: Any) -> Any:
     return recorder.apply("zeros_like", x)
 
 
-def _angle(recorder: Recorder, z: Any, deg: bool = False) -> Any:
-    return recorder.apply("where", z < 0, 180.0 if deg else np.pi, recorder.apply("as_float", z) * 0.0)
-
-
 def _same(recorder: Recorder, x: Any) -> Any:
     return recorder.apply("copy", x)
 
