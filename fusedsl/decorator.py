@@ -36,8 +36,11 @@ class TracedSource:
         self.text = _source_of(function)
 
     def build(self, parameters, extents, options):
-        """The graph that the trace gave."""
-        return self.traced.graph, dict(self.traced.guards)
+        """The graph that the trace gave; ArgumentError for parameters of another signature than its own."""
+        graph = self.traced.graph
+        if [p.type for p in parameters] != [p.type for p in graph.parameters]:
+            raise ArgumentError("a trace is for one signature", "argument.signature", help="trace the function again")
+        return graph, dict(self.traced.guards)
 
     def cache_parts(self) -> dict | None:
         """The graph that the trace gave, and the text that files show: all that is made of it depends on these alone.

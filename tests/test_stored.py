@@ -232,6 +232,13 @@ def test_a_function_that_writes_its_argument_finds_its_call(disk, planned):
         doubled()(whole[:35].reshape(5, 7), whole[4:39].reshape(5, 7))
 
 
+def test_a_trace_is_for_one_signature():
+    program, facts = fused(3).program(X, 2.0)
+    assert program.plans.graph(facts) is not None
+    with pytest.raises(fd.ArgumentError, match="one signature"):
+        program.plans.graph(dict(zip(facts, describe_all(facts, [X[:1], 2.0]).values())))
+
+
 def test_graphs_that_differ_in_anything_have_other_forms():
     """A graph is made again from its form: nodes are interned, so they are the same objects."""
     for seed in range(60):
