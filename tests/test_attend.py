@@ -155,6 +155,25 @@ def test_compiled_for_the_card_nothing_spills_and_no_product_waits_for_another(t
     assert "C75" not in binary.log  # ptxas on products that it serialises
 
 
+@pytest.mark.parametrize("m", [132, 134])
+def test_neighbours_draw_for_each_other_where_a_counter_serves_columns_of_both(m):
+    """Of a number for each score, four neighbours come from one counter: where keys are a multiple of 4, of one row."""
+    arrays, kernel = given(66, m, heads=1), fd.kernel(FORMULAS["dropout"])
+    with emulated_gpu() as gpu:
+        agrees(kernel, arrays, [to_host(kernel(*(gpu.asarray(arrays[name]) for name in "qkv")))])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "by_four"),
+    [("s", True), ("s.mT, stream=2", False), ("float64(s)", False), ("s[:, :1, :, :]", True)],
+)
+def test_numbers_are_drawn_by_four_where_they_follow_the_columns(numbers, by_four):
+    drawn = f"uniform(7, {numbers})"
+    drawn = f"({drawn}).mT" if ".mT" in numbers else drawn
+    kernel = fd.kernel(SCORES + f"where({drawn} < 0.8, softmax(s), 0) @ v")
+    assert ("drawn_by_four(" in kernel.source(*specs(kernel, 64), device="cuda")) is by_four
+
+
 @pytest.mark.parametrize("n, width, out", [(130, 80, 48), (129, 128, 72), (193, 64, 64)])
 def test_results_leave_in_boxes_and_line_by_line_where_a_tile_is_not_full(n, width, out):
     arrays, kernel = given(n, 140, heads=1, width=width, out=out, dtype=np.float16), fd.kernel(FORMULAS["causal"])

@@ -35,6 +35,9 @@ VARIANTS = {
         LINES + "softmax(s) * (uniform(7, (size(s, 0), size(s, 1), size(s, 2), size(s, 3))) < 0.8) @ v",
         64, 64, "float16",
     ),
+    "dropout and mask": (
+        LINES + f"where(uniform(7, s) < 0.8, softmax(where({CAUSAL}, s, -inf)), 0) @ v", 128, 128, "float16",
+    ),
     "bias and mask": (
         "attention(q, k, v, score='score + bias[i, j]', mask='j <= i', bias=bias)", 128, 128, "bfloat16",
     ),

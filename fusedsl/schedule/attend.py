@@ -186,7 +186,7 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     if max(extents) >= 1 << 31:
         return None
     beside = beside_of(kernel, found.lane) is not None
-    groups, columns, stages = _shape(width, out_width, beside, stream.sieve is not None)
+    groups, columns, stages = _shape(width, out_width, beside, stream)
     if extents[kernel.row_axes] // columns >= MOST_TILES:
         return None
     lags = groups < 3 or stream.sieve is None  # three groups have no registers for more beside a mask
@@ -211,13 +211,20 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     return replace(made, reason=reason, registers=hardware.registers // made.block // 8 * 8)
 
 
-def _shape(width: int, out_width: int, beside: bool, masked: bool) -> tuple[int, int, int]:
+def _draws(stream: Stream) -> bool:
+    """Whether random numbers are drawn for each score."""
+    return any(" philox" in line for body in stream.inputs for line in body.lines)
+
+
+def _shape(width: int, out_width: int, beside: bool, stream: Stream) -> tuple[int, int, int]:
     """(groups, columns, stages) for rows of these widths, with elements of memory `beside` scores or without.
 
-    Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows.
+    Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows; random
+    numbers, and sums measured from several extrema, leave none for three groups.
     """
+    masked, several = stream.sieve is not None, stream.join is not None and len(stream.join.results) > 1
     if max(width, out_width) <= 64:
-        return (2, 128, 4) if beside else (3, 128, 4)
+        return (2, 128, 4) if beside or several or _draws(stream) else (3, 128, 4)
     if max(width, out_width) <= 128:
         return 2, 112 if beside and masked else 128, 2
     if beside:

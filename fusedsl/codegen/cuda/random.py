@@ -8,7 +8,7 @@ from .backend import I32, I64, Emitter, intrinsic, ir, types
 SHARES = {"philox_word": 4, "philox_pair": 2}  # neighbours that one counter serves
 
 
-def _philox_words(e: Emitter, position: ir.Value, seed: ir.Value, stream: ir.Value) -> list[ir.Value]:
+def philox_words(e: Emitter, position: ir.Value, seed: ir.Value, stream: ir.Value) -> list[ir.Value]:
     """Philox4x32-10: the four 32-bit words of one counter (position, stream) under a key."""
     b = e.builder
     parts = [[b.trunc(x, I32), b.trunc(b.lshr(x, I64(32)), I32)] for x in (position, stream, seed)]
@@ -36,7 +36,7 @@ def _halves(e: Emitter, words: list[ir.Value]) -> list[ir.Value]:
 
 def _numbers(e: Emitter, name: str, counter: ir.Value, seed: ir.Value, stream: ir.Value) -> list[ir.Value]:
     """What one counter gives to its neighbours: SHARES[name] numbers of 64 bits."""
-    words = _philox_words(e, counter, seed, stream)
+    words = philox_words(e, counter, seed, stream)
     return [e.builder.zext(word, I64) for word in words] if SHARES[name] == 4 else _halves(e, words)
 
 
@@ -45,7 +45,7 @@ def philox(first: int):
 
     def rule(*kinds):
         def emit(e, *values):
-            return _halves(e, _philox_words(e, *values)[first : first + 2])[0]
+            return _halves(e, philox_words(e, *values)[first : first + 2])[0]
 
         return (types.uint64, emit) if all(kind == types.uint64 for kind in kinds) else None
 

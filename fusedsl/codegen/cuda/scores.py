@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from ...ir.types import BOOL
 from ...schedule.attend import ROWS, Tiles, operands_of
 from ...schedule.kernel import Body, Ending, FoldUse, Kernel, Phase, Store, Stream, Value
+from .draws import draw
 from .exact import exact_sums
-from .fragments import COLUMN, DRAWN, ELEMENT, OWN, OWN_COLUMN, OWN_STEPS, ROW, SCALAR, FragmentScope
+from .fragments import COLUMN, ELEMENT, OWN, OWN_COLUMN, OWN_STEPS, ROW, SCALAR, FragmentScope
 from .text import indented, rule
 
 PAIRED = ("bfloat16", "float16", "float32", "float64")  # results that are stored two at a time
@@ -161,7 +162,7 @@ class ScoreWriter(FragmentScope):
         if value.dtype is not BOOL or loads & {v.name for v in body.args} or any("fetch_" in x for x in body.lines):
             self.call(f"read_{value.name}", body, ELEMENT)
             return
-        self.call(f"draw_{value.name}", body, DRAWN)
+        draw(self, body)
         self.top += [] if "bits = S.bits()" in self.top else ["bits = S.bits()"]
         self.code.append(f"{value.name} = bits({value.name})")
         self.domain[value.name] = ELEMENT

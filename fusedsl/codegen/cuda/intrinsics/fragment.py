@@ -67,7 +67,7 @@ class Fragment:
 
             def rule(*kinds):
                 def emit(e, *values):
-                    lists = [self._places(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
+                    lists = [self.places(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
                     return e.pack(
                         result, [_bits(e, body, lists, k, min(32, self.count - k)) for k in range(0, self.count, 32)]
                     )
@@ -78,7 +78,7 @@ class Fragment:
 
         return wrap
 
-    def _places(self, e: Emitter, value: ir.Value, kind: types.Type, want: types.Type) -> Callable:
+    def places(self, e: Emitter, value: ir.Value, kind: types.Type, want: types.Type) -> Callable:
         """What gives an argument of an element from its number."""
         b = e.builder
         if not isinstance(kind, types.BaseTuple):
