@@ -31,6 +31,8 @@ SIGNATURES = 1024
 class TracedSource:
     """A traced function as the source of one signature's graph."""
 
+    generic = False
+
     def __init__(self, function: Callable, traced: Traced):
         self.traced = traced
         self.text = _source_of(function)

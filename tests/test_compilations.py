@@ -8,10 +8,15 @@ from itertools import pairwise
 import pytest
 
 import fusedsl as fd
+from fusedsl.geometry import Geometry
+from fusedsl.hardware import facts
 from fusedsl.program import pipeline
+from fusedsl.program.prepare_lists import alike
 from fusedsl.report.explain import case_of
 from fusedsl.runtime import lengths
 from fusedsl.runtime.compile import cuda_key
+from fusedsl.runtime.many import Member, Places
+from fusedsl.schedule.table import SIZES
 
 MOST = 12
 
@@ -41,10 +46,10 @@ def reason_of(made, shape, claims=False):
     return case.scheduled(*case.kernels[0])[1].reason
 
 
-def deep(count=300):
-    """Three extents, all of them more than 1."""
+def deep(least=2, count=300):
+    """Three extents, that are no less."""
     draw = random.Random(0)
-    return [tuple(2 + int(most ** draw.random()) for most in (200, 3000, 3000)) for _ in range(count)]
+    return [tuple(least - 1 + int(most ** draw.random()) for most in (200, 3000, 3000)) for _ in range(count)]
 
 
 ROWS, MANY_ROWS = shapes(1e5, 30_000, 300), shapes(1e5, 30_000)
@@ -70,23 +75,67 @@ KERNELS = {
     "layer norm": ("layer_norm(x, w, b)", ["bfloat16"] * 3, [(s, s[-1:], s[-1:]) for s in MANY_ROWS]),
     "several": (SEVERAL, ["float32"] * 3, [(s, s, s[-1:]) for s in ROWS]),
     "cross-entropy": (LOSS, ["bfloat16", "int64"], [(s, s[:1]) for s in ROWS]),
-    "layer norm backward": (BACKWARD, ["bfloat16"] * 3, [(s, s, s[-1:]) for s in ROWS if 1 not in s]),
+    "layer norm backward": (BACKWARD, ["bfloat16"] * 3, [(s, s, s[-1:]) for s in ROWS]),
     "scan": ("cumsum(x, -1)", ["float32"], [(s,) for s in ROWS]),
     "best": ("topk(x, 8)", ["float32"], [(s,) for s in ROWS if s[1] >= 8]),
     "order": ("argsort(x)", ["float16"], [(s,) for s in ROWS]),
     "middle sum": ("sum(x, 1)", ["bfloat16"], [(s,) for s in deep()]),
+    "middle sum, units too": ("sum(x, 1)", ["bfloat16"], [(s,) for s in deep(1)]),
     "middle softmax": ("softmax(x, 1)", ["float32"], [(s,) for s in deep()]),
+    "middle softmax, units too": ("softmax(x, 1)", ["float32"], [(s,) for s in deep(1)]),
+    "middle variance, units too": ("var(x, 1), mean(x, 1)", ["float16"], [(s,) for s in deep(1)]),
     "product": ("relu(a @ b)", ["bfloat16"] * 2, [((n, d), (d, m)) for d, n, m in deep()]),
+    "product, units too": ("relu(a @ b)", ["bfloat16"] * 2, [((n, d), (d, m)) for d, n, m in deep(1)]),
+    "products": ("relu(a @ b)", ["float32"] * 2, [((7, n, d), (7, d, m)) for d, n, m in deep(1)]),
     "attention": (
         "softmax(q @ k.mT * 0.1) @ v", ["bfloat16"] * 3, [((2, n, 64), (2, m, 64), (2, m, 64)) for _, n, m in deep()]
+    ),
+    "attention, units too": (
+        "softmax(q @ k.mT * 0.1) @ v", ["bfloat16"] * 3, [((b, n, 64), (b, m, 64), (b, m, 64)) for b, n, m in deep(1)]
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_many_random_shapes_share_a_dozen_binaries(name):
-    kernels = 2 if name == "layer norm backward" else 1  # two, once rows and columns are folded apart
-    assert len(binaries(*KERNELS[name])) <= kernels * MOST
+    assert len(binaries(*KERNELS[name])) <= MOST
+
+
+LISTS = {
+    "map": ("x * 2 + 1", ["float32"], [(s,) for s in shapes(1e6, 262_144, 300)]),
+    "softmax": ("softmax(x)", ["float32"], [(s,) for s in ROWS]),
+    "layer norm": ("layer_norm(x, w, b)", ["bfloat16"] * 3, [(s, s[-1:], s[-1:]) for s in ROWS]),
+    "sum": ("sum(x, -1)", ["bfloat16"], [(s,) for s in ROWS]),
+    "norm": ("sqrt(sum(x * x))", ["float32"], [(s,) for s in ROWS]),
+    "columns": ("var(x, 0)", ["float32"], [(s,) for s in ROWS]),
+    "scan": ("cumsum(x, -1)", ["float32"], [(s,) for s in ROWS]),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_of_many_random_shapes_share_a_dozen_binaries(name):
+    """Sixty lists of five calls, and one of all."""
+    text, dtypes, given = LISTS[name]
+    kernel, found = fd.kernel(text), set()
+    for first in (*range(0, len(given), 5), None):
+        calls = given if first is None else given[first : first + 5]
+        for plan, scheduled in listed(kernel, [[fd.spec(s, d) for s, d in zip(call, dtypes)] for call in calls]):
+            found.add(cuda_key(*scheduled, plan.digest, (9, 0)))
+    assert len(found) <= MOST
+
+
+def listed(kernel, calls):
+    """(plan, (kernel, schedule)) of the launches of calls over lists of these arguments."""
+    for step in range(2):
+        members = []
+        for k, specs in enumerate(calls):
+            case = case_of(kernel._program, specs, "cuda", 90, claims=True, listed=True)
+            if step < len(case.kernels):
+                plan, bound = case.kernels[step]
+                places = tuple(range(k * len(specs), (k + 1) * len(specs)))
+                members.append(Member(plan, bound, Geometry(0, 0), Places(0, 0, 0, places), [], case.extents))
+        for made, schedule, found in alike(members, frozenset(), facts((9, 0)), SIZES[-1]):
+            yield found[0].plan, (made, schedule)
 
 
 def test_lengths_of_many_models_have_binaries_of_their_own_whatever_came_before():

@@ -8,6 +8,8 @@ import pytest
 from test_targets import as_torch, check
 
 import fusedsl as fd
+from fusedsl.runtime import lengths
+from fusedsl.runtime.copies import to_host
 from fusedsl.schedule import looped
 
 BRAIN = ml_dtypes.bfloat16
@@ -53,6 +55,53 @@ def test_a_thread_behind_a_row_that_is_passed_twice_writes_nothing(monkeypatch):
         check("softmax(x)", arrays(5, 24, np.float32), gpu.asarray)
 
 
+UNITS = {
+    "a middle axis": ("softmax(x, 1), sum(x, axis=1), x * 2", {"x": (5, 4, 6)}),
+    "products": ("relu(a @ b)", {"a": (4, 5, 6), "b": (4, 6, 7)}),
+    "rows that share weights": ("layer_norm(x, w), x * w", {"x": (5, 40), "w": (40,)}),
+    "rows and columns": ("x - mean(x, 0), x / sum(x, -1, keepdims=True), sum(x * d, 0)", {"x": (5, 40), "d": (5, 40)}),
+    "an axis that is dropped": ("sum(squeeze(x)), squeeze(x) + 1", {"x": (3, 4, 5)}),
+    "what is repeated": ("x + y, max(x * y, axis=-1)", {"x": (4, 5), "y": (4, 5)}),
+    "scores": ("softmax(q @ k.mT * 0.3) @ v", {"q": (3, 5, 16), "k": (3, 6, 16), "v": (3, 6, 16)}),
+}  # fmt: skip
+
+
+def with_units(shapes):
+    """The shapes of a text's arrays, those with each extent 1 in turn, in all arrays that have it or in one, all 1."""
+    extents = sorted({n for shape in shapes.values() for n in shape})
+    for unit in (0, *extents):
+        yield {name: tuple(1 if n == unit else n for n in shape) for name, shape in shapes.items()}
+    first, *others = shapes
+    for axis in range(len(shapes[first])) if others and shapes[first] == shapes[others[0]] else ():
+        yield shapes | {first: tuple(1 if k == axis else n for k, n in enumerate(shapes[first]))}
+    yield {name: (1,) * len(shape) for name, shape in shapes.items()}
+
+
+def check_units(name, dtype, convert, monkeypatch):
+    """All of these shapes, of which none with extents of 1 has a binary of its own."""
+    monkeypatch.setattr(lengths, "FEW", 0)
+    text, shapes = UNITS[name]
+    with fd.options(dynamic=True, fallback=False):
+        for given in with_units(shapes):
+            check(text, {name: RANDOM.standard_normal(shape).astype(dtype) for name, shape in given.items()}, convert)
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_extents_of_1_are_as_others_where_no_binary_is_left(name, monkeypatch):
+    pytest.importorskip("numba_cuda")
+    from ptx import emulated_gpu
+
+    with emulated_gpu(multiprocessors=4) as gpu:
+        check_units(name, np.float32, gpu.asarray, monkeypatch)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", UNITS)
+def test_extents_of_1_are_as_others_on_a_gpu(name, dtype, monkeypatch):
+    check_units(name, BRAIN if dtype == "bfloat16" else np.dtype(dtype), as_torch, monkeypatch)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 @pytest.mark.parametrize("name", TEXTS)
@@ -70,3 +119,20 @@ def moved(x):
     room = x.new_empty(x.numel() + 1)
     room[1:] = x.reshape(-1)
     return room[1:].reshape(x.shape)
+
+
+def test_a_traced_function_is_for_the_extents_of_its_trace(monkeypatch):
+    pytest.importorskip("numba_cuda")
+    from ptx import emulated_gpu
+
+    monkeypatch.setattr(lengths, "FEW", 0)
+
+    @fd.fuse(dynamic=True)
+    def halved(x):
+        return x / 2 if x.shape[0] == 1 else x.sum(0)
+
+    with emulated_gpu(multiprocessors=4) as gpu:
+        for shape in [(5, 6), (1, 6), (5, 1), (1, 1)]:
+            x = RANDOM.standard_normal(shape).astype(np.float32)
+            expected = x / 2 if shape[0] == 1 else x.sum(0)
+            np.testing.assert_allclose(to_host(halved(gpu.asarray(x))), expected, rtol=1e-5)

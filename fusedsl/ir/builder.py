@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 
-from ..errors import DTypeError, FusedslError
+from ..errors import DTypeError, FusedslError, ShapeError
 from . import fold_constants
 from .checks import describe, explain, holds, phrase, spelled
 from .dims import Dim, Expression, Symbol, evaluate, parts
@@ -104,6 +104,16 @@ class Builder:
             if self.guards[dim]:
                 self.unified[dim] = 1
         return self.guards[dim]
+
+    def unit_axes(self, shape: Sequence[Dim]) -> list[int]:
+        """The axes of extent 1, which are the same for all calls; ShapeError where arguments are to have any extents,
+        of which one is 1."""
+        for dim in map(self.canonical, shape):
+            if isinstance(dim, Symbol) and self.extents[dim] == 1:
+                raise ShapeError(
+                    "whether an axis is there depends on its extent", "shape.squeeze", help="name the axes"
+                )
+        return [a for a, d in enumerate(shape) if self.is_unit(d)]
 
     def canonical(self, dim: Dim) -> Dim:
         """The extent that this one was unified with."""

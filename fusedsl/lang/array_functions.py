@@ -238,7 +238,7 @@ def expand_dims(b: Builder, x: Node, axis: int | tuple[int, ...]):
 def squeeze(b: Builder, x: Node, axis: Axes = None):
     """Without axes of extent 1: these, or all."""
     if axis is None:
-        return shapes.squeeze(b, x, [a for a, d in enumerate(x.type.shape) if b.is_unit(d)])
+        return shapes.squeeze(b, x, b.unit_axes(x.type.shape))
     return shapes.squeeze(b, x, shapes.normalize_axes(b, x, axis))
 
 

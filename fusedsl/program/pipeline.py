@@ -34,6 +34,8 @@ REGISTERS = 216  # words of a thread's 255 that a body's values may take: the re
 class Source(Protocol):
     """Where a program comes from: a text, or a traced function."""
 
+    generic: bool  # whether it can be built for other extents than those of the call at hand
+
     def build(
         self, parameters: tuple[Parameter, ...], extents: Mapping[Symbol, int], options: Options
     ) -> tuple[Graph, Mapping[Dim, bool]]:
@@ -50,14 +52,14 @@ class Source(Protocol):
         """The program as the user wrote it."""
 
 
-def signature(name: str, index: int, argument: Array | Weak) -> Parameter:
-    """What a plan fixes of an argument: dtype, rank, and which extents are 1."""
+def signature(name: str, index: int, argument: Array | Weak, loose: bool = False) -> Parameter:
+    """What a plan fixes of an argument: dtype, rank, and, unless it is to be `loose`, which extents are 1."""
     if isinstance(argument, Weak):
         weak = argument.dtype is not BOOL
         return Parameter(name, Type(argument.dtype, (), weak), scalar=True)
     if argument.by_value:
         return Parameter(name, Type(argument.dtype), scalar=True)
-    dims = tuple(1 if n == 1 else Symbol(index, axis) for axis, n in enumerate(argument.shape))
+    dims = tuple(1 if n == 1 and not loose else Symbol(index, axis) for axis, n in enumerate(argument.shape))
     return Parameter(name, Type(argument.dtype, dims))
 
 
@@ -75,7 +77,8 @@ def family_of(name: str, options: Options, plan: Plan) -> Family | None:
     if options.dynamic is False or options.tunes or options.steady:
         return None
     kinds = tuple((p.type.dtype.name, len(p.type.shape)) for p in plan.parameters)
-    return Family(name, repr(options), kinds, 0 if options.dynamic else OWN)
+    twice = not plan.together or any(kernel.finish for kernel in plan.kernels)  # rows and columns, together and apart
+    return Family(name, repr(options), kinds, 0 if options.dynamic else OWN // 2 if twice else OWN)
 
 
 def check_call(plan: Plan, extents: Mapping[Symbol, int]) -> None:
@@ -118,9 +121,13 @@ def bind_kernels(
     plan: Plan, layouts: dict[tuple[str, int], Layout], extents, family: Family | None = None
 ) -> list[Bound]:
     """Every kernel of a plan with the numbers of one call."""
-    bounds = [bind(k, layouts, extents) for k in plan.kernels]
+    dims = [d for p in plan.parameters for d in p.type.shape]
+    units, loose = 1 in dims, any(isinstance(d, Symbol) and extents[d] == 1 for d in dims)
+    bounds = [bind(k, layouts, extents, loose) for k in plan.kernels]
     chained = len(plan.shared) > 1
-    return [dataclasses.replace(b, chained=chained, family=family) for b in bounds] if chained or family else bounds
+    if not (chained or family):
+        return bounds
+    return [dataclasses.replace(b, chained=chained, family=family, units=units, loose=loose) for b in bounds]
 
 
 def folds_together(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:

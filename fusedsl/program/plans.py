@@ -7,6 +7,8 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from ..config import Options
+from ..errors import FusedslError
+from ..ir.checks import holds
 from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
 from ..runtime import cache
@@ -33,16 +35,23 @@ class Plans:
         self.options = options
         self.family = family
         self._known: dict[tuple, list[Plan]] = {}
+        self._strict: set[tuple[Parameter, ...]] = set()  # signatures whose extents of 1 are not as others
         self._lock = threading.RLock()
 
     def plan(
-        self, arguments: Arguments, extents: Mapping[Symbol, int], together: bool = True, scores: str = "apart"
+        self,
+        arguments: Arguments,
+        extents: Mapping[Symbol, int],
+        together: bool = True,
+        scores: str = "apart",
+        loose: bool = False,
     ) -> Plan:
         """The plan for these arguments' signature (and the guards that their extents pass).
 
-        Unless `together`, one whose kernels fold either rows or columns; for `scores` see `partition`.
+        Unless `together`, one whose kernels fold either rows or columns; for `scores` see `partition`. Where it is to
+        be `loose`, extents of 1 are as any others: then it may not be for these arguments (see `serve`).
         """
-        parameters = self._parameters(arguments)
+        parameters = self._parameters(arguments, loose)
         together = together and not self.options.steady  # a row's results do not depend on how others are folded
         key = (parameters, together, scores)
         for plan in self._known.get(key, ()):
@@ -53,13 +62,25 @@ class Plans:
             self._known.setdefault(key, []).append(plan)
         return plan
 
+    def serve(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
+        """Whether what a plan computes for arguments with extents of 1, one for arguments of any extents does too."""
+        if plan.parameters in self._strict or not self.source.generic:
+            return False
+        try:
+            other = self.plan(arguments, extents, plan.together, plan.scores, loose=True)
+        except FusedslError:  # an axis of 1 is dropped, or repeated
+            self._strict.add(plan.parameters)
+            return False
+        if not all(holds(check, extents) for check in other.checks):
+            return False
+        return pipeline.result_shapes(plan, extents) == pipeline.result_shapes(other, extents)
+
     def adopt(self, plan: Plan) -> None:
         """Use a plan that was made before, for the signature that it was made for."""
         self._known.setdefault(_key(plan), []).append(plan)
 
     def tighten(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
         """After a spill: plan these arguments anew, in more kernels that hold fewer values; False if there are none."""
-        parameters = self._parameters(arguments)
         with self._lock:
             plans = self._known.get(_key(plan), [])
             if plan not in plans:  # another thread was here
@@ -70,7 +91,7 @@ class Plans:
             if made is None:
                 return False
             plans[plans.index(plan)] = made
-            if (key := self._disk_key(parameters, plan.together, plan.scores)) is not None:
+            if (key := self._disk_key(plan.parameters, plan.together, plan.scores)) is not None:
                 cache.disk().put(key, {"plan": plan_to_json(made)})
         return True
 
@@ -114,8 +135,8 @@ class Plans:
         parts = {"parameters": plan_to_json(parameters), **kinds, "registers": pipeline.REGISTERS}
         return cache.cache_key(plan=told, options=repr(self.options), **parts)
 
-    def _parameters(self, arguments: Arguments) -> tuple[Parameter, ...]:
-        return tuple(pipeline.signature(n, k, a) for k, (n, a) in enumerate(zip(self.names, arguments)))
+    def _parameters(self, arguments: Arguments, loose: bool = False) -> tuple[Parameter, ...]:
+        return tuple(pipeline.signature(n, k, a, loose) for k, (n, a) in enumerate(zip(self.names, arguments)))
 
 
 def _key(plan: Plan) -> tuple:

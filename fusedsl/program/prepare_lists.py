@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -10,18 +10,20 @@ from typing import Any
 from .. import debug
 from ..errors import ArgumentError, FusedslError
 from ..geometry import Geometry
+from ..hardware import Hardware
 from ..ir.types import UINT8
 from ..runtime import compile as compiler
 from ..runtime import copies
 from ..runtime.arrays import CPU, Array, Facts
 from ..runtime.launch import Launch
+from ..runtime.lengths import has_listed, listed_general
 from ..runtime.many import ManyCall, Member, Places, Stretch, chunks, clashes, largest_table, many_launch, table_of
 from ..runtime.overlap import overlap, span
 from ..runtime.records import TEMPORARY_ALIGNMENT, Payloads, cuda_launch, workspace_size
 from ..runtime.results import mark_written, place
 from ..runtime.streams import stream_reader
 from ..runtime.tickets import Tickets
-from ..schedule import geometry
+from ..schedule import Kernel, geometry
 from . import pipeline
 from .plans import Plans
 from .prepare import EmptyRows, launch_on_cpu, loaded
@@ -111,7 +113,7 @@ def prepare_lists(
 
 def _settle(item: Item, k: int) -> Settled:
     try:
-        return settle(item.plans, item.facts, item.outs, f"[{k}]")
+        return settle(item.plans, item.facts, item.outs, f"[{k}]", listed=True)
     except FusedslError as error:
         place_ = f"for the arrays at place {k} of the lists"
         if error.note is None:
@@ -142,6 +144,43 @@ def _check_overlaps(items: Sequence[Item], settled: Sequence[Settled]) -> None:
                 "argument.overlap",
                 help="the calls run at the same time: none may write what another reads or writes",
             )
+
+
+def alike(
+    members: Sequence[Member], shared: Set[int], hardware: Hardware, largest: int
+) -> Iterator[tuple[Kernel, Any, list[Member]]]:
+    """The kernel, with a table where calls share its launch, and the schedule of members that have a binary in common.
+
+    The first few binaries of a kernel are for classes of lengths; members of further classes share general ones. Those
+    of the places that are `shared` are the same in all calls. Tables have `largest` words at most.
+    """
+    others: list[tuple[Member, Kernel, Any]] = []
+    first = [(m, *compiler.scheduled_cuda(m.bound, hardware, False)) for m in members]
+    for kernel, schedule, found in _gathered(first, shared, hardware, largest):
+        plan, bound = found[0].plan, found[0].bound
+        general = [listed_general(m.plan, m.bound, hardware) for m in found]
+        if None in general or has_listed(plan, bound, kernel, schedule, hardware):
+            yield kernel, schedule, found
+        else:
+            others += [(m, *made) for m, made in zip(found, general) if made is not None]
+    yield from _gathered(others, shared, hardware, largest, least=1)
+
+
+def _gathered(
+    chosen: Sequence[tuple[Member, Kernel, Any]], shared: Set[int], hardware: Hardware, largest: int, least: int = 2
+) -> Iterator[tuple[Kernel, Any, list[Member]]]:
+    """Members whose kernels and schedules are the same; where there are so many at least, they share launches."""
+    groups: dict[tuple, tuple[Kernel, Any, list[Member]]] = {}
+    for m, kernel, schedule in chosen:
+        key = compiler.cuda_key(kernel, schedule, m.plan.digest, hardware.cc)
+        needs = geometry(schedule, kernel, m.bound.extents)
+        groups.setdefault(key, (kernel, schedule, []))[2].append(replace(m, geometry=needs))
+    for kernel, schedule, found in groups.values():
+        if len(found) >= least and all(m.geometry.independent for m in found):
+            indices = {k for k, at in enumerate(found[0].where.places) if at in shared}
+            table = table_of(found[0].plan, kernel, len(found), indices, largest)
+            kernel = replace(kernel, part=True, table=table)
+        yield kernel, schedule, found
 
 
 class _Gathered:
@@ -195,30 +234,18 @@ class _Gathered:
         from ..runtime.driver import driver
 
         told = driver().facts(self.device[1])
-        hardware = pipeline.hardware_of(told)
-        alike: dict[tuple, list[Member]] = {}
-        chosen: dict[tuple, tuple] = {}
-        for m in members:
-            kernel, schedule = compiler.scheduled_cuda(m.bound, hardware, False)
-            needs = geometry(schedule, kernel, m.bound.extents)
-            key = compiler.cuda_key(kernel, schedule, m.plan.digest, told.cc)
-            chosen[key] = kernel, schedule
-            alike.setdefault(key, []).append(replace(m, geometry=needs))
-        for key, found in alike.items():
-            kernel, schedule = chosen[key]
-            together = len(found) > 1 and all(m.geometry.independent for m in found)
-            yield from (self._together if together else self._apart)(kernel, schedule, found, told.cc)
+        hardware, largest = pipeline.hardware_of(told), largest_table(driver().version())
+        for kernel, schedule, found in alike(members, self.shared, hardware, largest):
+            launched = self._together if kernel.table is not None else self._apart
+            yield from launched(kernel, schedule, found, told.cc)
 
     def _together(self, kernel, schedule, members: list[Member], cc) -> Iterator[Any]:
         from ..runtime.driver import driver
 
-        plan, largest = members[0].plan, largest_table(driver().version())
-        indices = {k for k, at in enumerate(members[0].where.places) if at in self.shared}
-        table = table_of(plan, kernel, len(members), indices, largest)
-        built = compiler.build_scheduled(replace(kernel, part=True, table=table), schedule, plan.digest, cc)
-        function = loaded(built, self.device[1])
-        for chunk in chunks(members, table.capacity):
-            debug.say(debug.KERNELS, f"{len(chunk)} calls of {kernel.name} in one launch", f"{table.words} words")
+        built = compiler.build_scheduled(kernel, schedule, members[0].plan.digest, cc)
+        function, words = loaded(built, self.device[1]), f"{kernel.table.words} words"
+        for chunk in chunks(members, kernel.table.capacity):
+            debug.say(debug.KERNELS, f"{len(chunk)} calls of {kernel.name} in one launch", words)
             yield many_launch(driver(), function, built, chunk, self.numbers, self.names)
 
     def _apart(self, kernel, schedule, members: list[Member], cc) -> Iterator[Any]:

@@ -14,6 +14,7 @@ from ..runtime.arrays import CPU, Array, Facts, describe
 from ..runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, place_array, view
 from ..runtime.driver import driver
 from ..runtime.keys import owned_address
+from ..runtime.lengths import crowded
 from ..runtime.overlap import alike, overlap, span
 from ..runtime.results import allocator, check_out, common_order, place, strides_in
 from ..runtime.transfer import device_empty
@@ -66,26 +67,48 @@ class Settled:
         ]
 
 
-def settle(plans: Plans, facts: Facts, outs: Sequence[Any] | None, place_in_lists: str = "") -> Settled:
-    """The plan and the arrays of a call; raises what is wrong with it. `place_in_lists` follows names of `outs`."""
-    found = _settle(plans, facts, outs, place_in_lists)
+def settle(
+    plans: Plans, facts: Facts, outs: Sequence[Any] | None, place_in_lists: str = "", listed: bool = False
+) -> Settled:
+    """The plan and the arrays of a call; raises what is wrong with it. `place_in_lists` follows names of `outs`.
+
+    Where it is `listed`, calls with extents of 1 are to be like the others, wherever they may.
+    """
+    found = _scheduled(plans, facts, outs, place_in_lists)
+    hardware = _hardware(found.device)
+    if hardware and crowded(found.plan, found.bounds, hardware, listed):
+        arguments = list(facts.values())
+        if plans.serve(found.plan, arguments, pipeline.extents_of(arguments)):
+            return _scheduled(plans, facts, outs, place_in_lists, True)
+    return found
+
+
+def _scheduled(plans: Plans, facts: Facts, outs, place_in_lists: str, loose: bool = False) -> Settled:
+    """A call whose plan has a schedule for each of its kernels."""
+    found = _settle(plans, facts, outs, place_in_lists, loose=loose)
     while found.device != CPU and any(k.stream or k.finish for k in found.plan.kernels):
         other = pipeline.other_way(found.plan, found.bounds, _hardware(found.device))
         if other is None:
             break
-        found = _settle(plans, facts, outs, place_in_lists, *other)
+        found = _settle(plans, facts, outs, place_in_lists, *other, loose)
     return found
 
 
 def _settle(
-    plans: Plans, facts: Facts, outs, place_in_lists: str, together: bool = True, scores: str | None = None
+    plans: Plans,
+    facts: Facts,
+    outs,
+    place_in_lists: str,
+    together: bool = True,
+    scores: str | None = None,
+    loose: bool = False,
 ) -> Settled:
     library, device = place(facts)
     scores = scores or ("apart" if device == CPU else "level")
     _check_device(plans, device)
     arguments = list(facts.values())
     extents = pipeline.extents_of(arguments)
-    plan = plans.plan(arguments, extents, together, scores=scores)
+    plan = plans.plan(arguments, extents, together, scores, loose)
     pipeline.check_call(plan, extents)
     shapes = pipeline.result_shapes(plan, extents)
     arguments, packed = _pack(plan, arguments, extents, library)

@@ -20,6 +20,8 @@ class TextSource:
     Parsing is left until something asks for the tree: a call that the cache can answer never does.
     """
 
+    generic = True
+
     def __init__(self, text: str, options: Options, params: Sequence[str] | str | None, constants: Mapping | None):
         if not isinstance(text, str):
             raise ArgumentError(

@@ -17,7 +17,7 @@ from ..runtime import compile as compiler
 from ..runtime.arrays import Array, Weak
 from ..runtime.bind import Bound, Layout, NeedsCopy, contiguous, view
 from ..runtime.compile import Built
-from ..runtime.lengths import digests, joined_cuda
+from ..runtime.lengths import crowded, digests, joined_cuda
 from ..runtime.results import strides_in
 from ..schedule.plan import ArrayUse, KernelPlan, Plan
 from .target import Target
@@ -103,17 +103,40 @@ class Case:
 
 
 def make_case(
-    plans: Plans, arguments: Mapping[str, Array | Weak], target: Target, claims: bool = False, alone: bool = False
+    plans: Plans,
+    arguments: Mapping[str, Array | Weak],
+    target: Target,
+    claims: bool = False,
+    alone: bool = False,
+    listed: bool = False,
 ) -> Case:
     """The case of these arguments; raises what a call would raise for their shapes and dtypes.
 
-    Where it is `alone`, whatever was called before, its shapes have binaries of their own.
+    Where it is `alone`, whatever was called before, its shapes have binaries of their own; where it is `listed`, it is
+    one of many calls.
     """
+    found = _made(plans, arguments, target, claims, alone)
+    hardware = target.hardware
+    if hardware is None or not crowded(found.plan, found.bounds, hardware, listed):
+        return found
+    loose = plans.serve(found.plan, list(arguments.values()), found.extents)
+    return _made(plans, arguments, target, claims, alone, True) if loose else found
+
+
+def _made(
+    plans: Plans,
+    arguments: Mapping[str, Array | Weak],
+    target: Target,
+    claims: bool,
+    alone: bool,
+    loose: bool = False,
+) -> Case:
+    """The case under a plan whose kernels have schedules; where it is `loose`, for extents of 1 as for others."""
     given = list(arguments.values())
     extents = pipeline.extents_of(given)
     way: tuple[bool, str] | None = (True, "apart" if target.hardware is None else "level")
     while way is not None:
-        plan = plans.plan(given, extents, *way)
+        plan = plans.plan(given, extents, *way, loose)
         pipeline.check_call(plan, extents)
         layouts, copied = _layouts(plan, given, extents)
         family = None if alone else pipeline.family_of(plans.family, plans.options, plan)

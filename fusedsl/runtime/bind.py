@@ -81,6 +81,8 @@ class Bound:
     across: tuple[Kernel, Kernel] | None = None
     chained: bool = False  # its call has several launches
     family: Family | None = None  # whose kernels have few binaries in all; None where every length has its own
+    units: bool = False  # its plan is for arguments some of whose extents are 1
+    loose: bool = False  # … for any extents, though some are 1
 
     @property
     def empty(self) -> bool:
@@ -133,8 +135,14 @@ def _reshape(layout: Layout, shape: tuple[int, ...]) -> Layout:
     return Layout(shape, tuple(strides), layout.offset, layout.address)
 
 
-def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: Mapping[Symbol, int]) -> Bound:
-    """The kernel for arrays of these layouts (by kind and index), with its numbers."""
+def bind(
+    plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: Mapping[Symbol, int], loose: bool = False
+) -> Bound:
+    """The kernel for arrays of these layouts (by kind and index), with its numbers.
+
+    Where it is to be `loose`, axes that the plan has for any extent stay where theirs is 1: of columns, and of rows
+    that lie across what is contiguous; else one, where there is but one row.
+    """
     rows = tuple(evaluate(d, extents) for d in plan.rows)
     columns = tuple(evaluate(d, extents) for d in plan.columns)
     axes = len(rows) + len(columns)
@@ -147,15 +155,20 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
     ]
     if plan.stream is not None:
         steps = tuple(_steps(use, layouts, extents) for use in plan.arrays)
-        return _bind_stream(plan, rows + columns, strides, offsets, steps, addresses)
+        return _bind_stream(plan, rows + columns, strides, offsets, steps, addresses, loose)
     outputs = range(plan.inputs, len(plan.arrays))
     keep = [p.axis for p in plan.positions]
     dtypes = [use.dtype for use in plan.arrays]
+    stay = [a for a, d in enumerate((*plan.rows, *plan.columns)) if loose and not isinstance(d, int)]
     if plan.is_map:
-        merged, row_axes = collapse(columns, strides, outputs, keep), 0  # type: ignore[arg-type]
+        merged, row_axes = collapse(columns, strides, outputs, keep, stay), 0  # type: ignore[arg-type]
         access = map_access(merged, dtypes, addresses)
     else:
-        merged, row_axes = collapse_rows(rows, columns, strides, outputs, keep)  # type: ignore[arg-type]
+        merged, row_axes = collapse_rows(rows, columns, strides, outputs, keep, stay)  # type: ignore[arg-type]
+        if stay and not lies_across(merged, row_axes, dtypes):
+            first = min(stay) if max(rows, default=1) == 1 else -1
+            stay = [a for a in stay if a >= len(rows) or a == first]
+            merged, row_axes = collapse_rows(rows, columns, strides, outputs, keep, stay)  # type: ignore[arg-type]
         access = row_access(merged, row_axes, dtypes, addresses, plan.steady)
     steady = 0
     if plan.steady and not plan.is_map:
@@ -210,9 +223,9 @@ def bind(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: M
     return Bound(kernel(True), merged.extents, lines, offsets, steps, streamed, both)  # type: ignore[arg-type]
 
 
-def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], strides, offsets, steps, addresses) -> Bound:
+def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], strides, offsets, steps, addresses, loose: bool) -> Bound:
     """A pass over scores: its axes stay as they are, and a stride of one element is known on any of them."""
-    lines = [tuple(0 if n == 1 else s for n, s in zip(extents, line)) for line in strides]
+    lines = [tuple(0 if n == 1 and not loose else s for n, s in zip(extents, line)) for line in strides]
     operands = tuple(
         Operand(
             use.name,

@@ -16,6 +16,7 @@ from .claims import has_own
 from .compile import Built, Chosen, cuda_key, plain_key, scheduled_cuda, scheduled_together, shared_parameters, shipped
 
 GENERAL = "general lengths"  # so begins the reason of what serves most of them
+FEW = 3  # binaries of a family whose launches say how many threads work on a row, or are for extents of 1
 
 
 def chosen_cuda(plan: KernelPlan, bound: Bound, hardware: Hardware, claim: bool = True) -> tuple[Any, Any]:
@@ -25,16 +26,48 @@ def chosen_cuda(plan: KernelPlan, bound: Bound, hardware: Hardware, claim: bool 
     again gets the same bits again. Unless it is to `claim` what is left, nothing changes for later calls.
     """
     kernel, schedule = scheduled_cuda(bound, hardware)
-    family = bound.family
-    if family is None or not _counts(plan, bound, schedule):
-        return kernel, schedule
-    if _has_own(family, cuda_key(kernel, schedule, plan.digest, hardware.cc), claim):
+    if bound.loose:
+        schedule = replace(schedule, reason=f"{GENERAL}, 1 among them: {schedule.reason}")
+    pool = _pool(plan, bound, schedule)
+    if pool is None or _has_own(pool, cuda_key(kernel, schedule, plan.digest, hardware.cc), claim):
         return kernel, schedule
     found = _general(plan, bound, hardware)
     if found is None:
         return kernel, schedule
-    reason = f"{GENERAL}, as {family.own} binaries are for other lengths alone: {found[1].reason}"
+    reason = f"{GENERAL}, as {pool.own} binaries are for other lengths alone: {found[1].reason}"
     return found[0], replace(found[1], reason=reason)
+
+
+def listed_general(plan: KernelPlan, bound: Bound, hardware: Hardware) -> tuple[Any, Any] | None:
+    """What serves a call among many, beside most others; None where there is nothing but what is for its lengths."""
+    found = _general(plan, bound, hardware, listed=True)
+    if found is None:
+        return None
+    return found[0], replace(found[1], reason=f"{GENERAL} in lists: {found[1].reason}")
+
+
+def has_listed(plan: KernelPlan, bound: Bound, kernel: Any, schedule: Any, hardware: Hardware) -> bool:
+    """Whether calls over lists of this kernel's family have a binary for the lengths of one of them; it is claimed."""
+    pool = _pool(plan, bound, schedule)
+    if pool is None:
+        return True
+    pool = replace(pool, name=f"{pool.name} in lists")
+    return _has_own(pool, cuda_key(kernel, schedule, plan.digest, hardware.cc), True)
+
+
+def crowded(plan: Plan, bounds: Sequence[Bound], hardware: Hardware, listed: bool = False) -> bool:
+    """Whether a plan for arguments some of whose extents are 1 has a kernel for which no binary is left; for calls that
+    are `listed`, none is ever."""
+    if listed:
+        return any(bound.units and bound.family for bound in bounds)
+    for kernel, bound in zip(plan.kernels, bounds) if any(bound.units for bound in bounds) else ():
+        if bound.family is None or bound.empty or 0 in bound.extents:
+            continue
+        found, schedule = scheduled_cuda(bound, hardware)
+        pool = _pool(kernel, bound, schedule)
+        if pool and not _has_own(pool, cuda_key(found, schedule, kernel.digest, hardware.cc), False):
+            return True
+    return False
 
 
 def joined_cuda(
@@ -55,13 +88,18 @@ def digests(members: Sequence[tuple[KernelPlan, Bound]]) -> str:
 def lasting(built: Built, members: Sequence[tuple[KernelPlan, Bound]], hardware: Hardware) -> Built:
     """A launch of these kernels, with what another process that finds it has to claim; one that is general is not to be
     kept, for it follows from earlier calls."""
-    family = members[0][1].family
-    if family is None or not any(_counts(*member, built.schedule) for member in members):
-        return replace(built, entry="") if built.schedule.reason.startswith(GENERAL) else built
-    if len(members) > 1:
-        family = _together(family)
+    if GENERAL in built.schedule.reason or any(bound.loose for _, bound in members):
+        return replace(built, entry="")
+    plan, bound = members[0]
+    if len(members) == 1:
+        pool = _pool(plan, bound, built.schedule)
+    else:
+        counts = any(_counts(*member, built.schedule) for member in members)
+        pool = _together(bound.family) if counts and bound.family else None
+    if pool is None:
+        return built
     key = cuda_key(built.kernel, built.schedule, digests(members), hardware.cc)
-    return replace(built, entry="" if GENERAL in built.schedule.reason else built.entry, claims=_claims(family, key))
+    return replace(built, claims=_claims(pool, key))
 
 
 def _together(family: Family) -> Family:
@@ -69,8 +107,21 @@ def _together(family: Family) -> Family:
     return replace(family, name=f"{family.name} together", own=family.own // 2)
 
 
+def _pool(plan: KernelPlan, bound: Bound, schedule: Any) -> Family | None:
+    """The family with as many binaries as there are of the kind of this schedule's; None where any number may be: there
+    are few of this kind anyhow, or these lengths are those of many models."""
+    family = bound.family
+    if family is None or usual(bound.kernel, bound.extents):
+        return None
+    if not _counts(plan, bound, schedule):
+        if not (bound.units or getattr(schedule, "room", 0) > 0):
+            return None
+        family = replace(family, name=f"{family.name}, of which there are few", own=FEW)
+    return replace(family, own=family.own // 2) if bound.units else family
+
+
 def _counts(plan: KernelPlan, bound: Bound, schedule: Any) -> bool:
-    """Whether the binary of a schedule is one of those of which a family has but a few; of others there are few."""
+    """Whether the binary of a schedule is for one class of lengths alone."""
     few = plan.is_map or bound.kernel.stream is not None or getattr(schedule, "room", 0) > 0
     return bound.family is not None and not few and not usual(bound.kernel, bound.extents)
 
@@ -92,13 +143,13 @@ def _has_own(family: Family, key: tuple, claim: bool) -> bool:
 
 def _claims(family: Family, key: tuple) -> tuple[str, str, int]:
     """What a call on this binary claims, in words that can be kept."""
-    return plain_key((family,)), plain_key(key), family.own
+    return plain_key((replace(family, own=0),)), plain_key(key), family.own
 
 
-def _general(plan: KernelPlan, bound: Bound, hardware: Hardware) -> tuple[Any, Any] | None:
+def _general(plan: KernelPlan, bound: Bound, hardware: Hardware, listed: bool = False) -> tuple[Any, Any] | None:
     if bound.streamed is None:
         return None
-    found = schedule_general((bound.kernel, bound.streamed), bound.across, bound.extents, hardware)
+    found = schedule_general((bound.kernel, bound.streamed), bound.across, bound.extents, hardware, listed)
     if found is None:
         return None
     kernel = replace(found[0], chained=bound.chained)

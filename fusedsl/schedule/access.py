@@ -38,15 +38,19 @@ def reach(extents: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def collapse(
-    extents: Sequence[int], strides: Sequence[Sequence[int]], outputs: Sequence[int] = (), keep: Sequence[int] = ()
+    extents: Sequence[int],
+    strides: Sequence[Sequence[int]],
+    outputs: Sequence[int] = (),
+    keep: Sequence[int] = (),
+    stay: Sequence[int] = (),
 ) -> Collapsed:
     """Order axes from far to near strides, drop unit axes, merge neighbours where all operands allow it.
 
-    `outputs` are the operands whose order counts first; axes in `keep` (whose position is read) stay by themselves.
-    At least one axis is left.
+    `outputs` are the operands whose order counts first; axes in `keep` (whose position is read) stay by themselves,
+    those in `stay` are not dropped. At least one axis is left.
     """
     order = [*outputs, *(k for k in range(len(strides)) if k not in outputs)]
-    live = [a for a in range(len(extents)) if extents[a] != 1 or a in keep]
+    live = [a for a in range(len(extents)) if extents[a] != 1 or a in keep or a in stay]
     live.sort(key=lambda a: tuple(-abs(strides[k][a]) for k in order))
     groups: list[list[int]] = []
     for axis in live:
@@ -77,11 +81,14 @@ def collapse_rows(
     strides: Sequence[Sequence[int]],
     outputs: Sequence[int] = (),
     keep: Sequence[int] = (),
+    stay: Sequence[int] = (),
 ) -> tuple[Collapsed, int]:
     """The same for a row kernel: row axes among themselves, column axes among themselves; and the row axes left."""
     split = len(row_extents)
-    rows = collapse(row_extents, [line[:split] for line in strides], outputs, [a for a in keep if a < split])
-    columns = collapse(column_extents, [line[split:] for line in strides], (), [a - split for a in keep if a >= split])
+    of_rows = [[a for a in axes if a < split] for axes in (keep, stay)]
+    of_columns = [[a - split for a in axes if a >= split] for axes in (keep, stay)]
+    rows = collapse(row_extents, [line[:split] for line in strides], outputs, *of_rows)
+    columns = collapse(column_extents, [line[split:] for line in strides], (), *of_columns)
     lines = tuple(a + b for a, b in zip(rows.strides, columns.strides))
     axes = rows.axes + tuple(tuple(a + split for a in group) for group in columns.axes)
     return Collapsed(rows.extents + columns.extents, lines, axes), len(rows.extents)

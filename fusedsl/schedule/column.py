@@ -76,11 +76,11 @@ class ColumnSchedule:
 
 
 def schedule_column(
-    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True
+    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True, deepest: int = 2
 ) -> ColumnSchedule:
     """How a kernel with `kept` vectors runs. If a `resident` kernel does not fit, the schedule is not `resident`.
 
-    Unless `flexible`, lanes and levels are compiled.
+    Unless `flexible`, lanes and levels are compiled. Of long strips up to `deepest` times as much is under way.
     """
     if not finishes_at_once(kernel):
         found = _resident(kernel, extents, hardware) if kernel.resident else None
@@ -88,16 +88,22 @@ def schedule_column(
     room = BLOCK
     while room > WARP and not _fits_shared(kernel, room):
         room //= 2
-    return _looped(kernel, extents, hardware, room if flexible else 0)
+    return _looped(kernel, extents, hardware, room if flexible else 0, deepest)
 
 
-def schedule_strips(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> ColumnSchedule:
-    """How a kernel that is not `resident` runs, in few forms for all extents: strips that are looped over."""
-    if finishes_at_once(kernel):
-        return schedule_column(kernel, extents, hardware)
+def schedule_strips(
+    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, listed: bool = False
+) -> ColumnSchedule:
+    """How a kernel that is not `resident` runs, in few forms for all extents: strips that are looped over.
+
+    Where it is `listed` and they are not long, no blocks share a strip.
+    """
+    listed = listed and columns_of(kernel, extents) < MANY
+    if finishes_at_once(kernel) and not listed:
+        return schedule_column(kernel, extents, hardware, deepest=1)
     found = _looped(kernel, (MANY,) * len(extents), hardware, 0)
     count, steps = strips(found, kernel, extents), -(-columns_of(kernel, extents) // found.tile)
-    parts = max(1, min(hardware.multiprocessors * found.blocks // count, steps))
+    parts = 1 if listed else max(1, min(hardware.multiprocessors * found.blocks // count, steps))
     reason = (
         f"{columns_of(kernel, extents)} elements are folded across what is contiguous: {found.lanes} threads side by "
         f"side on vectors of {found.width}, {found.levels} deep, loop over them"
@@ -189,7 +195,9 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> C
     return ColumnSchedule(True, width, vectors, whole, lanes, levels, blocks, reason=reason, registers=registers)
 
 
-def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, room: int) -> ColumnSchedule:
+def _looped(
+    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, room: int, deepest: int = 2
+) -> ColumnSchedule:
     """A loop over strips as wide as memory likes them; narrower where a block would have to merge what many left.
 
     Measured on an H200: strips of 256 bytes are 1-3 % faster than those of 512 where vectors have 16 bytes (sums of
@@ -207,8 +215,8 @@ def _looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, room: 
     found = _loop_over(segment // size, kernel, read, extents, hardware, room)
     while found.parts > 1 and found.parts > MANY_PARTS and found.lanes * size > LINE_BYTES:
         found = _loop_over(found.lanes // 2, kernel, read, extents, hardware, room)
-    if found.parts >= MERGED and columns >= LONG_PARTS * found.parts * found.tile:
-        deeper = _loop_over(found.lanes, kernel, read, extents, hardware, room, 2)
+    if deepest > 1 and found.parts >= MERGED and columns >= LONG_PARTS * found.parts * found.tile:
+        deeper = _loop_over(found.lanes, kernel, read, extents, hardware, room, deepest)
         found = deeper if deeper.parts < found.parts else found
     return _widened(found, kernel, read, extents, hardware, room)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from ..hardware import Hardware
 from .column import schedule_strips
+from .contract import schedule_contract
+from .gang import schedule_gang
 from .kernel import Kernel, Operand
 from .line import line_of
 from .looped import SHORT, loop_of
@@ -24,31 +27,35 @@ Pair = tuple[Kernel, Kernel]
 
 
 def schedule_general(
-    rows: Pair, across: Pair | None, extents: tuple[int, ...], hardware: Hardware
+    rows: Pair, across: Pair | None, extents: tuple[int, ...], hardware: Hardware, listed: bool = False
 ) -> tuple[Kernel, Schedule] | None:
     """A kernel and a schedule that serve these extents among many others; None where those of few classes do anyhow.
 
     Of arrays it does not matter whether their rows are aligned, nor where there is but one row whether there might be
-    several. `across` are the kernels whose vectors lie across columns, where arrays lie so.
+    several. `across` are the kernels whose vectors lie across columns, where arrays lie so. Where it is `listed`, its
+    blocks are to stand among those of other calls, if there are enough rows for that.
     """
     held, streamed = (_alike(kernel, extents) for kernel in across or rows)
-    if held.steady or held.products:
+    if held.steady or schedule_contract(held, extents, hardware):
         return None
     if selection(held):
         return select_of(held, streamed, extents, hardware)
     if has_scans(held):
-        return streamed, scan_of(streamed, extents, hardware)
+        return scan_of(None if listed else held, streamed, extents, hardware)
     if across:
-        return streamed, schedule_strips(streamed, extents, hardware)
-    line = line_of(held, extents, hardware)
+        return streamed, schedule_strips(streamed, extents, hardware, listed)
+    line = None if listed else line_of(held, extents, hardware)
     if line is not None:
         return held, line
-    several = prod(extents[: held.row_axes]) > 1
-    shared = schedule_shared(streamed, extents, hardware) if several and extents[-1] > SHORT else None
+    few = prod(extents[: held.row_axes]) < hardware.multiprocessors
+    gang = schedule_gang(streamed, extents, hardware) if few else None
+    if gang is not None and not gang.fixed:
+        return streamed, gang
+    shared = schedule_shared(streamed, extents, hardware) if extents[-1] > SHORT and not listed else None
     if shared is not None and shared.cluster == 1:
         return streamed, shared
     shorter = (*extents[: held.row_axes], *(1,) * held.column_axes)
-    return streamed, loop_of(streamed, extents, hardware, warps=line_of(held, shorter, hardware) is None)
+    return streamed, loop_of(streamed, extents, hardware, listed or line_of(held, shorter, hardware) is None)
 
 
 def _alike(kernel: Kernel, extents: tuple[int, ...]) -> Kernel:
@@ -56,15 +63,18 @@ def _alike(kernel: Kernel, extents: tuple[int, ...]) -> Kernel:
     if kernel.kept:
         operands = tuple(replace(operand, access="element") for operand in kernel.operands)
         return replace(kernel, kept=1, operands=operands)
-    return replace(kernel, operands=tuple(_split(kernel, operand, extents) for operand in kernel.operands))
+    single = [
+        a for a in range(kernel.row_axes) if extents[a] == 1 and all(o.strides[a] == "0" for o in kernel.operands)
+    ]
+    return replace(kernel, operands=tuple(_split(kernel, operand, single) for operand in kernel.operands))
 
 
-def _split(kernel: Kernel, operand: Operand, extents: tuple[int, ...]) -> Operand:
-    """An array whose rows may begin anywhere: those that vary from row to row as all others do."""
+def _split(kernel: Kernel, operand: Operand, single: Sequence[int]) -> Operand:
+    """An array whose rows may begin anywhere: those that vary from row to row as all others do. Nothing is known of the
+    axes that are `single`."""
     letters = list(operand.strides)
-    for axis in range(kernel.row_axes):
-        if extents[axis] == 1:
-            letters[axis] = "s"
+    for axis in single:
+        letters[axis] = "s"
     varies = "0" not in letters[: kernel.row_axes]
     split = operand.access != "element" and kernel.column_axes == 1
     access = ("anchor" if varies else "element") if split else operand.access

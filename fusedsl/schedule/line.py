@@ -68,16 +68,14 @@ def schedule_line(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
 
 
 def line_of(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
-    """How rows that are `resident` run in one of few forms for all lengths; None where none of these holds them, or
-    where there is but one row.
+    """How rows that are `resident` run in one of few forms for all lengths; None where none of these holds them.
 
-    Measured on an H200 beside those compiled for their length (18 lengths to 25,001): softmax and RMS norm of float32
-    have 0.90 to 1.05 of their speed (three lengths of RMS norm 0.72 to 0.90), softmax of bfloat16 from 200 columns on
-    0.76 to 1.0, layer norm of bfloat16, whose weights are read at distances that the compiler does not know, 0.55 to
-    0.89; bfloat16 of 72 and 100 columns 0.36 to 0.68.
+    Measured on an H200 beside those compiled for their length (20 lengths to 23,899): softmax of float32 has 0.80 to
+    1.08 of their speed, of bfloat16 0.67 to 1.0; RMS norm of bfloat16 0.5 to 0.8 below 600 columns where its length is
+    a multiple of 8, which is not known here, else 0.8 to 1.8; layer norm of bfloat16 from 200 columns on 0.58 to 1.0.
     """
     width, columns = row_width(kernel), extents[-1]
-    if prod(extents[: kernel.row_axes]) == 1 or width not in WIDTHS or alone(kernel) or fetches(kernel):
+    if width not in WIDTHS or alone(kernel) or fetches(kernel):
         return None
     if not kernel.resident or not contiguous(kernel):
         return None

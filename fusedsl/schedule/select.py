@@ -14,6 +14,7 @@ from .row import VECTOR_CLASSES, WARP, RowSchedule, row_width
 
 ADDRESSING = 20  # registers beside those that hold entries
 ROUNDS, ROUNDS_COLUMNS = 32, 1024  # the best so many of so many columns are taken out one after the other
+SHORTER = (32, 128, 256, 512)  # … where lengths share what is compiled, up to one of these
 ROUND_ELEMENTS = 8  # of a thread, that it puts in order itself
 TEAMS = 4  # warps of a block whose rows are worked on by a warp or less
 ROOM_BYTES = 32 << 10  # of shared memory for entries
@@ -55,14 +56,15 @@ def select_of(
     slots = _slots(select.lifted.dtype.bits)
     keep, reach = _power(select.count or columns), columns + width - 1
     chosen = select.count is not None and _power(select.count) <= slots // 4
-    for size in (ROUNDS_COLUMNS // 4, ROUNDS_COLUMNS if chosen else slots):
+    for size in (*SHORTER, ROUNDS_COLUMNS if chosen else slots):
         if reach <= size and keep <= size and select.count is not None and select.count <= ROUNDS:
             found = _rounds(held, 0, size, width, select.count, hardware)
             return held, replace(found, reason=found.reason.replace("of 0 columns", f"of {columns} columns"))
         if reach <= size and keep <= size:
             return held, _sorted(held, columns, size, width, hardware)
     if chosen:
-        like = (hardware.multiprocessors, *(1,) * (held.row_axes - 1), MANY)
+        crowd = prod(extents[: held.row_axes]) * WARP >= hardware.multiprocessors * BUSY
+        like = (MANY if crowd else hardware.multiprocessors, *(1,) * (held.row_axes - 1), MANY)
         found = _chosen(streamed, like, width, select.count or 1, slots, hardware)
         return streamed, replace(found, reason=found.reason.replace(f"{MANY} columns", f"{columns} columns"))
     return streamed, _merged(streamed, columns, width, slots, hardware)
