@@ -31,6 +31,7 @@ class RowSchedule:
     `shared`, what the phases read again is copied to shared memory first. Where there is a `cluster` of so many blocks,
     `threads` of each of them work on the row; where it `stays`, on one row after the other, beside the other teams of
     such blocks: what all rows read is in shared memory, where `ahead` vectors of a thread's next row come meanwhile.
+    Where `late`, the rest of the next row is loaded into the registers that the last phase has done with.
     Where `anew`, the last phase computes again what earlier ones made of the row.
     Where there is `room`, for so many threads in a block, how many of them work on a row is not compiled: the launch
     says it. Where there are `edges`, the tiles of rows that are not aligned have their whole vectors alone, and of the
@@ -58,6 +59,7 @@ class RowSchedule:
     edges: int = 0
     stays: bool = False
     ahead: int = 0
+    late: bool = False
     anew: bool = False
     clusters: int = field(default=0, compare=False)  # that stay at once, at most
 

@@ -12,7 +12,7 @@ from .registers import row_loads
 from .row import LONG_CLASSES, LONG_ROW, RowSchedule, alone, cluster_sizes, row_width
 from .shared import COPY_BYTES, COPY_FROM
 from .split import finishes_at_once
-from .tiled import piece_of
+from .tiled import in_pieces, piece_of
 
 PAIR, SINGLE = (256, 2), (512, 1)  # threads of a row in each block, and rows that a block works on at once
 LEAST_ROWS = 4  # of each team
@@ -21,6 +21,8 @@ REREAD = 2  # … where they are so many times a row's own, else
 MUCH_HELD = 960 << 10  # so many
 LEAST_LONG = 1280 << 10  # bytes of a row that no other schedule reads once
 STATES = 16 << 10  # bytes of shared memory beside: the system's, and states that blocks exchange
+LATE_PIECE = 4  # vectors of a piece of the last phase, of elements of 4 bytes, where a row's rest comes late …
+LATE_BELOW = 1 << 18  # … as it does below so many columns, or if it is folded but once
 SHORT, PIECE = 8, 2  # elements of a vector of 16 bits, of which half as much held is enough; vectors of a last phase
 TURNING = 10  # registers more that a loop over rows takes
 
@@ -65,6 +67,10 @@ def schedule_staying(
     longest at 0.94 instead of 0.92. Two teams of a block are better than one, whose SM waits while blocks meet (0.80).
     Of 16 bits, layer norm of 65,536 takes 267 us instead of 278, RMS norm of 262,144 263 instead of 267. Where there is
     room for all of the next row, half of it under way is better (RMS norm of 262,144 float32: 521 us instead of 534).
+    The rest of the next row, which has no room in shared memory, comes into registers that the last phase has done with
+    (layer norm of bfloat16 rows of 65,536: 264 us instead of 271, of float32 523 instead of 534; RMS norm of 262,144
+    bfloat16 260 instead of 263), but for rows of 262,144 that are folded twice (271 instead of 268). Fetched to the L2
+    ahead, it is slower (285), as are three teams that have all of it in shared memory (282).
     Softmax, which all rows share nothing of, is not faster so, but for rows that are read twice otherwise: of 393,216
     float32 3680 us instead of 4670.
     """
@@ -120,6 +126,9 @@ def _made(
     ahead = vectors // 2 if teams > 1 and ahead == vectors else ahead
     registers = registers_for(hardware, 1, bare.block)
     least = vectors // 2 if teams == 1 else 1
+    often = sum(bool(phase.folds) for phase in kernel.phases) > 1
+    late = ahead < vectors and in_pieces(kernel) and not (often and columns >= LATE_BELOW)
+    piece = piece or LATE_PIECE * late
     if ahead < least or needed(kernel, Tiling(width, vectors, piece=piece)) + TURNING > registers:
         return None
     reason = (
@@ -127,4 +136,5 @@ def _made(
         f"{width} each, at most {registers} registers; clusters stay for row after row, {teams} at once, and keep what "
         f"all rows read; {ahead} of the next row's vectors come meanwhile"
     )
-    return replace(bare, ahead=ahead, reason=reason, registers=registers)
+    reason += ", the others once the last phase is done with this row's" if late else ""
+    return replace(bare, ahead=ahead, piece=piece, late=late, reason=reason, registers=registers)

@@ -70,12 +70,18 @@ def _rows(kernel: Kernel, columns: int, threads: int, vectors: int, hardware: Ha
     return max(1, block // threads)
 
 
-def piece_of(kernel: Kernel, vectors: int, width: int) -> int:
-    """Vectors of a piece of the last phase; 0 where the phase is better, or has to be, worked on as a whole."""
-    last, later = kernel.phases[-1], later_of(kernel)
+def in_pieces(kernel: Kernel) -> bool:
+    """Whether the last phase may be worked on a few vectors at a time."""
+    last = kernel.phases[-1]
     given = {value.name for value in last.element.args}
     simple = last.stores and not last.folds and not any(store.value in given for store in last.stores)
-    if width < 8 or not later or not simple or given & {p.value.name for p in kernel.positions}:
+    return bool(simple) and not given & {p.value.name for p in kernel.positions}
+
+
+def piece_of(kernel: Kernel, vectors: int, width: int) -> int:
+    """Vectors of a piece of the last phase; 0 where the phase is better, or has to be, worked on as a whole."""
+    later = later_of(kernel)
+    if width < 8 or not later or not in_pieces(kernel):
         return 0
     pieces = -(-vectors // max(1, int(PIECE_WORDS / (later * width))))
     return -(-vectors // pieces)

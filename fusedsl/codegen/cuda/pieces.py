@@ -30,7 +30,9 @@ def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
     name, results = f"phase_{number}", [v.name for v in body.results]
     scope.functions += ["", "", f"def {name}({', '.join(v.name for v in body.args)}):"]
     scope.functions += [*indented([*body.lines, f"return {', '.join(results)}"]), "", ""]
-    for piece, first in enumerate(range(0, plan.vectors, plan.piece)):
+    for first in writer.pieces():
+        piece = first // plan.piece
+        writer.before_piece(first)
         count, tile = min(plan.piece, plan.vectors - first), f"piece_{piece}"
         checks = f'checks="{writer.checks()[first : first + count]}"{writer.exact}'
         scope.top.append(f"{tile} = Tile(width={plan.width}, vectors={count}{writer.step}, {checks})")

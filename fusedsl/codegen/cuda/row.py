@@ -226,6 +226,13 @@ class RowWriter(Tiles):
             stores += edge_stores(self, number, phase)
         self.code.extend(self.where_there(stores))
 
+    def pieces(self) -> list[int]:
+        """Where the pieces of the last phase begin, in the order in which they are worked on."""
+        return list(range(0, self.schedule.vectors, self.schedule.piece))
+
+    def before_piece(self, first: int) -> None:
+        """What is done before a piece of the last phase."""
+
     def _shorten(self, name: str) -> None:
         """The 32-bit form of a row value that positions are compared with."""
         value = next(v for phase in self.kernel.phases for part in phase.passes for v in part.reads if v.name == name)

@@ -38,13 +38,41 @@ class StayingWriter(RowWriter):
         self._find_columns()
         self.code.append("place = shared_place()")
         loads = arriving(self.kernel)
-        self._define_arrival(loads, self._hold())
+        held, offset = self._hold()
+        self._define_arrival(loads, offset)
         self._begin_arrival(loads, "number")
+        self.code.extend(held)
+        if self.schedule.late:
+            self._load_late("number")
         self.code.extend(["await_fetched()", "barrier()", "await_cluster()", "turn = int32(0)"])
         outside, self.scope.code = self.scope.code, []
         self._work(loads)
         inside = [*self.scope.code, "number = following", "turn = int32(turn + 1)"]
         self.scope.code = [*outside, "while number < rows:", *indented(inside)]
+
+    def pieces(self) -> list[int]:
+        """Where the pieces of the last phase begin: those of the rest come first, if the next row's takes its place."""
+        order = super().pieces()
+        return sorted(order, key=lambda first: first < self.schedule.ahead) if self.schedule.late else order
+
+    def before_piece(self, first: int) -> None:
+        """Once the rest is worked on, the next row's may come."""
+        if self.schedule.late and first == 0:
+            self._load_late("following")
+
+    def _load_late(self, number: str) -> None:
+        """Load the rest of the row of this number, or, where there is none, of the last one."""
+        loads, index = arriving(self.kernel), self.kernel.index
+        row = "row0_late" if self.kernel.row_axes == 1 else "row_late"
+        self.code.append(f"{row} = {index}(select({number} < rows, {number}, rows - 1))")
+        self._load_rest(loads, self.find_begins([load.operand for load in loads], "_late"))
+
+    def _load_rest(self, loads: list[Load], begins: dict[int, str]) -> None:
+        """Load what does not come ahead of a row."""
+        self.code.append(f"rest = {self.kernel.index}(start + {self.schedule.ahead * self.schedule.step})")
+        for load in loads:
+            name = load.value.name
+            self.code.append(f"{name}_rest = load_{name}({begins[load.operand]}, rest, columns)")
 
     def _work(self, loads: list[Load]) -> None:
         """All that is done with a row."""
@@ -60,6 +88,9 @@ class StayingWriter(RowWriter):
             for use in phase.folds:
                 self._fold(use)
             self._row_work(number, phase)
+            for name in self.kept:  # from shared memory to each phase anew, instead of in registers
+                self.scope.ready.discard(name)
+                self.scope.wide.pop(name, None)
 
     def _team(self) -> str:
         """The threads of a row."""
@@ -77,8 +108,8 @@ class StayingWriter(RowWriter):
     def _first(self) -> str:
         return "lane == 0"
 
-    def _hold(self) -> int:
-        """Copy what all rows read to shared memory, once for all teams of the block; the bytes that it takes there."""
+    def _hold(self) -> tuple[list[str], int]:
+        """Lines that copy what all rows read to shared memory, once for all teams of a block, and the bytes there."""
         plan, calls, offset = self.schedule, [], 0
         for k in held_operands(self.kernel):
             kind, load = self.kernel.operands[k].dtype, next(x for x in self.kernel.loads if x.operand == k)
@@ -88,8 +119,7 @@ class StayingWriter(RowWriter):
             self.scope.top.append(f"kept_{name} = {self.keeping(load, 'tile', 0)}")
             calls.append(f"fetch_{name}({self.scope.names.pointer(k)}, start, columns, place)")
             offset += plan.vectors * plan.width * plan.threads * kind.itemsize
-        self.code.extend([f"if thread() < {plan.threads}:", *indented(calls)] if calls else [])
-        return offset
+        return [f"if thread() < {plan.threads}:", *indented(calls)] if calls else [], offset
 
     def _define_arrival(self, loads: list[Load], offset: int) -> None:
         """The tiles of what comes ahead, and of the rest of a row."""
@@ -116,12 +146,9 @@ class StayingWriter(RowWriter):
 
     def _arrive(self, loads: list[Load]) -> None:
         """The row itself: what has come, and the rest."""
-        plan, rest = self.schedule, self.schedule.ahead < self.schedule.vectors
-        if rest:
-            self.code.append(f"rest = {self.kernel.index}(start + {plan.ahead * plan.step})")
-        for load in loads if rest else ():
-            name, begin = load.value.name, self.begins[load.operand]
-            self.code.append(f"{name}_rest = load_{name}({begin}, rest, columns)")
+        rest = self.schedule.ahead < self.schedule.vectors
+        if rest and not self.schedule.late:
+            self._load_rest(loads, self.begins)
         self.code.append("await_fetched()")
         for load in loads:
             name = load.value.name
