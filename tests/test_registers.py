@@ -103,6 +103,13 @@ def test_maps_hold_values_of_several_elements_at_once(seed):
     assert not [row for row in study([seed]) if row.real > row.predicted]
 
 
+@pytest.mark.parametrize("seed", [593, 646, 5441])
+def test_rows_in_shared_memory_or_in_pieces_hold_what_slow_functions_go_around(seed):
+    """Kept weights that several phases read; results of a piece, and of a loop over float64."""
+    pytest.importorskip("numba_cuda")
+    assert not [row for row in study([seed]) if row.spill_bytes or row.real > row.predicted]
+
+
 def test_older_architectures_hold_too():
     pytest.importorskip("numba_cuda")
     for row in study(range(40, 50), cc=80):

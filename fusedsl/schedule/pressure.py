@@ -78,6 +78,11 @@ def needed(kernel: Kernel, tiling: Tiling) -> int:
     return round(BASE + most + extra)
 
 
+def row_share(need: int) -> int:
+    """Registers that the compiler takes for a row at most, where it may, of a thread that needs so many."""
+    return round(ROW_SHARE * need) + ROW_SPARE
+
+
 def predicted(kernel: Kernel, hardware: Hardware, need: int, blocks: int, threads: int) -> int:
     """Registers of a thread at most: what so many blocks leave it, if it can use that.
 
@@ -87,7 +92,7 @@ def predicted(kernel: Kernel, hardware: Hardware, need: int, blocks: int, thread
     sizes = [operand.dtype.itemsize for operand in kernel.operands]
     plain = min(sizes, default=4) >= 4 and not any(map(has_functions, bodies))
     if kernel.row_axes:
-        useful = round(ROW_SHARE * need) + ROW_SPARE
+        useful = row_share(need)
     else:
         spare = max(max(map(body_words, bodies)), SPARE * (not plain))
         useful = max(need + spare, round(BYTE_SHARE * need) * (1 in sizes))
@@ -242,10 +247,13 @@ def _held(values: _Values, number: int) -> float:
     fresh = [n for n in values.loads if values.made.get(n) == number]
     if final and tiling.piece:
         piece = tiling.piece * tiling.width
-        return values.total(held, count) + max(values.total(fresh, piece), values.total(stored, piece) / 2)
+        made = values.total(stored, piece) / (1 if any(map(slow, phase.bodies)) else 2)
+        return values.total(held, count) + max(values.total(fresh, piece), made)
     after = values.total(kept | stored, count)
     if number == 0:  # all of its loads are to be under way at once
-        return max(values.total(held | set(fresh), count), after)
+        doubles = any(values.sizes[n] > 1 for n in fresh) and any(map(slow, phase.bodies))
+        looped = doubles and not values.kernel.resident
+        return max(values.total(held | set(fresh) | (stored if looped else set()), count), after)
     plain = max(values.arriving(number, held, fresh, kept | stored), after)
     if not any(map(slow, phase.bodies)) or any(values.sizes[n] > 1 for n in (*held, *fresh)):
         return plain

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..hardware import Hardware, blocks_for
+from ..hardware import Hardware, blocks_for, registers_for
 from .kernel import Kernel
-from .pressure import Tiling, needed, predicted
+from .pressure import Tiling, needed, predicted, row_share
 from .row import RowSchedule, alone, cluster_sizes, contiguous, reach_of, row_width
 
 SHARED_BLOCK, SHARED_ELEMENTS = 256, 16  # threads of a block that keeps a row in shared memory, and a tile of each
@@ -69,6 +69,8 @@ def schedule_shared(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
 
 def _shared_by(cluster: int, kernel: Kernel, width: int, hardware: Hardware) -> RowSchedule:
     vectors, threads = max(1, SHARED_ELEMENTS // width), SHARED_BLOCK
+    while vectors > 1 and row_share(needed(kernel, Tiling(width, vectors))) > registers_for(hardware, 1, threads):
+        vectors //= 2
     need = needed(kernel, Tiling(width, vectors))
     blocks = min(SHARED_BLOCKS, blocks_for(hardware, need, threads))
     found = RowSchedule(False, width, vectors, 0, threads, 1, blocks)
