@@ -602,6 +602,11 @@ np.einsum('ij,ij->i', x, y)
 np.einsum('ij->ji', x)
 np.einsum('ij,kj,kl->il', x, y, x)
 np.einsum('i...->...', x, dtype='f8')
+np.outer(x, k)
+np.outer(w, [1, 2])
+np.nanmin(u, 1)
+def np.isposinf(x / 0, b); return b
+np.angle(x, True)
 np.einsum(x, [0, 1], y, [2, 1], [0, 2])
 x @ w * 2
 x.device

@@ -92,7 +92,8 @@ def flipped(recorder: Recorder, m: Any, axis: Any) -> Any:
 
 
 def _outer(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
-    return written(recorder, out, recorder.apply("outer", a, b))
+    both = (recorder.tracer(recorder.builder.strong(recorder.node(x))) for x in (a, b))
+    return written(recorder, out, recorder.apply("outer", *both))
 
 
 INDEXING: dict[str, Callable[..., Any]] = {
