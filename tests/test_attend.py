@@ -20,6 +20,9 @@ CAUSAL = "iota(s, -1) <= iota(s, -2)"
 FORMULAS = {
     "causal": SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v, logsumexp(s, -1)",
     "softcap, bias, residual": SCORES + "r + softmax(5 * tanh(s / 5) + bias) @ v",
+    "dilated window": SCORES
+    + "d = iota(s, -2) - iota(s, -1); softmax(where((abs(d) < 40) & (d % 3 == 0) & (d // 5 < 7), s, -inf)) @ v",
+    "waves": SCORES + "s = s + 0.1 * sin(iota(s, -1) * 0.3)\nsoftmax(where(iota(s, -1) < 99, s, -inf)) @ v",
     "documents": SCORES + "softmax(s, where=doc[: size(s, -2), None] == doc[None, : size(s, -1)]) @ v",
     "boxes beside scores, documents of each head": SCORES
     + f"softmax(where(({CAUSAL}) & (own[:, : size(s, -2), None] == own[:, None, : size(s, -1)]), s + near, -inf)) @ v",

@@ -19,6 +19,7 @@ from ..rewrite.stream_text import check, show
 from ..schedule.kernel import Body, Ending, Phase, Score, Store, Stream
 from ..schedule.plan import KernelPlan
 from .drawn import computed, tile_inputs
+from .early import Leaves, early
 from .folding import fold_use
 from .frame import position, stored
 from .holding import WORTH_HOLDING, dearness
@@ -156,10 +157,14 @@ class ScoreEmitter(PhaseEmitter):
         slots = [*(slot for lift in first for slot in lift.slots), *self.raised]
         known = self.leaves
         weights = list(self.weights.values())
+        self.parts = []
+        made = self._early([*(lift.value for lift in (*first, *second)), *weights])
+        if made is not None:
+            self.parts.append(((), [made], known, self.elements((), [made], known)))
+            known = [*known, made]
         if not second and not self.points:
-            only = self.elements(first, weights, known)
-            self.parts = [(first, weights, known, only)]
-            return (only,)
+            self.parts.append((first, weights, known, self.elements(first, weights, known)))
+            return self._phases()
         masked = [x.value for x in first if x.slots[0] not in self.tile and x.value.op == "where"]
         held = masked + self._held_between(
             [lift.value for lift in first], [*(x.value for x in second), *weights], known
@@ -174,14 +179,24 @@ class ScoreEmitter(PhaseEmitter):
         apart = [n for n in weights if n not in folded]  # made once the folds are: registers hold one of both
         if not folded or not apart:
             after = self.elements(second, weights, later)
-            self.parts = [(first, held, known, before), (second, weights, later, after)]
-            return before, after
+            self.parts += [(first, held, known, before), (second, weights, later, after)]
+            return self._phases()
         reused = [n for n in computed(apart, set(later)) if n in folded]
         after = self.elements(second, [n for n in weights if n in folded], later)
         last = self.elements((), apart, [*later, *reused])
-        self.parts = [(first, held, known, before), (second, reused, later, after)]
+        self.parts += [(first, held, known, before), (second, reused, later, after)]
         self.parts.append(((), apart, [*later, *reused], last))
-        return before, after, last
+        return self._phases()
+
+    def _phases(self) -> tuple[Phase, ...]:
+        return tuple(phase for *_, phase in self.parts)
+
+    def _early(self, roots: Sequence[Node]) -> Node | None:
+        """What is computed of a tile's elements before anything else."""
+        one = self.streaming
+        scores = frozenset(p.fold for p in one.products)
+        known = frozenset(self.leaves) - scores
+        return early(roots, Leaves(scores, known, self.free, frozenset(one.fold.stream), frozenset(self.lanes)))
 
     @property
     def leaves(self) -> list[Node]:

@@ -29,7 +29,7 @@ from ...schedule.slots import WINDOW_WORDS, slots
 from .aside import aside, leading
 from .classes import kept_classes, left_extremes
 from .copies import BESIDE, copy_lines, kept_place
-from .fragments import ELEMENT, ROW
+from .fragments import ELEMENT, QUICK, ROW
 from .order import leave_order, place_lines
 from .scores import ScoreWriter
 from .sent import send_results
@@ -38,7 +38,7 @@ from .text import header, indented
 AHEAD = "first_scores"  # of the next item
 TAKEN, MOVED = "(note >> 3 & 3)", "(note >> 5 & 7)"  # items before this one, and tiles, as far as barriers need them
 BEFORE, AFTER = "((note >> 5) + 7 & 7)", "((note >> 5) + 1 & 7)"
-QUICK = ("exp", "exp2", "maximum", "minimum", "quotient")
+SHARING = 128  # elements of a row
 PRODUCT = re.compile(r"\w+ = (\w+) \* (\w+)(?:  #.*)?$")
 KINDS = {"bfloat16": "bf16", "float16": "f16"}
 
@@ -63,9 +63,10 @@ class AttendWriter(ScoreWriter):
     def source(self) -> str:
         s, short = self.schedule, KINDS[self.kind]
         columns, width, out = s.columns, _whole(s.width, 16), _whole(s.out_width, 16)
+        quick = (*QUICK, "tanh") if self.shares else QUICK
         self.top += [
             f"S, O = Fragment({columns}), Fragment({out})",
-            f"{', '.join(QUICK)} = {', '.join(f'quick({name!r})' for name in QUICK)}",
+            f"{', '.join(quick)} = {', '.join(f'quick({name!r})' for name in quick)}",
             f'begin_scores = score_product("{short}", {s.rows}, {columns}, {width})',
             f'begin_sums = weighed_product("{short}", {columns}, {out})',
             f"far_matrix_of, pack = far_matrix({columns}), S.pack({self.kind!r})",
@@ -272,6 +273,11 @@ class AttendWriter(ScoreWriter):
         return {v.name: f"extreme_{v.name}" for v, _ in zip(self.stream.state.state, rise.results)}
 
     @property
+    def shares(self) -> bool:
+        """Wide rows have no registers for many elements at once: all at once before masks, softcap took 3 % longer."""
+        return max(self.schedule.width, self.schedule.out_width) <= SHARING
+
+    @property
     def row_limit(self) -> str:
         return "row_end"
 
@@ -358,26 +364,17 @@ class AttendWriter(ScoreWriter):
 
     def _first_tile(self) -> list[str]:
         """Weights of an item's first tile of scores, and the state with it: this one may reach beyond the stream."""
-        inner = self.written(lambda: self._phases(self.stream.tile, False, {}))
-        beyond = self.written(lambda: self._phases(self.stream.tile, True, {}))
-        end = f"column_from + {self.schedule.columns}"
-        return [
-            f"note = same(kept_word(tiles_at + {MOVED} * 4))",
-            self._column_from(),
-            f"if {end} <= n{self.along}:",
-            *indented(inner),
-            "else:",
-            *indented(beyond),
-        ]
+        place = [f"note = same(kept_word(tiles_at + {MOVED} * 4))", self._column_from()]
+        common, inner = self.common(), self.partial(beyond=False)
+        inside, beyond = f"column_from + {self.schedule.columns} <= n{self.along}", self.partial(beyond=True)
+        return [*place, *common, f"if {inside}:", *indented(inner), "else:", *indented(beyond)]
 
     def _tile(self) -> list[str]:
         """Weights of a tile of scores, and the state with it."""
-        sieve = self.stream.sieve
-        usual = self.written(lambda: self._phases(self.stream.tile, False, {}))
-        if sieve is None:
-            return usual
-        whole = self.written(lambda: self._phases(sieve.whole, False, dict(sieve.names)))
-        return ["if note & 2 != 0:", *indented(whole), "else:", *indented(usual)]
+        common, partial = self.common(), self.partial(beyond=False)
+        if not self.sieved:
+            return [*common, *partial]
+        return [*common, "if note & 2 != 0:", *indented(self.whole()), "else:", *indented(partial)]
 
     def _column_from(self) -> str:
         return f"column_from = int32((note >> 8) * {self.schedule.columns})"

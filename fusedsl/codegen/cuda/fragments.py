@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from ...schedule.kernel import Body, Kernel, Load
+from .short import PLACES, shortened
 from .text import Names, indented, signature
 
 ROW, ELEMENT, COLUMN, SCALAR, OWN, OWN_COLUMN = "row", "element", "column", "scalar", "own", "own column"
 OWN_STEPS, DRAWN = "own, in steps", "drawn for each element"
 MAPS = {ROW: "S.rowwise", ELEMENT: "S.elementwise", COLUMN: "S.columnwise", SCALAR: "once", OWN: "O.elementwise"}
 MAPS |= {OWN_COLUMN: "O.columnwise", OWN_STEPS: "O.stepwise", DRAWN: "S.drawn"}
+QUICK = ("exp", "exp2", "maximum", "minimum", "quotient")  # functions of which the hardware's own will do
 NOTHING: Mapping[str, str] = MappingProxyType({})
 DIVISION = re.compile(r"^(\w+ = )([^#]+?) / ([^#]+?)(  #.*)?$")
 
@@ -171,10 +173,11 @@ class FragmentScope:
             self.functions += [*head, *indented(lines)]
 
     def written_as(self, body: Body) -> list[str]:
-        """A body's lines, with the hardware's divisions where these will do."""
+        """A body's lines, with the hardware's divisions where these will do, and short integers where they fit."""
+        lines = shortened(body.lines, {p.value.name: PLACES for p in self.kernel.positions})
         if not self.quick:
-            return list(body.lines)
-        return [DIVISION.sub(r"\1quotient(\2, \3)\4", line) for line in body.lines]
+            return lines
+        return [DIVISION.sub(r"\1quotient(\2, \3)\4", line) for line in lines]
 
     def call(self, stem: str, body: Body, domain: str, others: Mapping[str, str] = NOTHING) -> list[str]:
         """A body as a function, and its call, with `others` in place of some arguments; the names of its results."""

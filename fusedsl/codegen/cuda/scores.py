@@ -7,6 +7,8 @@ fragments, and what a score is computed from its neighbours never leaves the thr
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import takewhile
 
 from ...ir.types import BOOL
 from ...schedule.attend import ROWS, Tiles, operands_of
@@ -100,7 +102,7 @@ class ScoreWriter(FragmentScope):
         """Weights of a tile of scores, and the state with it; of the first, as if it were partial."""
         start = [f"column_from = tile * {self.tiles.columns}"]
         if first:
-            return [*start, *self.written(lambda: self._phases(self.stream.tile, True, {}))]
+            return [*start, *self.common(), *self.partial(beyond=True)]
         return [*start, *self.weights_of_tile(self.whole_test())]
 
     def whole_test(self) -> str:
@@ -111,15 +113,55 @@ class ScoreWriter(FragmentScope):
 
     def weights_of_tile(self, test: str) -> list[str]:
         """The phases of a tile, which counts whole where `test` holds."""
+        common, partial, whole = self.common(), self.partial(beyond=True), self.whole()
+        return [*common, f"if {test}:", *indented(whole), "else:", *indented(partial)]
+
+    def partial(self, beyond: bool) -> list[str]:
+        """The phases of a tile with masks, which may reach `beyond` the stream."""
+        return self.written(lambda: self._phases(self.stream.tile, beyond, {}))
+
+    def whole(self) -> list[str]:
+        """The phases of a tile that counts whole."""
         sieve = self.stream.sieve
         phases, names = (sieve.whole, dict(sieve.names)) if sieve else (self.stream.tile, {})
-        partial = self.written(lambda: self._phases(self.stream.tile, True, {}))
-        whole = self.written(lambda: self._phases(phases, False, names))
-        return [f"if {test}:", *indented(whole), "else:", *indented(partial)]
+        return self.written(lambda: self._phases(phases, False, names))
+
+    @property
+    def shares(self) -> bool:
+        """Whether what tiles with masks and tiles without have in common stands before them once."""
+        return False
+
+    @cached_property
+    def _shared(self) -> int:
+        """How many phases stand before tiles with masks and tiles without: they fold nothing, and read no memory."""
+        read = {body.results[0].name for body in self.stream.inputs}
+
+        def same(pair: tuple[Phase, Phase]) -> bool:
+            return pair[0] == pair[1] and not pair[0].folds and read.isdisjoint(v.name for v in pair[0].element.args)
+
+        whole = self.stream.sieve.whole if self.stream.sieve else self.stream.tile
+        return sum(1 for _ in takewhile(same, zip(self.stream.tile[:-1], whole))) if self.shares else 0
+
+    def common(self) -> list[str]:
+        """Lines that compute of a tile's elements what masks do not change."""
+        phases = self.stream.tile[: self._shared]
+        for place in self.kernel.positions:
+            if place.axis == self.along:
+                self.domain.pop(place.value.name, None)  # that of the tile before
+        self.domain[self.score.value.name] = ELEMENT
+        before, self.code = self.code, []
+        self._columns({v.name for phase in phases for v in phase.element.args}, False)
+        for number, phase in enumerate(phases):
+            self.leaves(v.name for v in phase.element.args)
+            self.call(f"early_{number}", phase.element, ELEMENT)
+        made, self.code = self.code, before
+        return made
 
     def _phases(self, phases: Sequence[Phase], partial: bool, names: dict[str, str]) -> None:
         """The phases of a tile and its state's merging; `names` are those of values whose usual names differ."""
-        stream = self.stream
+        stream, kind = self.stream, "partial" if phases is self.stream.tile else "whole"
+        phases = phases[self._shared :]
+        first = next((phase for phase in phases if phase.folds), None)
         self.domain[self.score.value.name] = ELEMENT
         wanted = {v.name for phase in phases for v in phase.element.args}
         self._columns(wanted, partial)
@@ -128,12 +170,11 @@ class ScoreWriter(FragmentScope):
                 self.leaves(v.name for v in body.args)
                 self._input(body)
         for number, phase in enumerate(phases):
-            label = f"{'partial' if phases is stream.tile else 'whole'}_{number}"
             self.leaves(v.name for v in phase.element.args)
-            self.call(label, phase.element, ELEMENT)
+            self.call(f"{kind}_{number}", phase.element, ELEMENT)
             for use in phase.folds:
                 self._fold(use, partial)
-            if number == 0 and stream.join is not None and stream.join.results:
+            if phase is first and stream.join is not None and stream.join.results:
                 made = self.call("join", stream.join, ROW, self.extrema)
                 folded = [v.name for v in stream.state.lifted[: len(made)]]
                 self.code += [f"{name} = {value}" for name, value in zip(folded, made)]
@@ -144,7 +185,7 @@ class ScoreWriter(FragmentScope):
                     self.code += [f"{name} = {value}" for name, value in zip(folded, made)]
             if phase.row:
                 self.leaves(v.name for v in phase.row.args)
-                self.call(f"row_{label}", phase.row, ROW)
+                self.call(f"row_{kind}_{number}", phase.row, ROW)
         weight = self.weighing.weight
         shown = names.get(weight.name, weight.name)
         if partial:

@@ -13,11 +13,10 @@ from ...schedule.kernel import Kernel, Value
 from ...schedule.narrow import TOGETHER, part_bytes
 from ...schedule.warps import CHUNK, LINE, WarpSchedule
 from .classes import direct_classes, kept_classes
-from .fragments import OWN, ROW
+from .fragments import OWN, QUICK, ROW
 from .scores import ScoreWriter
 from .text import header, indented
 
-QUICK = ("exp", "exp2", "maximum", "minimum", "quotient")
 SHORT = {"bfloat16": "bf16", "float16": "f16"}
 STEP_BYTES = 64  # of lines, that one step of fused multiply-adds takes
 EACH = 8  # elements that a thread takes at a time where they come one by one

@@ -61,6 +61,8 @@ def converted(b: ir.IRBuilder, value: ir.Value, source: types.Type, target: type
     want = llvm_type(target)
     signed = isinstance(source, types.Integer) and source.signed
     if isinstance(source, types.Float):
+        if isinstance(target, types.Float) and isinstance(value, ir.Constant):
+            return ir.Constant(want, value.constant)  # rounded where it is written
         if isinstance(target, types.Float):
             return b.fpext(value, want) if target.bitwidth > source.bitwidth else b.fptrunc(value, want)
         if isinstance(target, types.Integer):

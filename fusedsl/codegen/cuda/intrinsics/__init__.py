@@ -30,6 +30,7 @@ def namespace() -> dict[str, Any]:
         link,
         parts,
         patch,
+        quick,
         rank,
         scalar,
         scan,
@@ -64,8 +65,9 @@ def namespace() -> dict[str, Any]:
         (hopper, "fewer_registers copy_box parameter_at dynamic_start near_matrix far_matrix score_product"),
         (
             hopper,
-            "weighed_product await_products keep_word mark_word kept_word same hold ballot highest_bit bit_count quick",
+            "weighed_product await_products keep_word mark_word kept_word same hold ballot highest_bit bit_count",
         ),
+        (quick, "quick"),
         (lines, "copy_lines write_lines line_places put_lines"),
         (warp_product, "warp_scores warp_sums near_sums far_sums keep_weights"),
         (parts, "leave_part take_part"),

@@ -139,44 +139,6 @@ def bit_count(word):
     return i32, lambda e, value: e.call(I32, "llvm.ctpop.i32", [e.cast(value, word, i32)])
 
 
-# -- what is quick on the hardware, and a rounding or two from right
-
-
-_QUICK = {
-    "exp2": "ex2.approx.ftz.f32 $0, $1;",
-    "exp": "{ .reg .f32 x; mul.f32 x, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, x; }",
-    "quotient": "{ .reg .f32 x; rcp.approx.ftz.f32 x, $2; mul.f32 $0, $1, x; }",
-    "maximum": "max.NaN.f32 $0, $1, $2;",
-    "minimum": "min.NaN.f32 $0, $1, $2;",
-}
-
-
-def quick(name: str) -> Callable:
-    """A function of float32 as the hardware has it; of other types as everywhere."""
-    from .. import math
-
-    arity = 1 if name.startswith("exp") else 2
-    letters = ",".join(["=f", *["f"] * arity])
-
-    def usual(kinds):
-        if name in ("maximum", "minimum"):
-            return getattr(math, name)(*kinds)
-        return kinds[0], lambda e, *values: _usual(e, name, kinds[0], values)
-
-    def rule(*kinds):
-        if any(kind != types.float32 for kind in kinds):
-            return usual(kinds)
-        return types.float32, lambda e, *values: e.asm(F32, _QUICK[name], letters, list(values))
-
-    return intrinsic(arity)(rule)
-
-
-def _usual(e: Emitter, name: str, kind: types.Type, values) -> ir.Value:
-    if name == "quotient":
-        return e.builder.fdiv(*values)
-    return e.call(values[0].type, f"__nv_{name}{'f' if kind.bitwidth == 32 else ''}", values)
-
-
 # -- matrices in shared memory, in panels of 64 elements (128 bytes) side by side; 16-byte chunks are swizzled
 
 PANEL = 64

@@ -1,0 +1,106 @@
+"""How much code kernels of passes over scores have: dear values stand in them once for tiles with masks and without,
+and integers that fit are computed in 32 bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fusedsl as fd
+
+pytest.importorskip("numba_cuda")
+from fusedsl.codegen.cuda.intrinsics.quick import TANH, TANH_DIVISOR, TANH_END
+from fusedsl.codegen.cuda.short import PLACES, shortened
+
+CAUSAL = "iota(s, -1) <= iota(s, -2)"
+LINE = "s = q @ k.mT * 0.125\n"
+
+
+def source(text, width=128):
+    kernel = fd.kernel(LINE + text)
+    arrays = [fd.spec((1, 8, 2048, width), "bfloat16") for _ in kernel.params]
+    return kernel.source(*arrays, device="cuda")
+
+
+def test_dear_values_of_scores_are_computed_before_masks_and_no_others():
+    capped = source(f"softmax(where({CAUSAL}, 30 * tanh(s / 30), -inf)) @ v")
+    assert capped.count(" = early_0(score_0") == 2  # of the first tile, and in the loop
+    assert capped.count("= tanh(") == 3  # there, and twice where rows are summed again
+    assert "early_0" not in source(f"softmax(where({CAUSAL}, s, -inf)) @ v")
+    assert "early_0" not in source(
+        f"softmax(where({CAUSAL}, where(s > 0, tanh(s), s), -inf)) @ v"
+    )  # scores are read too
+
+
+def test_wide_rows_keep_dear_values_where_they_are_used():
+    capped = source(f"softmax(where({CAUSAL}, 30 * tanh(s / 30), -inf)) @ v", 256)
+    assert "early_" not in capped
+    assert "'tanh'" not in capped  # the quick one
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"softmax(where({CAUSAL}, 30 * tanh(s / 30), -inf)) @ v",
+        "softmax(where((iota(s, -2) - iota(s, -1)) % 3 == 0, s, -inf)) @ v",
+        f"softmax(where(({CAUSAL}) & ((iota(s, -2) - iota(s, -1)) % 4 == 0), s, -inf)) @ v",
+    ],
+)
+def test_dear_formulas_have_little_more_code_than_a_causal_mask(text):
+    from fusedsl.codegen.cuda import generate
+    from fusedsl.report.explain import case_of
+
+    def code(formula):
+        kernel = fd.kernel(LINE + formula)
+        arrays = [fd.spec((1, 8, 2048, 128), "bfloat16") for _ in kernel.params]
+        case = case_of(kernel._program, arrays, "cuda", 90)
+        (members,) = case.launches
+        scheduled, schedule = case.scheduled(*members[0])
+        written = generate.generate(scheduled, schedule)
+        return generate.compile_source(written, "attend.py", scheduled, schedule, (9, 0))
+
+    found = code(text)
+    assert len(found.code) < 1.7 * len(code(f"softmax(where({CAUSAL}, s, -inf)) @ v").code)
+
+
+@pytest.mark.parametrize(
+    ("line", "made"),
+    [
+        ("a = int64(i - j)", "a = int64(int32(i - j))"),
+        ("a = int64(i + j)", "a = int64(i + j)"),
+        ("a = int64(i - int64(1024))  # i - 1024", "a = int64(int32(i - int64(1024)))  # i - 1024"),
+        ("a = remainder(i, int64(3))", "a = int64(remainder(uint32(i + 0), uint32(3)))"),
+        ("a = remainder(i, n)", "a = remainder(i, n)"),
+        ("a = absolute(x)", "a = absolute(x)"),
+        ("a = x * y", "a = x * y"),
+    ],
+)
+def test_integers_that_fit_are_computed_in_32_bits(line, made):
+    assert shortened([line], {"i": PLACES, "j": PLACES}) == [made]
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 3, 7, 4096, 1 << 30])
+def test_floored_divisions_of_numbers_below_0_are_those_of_a_number_that_is_not(divisor):
+    lines = ["d = int64(i - j)", f"r = remainder(d, int64({divisor}))", f"q = floor_divide(d, int64({divisor}))"]
+    names = {"int64": np.int64, "int32": np.int32, "uint32": lambda x: np.uint32(x & 0xFFFFFFFF)}
+    names |= {"remainder": np.remainder, "floor_divide": np.floor_divide}
+    for i, j in ((0, PLACES[1]), (PLACES[1], 0), (5, 5), (1, 3), (0, divisor), (7, 8)):
+        given = dict(names, i=np.int64(i), j=np.int64(j))
+        exec("\n".join(shortened(lines, {"i": PLACES, "j": PLACES})), given)
+        assert (given["r"], given["q"]) == ((i - j) % divisor, (i - j) // divisor)
+
+
+def test_the_quick_tanh_is_within_its_bound_and_never_above_1():
+    x = np.concatenate([np.linspace(0, 12, 200_001), np.geomspace(1e-38, 12, 200_001)]).astype(np.float32)
+    least = np.minimum(x, np.float32(TANH_END))
+    square = least * least
+    above, below = (np.full_like(x, c) for c in (TANH[-1], 1))
+    for c in TANH[-2::-1]:
+        above = (above.astype(np.float64) * square + np.float32(c)).astype(np.float32)
+    for c in TANH_DIVISOR[::-1]:
+        below = (below.astype(np.float64) * square + np.float32(c)).astype(np.float32)
+    found = above * least * (1 / below.astype(np.float64)).astype(np.float32)
+    exact = np.tanh(x.astype(np.float64))
+    assert found.max() <= 1
+    with np.errstate(invalid="ignore"):
+        assert np.nanmax(np.abs(found / exact - 1)) < 2**-20.9
