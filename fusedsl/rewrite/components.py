@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import log
+from math import inf, log
 
 from ..ir.folds import highest, lowest, pick
 from ..ir.graph import Node, Type, constant, node, value_of
 from ..ir.types import BOOL, FLOAT32, DType
 from .scalars import scalar_op as op
 
+NEAR_END = 1e37  # of float32
+ADDING = ("add", "subtract", "fma", "where", "convert", "cast", "minimum", "maximum")
 OPPOSITE = {"max": "min", "min": "max"}
 
 
@@ -105,6 +107,22 @@ def in_twos(e: Exponent) -> tuple[float, str]:
     if e.base == "exp" and e.reference.value.type.dtype.compute is FLOAT32:
         return e.scale / log(2.0), "exp2"
     return e.scale, e.base
+
+
+def may_be_huge(value: Node) -> bool:
+    """Whether an element may be finite and near the end of float32, as where a mask is a number that is added."""
+    stack, seen = [(value, True)], set()
+    while stack:
+        n, added = stack.pop()
+        if n in seen or n.op == "fold" or n.type.dtype.kind != "f":
+            continue
+        seen.add(n)
+        if n.op == "const" and NEAR_END <= abs(value_of(n)) < inf:
+            return True
+        if added and n.op in ("load", "fetch", "scalar") and n.type.dtype.name != "float16":
+            return True
+        stack += [(a, added and n.op in ADDING) for a in n.args]
+    return False
 
 
 def is_nothing_without(guard: Node | None, element: Node, kind: str) -> bool:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ..ir.folds import FOLDS
-from ..ir.graph import Node, walk
+from ..ir.folds import FOLDS, pick
+from ..ir.graph import Node, constant, value_of, walk
 from .components import Component, Exponent, Reference, extrema, is_nothing_without
 from .scalars import free_axes, scaled, total_of
 from .scalars import scalar_op as op
 from .stream import StreamFold
-from .terms import Affine, Algebra, Form, Term, Terms, not_negative, terms_of
+from .terms import Affine, Algebra, Form, Term, Terms, implies, not_negative, opposite, terms_of
 
 Rows = tuple[Node, ...]
 MOST_STATE = 20  # values of a joint state: beyond, it would not stay in registers
@@ -174,6 +174,10 @@ class _Stream:
             total: Node | None = None
             for t, (c, shifts, shift) in zip(terms, made):
                 value = scaled(stream.value_of(c, shifts, shift), t.scale, t.factor)
+                if _is_of_those_there(c):
+                    value = pick(stream.is_empty(c), constant(0.0, value.type.dtype), value)
+                if t.when is not None:
+                    value = pick(t.when, value, constant(0.0, value.type.dtype))
                 total = value if total is None else op("add", total, value)
             assert total is not None
             return total
@@ -210,6 +214,22 @@ def _component(t: Term, dtype, references: dict[Reference, int], stream: tuple) 
     powers.sort(key=lambda pair: references[pair[0]])
     made = Component(dtype, t.weight, exponent, tuple(r for r, _ in powers), t.guard)
     return made, [rows for _, rows in powers], shift
+
+
+def _is_of_those_there(c: Component) -> bool:
+    """Whether the guard of a sum leaves out all that its extremum does: a row without any has a sum of 0, whatever it
+    is multiplied by."""
+    if c.guard is None or c.exponent is None or c.exponent.reference.sign is not None:
+        return False
+    r = c.exponent.reference
+    if r.guard is c.guard:
+        return True
+    nothing = float("-inf") if r.kind == "max" else float("inf")
+    if r.value.op != "where":
+        return False
+    condition, yes, no = r.value.args
+    ways = ((condition, no), (opposite(condition), yes))
+    return any(x.op == "const" and value_of(x) == nothing and implies(c.guard, holds) for holds, x in ways)
 
 
 def _unwidened(n: Node) -> Node:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from math import log
+from math import ceil, log, log2
 
 from ..ir.folds import FOLDS, pick
 from ..ir.graph import Node, Type, constant, node
@@ -32,11 +32,13 @@ from .components import (
     guarded,
     in_twos,
     is_nothing_without,
+    may_be_huge,
     nothing,
 )
 from .scalars import grown, scaled, total_of
 from .scalars import scalar_op as op
 
+HUGE = 1e30  # numbers beyond this lie further apart than any exponential tells
 SLACK = 8  # powers of two: sums of so large exponentials are far from overflowing, float16 weights too
 
 
@@ -145,7 +147,9 @@ class StreamFold:
             mean = op("divide", total, op("maximum", count, constant(1.0, count.type.dtype)))
             tile[tile.index(self.of_mean(r, tile))] = mean
         points += [self.point(r, tile) for r in self.references]
-        points += [self._level_point(e, tile) for e in self._exponents() if self.level]
+        points += [
+            x for e in self._exponents() if self.level for x in (self._level_point(e, tile), *self._steep(e, tile))
+        ]
         rest = [c for c in self.components if not c.plain]
         second = [Lift("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in rest]
         return tuple(first), tuple(dict.fromkeys(points)), tuple(second), tuple(tile)
@@ -180,9 +184,8 @@ class StreamFold:
         if c.exponent is not None:
             r = c.exponent.reference
             if self.level:
-                scale, base = in_twos(c.exponent)
-                moved = op("subtract", grown(r.value, scale), self._level_point(c.exponent, state))
-                factors.append(op(base, moved))
+                moved = op("subtract", self._in_twos(c.exponent, r.value, state), self._level_point(c.exponent, state))
+                factors.append(op(in_twos(c.exponent)[1], moved))
             else:
                 moved = op("subtract", r.value, self.point(r, state))
                 factors.append(self._exponential(c.exponent, moved, state))
@@ -262,7 +265,23 @@ class StreamFold:
 
     def _level_point(self, e: Exponent, state: Sequence[Node]) -> Node:
         """The reference of an exponent as the hardware's power of two takes it."""
-        return grown(self.point(e.reference, state), in_twos(e)[0])
+        return self._in_twos(e, self.point(e.reference, state), state)
+
+    def _in_twos(self, e: Exponent, value: Node, state: Sequence[Node]) -> Node:
+        """A value of an exponent as a power of two."""
+        steep = self._steep(e, state)
+        return op("multiply", value, steep[0]) if steep else grown(value, in_twos(e)[0])
+
+    def _steep(self, e: Exponent, state: Sequence[Node]) -> tuple[Node, ...]:
+        """What values are multiplied by, for each row, where their product with the scale might be infinite though they
+        are not. So far from 0 numbers are equal or too far apart for any scale to matter: half of it does as well."""
+        scale = in_twos(e)[0]
+        if abs(scale) <= 1 or not may_be_huge(e.reference.value):
+            return ()
+        point = self.point(e.reference, state)
+        d = point.type.dtype.compute
+        huge = op("greater", op("absolute", point), constant(HUGE, d), dtype=BOOL)
+        return (pick(huge, constant(scale / 2 ** ceil(log2(abs(scale))), d), constant(scale, d)),)
 
     def _merged_mean(self, r: Reference, sides: Sequence[Sequence[Node]]) -> Node:
         """The mean of both parts, or near it: any reference will do."""
@@ -310,6 +329,12 @@ class StreamFold:
             return total
         moved = total_of([self.point(c.exponent.reference, state), *shift])
         return op("multiply", self._exponential(c.exponent, moved, state), total)
+
+    def is_empty(self, c: Component) -> Node:
+        """Whether no element is measured from the reference of an exponent."""
+        assert c.exponent is not None
+        state, r = self.state(), c.exponent.reference
+        return op("equal", self.extreme(r, state), self._no_extreme(r, state), dtype=BOOL)
 
     def _exponential(self, e: Exponent, moved: Node, state: Sequence[Node]) -> Node:
         factor = None if e.factor is None else self.of_factor(e.factor, state)

@@ -6,7 +6,7 @@ coefficient * weight * exp(scale (u + r)) * (v + s) ..., with row values r, s an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ..ir.graph import Node, constant, value_of
@@ -43,7 +43,9 @@ class Exponential:
 
 @dataclass(frozen=True)
 class Term:
-    """scale * factor * weight * exponential * product of (element + rows), where `guard` holds, else 0."""
+    """scale * factor * weight * exponential * product of (element + rows), where `guard` holds, else 0: of an element.
+    Of the whole row, 0 unless `when` does, a row value.
+    """
 
     scale: float = 1.0
     factor: Node | None = None
@@ -51,6 +53,7 @@ class Term:
     exponential: Exponential | None = None
     powers: tuple[tuple[Node, tuple[Node, ...]], ...] = ()
     guard: Node | None = None
+    when: Node | None = None
 
 
 Terms = tuple[Term, ...]
@@ -85,13 +88,15 @@ class Algebra:
     def _made(self, n: Node) -> Form | str:
         if n.op == "where" and self.depends(n.args[0]):
             return "a condition that reads it"
+        of_rows = n.op == "where" and not self.varies(n.args[0])
         args = []
         for a in _operands(n):
             form = self.forms[a]
             if isinstance(form, str):
                 return form
             args.append(form)
-        made = RULES[n.op](n, *args) if n.op in RULES and n.type.dtype.kind == "f" else None
+        rule = _where_rows if of_rows else RULES.get(n.op)
+        made = rule(n, *args) if rule is not None and n.type.dtype.kind == "f" else None
         if made is None or (not isinstance(made, Affine) and not self._allowed(made)):
             return n.op
         return made
@@ -200,10 +205,16 @@ def _product(s: Term, t: Term) -> Term | None:
             return None
     else:
         e = s.exponential or t.exponential
-    guard = s.guard if t.guard is None or s.guard is t.guard else t.guard
-    if s.guard is not None and t.guard is not None and s.guard is not t.guard:
-        guard = op("logical_and", s.guard, t.guard, dtype=BOOL)
-    return Term(s.scale * t.scale, times(s.factor, t.factor), times(s.weight, t.weight), e, s.powers + t.powers, guard)
+    guard, when = _both(s.guard, t.guard), _both(s.when, t.when)
+    factor, weight = times(s.factor, t.factor), times(s.weight, t.weight)
+    return Term(s.scale * t.scale, factor, weight, e, s.powers + t.powers, guard, when)
+
+
+def _both(a: Node | None, b: Node | None) -> Node | None:
+    """Where both conditions hold; None always does."""
+    if a is None or b is None or a is b:
+        return a if b is None else b
+    return op("logical_and", a, b, dtype=BOOL)
 
 
 def _exponentials(a: Exponential, b: Exponential) -> Exponential | None:
@@ -252,14 +263,32 @@ def _absolute(n: Node, a: Form) -> Form | None:
 
 def _where(n: Node, a: Form, b: Form) -> Form | None:
     """Each branch where its condition holds; a branch that is 0 is no term."""
-    condition, found = n.args[0], []
-    for branch, form, guard in zip(n.args[1:], (a, b), (condition, op("logical_not", condition, dtype=BOOL))):
-        if branch.op == "const" and value_of(branch) == 0:
-            continue
-        for t in terms_of(form):
-            both = guard if t.guard is None else op("logical_and", guard, t.guard, dtype=BOOL)
-            found.append(replace(t, guard=both))
-    return tuple(found)
+    return tuple(replace(t, guard=_both(condition, t.guard)) for condition, t in _branches(n, a, b))
+
+
+def _where_rows(n: Node, a: Form, b: Form) -> Form | None:
+    """Each branch in the rows in which its condition holds."""
+    return tuple(replace(t, when=_both(condition, t.when)) for condition, t in _branches(n, a, b))
+
+
+def _branches(n: Node, a: Form, b: Form) -> Iterator[tuple[Node, Term]]:
+    """The terms of both branches, with the condition of each."""
+    condition = n.args[0]
+    for branch, form, holds in zip(n.args[1:], (a, b), (condition, opposite(condition))):
+        if branch.op != "const" or value_of(branch) != 0:
+            yield from ((holds, t) for t in terms_of(form))
+
+
+def opposite(condition: Node) -> Node:
+    """Where a condition does not hold."""
+    return condition.args[0] if condition.op == "logical_not" else op("logical_not", condition, dtype=BOOL)
+
+
+def implies(guard: Node | None, condition: Node) -> bool:
+    """Whether a guard is a condition, alone or with others."""
+    if guard is None or guard is condition:
+        return guard is condition
+    return guard.op == "logical_and" and any(implies(part, condition) for part in guard.args)
 
 
 def _convert(n: Node, a: Form) -> Form | None:
