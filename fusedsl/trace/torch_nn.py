@@ -123,15 +123,15 @@ def softmin(input, dim=None, dtype=None):
 def _row(name: str, input: Any, dim: Any, dtype: Any) -> Any:
     dim = (0 if input.ndim in (0, 1, 3) else 1) if dim is None else dim  # as torch guesses, and warns
     dtype = dtype if type(dtype).__name__ == "dtype" else None  # torch.nn.functional has _stacklevel in its place
-    input = cast(input, dtype)
+    input = input if dtype is None or input.recorder.dtype(dtype) is dtype_of(input) else cast(input, dtype)
     need_float(name, input)
     return language(name, input, dim)
 
 
 @torch_function("alpha_dropout", "feature_dropout", "native_dropout")
-def dropout(input, p=0.5, training=True):
-    """The identity; with randomness in it a trace would draw once for all calls."""
-    if training and not (isinstance(p, (int, float)) and p == 0):
+def dropout(input, p=0.5, training=True, *, train=None):
+    """The identity; with randomness in it a trace would draw once for all calls. `train` is torch.dropout's name."""
+    if (training if train is None else train) and not (isinstance(p, (int, float)) and p == 0):
         raise TraceError("dropout draws random numbers", code="trace.random",
                          help="pass the mask as an argument, or use fd.kernel's uniform(seed, x)")  # fmt: skip
     return language("copy", input)
