@@ -142,7 +142,7 @@ class Frame:
     def _input(self, n: Node) -> ArrayUse:
         source, at = n.attr
         where = tuple(self._coordinate(c.start, c.step, c.axis) for c in at)
-        d = n.type.dtype.compute if source.kind == "temporary" else n.type.dtype
+        d = source.holds(n.type.dtype)
         return ArrayUse(self.scribe.names[n], d, source.kind, source.index, source.views, where)
 
     def _gathered(self, n: Node) -> ArrayUse:
@@ -158,8 +158,7 @@ class Frame:
         where = tuple(self._coordinate(s, 1, a) for s, a in zip(starts, root.axes))
         views = (("reshape", root.viewed),) if root.viewed != root.shape else ()
         stem = "out" if root.kind == "result" else "part"
-        d = root.type.dtype.compute if root.kind == "temporary" else root.type.dtype
-        return ArrayUse(self.scribe.mint(stem), d, root.kind, root.index, views, where)
+        return ArrayUse(self.scribe.mint(stem), root.held, root.kind, root.index, views, where)
 
     def _coordinate(self, start, step: int, axis: Axis | None) -> Coordinate:
         return Coordinate(start, step, None if axis is None else self.axes.index(axis))

@@ -255,6 +255,13 @@ def shared_ends(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[int, int]:
     return first, last
 
 
+def unshared_axes(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[list[int], list[int]]:
+    """The axes below a reshape, and those above it, that it does not keep."""
+    first, last = shared_ends(old, new)
+    before, after = wide_axes(old), wide_axes(new)
+    return before[first : len(before) - last], after[first : len(after) - last]
+
+
 def wide_axes(shape: Sequence[Dim]) -> list[int]:
     """The axes whose extent is not 1."""
     return [k for k, d in enumerate(shape) if d != 1]

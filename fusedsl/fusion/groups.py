@@ -89,7 +89,8 @@ class Partition:
 def loaded(root: Root) -> Node:
     """The load of what a root stores."""
     at = tuple(Coordinate(0, 1, a) for a in root.axes)
-    return node("load", (), (Source("temporary", root.index), at), Type(root.value.type.dtype))
+    d = root.type.dtype if root.rounded else root.value.type.dtype
+    return node("load", (), (Source("temporary", root.index, rounded=root.rounded), at), Type(d))
 
 
 def reaches(groups: list[Group], start: int, goal: int) -> bool:

@@ -17,7 +17,7 @@ from ..ir.dims import Dim, expression
 from ..ir.folds import FOLDS, scalar
 from ..ir.graph import Graph, Node, Type, constant, node, value_of, walk
 from ..ir.ops import OPS, VIEWS
-from ..ir.types import INT64
+from ..ir.types import INT64, DType
 from .coordinates import (
     Axis,
     Computed,
@@ -33,18 +33,26 @@ from .coordinates import (
     through_index,
     through_reshape,
 )
+from .joined import part_joined
 from .pieces import Pieces, Same, before, fetches, find_pieces, settled
 from .products import spread
 from .reshapes import push_reshapes, refine, reshaped_argument
+from .splits import split_axes
 
 
 @dataclass(frozen=True)
 class Source:
-    """An array that a kernel reads: argument or temporary `index`, seen through host-side reshapes (`views`)."""
+    """An array that a kernel reads: argument or temporary `index`, seen through host-side `views`, each ("reshape",
+    shape) or ("index", key)."""
 
     kind: str  # "argument" | "temporary"
     index: int
     views: tuple = ()
+    rounded: bool = False  # a temporary whose elements were rounded to their dtype
+
+    def holds(self, d: DType) -> DType:
+        """What memory holds for elements of this dtype: of a temporary, what they are computed in."""
+        return d.compute if self.kind == "temporary" and not self.rounded else d
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,12 @@ class Root:
     value: Node
     type: Type
     starts: tuple[Dim, ...] = ()  # where along each axis the store begins, if not at 0
+    rounded: bool = False  # to a temporary that holds `type`, and not what its elements are computed in
+
+    @property
+    def held(self) -> DType:
+        """What memory holds."""
+        return self.type.dtype.compute if self.kind == "temporary" and not self.rounded else self.type.dtype
 
 
 @dataclass(frozen=True)
@@ -71,7 +85,7 @@ class Lowered:
 
 def lower(graph: Graph, same: Same = lambda a, b: a == b) -> Lowered:
     """The scalar program of a graph; `same` answers for this plan whether two extents are equal."""
-    results = push_reshapes(tuple(spread(graph.results)))
+    results = push_reshapes(tuple(split_axes(part_joined(spread(graph.results), same), same)))
     peeled = refine([_peel(r) for r in results])
     whole = _lowered(results, peeled)
     pieces = find_pieces(peeled, same) if fetches(r.value for r in whole.roots) and not whole.temporaries else None
@@ -306,8 +320,7 @@ def _fetch(source: Source, n: Node, at: Coordinates) -> Node:
             conditions.append(between(position, extent))
     wanted = all_of(conditions)
     assert wanted is not None
-    stored = n.type.dtype.compute if source.kind == "temporary" else n.type.dtype
-    return node("fetch", (address, wanted), (source, at, stored), Type(n.type.dtype))
+    return node("fetch", (address, wanted), (source, at, source.holds(n.type.dtype)), Type(n.type.dtype))
 
 
 def _missing(n: Node) -> Node:

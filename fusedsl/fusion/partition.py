@@ -14,6 +14,7 @@ from .crossing import crossing
 from .groups import Decision, Group, Partition, loaded, ordered
 from .homes import Homes
 from .lower import Lowered, Root
+from .operands import store_operands
 from .price import Computation, Prices, computed, cost
 from .products import factors
 from .reasons import called, mismatch, spaces, why_alone
@@ -41,8 +42,9 @@ def partition(
 
     Unless `together`, folds over rows and folds over columns are kernels of their own. `scores` that are folded are
     "stored" first; or each tile of them is folded where it is computed, measured from references of its own ("apart")
-    or from those of all tiles so far ("level"). Where `steady`, a single row is cut as each of many is. Rows that are
-    read again because no chip holds them are read by a second kernel, unless there are to be the `fewest`.
+    or from those of all tiles so far ("level"), with what they are products of stored where it is computed ("staged").
+    Where `steady`, a single row is cut as each of many is. Rows that are read again because no chip holds them are read
+    by a second kernel, unless there are to be the `fewest`.
     """
     one_block = STEADY_BLOCK if steady else ONE_BLOCK
     return _Partitioner(program, fits, prices, together, scores, one_block, fewest).run()
@@ -60,9 +62,15 @@ class _Partitioner(Homes):
         fewest: bool,
     ):
         self.streaming: dict[Node, Streaming] = {}
-        self.refused: list[Decision] = []
-        found = find_streams(program, fits, scores == "level")
+        level = scores in ("level", "staged")
+        found = find_streams(program, fits, level)
+        operands: tuple[Root, ...] = ()
+        if level and found.passes:
+            staged, operands = store_operands(found.program, found.passes, scores == "staged")
+            found = find_streams(staged, fits, level) if operands else found
         self.refused = [Decision(False, (called(f),), reason) for f, reason in found.refused]
+        reason = "it is stored, because passes over scores multiply arrays, of one dtype"
+        self.refused += [Decision(False, (f"{r.value.op} before a product of scores",), reason) for r in operands]
         if scores != "stored" and found.passes:
             program = found.program
             self.streaming = {f: one for one in found.passes for f in one.folds}

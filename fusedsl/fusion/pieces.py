@@ -57,7 +57,7 @@ def find_pieces(results: Sequence[Node], same: Same) -> Pieces | None:
     for n in nodes:
         if n.op == "gather" and n.attr[0] == GUARDED:
             axis = next(k for k, (kind, _) in enumerate(n.attr[1]) if kind == "at")
-            begin = _begin(n.args[1])
+            begin = begin_of(n.args[1])
             if begin is None:
                 return None
             joined.setdefault(n.type.shape[axis], {})[begin] = n.args[0].type.shape[axis]
@@ -73,13 +73,13 @@ def find_pieces(results: Sequence[Node], same: Same) -> Pieces | None:
     return found if len(places) == count else None
 
 
-def _begin(position: Node) -> Dim | None:
+def begin_of(position: Node) -> Dim | None:
     """b, where a position is that on the axis less b."""
     while position.op in ("index", "convert"):
         position = position.args[0]
     if position.op == "iota":
         return 0
-    if position.op != "subtract" or _begin(position.args[0]) != 0:
+    if position.op != "subtract" or begin_of(position.args[0]) != 0:
         return None
     found = along(position.args[1])
     return None if found is None or found.axis is not None else found.start
@@ -90,8 +90,18 @@ def _hinders(n: Node, extent: Dim) -> bool:
     if n.op in ("scan", "ranked", "reshape"):
         return any(extent in t.type.shape for t in (n, *n.args))
     if n.op == "reduce" and any(n.args[0].type.shape[a] == extent for a in n.attr[1]):
-        return n.attr[0] not in JOINS or FOLDS[n.attr[0]].positional
+        return n.attr[0] not in JOINS or FOLDS[n.attr[0]].positional or _is_product(n)
     return n.type.shape.count(extent) > 1
+
+
+def _is_product(n: Node) -> bool:
+    """Whether a reduction is a product of matrices: in pieces it would be a sum of several."""
+    (x,) = n.args
+    if n.attr[0] != "sum" or x.op != "multiply":
+        return False
+    left, right = ((1,) * (x.type.rank - a.type.rank) + a.type.shape for a in x.args)
+    kept = [k for k in range(x.type.rank) if k not in n.attr[1]]
+    return any(left[k] == 1 != right[k] for k in kept) and any(right[k] == 1 != left[k] for k in kept)
 
 
 def before(position: Node, bound: Node, pieces: Pieces) -> Node | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, Type, node, rebuild, walk
 from ..ir.ops import OPS
-from .coordinates import shared_ends, wide_axes
+from .coordinates import shared_ends, unshared_axes, wide_axes
 
 
 def push_reshapes(results: tuple[Node, ...]) -> list[Node]:
@@ -113,9 +113,17 @@ def _part_reshaped(part: Shape, old: Shape, new: Shape) -> Shape | None:
 
 
 def reshaped_argument(n: Node) -> tuple[int, tuple] | None:
-    """(argument index, views) where `n` is an argument reshaped, which a packed argument can always be; else None."""
-    x = n.args[0]
-    return (x.attr, (("reshape", n.type.shape),)) if x.op == "param" else None
+    """(argument index, views) where `n` is an argument reshaped, which a packed argument can always be, or a slice of
+    one with an axis split, which any can be; else None."""
+    (x,) = n.args
+    shaped, cut = ("reshape", n.type.shape), unshared_axes(x.type.shape, n.type.shape)[0]
+    while x.op == "broadcast" and wide_axes(x.args[0].type.shape) == wide_axes(x.type.shape):
+        (x,) = x.args  # other names for its extents
+    if x.op == "param":
+        return x.attr, (shaped,)
+    if x.op != "index" or x.args[0].op != "param" or len(cut) > 1:
+        return None
+    return x.args[0].attr, (("index", x.attr), shaped)
 
 
 def refine(results: list[Node]) -> list[Node]:

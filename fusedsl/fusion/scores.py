@@ -45,7 +45,7 @@ def scores(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[Node]
 
 def _meets_others(n: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
     """Whether some array is read that is the same all along the stream: a query, beside the keys."""
-    return any(m.op == "load" and stream not in free[m] for m in walk(n.args))
+    return any(m.op in ("load", "fetch") and stream not in free[m] for m in walk(n.args))
 
 
 def _holds_sums(n: Node, free: dict[Node, frozenset]) -> bool:
@@ -117,6 +117,53 @@ def parted(value: Node, stream: Axis, free: dict[Node, frozenset]) -> tuple[froz
     assert whole is not None
     free.update(free_axes([whole]))
     return rows, own, whole
+
+
+def distributed(roots: Sequence[Node]) -> list[Node]:
+    """Values whose sums along a stream hold several scores in addends of their own: a sum of each addend."""
+    free = free_axes(roots)
+
+    def change(old: Node, args: tuple[Node, ...]) -> Node:
+        made = node(old.op, args, old.attr, old.type) if args != old.args else old
+        if made not in free:
+            free.update(free_axes([made]))
+        if made.op != "fold" or made.attr[0] != "sum" or len(made.attr[1]) != 1:
+            return made
+        parts = _addends(made.args[0], made.attr[1][0], free)
+        sums = [(sign, node("fold", (x,), made.attr, made.type)) for sign, x in parts]
+        free.update(free_axes([f for _, f in sums]))
+        total = sums[0][1]
+        for sign, f in sums[1:]:
+            total = scalar_op(sign, total, f, dtype=made.type.dtype)
+        return total if len(sums) > 1 else made
+
+    new = rebuild(roots, change)
+    return [new[r] for r in roots]
+
+
+def _addends(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[tuple[str, Node]]:
+    """An element as addends, "add" or "subtract", each with scores that no other one has; one, if it has no such."""
+    whole = [("add", value)]
+    if len(scores(value, stream, free)) < 2:
+        return whole
+    parts = factors_of(value)
+    sums = [n for n in parts.over if n.op in ("add", "subtract") and len(scores(n, stream, free)) > 1]
+    if len(sums) != 1 or parts.where:
+        return whole
+    found: list[tuple[str, Node]] = []
+    held: set[Node] = set()
+    for sign, x in (("add", sums[0].args[0]), (sums[0].op, sums[0].args[1])):
+        own = set(scores(x, stream, free))
+        if not own or own & held:
+            return whole
+        held |= own
+        made = parts.product([x if n is sums[0] else n for n in parts.over])
+        assert made is not None
+        for n in parts.under:
+            made = scalar_op("divide", made, n)
+        found.append((sign, made))
+    free.update(free_axes([x for _, x in found]))
+    return found
 
 
 def hoisted(value: Node, stream: Axis) -> Node:

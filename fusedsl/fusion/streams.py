@@ -18,9 +18,10 @@ from ..rewrite.scalars import free_axes, scalar_op
 from ..rewrite.stream import StreamFold
 from .coordinates import Axis, Computed, memory_order
 from .lower import Lowered
-from .scores import Factors, factors_of, hoisted, nearest, parted, reached, scores
+from .scores import Factors, distributed, factors_of, hoisted, nearest, parted, reached, scores
 
 Fits = Callable[[Dim, int], bool]
+TILE_ROWS = 16  # of the smallest tile
 WIDEST = 512  # of the axes of a product and of a result: a tile of rows holds that much for each row
 
 
@@ -85,19 +86,21 @@ class Found:
 def find_streams(program: Lowered, fits: Fits, level: bool = False) -> Found:
     """The passes over scores of a lowered program. What is refused stays as it was. For `level` see StreamFold."""
     roots = [r.value for r in program.roots]
+    roots = distributed(roots) if level else roots
     apart: set[Node] = set()
     refused: dict[str, Node] = {}
     while True:
         renamed, groups = _grouped(roots, apart)
+        groups = [part for group in groups for part in (_apart(group) if level else [group])]
         values = [renamed[r] for r in roots]
         made, later, failed = _passes_of(groups, values, fits, level)
         if not failed:
-            moved = tuple(replace(r, value=renamed[r.value]) for r in program.roots)
+            moved = tuple(replace(r, value=v) for r, v in zip(program.roots, values))
             told = [*((f, reason) for reason, f in refused.items()), *later]
             return Found(replace(program, roots=moved), tuple(made), tuple(told))
         for group, reason in failed:
             apart |= set(group.written)
-            refused.setdefault(reason, group.written[-1])
+            refused.setdefault(reason, next(reversed(group.written)))
 
 
 def _passes_of(groups: list[_Group], roots: list[Node], fits: Fits, level: bool):
@@ -138,9 +141,9 @@ def _are_stored(one: Streaming, needed: Sequence[Node]) -> bool:
 
 @dataclass(eq=False)
 class _Group:
-    """Folds over one stream for the same rows: as they were written, as they are on one axis, and their own axes."""
+    """Folds over one stream for the same rows: what those that were written are on one axis, and their own axes."""
 
-    written: list[Node]
+    written: dict[Node, Node]
     folds: list[Node]
     own: set[Axis]
 
@@ -166,14 +169,33 @@ def _grouped(roots: Sequence[Node], apart: set[Node]) -> tuple[dict[Node, Node],
         rows, own, value = parted(value, stream, free) if made.attr[0] == "sum" else (free[value], frozenset(), value)
         made = node("fold", (value,), (made.attr[0], (stream,)), made.type)
         free.update(free_axes([made]))
-        group = groups.setdefault((rows - {stream}, stream), _Group([], [], set()))
-        group.written.append(old)
+        group = groups.setdefault((rows - {stream}, stream), _Group({}, [], set()))
+        group.written[old] = made
         group.own |= own
         if made not in group.folds:
             group.folds.append(made)
         return made
 
     return rebuild(roots, change), list(groups.values())
+
+
+def _apart(group: _Group) -> list[_Group]:
+    """The folds of a group whose elements hold the same scores, directly or by way of others, together."""
+    free = free_axes(group.folds)
+    held = [set(scores(f.args[0], f.attr[1][0], free)) for f in group.folds]
+    parts: list[tuple[set[Node], list[Node]]] = []
+    for f, own in zip(group.folds, held):
+        joined = [part for part in parts if part[0] & own]
+        parts = [part for part in parts if not part[0] & own]
+        parts.append((own.union(*(s for s, _ in joined)), [*(g for _, folds in joined for g in folds), f]))
+    if len(parts) == 1:
+        return [group]
+    found = []
+    for _, folds in parts:
+        written = {old: made for old, made in group.written.items() if made in folds}
+        axes = {a for a in group.own if any(a in free[f] for f in folds)}
+        found.append(_Group(written, [f for f in group.folds if f in folds], axes))
+    return found
 
 
 def _moved(root: Node, old: Axis, new: Axis, free: dict[Node, frozenset]) -> Node:
@@ -265,8 +287,18 @@ def _streaming(stream: StreamFold, own: frozenset, fits: Fits) -> Streaming | st
     if any(p.axis in stream.rows for p in products):  # type: ignore[union-attr]
         return "its scores sum over an axis of the name of one of its rows"
     order = memory_order(values, sorted(stream.rows, key=str))
-    rows = tuple([a for a in order if a not in lanes] + [a for a in order if a in lanes])
-    return Streaming(stream, rows, tuple(a for a in order if a in lanes), tuple(products), tuple(weighted))  # type: ignore[arg-type]
+    tiled = _longest_last([a for a in order if a in lanes], fits)
+    rows = (*(a for a in order if a not in lanes), *tiled)
+    return Streaming(stream, rows, tiled, tuple(products), tuple(weighted))  # type: ignore[arg-type]
+
+
+def _longest_last(lanes: list[Axis], fits: Fits) -> tuple[Axis, ...]:
+    """The rows' axes in an order whose last one, which tiles lie along, fills them where any does."""
+    if len(lanes) > 1 and fits(lanes[-1].extent, TILE_ROWS):
+        long = next((a for a in reversed(lanes[:-1]) if not fits(a.extent, TILE_ROWS)), None)
+        if long is not None:
+            return (*(a for a in lanes if a != long), long)
+    return tuple(lanes)
 
 
 def _product(g: Node, along: Axis, free: dict[Node, frozenset]) -> Product | str:

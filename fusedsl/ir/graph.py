@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 from .dims import Dim, substitute
 from .types import BOOL, DType
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -83,9 +84,7 @@ def value_of(n: Node) -> bool | int | float:
     return struct.unpack("<d", value)[0] if kind == "float" else value
 
 
-def resolve(
-    known: MutableMapping[Node, T], root: Node, needs: Callable[[Node], Iterable[Node]], make: Callable[[Node], T]
-) -> T:
+def resolve(known: MutableMapping[K, T], root: K, needs: Callable[[K], Iterable[K]], make: Callable[[K], T]) -> T:
     """known[root], which is made after what it needs is known; no recursion."""
     stack = [root]
     while stack:

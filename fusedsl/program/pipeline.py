@@ -148,7 +148,7 @@ def other_way(
     """(`together`, `scores`) of the plan to try instead of one with a kernel that has no schedule at these extents, or
     may have no binary for them (see `lengths.crosses`); None where every kernel has."""
     if not attends(bounds, hardware):
-        return plan.together, "stored"
+        return plan.together, "staged" if plan.scores == "level" else "stored"
     if not folds_together(bounds, hardware) or not (hardware is None or crosses(plan, bounds, hardware, claim)):
         return False, plan.scores
     return None

@@ -93,7 +93,7 @@ def make_plan(
         source.text,
         parameters,
         tuple(r.type for r in graph.results),
-        tuple(Type(t.dtype, shape) for t, shape in cut.temporaries),
+        _held(cut, kernels),
         graph.checks,
         tuple(guards.items()),
         kernels,
@@ -120,6 +120,12 @@ def emitted(cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter
         kernels += [plans[k - first] for launch in split for k in launch]
         launches += map(len, split)
     return tuple(kernels), tuple(launches), replace(cut, decisions=(*cut.decisions, *decisions))
+
+
+def _held(cut: Partition, kernels: tuple[KernelPlan, ...]) -> tuple[Type, ...]:
+    """What memory holds between kernels."""
+    dtypes = {use.index: use.dtype for k in kernels for use in k.arrays if use.kind == "temporary"}
+    return tuple(Type(dtypes.get(k, t.dtype.compute), shape) for k, (t, shape) in enumerate(cut.temporaries))
 
 
 def _words(plan: KernelPlan) -> float:

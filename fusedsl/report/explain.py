@@ -201,10 +201,10 @@ def _temporaries(case: Case) -> tuple[Temporary, ...]:
     found = []
     for k, t in enumerate(case.plan.temporaries):
         shape = [evaluate(d, case.extents) or 0 for d in t.shape]
-        size = t.dtype.compute.itemsize
+        size = t.dtype.itemsize
         for n in shape:
             size *= n
-        found.append(Temporary(f"temporary {k}", f"{t.dtype.compute}{shape}", size))
+        found.append(Temporary(f"temporary {k}", f"{t.dtype}{shape}", size))
     return tuple(found)
 
 

@@ -97,10 +97,26 @@ class Bound:
 
 
 def view(layout: Layout, views: tuple, extents: Mapping[Symbol, int]) -> Layout:
-    """The layout after host-side reshapes; NeedsCopy where the strides do not allow one."""
-    for _, shape in views:
-        layout = _reshape(layout, tuple(evaluate(d, extents) for d in shape))
+    """The layout after host-side views; NeedsCopy where the strides do not allow one."""
+    for kind, how in views:
+        if kind == "index":
+            layout = _index(layout, how, extents)
+        else:
+            layout = _reshape(layout, tuple(evaluate(d, extents) for d in how))
     return layout
+
+
+def _index(layout: Layout, key: tuple, extents: Mapping[Symbol, int]) -> Layout:
+    """The elements that a basic index leaves."""
+    shape, strides, offset = [], [], layout.offset
+    axes = iter(layout.strides)
+    for entry in key:
+        stride = 0 if entry[0] == "new" else next(axes)
+        offset += 0 if entry[0] == "new" else evaluate(entry[1], extents) * stride
+        if entry[0] != "int":
+            shape.append(1 if entry[0] == "new" else evaluate(entry[3], extents))
+            strides.append(stride if entry[0] == "new" else entry[2] * stride)
+    return Layout(tuple(shape), tuple(strides), offset, layout.address)
 
 
 def _reshape(layout: Layout, shape: tuple[int, ...]) -> Layout:

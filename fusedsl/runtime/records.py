@@ -62,7 +62,7 @@ def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list
     Those that no launch needs at the same time share memory: the largest are placed first, each as low as it fits.
     """
     lives = _lives(plan)
-    sizes = [math.prod(evaluate(d, extents) for d in t.shape) * t.dtype.compute.itemsize for t in plan.temporaries]
+    sizes = [math.prod(evaluate(d, extents) for d in t.shape) * t.dtype.itemsize for t in plan.temporaries]
     sizes = [-(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT for size in sizes]
     offsets = [0] * len(sizes)
     placed: list[int] = []

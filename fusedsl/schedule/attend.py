@@ -13,6 +13,7 @@ ROWS, WARP_ROWS = 64, 16  # of a group of four warps, and of a warp
 GROUP = 128  # threads of a group
 PANEL = 64  # elements of a line in shared memory: 128 bytes
 WIDEST = 256  # sums that one product has side by side
+NOTHING = -1  # the number of an operand, or an axis, that is not there
 MAP_AXES = 5  # that the copy engine knows
 ALIGNMENT = 1024
 BARRIER = 8  # bytes of a barrier in memory
@@ -87,24 +88,30 @@ class AttendSchedule:
 
 @dataclass(frozen=True)
 class Operands:
-    """What the two products of a pass are made of: numbers of operands, and the axis that tiles of rows lie along."""
+    """What the two products of a pass are made of: numbers of operands (`weighed` NOTHING: it only folds), and the
+    axis that tiles of rows lie along."""
 
     left: int
     right: int
     weighed: int
     lane: int
 
+    @property
+    def multiplied(self) -> tuple[int, ...]:
+        """The operands that there are."""
+        return tuple(k for k in (self.left, self.right, self.weighed) if k != NOTHING)
+
 
 def operands_of(kernel: Kernel) -> Operands | None:
-    """The operands of a pass with one score and one weighing, whose products take arrays as they are."""
+    """The operands of a pass with one score and at most one weighing, whose products take arrays as they are."""
     stream = kernel.stream
-    if stream is None or not stream.level or len(stream.scores) != 1 or len(stream.weighings) != 1:
+    if stream is None or not stream.level or len(stream.scores) != 1 or len(stream.weighings) > 1:
         return None
-    score, weighing = stream.scores[0], stream.weighings[0]
-    found = [_array(kernel, body) for body in (score.left, score.right, weighing.right)]
+    score = stream.scores[0]
+    found = [_array(kernel, body) for body in (score.left, score.right, *(w.right for w in stream.weighings))]
     if None in found:
         return None
-    left, right, weighed = found
+    left, right, weighed = (*found, NOTHING)[:3]
     lanes = [a for a in stream.lanes if kernel.operands[left].strides[a] != "0"]  # type: ignore[index]
     if not lanes and all(operand.strides[stream.lanes[-1]] == "0" for operand in kernel.operands):
         lanes = list(stream.lanes)  # an axis of one row
@@ -178,7 +185,9 @@ def _axes(kernel: Kernel, operand: int, inner: int, along: int) -> tuple[int, ..
 def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> AttendSchedule | None:
     """How a pass over scores runs on this card; None where no kernel of it fits."""
     found, stream = operands_of(kernel), kernel.stream
-    if found is None or stream is None or hardware.cc[0] != 9 or not _fits(kernel, found, stream):
+    if found is None or found.weighed == NOTHING or stream is None:
+        return None
+    if hardware.cc[0] != 9 or not _fits(kernel, found, stream):
         return None
     width, out_width = extents[stream.scores[0].axis], extents[stream.weighings[0].axis]
     if width % 8 or out_width % 8 or max(width, out_width) > WIDEST or 0 in extents:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..hardware import Hardware
-from .attend import Operands, operands_of
+from .attend import NOTHING, Operands, operands_of
 from .kernel import Kernel
 from .warps import ROWS, WarpSchedule, class_bytes, items_of, of_shape
 
@@ -24,7 +24,9 @@ MOST_ROWS = 64
 def schedule_narrow(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> WarpSchedule | None:
     """How a pass of few rows runs on tensor cores; None for others."""
     found = operands_of(kernel)
-    if found is None or kernel.stream is None or kernel.stream.parts is None or extents[found.lane] > MOST_ROWS:
+    if found is None or found.weighed == NOTHING or kernel.stream is None or kernel.stream.parts is None:
+        return None
+    if extents[found.lane] > MOST_ROWS:
         return None
     if kernel.steady:  # a row's result may not depend on how many rows there are
         return None

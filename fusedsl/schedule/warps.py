@@ -18,7 +18,7 @@ WIDEST = {"float16": 256, "bfloat16": 256, "float32": 256, "float64": 64}  # res
 SHAPES = ((8, 64), (4, 64), (4, 32), (2, 32), (2, 16))  # (warps, columns), the best first
 SUMMED = ((4, 64), *SHAPES[2:])  # … where products are no tensor core's
 NARROW = 64  # with rows up to this, two blocks of eight warps are there at once
-COLUMNS = ((192, 16), (128, 32), (0, 64))  # at most, beside results of a row of more words than this
+COLUMNS = ((192, 16), (128, 32), (-1, 64))  # at most, beside results of a row of more words than this
 FEWEST = 16  # rows for which scores are worth a tile: those of fewer rows take little memory
 
 
@@ -26,10 +26,10 @@ FEWEST = 16  # rows for which scores are worth a tile: those of fewer rows take 
 class WarpSchedule:
     """`warps` have 16 rows each; tiles of `columns` scores go by, of which one is on chip.
 
-    `width` and `out_width` are the lengths of the first product's sums and of a row of results. Tiles of the operands
-    stand in shared memory as `kind`, whose products are those of `tensor` cores or fused multiply-adds; an operand is
-    `copied` asynchronously, or element by element. (All three: left, right, weighed.) Where the stream is `split`, so
-    many `parts` of it have a block each; a launch says how many. A tile has the rows of all
+    `width` and `out_width` are the lengths of the first product's sums and of a row of results (0: nothing is weighed).
+    Tiles of the operands stand in shared memory as `kind`, whose products are those of `tensor` cores or fused
+    multiply-adds; an operand is `copied` asynchronously, or element by element (all three: left, right, weighed). If
+    the stream is `split`, so many `parts` of it have a block each; a launch says how many. A tile has the rows of all
     places on the axis `packed`.
     """
 
@@ -79,7 +79,7 @@ class WarpSchedule:
             "left_at": self.tile_bytes(self.rows, self.width),
             "right_at": self.tile_bytes(self.columns, self.width),
             "weighed_at": self.tile_bytes(self.columns, self.out_width),
-            "weights_at": 0 if self.tensor else self.tile_bytes(self.rows, self.columns),
+            "weights_at": 0 if self.tensor or not self.out_width else self.tile_bytes(self.rows, self.columns),
         }
         found, at = {}, 0
         for name, size in sizes.items():
@@ -113,7 +113,7 @@ def of_shape(
     if found is None or stream is None or 0 in extents or max(extents) >= 1 << 31:
         return None
     kind = _kind(kernel, found, hardware)
-    width, out_width = extents[stream.scores[0].axis], extents[stream.weighings[0].axis]
+    width, out_width = extents[stream.scores[0].axis], sum(extents[w.axis] for w in stream.weighings)
     if kind is None or out_width > WIDEST[kind]:
         return None
     sums = out_width * (2 if kind == "float64" else 1)  # words, of two threads
@@ -126,8 +126,8 @@ def of_shape(
 def _kind(kernel: Kernel, found: Operands, hardware: Hardware) -> str | None:
     """The type that operands have in shared memory: their own 16 bits for tensor cores, else that of the sums."""
     assert kernel.stream is not None
-    given = [kernel.operands[k].dtype for k in (found.left, found.right, found.weighed)]
-    sums = {kernel.stream.scores[0].value.dtype.name, kernel.stream.weighings[0].state.dtype.name}
+    given = [kernel.operands[k].dtype for k in found.multiplied]
+    sums = {kernel.stream.scores[0].value.dtype.name, *(w.state.dtype.name for w in kernel.stream.weighings)}
     if len(sums) != 1 or any(d.kind != "f" for d in given):
         return None
     (summed,) = sums
@@ -146,7 +146,7 @@ def _copied(
     """Which operands are copied as they are, 16 bytes at a time."""
     stream = kernel.stream
     assert stream is not None
-    inner = stream.scores[0].axis, stream.scores[0].axis, stream.weighings[0].axis
+    inner = (stream.scores[0].axis, stream.scores[0].axis, *(w.axis for w in stream.weighings))
 
     def aligned(k: int, axis: int) -> bool:
         operand = kernel.operands[k]
@@ -154,9 +154,8 @@ def _copied(
         lines = operand.strides[axis] == "1" and operand.strides.count("1") == 1 and operand.access == "vector"
         return operand.dtype.name == kind and lines and whole
 
-    left, right, weighed = (
-        hardware.cc >= (8, 0) and aligned(k, axis) for k, axis in zip((found.left, found.right, found.weighed), inner)
-    )
+    copied = [hardware.cc >= (8, 0) and aligned(k, axis) for k, axis in zip(found.multiplied, inner)]
+    left, right, weighed = (*copied, False)[:3]
     return left, right, weighed
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def leave_order(w: AttendWriter) -> list[str]:
     """Lines of one thread that leave in shared memory how items lie: registers are dear in the loops."""
     s, outer = w.schedule, [f"n{a}" for a in w.outer]
-    streamed = [w.kernel.operands[k].strides for k in (w.operands.right, w.operands.weighed)]
+    streamed = [w.kernel.operands[k].strides for k in w.operands.multiplied[1:]]
     apart = [f"n{a}" for a in w.outer if any(letters[a] != "0" for letters in streamed)]
     bytes_each = f"n{w.along} * {2 * (s.width + s.out_width)}"
     lines = [

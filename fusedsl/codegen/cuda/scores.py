@@ -11,8 +11,8 @@ from functools import cached_property
 from itertools import takewhile
 
 from ...ir.types import BOOL
-from ...schedule.attend import ROWS, Tiles, operands_of
-from ...schedule.kernel import Body, Ending, FoldUse, Kernel, Phase, Store, Stream, Value
+from ...schedule.attend import NOTHING, ROWS, Tiles, operands_of
+from ...schedule.kernel import Body, Ending, FoldUse, Kernel, Phase, Store, Stream, Value, Weighing
 from .draws import draw
 from .exact import exact_sums
 from .fragments import COLUMN, ELEMENT, OWN, OWN_COLUMN, OWN_STEPS, ROW, SCALAR, FragmentScope
@@ -28,10 +28,15 @@ class ScoreWriter(FragmentScope):
         found = operands_of(kernel)
         assert found is not None and kernel.stream is not None
         self.stream: Stream = kernel.stream
-        self.score, self.weighing = self.stream.scores[0], self.stream.weighings[0]
-        super().__init__(kernel, found.lane, self.weighing.axis, packed)
+        self.score, self.weighs = self.stream.scores[0], bool(self.stream.weighings)
+        super().__init__(kernel, found.lane, self.weighing.axis if self.weighs else NOTHING, packed)
         self.tiles, self.operands = schedule, found
         self.joins: dict[str, str] = {}  # of states that the threads of a row keep apart
+
+    @property
+    def weighing(self) -> Weighing:
+        """What the pass weighs, where it does."""
+        return self.stream.weighings[0]
 
     @property
     def sieved(self) -> bool:
@@ -64,7 +69,7 @@ class ScoreWriter(FragmentScope):
         self.code += [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
         self.code += [f"{extreme} = {name}" for name, extreme in self.extrema.items()]
         self.domain |= {v.name: ROW for v in use.state}
-        self.code.append(f"{self.weighing.state.name} = no_sums()")
+        self.code += [f"{w.state.name} = no_sums()" for w in self.stream.weighings]
 
     def _row_leaves(self) -> None:
         """What is read once for each row, and once for all."""
@@ -91,7 +96,7 @@ class ScoreWriter(FragmentScope):
         for phase in (*stream.tile, *(stream.sieve.whole if stream.sieve else ())):
             yield phase.element
             yield from filter(None, (phase.row,))
-        yield from (stream.state.merge, self.weighing.merge, *stream.inputs, *stream.row_inputs)
+        yield from (stream.state.merge, *(w.merge for w in stream.weighings), *stream.inputs, *stream.row_inputs)
         yield from filter(None, (stream.row, stream.join))
         for ending in stream.endings:
             yield ending.body
@@ -186,12 +191,12 @@ class ScoreWriter(FragmentScope):
             if phase.row:
                 self.leaves(v.name for v in phase.row.args)
                 self.call(f"row_{kind}_{number}", phase.row, ROW)
-        weight = self.weighing.weight
-        shown = names.get(weight.name, weight.name)
-        if partial:
-            self._hide(weight.name, weight, f"{weight.dtype.name}(0)")
-        elif shown != weight.name:
-            self.code.append(f"{weight.name} = {shown}")
+        for weight in (w.weight for w in stream.weighings):
+            shown = names.get(weight.name, weight.name)
+            if partial:
+                self._hide(weight.name, weight, f"{weight.dtype.name}(0)")
+            elif shown != weight.name:
+                self.code.append(f"{weight.name} = {shown}")
         self._merge()
 
     def _input(self, body: Body) -> None:
@@ -282,9 +287,9 @@ class ScoreWriter(FragmentScope):
 
     def move(self) -> list[str]:
         """Sums so far, measured from where the tile stands."""
-        merge, own = self.weighing.merge, self.weighing.state.name
-        if not merge.lines:
+        if not self.weighs or not self.weighing.merge.lines:
             return []
+        merge, own = self.weighing.merge, self.weighing.state.name
 
         def write() -> None:
             moving = self.stream.state.merge.results[len(self.stream.state.state) :]
@@ -299,7 +304,8 @@ class ScoreWriter(FragmentScope):
     def finish(self) -> None:
         """The results of an item, from the final states."""
         self.code += self._rows()
-        self.exact()
+        if self.weighs:
+            self.exact()
         self.results()
 
     def place_again(self) -> list[str]:

@@ -36,9 +36,10 @@ class WarpsWriter(ScoreWriter):
 
     def source(self) -> str:
         s = self.schedule
-        self.top.append(f"S, O = Fragment({s.columns}), Fragment({self.out})")
+        self.top.append(f"S = Fragment({s.columns})")
         self.top.append('rows_from, columns_from, below = row_positions("int64"), S.positions("int64"), S.below()')
-        self.top.append(f'no_sums = O.zeros("{self.weighing.state.dtype.name}")')
+        if self.weighs:
+            self.top += [f"O = Fragment({self.out})", f'no_sums = O.zeros("{self.weighing.state.dtype.name}")']
         self._products()
         self.scalars()
         self._begin()
@@ -59,21 +60,25 @@ class WarpsWriter(ScoreWriter):
             self.top += [
                 f"{', '.join(QUICK)} = {', '.join(f'quick({name!r})' for name in QUICK)}",
                 f'multiply_scores = warp_scores("{SHORT[s.kind]}", {s.rows}, {s.columns}, {width})',
-                f'add_weighed, pack = warp_sums("{SHORT[s.kind]}", {s.columns}, {self.out}), S.pack({s.kind!r})',
             ]
-            return
-        self.top += [
-            f'no_scores, add_scores = S.zeros("{s.kind}"), near_sums("{s.kind}", {s.rows}, {s.columns})',
-            f'keep = keep_weights("{s.kind}", {s.rows}, {s.columns})',
-            f'add_weighed = far_sums("{s.kind}", {s.rows}, {s.columns}, {self.out})',
-        ]
+            add = [f'add_weighed, pack = warp_sums("{SHORT[s.kind]}", {s.columns}, {self.out}), S.pack({s.kind!r})']
+        else:
+            self.top.append(
+                f'no_scores, add_scores = S.zeros("{s.kind}"), near_sums("{s.kind}", {s.rows}, {s.columns})'
+            )
+            add = [
+                f'keep = keep_weights("{s.kind}", {s.rows}, {s.columns})',
+                f'add_weighed = far_sums("{s.kind}", {s.rows}, {s.columns}, {self.out})',
+            ]
+        self.top += add if self.weighs else []
 
     def _begin(self) -> None:
         """The block's shared memory, its rows, and which tiles of the stream count."""
         s = self.schedule
         self.top.append(f"memory, sent = dynamic_start({LINE}), arrived(0)")
         self.code.append("left_at = memory()")
-        used = [name for name in s.places if name != "left_at" and (name != "weights_at" or not s.tensor)]
+        weighs = {"weighed_at"} | (set() if s.tensor else {"weights_at"}) if self.weighs else set()
+        used = [name for name in s.places if name in {"right_at", "classes_at"} | weighs]
         kept = self.stream.sieve is not None and asks_memory(self.kernel)
         self.code += [f"{name} = int32(left_at + {s.places[name]})" for name in used if name != "classes_at" or kept]
         self.code += ["group, item = int32(thread() >> 7), block()", *self._item()]
@@ -222,7 +227,7 @@ class WarpsWriter(ScoreWriter):
     def _stage(self, name: str, first: str) -> list[str]:
         """Lines that bring a tile of an operand to shared memory, from line `first` on."""
         s, number = self.schedule, ("left", "right", "weighed").index(name)
-        k = (self.operands.left, self.operands.right, self.operands.weighed)[number]
+        k = self.operands.multiplied[number]
         lines, along = (s.rows, self.lane) if name == "left" else (s.columns, self.along)
         inner, width = (self.weighing.axis, s.out_width) if name == "weighed" else (self.score.axis, s.width)
         size = self.kernel.operands[k].dtype.itemsize
@@ -276,23 +281,20 @@ class WarpsWriter(ScoreWriter):
     # -- the loop
 
     def _loop(self) -> None:
-        s, score, own, weight = self.schedule, self.score.value.name, self.weighing.state.name, self.weighing.weight
+        s, score = self.schedule, self.score.value.name
         right = self._stage("right", f"tile * {s.columns}")
-        weighed = self._stage("weighed", "column_from")
+        weighed = [*self._stage("weighed", "column_from"), "send()"] if self.weighs else []
         self.code += [*self._stage("left", "row_from"), "k = int32(0)", *self._next(), *right, "send()"]
         if s.tensor:
             multiply = [f"{score} = multiply_scores(left_at, right_at)"]
-            add = [f"{own} = add_weighed({own}, pack({weight.name}), weighed_at)"]
         else:
-            steps, parts = s.line_bytes(s.width) // STEP_BYTES, s.columns * s.size // CHUNK
+            steps = s.line_bytes(s.width) // STEP_BYTES
             multiply = _steps(steps, [f"{score} = add_scores({score}, left_at, right_at, step)"])
             multiply.insert(0, f"{score} = no_scores()")
-            add = [f"keep(weights_at, {weight.name})"]
-            add += _steps(parts, [f"{own} = add_weighed({own}, weights_at, weighed_at, step)"])
         loop = [
             f"column_from = tile * {s.columns}",
             f"entire = {self.whole_test()}",
-            *("sent()", "barrier()", *weighed, "send()"),
+            *("sent()", "barrier()", *weighed),
             *multiply,
             *("sent()", "barrier()"),
             "k = int32(k + 1)",
@@ -300,9 +302,17 @@ class WarpsWriter(ScoreWriter):
             *indented([*self._next(), *right, "send()"]),
             *self.weights_of_tile("entire"),
             *self.move(),
-            *add,
+            *(self._add() if self.weighs else []),
         ]
         self.code += ["while k < count:", *indented(loop)]
+
+    def _add(self) -> list[str]:
+        """Lines that add what a tile weighs."""
+        s, own, weight = self.schedule, self.weighing.state.name, self.weighing.weight.name
+        if s.tensor:
+            return [f"{own} = add_weighed({own}, pack({weight}), weighed_at)"]
+        added = [f"{own} = add_weighed({own}, weights_at, weighed_at, step)"]
+        return [f"keep(weights_at, {weight})", *_steps(s.columns * s.size // CHUNK, added)]
 
 
 def _steps(count: int, lines: list[str]) -> list[str]:

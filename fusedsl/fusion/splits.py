@@ -1,0 +1,300 @@
+"""Axes that reshapes merge or split in programs that fold products: all that one reaches has its parts instead.
+
+`k[:, :, None].expand(...).reshape(...)` repeats heads so that each head of q meets one of k. With the heads of q in two
+axes as well, k is read as it is, and the reshape is gone: only arguments and results are seen in another shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..ir.dims import Dim, product
+from ..ir.graph import Node, Type, constant, node, rebuild, resolve, walk
+from ..ir.ops import OPS
+from .coordinates import shared_ends, unshared_axes, wide_axes
+from .reshapes import reshaped_argument
+
+Place = tuple[Node, int]  # an axis of an array
+Shape = tuple[Dim, ...]
+Same = Callable[[Dim, Dim], bool]
+ELEMENTWISE = ("convert", "cast", "broadcast")
+
+
+def split_axes(results: Sequence[Node], same: Same) -> list[Node]:
+    """The results of a program whose products are folded, with reshapes between their operands and them taken away.
+    `same` answers whether two extents are equal in all calls that the plan is for."""
+    if not _folds_products(results):
+        return list(results)
+    results = _without_splits(results, same)
+    for k, r in enumerate(results):
+        inner = r.args[0] if r.op == "reshape" else r
+        for axis in reversed(range(inner.type.rank)):
+            found = _merged_below((inner, axis), same)
+            made = _Split(found[0], same).of((inner, axis)) if len(found) == 1 else None
+            inner = inner if made is None else made
+        if inner is not (r.args[0] if r.op == "reshape" else r):
+            results[k] = node("reshape", (inner,), None, r.type)
+    return results
+
+
+def _folds_products(results: Sequence[Node]) -> bool:
+    """Whether a reduction reads a sum of products."""
+    holds: dict[Node, bool] = {}
+    for n in walk(results):
+        holds[n] = any(holds[a] for a in n.args)
+        if n.op == "reduce" and holds[n]:
+            return True
+        holds[n] |= n.op == "reduce" and n.attr[0] == "sum" and n.args[0].op == "multiply"
+    return False
+
+
+def _without_splits(results: Sequence[Node], same: Same) -> list[Node]:
+    """The results with what is computed and then split along an axis computed in its parts."""
+
+    def change(old: Node, args: tuple[Node, ...]) -> Node:
+        new = node(old.op, args, old.attr, old.type) if args != old.args else old
+        new = _with_ends(new, same) if new.op == "reshape" else new
+        cut = _cut(new) if new.op == "reshape" and reshaped_argument(new) is None else None
+        made = None if cut is None else _Split(cut[1], same).of((new.args[0], cut[0]))
+        return new if made is None else _in_shape(made, new.type.shape)
+
+    new = rebuild(results, change)
+    return [new[r] for r in results]
+
+
+def _with_ends(n: Node, same: Same) -> Node:
+    """A reshape whose operand has the axes that it keeps under the names that the result has for them."""
+    x, new = n.args[0], n.type.shape
+    shape = list(x.type.shape)
+    while True:
+        before, after = unshared_axes(tuple(shape), new)
+        ends = [(before[k], after[k]) for k in (0, -1)] if len(before) > 1 < len(after) else []
+        found = next(((a, c) for a, c in ends if same(shape[a], new[c])), None)
+        if found is None:
+            return node("reshape", (_named(x, tuple(shape)),), None, n.type)
+        shape[found[0]] = new[found[1]]
+
+
+def _named(x: Node, shape: Shape) -> Node:
+    """The array with other names for its extents."""
+    return x if x.type.shape == shape else node("broadcast", (x,), None, Type(x.type.dtype, shape, x.type.weak))
+
+
+def _alike(a: Shape, b: Shape, same: Same) -> bool:
+    """Whether parts of one extent are equal: where one of them is not known to be, the others say so."""
+    pairs = [(x, y) for x, y in zip(a, b) if x != y]
+    alone = len(pairs) == 1 and not any(isinstance(d, int) for d in pairs[0])
+    return len(a) == len(b) and (alone or all(same(x, y) for x, y in pairs))
+
+
+def _cut(n: Node) -> tuple[int, Shape] | None:
+    """(an axis below a reshape, its parts), where it splits that one alone."""
+    old, new = unshared_axes(n.args[0].type.shape, n.type.shape)
+    return (old[0], tuple(n.type.shape[a] for a in new)) if len(old) == 1 and len(new) > 1 else None
+
+
+def _merged_below(place: Place, same: Same) -> list[Shape]:
+    """The parts of which reshapes make an axis of operands that an axis of a result stands for; alike ones once."""
+    found: list[Shape] = []
+    seen: set[Place] = set()
+    stack = [place]
+    while stack:
+        n, axis = stack.pop()
+        if (n, axis) in seen or n.type.shape[axis] == 1:
+            continue
+        seen.add((n, axis))
+        if n.op == "reshape" and axis in (middles := unshared_axes(n.args[0].type.shape, n.type.shape))[1]:
+            if len(middles[1]) == 1 < len(middles[0]):
+                parts = tuple(n.args[0].type.shape[a] for a in middles[0])
+                found += [] if any(_alike(parts, other, same) for other in found) else [parts]
+            continue
+        stack += _operands((n, axis)) or ()
+    return found
+
+
+def _operands(place: Place) -> list[Place] | None:
+    """The axes of operands that an axis stands for; None where there are none, or not as they are."""
+    n, axis = place
+    if n.op in OPS or n.op in ELEMENTWISE:
+        aligned = [(a, axis - n.type.rank + a.type.rank) for a in n.args]
+        return [(a, k) for a, k in aligned if k >= 0 and a.type.shape[k] != 1]
+    match n.op:
+        case "param" | "iota":
+            return []
+        case "transpose":
+            return [(n.args[0], n.attr[axis])]
+        case "index":
+            inner = _below_index(n, axis)
+            return None if inner is None else [(n.args[0], inner)]
+        case "reduce":
+            return [(n.args[0], axis)]
+        case "scan":
+            return [(n.args[0], axis)] if n.attr[1] != axis else None
+        case "gather":
+            taken = [k for k, (kind, place) in enumerate(n.attr[1]) if kind == "axis" and place == axis]
+            aligned = [(a, axis - n.type.rank + a.type.rank) for a in n.args[1:]]
+            return [(n.args[0], k) for k in taken] + [(a, k) for a, k in aligned if k >= 0 and a.type.shape[k] != 1]
+        case "reshape":
+            old, new = n.args[0].type.shape, n.type.shape
+            if axis in unshared_axes(n.args[0].type.shape, n.type.shape)[1]:
+                return None
+            first, _ = shared_ends(old, new)
+            before, after = wide_axes(old), wide_axes(new)
+            k = after.index(axis)
+            return [(n.args[0], before[k] if k < first else before[k - len(after)])]
+    return None
+
+
+def _below_index(n: Node, axis: int) -> int | None:
+    """The axis below a basic index that an axis above it is all of."""
+    below = above = 0
+    for entry in n.attr:
+        if above == axis and entry[0] == "slice":
+            return below if entry[1:] == (0, 1, n.args[0].type.shape[below]) else None
+        below += entry[0] != "new"
+        above += entry[0] != "int"
+    return None
+
+
+class _Split:
+    """Arrays with one of their axes in parts."""
+
+    def __init__(self, parts: Shape, same: Same):
+        self.parts, self.same = parts, same
+        self.made: dict[Place, Node | None] = {}
+
+    def of(self, place: Place) -> Node | None:
+        """The array with this axis in parts; None where something needs the axis as a whole."""
+        return resolve(self.made, place, self._needs, self._make)
+
+    def _needs(self, place: Place) -> list[Place]:
+        n, axis = place
+        return [] if n.type.shape[axis] == 1 or self._ends(place) else _operands(place) or []
+
+    def _ends(self, place: Place) -> bool:
+        """Whether an array needs no other operands for its parts: an argument, or what is made of these very parts."""
+        n, _ = place
+        return n.op == "param" or (n.op == "reshape" and (reshaped_argument(n) is not None or self._is_merged(place)))
+
+    def _is_merged(self, place: Place) -> bool:
+        """Whether a reshape merges these very parts to an axis, and does nothing else."""
+        n, axis = place
+        before, after = unshared_axes(n.args[0].type.shape, n.type.shape)
+        return after == [axis] and _alike(tuple(n.args[0].type.shape[a] for a in before), self.parts, self.same)
+
+    def _shape(self, place: Place) -> Shape:
+        n, axis = place
+        return (*n.type.shape[:axis], *self.parts, *n.type.shape[axis + 1 :])
+
+    def _make(self, place: Place) -> Node | None:
+        n, axis = place
+        shape = self._shape(place)
+        if n.type.shape[axis] == 1:
+            return _in_shape(n, (*n.type.shape[:axis], *(1 for _ in self.parts), *n.type.shape[axis + 1 :]))
+        if n.op == "reshape" and self._is_merged(place):
+            before, _ = unshared_axes(n.args[0].type.shape, n.type.shape)
+            named = dict(zip(before, self.parts))
+            x = n.args[0]
+            return _in_shape(_named(x, tuple(named.get(k, d) for k, d in enumerate(x.type.shape))), shape)
+        if self._ends(place):
+            return _in_shape(n, shape)
+        operands = _operands(place)
+        new = {a: self.made[a] for a in operands or ()}
+        if operands is None or None in new.values():
+            return None
+        type = Type(n.type.dtype, shape, n.type.weak)
+
+        def split(x: Node, k: int) -> Node:
+            """An operand with its axis in parts; one of extent 1 with as many."""
+            if (x, k) in new:
+                return new[x, k]  # type: ignore[return-value]
+            ones = (1,) * len(self.parts)
+            return x if k < 0 else _in_shape(x, (*x.type.shape[:k], *ones, *x.type.shape[k + 1 :]))
+
+        return self._made(n, axis, type, split)
+
+    def _made(self, n: Node, axis: int, type: Type, split: Callable[[Node, int], Node]) -> Node | None:
+        more = len(self.parts) - 1
+
+        def moved(k: int) -> int:
+            return k if k < axis else k + more
+
+        x = n.args[0] if n.args else None
+        match n.op:
+            case "iota":
+                return self._positions(type)
+            case "transpose":
+                inner = n.attr[axis]
+                order = [k + more if k > inner else k for k in n.attr]
+                order[axis : axis + 1] = range(inner, inner + more + 1)
+                return node("transpose", (split(x, inner),), tuple(order), type)  # type: ignore[arg-type]
+            case "index":
+                inner = _below_index(n, axis)
+                entry = next(k for k, e in enumerate(_spread(n.attr)) if e == inner)
+                parts = (("slice", 0, 1, d) for d in self.parts)
+                key = (*n.attr[:entry], *parts, *n.attr[entry + 1 :])
+                return node("index", (split(x, inner),), key, type)  # type: ignore[arg-type]
+            case "reduce":
+                name, axes = n.attr
+                return node("reduce", (split(x, axis),), (name, tuple(map(moved, axes))), type)  # type: ignore[arg-type]
+            case "scan":
+                name, along = n.attr
+                return node("scan", (split(x, axis),), (name, moved(along)), type)  # type: ignore[arg-type]
+            case "gather":
+                return self._gather(n, axis, type, split)
+            case "reshape":
+                found = _operands((n, axis))
+                return node("reshape", (split(*found[0]),), None, type) if found else None
+        args = [split(a, axis - n.type.rank + a.type.rank) for a in n.args]
+        return node(n.op, tuple(args), n.attr, type)
+
+    def _gather(self, n: Node, axis: int, type: Type, split: Callable[[Node, int], Node]) -> Node:
+        (mode, entries), more = n.attr, len(self.parts) - 1
+        found: list[tuple[str, int]] = []
+        x, (*arrays,) = n.args[0], n.args[1:]
+        for k, (kind, place) in enumerate(entries):
+            if kind == "axis" and place == axis:
+                found += [("axis", axis + part) for part in range(more + 1)]
+                x = split(n.args[0], k)
+            else:
+                found.append((kind, place + more if kind == "axis" and place > axis else place))
+        arrays = [split(a, axis - n.type.rank + a.type.rank) for a in arrays]
+        return node("gather", (x, *arrays), (mode, tuple(found)), type)
+
+    def _positions(self, type: Type) -> Node:
+        """What the positions on an axis are on its parts."""
+        found: Node | None = None
+        for k, d in enumerate(self.parts):
+            line: Node = node("iota", (), None, Type(type.dtype, (d,), type.weak))
+            step = product(self.parts[k + 1 :])
+            shape = (d, *(1 for _ in self.parts[k + 1 :]))
+            line = _in_shape(line, shape)
+            if step != 1:
+                line = node("multiply", (line, _extent(step, type)), None, Type(type.dtype, shape, type.weak))
+            whole = Type(type.dtype, self.parts[: k + 1] + shape[1:], type.weak)
+            found = line if found is None else node("add", (found, line), None, whole)
+        assert found is not None
+        return found
+
+
+def _extent(d: Dim, like: Type) -> Node:
+    if isinstance(d, int):
+        return constant(d, like.dtype, like.weak)
+    return node("size", (), d, Type(like.dtype, (), like.weak))
+
+
+def _spread(key: tuple) -> list[int | None]:
+    """For each entry of a basic index the axis below that it is of."""
+    found: list[int | None] = []
+    below = 0
+    for entry in key:
+        found.append(None if entry[0] == "new" else below)
+        below += entry[0] != "new"
+    return found
+
+
+def _in_shape(x: Node, shape: Shape) -> Node:
+    """The array in a shape of as many elements."""
+    while x.op == "reshape":
+        (x,) = x.args
+    return x if x.type.shape == shape else node("reshape", (x,), None, Type(x.type.dtype, shape, x.type.weak))
