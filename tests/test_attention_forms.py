@@ -12,6 +12,7 @@ from ptx import emulated_gpu
 
 import fusedsl as fd
 from fusedsl.arguments import Arguments
+from fusedsl.program.first import interpreted
 from fusedsl.report.explain import explain
 from fusedsl.runtime.arrays import describe_all
 
@@ -306,6 +307,7 @@ COLUMN = "column = broadcast_to(z[None, :, None, None], (1, 2, size(s, -2), 1));
 TEXTS = {
     "numbers that are added": ("softmax(q @ k.mT * 0.25 + mask) @ v", 1),
     "numbers that are chosen": (SCORES + "softmax(where(there, s, -3e38)) @ v", 1),
+    "numbers like 1e10": (SCORES + "softmax(s + where(iota(s, -1) <= iota(s, -2), 0, -1e10)) @ v", 1),
     "masked twice": (SCORES + "where(there, softmax(where(there, s, -inf)), 0) @ v", 1),
     "sums of exponentials": (SCORES + "logsumexp(where(iota(s, -1) <= iota(s, -2), s, -inf), -1)", 1),
     "entropies": ("p = softmax(q @ k.mT * 0.25); -sum(p * log(p), -1)", 2),
@@ -334,7 +336,7 @@ def test_texts_are_right_as_emulated(name, dtype):
         assert len(gpu.launches) == launches
     wide = [x.astype(np.float64) for x in given]
     with np.errstate(all="ignore"):
-        (right,) = kernel._program._interpreted(describe_all(kernel.params, wide))
+        (right,) = interpreted(kernel._program.plans, describe_all(kernel.params, wide))
     assert np.array_equal(np.isnan(found), np.isnan(right))
     worst = np.nanmax(np.abs(found - right)) / np.nanmax(np.abs(right))
     assert worst < (1e-2 if dtype == "bfloat16" else 1e-5)

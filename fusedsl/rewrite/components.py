@@ -12,7 +12,7 @@ from ..ir.graph import Node, Type, constant, node, value_of
 from ..ir.types import BOOL, FLOAT32, DType
 from .scalars import scalar_op as op
 
-NEAR_END = 1e37  # of float32
+HUGE = 2.0**26  # beyond this a rounding of float32 is worth several powers of two
 ADDING = ("add", "subtract", "fma", "where", "convert", "cast", "minimum", "maximum")
 OPPOSITE = {"max": "min", "min": "max"}
 
@@ -110,14 +110,14 @@ def in_twos(e: Exponent) -> tuple[float, str]:
 
 
 def may_be_huge(value: Node) -> bool:
-    """Whether an element may be finite and near the end of float32, as where a mask is a number that is added."""
+    """Whether an element may be finite and far from 0, as where a mask is a number that is added."""
     stack, seen = [(value, True)], set()
     while stack:
         n, added = stack.pop()
         if n in seen or n.op == "fold" or n.type.dtype.kind != "f":
             continue
         seen.add(n)
-        if n.op == "const" and NEAR_END <= abs(value_of(n)) < inf:
+        if n.op == "const" and abs(value_of(n)) < inf and abs(value_of(n)) > HUGE:
             return True
         if added and n.op in ("load", "fetch", "scalar") and n.type.dtype.name != "float16":
             return True

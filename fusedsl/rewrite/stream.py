@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from math import ceil, log, log2
+from math import copysign, log
 
 from ..ir.folds import FOLDS, pick
 from ..ir.graph import Node, Type, constant, node
-from ..ir.types import BOOL
+from ..ir.types import BOOL, FLOAT32
 from .components import (
     OPPOSITE,
     Component,
@@ -38,7 +38,7 @@ from .components import (
 from .scalars import grown, scaled, total_of
 from .scalars import scalar_op as op
 
-HUGE = 1e30  # numbers beyond this lie further apart than any exponential tells
+HUGE = 2.0**30  # powers of two beyond this lie 128 apart in float32, and are off by 64 where they are rounded
 SLACK = 8  # powers of two: sums of so large exponentials are far from overflowing, float16 weights too
 
 
@@ -273,15 +273,15 @@ class StreamFold:
         return op("multiply", value, steep[0]) if steep else grown(value, in_twos(e)[0])
 
     def _steep(self, e: Exponent, state: Sequence[Node]) -> tuple[Node, ...]:
-        """What values are multiplied by, for each row, where their product with the scale might be infinite though they
-        are not. So far from 0 numbers are equal or too far apart for any scale to matter: half of it does as well."""
-        scale = in_twos(e)[0]
-        if abs(scale) <= 1 or not may_be_huge(e.reference.value):
-            return ()
-        point = self.point(e.reference, state)
+        """What values are multiplied by, for each row, where a reference may be so far from 0 that its product with the
+        scale is off by more than an exponential takes, or infinite. There numbers are equal or too far apart for any
+        scale to matter, and their product with a half is exact."""
+        scale, point = in_twos(e)[0], self.point(e.reference, state)
         d = point.type.dtype.compute
-        huge = op("greater", op("absolute", point), constant(HUGE, d), dtype=BOOL)
-        return (pick(huge, constant(scale / 2 ** ceil(log2(abs(scale))), d), constant(scale, d)),)
+        if d is not FLOAT32 or not may_be_huge(e.reference.value):
+            return ()
+        huge = op("greater", op("absolute", point), constant(HUGE / abs(scale), d), dtype=BOOL)
+        return (pick(huge, constant(copysign(0.5, scale), d), constant(scale, d)),)
 
     def _merged_mean(self, r: Reference, sides: Sequence[Sequence[Node]]) -> Node:
         """The mean of both parts, or near it: any reference will do."""
