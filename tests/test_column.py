@@ -22,8 +22,9 @@ def figures(text, cc=90, **specs):
     return fd.kernel(text).resources(**given, cc=cc)
 
 
-def source(text, **specs):
-    return fd.kernel(text).source(**{n: fd.spec(s, d) for n, (s, d) in specs.items()}, device="cuda")
+def source(text, max_kernels=None, **specs):
+    given = {name: fd.spec(shape, dtype) for name, (shape, dtype) in specs.items()}
+    return fd.kernel(text, max_kernels=max_kernels).source(**given, device="cuda")
 
 
 # -- layouts
