@@ -608,3 +608,14 @@ def test_what_overflows_within_a_function_is_infinite_before_it_is_added_to(real
         values = [*(getattr(np, n)(x) for n in names), np.ldexp(x, 1020)]
         for name, made, value in zip([*names, "ldexp"], found, values):
             np.testing.assert_array_equal(made, value - real(np.inf), err_msg=name)
+
+
+def test_row_values_take_no_temporary_that_others_read_by_address():
+    """A row's condition took the place of its sum, of another rank, that a joined piece read there too."""
+    a, d = np.arange(14, dtype=np.int32).reshape(7, 2) - 6, np.array([-3, 6], np.int32)
+    t, u = np.ones((6, 2)), np.arange(12, dtype=np.int32).reshape(6, 2)
+    kernel = fd.kernel("x = where(sum(a * (a > 0), axis=0), d, u)\nreturn concat((t, x), 1), x", fallback=False)
+    joined, chosen = kernel(a=a, d=d, u=u, t=t)
+    expected = np.where((a * (a > 0)).sum(0), d, u)
+    np.testing.assert_array_equal(chosen, expected)
+    np.testing.assert_array_equal(joined, np.concatenate((t, expected), 1))

@@ -12,19 +12,20 @@ from .recompute import temporary
 PLAIN = ("const", "scalar", "size")  # what any kernel has
 
 
-def finish_rows(cut: Partition) -> Partition:
-    """The partition with row values in the place of folds that a map over rows and columns computes them from."""
+def finish_rows(cut: Partition, kept: int) -> Partition:
+    """The partition with row values in the place of folds that a map over rows and columns computes them from. The
+    first `kept` temporaries are the program's own, which kernels read by address, too: they stay."""
     groups, temporaries = list(cut.groups), list(cut.temporaries)
     for user in groups:
         for home in groups if user.is_map else ():
             folds = [f for f in user.imports if f in home.folds]
             shared = any(f in g.imports for g in groups if g is not user for f in folds)
             if folds and home.rows and home.is_plain and not shared and not frozenset(user.columns) <= set(home.rows):
-                _finish(home, user, folds, temporaries)
+                _finish(home, user, folds, temporaries, kept)
     return ordered(groups, temporaries, cut.decisions)
 
 
-def _finish(home: Group, user: Group, folds: list[Node], temporaries: list) -> None:
+def _finish(home: Group, user: Group, folds: list[Node], temporaries: list, kept: int) -> None:
     """Let a kernel store row values that another one reads, and of its folds no more than that reads as they are."""
     work, rows = computed(user.values, frozenset(user.imports)), frozenset(home.rows)
     free = free_axes(user.values)
@@ -32,6 +33,7 @@ def _finish(home: Group, user: Group, folds: list[Node], temporaries: list) -> N
     read = [a for n in work if n not in of_rows for a in n.args] + user.values
     values = [n for n in dict.fromkeys(read) if n in of_rows]
     old = [r for r in home.row_stores if r.kind == "temporary" and r.value in folds and r.value not in read]
+    old = [r for r in old if r.index >= kept]
     places = [r.index for r in old] + list(range(len(temporaries), len(temporaries) + len(values)))
     if not values:
         return

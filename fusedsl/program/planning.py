@@ -188,7 +188,9 @@ def cut_graph(
     """
     prices = Prices(extents, hardware or facts(PRICED_FOR))
     fits = _fits(extents, guards)
-    cut = finish_rows(partition(lower(graph, _same(fits)), fits, prices, together, scores, steady, budget is None))
+    lowered = lower(graph, _same(fits))
+    cut = partition(lowered, fits, prices, together, scores, steady, budget is None)
+    cut = finish_rows(cut, len(lowered.temporaries))
     if budget is None:
         return cut
     fixed = Prices(extents, facts(PRICED_FOR))
