@@ -233,6 +233,8 @@ class _Filler:
 
     def _recent(self, names: list[str]) -> str:
         """Mostly what was made last, so that chains grow."""
+        if not names:
+            raise Unfilled
         return self.r.choice(names[-4:]) if self.r.random() < 0.5 else self.r.choice(names)
 
     def _integer(self, rank: int) -> str:
