@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ..fusion import price
 from ..ir.graph import Node
 from ..ir.types import BOOL
 from .holding import dearness
@@ -50,13 +51,6 @@ def _drawn(emitter: ScoreEmitter, roots: list[Node], scores: set[Node]) -> list[
     return found
 
 
-def computed(roots: Iterable[Node], stop: set[Node]) -> list[Node]:
+def computed(roots: Iterable[Node], stop: Iterable[Node]) -> list[Node]:
     """All nodes below the roots down to those in `stop`, constants left out."""
-    found: dict[Node, None] = {}
-    stack = list(roots)
-    while stack:
-        n = stack.pop()
-        if n not in found and n not in stop and n.op != "const":
-            found[n] = None
-            stack += n.args
-    return list(found)
+    return [n for n in price.computed(list(roots), frozenset(stop)) if n.op != "const"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..fusion.price import computed
 from ..ir.graph import Node, walk
 from ..ir.types import FLOAT32
 from .holding import closure, dearness
@@ -42,7 +43,7 @@ def early(roots: Sequence[Node], leaves: Leaves) -> Node | None:
         else:
             stack += n.args
     found = [n for n in taken if not any(m in taken for m in closure(n.args, stop))]
-    if len(found) != 1 or not leaves.scores.isdisjoint(_read(roots, set(found))):
+    if len(found) != 1 or not leaves.scores.isdisjoint(computed(roots, frozenset(found))):
         return None
     return None if _has_dear_columns(found[0], leaves, stop) else found[0]
 
@@ -58,18 +59,6 @@ def _plain(roots: Sequence[Node], leaves: Leaves) -> set[Node]:
                 found.add(n)
         elif n.op not in ("where", "state", "load", "fetch") and n.args and found.issuperset(n.args):
             found.add(n)
-    return found
-
-
-def _read(roots: Sequence[Node], stop: set[Node]) -> set[Node]:
-    """The nodes below the roots, those in `stop` without what they are made of."""
-    found: set[Node] = set()
-    stack = list(roots)
-    while stack:
-        n = stack.pop()
-        if n not in found and n not in stop:
-            found.add(n)
-            stack += n.args
     return found
 
 

@@ -174,6 +174,17 @@ def through_index(n: Node, at: Coordinates) -> Coordinates:
     return tuple(inner)
 
 
+def below_index(n: Node, axis: int) -> int | None:
+    """The axis below a basic index that an axis above it is all of."""
+    below = above = 0
+    for entry in n.attr:
+        if above == axis and entry[0] == "slice":
+            return below if entry[1:] == (0, 1, n.args[0].type.shape[below]) else None
+        below += entry[0] != "new"
+        above += entry[0] != "int"
+    return None
+
+
 def _moved(c: Coordinate | Computed, start: Dim, step: int) -> Coordinate | Computed:
     """start + step * c"""
     if isinstance(c, Computed):

@@ -14,6 +14,7 @@ from ..ir.gathers import GUARDED
 from ..ir.graph import Graph, Node, Type, constant, node, rebuild, resolve, resolve_dims, value_of, walk
 from ..ir.ops import OPS
 from ..ir.types import BOOL
+from .coordinates import below_index
 from .pieces import JOINS, begin_of
 
 Place = tuple[Node, int]  # an axis of an array
@@ -257,12 +258,4 @@ def _inner(n: Node, axis: int) -> int | None:
         return n.attr[axis]
     if n.op == "reduce":
         return None if axis in n.attr[1] else axis
-    if n.op != "index":
-        return None
-    above = below = 0
-    for entry in n.attr:
-        if above == axis and entry[0] == "slice":
-            return below if entry[1:] == (0, 1, n.args[0].type.shape[below]) else None
-        below += entry[0] != "new"
-        above += entry[0] != "int"
-    return None
+    return below_index(n, axis) if n.op == "index" else None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, Type, constant, node, rebuild, resolve, walk
 from ..ir.ops import OPS
-from .coordinates import shared_ends, unshared_axes, wide_axes
+from .coordinates import below_index, shared_ends, unshared_axes, wide_axes
 from .reshapes import reshaped_argument
 
 Place = tuple[Node, int]  # an axis of an array
@@ -124,7 +124,7 @@ def _operands(place: Place) -> list[Place] | None:
         case "transpose":
             return [(n.args[0], n.attr[axis])]
         case "index":
-            inner = _below_index(n, axis)
+            inner = below_index(n, axis)
             return None if inner is None else [(n.args[0], inner)]
         case "reduce":
             return [(n.args[0], axis)]
@@ -142,17 +142,6 @@ def _operands(place: Place) -> list[Place] | None:
             before, after = wide_axes(old), wide_axes(new)
             k = after.index(axis)
             return [(n.args[0], before[k] if k < first else before[k - len(after)])]
-    return None
-
-
-def _below_index(n: Node, axis: int) -> int | None:
-    """The axis below a basic index that an axis above it is all of."""
-    below = above = 0
-    for entry in n.attr:
-        if above == axis and entry[0] == "slice":
-            return below if entry[1:] == (0, 1, n.args[0].type.shape[below]) else None
-        below += entry[0] != "new"
-        above += entry[0] != "int"
     return None
 
 
@@ -229,7 +218,7 @@ class _Split:
                 order[axis : axis + 1] = range(inner, inner + more + 1)
                 return node("transpose", (split(x, inner),), tuple(order), type)  # type: ignore[arg-type]
             case "index":
-                inner = _below_index(n, axis)
+                inner = below_index(n, axis)
                 entry = next(k for k, e in enumerate(_spread(n.attr)) if e == inner)
                 parts = (("slice", 0, 1, d) for d in self.parts)
                 key = (*n.attr[:entry], *parts, *n.attr[entry + 1 :])
