@@ -8,7 +8,8 @@ import pytest
 from fusedsl.codegen.cpu import backend, variant
 from fusedsl.ir.types import DTYPES, FLOAT32, FLOAT64, dtype, numpy_dtype
 from fusedsl.runtime import native, pool
-from fusedsl.schedule.kernel import Body, Kernel, Load, Operand, Phase, Store, Value
+from fusedsl.schedule.kernel import Kernel, Load, Operand
+from fusedsl.schedule.phase import Body, Phase, Store, Value
 from fusedsl.schedule.slots import slots
 
 

@@ -12,7 +12,8 @@ import pytest
 from fusedsl.codegen.cpu import backend, variant
 from fusedsl.ir.types import BFLOAT16, BOOL, DTYPES, FLOAT32, INT64, numpy_dtype
 from fusedsl.runtime import native, pool
-from fusedsl.schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Position, Store, Value
+from fusedsl.schedule.kernel import Kernel, Load, Operand, Position
+from fusedsl.schedule.phase import Body, FoldUse, Phase, Store, Value
 from fusedsl.schedule.slots import slots
 
 BF = numpy_dtype(BFLOAT16)

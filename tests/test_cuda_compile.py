@@ -10,7 +10,8 @@ import fusedsl as fd
 from fusedsl.hardware import facts
 from fusedsl.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT64
 from fusedsl.schedule import choose, geometry
-from fusedsl.schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Position, Store, Value
+from fusedsl.schedule.kernel import Kernel, Load, Operand, Position
+from fusedsl.schedule.phase import Body, FoldUse, Phase, Store, Value
 
 pytest.importorskip("numba_cuda")
 from fusedsl.codegen.cuda.generate import compile_source, generate, ptx

@@ -10,8 +10,9 @@ from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
 from fusedsl.schedule import choose, geometry
 from fusedsl.schedule.access import collapse, collapse_rows, letters, map_access, row_access, vector_width
 from fusedsl.schedule.division import divide, divisors, magic
-from fusedsl.schedule.kernel import Body, FoldUse, Kernel, Load, Operand, Phase, Store, Value
+from fusedsl.schedule.kernel import Kernel, Load, Operand
 from fusedsl.schedule.looped import _fuller, streams
+from fusedsl.schedule.phase import Body, FoldUse, Phase, Store, Value
 from fusedsl.schedule.slots import slots
 
 H200 = facts((9, 0))

@@ -13,7 +13,8 @@ from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
 from fusedsl.runtime.bind import ALIGNMENT
 from fusedsl.schedule import MapSchedule, TransposeSchedule, choose, geometry, magic_divisors
 from fusedsl.schedule.access import collapse, near_access
-from fusedsl.schedule.kernel import Body, Kernel, Load, Operand, Phase, Store, Value
+from fusedsl.schedule.kernel import Kernel, Load, Operand
+from fusedsl.schedule.phase import Body, Phase, Store, Value
 
 H200 = facts((9, 0))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from ..ir.graph import Node, value_of
 from ..ir.ops import OPS
 from ..ir.types import BOOL, FLOAT16, FLOAT64, DType
-from ..schedule.kernel import Body, Value
+from ..schedule.phase import Body, Value
 
 # One row per operation: how it is written for floats (f), integers (i) and bools (b); "{t}" is the computing dtype.
 # The names are the vocabulary that each target provides. A missing letter means that the type rules exclude it.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..ir.folds import FOLDS, State
 from ..ir.graph import node
 from ..ir.types import DType
-from ..schedule.kernel import Body, FoldUse, Value
+from ..schedule.phase import Body, FoldUse, Value
 from .body import Scribe, literal
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..fusion.streams import Weighted
 from ..ir.graph import Node, walk
-from ..schedule.kernel import Body, FoldUse, Value, Weighing
+from ..schedule.phase import Body, FoldUse, Value
+from ..schedule.stream import Weighing
 from .body import literal
 from .streamed import replaced
 

@@ -10,7 +10,8 @@ from ..fusion.groups import Group
 from ..fusion.products import factors
 from ..ir.folds import FOLDS, State
 from ..ir.graph import Node, Parameter, constant, node, walk
-from ..schedule.kernel import Body, Finish, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
+from ..schedule.kernel import Finish
+from ..schedule.phase import Body, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
 from ..schedule.plan import KernelPlan
 from .body import literal
 from .folding import fold_use, merging

@@ -16,8 +16,9 @@ from ..rewrite.components import Component, Exponent, Reference
 from ..rewrite.scalars import free_axes, positive_factor, scalar_op
 from ..rewrite.stream import Lift, StreamFold
 from ..rewrite.stream_text import check, show
-from ..schedule.kernel import Body, Ending, Phase, Score, Store, Stream
+from ..schedule.phase import Body, Phase, Store
 from ..schedule.plan import KernelPlan
+from ..schedule.stream import Ending, Score, Stream
 from .drawn import computed, tile_inputs
 from .early import Leaves, early
 from .folding import fold_use

@@ -11,7 +11,8 @@ from ..rewrite.components import Component
 from ..rewrite.intervals import NO, YES, Intervals, all_hold, both, either, invert
 from ..rewrite.scalars import free_axes
 from ..rewrite.stream import Lift, StreamFold
-from ..schedule.kernel import Extreme, Phase, Sieve
+from ..schedule.phase import Phase
+from ..schedule.stream import Extreme, Sieve
 
 if TYPE_CHECKING:
     from .scored import ScoreEmitter

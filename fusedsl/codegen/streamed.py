@@ -11,7 +11,7 @@ from ..ir.graph import Node, node, resolve, walk
 from ..rewrite.online import Pass, passes
 from ..rewrite.stream import Lift, StreamFold
 from ..rewrite.stream_text import check, show
-from ..schedule.kernel import Body, FoldUse, Implied, Phase, Store
+from ..schedule.phase import Body, FoldUse, Implied, Phase, Store
 from .body import literal
 from .folding import fold_use, merging
 

@@ -15,9 +15,11 @@ from ..runtime.bind import Bound
 from ..runtime.compile import Built
 from ..schedule import geometry
 from ..schedule.bundle import bundle_geometries
-from ..schedule.kernel import Body, Kernel, Phase, Stream
+from ..schedule.kernel import Kernel
+from ..schedule.phase import Body, Phase
 from ..schedule.plan import ArrayUse, KernelPlan
 from ..schedule.shared import kept_operands
+from ..schedule.stream import Stream
 from .amounts import plural
 from .case import Case
 from .work import computed, work_of

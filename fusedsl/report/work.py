@@ -13,10 +13,12 @@ from ..hardware import Hardware, occupancy
 from ..runtime.bind import Bound
 from ..schedule import Geometry, MapSchedule, RowSchedule
 from ..schedule.contract import EDGE
-from ..schedule.kernel import Body, Kernel, Stream
+from ..schedule.kernel import Kernel
+from ..schedule.phase import Body
 from ..schedule.product import Sides, extent, sides, worthwhile
 from ..schedule.ranking import selection
 from ..schedule.registers import row_loads
+from ..schedule.stream import Stream
 
 SHARED_READS = 5 / 16  # of a thread for each of its products
 ADDRESSING = 12  # instructions that find and stage an element of a factor

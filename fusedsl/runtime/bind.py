@@ -19,7 +19,8 @@ from ..schedule.access import (
     reach,
     row_access,
 )
-from ..schedule.kernel import Kernel, Operand, Phase, Position
+from ..schedule.kernel import Kernel, Operand, Position
+from ..schedule.phase import Phase
 from ..schedule.plan import ArrayUse, KernelPlan
 from ..schedule.split import state_words
 from ..schedule.steady import steady_width

@@ -7,7 +7,9 @@ from math import prod
 from typing import Protocol
 
 from ..hardware import Hardware
-from .kernel import Body, Extreme, Kernel, Stream, Window
+from .kernel import Kernel, Window
+from .phase import Body
+from .stream import Extreme, Stream
 
 ROWS, WARP_ROWS = 64, 16  # of a group of four warps, and of a warp
 GROUP = 128  # threads of a group

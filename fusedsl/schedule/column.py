@@ -8,7 +8,8 @@ from math import prod
 from ..hardware import Hardware, blocks_for, registers_for
 from ..ir.types import DType
 from .access import ACCESS_BYTES
-from .kernel import Kernel, Phase
+from .kernel import Kernel
+from .phase import Phase
 from .pressure import Tiling, needed, predicted
 from .registers import held, row_loads, words
 from .split import BEGIN, columns_of, finishes_at_once, fold_bytes, meetings, parts_of, state_words

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..hardware import Hardware
-from .kernel import Body, Kernel
+from .kernel import Kernel
+from .phase import Body
 from .product import Sides, extent, sides, worthwhile
 
 EDGE, DEPTH, THREADS = 64, 16, 256  # rows and columns of a block, steps of its strips, threads

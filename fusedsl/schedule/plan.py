@@ -10,26 +10,9 @@ from typing import Any
 from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
 from ..ir.graph import Check, Graph, Node, Parameter, Site, Type
 from ..ir.types import DType, dtype
-from .kernel import (
-    Body,
-    Ending,
-    Extreme,
-    Finish,
-    FoldUse,
-    Load,
-    Phase,
-    Position,
-    Product,
-    ScanStep,
-    ScanUse,
-    Score,
-    Selection,
-    Sieve,
-    Store,
-    Stream,
-    Value,
-    Weighing,
-)
+from .kernel import Finish, Load, Position
+from .phase import Body, FoldUse, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
+from .stream import Ending, Extreme, Score, Sieve, Stream, Weighing
 
 
 @dataclass(frozen=True)

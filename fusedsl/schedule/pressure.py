@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from ..fusion.lines import instructions, varying
 from ..hardware import Hardware, registers_for
 from ..ir.types import DType
-from .kernel import Body, Kernel, Phase
+from .kernel import Kernel
+from .phase import Body, Phase
 from .registers import NAME, row_loads, words
 
 BASE = 14  # registers beside tiles and bodies: addresses, counters, the state of a fold

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from .kernel import Body, Kernel
+from .kernel import Kernel
+from .phase import Body
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .kernel import Kernel, Selection
+from .kernel import Kernel
+from .phase import Selection
 
 
 @dataclass(frozen=True)

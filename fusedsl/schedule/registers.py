@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ..ir.types import DType
-from .kernel import Body, Kernel, Phase
+from .kernel import Kernel
+from .phase import Body, Phase
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from math import prod
 
 from ..hardware import Hardware, blocks_for
-from .kernel import Kernel, Phase
+from .kernel import Kernel
+from .phase import Phase
 from .pressure import predicted
 from .registers import body_registers, row_loads, words
 from .row import WARP, RowSchedule, contiguous, row_width

@@ -6,7 +6,8 @@ from dataclasses import replace
 from math import prod
 
 from ..hardware import Hardware, blocks_for
-from .kernel import Kernel, Value
+from .kernel import Kernel
+from .phase import Value
 from .pressure import predicted
 from .ranking import Ranking, selection
 from .registers import body_registers, row_loads, words

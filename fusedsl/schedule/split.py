@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from .kernel import Kernel, Phase
+from .kernel import Kernel
+from .phase import Phase
 
 BEGIN = 4  # a block's start, its joins and its end, in steps of its loop
 WAVES = 24  # of blocks that are tried

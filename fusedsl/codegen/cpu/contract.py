@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.types import INT64
-from ...schedule.kernel import Body, Kernel, Load
+from ...schedule.kernel import Kernel, Load
+from ...schedule.phase import Body
 from ...schedule.product import sides
 from . import tile
 from .fold import get, put

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ...schedule.kernel import FoldUse
+from ...schedule.phase import FoldUse
 from .roles import Array, accumulation
 from .source import indented
 

@@ -4,7 +4,8 @@ and loops over the places of the order."""
 from __future__ import annotations
 
 from ...ir.types import BOOL, INT64, UINT8, DType
-from ...schedule.kernel import Kernel, Phase, Selection
+from ...schedule.kernel import Kernel
+from ...schedule.phase import Phase, Selection
 from ...schedule.ranking import selection
 from . import fold
 from .roles import Array, Roles

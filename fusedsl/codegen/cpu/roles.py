@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...ir.types import DType
-from ...schedule.kernel import FoldUse, Kernel, Load, Phase, Position, Value
+from ...schedule.kernel import Kernel, Load, Position
+from ...schedule.phase import FoldUse, Phase, Value
 
 # c = int64(a + b), c = a + b, c = maximum(a, b)
 SIMPLE = re.compile(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...schedule.kernel import Phase, ScanUse
+from ...schedule.phase import Phase, ScanUse
 from . import fold
 from .roles import Array
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...schedule.kernel import Kernel, Load, Store
+from ...schedule.kernel import Kernel, Load
+from ...schedule.phase import Store
 from ...schedule.slots import slots
 
 INDENT = "    "

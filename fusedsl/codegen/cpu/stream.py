@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...ir.types import BOOL, DType
-from ...schedule.kernel import Body, Kernel, Phase, Sieve, Stream, Value
+from ...schedule.kernel import Kernel
+from ...schedule.phase import Body, Phase, Value
+from ...schedule.stream import Sieve, Stream
 from . import fold
 from .roles import Array
 from .row import claim, unclaim

@@ -5,7 +5,8 @@ Row values are arrays over the strip. A block of columns is folded one after ano
 
 from __future__ import annotations
 
-from ...schedule.kernel import Body, Kernel
+from ...schedule.kernel import Kernel
+from ...schedule.phase import Body
 from . import fold, scan
 from .fold import LEVELS
 from .roles import Array, Roles

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...ir.types import dtype
-from ...schedule.kernel import Body, Kernel, Load, Phase, Value
+from ...schedule.kernel import Kernel, Load
+from ...schedule.phase import Body, Phase, Value
 from ...schedule.registers import row_loads
 from .fetches import FETCH, below, slice_of, target_of
 from .text import indented

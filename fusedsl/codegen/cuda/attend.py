@@ -24,7 +24,8 @@ from ...schedule.attend import (
     boxed_results,
     note_bytes,
 )
-from ...schedule.kernel import Kernel, Store
+from ...schedule.kernel import Kernel
+from ...schedule.phase import Store
 from ...schedule.slots import WINDOW_WORDS, slots
 from .aside import aside, leading
 from .classes import kept_classes, left_extremes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.types import BOOL
 from ...schedule.attend import NOTES, Tiles, extreme_axes, kept_extremes
-from ...schedule.kernel import Extreme, Sieve
+from ...schedule.stream import Extreme, Sieve
 from .fragments import SCALAR
 from .text import indented
 

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 from ...schedule.column import ColumnSchedule, record_bytes, record_places
-from ...schedule.kernel import Body, FoldUse, Kernel, Load, Phase, Position, Value
+from ...schedule.kernel import Kernel, Load, Position
+from ...schedule.phase import Body, FoldUse, Phase, Value
 from ...schedule.registers import row_loads
 from ...schedule.split import state_words
 from .rounding import narrow_body

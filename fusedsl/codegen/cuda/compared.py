@@ -6,7 +6,8 @@ import dataclasses
 import re
 
 from ...ir.types import INT32, INT64
-from ...schedule.kernel import Body, Kernel, Value
+from ...schedule.kernel import Kernel
+from ...schedule.phase import Body, Value
 from ...schedule.registers import NAME, row_loads
 
 COMPARISON = re.compile(r"(?P<head>\w+ = )(?P<a>\w+) (?P<order>[=!<>]=|[<>]) (?P<b>\w+)(?P<tail>  #.*)?$")

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from ...ir.types import BOOL
 from ...schedule.contract import CHAIN, DEPTH, EDGE, PADDED, ContractSchedule, factors
-from ...schedule.kernel import Body, Kernel, Load, Position, Value
+from ...schedule.kernel import Kernel, Load, Position
+from ...schedule.phase import Body, Value
 from ...schedule.product import sides
 from .text import Names, Scope, header, indented
 

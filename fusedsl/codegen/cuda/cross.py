@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...schedule.cross import LINE, CrossSchedule, row_places, state_parts
-from ...schedule.kernel import Body, FoldUse, Kernel, Load, Phase, Value
+from ...schedule.kernel import Kernel, Load
+from ...schedule.phase import Body, FoldUse, Phase, Value
 from ...schedule.registers import row_loads
 from .rounding import narrow_body
 from .text import Names, Scope, Writer, header, indented, letter_of, signature

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...schedule.kernel import Body, Value
+from ...schedule.phase import Body, Value
 from ...schedule.registers import NAME
 from .fetches import below, staged, target_of
 from .fragments import COLUMN, DRAWN, ELEMENT, SCALAR

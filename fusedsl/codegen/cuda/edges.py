@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...schedule.kernel import FoldUse, Phase, Value
+from ...schedule.phase import FoldUse, Phase, Value
 from ...schedule.registers import row_loads
 from .rounding import narrow_body
 from .summands import summed_exponentials

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...schedule.kernel import Body
+from ...schedule.phase import Body
 from .fragments import OWN_STEPS, ROW
 from .text import indented
 

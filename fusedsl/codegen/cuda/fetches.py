@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...ir.types import BOOL, INT64, UINT64, DType, dtype
-from ...schedule.kernel import Body, Value
+from ...schedule.phase import Body, Value
 from ...schedule.registers import NAME
 
 FETCH = re.compile(r"(?P<name>\w+) = fetch_(?P<kind>\w+)\((?P<first>\w+), (?P<second>[a-z]\w*)\)")

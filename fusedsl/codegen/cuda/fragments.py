@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from ...schedule.kernel import Body, Kernel, Load
+from ...schedule.kernel import Kernel, Load
+from ...schedule.phase import Body
 from .short import PLACES, shortened
 from .text import Names, indented, signature
 

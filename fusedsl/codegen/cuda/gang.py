@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...schedule.gang import ALIGNMENT, GangSchedule, record_bytes
-from ...schedule.kernel import Kernel, Phase
+from ...schedule.kernel import Kernel
+from ...schedule.phase import Phase
 from ...schedule.split import meetings
 from .row import RowWriter
 from .text import Names, Scope, header, indented, so_far

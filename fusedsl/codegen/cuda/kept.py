@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...schedule.kernel import Phase
+from ...schedule.phase import Phase
 from ...schedule.shared import kept_operands
 from .ahead import read_ahead
 from .text import indented

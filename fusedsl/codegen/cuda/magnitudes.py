@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ...schedule.kernel import Body, FoldUse, Kernel, Phase
+from ...schedule.kernel import Kernel
+from ...schedule.phase import Body, FoldUse, Phase
 from ...schedule.registers import NAME, row_loads
 from .fetches import slice_of, target_of
 

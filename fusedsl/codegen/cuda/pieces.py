@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...schedule.kernel import Load, Phase
+from ...schedule.kernel import Load
+from ...schedule.phase import Phase
 from ...schedule.registers import row_loads
 from .rounding import narrow_body
 from .text import indented, letter_of, signature

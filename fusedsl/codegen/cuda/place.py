@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ...schedule.kernel import Phase
+from ...schedule.phase import Phase
 from ...schedule.registers import row_loads
 from ...schedule.row import LOOP_BLOCK, WARP, RowSchedule
 from .ahead import streamed

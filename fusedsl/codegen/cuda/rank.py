@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...schedule.kernel import Phase, Selection
+from ...schedule.phase import Phase, Selection
 from ...schedule.ranking import Ranking, selection
 from ...schedule.scan import skewed
 from .text import indented

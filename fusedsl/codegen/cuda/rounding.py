@@ -6,7 +6,8 @@ import dataclasses
 import re
 
 from ...ir.types import BFLOAT16, DTYPES, DType
-from ...schedule.kernel import Body, Kernel, Phase
+from ...schedule.kernel import Kernel
+from ...schedule.phase import Body, Phase
 from ...schedule.registers import NAME
 
 FUNCTION = re.compile(r"\w+ = (?P<function>exp|log)\((?P<x>\w+)\)")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ...schedule.kernel import Body, FoldUse, Kernel, Phase
+from ...schedule.kernel import Kernel
+from ...schedule.phase import Body, FoldUse, Phase
 from ...schedule.recompute import recomputed
 from ...schedule.registers import row_loads
 from ...schedule.row import RowSchedule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...schedule.kernel import Phase, ScanUse
+from ...schedule.phase import Phase, ScanUse
 from ...schedule.registers import row_loads
 from ...schedule.scan import HEADER, skewed, slot_bytes
 

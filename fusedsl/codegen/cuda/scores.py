@@ -12,7 +12,9 @@ from itertools import takewhile
 
 from ...ir.types import BOOL
 from ...schedule.attend import NOTHING, ROWS, Tiles, operands_of
-from ...schedule.kernel import Body, Ending, FoldUse, Kernel, Phase, Store, Stream, Value, Weighing
+from ...schedule.kernel import Kernel
+from ...schedule.phase import Body, FoldUse, Phase, Store, Value
+from ...schedule.stream import Ending, Stream, Weighing
 from .draws import draw
 from .exact import exact_sums
 from .fragments import COLUMN, ELEMENT, OWN, OWN_COLUMN, OWN_STEPS, ROW, SCALAR, FragmentScope

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...schedule.kernel import Phase
+from ...schedule.phase import Phase
 from .text import so_far
 
 if TYPE_CHECKING:

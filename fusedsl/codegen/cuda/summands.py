@@ -6,7 +6,8 @@ import dataclasses
 import re
 
 from ...ir.types import FLOAT32
-from ...schedule.kernel import Body, Kernel, Phase
+from ...schedule.kernel import Kernel
+from ...schedule.phase import Body, Phase
 from ...schedule.registers import NAME
 
 EXPONENTIAL = re.compile(r"(?P<name>\w+) = exp\((?P<argument>\w+)\)")

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...ir.types import DType
-from ...schedule.kernel import Body, FoldUse, Kernel, Operand, Value
+from ...schedule.kernel import Kernel, Operand
+from ...schedule.phase import Body, FoldUse, Value
 from ...schedule.slots import slots
 from .fetches import staged
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...schedule.access import ACCESS_BYTES
-from ...schedule.kernel import Load, Operand, Value
+from ...schedule.kernel import Load, Operand
+from ...schedule.phase import Value
 from ...schedule.pressure import again
 from ...schedule.registers import row_loads
 from .place import Place

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ...schedule.kernel import Load, Position, Store
+from ...schedule.kernel import Load, Position
+from ...schedule.phase import Store
 from .text import Scope, indented, letter_of, total
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from ...ir.types import dtype
 from ...schedule.attend import asks_memory
-from ...schedule.kernel import Kernel, Value
+from ...schedule.kernel import Kernel
 from ...schedule.narrow import TOGETHER, part_bytes
+from ...schedule.phase import Value
 from ...schedule.warps import CHUNK, LINE, WarpSchedule
 from .classes import direct_classes, kept_classes
 from .fragments import OWN, QUICK, ROW
