@@ -52,6 +52,12 @@ def test_a_saved_kernel_runs_without_numba_or_a_cache(tmp_path):
     assert float(told.stdout) == float(total)
 
 
+def test_a_saved_norm_is_what_it_was(tmp_path):
+    kernel = saved(tmp_path / "norm.fused", "layer_norm(x)")
+    x = np.random.default_rng(0).standard_normal((64, 40), dtype=np.float32)
+    np.testing.assert_array_equal(fd.load(tmp_path / "norm.fused")(x), kernel(x))
+
+
 def test_what_the_file_does_not_hold_is_compiled_or_says_why_not(tmp_path):
     path = tmp_path / "k.fused"
     kernel = saved(path)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import subprocess
 import sys
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
 from draw import draw
 
 import fusedsl as fd
+from fusedsl.ir.dims import Expression, Symbol
 from fusedsl.ir.graph import node
+from fusedsl.ir.types import DType
 from fusedsl.program import first
 from fusedsl.runtime import cache, compile, stored
 from fusedsl.runtime.arrays import describe_all
-from fusedsl.schedule.plan import graph_to_json, plan_from_json
+from fusedsl.schedule.plan import CLASSES, Plan, graph_to_json, plan_from_json
 
 TEXT = "m = sum(x * {c}); return cumsum(x - m, axis=-1) * y, m"
 
@@ -239,6 +243,18 @@ def test_a_trace_is_for_one_signature():
         program.plans.graph(dict(zip(facts, describe_all(facts, [X[:1], 2.0]).values())))
 
 
+def test_whatever_a_plan_may_hold_has_a_form_on_disk():
+    found, todo = set(), [Plan]
+    while todo:
+        kind = todo.pop()
+        if dataclasses.is_dataclass(kind) and kind not in found:
+            found.add(kind)
+            todo += [*get_type_hints(kind).values(), *kind.__subclasses__()]
+        todo += get_args(kind)
+    others = {DType, Symbol, Expression}  # which have forms of their own
+    assert found - others == set(CLASSES.values())
+
+
 def test_graphs_that_differ_in_anything_have_other_forms():
     """A graph is made again from its form: nodes are interned, so they are the same objects."""
     for seed in range(60):
@@ -282,6 +298,7 @@ def test_a_new_process_plans_nothing(tmp_path, library):
 
 FUSED = """
 import sys
+from typing import get_args, get_type_hints
 import numpy as np
 import fusedsl as fd
 @fd.fuse

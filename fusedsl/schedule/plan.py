@@ -11,7 +11,7 @@ from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
 from ..ir.graph import Check, Graph, Node, Parameter, Site, Type
 from ..ir.types import DType, dtype
 from .kernel import Finish, Load, Position
-from .phase import Body, FoldUse, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
+from .phase import Body, FoldUse, Implied, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
 from .stream import Ending, Extreme, Score, Sieve, Stream, Weighing
 
 
@@ -115,7 +115,7 @@ CLASSES = {
     for c in (
         *(Plan, KernelPlan, ScalarUse, ArrayUse, Coordinate, Parameter, Type, Check, Site),
         *(Phase, Finish, FoldUse, Product, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
-        *(Stream, Score, Weighing, Ending, Sieve, Extreme),
+        *(Implied, Stream, Score, Weighing, Ending, Sieve, Extreme),
     )
 }
 
