@@ -10,7 +10,8 @@ from numpy.lib.stride_tricks import as_strided
 import fusedsl as fd
 from fusedsl.ir.dims import Symbol
 from fusedsl.runtime.arrays import describe_all
-from fusedsl.runtime.bind import Layout, bind
+from fusedsl.runtime.bind import bind
+from fusedsl.runtime.layout import Layout
 from fusedsl.runtime.results import strides_in
 from fusedsl.schedule.access import WIDE
 

@@ -10,7 +10,7 @@ import pytest
 import fusedsl as fd
 from fusedsl.hardware import facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
-from fusedsl.runtime.bind import ALIGNMENT
+from fusedsl.runtime.layout import ALIGNMENT
 from fusedsl.schedule import MapSchedule, TransposeSchedule, choose, geometry, magic_divisors
 from fusedsl.schedule.access import collapse, near_access
 from fusedsl.schedule.kernel import Kernel, Load, Operand

@@ -17,7 +17,8 @@ from ..ir.graph import Parameter, Type
 from ..ir.types import BOOL
 from ..runtime import compile as compiler
 from ..runtime.arrays import Array, Weak
-from ..runtime.bind import Bound, Family, Layout, bind
+from ..runtime.bind import Bound, Family, bind
+from ..runtime.layout import Layout
 from ..runtime.lengths import crosses
 from ..schedule import can_cross
 from ..schedule.plan import KernelPlan, Plan

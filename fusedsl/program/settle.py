@@ -11,9 +11,10 @@ from ..hardware import Hardware
 from ..ir.dims import Symbol, evaluate
 from ..runtime import copies
 from ..runtime.arrays import CPU, Array, Facts, describe
-from ..runtime.bind import ALIGNMENT, Bound, Layout, NeedsCopy, contiguous, place_array, view
+from ..runtime.bind import Bound
 from ..runtime.driver import driver
 from ..runtime.keys import owned_address
+from ..runtime.layout import ALIGNMENT, Layout, NeedsCopy, contiguous, place_array, view
 from ..runtime.lengths import crowded
 from ..runtime.overlap import alike, overlap, span
 from ..runtime.results import allocator, check_out, common_order, place, strides_in

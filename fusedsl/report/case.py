@@ -15,8 +15,9 @@ from ..program.settle import layout_of, result_order, temporary_layouts
 from ..program.tune import Tuned, chooser_of, recall
 from ..runtime import compile as compiler
 from ..runtime.arrays import Array, Weak
-from ..runtime.bind import Bound, Layout, NeedsCopy, contiguous, view
+from ..runtime.bind import Bound
 from ..runtime.compile import Built
+from ..runtime.layout import Layout, NeedsCopy, contiguous, view
 from ..runtime.lengths import crowded, digests, joined_cuda
 from ..runtime.results import strides_in
 from ..schedule.plan import ArrayUse, KernelPlan, Plan

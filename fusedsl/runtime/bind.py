@@ -1,11 +1,12 @@
-"""Meets a kernel plan with concrete arrays: evaluates views, merges axes, gives the kernel that the shapes call for."""
+"""Meets a kernel plan with concrete arrays: merges axes, and gives the kernel that the shapes call for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.dims import Symbol, evaluate
+from ..ir.types import DType
 from ..schedule.access import (
     WIDE,
     Collapsed,
@@ -21,35 +22,10 @@ from ..schedule.access import (
 )
 from ..schedule.kernel import Kernel, Operand, Position
 from ..schedule.phase import Phase
-from ..schedule.plan import ArrayUse, KernelPlan
+from ..schedule.plan import KernelPlan
 from ..schedule.split import state_words
 from ..schedule.steady import steady_width
-
-
-class NeedsCopy(Exception):
-    """A view that these strides cannot give without moving data: the array must be made contiguous first."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where an array's elements are: shape, strides and first element (in elements), and the pointer's last digits."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int = 0
-    address: int = 0  # of element 0, modulo ALIGNMENT
-
-
-ALIGNMENT = 16
-
-
-def contiguous(shape: tuple[int, ...]) -> Layout:
-    """A C-contiguous array at an aligned address."""
-    strides, step = [], 1
-    for n in reversed(shape):
-        strides.append(step)
-        step *= max(n, 1)
-    return Layout(shape, tuple(reversed(strides)))
+from .layout import ALIGNMENT, Layout, byte_steps, place_array
 
 
 @dataclass(frozen=True)
@@ -97,59 +73,36 @@ class Bound:
         return any(n == 0 for n in self.extents[:outputs])
 
 
-def view(layout: Layout, views: tuple, extents: Mapping[Symbol, int]) -> Layout:
-    """The layout after host-side views; NeedsCopy where the strides do not allow one."""
-    for kind, how in views:
-        if kind == "index":
-            layout = _index(layout, how, extents)
-        else:
-            layout = _reshape(layout, tuple(evaluate(d, extents) for d in how))
-    return layout
+@dataclass(frozen=True)
+class _Placed:
+    """The arrays of a plan in one call, each with its strides along the iteration axes and along the places of an order
+    (none where it does not hold them), the offset and the address of its first element, and `byte_steps`."""
+
+    dtypes: tuple[DType, ...]
+    strides: tuple[tuple[int, ...], ...]
+    ranks: tuple[tuple[int, ...], ...]
+    offsets: tuple[int, ...]
+    addresses: tuple[int, ...]
+    steps: tuple[tuple[int, ...], ...]
 
 
-def _index(layout: Layout, key: tuple, extents: Mapping[Symbol, int]) -> Layout:
-    """The elements that a basic index leaves."""
-    shape, strides, offset = [], [], layout.offset
-    axes = iter(layout.strides)
-    for entry in key:
-        stride = 0 if entry[0] == "new" else next(axes)
-        offset += 0 if entry[0] == "new" else evaluate(entry[1], extents) * stride
-        if entry[0] != "int":
-            shape.append(1 if entry[0] == "new" else evaluate(entry[3], extents))
-            strides.append(stride if entry[0] == "new" else entry[2] * stride)
-    return Layout(tuple(shape), tuple(strides), offset, layout.address)
-
-
-def _reshape(layout: Layout, shape: tuple[int, ...]) -> Layout:
-    """The same elements under another shape, by matching runs of axes that multiply to the same extent."""
-    if 0 in shape:
-        return Layout(shape, contiguous(shape).strides, layout.offset, layout.address)
-    old = [(n, s) for n, s in zip(layout.shape, layout.strides) if n != 1]
-    strides = [0] * len(shape)
-    i, place = 0, 0
-    while place < len(shape):
-        if shape[place] == 1:
-            place += 1
-            continue
-        begin, wanted = place, shape[place]
-        first, have = i, old[i][0] if i < len(old) else 1
-        i += 1
-        while have != wanted:
-            if have < wanted:
-                if old[i - 1][1] != old[i][1] * old[i][0]:
-                    raise NeedsCopy
-                have *= old[i][0]
-                i += 1
-            else:
-                place += 1
-                wanted *= shape[place]
-        assert first < i
-        step = old[i - 1][1]
-        for a in range(place, begin - 1, -1):
-            strides[a] = step
-            step *= shape[a]
-        place += 1
-    return Layout(shape, tuple(strides), layout.offset, layout.address)
+def _place(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: Mapping[Symbol, int]) -> _Placed:
+    axes = len(plan.rows) + len(plan.columns)
+    placed = [place_array(use, layouts, extents, axes + len(plan.ranks)) for use in plan.arrays]
+    return _Placed(
+        tuple(use.dtype for use in plan.arrays),
+        tuple(strides[:axes] for strides, _ in placed),
+        tuple(
+            strides[axes:] if any(c.axis == axes for c in use.at) else ()
+            for use, (strides, _) in zip(plan.arrays, placed)
+        ),
+        tuple(offset for _, offset in placed),
+        tuple(
+            (layouts[use.kind, use.index].address + offset * use.dtype.itemsize) % ALIGNMENT
+            for use, (_, offset) in zip(plan.arrays, placed)
+        ),
+        tuple(byte_steps(use, layouts, extents) for use in plan.arrays),
+    )
 
 
 def bind(
@@ -162,87 +115,95 @@ def bind(
     """
     rows = tuple(evaluate(d, extents) for d in plan.rows)
     columns = tuple(evaluate(d, extents) for d in plan.columns)
-    axes = len(rows) + len(columns)
-    placed = [place_array(use, layouts, extents, axes + len(plan.ranks)) for use in plan.arrays]
-    strides, offsets = [p[0][:axes] for p in placed], tuple(p[1] for p in placed)
-    ranks = [p[0][axes:] if any(c.axis == axes for c in use.at) else () for use, p in zip(plan.arrays, placed)]
-    addresses = [
-        (layouts[use.kind, use.index].address + offset * use.dtype.itemsize) % ALIGNMENT
-        for use, offset in zip(plan.arrays, offsets)
-    ]
+    placed = _place(plan, layouts, extents)
     if plan.stream is not None:
-        steps = tuple(_steps(use, layouts, extents) for use in plan.arrays)
-        return _bind_stream(plan, rows + columns, strides, offsets, steps, addresses, loose)
+        return _bind_stream(plan, rows + columns, placed, loose)
+    merged, row_axes = _merged(plan, rows, columns, placed, loose)
+    lines = tuple(line + rank for line, rank in zip(merged.strides, placed.ranks))
+    places = tuple(evaluate(d, extents) for d in plan.ranks)
+    far = any(reach(merged.extents + places, line) >= WIDE for line, rank in zip(lines, placed.ranks) if rank)
+    kernel = _kernel(plan, merged, row_axes, placed, merged.wide or far)
+    streamed = None
+    if not plan.is_map and not plan.finish:
+        streamed = replace(kernel, phases=plan.streamed, resident=False)
+    across = None
+    if streamed is not None and _may_turn(plan) and lies_across(merged, row_axes, placed.dtypes):
+        across = (_turned(plan, kernel, merged, placed), _turned(plan, streamed, merged, placed))
+    return Bound(kernel, merged.extents, lines, placed.offsets, placed.steps, streamed, across)
+
+
+def _merged(
+    plan: KernelPlan, rows: tuple[int, ...], columns: tuple[int, ...], placed: _Placed, loose: bool
+) -> tuple[Collapsed, int]:
+    """The axes that a kernel runs over, and how many of them are rows'."""
     outputs = range(plan.inputs, len(plan.arrays))
     keep = [p.axis for p in plan.positions]
-    dtypes = [use.dtype for use in plan.arrays]
     stay = [a for a, d in enumerate((*plan.rows, *plan.columns)) if loose and not isinstance(d, int)]
     if plan.is_map:
-        merged, row_axes = collapse(columns, strides, outputs, keep, stay), 0  # type: ignore[arg-type]
-        access = map_access(merged, dtypes, addresses)
-    else:
-        merged, row_axes = collapse_rows(rows, columns, strides, outputs, keep, stay)  # type: ignore[arg-type]
-        if stay and not lies_across(merged, row_axes, dtypes):
-            first = min(stay) if max(rows, default=1) == 1 else -1
-            stay = [a for a in stay if a >= len(rows) or a == first]
-            merged, row_axes = collapse_rows(rows, columns, strides, outputs, keep, stay)  # type: ignore[arg-type]
-        access = row_access(merged, row_axes, dtypes, addresses, plan.steady)
-    steady = 0
-    if plan.steady and not plan.is_map:
-        steady = steady_width(merged.extents[-1], dtypes, [letters(merged.extents, line) for line in merged.strides])
-        access = tuple("vector" if a == "vector" and steady > 1 else "element" for a in access)
-    nears = [(-1, "element")] * len(dtypes) if not plan.is_map else near_access(merged, dtypes, addresses)
+        return collapse(columns, placed.strides, outputs, keep, stay), 0
+    merged, row_axes = collapse_rows(rows, columns, placed.strides, outputs, keep, stay)
+    if stay and not lies_across(merged, row_axes, placed.dtypes):
+        first = min(stay) if max(rows, default=1) == 1 else -1
+        stay = [a for a in stay if a >= len(rows) or a == first]
+        return collapse_rows(rows, columns, placed.strides, outputs, keep, stay)
+    return merged, row_axes
+
+
+def _kernel(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed, wide: bool) -> Kernel:
+    """The kernel of merged axes, for a row that stays on the chip."""
+    access, steady = _accesses(plan, merged, row_axes, placed)
+    nears = [(-1, "element")] * len(plan.arrays)
+    if plan.is_map:
+        nears = near_access(merged, placed.dtypes, placed.addresses)
     operands = tuple(
         Operand(use.name, use.dtype, letters(merged.extents, line), a, *near, _rank_letter(rank))
-        for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, ranks)
+        for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, placed.ranks)
     )
-    places = tuple(evaluate(d, extents) for d in plan.ranks)
-    wide = merged.wide or any(
-        reach(merged.extents + places, line + rank) >= WIDE for line, rank in zip(merged.strides, ranks) if rank
+    return Kernel(
+        plan.name,
+        plan.header,
+        row_axes,
+        len(merged.extents) - row_axes,
+        plan.inputs,
+        operands,
+        plan.loads,
+        tuple(Position(p.value, merged.axes.index((p.axis,))) for p in plan.positions),
+        tuple(s.value for s in plan.scalars),
+        plan.resident,
+        wide=wide,
+        pointers=plan.pointers,
+        literals=_literals(plan, placed),
+        finish=plan.finish,
+        fast=plan.fast,
+        steady=steady,
     )
-    positions = tuple(Position(p.value, merged.axes.index((p.axis,))) for p in plan.positions)
-
-    steps = tuple(_steps(use, layouts, extents) for use in plan.arrays)
-    strides_used = [s for s in plan.scalars if s.kind == "stride"]
-    literals = tuple(
-        (s.value.name, plan.arrays[s.source[0]].dtype.itemsize)
-        for s in strides_used
-        if steps[s.source[0]][s.source[1]] == plan.arrays[s.source[0]].dtype.itemsize
-    )
-
-    def kernel(resident: bool, operands: tuple[Operand, ...] = operands, kept: int = 0) -> Kernel:
-        return Kernel(
-            plan.name,
-            plan.header,
-            row_axes,
-            len(merged.extents) - row_axes,
-            plan.inputs,
-            operands,
-            plan.loads,
-            positions,
-            tuple(s.value for s in plan.scalars),
-            plan.resident if resident else plan.streamed,
-            resident,
-            wide,
-            plan.pointers,
-            literals,
-            kept,
-            finish=plan.finish,
-            fast=plan.fast,
-            steady=steady,
-        )
-
-    streamed = None if plan.is_map or plan.finish else kernel(False)
-    lines = tuple(line + rank for line, rank in zip(merged.strides, ranks))
-    both = None
-    if not plan.is_map and _may_turn(plan) and lies_across(merged, row_axes, dtypes):
-        both = tuple(kernel(r, *_turned(plan, r, merged, row_axes, dtypes, addresses)) for r in (True, False))
-    return Bound(kernel(True), merged.extents, lines, offsets, steps, streamed, both)  # type: ignore[arg-type]
 
 
-def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], strides, offsets, steps, addresses, loose: bool) -> Bound:
+def _accesses(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed) -> tuple[tuple[str, ...], int]:
+    """What the innermost axis allows of each array (see Operand), and the elements of a steady vector."""
+    if plan.is_map:
+        return map_access(merged, placed.dtypes, placed.addresses), 0
+    access = row_access(merged, row_axes, placed.dtypes, placed.addresses, plan.steady)
+    if not plan.steady:
+        return access, 0
+    steady = steady_width(merged.extents[-1], placed.dtypes, [letters(merged.extents, line) for line in merged.strides])
+    return tuple("vector" if a == "vector" and steady > 1 else "element" for a in access), steady
+
+
+def _literals(plan: KernelPlan, placed: _Placed) -> tuple[tuple[str, int], ...]:
+    """The strides among the scalars that are those of neighbours, in bytes."""
+    found = []
+    for scalar in plan.scalars:
+        if scalar.kind == "stride":
+            array, axis = scalar.source
+            size = plan.arrays[array].dtype.itemsize
+            found += [(scalar.value.name, size)] if placed.steps[array][axis] == size else []
+    return tuple(found)
+
+
+def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _Placed, loose: bool) -> Bound:
     """A pass over scores: its axes stay as they are, and a stride of one element is known on any of them."""
-    lines = [tuple(0 if n == 1 and not loose else s for n, s in zip(extents, line)) for line in strides]
+    lines = [tuple(0 if n == 1 and not loose else s for n, s in zip(extents, line)) for line in placed.strides]
     operands = tuple(
         Operand(
             use.name,
@@ -250,7 +211,7 @@ def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], strides, offsets, s
             "".join("s" if s not in (0, 1) else str(s) for s in line),
             _access(line, use.dtype.itemsize, address) if plan.stream and plan.stream.level else "element",
         )
-        for use, line, address in zip(plan.arrays, lines, addresses)
+        for use, line, address in zip(plan.arrays, lines, placed.addresses)
     )
     kernel = Kernel(
         plan.name,
@@ -268,7 +229,7 @@ def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], strides, offsets, s
         fast=plan.fast,
         steady=int(plan.steady),
     )
-    return Bound(kernel, extents, tuple(lines), offsets, steps)
+    return Bound(kernel, extents, tuple(lines), placed.offsets, placed.steps)
 
 
 def _access(strides: tuple[int, ...], size: int, address: int) -> str:
@@ -283,14 +244,15 @@ def _may_turn(plan: KernelPlan) -> bool:
     return not plan.pointers and not plan.finish and not along
 
 
-def _turned(plan: KernelPlan, resident: bool, merged: Collapsed, row_axes: int, dtypes, addresses):
-    """(operands, elements of a vector) of a kernel whose vectors lie across its columns."""
-    phases = plan.resident if resident else plan.streamed
-    alone = _alone(plan, phases, merged, row_axes)
-    width, lines, access = kept_access(merged, row_axes, dtypes, addresses, state_words(phases), alone)
+def _turned(plan: KernelPlan, kernel: Kernel, merged: Collapsed, placed: _Placed) -> Kernel:
+    """The same kernel with vectors that lie across its columns."""
+    alone = _alone(plan, kernel.phases, merged, kernel.row_axes)
+    words = state_words(kernel.phases)
+    width, lines, access = kept_access(merged, kernel.row_axes, placed.dtypes, placed.addresses, words, alone)
     if plan.steady:
         width, access = 1, ("element",) * len(access)
-    return tuple(Operand(use.name, use.dtype, line, a) for use, line, a in zip(plan.arrays, lines, access)), width
+    operands = tuple(Operand(use.name, use.dtype, line, a) for use, line, a in zip(plan.arrays, lines, access))
+    return replace(kernel, operands=operands, kept=width)
 
 
 def _alone(plan: KernelPlan, phases: tuple[Phase, ...], merged: Collapsed, row_axes: int) -> int:
@@ -306,20 +268,3 @@ def _alone(plan: KernelPlan, phases: tuple[Phase, ...], merged: Collapsed, row_a
 def _rank_letter(strides: tuple[int, ...]) -> str:
     """How an array goes from place to place of an order; "" where it does not."""
     return "".join("1" if s == 1 else "s" for s in strides)
-
-
-def _steps(use: ArrayUse, layouts, extents) -> tuple[int, ...]:
-    if use.gathered is None:
-        return ()
-    return tuple(s * use.dtype.itemsize for s in view(layouts[use.kind, use.index], use.views, extents).strides)
-
-
-def place_array(use: ArrayUse, layouts, extents, axes: int) -> tuple[tuple[int, ...], int]:
-    """(stride along each iteration axis, offset of the first element) of one array."""
-    layout = view(layouts[use.kind, use.index], use.views, extents)
-    strides, offset = [0] * axes, layout.offset
-    for c, stride in zip(use.at, layout.strides):
-        offset += evaluate(c.start, extents) * stride
-        if c.axis is not None:
-            strides[c.axis] += c.step * stride
-    return tuple(strides), offset if all(layout.shape) else 0

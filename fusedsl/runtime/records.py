@@ -17,10 +17,11 @@ from ..schedule.division import magic
 from ..schedule.kernel import Kernel, Operand, Window
 from ..schedule.plan import KernelPlan, Plan
 from ..schedule.slots import slots
-from .bind import ALIGNMENT, Bound
+from .bind import Bound
 from .block import FORMAT_OF, PointerSlot, ScalarSlot
 from .compile import Built, launch_geometry
 from .launch import HostLaunch, Launch, MadeOf
+from .layout import ALIGNMENT
 
 TEMPORARY_ALIGNMENT = 256  # bytes
 

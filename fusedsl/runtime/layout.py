@@ -1,0 +1,107 @@
+"""Where the elements of an array are in memory: its strides, through views, along the axes of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..ir.dims import Symbol, evaluate
+from ..schedule.plan import ArrayUse
+
+ALIGNMENT = 16
+
+
+class NeedsCopy(Exception):
+    """A view that these strides cannot give without moving data: the array must be made contiguous first."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where an array's elements are: shape, strides and first element (in elements), and the pointer's last digits."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+    address: int = 0  # of element 0, modulo ALIGNMENT
+
+
+def contiguous(shape: tuple[int, ...]) -> Layout:
+    """A C-contiguous array at an aligned address."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return Layout(shape, tuple(reversed(strides)))
+
+
+def view(layout: Layout, views: tuple, extents: Mapping[Symbol, int]) -> Layout:
+    """The layout after host-side views; NeedsCopy where the strides do not allow one."""
+    for kind, how in views:
+        if kind == "index":
+            layout = _index(layout, how, extents)
+        else:
+            layout = _reshape(layout, tuple(evaluate(d, extents) for d in how))
+    return layout
+
+
+def _index(layout: Layout, key: tuple, extents: Mapping[Symbol, int]) -> Layout:
+    """The elements that a basic index leaves."""
+    shape, strides, offset = [], [], layout.offset
+    axes = iter(layout.strides)
+    for entry in key:
+        stride = 0 if entry[0] == "new" else next(axes)
+        offset += 0 if entry[0] == "new" else evaluate(entry[1], extents) * stride
+        if entry[0] != "int":
+            shape.append(1 if entry[0] == "new" else evaluate(entry[3], extents))
+            strides.append(stride if entry[0] == "new" else entry[2] * stride)
+    return Layout(tuple(shape), tuple(strides), offset, layout.address)
+
+
+def _reshape(layout: Layout, shape: tuple[int, ...]) -> Layout:
+    """The same elements under another shape, by matching runs of axes that multiply to the same extent."""
+    if 0 in shape:
+        return Layout(shape, contiguous(shape).strides, layout.offset, layout.address)
+    old = [(n, s) for n, s in zip(layout.shape, layout.strides) if n != 1]
+    strides = [0] * len(shape)
+    i, place = 0, 0
+    while place < len(shape):
+        if shape[place] == 1:
+            place += 1
+            continue
+        begin, wanted = place, shape[place]
+        first, have = i, old[i][0] if i < len(old) else 1
+        i += 1
+        while have != wanted:
+            if have < wanted:
+                if old[i - 1][1] != old[i][1] * old[i][0]:
+                    raise NeedsCopy
+                have *= old[i][0]
+                i += 1
+            else:
+                place += 1
+                wanted *= shape[place]
+        assert first < i
+        step = old[i - 1][1]
+        for a in range(place, begin - 1, -1):
+            strides[a] = step
+            step *= shape[a]
+        place += 1
+    return Layout(shape, tuple(strides), layout.offset, layout.address)
+
+
+def place_array(use: ArrayUse, layouts, extents, axes: int) -> tuple[tuple[int, ...], int]:
+    """(stride along each iteration axis, offset of the first element) of one array."""
+    layout = view(layouts[use.kind, use.index], use.views, extents)
+    strides, offset = [0] * axes, layout.offset
+    for c, stride in zip(use.at, layout.strides):
+        offset += evaluate(c.start, extents) * stride
+        if c.axis is not None:
+            strides[c.axis] += c.step * stride
+    return tuple(strides), offset if all(layout.shape) else 0
+
+
+def byte_steps(use: ArrayUse, layouts, extents) -> tuple[int, ...]:
+    """Bytes between neighbours along each axis of an array whose addresses a kernel computes; nothing of others."""
+    if use.gathered is None:
+        return ()
+    return tuple(s * use.dtype.itemsize for s in view(layouts[use.kind, use.index], use.views, extents).strides)
