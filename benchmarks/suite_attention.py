@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from record import Report, failed_row, times_row
 from suite_gpu import Settings, need_gpu
+from turns import ROUNDS, compare
 from workloads import selected
 
 TOKENS, MODEL = 16_384, 2_048
 RATE = 790e6  # FLOP in a µs: what cuBLAS reaches on an H200 in its best product of matrices
 BANDWIDTH = 4.4e6  # bytes in a µs: what an H200 reads and does nothing with
-ROUNDS = 3  # peers take turns, and begin in turn: the card's clock falls while it draws most, for whoever comes next
 MASKED = ("window", "alibi", "softcap", "documents", "bias")
 WEIGHED = ("plus one", "sink", "dropout")
 DECODED = ((16, 32_768, 4, 1), (16, 8192, 4, 1), (1, 131_072, 4, 1), (16, 8192, 4, 8), (4, 8192, 1, 1))
@@ -107,34 +108,28 @@ def run(report: Report, settings: Settings) -> None:
 
 def _measure(report: Report, settings: Settings, card: Any, case: Case) -> None:
     """One case, by all that compute it in turn."""
-    from peers_attention import OWN_STREAM, UNFUSED, Peers
+    from peers_attention import UNFUSED, Peers
 
     peers, told, facts = Peers(case), ("attention", case.name, case.told, "bfloat16"), (case.bytes, case.flops)
-    calls, errors = {}, {}
-    for name in peers.names:
-        try:
-            calls[name] = peers.build(name)
-            errors[name] = peers.error(peers.result(name, calls[name]))
-        except Exception as fault:  # a peer's failure is a result, whatever its type
-            calls.pop(name, None)
-            report.add(failed_row(told, name, facts, fault))
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    names = list(calls)
-    for turn in range(ROUNDS):
-        for name in names[turn:] + names[:turn]:
-            if turn == 0 or name not in UNFUSED:
-                timed = card.wall_times if name in OWN_STREAM else card.times
-                times[name] += timed(calls[name], max(3, settings.repetitions // ROUNDS))
-    for name, found in times.items():
-        report.add(times_row(told, name, found, facts, case.floor, errors[name]))
+    entrants = {name: partial(_entrant, card, peers, name) for name in peers.names}
+    calls = ROUNDS * max(3, settings.repetitions // ROUNDS)
+    times = compare(report, told, facts, case.floor, entrants, calls, once=UNFUSED)
     rate, unit = (case.bytes / 1e3, "GB/s") if case.name == "decode" else (case.flops / 1e6, "TFLOP/s")
     shown = ", ".join(f"{name} {rate / sorted(t)[len(t) // 2]:.0f}" for name, t in times.items())
     print(f"  {case.name} {case.told}: {unit} {shown}", flush=True)
-    calls.clear()
     if set(UNFUSED) & set(times):
         import cupy
 
         cupy.get_default_memory_pool().free_all_blocks()
+
+
+def _entrant(card: Any, peers: Any, name: str):
+    """One peer's timer, once its results are checked against float64."""
+    from peers_attention import OWN_STREAM
+
+    call = peers.build(name)
+    error = peers.error(peers.result(name, call))
+    return partial(card.wall_times if name in OWN_STREAM else card.times, call), error
 
 
 def _memory(report: Report, settings: Settings, card: Any, length: int) -> None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from record import Report, failed_row, quantile, times_row
+from record import Report, quantile, times_row
+from turns import compare
 from workloads import DTYPES, MAP_SHAPES, QUICK_SHAPES, ROW_SHAPES, WORKLOADS, Workload, selected, shape_name
+
+OVER = "left out: the time for this run was used up"
 
 
 @dataclass(frozen=True)
@@ -95,23 +100,17 @@ def _case(card, report: Report, settings: Settings, w: Workload, shape, dtype: s
     copies = card.copy(facts[0], dtype, settings.repetitions)
     floor = round(max(quantile(copies, 0.5), card.issue_time(instructions)), 3)
     report.add(times_row(case, "copy", copies, facts, floor, 0.0))
-    references = peers.reference()
-    for name in ("fusedsl", *peers.names):
-        if name == "torch.compile" and time.monotonic() > settings.compile_until:
-            report.add(failed_row(case, name, facts, "left out: the time for this run was used up"))
-            continue
-        try:
-            row = _peer(card, peers, name, references, case, facts, floor, settings.repetitions)
-        except Exception as fault:  # a peer's failure is a result, whatever its type
-            row = failed_row(case, name, facts, fault)
-        report.add(row)
+    names, references = ("fusedsl", *peers.names), peers.reference()
+    entrants: dict[str, Any] = {name: partial(_entrant, card, peers, name, references) for name in names}
+    if time.monotonic() > settings.compile_until:
+        entrants["torch.compile"] = OVER
+    compare(report, case, facts, floor, entrants, settings.repetitions)
 
 
-def _peer(card, peers, name: str, references, case, facts, floor: float, repetitions: int):
-    """Check one peer's results against float64, then time it."""
+def _entrant(card, peers, name: str, references: tuple):
+    """One peer's timer, once its results are checked against float64."""
     from gpu import max_error
     from peers import to_torch
 
     call = peers.build(name)
-    error = max_error(to_torch(call()), references)
-    return times_row(case, name, card.times(call, repetitions), facts, floor, error)
+    return partial(card.times, call), max_error(to_torch(call()), references)

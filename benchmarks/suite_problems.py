@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import warm
 from record import Report, failed_row, quantile, times_row
-from suite_gpu import Settings, need_gpu
+from suite_gpu import OVER, Settings, need_gpu
+from turns import compare
 from workloads import selected
 
 LEAST_FREE, SETTLING = 32 << 30, 0.5  # bytes on the card below which its memory is freed; seconds to wait then
@@ -72,26 +74,30 @@ def measure(card: Any, report: Report, settings: Settings, problem: Any) -> None
     facts = (size, 0)
     report.add(times_row(problem.case, "copy", floors, facts, floor, 0.0))
     references = reference(problem, arguments)
-    for name, call in calls.items():
-        if name.startswith("torch.compile") and time.monotonic() > settings.compile_until:
-            report.add(failed_row(problem.case, name, facts, "left out: the time for this run was used up"))
-            continue
-        try:
-            made = call().wait() if name == "jax" else call()
-            error = None if references is None else worst(as_results(made), references)
-            times = (card.wall_times if name == "jax" else card.times)(call, settings.repetitions)
-            row = times_row(problem.case, name, times, facts, floor, error)
-        except Exception as fault:  # a peer's failure is a result, whatever its type
-            row = failed_row(problem.case, name, facts, fault)
-        report.add(row)
+    entrants: dict[str, Any] = {name: partial(_entrant, card, name, call, references) for name, call in calls.items()}
+    if time.monotonic() > settings.compile_until:
+        entrants |= dict.fromkeys((name for name in calls if name.startswith("torch.compile")), OVER)
+    compare(report, problem.case, facts, floor, entrants, settings.repetitions)
+
+
+def _entrant(card: Any, name: str, call: Callable, references: tuple | None):
+    """One peer's timer, once its results are checked against float64."""
+    from gpu import as_results
+
+    made = call().wait() if name == "jax" else call()
+    error = None if references is None else worst(as_results(made), references)
+    return partial(card.wall_times if name == "jax" else card.times, call), error
 
 
 def peers(problem: Any, arguments: dict) -> dict[str, Callable[[], Any]]:
     """The calls: fusedsl into results that hold NaN before the first, then torch, compiled and eager, and others."""
+    import torch
+
     import fusedsl as fd
     import peers_rows
     from torch_expressions import TWINS
 
+    torch._dynamo.reset()  # and not between the peers, which take turns
     kernel = fd.kernel(problem.expression.text, max_kernels=problem.expression.kernels)
     outs: list = []
 
@@ -118,9 +124,12 @@ def modes(suite: str) -> dict[str, str | None]:
 
 def compile_torch(problem: Any) -> None:
     """Compile what torch.compile makes of this problem, once in each mode, and our kernels."""
+    import torch
+
     import fusedsl as fd
     from torch_expressions import TWINS
 
+    torch._dynamo.reset()
     arguments = problem.arguments()
     fd.kernel(problem.expression.text, max_kernels=problem.expression.kernels)(**arguments)
     for mode in modes(problem.suite).values():
@@ -135,7 +144,6 @@ def compiled(function: Callable, arguments: dict, mode: str | None) -> Callable:
 
     def call():
         if not kept:
-            torch._dynamo.reset()
             kept.append(torch.compile(function, dynamic=False, mode=mode))
         return kept[0](**arguments)
 

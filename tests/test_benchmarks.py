@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import instructions  # noqa: E402
 import record  # noqa: E402
 import summary  # noqa: E402
 import table  # noqa: E402
+import turns  # noqa: E402
 import workloads  # noqa: E402
 
 KEYS = {"suite", "workload", "shape", "dtype", "peer", "median_us", "p20_us", "p80_us", "bytes", "flops"}
@@ -102,6 +104,82 @@ def test_gates_name_what_they_miss():
     assert "error" in summary.misses(case, {"fusedsl": row("fusedsl", 96.0, max_error=0.1)})[0]
     unaligned = {"fusedsl": row("fusedsl", 107.0, shape="16384x4097")}
     assert summary.misses(("rows", "softmax", "16384x4097", "float32"), unaligned) == []
+
+
+def test_peers_take_turns_and_have_as_many_timed_calls_as_they_are_asked_for():
+    for repetitions in (1, 5, 30):
+        for count in range(8):
+            names = [f"peer {k}" for k in range(count)]
+            found = list(turns.turns(names, repetitions))
+            assert all(sum(calls for name, calls in found if name == one) == repetitions for one in names)
+    rounds = [[name for name, _ in turns.turns("abcdef", 30)][k : k + 6] for k in (0, 6, 12)]
+    assert ["".join(one) for one in rounds] == ["abcdef", "cdefab", "efabcd"]
+    once = [name for name, _ in turns.turns("abc", 6, once="b")]
+    assert "".join(once) == "abc" + "ca" + "ca"
+
+
+class Clock:
+    """Stands for a card, on which every timed call takes longer than the one before."""
+
+    def __init__(self):
+        self.timed = []
+
+    def times(self, call, repetitions):
+        call()
+        self.timed += [call] * repetitions
+        return [float(k) for k in range(len(self.timed) - repetitions, len(self.timed))]
+
+    def copy(self, size, dtype, repetitions):
+        return [1.0] * repetitions
+
+    def transfer(self, read, written, repetitions):
+        return [1.0] * repetitions
+
+    def issue_time(self, instructions):
+        return 0.0
+
+
+def test_a_case_has_a_row_for_each_peer_in_their_order_whatever_becomes_of_them():
+    card, report = Clock(), record.Report(None)
+    good = {name: partial(card.times, lambda: None) for name in ("fusedsl", "torch")}
+    entrants = {name: lambda timer=timer: (timer, 1e-7) for name, timer in good.items()}
+    entrants |= {"late": "left out: too late", "breaks": lambda: (lambda count: [][0], 0.0), "fails": lambda: 1 / 0}
+    entrants["cupy"] = lambda: (partial(card.times, lambda: None), 1e-7)
+    times = turns.compare(report, ("rows", "softmax", "4x4", "float32"), (1, 1), 2.0, entrants, 30)
+    told = {r.peer: r for r in report.rows}
+    assert list(told) == ["fusedsl", "torch", "late", "breaks", "fails", "cupy"]
+    assert told["late"].error == "left out: too late" and "IndexError" in told["breaks"].error
+    assert "ZeroDivisionError" in told["fails"].error
+    assert {name: len(found) for name, found in times.items()} == {"fusedsl": 30, "torch": 30, "cupy": 30}
+    assert told["torch"].floor_us == 2.0 and told["torch"].max_error == 1e-7
+    medians = [told[name].median_us for name in times]  # 90 calls, each a µs longer: one peer after another is 60 apart
+    assert max(medians) - min(medians) <= 20
+
+
+def test_suites_time_their_peers_in_turns(monkeypatch):
+    torch = pytest.importorskip("torch")
+    import gpu
+    import problems
+    import suite_gpu
+    import suite_problems
+
+    monkeypatch.setattr(gpu, "tensors", lambda workload, *_: {one.name: torch.randn(8, 16) for one in workload.inputs})
+    monkeypatch.setattr(problems.Problem, "arguments", lambda self, quick=False: {"x": torch.randn(8, 16)})
+    settings = suite_gpu.Settings(repetitions=7, compile_until=0.0)
+    case = (workloads.BY_NAME["swiglu"], (8, 16), "float32", 0)
+    largest = next(p for p in problems.problems("reductions") if p.name == "max_columns")
+    for measure in (
+        lambda card, report: suite_gpu._case(card, report, settings, *case),
+        lambda card, report: suite_problems.measure(card, report, settings, largest),
+    ):
+        card, report = Clock(), record.Report(None)
+        measure(card, report)
+        timed = [r.peer for r in report.rows if r.error is None]
+        assert timed == ["copy", "fusedsl", "torch"]
+        ours, theirs = dict.fromkeys(card.timed)
+        assert card.timed == [ours] * 3 + [theirs] * 3 + [ours] * 2 + [theirs] * 2 + [theirs] * 2 + [ours] * 2
+        assert all(r.max_error <= 1e-5 for r in report.rows if r.error is None)
+        assert next(r.error for r in report.rows if r.peer == "torch.compile").startswith("left out")
 
 
 def test_quantiles_interpolate():

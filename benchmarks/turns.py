@@ -1,0 +1,62 @@
+"""Peers take turns at a case: each is prepared and checked, timed in every round, and has one row of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from record import Report, Row, failed_row, times_row
+
+ROUNDS = 3  # the card's clock falls while it draws most, for whoever comes next: each round begins with another peer
+
+Timer = Callable[[int], list[float]]
+"""Times so many calls of a peer, in µs."""
+
+Entrant = Callable[[], "tuple[Timer, float | None]"]
+"""Prepares a peer: its timer, and the error of its results (see `times_row`)."""
+
+
+def compare(
+    report: Report,
+    case: tuple,
+    facts: tuple,
+    floor: float | None,
+    entrants: Mapping[str, Entrant | str],
+    repetitions: int,
+    once: Collection[str] = (),
+) -> dict[str, list[float]]:
+    """Times by peer, of so many calls each (of those in `once`, of the first round's alone), of which the report gets a
+    row each, in the order of the peers: of one that raises, or of which a text says why it is left out, with that."""
+    timers: dict[str, Timer] = {}
+    errors: dict[str, float | None] = {}
+    failed: dict[str, Row] = {}
+    for name, entrant in entrants.items():
+        if isinstance(entrant, str):
+            failed[name] = failed_row(case, name, facts, entrant)
+            continue
+        try:
+            timers[name], errors[name] = entrant()
+        except Exception as fault:  # a peer's failure is a result, whatever its type
+            failed[name] = failed_row(case, name, facts, fault)
+    times: dict[str, list[float]] = {name: [] for name in timers}
+    for name, count in turns(list(timers), repetitions, once):
+        if name not in times:
+            continue
+        try:
+            times[name] += timers[name](count)
+        except Exception as fault:
+            failed[name] = failed_row(case, name, facts, fault)
+            del times[name]
+    for name in entrants:
+        report.add(failed.get(name) or times_row(case, name, times[name], facts, floor, errors[name]))
+    return times
+
+
+def turns(names: Sequence[str], repetitions: int, once: Collection[str] = ()) -> Iterator[tuple[str, int]]:
+    """(peer, calls to time), one after the other: each peer's calls are spread over the rounds, and each round begins
+    so many peers further on that all have stood early and late."""
+    for turn in range(ROUNDS):
+        count = -(-repetitions * (turn + 1) // ROUNDS) - -(-repetitions * turn // ROUNDS)
+        first = len(names) * turn // ROUNDS
+        for name in (*names[first:], *names[:first]):
+            if count and (turn == 0 or name not in once):
+                yield name, count
