@@ -13,7 +13,9 @@ from test_targets import as_torch, make
 from test_targets import check as check_target
 
 import fusedsl as fd
-from fusedsl.fusion.lower import Axis, Coordinate, Source, lower
+from fusedsl.fusion.coordinates import Axis, Coordinate
+from fusedsl.fusion.lower import lower
+from fusedsl.fusion.lowered import Source
 from fusedsl.ir.dims import evaluate as evaluate_dim
 from fusedsl.ir.graph import Type, node, walk
 from fusedsl.ir.types import FLOAT32, numpy_dtype

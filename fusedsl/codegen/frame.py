@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..fusion.coordinates import Axis
 from ..fusion.groups import Group
-from ..fusion.lower import Root
+from ..fusion.lowered import Root
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, Parameter, Type, node, rebuild, walk
 from ..ir.types import FLOAT32, INT64

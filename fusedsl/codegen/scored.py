@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import debug
 from ..fusion.coordinates import Axis
-from ..fusion.lower import Root
+from ..fusion.lowered import Root
 from ..fusion.streams import Product, Streaming, Weighted
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, node, rebuild

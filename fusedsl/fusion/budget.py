@@ -9,7 +9,7 @@ from ..rewrite.scalars import free_axes
 from .coordinates import memory_order
 from .crossing import BOUND
 from .groups import Decision, Group, Partition, loaded, ordered
-from .lower import Root
+from .lowered import Root
 from .price import Prices
 from .recompute import temporary
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..ir.dims import Dim
 from ..ir.graph import Node, Type, node
 from .coordinates import Axis, Coordinate
-from .lower import Root, Source
+from .lowered import Root, Source
 from .price import Computation
 from .streams import Streaming
 

@@ -11,7 +11,7 @@ from ..ir.types import DType
 from ..rewrite.scalars import free_axes, scalar_op
 from .coordinates import Axis, memory_order
 from .groups import loaded
-from .lower import Lowered, Root
+from .lowered import Lowered, Root
 from .streams import Streaming
 
 

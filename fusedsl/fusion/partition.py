@@ -13,7 +13,7 @@ from .coordinates import Axis, memory_order
 from .crossing import crossing
 from .groups import Decision, Group, Partition, loaded, ordered
 from .homes import Homes
-from .lower import Lowered, Root
+from .lowered import Lowered, Root
 from .operands import store_operands
 from .price import Computation, Prices, computed, cost
 from .products import factors

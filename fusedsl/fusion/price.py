@@ -15,7 +15,7 @@ from ..rewrite.scalars import free_axes
 from .coordinates import Axis
 from .crossing import BOUND
 from .lines import FETCH_COST, SPECIAL
-from .lower import Root
+from .lowered import Root
 from .time import Work, seconds
 
 

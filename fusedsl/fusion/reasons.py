@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir.graph import Node
 from .coordinates import Axis
 from .groups import Group
-from .lower import Root
+from .lowered import Root
 
 
 def why_alone(g: Group, f: Node) -> str:

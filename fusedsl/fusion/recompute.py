@@ -10,7 +10,7 @@ from ..rewrite.scalars import free_axes
 from .coordinates import Axis, memory_order
 from .crossing import BOUND
 from .groups import Decision, Group, Partition, loaded, ordered, reaches
-from .lower import Root
+from .lowered import Root
 from .price import Prices, computed, cost
 
 WORTH_ASKING = 32  # instructions an element: below, a load and a store take longer on every GPU

@@ -17,7 +17,7 @@ from ..rewrite.online import passes
 from ..rewrite.scalars import free_axes, scalar_op
 from ..rewrite.stream import StreamFold
 from .coordinates import Axis, Computed, memory_order
-from .lower import Lowered
+from .lowered import Lowered
 from .scores import Factors, distributed, factors_of, hoisted, nearest, parted, reached, scores
 
 Fits = Callable[[Dim, int], bool]

@@ -1,0 +1,60 @@
+"""The scalar program as data: which elements are stored where, as expressions over named axes.
+
+Every node is a scalar. `load` reads one element of a source at coordinates, `fetch` at an address that is computed,
+`position` is the index on an axis, `fold` reduces its argument over its column axes, `scan` folds what is up to its
+place on one, `select` orders what is along one and `ranked` is a place in that order; the rest are the operations of
+the table. Axes are bound variables: two reductions over the same extents of the same rows meet on the same axes, which
+is what lets them fuse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.dims import Dim
+from ..ir.graph import Node, Type
+from ..ir.types import DType
+from .coordinates import Axis
+
+
+@dataclass(frozen=True)
+class Source:
+    """An array that a kernel reads: argument or temporary `index`, seen through host-side `views`, each ("reshape",
+    shape) or ("index", key)."""
+
+    kind: str  # "argument" | "temporary"
+    index: int
+    views: tuple = ()
+    rounded: bool = False  # a temporary whose elements were rounded to their dtype
+
+    def holds(self, d: DType) -> DType:
+        """What memory holds for elements of this dtype: of a temporary, what they are computed in."""
+        return d.compute if self.kind == "temporary" and not self.rounded else d
+
+
+@dataclass(frozen=True)
+class Root:
+    """A value to store: into result or temporary `index`, whose axes are `axes` (None for an extent of 1)."""
+
+    kind: str  # "result" | "temporary"
+    index: int
+    shape: tuple[Dim, ...]  # of the array that is stored to
+    viewed: tuple[Dim, ...]  # the shape that the store sees (a reshaped result is stored before its reshape)
+    axes: tuple[Axis | None, ...]
+    value: Node
+    type: Type
+    starts: tuple[Dim, ...] = ()  # where along each axis the store begins, if not at 0
+    rounded: bool = False  # to a temporary that holds `type`, and not what its elements are computed in
+
+    @property
+    def held(self) -> DType:
+        """What memory holds."""
+        return self.type.dtype.compute if self.kind == "temporary" and not self.rounded else self.type.dtype
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The scalar program: what to store where, and the array nodes that had to be cut into temporaries."""
+
+    roots: tuple[Root, ...]
+    temporaries: tuple[Type, ...]
