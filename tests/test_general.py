@@ -8,6 +8,7 @@ import pytest
 from test_targets import as_torch, check
 
 import fusedsl as fd
+from fusedsl.program import plans
 from fusedsl.runtime import lengths
 from fusedsl.runtime.copies import to_host
 from fusedsl.schedule import looped
@@ -136,3 +137,37 @@ def test_a_traced_function_is_for_the_extents_of_its_trace(monkeypatch):
             x = RANDOM.standard_normal(shape).astype(np.float32)
             expected = x / 2 if shape[0] == 1 else x.sum(0)
             np.testing.assert_allclose(to_host(halved(gpu.asarray(x))), expected, rtol=1e-5)
+
+
+def test_a_shape_with_an_extent_of_1_keeps_its_plan():
+    """Its calls with outputs found no binary left, and folded in another order than the first."""
+    pytest.importorskip("numba_cuda")
+    from ptx import emulated_gpu
+
+    x, y = (RANDOM.standard_normal(shape).astype(np.float32) for shape in ((100, 2), (2, 1)))
+    text = (
+        "z = x @ y; return z, cumsum(z), pad(z, 1), argmax(x, axis=-1), cummin(x, axis=0), cummax(x, axis=0)[..., ::2]"
+    )
+    kernel = fd.kernel(text, fallback=False)
+    with emulated_gpu(multiprocessors=4) as gpu:
+        there = gpu.asarray(x), gpu.asarray(y)
+        first = kernel(*there)
+        outs = tuple(gpu.asarray(np.zeros_like(to_host(r))) for r in first)
+        for one, other in zip(first, kernel(*there, out=outs)):
+            np.testing.assert_array_equal(to_host(one), to_host(other))
+        assert sum(len(known) for known in kernel._program.plans._known.values()) == 1
+
+
+def test_a_result_without_a_stride_is_written(monkeypatch):
+    """A row that begins between vectors stored the first element of each, which was before the row."""
+    pytest.importorskip("numba_cuda")
+    from ptx import emulated_gpu
+
+    monkeypatch.setattr("fusedsl.program.plans.crowded", lambda *_: True)
+    kernel = fd.kernel("y = cumsum(x, axis=0); return reshape(y, (1,)), y", fallback=False)
+    with emulated_gpu(multiprocessors=4) as gpu:
+        room = gpu.asarray(np.full((1, 8), 3.0, np.float32))
+        for shift in range(4):
+            out = gpu.asarray(np.zeros(1, np.float32))
+            kernel(room[:, shift : shift + 1], out=(out, None))
+            assert to_host(out).tolist() == [3.0], shift

@@ -619,3 +619,19 @@ def test_row_values_take_no_temporary_that_others_read_by_address():
     expected = np.where((a * (a > 0)).sum(0), d, u)
     np.testing.assert_array_equal(chosen, expected)
     np.testing.assert_array_equal(joined, np.concatenate((t, expected), 1))
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (1, 2), (0, 2)])
+@pytest.mark.parametrize("walked", ["cumsum(x, axis=0)", "cumsum(x, axis=1)", "cummax(x, axis=-1)", "sort(x)"])
+def test_a_diagonal_of_what_is_walked_along_an_axis(walked, axes):
+    """The walk went along the diagonal, where both axes of the one were those of the other."""
+    x = np.random.default_rng(0).integers(-9, 9, (4, 5, 6))
+    text = f"diagonal({walked}, 0, {axes[0]}, {axes[1]}), trace({walked}, 0, {axes[0]}, {axes[1]})"
+    for found, expected in zip(fd.kernel(text, fallback=False)(x), oracle.evaluate(text, x=x)):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_diagonal_of_what_is_ordered_beside_what_is_as_long():
+    x = np.random.default_rng(0).integers(-9, 9, (7, 7))
+    made = fd.kernel("einsum('ii,i->i', sort(x), x[0])", fallback=False)(x)
+    np.testing.assert_array_equal(made, np.diagonal(np.sort(x)) * x[0])

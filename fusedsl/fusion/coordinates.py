@@ -62,6 +62,13 @@ def position_of(at: Coordinate | Computed) -> Node:
     return plus(times(node("position", (), at.axis, Type(INT64)), at.step), at.start)
 
 
+def follows(at: Coordinates, place: int) -> bool:
+    """Whether another coordinate depends on the axis of this one, as on a diagonal."""
+    axis, others = at[place].axis, (*at[:place], *at[place + 1 :])
+    computed = [c.value for c in others if isinstance(c, Computed)]
+    return any(c.axis == axis for c in others) or any(n.op == "position" and n.attr == axis for n in walk(computed))
+
+
 def aligned(shape: tuple[Dim, ...], at: Coordinates) -> Coordinates:
     """Coordinates of a broadcast operand: the trailing ones, position 0 where its extent is 1."""
     trailing = at[len(at) - len(shape) :]

@@ -8,7 +8,7 @@ from ..ir.dims import Dim, expression
 from ..ir.folds import FOLDS, scalar
 from ..ir.graph import Node, Type, constant, node
 from ..ir.types import INT64
-from .coordinates import Axis, Computed, Coordinate, Coordinates, all_of, between, is_literal, position_of
+from .coordinates import Axis, Computed, Coordinate, Coordinates, all_of, between, follows, is_literal, position_of
 from .lowered import Source
 from .pieces import Pieces
 
@@ -96,7 +96,7 @@ def scan(n: Node, at: Coordinates, x: Node) -> Node:
         raise Scattered(n)
     forward = (c.start, c.step) == (0, 1)
     whole = c.axis is not None and c.axis.extent == extent
-    if c.axis is None or not (forward or ((c.start, c.step) == (last, -1) and whole)):
+    if c.axis is None or not (forward or ((c.start, c.step) == (last, -1) and whole)) or follows(at, place):
         raise Scattered(n)
     return node("scan", (x,), (name, c.axis, not forward), Type(n.type.dtype))
 
@@ -116,7 +116,7 @@ def ranked(n: Node, at: Coordinates, x: Node) -> Node:
         return x if part == "values" else constant(0, INT64)
     if isinstance(c, Computed) or (c.axis is None and not isinstance(c.start, int)):
         raise Scattered(n)
-    if c.axis is not None and ((c.start, c.step) != (0, 1) or c.axis.extent != count):
+    if c.axis is not None and ((c.start, c.step) != (0, 1) or c.axis.extent != count or follows(at, len(at) - 1)):
         raise Scattered(n)
     select = node("select", (x,), (descending, column, count), Type(x.type.dtype))
     return node("ranked", (select,), (part, c.start if c.axis is None else c.axis), Type(n.type.dtype))

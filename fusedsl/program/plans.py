@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 
 from ..config import Options
 from ..errors import FusedslError
+from ..hardware import Hardware
 from ..ir.checks import holds
 from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
 from ..runtime import cache
 from ..runtime.arrays import CPU, Array, Facts, Weak
+from ..runtime.bind import Bound
+from ..runtime.lengths import crowded
 from ..runtime.results import place
 from ..runtime.transfer import is_away
 from ..schedule.plan import Plan, plan_from_json, plan_to_json
@@ -36,6 +39,7 @@ class Plans:
         self.family = family
         self._known: dict[tuple, list[Plan]] = {}
         self._strict: set[tuple[Parameter, ...]] = set()  # signatures whose extents of 1 are not as others
+        self._own: set[tuple] = set()  # shapes with extents of 1 that keep a plan for these
         self._lock = threading.RLock()
 
     def plan(
@@ -49,7 +53,7 @@ class Plans:
         """The plan for these arguments' signature (and the guards that their extents pass).
 
         Unless `together`, one whose kernels fold either rows or columns; for `scores` see `partition`. Where it is to
-        be `loose`, extents of 1 are as any others: then it may not be for these arguments (see `serve`).
+        be `loose`, extents of 1 are as any others: then it may not be for these arguments (see `share`).
         """
         parameters = self._parameters(arguments, loose)
         together = together and not self.options.steady  # a row's results do not depend on how others are folded
@@ -62,7 +66,30 @@ class Plans:
             self._known.setdefault(key, []).append(plan)
         return plan
 
-    def serve(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
+    def share(
+        self,
+        plan: Plan,
+        bounds: Sequence[Bound],
+        arguments: Arguments,
+        extents: Mapping[Symbol, int],
+        hardware: Hardware,
+        listed: bool = False,
+        claim: bool = True,
+    ) -> bool:
+        """Whether a plan for any extents is to serve arguments with extents of 1, as no binary is left for these alone.
+
+        What was decided for shapes by a call that is to `claim` binaries stands: later ones have the same bits.
+        """
+        shapes = (plan.parameters, *extents.values(), listed)
+        if shapes in self._own:
+            return False
+        if crowded(plan, bounds, hardware, listed):
+            return self._serve(plan, arguments, extents)
+        if claim and any(bound.units for bound in bounds):
+            self._own.add(shapes)
+        return False
+
+    def _serve(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
         """Whether what a plan computes for arguments with extents of 1, one for arguments of any extents does too."""
         if plan.parameters in self._strict or not self.source.generic:
             return False

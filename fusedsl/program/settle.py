@@ -15,7 +15,6 @@ from ..runtime.bind import Bound
 from ..runtime.driver import driver
 from ..runtime.keys import owned_address
 from ..runtime.layout import ALIGNMENT, Layout, NeedsCopy, contiguous, place_array, view
-from ..runtime.lengths import crowded
 from ..runtime.overlap import alike, overlap, span
 from ..runtime.results import allocator, check_out, common_order, place, strides_in
 from ..runtime.transfer import device_empty
@@ -76,11 +75,9 @@ def settle(
     Where it is `listed`, calls with extents of 1 are to be like the others, wherever they may.
     """
     found = _scheduled(plans, facts, outs, place_in_lists)
-    hardware = _hardware(found.device)
-    if hardware and crowded(found.plan, found.bounds, hardware, listed):
-        arguments = list(facts.values())
-        if plans.serve(found.plan, arguments, pipeline.extents_of(arguments)):
-            return _scheduled(plans, facts, outs, place_in_lists, True)
+    hardware, arguments = _hardware(found.device), list(facts.values())
+    if hardware and plans.share(found.plan, found.bounds, arguments, found.extents, hardware, listed):
+        return _scheduled(plans, facts, outs, place_in_lists, True)
     return found
 
 

@@ -18,7 +18,7 @@ from ..runtime.arrays import Array, Weak
 from ..runtime.bind import Bound
 from ..runtime.compile import Built
 from ..runtime.layout import Layout, NeedsCopy, contiguous, view
-from ..runtime.lengths import crowded, digests, joined_cuda
+from ..runtime.lengths import digests, joined_cuda
 from ..runtime.results import strides_in
 from ..schedule.plan import ArrayUse, KernelPlan, Plan
 from .target import Target
@@ -117,11 +117,10 @@ def make_case(
     one of many calls.
     """
     found = _made(plans, arguments, target, claims, alone)
-    hardware = target.hardware
-    if hardware is None or not crowded(found.plan, found.bounds, hardware, listed):
-        return found
-    loose = plans.serve(found.plan, list(arguments.values()), found.extents)
-    return _made(plans, arguments, target, claims, alone, True) if loose else found
+    given, hardware = list(arguments.values()), target.hardware
+    if hardware and plans.share(found.plan, found.bounds, given, found.extents, hardware, listed, claims):
+        return _made(plans, arguments, target, claims, alone, True)
+    return found
 
 
 def _made(

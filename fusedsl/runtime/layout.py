@@ -90,13 +90,15 @@ def _reshape(layout: Layout, shape: tuple[int, ...]) -> Layout:
 
 
 def place_array(use: ArrayUse, layouts, extents, axes: int) -> tuple[tuple[int, ...], int]:
-    """(stride along each iteration axis, offset of the first element) of one array."""
+    """(stride along each iteration axis, offset of the first element) of one array. A result has none of 0, which an
+    axis of 1 element may have: every element would be stored to one place.
+    """
     layout = view(layouts[use.kind, use.index], use.views, extents)
     strides, offset = [0] * axes, layout.offset
     for c, stride in zip(use.at, layout.strides):
         offset += evaluate(c.start, extents) * stride
         if c.axis is not None:
-            strides[c.axis] += c.step * stride
+            strides[c.axis] += c.step * (stride or int(use.kind == "result"))
     return tuple(strides), offset if all(layout.shape) else 0
 
 
