@@ -144,7 +144,8 @@ def test_leading_axes_are_reduced_together(target):
     text = ONE_KERNEL["layer norm"].replace(", 0)", ", (0, 1))")
     for shape in (((3, 5), 40), ((1, 7), 64), ((4, 1), 33)):
         check(text, given(*shape), target)
-    assert len(explained(text, (4, 512), 768, cc=90).kernels) == 1
+    with fd.options(dynamic=False):  # whatever was called before
+        assert len(explained(text, (4, 512), 768, cc=90).kernels) == 1
 
 
 @pytest.mark.parametrize("target", TARGETS)

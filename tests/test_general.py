@@ -8,7 +8,6 @@ import pytest
 from test_targets import as_torch, check
 
 import fusedsl as fd
-from fusedsl.program import plans
 from fusedsl.runtime import lengths
 from fusedsl.runtime.copies import to_host
 from fusedsl.schedule import looped
