@@ -8,7 +8,8 @@ from collections.abc import Callable
 from ..backend import I32, I64, Emitter, ScalarFunction, intrinsic, ir, types
 from ..random import neighbours, philox_words
 from .fold import shuffle
-from .fragment import ROWS, Fragment, any_of
+from .fragment import Fragment, any_of
+from .fragment_place import ROWS
 from .loops import looped
 from .scalar import scalar_function
 

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ....ir.types import dtype
 from .. import convert
-from ..backend import F32, F64, I1, I32, I64, VOID, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
+from ..backend import F32, F64, I1, I32, VOID, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
 from .element import narrowed_value, pair, unpaired
 from .fold import Fold, State, shuffle
+from .fragment_place import ROWS, Places
 from .launch import thread_here
 from .loops import looped
 from .memory import element_type
 from .scalar import scalar_function, scalar_types
 
-ROWS = 2  # of a thread: lane 4 g + t has rows g and g + 8 of its warp's 16, and of each 8 columns 2 t and 2 t + 1
 STEP = 8  # elements of a map that reads them a few at a time
 CHAINS = 2  # folds of a row's elements go on side by side
 
 
-@dataclass(frozen=True)
-class Fragment:
-    """64 rows of so many columns. A thread holds a pair of each 8 columns, of one row and then of the other.
+class Fragment(Places):
+    """What a thread holds of 64 rows of so many columns.
 
     Row values are tuples of 2, column values of a quarter of the columns, elements of half of them.
     """
-
-    columns: int
-
-    @property
-    def count(self) -> int:
-        return self.columns // 2
 
     def spread(self, values: list[ir.Value]) -> list[ir.Value]:
         """Values by element."""
@@ -193,7 +185,7 @@ class Fragment:
 
         def rule(form):
             def emit(e, at):
-                places = self._box_places(e, e.cast(at, form, types.int32), rows, e.special_register("tid.x"))
+                places = self.box_places(e, e.cast(at, form, types.int32), rows, e.special_register("tid.x"))
                 return e.pack(result, [word for place in places for word in matrices(e, place)])
 
             return result, emit
@@ -211,26 +203,12 @@ class Fragment:
                 words = [pair(e, kind, *found[k : k + 2]) for k in range(0, self.count, 2)]
                 text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
                 thread = thread_here(e)
-                for k, place in enumerate(self._box_places(e, e.cast(at, form, types.int32), rows, thread)):
+                for k, place in enumerate(self.box_places(e, e.cast(at, form, types.int32), rows, thread)):
                     e.asm(VOID, text, "r,r,r,r,r,~{memory}", [place, *words[4 * k : 4 * k + 4]], effect=True)
 
             return types.void, emit
 
         return intrinsic(2)(rule)
-
-    def _box_places(self, e: Emitter, at: ir.Value, rows: int, thread: ir.Value) -> list[ir.Value]:
-        """Where a thread's lines of a box's matrices are, four matrices (16 columns) at a time."""
-        b = e.builder
-        line, half = b.and_(thread, I32(15)), b.and_(b.lshr(thread, I32(4)), I32(1))
-        line = b.or_(line, b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4)))
-        start = b.add(at, b.shl(line, I32(7)))
-        chunk = b.shl(b.xor(half, b.and_(thread, I32(7))), I32(4))
-        found = []
-        for column in range(0, self.columns, 16):
-            panel, further = divmod(column, 64)
-            place = b.add(start, b.xor(chunk, I32(2 * further)))
-            found.append(b.add(place, I32(panel * rows * 128)))
-        return found
 
     def unpack(self, name: str) -> Callable:
         """`unpack(pairs)`: elements of 16 bits, widened."""
@@ -245,30 +223,6 @@ class Fragment:
             return result, emit
 
         return intrinsic(1)(rule)
-
-    def positions(self, name: str) -> Callable:
-        """`positions(start)`: where the columns stand, whose first is at `start`."""
-        kind = numba_type(name)
-        result = types.UniTuple(kind, self.count // 2)
-
-        def rule(form):
-            def emit(e, start):
-                b, first = e.builder, e.cast(start, form, types.int32)
-                place = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
-                own = b.add(first, place, flags=["nsw"])
-                steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
-                found = [b.add(own, I32(step), flags=["nsw"]) for step in steps]
-                return e.pack(result, [e.cast(x, types.int32, kind) for x in found])
-
-            return result, emit
-
-        return intrinsic(1)(rule)
-
-    def steps(self) -> Callable:
-        """`steps()`: how far a thread's columns are from its first: constants, which addresses take up."""
-        result = types.UniTuple(types.int64, self.count // 2)
-        found = [I64(k // 2 * 8 + k % 2) for k in range(self.count // 2)]
-        return intrinsic(0)(lambda: (result, lambda e: e.pack(result, found)))
 
     def strange(self) -> Callable:
         """`strange(values)`: whether an element of the warp's rows is no finite number."""
@@ -286,22 +240,6 @@ class Fragment:
             return types.boolean, emit
 
         return intrinsic(1)(rule)
-
-    def below(self) -> Callable:
-        """`below(start, limit)`: whether each column is there, where the first stands at `start`."""
-        result = types.UniTuple(types.boolean, self.count // 2)
-
-        def rule(first, end):
-            def emit(e, start, limit):
-                b = e.builder
-                room = b.sub(e.cast(limit, end, types.int32), e.cast(start, first, types.int32))
-                room = b.sub(room, b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1)))
-                steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
-                return e.pack(result, [b.icmp_signed("<", I32(step), room) for step in steps])
-
-            return result, emit
-
-        return intrinsic(2)(rule)
 
 
 def matrices(e: Emitter, place: ir.Value, turned: bool = False) -> list[ir.Value]:
@@ -378,32 +316,6 @@ def join_rows(rule_of: Fold) -> Callable:
         return result, emit
 
     return intrinsic(len(rule_of.state))(rule)
-
-
-def row_positions(name: str) -> Callable:
-    """`rows(start)`: where a thread's rows stand; the first of the 64 is at `start`."""
-    kind = numba_type(name)
-    result = types.UniTuple(kind, ROWS)
-
-    def rule(form):
-        def emit(e, start):
-            b, thread = e.builder, thread_here(e)
-            warp = b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4))
-            place = b.add(warp, b.and_(b.lshr(thread, I32(2)), I32(7)))
-            first = b.add(e.cast(start, form, types.int32), place, flags=["nsw"])
-            found = [first, b.add(first, I32(8), flags=["nsw"])]
-            return e.pack(result, [e.cast(x, types.int32, kind) for x in found])
-
-        return result, emit
-
-    return intrinsic(1)(rule)
-
-
-@intrinsic(0)
-def first_column():
-    """A thread's first column."""
-    place = lambda e: e.builder.shl(e.builder.and_(e.special_register("tid.x"), I32(3)), I32(1))  # noqa: E731
-    return types.int64, lambda e: e.builder.zext(place(e), I64)
 
 
 def both_rows(name: str) -> Callable:

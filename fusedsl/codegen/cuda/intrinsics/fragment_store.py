@@ -8,7 +8,7 @@ from ....ir.types import DType, dtype
 from ..backend import I32, I64, VOID, Emitter, intrinsic, ir, types
 from .element import narrowed_value, pair, stored_elements
 from .fold import shuffle
-from .fragment import ROWS
+from .fragment_place import ROWS
 from .memory import Room, write
 
 

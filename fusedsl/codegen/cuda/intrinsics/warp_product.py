@@ -11,7 +11,8 @@ from collections.abc import Callable
 from ....ir.types import DType, dtype
 from ....schedule.warps import CHUNK, LINE
 from ..backend import F32, F64, I32, VOID, Emitter, intrinsic, ir, numba_type, types
-from .fragment import ROWS, matrices
+from .fragment import matrices
+from .fragment_place import ROWS
 from .lines import CHUNKS, start_of, swizzled
 from .memory import read_shared, write_shared
 
