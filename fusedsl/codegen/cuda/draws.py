@@ -12,12 +12,12 @@ from .fragments import COLUMN, DRAWN, ELEMENT, SCALAR
 from .text import indented, signature
 
 if TYPE_CHECKING:
-    from .scores import ScoreWriter
+    from .score_tiles import TileWriter
 
 STEP = re.compile(r"\w+ = u?int64\((?:(\w+) \+ )?(\w+)\)$")  # what grows as its operands do
 
 
-def draw(w: ScoreWriter, body: Body) -> None:
+def draw(w: TileWriter, body: Body) -> None:
     """Write the lines that draw a condition for the elements of a tile: words with a bit for each."""
     (value,) = body.results
     found = _by_four(w, body)
@@ -39,7 +39,7 @@ def draw(w: ScoreWriter, body: Body) -> None:
     w.code.append(f"{value.name} = {name}({', '.join(v.name for v in (*place.args, *others))})")
 
 
-def _by_four(w: ScoreWriter, body: Body) -> tuple[Body, int, Body, Value] | None:
+def _by_four(w: TileWriter, body: Body) -> tuple[Body, int, Body, Value] | None:
     """(where a number stands, its argument that is the column, the condition of the number, the number), of a body that
     draws one, of which neighbouring columns have neighbours."""
     stages, rest = staged(body)
