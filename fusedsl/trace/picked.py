@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import FusedslError
-from .tracer import BINARY, COMPARE, Tracer
+from .operators import BINARY, COMPARE
+from .tracer import Tracer
 
 UNARY = {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert, "abs": operator.abs}
 REDUCTIONS = frozenset(["sum", "prod", "mean", "var", "std", "max", "min", "any", "all"])

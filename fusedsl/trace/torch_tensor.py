@@ -12,8 +12,9 @@ from ..ir import gathers, shapes
 from ..ir.dims import Dim
 from ..ir.graph import Node
 from . import torch_types, views
+from .operators import BINARY, COMPARE
 from .torch_size import Size
-from .tracer import BINARY, COMPARE, Tracer, recorder_in
+from .tracer import Tracer, recorder_in
 
 OPERATORS = frozenset([*BINARY.values(), *COMPARE.values()])
 

@@ -1,14 +1,13 @@
-"""The stand-in for an array or a number while a function is traced: NumPy's operators, methods and protocols."""
+"""The stand-in for an array or a number while a function is traced: NumPy's methods and protocols."""
 
 from __future__ import annotations
 
-import operator
 import sys
 from typing import Any
 
 import numpy as np
 
-from ..errors import ShapeError, TraceError, Unsupported
+from ..errors import TraceError, Unsupported
 from ..ir import shapes
 from ..ir.gathers import advanced_index
 from ..ir.graph import Node
@@ -16,18 +15,17 @@ from ..ir.types import numpy_dtype
 from ..lang.functions import dim_of
 from . import views
 from .masks import has_mask, is_mask, picked, write_part, write_picked
+from .operators import Operators
 from .refusals import refusal
-from .storage import Storage
 from .subscripts import positions
 
 KEPT = frozenset(["recorder", "mutable", "captured", "writes", "compares", "_node", "_base", "_view", "_seen"])
 
 
-class Tracer(Storage):
+class Tracer(Operators):
     """A node of the graph under construction, or a view of another tracer, which follows what is written to that."""
 
     __array_priority__ = 1000
-    compares = False  # whether it is what Python's own comparison of two of its numbers would be
 
     # -- what it is
 
@@ -129,11 +127,6 @@ class Tracer(Storage):
             raise TypeError("only integers are an index")
         return int(self._known("an integer from an array"))
 
-    @property
-    def is_number(self) -> bool:
-        """Whether it stands for one of Python's numbers."""
-        return self.node.type.weak and not self.node.type.shape
-
     def __hash__(self) -> int:
         return hash(self._known("the hash of an array")) if self.is_number else object.__hash__(self)
 
@@ -217,32 +210,6 @@ class Tracer(Storage):
             target = type(self)(self.recorder, None, base=self, view=views.indexed(b, ready))
             target._write(target._assigned(self.recorder.node(value)), "unsafe")
 
-    def _operate(self, name: str, *operands: Any) -> Any:
-        """What an operator means for this library's arrays."""
-        return self.recorder.apply(name, *operands)
-
-    def _compared(self, name: str, other: Any) -> Any:
-        found = self._operate(name, self, other)
-        numbers = type(other) in (bool, int, float) or (isinstance(other, Tracer) and other.is_number)
-        found.compares = numbers and self.is_number
-        return found
-
-    def _binary(self, name: str, left: Any, right: Any) -> Any:
-        """Python's operator: of its numbers it is what Python says, of arrays what the library does."""
-        if name == "multiply" and self.is_number and any(type(v) in (list, tuple, str) for v in (left, right)):
-            return left * operator.index(right) if right is self else operator.index(left) * right
-        if name == "power" and _is_whole(left) and _is_whole(right) and right < 0:
-            left = left * 1.0
-        return self._operate(name, left, right)
-
-    def _in_place(self, name: str, other: Any) -> Any:
-        result = self._binary(name, self, other)
-        if self.rebound:
-            return result
-        with self.recorder.here():
-            self._write(result.node, "same_kind")
-        return self
-
     def fill(self, value: Any) -> None:
         self[...] = value
 
@@ -324,36 +291,11 @@ class Tracer(Storage):
             raise refusal(name, f"{name} of an array cannot be traced")
         raise AttributeError(f"a traced array has no attribute {name}")
 
-    def __matmul__(self, other: Any) -> Any:
-        return self.recorder.apply("matmul", self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return self.recorder.apply("matmul", other, self)
-
-    def __imatmul__(self, other: Any) -> Any:
-        result = self @ other
-        if not hasattr(self.recorder.array_class, "__imatmul__"):
-            return result
-        with self.recorder.here():
-            if result.ndim != self.ndim:
-                raise ShapeError("@= takes a matrix", code="shape.matmul", help="write x = x @ y for a new array")
-            self._write(result.node, "same_kind")
-        return self
-
     def __copy__(self) -> Any:
         return self.recorder.apply("copy", self)
 
     def __deepcopy__(self, memo: Any) -> Any:
         return self.recorder.apply("copy", self)
-
-    def __divmod__(self, other: Any) -> Any:
-        return self._operate("divmod", self, other)
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return self._operate("divmod", other, self)
-
-    def __pos__(self) -> Any:
-        return self._operate("positive", self)
 
 
 def recorder_in(value: Any) -> Any:
@@ -362,35 +304,3 @@ def recorder_in(value: Any) -> Any:
         return value.recorder
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
     return next((found for part in parts if (found := recorder_in(part)) is not None), None)
-
-
-def _is_whole(x: Any) -> bool:
-    """Whether it is, or stands for, one of Python's integers."""
-    return type(x) is int or (isinstance(x, Tracer) and x.is_number and x.node.type.dtype.kind == "i")
-
-
-BINARY = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
-    "mod": "remainder", "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
-    "lshift": "left_shift", "rshift": "right_shift",
-}  # fmt: skip
-COMPARE = {
-    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
-}  # fmt: skip
-UNARY = {"neg": "negative", "invert": "bitwise_invert", "abs": "absolute"}
-
-
-def _operators() -> None:
-    """Give Tracer Python's operators, each a function of the language."""
-    for python, name in BINARY.items():
-        setattr(Tracer, f"__{python}__", lambda self, other, name=name: self._binary(name, self, other))
-    for python, name in COMPARE.items():
-        setattr(Tracer, f"__{python}__", lambda self, other, name=name: self._compared(name, other))
-    for python, name in BINARY.items():
-        setattr(Tracer, f"__r{python}__", lambda self, other, name=name: self._binary(name, other, self))
-        setattr(Tracer, f"__i{python}__", lambda self, other, name=name: self._in_place(name, other))
-    for python, name in UNARY.items():
-        setattr(Tracer, f"__{python}__", lambda self, name=name: self._operate(name, self))
-
-
-_operators()
