@@ -20,16 +20,12 @@ from ..ir.types import DTYPES, DType
 from ..lang import calls, functions
 from ..lang.evaluate import Evaluator
 from ..lang.frames import Frame
-from ..lang.functions import REQUIRED
 from .home import Adopted, empty, is_array, library
 from .picked import Picked
 from .refusals import refusal
+from .signatures import bound
 from .sites import innermost, site_of
 from .tracer import Tracer
-
-# kinds that must be known when tracing
-STATIC = ("int", "axis", "axes", "places", "shape", "extent", "flag", "plain axis", "extents")
-STATIC_NAMES = ("axis", "keepdims", "groups")  # and such parameters of the prelude
 
 
 def concrete(node: Node, numbers: Mapping[int, Any], extents: Mapping[Symbol, int]) -> bool | int | float:
@@ -49,7 +45,15 @@ def _kind(array_class: type) -> type[Tracer]:
     return Tensor
 
 
-ELEMENT_TYPES = "these are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32 and float64"
+def _element_type(name: str) -> DType:
+    """The element type of this name; DTypeError where there is none."""
+    if name not in DTYPES:
+        raise DTypeError(
+            f"{name} is not an element type of fusedsl",
+            code="dtype.unknown",
+            help="these are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32 and float64",
+        )
+    return DTYPES[name]
 
 
 class Recorder:
@@ -177,14 +181,7 @@ class Recorder:
             return x
         if isinstance(x, str) and x in DTYPES:  # NumPy knows bfloat16 only where ml_dtypes was imported
             return DTYPES[x]
-        name = str(x).removeprefix("torch.") if type(x).__module__ == "torch" else np.dtype(x).name
-        if name not in DTYPES:
-            raise DTypeError(
-                f"{name} is not an element type of fusedsl",
-                code="dtype.unknown",
-                help=ELEMENT_TYPES,
-            )
-        return DTYPES[name]
+        return _element_type(str(x).removeprefix("torch.") if type(x).__module__ == "torch" else np.dtype(x).name)
 
     def node(self, x: Any) -> Node:
         """An operand."""
@@ -196,20 +193,14 @@ class Recorder:
         if id(x) not in self._captured:
             if library(type(x)) in ("torch", "cupy"):
                 self.adopt(library(type(x)), array=x)
-            name = str(getattr(x.dtype, "name", x.dtype)).removeprefix("torch.")
-            if name not in DTYPES:
-                raise DTypeError(
-                    f"{name} is not an element type of fusedsl",
-                    code="dtype.unknown",
-                    help=ELEMENT_TYPES,
-                )
+            kind = _element_type(str(getattr(x.dtype, "name", x.dtype)).removeprefix("torch."))
             index = len(self.builder.parameters)
             shape = tuple(1 if n == 1 else Symbol(index, a) for a, n in enumerate(x.shape))
             by_value = not shape and str(getattr(x, "device", "cpu")) == "cpu"  # goes into the launch as a number
             self.extents.update((Symbol(index, a), n) for a, n in enumerate(x.shape))
             taken = {p.name for p in self.builder.parameters}
             label = next(n for n in (f"captured_{k}" for k in range(index + 1)) if n not in taken)
-            parameter = Parameter(label, Type(DTYPES[name], shape), scalar=by_value)
+            parameter = Parameter(label, Type(kind, shape), scalar=by_value)
             self.builder.parameters += (parameter,)
             self.captures.append(x)
             self._captured[id(x)] = self.builder.parameter(index)
@@ -296,48 +287,19 @@ class Recorder:
     def call(self, name: str, values: tuple, named: dict[str, Any]) -> Any:
         table = functions.lookup(name)
         if table is not None:
-            return functions.call(self.builder, table, self._bound(name, table.parameters, values, named))
+            return functions.call(self.builder, table, bound(self, name, table.parameters, values, named))
         composite = calls.prelude_function(self.evaluator, name)
         if composite is None:
             raise refusal(name, f"{name} of an array cannot be traced")
         parameters = calls.signature(composite.definition, composite.defaults)
-        bound = self._bound(name, parameters, values, named)
-        for p, value in zip(parameters, bound):
+        given = bound(self, name, parameters, values, named)
+        for p, value in zip(parameters, given):
             if (error := calls.choice_fault(name, p.name, value)) is not None:
                 raise error
-        calls.check_groups(self.builder, name, bound)
-        frame = Frame(dict(zip((p.name for p in parameters), bound)), {}, Frame({}))
+        calls.check_groups(self.builder, name, given)
+        frame = Frame(dict(zip((p.name for p in parameters), given)), {}, Frame({}))
         self.evaluator.operations = 0
         return self.evaluator.evaluate(composite.definition.body, frame)
-
-    def _bound(self, name: str, parameters, values: tuple, named: dict[str, Any]) -> list[Any]:
-        if (place := next((k for k, p in enumerate(parameters) if p.many), None)) is not None:
-            values = (*values[:place], values[place:])
-        given = dict(zip((p.name for p in parameters), values)) | named
-        surplus = [k for k in given if k not in {p.name for p in parameters}]
-        if surplus or len(values) > len(parameters):
-            what = f"{surplus[0]}=" if surplus else f"{len(values)} arguments"
-            raise ArgumentError(
-                f"{name} takes no {what}",
-                code="argument.surplus",
-                help=f"call it as {calls.show_signature(name, parameters)}",
-            )
-        bound = []
-        for p in parameters:
-            if p.name not in given and p.default is REQUIRED:
-                raise ArgumentError(
-                    f"{name} misses {p.name}",
-                    code="argument.missing",
-                    help=f"call it as {calls.show_signature(name, parameters)}",
-                )
-            if p.name not in given:
-                bound.append(p.default)
-                continue
-            x = given[p.name]
-            if isinstance(x, (list, tuple)) and p.kind in ("array", "array | None"):
-                x = self.array_like(x)
-            bound.append(self.value(self.settled(x) if p.kind in STATIC or p.name in STATIC_NAMES else x))
-        return bound
 
     def inlined(self, text: str, program: Any, names: Sequence[str], constants: Mapping, values: Sequence) -> Any:
         """A program given as text, on tracers: its results, of which a single one is no tuple."""

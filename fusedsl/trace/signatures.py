@@ -1,0 +1,49 @@
+"""The arguments of a function of the language, from what Python passes: settled where tracing has to know them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError
+from ..lang import calls
+from ..lang.functions import REQUIRED, Parameter
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+# kinds of parameters that must be known when tracing
+STATIC = ("int", "axis", "axes", "places", "shape", "extent", "flag", "plain axis", "extents")
+STATIC_NAMES = ("axis", "keepdims", "groups")  # and such parameters of the prelude
+
+
+def bound(
+    recorder: Recorder, name: str, parameters: tuple[Parameter, ...], values: tuple, named: dict[str, Any]
+) -> list[Any]:
+    """A value of the language for each parameter of its function `name`; ArgumentError for one missing or unknown."""
+    if (place := next((k for k, p in enumerate(parameters) if p.many), None)) is not None:
+        values = (*values[:place], values[place:])
+    given = dict(zip((p.name for p in parameters), values)) | named
+    surplus = [k for k in given if k not in {p.name for p in parameters}]
+    if surplus or len(values) > len(parameters):
+        what = f"{surplus[0]}=" if surplus else f"{len(values)} arguments"
+        raise ArgumentError(
+            f"{name} takes no {what}",
+            code="argument.surplus",
+            help=f"call it as {calls.show_signature(name, parameters)}",
+        )
+    found = []
+    for p in parameters:
+        if p.name not in given and p.default is REQUIRED:
+            raise ArgumentError(
+                f"{name} misses {p.name}",
+                code="argument.missing",
+                help=f"call it as {calls.show_signature(name, parameters)}",
+            )
+        if p.name not in given:
+            found.append(p.default)
+            continue
+        x = given[p.name]
+        if isinstance(x, (list, tuple)) and p.kind in ("array", "array | None"):
+            x = recorder.array_like(x)
+        found.append(recorder.value(recorder.settled(x) if p.kind in STATIC or p.name in STATIC_NAMES else x))
+    return found
