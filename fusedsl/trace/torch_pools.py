@@ -76,7 +76,9 @@ def _check(input: Any, axes: int) -> None:
                          help="(batch, channels, ...), or (channels, ...)")  # fmt: skip
 
 
-def _pooling(axes: int) -> None:
+def _average(axes: int) -> Callable[..., Any]:
+    """F.avg_pool over the last axes."""
+
     def avg_pool(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
                  divisor_override=None):  # fmt: skip
         _check(input, axes)
@@ -96,6 +98,12 @@ def _pooling(axes: int) -> None:
             return share(whole, divisor_override or math.prod(kernel))
         return share(whole, total(_padded(ones, both, 1 if count_include_pad else 0)))
 
+    return avg_pool
+
+
+def _largest(axes: int) -> Callable[..., Any]:
+    """F.max_pool over the last axes."""
+
     def max_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
         _check(input, axes)
         if return_indices:
@@ -106,24 +114,24 @@ def _pooling(axes: int) -> None:
         padded = _padded(input, [(p, p + more) for p, (_, more) in zip(pad, surplus)], -math.inf)
         return _joined(_windows(padded, kernel, steps, dilations), lambda a, b: language("maximum", a, b))
 
-    def adaptive(reduce: Callable[..., Any]) -> Callable[..., Any]:
-        def pool(input, output_size, return_indices=False):
-            if return_indices:
-                raise Unsupported(
-                    "return_indices is not there yet", code="unsupported.pool", help="take the values alone"
-                )
-            _check(input, axes)
-            sizes = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * axes
-            if all(n == 1 for n in sizes):
-                return reduce(input, tuple(range(-axes, 0)), True)
-            for k, n in zip(range(-axes, 0), sizes):
-                input = input if n is None else _adapted(input, k, int(n), reduce)
-            return input
+    return max_pool
 
-        return pool
 
-    TABLE[f"avg_pool{axes}d"], TABLE[f"max_pool{axes}d"] = avg_pool, max_pool
-    TABLE[f"adaptive_avg_pool{axes}d"], TABLE[f"adaptive_max_pool{axes}d"] = adaptive(mean), adaptive(amax)
+def _adaptive(axes: int, reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """Pooling to a given number of windows, by a reduction of each."""
+
+    def pool(input, output_size, return_indices=False):
+        if return_indices:
+            raise Unsupported("return_indices is not there yet", code="unsupported.pool", help="take the values alone")
+        _check(input, axes)
+        sizes = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * axes
+        if all(n == 1 for n in sizes):
+            return reduce(input, tuple(range(-axes, 0)), True)
+        for k, n in zip(range(-axes, 0), sizes):
+            input = input if n is None else _adapted(input, k, int(n), reduce)
+        return input
+
+    return pool
 
 
 def _adapted(x: Any, axis: int, n: int, reduce: Callable[..., Any]) -> Any:
@@ -180,4 +188,6 @@ def _windows_of_one(x: Any, axis: int, size: int, step: int) -> list[Any]:
 
 
 for _axes in (1, 2, 3):
-    _pooling(_axes)
+    TABLE[f"avg_pool{_axes}d"], TABLE[f"max_pool{_axes}d"] = _average(_axes), _largest(_axes)
+    TABLE[f"adaptive_avg_pool{_axes}d"] = _adaptive(_axes, mean)
+    TABLE[f"adaptive_max_pool{_axes}d"] = _adaptive(_axes, amax)
