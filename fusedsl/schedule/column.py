@@ -273,18 +273,7 @@ def _loop_over(
     if kernel.shifted:
         under_way, most_vectors = SHIFTED
     vectors = max(1, min(most_vectors, deep * under_way // taken, STATE_BUDGET // max(states, 1)))
-    block = room or BLOCK
-    least = width if kernel.shifted else 1  # levels: columns so far apart begin alike
-    lanes = _lanes(kernel, extents, min(most, block // least))
-    levels = least
-    while lanes * levels < block and levels * vectors < columns:
-        levels *= 2
-    while lanes * levels < block and lanes < _vectors(kernel, extents):
-        lanes *= 2
-    while levels > least and not _fits_shared(kernel, lanes * levels):
-        levels //= 2
-    while lanes * levels < WARP:
-        lanes *= 2
+    lanes, levels = _block(most, vectors, kernel, extents, room or BLOCK)
     threads = room or lanes * levels
     need = needed(kernel, Tiling(width, vectors)) + states * _states_at_once(kernel)
     need += ADDRESS_WORDS * vectors if kernel.wide and not (narrow and sums) else 0
@@ -306,3 +295,19 @@ def _loop_over(
     split, together = parts > 1 or room > 0, parts > 1 and not alone
     shape = (width, vectors, 0, lanes, levels, blocks)
     return ColumnSchedule(False, *shape, split, together, parts, reason, registers, room)
+
+
+def _block(most: int, vectors: int, kernel: Kernel, extents: tuple[int, ...], block: int) -> tuple[int, int]:
+    """Threads side by side and levels of them in a block of so many threads, each with so many vectors under way."""
+    least = kernel.kept if kernel.shifted else 1  # levels: columns so far apart begin alike
+    lanes = _lanes(kernel, extents, min(most, block // least))
+    levels = least
+    while lanes * levels < block and levels * vectors < columns_of(kernel, extents):
+        levels *= 2
+    while lanes * levels < block and lanes < _vectors(kernel, extents):
+        lanes *= 2
+    while levels > least and not _fits_shared(kernel, lanes * levels):
+        levels //= 2
+    while lanes * levels < WARP:
+        lanes *= 2
+    return lanes, levels

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...schedule.kernel import Load
-from ...schedule.phase import Phase
+from ...schedule.phase import Phase, Store
 from ...schedule.registers import row_loads
 from .rounding import narrow_body
 from .text import indented, letter_of, signature
@@ -53,16 +53,21 @@ def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
                 _load(writer, fresh[value.name], tile, first, arguments[-1], start)
         made = ", ".join(f"{result}_{piece}" for result in results)
         scope.code.append(f"{made} = {name}_{piece}({', '.join(arguments)})")
-        stores = []
-        for place, store in enumerate(phase.stores):
-            operand = kernel.operands[store.operand]
-            letter = letter_of(operand, plan.width)
-            define = f"store_{number}_{place}_{piece}"
-            scope.top.append(f'{define} = {tile}.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
-            stride = writer.scope.stride(store.operand, letter)
-            at = writer.begins[store.operand]
-            stores.append(f"{define}({at}, {start}, {store.value}_{piece}, {start}, {writer.limit}{stride})")
+        stores = [
+            _store(writer, store, f"store_{number}_{place}_{piece}", piece) for place, store in enumerate(phase.stores)
+        ]
         scope.code += writer.where_there(stores)
+
+
+def _store(writer: RowWriter, store: Store, name: str, piece: int) -> str:
+    """The line that stores a value of a piece, by a function of this name."""
+    scope, width = writer.scope, writer.schedule.width
+    operand = writer.kernel.operands[store.operand]
+    letter = letter_of(operand, width)
+    scope.top.append(f'{name} = piece_{piece}.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
+    start, stride = f"start_{piece}", scope.stride(store.operand, letter)
+    at = writer.begins[store.operand]
+    return f"{name}({at}, {start}, {store.value}_{piece}, {start}, {writer.limit}{stride})"
 
 
 def _load(writer: RowWriter, load: Load, tile: str, first: int, name: str, start: str) -> None:
