@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ..backend import I1, I8, I32, I64, SHARED, VOID, Emitter, intrinsic, ir, types
 from .ahead import dynamic_shared
-from .fold import WARP, Fold, State, shuffle, state_of
+from .fold import Fold, State, state_of
+from .shuffle import WARP, shuffle
 from .tile import Tile
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from ..backend import I32, I64, Emitter, ScalarFunction, intrinsic, ir, types
 from ..random import neighbours, philox_words
-from .fold import shuffle
 from .fragment import Fragment, any_of
 from .fragment_place import ROWS
 from .loops import looped
 from .scalar import scalar_function
+from .shuffle import shuffle
 
 FOUR = 4  # numbers of a counter, and elements of a thread in eight columns
 WORD = 32  # bits

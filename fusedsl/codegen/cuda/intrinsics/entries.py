@@ -12,9 +12,10 @@ from functools import partial
 
 from ....ir.types import DType, dtype
 from ..backend import F32, F64, I32, I64, SHARED, VOID, Emitter, ir, types
-from .fold import WARP, Team
 from .loops import repeated
 from .memory import element_type
+from .shuffle import WARP
+from .team import Team
 from .tile import Tile
 
 Entry = list[ir.Value]  # one 64-bit word (key above tag), or two (64-bit keys)

@@ -8,12 +8,13 @@ from ....ir.types import dtype
 from .. import convert
 from ..backend import F32, F64, I1, I32, VOID, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
 from .element import narrowed_value, pair, unpaired
-from .fold import Fold, State, shuffle
+from .fold import Fold, State
 from .fragment_place import ROWS, Places
 from .launch import thread_here
 from .loops import looped
 from .memory import element_type
 from .scalar import scalar_function, scalar_types
+from .shuffle import shuffle
 
 STEP = 8  # elements of a map that reads them a few at a time
 CHAINS = 2  # folds of a row's elements go on side by side

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from ....ir.types import DType, dtype
 from ..backend import I32, I64, VOID, Emitter, intrinsic, ir, types
 from .element import narrowed_value, pair, stored_elements
-from .fold import shuffle
 from .fragment_place import ROWS
 from .memory import Room, write
+from .shuffle import shuffle
 
 
 def store_rows(name: str) -> Callable:

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..backend import GLOBAL, I1, I8, I32, I64, VOID, Emitter, intrinsic, ir, types
-from .fold import WARP, Fold, State, Team, shuffle
+from .fold import Fold, State
 from .loops import looped, repeated
 from .scan import Scan, scanned
+from .shuffle import WARP, shuffle
+from .team import Team
 from .tile import Tile
 
 HEADER = 16  # bytes: the next tile's number, and how many are done

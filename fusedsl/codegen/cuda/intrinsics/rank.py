@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..backend import I32, I64, SHARED, Emitter, intrinsic, ir, numba_type, types
 from .entries import ONES, Entry, Order, local_order
-from .fold import WARP, shuffle
+from .shuffle import WARP, shuffle
 
 
 def enter(order_of: Order) -> Callable:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..backend import I1, I8, I32, Emitter, intrinsic, ir, types
-from .fold import WARP, Fold, State, Team, column_of, shared_type, shuffle, state_of
+from .fold import Fold, State, column_of, state_of
+from .shuffle import WARP, shuffle
+from .team import Team, shared_type
 from .tile import Tile
 
 Before = State | Callable[[Emitter, State], State]
