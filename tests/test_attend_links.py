@@ -18,6 +18,7 @@ LINES = "s = q @ k.mT * 0.2\n"
 # name: (text, width, width of values, dtype)
 VARIANTS = {
     "whole": (LINES + "softmax(s) @ v", 80, 80, "bfloat16"),
+    "products alone": ("(q @ k.mT) @ v", 128, 128, "bfloat16"),
     "whole, narrow": (LINES + "softmax(s) @ v", 64, 64, "float16"),
     "whole, wide": (LINES + "softmax(s) @ v", 256, 256, "bfloat16"),
     "window": (

@@ -305,6 +305,8 @@ def test_forms_are_right_on_a_card(name, dtype):
 SCORES = "s = q @ k.mT * 0.25; there = iota(s, -1) <= iota(s, -2) - 10; "
 COLUMN = "column = broadcast_to(z[None, :, None, None], (1, 2, size(s, -2), 1)); "
 TEXTS = {
+    "products alone": ("(q @ k.mT) @ v", 1),
+    "a chain": ("einsum('bhij,bhkj,bhkl->bhil', q, k, v)", 1),
     "numbers that are added": ("softmax(q @ k.mT * 0.25 + mask) @ v", 1),
     "numbers that are chosen": (SCORES + "softmax(where(there, s, -3e38)) @ v", 1),
     "numbers like 1e10": (SCORES + "softmax(s + where(iota(s, -1) <= iota(s, -2), 0, -1e10)) @ v", 1),

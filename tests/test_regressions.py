@@ -635,3 +635,14 @@ def test_a_diagonal_of_what_is_ordered_beside_what_is_as_long():
     x = np.random.default_rng(0).integers(-9, 9, (7, 7))
     made = fd.kernel("einsum('ii,i->i', sort(x), x[0])", fallback=False)(x)
     np.testing.assert_array_equal(made, np.diagonal(np.sort(x)) * x[0])
+
+
+@pytest.mark.parametrize(
+    "text", ["softmax(sinh(b) @ c.mT) @ c", "logsumexp(c @ sinh(b).mT, -1)", "softmax(c @ c.mT) @ sinh(b)"]
+)
+def test_an_operand_of_scores_is_infinite_beyond_float16(text):
+    """It was kept in float32, as a factor is that stands before a sum."""
+    b, c = np.array([[12, 1], [2, 3]], np.int8), np.array([[0.5, 1], [1e-3, 2]], np.float16)
+    kernel = fd.kernel(text, fallback=False)
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(kernel(b=b, c=c), oracle.evaluate(text, b=b, c=c), rtol=2e-3)

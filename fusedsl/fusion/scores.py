@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 from ..ir.folds import pick
 from ..ir.graph import Node, constant, node, rebuild, value_of, walk
+from ..ir.types import FLOAT16
 from ..rewrite.scalars import free_axes, scalar_op, times
 from .coordinates import Axis
 from .crossing import BOUND
+
+PRODUCTS = ("multiply", "divide", "where", "cast", "convert")  # what factors are taken out of
 
 
 def reached(roots: Iterable[Node], is_end: Callable[[Node], bool]) -> list[Node]:
@@ -69,8 +72,9 @@ class Factors:
 
 
 def factors_of(root: Node) -> Factors:
-    """The factors of an element. Narrow floats on the way are not rounded to: a factor of a sum has a rounding less.
-    A rounding to float8, which changes a value by sixteenths, stays."""
+    """The factors of an element. Products are not rounded to narrow floats on the way: a factor of a sum has a rounding
+    less. A rounding to float8, which changes a value by sixteenths, stays, and one of what is computed otherwise, which
+    may be beyond float16."""
     found = Factors([], [], [])
     stack = [root]
     while stack:
@@ -80,7 +84,7 @@ def factors_of(root: Node) -> Factors:
         elif n.op == "divide":
             found.under.append(n.args[1])
             stack.append(n.args[0])
-        elif n.op in ("cast", "convert") and n.args[0].type.dtype.compute is n.type.dtype.compute and not _coarse(n):
+        elif n.op in ("cast", "convert") and n.args[0].type.dtype.compute is n.type.dtype.compute and not _bounds(n):
             stack.append(n.args[0])
         elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
             found.where.append(n.args[0])
@@ -90,9 +94,12 @@ def factors_of(root: Node) -> Factors:
     return found
 
 
-def _coarse(n: Node) -> bool:
-    """Whether a value is rounded to a dtype that only stores."""
-    return n.op == "cast" and n.type.dtype.storage
+def _bounds(n: Node) -> bool:
+    """Whether a value is rounded to a dtype that only stores, or to float16 one that is no product and not folded."""
+    if n.op != "cast" or n.type.dtype.storage:
+        return n.op == "cast"
+    (x,) = n.args
+    return n.type.dtype is FLOAT16 and x.op not in (*PRODUCTS, "load", "fetch", "const") and not nearest([x])
 
 
 def parted(value: Node, stream: Axis, free: dict[Node, frozenset]) -> tuple[frozenset, frozenset, Node]:

@@ -34,7 +34,7 @@ from .fragments import ELEMENT, QUICK, ROW
 from .order import leave_order, place_lines
 from .scores import ScoreWriter
 from .sent import send_results
-from .text import header, indented
+from .text import either, header, indented
 
 AHEAD = "first_scores"  # of the next item
 TAKEN, MOVED = "(note >> 3 & 3)", "(note >> 5 & 7)"  # items before this one, and tiles, as far as barriers need them
@@ -368,14 +368,14 @@ class AttendWriter(ScoreWriter):
         place = [f"note = same(kept_word(tiles_at + {MOVED} * 4))", self._column_from()]
         common, inner = self.common(), self.partial(beyond=False)
         inside, beyond = f"column_from + {self.schedule.columns} <= n{self.along}", self.partial(beyond=True)
-        return [*place, *common, f"if {inside}:", *indented(inner), "else:", *indented(beyond)]
+        return [*place, *common, *either(inside, inner, beyond)]
 
     def _tile(self) -> list[str]:
         """Weights of a tile of scores, and the state with it."""
         common, partial = self.common(), self.partial(beyond=False)
         if not self.sieved:
             return [*common, *partial]
-        return [*common, "if note & 2 != 0:", *indented(self.whole()), "else:", *indented(partial)]
+        return [*common, *either("note & 2 != 0", self.whole(), partial)]
 
     def _column_from(self) -> str:
         return f"column_from = int32((note >> 8) * {self.schedule.columns})"

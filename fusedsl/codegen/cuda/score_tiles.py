@@ -13,7 +13,7 @@ from ...schedule.phase import Body, FoldUse, Phase, Value
 from ...schedule.stream import Stream, Weighing
 from .draws import draw
 from .fragments import COLUMN, ELEMENT, OWN, ROW, FragmentScope
-from .text import indented, rule
+from .text import either, rule
 
 
 class TileWriter(FragmentScope):
@@ -59,7 +59,7 @@ class TileWriter(FragmentScope):
     def weights_of_tile(self, test: str) -> list[str]:
         """The phases of a tile, which counts whole where `test` holds."""
         common, partial, whole = self.common(), self.partial(beyond=True), self.whole()
-        return [*common, f"if {test}:", *indented(whole), "else:", *indented(partial)]
+        return [*common, *either(test, whole, partial)]
 
     def partial(self, beyond: bool) -> list[str]:
         """The phases of a tile with masks, which may reach `beyond` the stream."""

@@ -19,6 +19,13 @@ def indented(lines: Iterable[str], depth: int = 1) -> list[str]:
     return [f"{INDENT * depth}{line}" if line else "" for line in lines]
 
 
+def either(test: str, lines: list[str], others: list[str]) -> list[str]:
+    """Lines that run where a test holds, and others where it does not; either may be none."""
+    if not lines:
+        return [f"if not ({test}):", *indented(others)] if others else []
+    return [f"if {test}:", *indented(lines), *(["else:", *indented(others)] if others else [])]
+
+
 def header(kernel: Kernel, skeleton: str, reason: str) -> list[str]:
     """The comment that opens a file: the text that it computes, and how."""
     lines = [*kernel.header, "", f"{kernel.name}: {skeleton}", *([reason] if reason else [])]
