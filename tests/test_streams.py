@@ -42,6 +42,7 @@ FORMULAS = {
     "with logsumexp": ("softmax(s) @ v, logsumexp(s, -1)", 1, 1),
     "with entropy": ("p = log_softmax(s); softmax(s) @ v, -sum(exp(p) * p, -1)", 1, 1),
     "rows alone": ("logsumexp(s, -1), argmax(s, axis=-1)", 1, 1),
+    "places beside a mask": (f"s = where({CAUSAL}, s, -inf); softmax(s) @ v, argmax(s, axis=-1)", 1, 1),
     "residual": ("q[..., :5] + 2 * (softmax(s) @ v)", 1, 1),
     "normed": ("layer_norm(softmax(s) @ v)", 2, 1),
     "entropy by logarithm": ("p = softmax(s); sum(p * log(p), -1)", 2, 2),
@@ -62,7 +63,7 @@ def arrays(n, m, heads=3, d=8, e=5):
 
 
 # Those that are compiled and run: the others are variations, whose plans are looked at.
-RUN = ("sink", "masked sigmoid", "dropout", "two values", "with entropy", "rows alone")
+RUN = ("sink", "masked sigmoid", "dropout", "two values", "with entropy", "rows alone", "places beside a mask")
 
 
 def plan_of(text, given):

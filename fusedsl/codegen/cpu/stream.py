@@ -82,10 +82,11 @@ class Writer:
     def kept(self) -> dict[str, Value]:
         """Values that one phase of a tile leaves by element: for the next, or weights."""
         phases, weights = self.stream.tile, {w.weight.name for w in self.stream.weighings}
-        scores = {s.value.name for s in self.stream.scores}
+        leaves = [*self.stream.scores, *self.kernel.positions, *self.kernel.loads]
+        read = {leaf.value.name for leaf in leaves}  # type: ignore[attr-defined]
         later = {v.name for phase in phases[1:] for v in phase.element.args} | weights
         made = {v.name: v for phase in phases for v in phase.element.results}
-        return {name: v for name, v in made.items() if name in later and name not in scores}
+        return {name: v for name, v in made.items() if name in later and name not in read}
 
     @cached_property
     def rows(self) -> dict[str, Value]:
