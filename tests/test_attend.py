@@ -18,6 +18,9 @@ BRAIN = ml_dtypes.bfloat16
 SCORES = "s = q @ k.mT * 0.2\n"
 CAUSAL = "iota(s, -1) <= iota(s, -2)"
 FORMULAS = {
+    "entropy": SCORES + "p = softmax(s); p @ v, -sum(p * log(p), -1)",
+    "entropy of what counts": SCORES + f"p = softmax(where({CAUSAL}, s, -inf)); p @ v, sum(xlogy(p, p), -1)",
+    "largest weight": SCORES + f"p = softmax(where({CAUSAL}, s, -inf)); p @ v, max(p, axis=-1), argmax(p, axis=-1)",
     "causal": SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v, logsumexp(s, -1)",
     "softcap, bias, residual": SCORES + "r + softmax(5 * tanh(s / 5) + bias) @ v",
     "dilated window": SCORES

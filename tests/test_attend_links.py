@@ -50,6 +50,11 @@ VARIANTS = {
         LINES + f"s = where({CAUSAL}, s, -inf); m = maximum(max(s, axis=-1, keepdims=True), sink)\n"
         "e = exp(s - m)\n(e @ v) / (sum(e, -1, keepdims=True) + exp(sink - m))", 64, 64, "float16",
     ),
+    "entropies": (LINES + "p = softmax(s); p @ v, -sum(p * log(p), -1)", 128, 128, "bfloat16"),
+    "entropies, narrow": (LINES + "p = softmax(s); p @ v, sum(where(p > 0, p * log2(p), 0), -1)", 64, 64, "float16"),
+    "largest weights": (
+        LINES + f"p = softmax(where({CAUSAL}, s, -inf)); p @ v, max(p, axis=-1)", 128, 128, "bfloat16",
+    ),
     "lengths": ("attention(q, k[:, :2], v[:, :2], lengths=lengths)", 128, 64, "bfloat16"),
 }  # fmt: skip
 

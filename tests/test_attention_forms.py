@@ -236,7 +236,7 @@ def entropy_from_logarithms(q, k):
     return -(logs.exp() * logs).sum(-1)
 
 
-@form(Q, K, K, kernels=3)
+@form(Q, K, K)
 def largest_weight_beside(q, k, v):
     p = F.softmax(q @ k.mT * 0.25, -1)
     return p @ v + p.max(-1, keepdim=True).values
@@ -312,7 +312,20 @@ TEXTS = {
     "numbers like 1e10": (SCORES + "softmax(s + where(iota(s, -1) <= iota(s, -2), 0, -1e10)) @ v", 1),
     "masked twice": (SCORES + "where(there, softmax(where(there, s, -inf)), 0) @ v", 1),
     "sums of exponentials": (SCORES + "logsumexp(where(iota(s, -1) <= iota(s, -2), s, -inf), -1)", 1),
-    "entropies": ("p = softmax(q @ k.mT * 0.25); -sum(p * log(p), -1)", 2),
+    "entropies": ("p = softmax(q @ k.mT * 0.25); -sum(p * log(p), -1)", 1),
+    "entropies beside": (SCORES + "p = softmax(where(there, s, -inf)); (p @ v) * -sum(xlogy(p, p), -1)[..., None]", 1),
+    "entropies of what counts": (
+        SCORES + "p = softmax(where(there, s, -inf)); sum(where(p > 0, p * log2(p), 0), -1)",
+        1,
+    ),
+    "entropies of what is masked": (
+        "s = q @ k.mT; l = log_softmax(where((iota(s, -1) < 128) | (iota(s, -3) > 0), s, -inf)); sum(exp(l) * l, -1)",
+        1,
+    ),
+    "divergences": ("s = q @ k.mT; p = softmax(s); r = softmax(s * 0.25); sum(p * (log(p) - log(r)), -1)", 1),
+    "largest weights": (SCORES + "p = softmax(where(there, s, -inf)); (p @ v) + max(p, axis=-1)[..., None]", 1),
+    "places of the largest": (SCORES + "argmax(softmax(where(there, s, -inf)), axis=-1)", 1),
+    "what weighs is a logarithm": ("p = softmax(q @ k.mT * 0.25); (p * log(p)) @ v", 2),
     "a difference": ("(softmax(q @ k.mT * 0.25) - 0.5 * softmax(r @ k.mT * 0.25)) @ v", 2),
     "operands that are computed": ("softmax(gelu(q) @ tanh(k).mT) @ v", 2),
     "heads that are repeated": ("softmax(q @ repeat(k[:, :1], 2, axis=1).mT * 0.25) @ v", 1),

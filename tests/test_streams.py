@@ -45,7 +45,16 @@ FORMULAS = {
     "places beside a mask": (f"s = where({CAUSAL}, s, -inf); softmax(s) @ v, argmax(s, axis=-1)", 1, 1),
     "residual": ("q[..., :5] + 2 * (softmax(s) @ v)", 1, 1),
     "normed": ("layer_norm(softmax(s) @ v)", 2, 1),
-    "entropy by logarithm": ("p = softmax(s); sum(p * log(p), -1)", 2, 2),
+    "entropy by logarithm": ("p = softmax(s); softmax(s) @ v, sum(p * log(p), -1)", 1, 1),
+    "entropy of what counts": (f"p = softmax(where({CAUSAL}, s, -inf)); p @ v, sum(xlogy(p, p), -1)", 1, 1),
+    "entropy, guarded": (f"p = softmax(s, where={CAUSAL}); sum(where(p > 0, p * log2(p), 0), -1)", 1, 1),
+    "largest weight": (f"p = softmax(where({CAUSAL}, s, -inf)); p @ v, max(p, axis=-1), argmax(p, axis=-1)", 1, 1),
+    "divergence of temperatures": ("p = softmax(s); r = softmax(s / 2); sum(p * log(p / r), -1)", 1, 1),
+    "roots": ("sum(sqrt(softmax(s)), -1)", 1, 1),
+    "entropy of more than 0": ("p = softmax(s); sum(p * log(p + 1e-9), -1)", 2, 2),
+    "weighed by logarithms too": ("p = log_softmax(s); (exp(p) * p) @ v", 2, 2),
+    "variance of places": ("p = softmax(s - 0.3 * abs(iota(s, -1) - 20.0)); j = iota(s, -1)\n"
+                           "sum(p * square(j - sum(p * j, -1, keepdims=True)), -1)", 2, 2),
     "probabilities too": ("softmax(s), softmax(s) @ v", 3, 0),
 }  # fmt: skip
 
@@ -63,7 +72,9 @@ def arrays(n, m, heads=3, d=8, e=5):
 
 
 # Those that are compiled and run: the others are variations, whose plans are looked at.
-RUN = ("sink", "masked sigmoid", "dropout", "two values", "with entropy", "rows alone", "places beside a mask")
+RUN = ("sink", "masked sigmoid", "dropout", "two values", "with entropy", "rows alone", "entropy by logarithm")
+RUN += ("entropy of what counts", "entropy, guarded", "largest weight", "divergence of temperatures", "roots")
+RUN += ("weighed by logarithms too", "variance of places", "places beside a mask")
 
 
 def plan_of(text, given):
@@ -97,14 +108,14 @@ def test_what_streams_is_right(name):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", ["causal", "with entropy", "sigmoid", "entropy by logarithm"])
+@pytest.mark.parametrize("name", ["causal", "with entropy", "sigmoid", "entropy, guarded", "entropy of more than 0"])
 def test_a_stream_prints_and_keeps_its_rules(name):
     graph, _ = graph_of(SCORES + FORMULAS[name][0], arrays(6, 9))
     found = find_streams(lower(rewrite(graph)), lambda d, n: n > 0)
     for one in found.passes:
         check(one.fold)
         assert "for each" in show(one.fold)
-    if name == "entropy by logarithm":
+    if name == "entropy of more than 0":
         assert [reason for _, reason in found.refused] == [
             "sum is not streamed with the sum that it depends on, because of log between them"
         ]
@@ -149,6 +160,17 @@ def test_what_is_masked_is_not_touched():
     np.testing.assert_allclose(kernel(q=given["q"], k=given["k"], v=given["v"]), clean, rtol=1e-6, atol=1e-6)
     given["v"][0, 1, 3] = np.nan
     assert np.isnan(kernel(q=given["q"], k=given["k"], v=given["v"])[0, 1]).all()
+
+
+@pytest.mark.parametrize("text", ["p * log(p)", "p * log_softmax(s)", "p * s"])
+def test_zero_times_infinity_is_nan_wherever_tiles_end(text):
+    """A tile that is masked whole is skipped, but not where what is masked is -inf times a weight of 0."""
+    for begin in (0, 64, 128, 150):
+        got, expected = run(
+            f"{SCORES}s = where(iota(s, -1) >= {begin}, s, -inf); p = softmax(s)\nsum({text}, -1)", arrays(9, 150)
+        )
+        assert np.array_equal(np.isnan(got[0]), np.isnan(expected[0]))
+        assert np.isnan(got[0]).all() == (begin > 0)
 
 
 def test_why_scores_are_stored():

@@ -76,7 +76,7 @@ def _of_component(c: Component) -> list[Condition]:
     found = [(c.guard, True)] if c.guard is not None else []
     if c.weight is not None:
         found += _of_value(c.weight, 0.0)
-    if c.exponent is not None and c.exponent.factor is None:
+    if c.exponent is not None and c.skips:
         found += _of_value(c.exponent.reference.value, NOTHING["max" if c.exponent.scale > 0 else "min"])
     return found
 

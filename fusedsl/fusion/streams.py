@@ -238,7 +238,7 @@ def _streamed(
         if any(g in folds for n in others for g in walk([n])):
             return "a result of the stream is folded along other axes before it is used"
     made = []
-    found, refusals = passes(folds, own)
+    found, refusals = passes(folds, own, level)
     for one in found:
         stream = one.stream or _plain(one.folds, own)
         stream = replace(stream, level=level and not stream.factors and not stream.means)

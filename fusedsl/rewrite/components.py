@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import inf, log
+from math import inf, isinf, log
 
 from ..ir.folds import highest, lowest, pick
-from ..ir.graph import Node, Type, constant, node, value_of
+from ..ir.graph import Node, Type, constant, node, value_of, walk
 from ..ir.types import BOOL, FLOAT32, DType
 from .scalars import scalar_op as op
 
@@ -39,13 +39,15 @@ class Exponent:
 
 @dataclass(frozen=True)
 class Component:
-    """The sum of weight * exponent * product of (v - R) over the elements where `guard` holds."""
+    """The sum of weight * exponent * product of (v - R) over the elements where `guard` holds; if it `vanishes`, over
+    those of which the exponent is not exp(-inf), which is 0 times what may be infinite."""
 
     dtype: DType
     weight: Node | None = None
     exponent: Exponent | None = None
     powers: tuple[Reference, ...] = ()
     guard: Node | None = None
+    vanishes: bool = False
 
     @property
     def plain(self) -> bool:
@@ -54,6 +56,15 @@ class Component:
 
     def references(self) -> list[Reference]:
         return ([self.exponent.reference] if self.exponent else []) + list(self.powers)
+
+    @property
+    def skips(self) -> bool:
+        """Whether exp(-inf) adds nothing: not where something infinite is multiplied by it, as its exponent."""
+        e = self.exponent
+        if e is None or e.factor is not None:
+            return False
+        beside = [r.value for r in self.powers] + ([] if self.weight is None else [self.weight])
+        return self.vanishes or not any(n is e.reference.value or _is_infinite(n) for n in walk(beside))
 
     def kept(self) -> Node | None:
         """Where an element adds anything: where the guard holds, a condition of the weight does, and the exponential
@@ -67,7 +78,7 @@ class Component:
             elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
                 found.append(n.args[0])
                 stack.append(n.args[1])
-        if self.exponent is not None and self.exponent.factor is None:
+        if self.exponent is not None and self.skips:
             value = self.exponent.reference.value
             nothing = constant(float("-inf") if self.exponent.scale > 0 else float("inf"), value.type.dtype.compute)
             found.append(op("not_equal", value, nothing, dtype=BOOL))
@@ -87,7 +98,8 @@ class Component:
         return found
 
     def with_powers(self, powers: Iterable[Reference]) -> Component:
-        return replace(self, powers=tuple(powers))
+        left = tuple(powers)
+        return replace(self, powers=left, vanishes=self.vanishes and bool(left or self.weight is not None))
 
 
 def extrema(r: Reference, stream: tuple) -> list[Node]:
@@ -109,6 +121,12 @@ def in_twos(e: Exponent) -> tuple[float, str]:
     return e.scale, e.base
 
 
+def there(value: Node, scale: float) -> Node:
+    """Where exp(scale * (value - M)) is not exp(-inf), for a finite M."""
+    beyond = constant(-inf if scale > 0 else inf, value.type.dtype.compute)
+    return op("greater" if scale > 0 else "less", value, beyond, dtype=BOOL)
+
+
 def may_be_huge(value: Node) -> bool:
     """Whether an element may be finite and far from 0, as where a mask is a number that is added."""
     stack, seen = [(value, True)], set()
@@ -123,6 +141,10 @@ def may_be_huge(value: Node) -> bool:
             return True
         stack += [(a, added and n.op in ADDING) for a in n.args]
     return False
+
+
+def _is_infinite(n: Node) -> bool:
+    return n.op == "const" and n.type.dtype.kind == "f" and isinf(value_of(n))
 
 
 def is_nothing_without(guard: Node | None, element: Node, kind: str) -> bool:

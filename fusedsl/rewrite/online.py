@@ -12,11 +12,14 @@ from dataclasses import dataclass, replace
 
 from ..ir.folds import FOLDS, pick
 from ..ir.graph import Node, constant, value_of, walk
-from .components import Component, Exponent, Reference, extrema, is_nothing_without
-from .scalars import free_axes, scaled, total_of
+from .components import Component, Exponent, Reference, extrema, is_nothing_without, there
+from .extremes import TURNED, extreme
+from .forms import Term, Terms, implies, not_negative, opposite, terms_of, unwidened
+from .levelled import levelled
+from .scalars import free_axes, scaled
 from .scalars import scalar_op as op
 from .stream import StreamFold
-from .terms import Affine, Algebra, Form, Term, Terms, implies, not_negative, opposite, terms_of
+from .terms import Algebra
 
 Rows = tuple[Node, ...]
 MOST_STATE = 20  # values of a joint state: beyond, it would not stay in registers
@@ -44,18 +47,21 @@ class Refusal:
         return f"{a} is not streamed with the {b} that it depends on, because of {self.obstacle} between them"
 
 
-def passes(folds: Sequence[Node], own: frozenset = frozenset()) -> tuple[tuple[Pass, ...], tuple[Refusal, ...]]:
+def passes(
+    folds: Sequence[Node], own: frozenset = frozenset(), level: bool = False
+) -> tuple[tuple[Pass, ...], tuple[Refusal, ...]]:
     """The fewest passes for folds over the same columns, and why they are not fewer.
 
-    Sums for each of some axes `own`, beside the rows, are contractions: always components of a stream fold.
+    Sums for each of some axes `own`, beside the rows, are contractions: always components of a stream fold. References
+    of `level` passes are those of all elements so far: extrema.
     """
-    return _Passes(folds, own).find()
+    return _Passes(folds, own, level).find()
 
 
 class _Passes:
-    def __init__(self, folds: Sequence[Node], own: frozenset):
+    def __init__(self, folds: Sequence[Node], own: frozenset, level: bool):
         wanted = set(folds)
-        self.own = own
+        self.own, self.level = own, level
         self.folds = [n for n in walk(folds) if n in wanted]
         self.stream = self.folds[0].attr[1] if self.folds else ()
         self.free = free_axes(self.folds)
@@ -127,35 +133,31 @@ class _Stream:
         form = self.algebra.form(f.args[0])
         if isinstance(form, str):
             return form
-        if f.attr[0] in ("max", "min"):
-            return self._add_extreme(f, form)
+        if f.attr[0] in TURNED:
+            found = extreme(f, form)
+            if isinstance(found, str):
+                return found
+            whole, self.makers[f] = found
+            self.folds[whole] = None
+            return None
         return self._add_sum(f, terms_of(form)) if f.attr[0] == "sum" else f.attr[0]
-
-    def _add_extreme(self, f: Node, form: Form) -> str | None:
-        """The largest scale * factor * (element + row) is scale * factor * (the largest or smallest element + row)."""
-        kind = f.attr[0]
-        if not isinstance(form, Affine) or form.element is None or not form.scale:
-            return kind
-        if form.factor is not None and not not_negative(form.factor):
-            return "a factor whose sign is not known"
-        if form.scale < 0:
-            kind = {"max": "min", "min": "max"}[kind]
-        (whole,) = extrema(Reference(form.element, kind), self.owner.stream)
-        self.folds[whole] = None
-        rows, scale, factor = form.rows, form.scale, form.factor
-
-        def make(stream: StreamFold) -> Node:
-            (value,) = stream.of_fold(whole, stream.state())
-            return scaled(total_of([value, *rows]), scale, factor)
-
-        self.makers[f] = make
-        return None
 
     def _add_sum(self, f: Node, terms: Terms) -> str | None:
         references, made = dict(self.references), []
+        if self.owner.level:
+            found = levelled(terms, self.owner.stream)
+            if found is None:
+                return "powers of a value that no extremum is taken of"
+            terms = found
+        if self.owner.free[f] & self.owner.own and any(t.powers for t in terms):
+            return "powers in what weighs another axis"
+        if any(t.there not in (None, _there(t)) for t in terms):
+            return "a condition that reads it"
         for t in terms:
-            made.append(_component(t, f.type.dtype.compute, references, self.owner.stream))
+            made.append(_component(t, f.type.dtype.compute, references, self.owner.stream, self.owner.level))
         components, folds = dict(self.components), dict(self.folds)
+        if any(c.exponent and sum(r.kind == "mean" for r in c.powers) > 1 for c, _, _ in made):
+            return "squares beside an exponential"
         for c, _, _ in made:
             read = (c.weight, c.guard, *(r.value for r in c.references()))
             if any(x is not None and self.owner.depends(x, self.stage) for x in read):
@@ -186,7 +188,15 @@ class _Stream:
         return None
 
 
-def _component(t: Term, dtype, references: dict[Reference, int], stream: tuple) -> tuple[Component, list[Rows], Rows]:
+def _there(t: Term) -> Node | None:
+    """Where the exponential of a term is not exp(-inf)."""
+    e = t.exponential
+    return None if e is None or e.factor is not None else there(unwidened(e.element), e.scale)
+
+
+def _component(
+    t: Term, dtype, references: dict[Reference, int], stream: tuple, level: bool
+) -> tuple[Component, list[Rows], Rows]:
     """The component of a term, the row values that its powers are shifted by, and that of its exponential."""
 
     def known(r: Reference) -> Reference:
@@ -199,7 +209,7 @@ def _component(t: Term, dtype, references: dict[Reference, int], stream: tuple) 
     if e is not None:
         sign = None if e.factor is None or not_negative(e.factor) else e.factor
         kind = "max" if e.scale > 0 else "min"
-        value = _unwidened(e.element)
+        value = unwidened(e.element)
         of_all = Reference(value, kind, None, sign)
         alone = is_nothing_without(t.guard, value, kind) or _measured_from(of_all, e.rows, stream)
         r = known(of_all if alone else replace(of_all, guard=t.guard))
@@ -207,12 +217,14 @@ def _component(t: Term, dtype, references: dict[Reference, int], stream: tuple) 
         shift = e.rows
     powers = []
     for element, rows in t.powers:
-        element = _unwidened(element)
+        element = unwidened(element)
         alike = exponent and exponent.reference.value is element
-        r = exponent.reference if exponent and alike else known(Reference(element, "mean", t.guard))
+        other = Reference(element, "max") if level else Reference(element, "mean", t.guard)
+        r = exponent.reference if exponent and alike else known(other)
         powers.append((r, rows))
     powers.sort(key=lambda pair: references[pair[0]])
-    made = Component(dtype, t.weight, exponent, tuple(r for r, _ in powers), t.guard)
+    vanishes = t.there is not None and bool(powers or t.weight is not None)
+    made = Component(dtype, t.weight, exponent, tuple(r for r, _ in powers), t.guard, vanishes)
     return made, [rows for _, rows in powers], shift
 
 
@@ -230,13 +242,6 @@ def _is_of_those_there(c: Component) -> bool:
     condition, yes, no = r.value.args
     ways = ((condition, no), (opposite(condition), yes))
     return any(x.op == "const" and value_of(x) == nothing and implies(c.guard, holds) for holds, x in ways)
-
-
-def _unwidened(n: Node) -> Node:
-    """The value that a change of dtype does not change: what is measured from it shares a reference with it."""
-    while n.op == "convert" and n.type.dtype.kind == "f" and n.args[0].type.dtype.compute is n.type.dtype.compute:
-        (n,) = n.args
-    return n
 
 
 def _measured_from(r: Reference, rows: Rows, stream: tuple) -> bool:

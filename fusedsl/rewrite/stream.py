@@ -34,11 +34,13 @@ from .components import (
     is_nothing_without,
     may_be_huge,
     nothing,
+    there,
 )
 from .scalars import grown, scaled, total_of
 from .scalars import scalar_op as op
 
 HUGE = 2.0**30  # powers of two beyond this lie 128 apart in float32, and are off by 64 where they are rounded
+FAR, NEAR = 2.0**40, 2.0**12  # from a reference: its cube is finite; within the latter no exponential is 0 …
 SLACK = 8  # powers of two: sums of so large exponentials are far from overflowing, float16 weights too
 
 
@@ -189,11 +191,26 @@ class StreamFold:
             else:
                 moved = op("subtract", r.value, self.point(r, state))
                 factors.append(self._exponential(c.exponent, moved, state))
-        factors += [op("subtract", r.value, self.point(r, state)) for r in c.powers]
+        factors += [self._power(c, r, state) for r in c.powers]
         value = factors[0] if factors else constant(1.0, c.dtype)
         for factor in factors[1:]:
             value = op("multiply", value, factor)
+        if c.vanishes and c.exponent is not None and not self._is_near(c):
+            value = guarded(value, there(c.exponent.reference.value, c.exponent.scale))
         return value if self._vanishes(c) else guarded(value, c.guard)
+
+    def _power(self, c: Component, r: Reference, state: Sequence[Node]) -> Node:
+        moved = op("subtract", r.value, self.point(r, state))
+        if not c.vanishes or c.exponent is None or not self._is_near(c):
+            return moved
+        end = constant(copysign(FAR, -c.exponent.scale), moved.type.dtype)
+        return op("maximum" if c.exponent.scale > 0 else "minimum", moved, end)
+
+    def _is_near(self, c: Component) -> bool:
+        """Whether what a vanishing element has beside its exponential are powers of its exponent alone, which so far
+        from the reference that the exponential is 0 may as well be nearer."""
+        e = c.exponent
+        return e is not None and c.weight is None and set(c.powers) == {e.reference} and abs(e.scale) * FAR > NEAR
 
     def _vanishes(self, c: Component) -> bool:
         """Whether an element adds 0 where its guard does not hold, by itself: it is exp(-inf)."""

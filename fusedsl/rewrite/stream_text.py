@@ -40,7 +40,8 @@ def show(stream: StreamFold) -> str:
         axes = _own_axes(stream, c)
         own = f" for each {', '.join(axes)}" if axes else ""
         slot = names[stream.of_component(c, stream.state())]
-        lines.append(f"  {slot} = sum of {' * '.join(factors) or '1'}{_if(c.guard, text)}{own}")
+        counted = " where the exponential is not 0" if c.vanishes else ""
+        lines.append(f"  {slot} = sum of {' * '.join(factors) or '1'}{_if(c.guard, text)}{counted}{own}")
     for f, value in stream.finish:
         lines.append(f"  {f.attr[0]} of {text(f.args[0])} = {text(value)}")
         names[f] = f.attr[0]

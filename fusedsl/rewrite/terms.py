@@ -6,58 +6,17 @@ coefficient * weight * exp(scale (u + r)) * (v + s) ..., with row values r, s an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 from ..ir.graph import Node, constant, value_of
-from ..ir.types import BOOL
+from .exponentials import LOGARITHMS, chosen, compared, logarithm, reciprocal, root
+from .forms import Affine, Exponential, Form, Term, Terms, both, opposite, terms_of
 from .scalars import scalar_op as op
 from .scalars import times, total_of
 
 MOST_TERMS = 8
 MOST_POWERS = 3
-
-
-@dataclass(frozen=True)
-class Affine:
-    """scale * factor * (element + rows): `scale` is a literal, `factor` and `rows` are row values, `element` holds no
-    fold of the pass; what is None is not there. The rows are added one by one: the first ones may cancel the element.
-    """
-
-    element: Node | None
-    rows: tuple[Node, ...] = ()
-    scale: float = 1.0
-    factor: Node | None = None
-
-
-@dataclass(frozen=True)
-class Exponential:
-    """base(scale * factor * (element + rows))"""
-
-    element: Node
-    rows: tuple[Node, ...] = ()
-    scale: float = 1.0
-    base: str = "exp"
-    factor: Node | None = None  # known before the pass
-
-
-@dataclass(frozen=True)
-class Term:
-    """scale * factor * weight * exponential * product of (element + rows), where `guard` holds, else 0: of an element.
-    Of the whole row, 0 unless `when` does, a row value.
-    """
-
-    scale: float = 1.0
-    factor: Node | None = None
-    weight: Node | None = None
-    exponential: Exponential | None = None
-    powers: tuple[tuple[Node, tuple[Node, ...]], ...] = ()
-    guard: Node | None = None
-    when: Node | None = None
-
-
-Terms = tuple[Term, ...]
-Form = Affine | Terms
 
 
 class Algebra:
@@ -79,53 +38,82 @@ class Algebra:
                 self.forms[n] = Affine(None, (n,))
             elif not self.depends(n):
                 self.forms[n] = Affine(n)
-            elif missing := [a for a in _operands(n) if a not in self.forms]:
+            elif missing := [a for a in self._needed(n) if a not in self.forms]:
                 stack += missing
             else:
                 self.forms[n] = self._made(n)
         return self.forms[root]
 
+    def _needed(self, n: Node) -> list[Node]:
+        """What the form of a node is made of."""
+        choice = _choice(n)
+        if choice is None:
+            return list(_operands(n))
+        condition, *sides = choice.args
+        return [*sides, *compared(condition)] if self.depends(condition) else sides
+
     def _made(self, n: Node) -> Form | str:
-        if n.op == "where" and self.depends(n.args[0]):
-            return "a condition that reads it"
-        of_rows = n.op == "where" and not self.varies(n.args[0])
+        if n.type.dtype.kind != "f":
+            return n.op
+        choice = _choice(n)
         args = []
-        for a in _operands(n):
+        for a in choice.args[1:] if choice is not None else _operands(n):
             form = self.forms[a]
             if isinstance(form, str):
                 return form
             args.append(form)
-        rule = _where_rows if of_rows else RULES.get(n.op)
-        made = rule(n, *args) if rule is not None and n.type.dtype.kind == "f" else None
-        if made is None or (not isinstance(made, Affine) and not self._allowed(made)):
-            return n.op
-        return made
+        if choice is not None:
+            return self._chosen(n, choice, args)
+        rule = RULES.get(n.op)
+        made = rule(n, *args) if rule is not None else None
+        return n.op if made is None or not self._allowed(made) else made
 
-    def _allowed(self, terms: Terms) -> bool:
+    def _chosen(self, n: Node, choice: Node, forms: list[Form]) -> Form | str:
+        """A choice, or the logarithm of one: that of either side."""
+        condition, *branches = choice.args
+        sides: list[Form | None] = []
+        for branch, form in zip(branches, forms):
+            side: Form | None = form if n is choice else logarithm(n, form)
+            if side is None:
+                return n.op
+            nothing = branch.op == "const" and value_of(branch) == (0 if n is choice else 1)
+            sides.append(None if nothing else side)
+        if not self.depends(condition):
+            made = _guarded(condition, self.varies(condition), sides)
+            return made if self._allowed(made) else n.op
+        yes, no = sides
+        found = chosen(condition, yes, no, self.forms)
+        return found if found is not None and self._allowed(found) else "a condition that reads it"
+
+    def _allowed(self, terms: Form) -> bool:
         """Whether there are few terms, and no exponent has a factor that the pass does not know beforehand."""
+        if isinstance(terms, Affine):
+            return True
         factors = [t.exponential.factor for t in terms if t.exponential and t.exponential.factor]
         few = len(terms) <= MOST_TERMS and all(len(t.powers) <= MOST_POWERS for t in terms)
         return few and not any(map(self.depends, factors))
 
 
 def _operands(n: Node) -> tuple[Node, ...]:
-    """What the form of a node is made of."""
+    """What an operation is of."""
     if n.op == "quotient":  # see codegen/quotient.py: the divisor is the attribute, the rest is how it is divided by
         return (n.args[0], n.attr)
-    if n.op == "where":
-        return n.args[1:]
     return n.args
 
 
-def terms_of(form: Form) -> Terms:
-    """A form as a sum of terms."""
-    if not isinstance(form, Affine):
-        return form
-    if form.element is None:
-        return (Term(form.scale, times(form.factor, total_of(form.rows))),)
-    if not form.rows:
-        return (Term(form.scale, form.factor, form.element),)
-    return (Term(form.scale, form.factor, powers=((form.element, form.rows),)),)
+def _choice(n: Node) -> Node | None:
+    """The choice that a node is, or is the logarithm of."""
+    inner = n.args[0] if n.op in LOGARITHMS else n
+    return inner if inner.op == "where" else None
+
+
+def _guarded(condition: Node, varies: bool, sides: list[Form | None]) -> Terms:
+    """Each side where its condition holds, or in the rows in which it does; a side that is 0 is no term."""
+    found: list[Term] = []
+    for form, holds in zip(sides, (condition, opposite(condition))):
+        for t in () if form is None else terms_of(form):
+            found.append(replace(t, guard=both(holds, t.guard)) if varies else replace(t, when=both(holds, t.when)))
+    return tuple(found)
 
 
 # -- one rule for each operation
@@ -205,16 +193,11 @@ def _product(s: Term, t: Term) -> Term | None:
             return None
     else:
         e = s.exponential or t.exponential
-    guard, when = _both(s.guard, t.guard), _both(s.when, t.when)
+    guard, when = both(s.guard, t.guard), both(s.when, t.when)
+    if None not in (s.there, t.there) and s.there is not t.there:
+        return None
     factor, weight = times(s.factor, t.factor), times(s.weight, t.weight)
-    return Term(s.scale * t.scale, factor, weight, e, s.powers + t.powers, guard, when)
-
-
-def _both(a: Node | None, b: Node | None) -> Node | None:
-    """Where both conditions hold; None always does."""
-    if a is None or b is None or a is b:
-        return a if b is None else b
-    return op("logical_and", a, b, dtype=BOOL)
+    return Term(s.scale * t.scale, factor, weight, e, s.powers + t.powers, guard, when, s.there or t.there)
 
 
 def _exponentials(a: Exponential, b: Exponential) -> Exponential | None:
@@ -230,6 +213,9 @@ def _square(n: Node, a: Form) -> Form | None:
 
 
 def _divide(n: Node, a: Form, b: Form) -> Form | None:
+    turned = reciprocal(b)
+    if turned is not None:
+        return _multiply(n, a, (turned,))
     if not isinstance(b, Affine) or (b.element is not None and b.rows):
         return None
     under = total_of(b.rows) if b.element is None else b.element
@@ -261,36 +247,6 @@ def _absolute(n: Node, a: Form) -> Form | None:
     return Affine(op("absolute", a.element), (), abs(a.scale), factor)
 
 
-def _where(n: Node, a: Form, b: Form) -> Form | None:
-    """Each branch where its condition holds; a branch that is 0 is no term."""
-    return tuple(replace(t, guard=_both(condition, t.guard)) for condition, t in _branches(n, a, b))
-
-
-def _where_rows(n: Node, a: Form, b: Form) -> Form | None:
-    """Each branch in the rows in which its condition holds."""
-    return tuple(replace(t, when=_both(condition, t.when)) for condition, t in _branches(n, a, b))
-
-
-def _branches(n: Node, a: Form, b: Form) -> Iterator[tuple[Node, Term]]:
-    """The terms of both branches, with the condition of each."""
-    condition = n.args[0]
-    for branch, form, holds in zip(n.args[1:], (a, b), (condition, opposite(condition))):
-        if branch.op != "const" or value_of(branch) != 0:
-            yield from ((holds, t) for t in terms_of(form))
-
-
-def opposite(condition: Node) -> Node:
-    """Where a condition does not hold."""
-    return condition.args[0] if condition.op == "logical_not" else op("logical_not", condition, dtype=BOOL)
-
-
-def implies(guard: Node | None, condition: Node) -> bool:
-    """Whether a guard is a condition, alone or with others."""
-    if guard is None or guard is condition:
-        return guard is condition
-    return guard.op == "logical_and" and any(implies(part, condition) for part in guard.args)
-
-
 def _convert(n: Node, a: Form) -> Form | None:
     same = n.args[0].type.dtype.compute is n.type.dtype.compute
     return a if same and (n.op == "convert" or n.type.dtype is n.type.dtype.compute) else None
@@ -307,8 +263,9 @@ RULES: dict[str, Callable[..., Form | None]] = {
     "quotient": _divide,
     "exp": _exponential,
     "exp2": _exponential,
+    "sqrt": root,
+    **dict.fromkeys(LOGARITHMS, logarithm),
     "absolute": _absolute,
-    "where": _where,
     "convert": _convert,
     "cast": _convert,
 }
