@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import nan
 
 from ...ir.types import DTYPES
@@ -126,8 +127,7 @@ def narrow_bytes(e: Emitter, values: list[ir.Value], name: str) -> list[ir.Value
     b, words = e.builder, []
     for begin in range(0, len(values), TOGETHER):
         words += _words(e, values[begin : begin + TOGETHER], name)
-    found = [b.trunc(b.lshr(word, I32(shift)), I8) for word in words for shift in (0, 8, 16, 24)][: len(values)]
-    return found if name == "float8_e4m3fn" else _with_infinities(e, values, words, found)
+    return [b.trunc(b.lshr(word, I32(shift)), I8) for word in words for shift in (0, 8, 16, 24)][: len(values)]
 
 
 def _fours(values: list[ir.Value]) -> list[list[ir.Value]]:
@@ -143,21 +143,25 @@ def _word(e: Emitter, values: list[ir.Value], name: str) -> ir.Value:
 
 
 def _words(e: Emitter, values: list[ir.Value], name: str) -> list[ir.Value]:
-    """Neighbours as words of float8, NaN what is beyond the range: of several the largest magnitude says whether any
-    is, and only then each is looked at."""
+    """Neighbours as words of float8, right beyond the range too: of several the largest magnitude says whether any is,
+    and only then each is looked at."""
     b = e.builder
 
     def beyond(size: ir.Value) -> ir.Value:
         return b.fcmp_ordered(">", size, ir.Constant(F32, _LARGEST[name]))
 
     def careful() -> list[ir.Value]:
-        kept = [b.select(beyond(size), ir.Constant(F32, nan), x) for size, x in zip(sizes, values)]
-        return [_word(e, four, name) for four in _fours(kept)]
+        if name == "float8_e5m2":  # the word after that of the largest number is infinity
+            return [_stepped(b, word, map(beyond, four)) for word, four in zip(plain(values), _fours(sizes))]
+        return plain([b.select(beyond(size), ir.Constant(F32, nan), x) for size, x in zip(sizes, values)])
+
+    def plain(chosen: list[ir.Value]) -> list[ir.Value]:
+        return [_word(e, four, name) for four in _fours(chosen)]
 
     sizes = [e.call(F32, "__nv_fabsf", [x]) for x in values]
     if len(values) <= 2:
         return careful()
-    usual, most = [_word(e, four, name) for four in _fours(values)], list(sizes)
+    usual, most = plain(values), list(sizes)
     while len(most) > 1:
         larger = [e.call(F32, "__nv_fmaxf", [x, y]) for x, y in zip(most[::2], most[1::2])]
         most = larger + most[len(larger) * 2 :]
@@ -167,24 +171,18 @@ def _words(e: Emitter, values: list[ir.Value], name: str) -> list[ir.Value]:
     return [_either(e, word, before, other, after) for word, other in zip(usual, anew)]
 
 
+def _stepped(b: ir.IRBuilder, word: ir.Value, steps: Iterable[ir.Value]) -> ir.Value:
+    """Bytes of a word, each one more where its step is true."""
+    for k, step in enumerate(steps):
+        word = b.add(word, b.shl(b.zext(step, I32), I32(8 * k)))
+    return word
+
+
 def _either(e: Emitter, one: ir.Value, first: ir.Block, other: ir.Value, second: ir.Block) -> ir.Value:
     found = e.builder.phi(one.type)
     found.add_incoming(one, first)
     found.add_incoming(other, second)
     return found
-
-
-def _with_infinities(
-    e: Emitter, values: list[ir.Value], words: list[ir.Value], found: list[ir.Value]
-) -> list[ir.Value]:
-    """Bytes of e5m2 whose NaN may stand for infinity: rounded anew, one by one, where there is any NaN."""
-    b, some = e.builder, I32(0)
-    for word in words:  # of all magnitudes, only those of NaN, 0x7D and beyond, reach 0x80 by adding 3
-        some = b.or_(some, b.and_(b.add(b.and_(word, I32(0x7F7F7F7F)), I32(0x03030303)), I32(0x80808080)))
-    before = b.block
-    with b.if_then(b.icmp_unsigned("!=", some, I32(0)), likely=False):
-        anew, after = [_narrow_byte(e, x, "float8_e5m2") for x in values], b.block
-    return [_either(e, usual, before, careful, after) for usual, careful in zip(found, anew)]
 
 
 def _widen_byte(e: Emitter, byte: ir.Value, name: str) -> ir.Value:
