@@ -9,6 +9,7 @@ beside the edge of a function's domain or beside the largest float. What is neit
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
@@ -126,9 +127,17 @@ def _operation(n: Node, args: list[Known]) -> Known:
         bound = np.where(np.isnan(values[-1]), np.inf, bound)
     if value.dtype.kind != "f":
         return value, np.where(bound > 0, np.inf, 0.0)
+    if n.op in ("maximum", "minimum", "fmax", "fmin"):
+        bound = np.maximum(bound, _of_either_sign(value, lambda holds: holds(values[0]) | holds(values[1])))
     value, bound = _rounded(n.op, values, value, bound, ~moved, compute)
     value, bound = _bounded(n.op, values, value, bound, compute)
     return value, np.where(_unknown(args, value.shape), np.inf, bound)
+
+
+def _of_either_sign(value, some: Callable):
+    """The bound of a largest or a smallest value that is 0, of either sign: NumPy's depends on the processor, too."""
+    positive = some(lambda x: (x == 0) & ~np.signbit(x))
+    return np.where((value == 0) & positive & some(lambda x: (x == 0) & np.signbit(x)), TINY["float64"], 0.0)
 
 
 def _chosen(args: list[Known], value):
@@ -275,6 +284,9 @@ def _reduce(n: Node, value, bound, arguments, extents) -> Known:
         either = [np.where(bound > 0, v, value) for v in (True, False)]
         return total, _distance(total, *(RULES["reduce"](n, [v], arguments, extents) for v in either))
     moved = _distance(total, *(RULES["reduce"](n, [v], arguments, extents) for v in _corners(value, bound)))
+    if total.dtype.kind == "f":
+        either = _of_either_sign(total, lambda holds: holds(value).any(axis=axes, keepdims=True))
+        moved = np.maximum(moved, either)
     return total, np.where(unknown, np.inf, moved)
 
 
@@ -383,7 +395,8 @@ def _scan(n: Node, value, bound, arguments, extents) -> Known:
     total, compute = accumulate(value, axis=axis), n.type.dtype.compute
     if fold in ("max", "min"):
         moved = _distance(total, *(accumulate(v, axis=axis) for v in _corners(value, bound)))
-        return total, np.where(unknown, np.inf, moved)
+        either = _of_either_sign(total, lambda holds: np.logical_or.accumulate(holds(value), axis=axis))
+        return total, np.where(unknown, np.inf, np.maximum(moved, either))
     count = np.arange(1, value.shape[axis] + 1).reshape([-1 if a == axis else 1 for a in range(value.ndim)])
     if fold == "sum":
         passed = _prefix_sums(value, bound, total, compute, np.minimum(count, 4096 + count // 2048), axis)

@@ -15,6 +15,7 @@ import pytest
 from draw import Program, draw
 from laws import Case, hold, keeps
 from memory import again
+from oracle import graph_of
 
 from fusedsl.codegen import body
 from fusedsl.codegen.cpu import variant
@@ -341,3 +342,13 @@ def test_products_that_are_subnormal_are_not_taken_for_exact():
     """A target may round them together with the sum that they enter; powers of two lose nothing."""
     a, b = np.array([-0.001, -0.5, 3.0, 0.0]), np.array([7e-308, 7.5, 0.5, 5e-324])
     assert bounds._needs_no_rounding(a, b, a * b, FLOAT64).tolist() == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    "text", ["maximum(a, b)", "fmax(b, a)", "max(stack([a, b]), axis=0)", "cummax(stack([a, b]), axis=0)[-1]"]
+)
+def test_a_zero_of_either_sign_may_be_the_largest(text):
+    """NumPy's is now one, now the other, as the processor has it."""
+    a, b = np.array([0.0, -0.0, 0.0, -1.0]), np.array([-0.0, -0.0, 0.0, -0.0])
+    ((_, bound),) = bounds.evaluate(*graph_of(f"signbit({text})", {"a": a, "b": b}))
+    assert np.isinf(bound).tolist() == [True, False, False, False]
