@@ -349,6 +349,6 @@ def test_products_that_are_subnormal_are_not_taken_for_exact():
 )
 def test_a_zero_of_either_sign_may_be_the_largest(text):
     """NumPy's is now one, now the other, as the processor has it."""
-    a, b = np.array([0.0, -0.0, 0.0, -1.0]), np.array([-0.0, -0.0, 0.0, -0.0])
+    a, b = np.array([0.0, 0.0]), np.array([-0.0, 0.0])
     ((_, bound),) = bounds.evaluate(*graph_of(f"signbit({text})", {"a": a, "b": b}))
-    assert np.isinf(bound).tolist() == [True, False, False, False]
+    assert np.isinf(bound).tolist() == [True, False]
