@@ -169,6 +169,17 @@ def test_neighbours_draw_for_each_other_where_a_counter_serves_columns_of_both(m
         agrees(kernel, arrays, [to_host(kernel(*(gpu.asarray(arrays[name]) for name in "qkv")))])
 
 
+def test_tiles_that_a_mask_leaves_whole_drop_weights_and_need_no_mask():
+    arrays, kernel = given(200, 200, heads=1, width=16), fd.kernel(FORMULAS["dropout"])
+    with emulated_gpu() as gpu:
+        agrees(kernel, arrays, [to_host(kernel(*(gpu.asarray(arrays[name]) for name in "qkv")))])
+    written = kernel.source(*specs(kernel, 64), device="cuda")
+    assert "if note & 2 != 0:" in written
+    assert written.count(" = draw_drawn_0(") == 2  # of the first tile, and in the loop
+    never = fd.kernel(SCORES + "softmax(where(doc[:, None] * iota(s, -1) < 1.5 * iota(s, -2), s, -inf)) @ v")
+    assert "if note & 2" not in never.source(*specs(never, 64), device="cuda")
+
+
 @pytest.mark.parametrize(
     ("numbers", "by_four"),
     [("s", True), ("s.mT, stream=2", False), ("float64(s)", False), ("s[:, :1, :, :]", True)],

@@ -38,6 +38,29 @@ def test_wide_rows_keep_dear_values_where_they_are_used():
     assert "'tanh'" not in capped  # the quick one
 
 
+def test_what_is_the_same_for_all_elements_keeps_no_dear_value_from_standing_before_masks():
+    made = source(f"where({CAUSAL}, sigmoid(s - log(1.0 * size(s, -1))), 0) @ v", 64)
+    assert made.count(" = early_0(score_0") == 2
+    assert made.count("= logistic(") == 2  # there, and where rows are summed again
+
+
+def test_the_first_tile_of_wide_rows_stands_in_a_kernel_once():
+    masked = f"softmax(where({CAUSAL}, s, -inf)) @ v"
+    assert [source(masked, width).count(" = partial_1(") for width in (128, 256)] == [3, 2]
+    assert source("softmax(s) @ v", 256).count(" = partial_1(") == 3  # no tile has a mask: the first one is as dear
+
+
+def test_a_value_that_stands_for_the_scores_is_not_computed_again():
+    text = f"softmax(where({CAUSAL}, s + slope[:, None, None] * (iota(s, -1) - iota(s, -2)), -inf)) @ v"
+    kernel = fd.kernel(LINE + text)
+    arrays = [
+        fd.spec((8,), "float32") if n == "slope" else fd.spec((1, 8, 2048, 128), "bfloat16") for n in kernel.params
+    ]
+    made = kernel.source(*arrays, device="cuda")
+    assert "def partial_1(where_0, " in made
+    assert "def whole_1(add_" in made
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -55,6 +55,32 @@ VARIANTS = {
     "largest weights": (
         LINES + f"p = softmax(where({CAUSAL}, s, -inf)); p @ v, max(p, axis=-1)", 128, 128, "bfloat16",
     ),
+    "slopes, narrow": (
+        LINES + f"softmax(where({CAUSAL}, s + slope[:, None, None] * (iota(s, -1) - iota(s, -2)), -inf)) @ v",
+        64, 64, "bfloat16",
+    ),
+    "documents, narrow": (
+        LINES + f"softmax(where(({CAUSAL}) & (doc[:, None] == doc[None, :]), s, -inf)) @ v", 64, 64, "float16",
+    ),
+    "documents alone, narrow": (
+        LINES + "softmax(where(doc[:, None] == doc[None, :], s, -inf)) @ v", 64, 64, "bfloat16",
+    ),
+    "sink, narrow": (
+        LINES + f"s = where({CAUSAL}, s, -inf); m = maximum(max(s, axis=-1, keepdims=True), sink)\n"
+        "e = exp(s - m)\n(e @ v) / (sum(e, -1, keepdims=True) + exp(sink - m))", 64, 64, "bfloat16",
+    ),
+    "sigmoid, narrow": (
+        LINES.replace("0.2", "0.125") + f"where({CAUSAL}, sigmoid(s - log(1.0 * size(s, -1))), 0) @ v",
+        64, 64, "float16",
+    ),
+    "sigmoid, whole": (LINES + "sigmoid(s - log(1.0 * size(s, -1))) @ v", 64, 64, "bfloat16"),
+    "softcap, wide": (LINES + f"softmax(where({CAUSAL}, 30 * tanh(s / 30), -inf)) @ v", 256, 256, "bfloat16"),
+    "dropout and mask, wide": (
+        LINES + f"where(uniform(7, s) < 0.8, softmax(where({CAUSAL}, s, -inf)), 0) @ v", 256, 256, "bfloat16",
+    ),
+    "log-sum-exp, narrow": (
+        LINES + f"t = where({CAUSAL}, s, -inf)\nsoftmax(t) @ v, logsumexp(t, -1)", 64, 64, "float16",
+    ),
     "lengths": ("attention(q, k[:, :2], v[:, :2], lengths=lengths)", 128, 64, "bfloat16"),
 }  # fmt: skip
 

@@ -64,5 +64,6 @@ def _plain(roots: Sequence[Node], leaves: Leaves) -> set[Node]:
 
 def _has_dear_columns(n: Node, leaves: Leaves, stop: set[Node]) -> bool:
     """Whether dear values below a node are the same in all rows."""
-    below = closure([n], stop)
-    return any(leaves.lanes.isdisjoint(leaves.free.get(m, leaves.lanes)) and dearness(m, stop) >= EARLY for m in below)
+    axes = {m: leaves.free.get(m, leaves.lanes) for m in closure([n], stop)}
+    same = [m for m, free in axes.items() if leaves.lanes.isdisjoint(free) and not leaves.stream.isdisjoint(free)]
+    return any(dearness(m, stop) >= EARLY for m in same)

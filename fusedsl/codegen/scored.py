@@ -217,8 +217,15 @@ class ScoreEmitter(PhaseEmitter):
         late = computed(after, stop)
         both = [n for n in late if n in early and stream in self.free.get(n, ())]
         dear = [n for n in both if dearness(n, stop) >= WORTH_HOLDING or not read_before.isdisjoint(n.args)]
+        dear += [n for n in both if n in before and n not in dear and self._stands_for_scores(n, after, known)]
         read = {a for n in late if n not in dear for a in n.args} | set(after)
         return [n for n in dear if n in read]
+
+    def _stands_for_scores(self, n: Node, after: list[Node], known: list[Node]) -> bool:
+        """Whether scores are read through this value alone: registers that held them hold it."""
+        scores = {p.fold for p in self.streaming.products}
+        rest = [m for m in known if m not in scores]
+        return self.streaming.fold.level and scores.isdisjoint(computed(after, {*rest, n}))
 
     def elements(self, lifts: Sequence[Lift], others: Sequence[Node], known: Sequence[Node]) -> Phase:
         """Folds over a tile's elements, and other values of theirs."""

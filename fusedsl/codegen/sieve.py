@@ -33,11 +33,13 @@ def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> Sieve | None:
     free = free_axes(c for found in counted for c, _ in found)
     intervals = Intervals(ends, lambda n: free.get(n, frozenset()))  # type: ignore[arg-type]
     somewhere, everywhere = NO, YES
+    told: dict[Node, bool] = {}  # conditions of which a tile's ends say something; others, as what is drawn, stay
     for found in counted:
-        truths = [_truth(intervals, c) for c in found]
-        somewhere = either(somewhere, all_hold(some for some, _ in truths))
-        everywhere = both(everywhere, all_hold(every for _, every in truths))
-    if somewhere is YES and everywhere is NO:
+        truths = {c: truth for c in found if (truth := _truth(intervals, c)) != (YES, NO)}
+        somewhere = either(somewhere, all_hold(some for some, _ in truths.values()))
+        everywhere = both(everywhere, all_hold(every for _, every in truths.values()))
+        told |= dict(truths.keys())
+    if not told or (somewhere is YES and everywhere is NO):
         return None
     scribe, axes = emitter.scribe, emitter.axes
     named = tuple(
@@ -51,7 +53,7 @@ def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> Sieve | None:
         extremes.append(Extreme(axes.index(axis), scribe.body((), [n], emitter.known()), *values))  # type: ignore[arg-type]
     known = [*emitter.known(), *(n for pair in (*ends.values(), *intervals.extremes.values()) for n in pair)]
     body = scribe.body((), [somewhere, everywhere], known)
-    whole, names = _whole(emitter, parts, dict(c for found in counted for c in found))
+    whole, names = _whole(emitter, parts, told) if everywhere is not NO else ((), ())
     return Sieve(named, tuple(extremes), body, whole, names)
 
 

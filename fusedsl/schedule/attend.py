@@ -197,7 +197,7 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     if max(extents) >= 1 << 31:
         return None
     beside = beside_of(kernel, found.lane) is not None
-    groups, columns, stages = _shape(width, out_width, beside, stream)
+    groups, columns, stages = _shape(width, out_width, beside, kernel)
     if extents[kernel.row_axes] // columns >= MOST_TILES:
         return None
     lags = groups < 3 or stream.sieve is None  # three groups have no registers for more beside a mask
@@ -227,15 +227,35 @@ def _draws(stream: Stream) -> bool:
     return any(" philox" in line for body in stream.inputs for line in body.lines)
 
 
-def _shape(width: int, out_width: int, beside: bool, stream: Stream) -> tuple[int, int, int]:
+def _holds_columns(kernel: Kernel) -> bool:
+    """Whether elements of a tile are computed of what memory has for their columns, or of places as real numbers: these
+    stand in registers beside the scores."""
+    stream, along = kernel.stream, kernel.row_axes
+    assert stream is not None
+    bodies = (*stream.inputs, *(phase.element for phase in stream.tile))
+    read = {v.name for body in bodies for v in body.args}
+    for load in kernel.loads:
+        letters = kernel.operands[load.operand].strides
+        if load.value.name in read and letters[along] != "0" and all(letters[a] == "0" for a in stream.lanes):
+            return True
+    places = {f"float32({p.value.name})" for p in kernel.positions if p.axis == along}
+    return any(place in line for body in bodies for line in body.lines for place in places)
+
+
+def _shape(width: int, out_width: int, beside: bool, kernel: Kernel) -> tuple[int, int, int]:
     """(groups, columns, stages) for rows of these widths, with elements of memory `beside` scores or without.
 
-    Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows; random
-    numbers, and sums measured from several extrema, leave none for three groups.
+    Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows, nor do
+    values of columns for 128 where there are three groups; random numbers, and sums measured from several extrema,
+    leave none for three groups.
     """
+    stream = kernel.stream
+    assert stream is not None
     masked, several = stream.sieve is not None, stream.join is not None and len(stream.join.results) > 1
     if max(width, out_width) <= 64:
-        return (2, 128, 4) if beside or several or _draws(stream) else (3, 128, 4)
+        if beside or several or _draws(stream):
+            return 2, 128, 4
+        return 3, 112 if _holds_columns(kernel) else 128, 4
     if max(width, out_width) <= 128:
         return 2, 112 if beside and masked else 128, 2
     if beside:

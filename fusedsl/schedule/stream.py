@@ -61,7 +61,8 @@ class Extreme:
 @dataclass(frozen=True)
 class Sieve:
     """What a kernel asks of a tile before it works on it: `body` says whether anything in it counts, and whether
-    everything does; then its phases are `whole`, whose values have other `names` than those of partial tiles.
+    everything does; then its phases are `whole` (none: that is never known), whose values have other `names` than those
+    of partial tiles.
 
     `ends` name the first and the last position on the axes of a tile.
     """

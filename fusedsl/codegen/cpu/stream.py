@@ -214,7 +214,7 @@ class Writer:
         for phase in self.stream.tile:
             partial += ["", "# a tile's elements", *self.phase(phase, self.tiles_of)]
         found = self.stream.sieve
-        if found is None:
+        if found is None or not found.whole:
             return partial
         tiles = {s.value.name: s.value.name for s in self.stream.scores} | dict(found.names)
         whole = self.element_inputs(found.whole, [])

@@ -279,6 +279,15 @@ class AttendWriter(ScoreWriter):
         return max(self.schedule.width, self.schedule.out_width) <= SHARING
 
     @property
+    def draws_first(self) -> bool:
+        return True
+
+    @property
+    def reads_late(self) -> bool:
+        """Threads of three groups have the fewest registers."""
+        return self.schedule.groups > 2
+
+    @property
     def row_limit(self) -> str:
         return "row_end"
 
@@ -319,7 +328,7 @@ class AttendWriter(ScoreWriter):
             *self._taken(),
             *self._wide_beside(),
             *self._tile(),
-            *([] if self.sieved else [f"hold({self._late()})"]),  # where both branches end, ptxas keeps the order
+            *([] if self._whole else [f"hold({self._late()})"]),  # where both branches end, ptxas keeps the order
             *([f"risen = other_than_one({factor})"] if factor else []),
             f"{own} = finish({own})",
             *leading(f"arrive(weighed_empty + {self.slot(BEFORE)} * 8)"),
@@ -366,14 +375,16 @@ class AttendWriter(ScoreWriter):
     def _first_tile(self) -> list[str]:
         """Weights of an item's first tile of scores, and the state with it: this one may reach beyond the stream."""
         place = [f"note = same(kept_word(tiles_at + {MOVED} * 4))", self._column_from()]
-        common, inner = self.common(), self.partial(beyond=False)
-        inside, beyond = f"column_from + {self.schedule.columns} <= n{self.along}", self.partial(beyond=True)
+        common, beyond = self.common(), self.partial(beyond=True)
+        if self.sieved and not self.shares:
+            return [*place, *common, *beyond]
+        inside, inner = f"column_from + {self.schedule.columns} <= n{self.along}", self.partial(beyond=False)
         return [*place, *common, *either(inside, inner, beyond)]
 
     def _tile(self) -> list[str]:
         """Weights of a tile of scores, and the state with it."""
         common, partial = self.common(), self.partial(beyond=False)
-        if not self.sieved:
+        if not self._whole:
             return [*common, *partial]
         return [*common, *either("note & 2 != 0", self.whole(), partial)]
 

@@ -84,15 +84,20 @@ def _add(w: ScoreWriter) -> None:
     weighing, own, k = w.weighing, w.weighing.state.name, w.operands.weighed
     operand, kept, axes = w.kernel.operands[k], weighing.kept, (w.along, w.own_axis)
     assert kept is not None
-    d, size = operand.dtype, operand.dtype.itemsize
+    d, size, width = operand.dtype, operand.dtype.itemsize, w.tiles.out_width
+    held = f"{own}, {weighing.weight.name}, {kept.results[0].name}"
+    stride, further = (w.names.stride(k, a) if operand.strides[a] == "s" else operand.strides[a] for a in axes)
+    line = f"{w.base(k)} + step * {stride} * {size}"
+    if d.name in ("float16", "bfloat16") and operand.access == "vector" and further == "1" and width % 8 == 0:
+        w.top.append(f'add_kept = add_line({width}, "{d.name}")')
+        w.code.append(f"{own} = add_kept({held}, {line})")
+        return
     lines = [f"return select(kept, fma(w, fetch_{d}(at + c * step * {size}, kept & (c < limit)), sums), sums)"]
     sums, own_weight = weighing.state.dtype, weighing.weight.dtype
     signed = f"{sums}, {own_weight}, bool, int64, int64, int64, int64 -> {sums}"
     w.define("add_kept", OWN_STEPS, signed, "sums, w, kept, at, c, step, limit", lines)
-    stride, further = (w.names.stride(k, a) if operand.strides[a] == "s" else operand.strides[a] for a in axes)
-    at = f"{w.base(k)} + (step * {stride} + first_column() * {further}) * {size}"
-    held = f"{own}, {weighing.weight.name}, {kept.results[0].name}"
-    call = f"add_kept({held}, {at}, own_steps(), int64({further}), {w.tiles.out_width} - first_column())"
+    at = f"{line} + first_column() * {further} * {size}"
+    call = f"add_kept({held}, {at}, own_steps(), int64({further}), {width} - first_column())"
     w.code.append(f"{own} = {call}")
 
 
@@ -102,4 +107,4 @@ def _product(w: ScoreWriter) -> None:
     d = w.score.value.dtype
     w.define("add_product", ROW, f"{d}, {d}, {d} -> {d}", "x, y, sums", ["return fma(x, y, sums)"])
     w.code.append(f"total = add_product({left.results[0].name}, {right.results[0].name}, total)")
-    w.code.append("part += 4")
+    w.code += ["part += 4"]

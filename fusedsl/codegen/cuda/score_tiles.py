@@ -58,7 +58,10 @@ class TileWriter(FragmentScope):
 
     def weights_of_tile(self, test: str) -> list[str]:
         """The phases of a tile, which counts whole where `test` holds."""
-        common, partial, whole = self.common(), self.partial(beyond=True), self.whole()
+        common, partial = self.common(), self.partial(beyond=True)
+        if self.sieved and not self._whole:
+            return [*common, *partial]
+        whole = self.whole()
         return [*common, *either(test, whole, partial)]
 
     def partial(self, beyond: bool) -> list[str]:
@@ -84,8 +87,18 @@ class TileWriter(FragmentScope):
         def same(pair: tuple[Phase, Phase]) -> bool:
             return pair[0] == pair[1] and not pair[0].folds and read.isdisjoint(v.name for v in pair[0].element.args)
 
-        whole = self.stream.sieve.whole if self.stream.sieve else self.stream.tile
-        return sum(1 for _ in takewhile(same, zip(self.stream.tile[:-1], whole))) if self.shares else 0
+        pairs = zip(self.stream.tile[:-1], self._whole or self.stream.tile)
+        return sum(1 for _ in takewhile(same, pairs)) if self.shares else 0
+
+    @property
+    def _whole(self) -> tuple[Phase, ...]:
+        """The phases of a tile that is known to count whole, if there are others."""
+        return self.stream.sieve.whole if self.stream.sieve else ()
+
+    @property
+    def draws_first(self) -> bool:
+        """Whether what is drawn for all tiles stands in a kernel once."""
+        return False
 
     def common(self) -> list[str]:
         """Lines that compute of a tile's elements what masks do not change."""
@@ -95,12 +108,24 @@ class TileWriter(FragmentScope):
                 self.domain.pop(place.value.name, None)  # that of the tile before
         self.domain[self.score.value.name] = ELEMENT
         before, self.code = self.code, []
-        self._columns({v.name for phase in phases for v in phase.element.args}, False)
+        self._columns({v.name for body in (*self._drawn, *(p.element for p in phases)) for v in body.args}, False)
+        for body in self._drawn:
+            self.leaves(v.name for v in body.args)
+            self._input(body)
         for number, phase in enumerate(phases):
             self.leaves(v.name for v in phase.element.args)
             self.call(f"early_{number}", phase.element, ELEMENT)
         made, self.code = self.code, before
         return made
+
+    @cached_property
+    def _drawn(self) -> list[Body]:
+        """What is drawn for elements of tiles with masks and of tiles without, in one loop before they part ways."""
+        if not self._whole or not self.draws_first:
+            return []
+        read = [{v.name for p in phases for v in p.element.args} for phases in (self.stream.tile, self._whole)]
+        drawn = [body for body in self.stream.inputs if self._is_drawn(body)]
+        return [body for body in drawn if all(body.results[0].name in names for names in read)]
 
     def _phases(self, phases: Sequence[Phase], partial: bool, names: dict[str, str]) -> None:
         """The phases of a tile and its state's merging; `names` are those of values whose usual names differ."""
@@ -111,7 +136,7 @@ class TileWriter(FragmentScope):
         wanted = {v.name for phase in phases for v in phase.element.args}
         self._columns(wanted, partial)
         for body in stream.inputs:
-            if body.results[0].name in wanted:
+            if body.results[0].name in wanted and body not in self._drawn:
                 self.leaves(v.name for v in body.args)
                 self._input(body)
         for number, phase in enumerate(phases):
@@ -149,16 +174,20 @@ class TileWriter(FragmentScope):
     def _input(self, body: Body) -> None:
         """What is read for each element; a condition of places alone is drawn in a loop, as bits."""
         (value,) = body.results
-        loads = {
-            load.value.name for load in self.kernel.loads if self.leaf_domain(load.value.name) in (ELEMENT, COLUMN)
-        }
-        if value.dtype is not BOOL or loads & {v.name for v in body.args} or any("fetch_" in x for x in body.lines):
+        if not self._is_drawn(body):
             self.call(f"read_{value.name}", body, ELEMENT)
             return
         draw(self, body)
         self.top += [] if "bits = S.bits()" in self.top else ["bits = S.bits()"]
         self.code.append(f"{value.name} = bits({value.name})")
         self.domain[value.name] = ELEMENT
+
+    def _is_drawn(self, body: Body) -> bool:
+        """Whether this is a condition of places alone."""
+        names = {load.value.name for load in self.kernel.loads}
+        loads = {name for name in names if self.leaf_domain(name) in (ELEMENT, COLUMN)}
+        read = not loads.isdisjoint(v.name for v in body.args) or any("fetch_" in line for line in body.lines)
+        return body.results[0].dtype is BOOL and not read
 
     def _columns(self, wanted: set[str], partial: bool) -> None:
         """Where the columns stand, and whether they are there; what is read at computed places is."""

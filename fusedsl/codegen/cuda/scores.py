@@ -47,12 +47,28 @@ class ScoreWriter(TileWriter):
     def _row_leaves(self) -> None:
         """What is read once for each row, and once for all."""
         wanted = {v.name for body in self._bodies() for v in body.args}
+        if self.reads_late:
+            wanted -= self._read_late
         if self.stream.row_inputs or any(self.leaf_domain(name) in (ROW, ELEMENT) for name in wanted):
             self.code += self._rows()
         self.leaves(name for name in wanted if self.leaf_domain(name) in (ROW, SCALAR))
         for body in self.stream.row_inputs:
             self.leaves(v.name for v in body.args)
             self.call(f"read_{body.results[0].name}", body, ROW)
+
+    @property
+    def reads_late(self) -> bool:
+        """Whether what only results need is read once the sums are there, so that no register holds it before."""
+        return False
+
+    @property
+    def _read_late(self) -> set[str]:
+        """The names that only results are computed of."""
+        stream = self.stream
+        last = [stream.row, *(ending.body for ending in stream.endings)]
+        before = [body for body in self._bodies() if all(body is not x for x in last)]
+        late = {v.name for body in last if body is not None for v in body.args}
+        return late - {v.name for body in before for v in body.args}
 
     def _rows(self) -> list[str]:
         """Where the rows of a thread stand, and where they are read: known again where it is asked again."""

@@ -30,6 +30,7 @@ WORDS = {
     "fragment": "Fragment join_rows both_rows other_than_one",
     "fragment_place": "row_positions first_column",
     "drawn": "drawn_by_four",
+    "fragment_add": "add_line",
     "fragment_store": "store_rows scatter_fragment store_fragment",
     "hopper": "init_barrier show_barriers expect_bytes arrive await_phase meet_group tell_group more_registers "
     "send_box show_copier count_sent await_sent fewer_registers copy_box parameter_at dynamic_start "
