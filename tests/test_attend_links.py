@@ -52,6 +52,12 @@ VARIANTS = {
     ),
     "entropies": (LINES + "p = softmax(s); p @ v, -sum(p * log(p), -1)", 128, 128, "bfloat16"),
     "entropies, narrow": (LINES + "p = softmax(s); p @ v, sum(where(p > 0, p * log2(p), 0), -1)", 64, 64, "float16"),
+    "entropies of what counts": (
+        LINES + f"p = softmax(where({CAUSAL}, s, -inf)); p @ v, sum(xlogy(p, p), -1)", 128, 128, "bfloat16",
+    ),
+    "entropies of what counts, narrow": (
+        LINES + f"p = softmax(where({CAUSAL}, s, -inf)); p @ v, sum(xlogy(p, p), -1)", 64, 64, "float16",
+    ),
     "largest weights": (
         LINES + f"p = softmax(where({CAUSAL}, s, -inf)); p @ v, max(p, axis=-1)", 128, 128, "bfloat16",
     ),

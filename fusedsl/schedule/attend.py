@@ -246,18 +246,19 @@ def _shape(width: int, out_width: int, beside: bool, kernel: Kernel) -> tuple[in
     """(groups, columns, stages) for rows of these widths, with elements of memory `beside` scores or without.
 
     Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows, nor do
-    values of columns for 128 where there are three groups; random numbers, and sums measured from several extrema,
-    leave none for three groups.
+    values of columns for 128 where there are three groups; random numbers, sums measured from several extrema, and more
+    sums of a row than one, leave none for three groups.
     """
     stream = kernel.stream
     assert stream is not None
     masked, several = stream.sieve is not None, stream.join is not None and len(stream.join.results) > 1
+    summed = len(stream.state.state) > 2
     if max(width, out_width) <= 64:
-        if beside or several or _draws(stream):
+        if beside or several or summed or _draws(stream):
             return 2, 128, 4
         return 3, 112 if _holds_columns(kernel) else 128, 4
     if max(width, out_width) <= 128:
-        return 2, 112 if beside and masked else 128, 2
+        return 2, 112 if beside and masked else 96 if summed and masked else 128, 2
     if beside:
         return 2, 64, 2
     return (2, 80, 2) if out_width <= 192 or width <= 256 else (2, 64, 2)
