@@ -14,7 +14,7 @@ from laws import Case, cpu
 import fusedsl as fd
 from fusedsl.fusion.time import LATENCY, LAUNCH
 from fusedsl.ir.interp import interpret
-from fusedsl.program import pipeline
+from fusedsl.program import pipeline, planning
 from fusedsl.runtime import cache
 from fusedsl.runtime.arrays import describe_all
 
@@ -189,6 +189,26 @@ def test_a_spill_is_answered_by_kernels_that_hold_fewer_values(tmp_path, monkeyp
     again = fd.kernel(kernel.text)  # which finds the plan in the cache, as another process would
     np.testing.assert_array_equal(again(x), before)
     assert again._program.plans.plan(arguments, extents) == tighter
+
+
+@pytest.mark.parametrize("text", ["gelu(x) @ y", DEAR + "a / sum(a, axis=0, keepdims=True), sum(a, 1), y"])
+def test_a_plan_follows_from_shapes_and_not_from_those_of_earlier_calls(text, tmp_path, monkeypatch):
+    """What is worth storing was decided for the first shape of a signature, in the cache for all processes."""
+    own = cache.Cache(tmp_path / "plans")
+    monkeypatch.setattr(cache, "disk", lambda: own)
+    made = []
+    real = planning.make_plan
+    monkeypatch.setattr(planning, "make_plan", lambda *told, **more: made.append(told) or real(*told, **more))
+
+    def kernels(order):
+        kernel = fd.kernel(text)
+        return {n: len(kernel.explain(*[fd.spec((n, n))] * 2, device="cuda", compile=False).kernels) for n in order}
+
+    first = kernels((32, 2048, 0))
+    assert "gelu" not in text or first[32] < first[2048]
+    plans = len(made)
+    assert kernels((2048, 0, 32)) == first
+    assert len(made) == plans  # all of them are found on disk
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import prod
 
-from ..ir.dims import evaluate
+from ..ir.dims import Dim, expression
 from ..ir.graph import Node, walk
 from ..ir.ops import OPS
 from ..rewrite.scalars import free_axes
 from .coordinates import Axis, memory_order
 from .crossing import BOUND
 from .groups import Decision, Group, Partition, loaded, ordered
-from .price import Computation, Prices, computed, cost
+from .price import ATTOSECOND, Computation, Prices, computed, cost, count_of, plus, times
 from .products import factors
 from .recompute import temporary
+from .time import LATENCY, LAUNCH
 
+ALONE = round((LAUNCH + LATENCY) / ATTOSECOND)  # what a kernel takes beside its work
 TILE = 64  # rows and columns of a product for which an element of a factor is computed once
 
 
@@ -30,13 +31,14 @@ class Dear:
     saved: float
 
 
-def store_factors(cut: Partition, prices: Prices) -> Partition:
-    """The partition with factors that are dear to compute stored by kernels of their own, where that is faster.
+def store_factors(cut: Partition, prices: Prices, fits: Callable[[Dim, int], bool]) -> Partition:
+    """The partition with factors that are dear to compute stored by kernels of their own, where that is faster: for
+    every call for which `fits` says the same of what is saved.
 
     What takes no function worth keeping, as a cast or the scaling of quantised weights, stays in the product.
     """
     groups, temporaries, decisions = list(cut.groups), list(cut.temporaries), list(cut.decisions)
-    for dear in [found for k in range(len(groups)) for found in _dear(groups, k, prices)]:
+    for dear in [found for k in range(len(groups)) for found in _dear(groups, k, prices, fits)]:
         if not _stored_where_computed(groups, temporaries, dear):
             _stored_apart(groups, temporaries, dear)
         what = f"{dear.value.op} before a product of matrices"
@@ -78,7 +80,7 @@ def _stored_where_computed(groups: list[Group], temporaries: list, dear: Dear) -
     return True
 
 
-def _dear(groups: list[Group], k: int, prices: Prices) -> Iterator[Dear]:
+def _dear(groups: list[Group], k: int, prices: Prices, fits: Callable[[Dim, int], bool]) -> Iterator[Dear]:
     """The factors of a kernel that are worth storing."""
     group = groups[k]
     if not group.folds or group.streaming:
@@ -95,10 +97,11 @@ def _dear(groups: list[Group], k: int, prices: Prices) -> Iterator[Dear]:
         if not special or not all(free[n] <= free[value] for n in work):
             continue
         own = memory_order([value], tuple(a for a in (*group.rows, *group.columns) if a in free[value]))
-        others = prod(evaluate(a.extent, prices.extents) or 0 for a in group.rows if a not in free[value])
-        count = prod(evaluate(a.extent, prices.extents) or 0 for a in own)
-        again = count * (-(-others // TILE) - 1) * each / prices.hardware.issue_rate
+        others = count_of(a for a in group.rows if a not in free[value])
+        more = expression("//", plus(others, -1), TILE)  # tiles but one
+        again = times(times(count_of(own), more), round(each / prices.hardware.issue_rate / ATTOSECOND))
         root = temporary(value, own, 0)
-        once = prices.seconds(Computation((value,), (root,), frozenset(group.imports)))
-        if again > once:
-            yield Dear(k, value, own, again - once)
+        once = plus(prices.busy(Computation((value,), (root,), frozenset(group.imports))), ALONE)
+        saved = expression("-", again, once)
+        if not fits(saved, 0):
+            yield Dear(k, value, own, prices.number(saved))

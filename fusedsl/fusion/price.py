@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 from ..hardware import Hardware
-from ..ir.dims import Symbol, evaluate
+from ..ir.dims import Dim, Symbol, evaluate, expression, product
 from ..ir.graph import Node
 from ..ir.ops import OPS
 from ..ir.types import FLOAT64
@@ -16,7 +17,12 @@ from .coordinates import Axis
 from .crossing import BOUND
 from .lines import FETCH_COST, SPECIAL
 from .lowered import Root
-from .time import Work, seconds
+from .time import Work, limits, seconds
+
+ATTOSECOND = 1e-18  # the unit of times that are expressions of extents
+AMOUNTS = ("read", "written", "instructions", "special", "double")  # of Work
+
+Sum = Counter[frozenset[Axis]]  # of products of axes, each so many times
 
 
 @dataclass(frozen=True)
@@ -56,43 +62,80 @@ class Prices:
 
     def seconds(self, c: Computation) -> float:
         """One launch of a kernel that does this."""
-        nodes = computed(c.values, c.loads)
-        if any(n not in self.free for n in (*nodes, *c.loads)):
-            self.free.update(free_axes([*c.values, *c.loads]))
-        counts = {n: self._count(self._axes(n)) for n in nodes}
-        double = sum(cost(n) * counts[n] for n in nodes if n.type.dtype.compute is FLOAT64)
-        special = sum(SPECIAL.get(n.op, n.op == "divide") * counts[n] for n in nodes)
-        work = Work(*self._moved(c, nodes), sum(cost(n) * counts[n] for n in nodes), special, double)
-        return seconds(work, self.hardware)
+        amounts = [sum(each * self._count(axes) for axes, each in found.items()) for found in self._amounts(c)]
+        return seconds(Work(**dict(zip(AMOUNTS, amounts))), self.hardware)
 
     def saved(self, a: Computation, b: Computation) -> float:
         """What one kernel instead of two saves; negative where it costs."""
         return self.seconds(a) + self.seconds(b) - self.seconds(a | b)
 
-    def _moved(self, c: Computation, nodes: Iterable[Node]) -> tuple[int, int]:
-        """Bytes that the kernel reads, every place of an array once, and writes."""
-        read = {}
+    def busy(self, c: Computation) -> Dim:
+        """How long a kernel is busy that does this, in attoseconds, at any extents: a decision by such times holds for
+        every call where they compare alike."""
+        amounts = self._amounts(c)
+        longest: Dim = 0
+        for limit in limits(self.hardware):
+            total: Sum = Counter()
+            for name, found in zip(AMOUNTS, amounts):
+                for axes, each in found.items():
+                    total[axes] += round(each * getattr(limit, name) / ATTOSECOND)
+            longest = expression("max", longest, sum_of(total))
+        return longest
+
+    def number(self, time: Dim) -> float:
+        """Seconds of such a time at the extents of this call."""
+        return evaluate(time, self.extents) * ATTOSECOND
+
+    def _amounts(self, c: Computation) -> tuple[Sum, ...]:
+        """What a kernel that does this reads, writes and executes (see AMOUNTS): every place of an array read once."""
+        nodes = computed(c.values, c.loads)
+        if any(n not in self.free for n in (*nodes, *c.loads)):
+            self.free.update(free_axes([*c.values, *c.loads]))
+        read, written, instructions, special, double = (Counter[frozenset[Axis]]() for _ in AMOUNTS)
         for n in nodes:
-            if n.op == "load":
-                source, at = n.attr
-                read[source, at] = self._count({p.axis for p in at if p.axis is not None}) * n.type.dtype.itemsize
-            elif n.op == "fetch":
-                read[n, None] = self._count(self.free[n]) * n.type.dtype.itemsize
-        written = {(r.kind, r.index): self._size([a for a in r.axes if a is not None], r.value) for r in c.stores}
-        return sum(read.values()) + sum(self._size(self.free[n], n) for n in c.loads), sum(written.values())
+            instructions[self._axes(n)] += cost(n)
+            special[self._axes(n)] += SPECIAL.get(n.op, n.op == "divide")
+            double[self._axes(n)] += cost(n) if n.type.dtype.compute is FLOAT64 else 0
+        places = {n.attr: n for n in nodes if n.op == "load"}
+        for (_, at), n in places.items():
+            read[frozenset(p.axis for p in at if p.axis is not None)] += n.type.dtype.itemsize
+        for n in nodes:
+            read[self.free[n]] += n.type.dtype.itemsize if n.op == "fetch" else 0
+        for n in c.loads:
+            read[self.free[n]] += n.type.dtype.compute.itemsize
+        for r in {(r.kind, r.index): r for r in c.stores}.values():
+            written[frozenset(a for a in r.axes if a is not None)] += r.value.type.dtype.compute.itemsize
+        return read, written, instructions, special, double
 
     def _axes(self, n: Node) -> frozenset[Axis]:
         """The axes over which a node is computed: a fold merges every element."""
         return self.free[n.args[0]] if n.op == "fold" else self.free[n]
 
-    def _size(self, axes: Iterable[Axis], value: Node) -> int:
-        return self._count(axes) * value.type.dtype.compute.itemsize
+    def _count(self, axes: frozenset[Axis]) -> int:
+        if axes not in self.counts:
+            self.counts[axes] = prod(evaluate(a.extent, self.extents) or 0 for a in axes)
+        return self.counts[axes]
 
-    def _count(self, axes: Iterable[Axis]) -> int:
-        key = frozenset(axes)
-        if key not in self.counts:
-            self.counts[key] = prod(evaluate(a.extent, self.extents) or 0 for a in key)
-        return self.counts[key]
+
+def count_of(axes: Iterable[Axis]) -> Dim:
+    """How many places so many axes have together."""
+    return product(a.extent for a in sorted(axes, key=str))
+
+
+def sum_of(total: Sum) -> Dim:
+    """The sum of these products."""
+    found: Dim = 0
+    for count, each in sorted(((count_of(axes), each) for axes, each in total.items()), key=str):
+        found = plus(found, times(count, each))
+    return found
+
+
+def plus(a: Dim, b: Dim) -> Dim:
+    return expression("+", a, b)
+
+
+def times(a: Dim, b: Dim) -> Dim:
+    return expression("*", a, b)
 
 
 def computed(values: Sequence[Node], loads: frozenset[Node]) -> list[Node]:

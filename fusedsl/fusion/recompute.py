@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from ..ir.dims import Dim, expression
 from ..ir.graph import Node, Type
 from ..rewrite.scalars import free_axes
 from .coordinates import Axis, memory_order
 from .crossing import BOUND
 from .groups import Decision, Group, Partition, loaded, ordered, reaches
 from .lowered import Root
-from .price import Prices, computed, cost
+from .price import Prices, computed, cost, plus
 
 WORTH_ASKING = 32  # instructions an element: below, a load and a store take longer on every GPU
 
@@ -25,20 +26,23 @@ class Shared:
     second: int
 
 
-def store_dear(cut: Partition, prices: Prices) -> Partition:
-    """The partition with values stored where the time model says that this is faster than computing them again."""
+def store_dear(cut: Partition, prices: Prices, fits: Callable[[Dim, int], bool]) -> Partition:
+    """The partition with values stored where the time model says that this is faster than computing them again. It is
+    for every call for which `fits` says the same of what is saved."""
     groups, temporaries, decisions = list(cut.groups), list(cut.temporaries), list(cut.decisions)
     while True:
-        best, saved = None, 0.0
+        best: Shared | None = None
+        saved: Dim = 0
         for one in _candidates(groups):
             gain = _gain(groups, one, prices)
-            if gain > saved:
+            if not fits(expression("-", gain, saved), 0):
                 best, saved = one, gain
         if best is None:
             return ordered(groups, temporaries, decisions)
         _store(groups, temporaries, best)
         what = f"{best.value.op} for every element of two kernels"
-        decisions.append(Decision(False, (what,), "to store it once is faster than to compute it twice", saved))
+        reason = "to store it once is faster than to compute it twice"
+        decisions.append(Decision(False, (what,), reason, prices.number(saved)))
 
 
 def _candidates(groups: list[Group]) -> Iterator[Shared]:
@@ -60,11 +64,13 @@ def _candidates(groups: list[Group]) -> Iterator[Shared]:
                     yield Shared(n, a, b)
 
 
-def _gain(groups: list[Group], one: Shared, prices: Prices) -> float:
+def _gain(groups: list[Group], one: Shared, prices: Prices) -> Dim:
+    """What storing a value saves (see `Prices.busy`)."""
     first, second = groups[one.first].work, groups[one.second].work
     stored = replace(first, values=(*first.values, one.value), stores=(*first.stores, _root(groups, one, 0)))
     read = replace(second, loads=second.loads | {one.value})
-    return sum(map(prices.seconds, (first, second))) - sum(map(prices.seconds, (stored, read)))
+    twice, once = (plus(prices.busy(a), prices.busy(b)) for a, b in ((first, second), (stored, read)))
+    return expression("-", twice, once)
 
 
 def _store(groups: list[Group], temporaries: list, one: Shared) -> None:

@@ -50,6 +50,20 @@ def seconds(work: Work, hardware: Hardware) -> float:
     return LAUNCH + (LATENCY**APART + busy**APART) ** (1 / APART)
 
 
+def limits(hardware: Hardware) -> tuple[Work, ...]:
+    """Seconds that one byte or instruction of each kind adds to memory's time, to that of issue, and to those of the
+    units: the largest of these sums is how long a launch is busy that reads everything once."""
+    memory, issue = hardware.bandwidth, hardware.issue_rate * ISSUE_SHARE
+    single = FLOAT_PART / (hardware.rate(hardware.fp32) * ISSUE_SHARE)
+    return (
+        Work(1 / (READ_SHARE * memory), 1 / (WRITE_SHARE * memory), 0),
+        Work(0, 0, 1 / issue),
+        Work(0, 0, single, double=-single),
+        Work(0, 0, 0, double=1 / (hardware.rate(hardware.fp64) * ISSUE_SHARE)),
+        Work(0, 0, 0, special=1 / (hardware.rate(hardware.special) * SPECIAL_SHARE)),
+    )
+
+
 def _memory(work: Work, hardware: Hardware) -> float:
     read, again = work.read, work.again
     if work.kept > L2_SHARE * hardware.l2:

@@ -194,7 +194,7 @@ def cut_graph(
     if budget is None:
         return cut
     fixed = Prices(extents, facts(PRICED_FOR))
-    return within(store_factors(store_dear(cut, fixed), fixed), budget, prices)
+    return within(store_factors(store_dear(cut, fixed, fits), fixed, fits), budget, prices)
 
 
 def _fits(extents: Mapping[Symbol, int], guards: dict[Dim, bool]) -> Fits:

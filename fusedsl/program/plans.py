@@ -23,6 +23,7 @@ from . import pipeline
 from .pipeline import Source
 
 Arguments = Sequence["Array | Weak"]
+STORED = 8  # plans of one signature, each for other guards, that are kept on disk; the oldest go
 
 
 class Plans:
@@ -118,8 +119,7 @@ class Plans:
             if made is None:
                 return False
             plans[plans.index(plan)] = made
-            if (key := self._disk_key(plan.parameters, plan.together, plan.scores)) is not None:
-                cache.disk().put(key, {"plan": plan_to_json(made)})
+            _store(self._disk_key(plan.parameters, plan.together, plan.scores), made)
         return True
 
     def settled(self, facts: Facts) -> tuple[Plan, list[tuple[int, ...]]]:
@@ -140,21 +140,17 @@ class Plans:
     def _read_or_make(self, parameters: tuple[Parameter, ...], extents, together: bool, scores: str) -> Plan:
         """The plan from the cache on disk, or a new one, which is put there."""
         key = self._disk_key(parameters, together, scores)
-        entry = None if key is None else cache.disk().get(key)
-        if entry is not None:
-            with contextlib.suppress(KeyError, TypeError):
-                plan = plan_from_json(entry[0]["plan"])
-                if pipeline.guards_hold(plan.guards, extents):
-                    return plan
+        for plan in _stored(key):
+            if pipeline.guards_hold(plan.guards, extents):
+                return plan
         from .planning import make_plan
 
         plan = make_plan(self.source, parameters, extents, self.options, together, scores=scores)
-        if key is not None:
-            cache.disk().put(key, {"plan": plan_to_json(plan)})
+        _store(key, plan)
         return plan
 
     def _disk_key(self, parameters: tuple[Parameter, ...], together: bool, scores: str) -> str | None:
-        """Where plans for this signature stand on disk; None where they do not."""
+        """Where plans for this signature stand on disk, those of several guards together; None where they do not."""
         told = self.source.cache_parts()
         if told is None:
             return None
@@ -169,3 +165,18 @@ class Plans:
 def _key(plan: Plan) -> tuple:
     """What a plan is remembered by: the signature, and what its kernels may do."""
     return plan.parameters, plan.together, plan.scores
+
+
+def _stored(key: str | None) -> list[Plan]:
+    """The plans that stand at a place on disk."""
+    entry = None if key is None else cache.disk().get(key)
+    with contextlib.suppress(KeyError, TypeError):
+        return [] if entry is None else [plan_from_json(told) for told in entry[0]["plans"]]
+    return []
+
+
+def _store(key: str | None, plan: Plan) -> None:
+    """Put a plan there, beside those for other guards."""
+    if key is not None:
+        others = [p for p in _stored(key) if p.guards != plan.guards]
+        cache.disk().put(key, {"plans": [plan_to_json(p) for p in (plan, *others[: STORED - 1])]})
