@@ -183,6 +183,9 @@ def test_dynamic_says_which_lengths_have_binaries_of_their_own():
     always, never = fd.kernel("softmax(x)", dynamic=False), fd.kernel("softmax(x)", dynamic=True)
     assert not any("general lengths" in reason_of(always, (64, n), claims=True) for n in LENGTHS)
     assert "general lengths" in reason_of(never, (64, 700), claims=True)
+    never = fd.kernel("sum(x, 0)", dynamic=True)  # of which there are few kinds
+    few = [reason_of(never, shape, claims=True) for shape in [(3, 200_001), (2, 70), (1, 77), (9, 4099)]]
+    assert all("general lengths" in reason for reason in few)
 
 
 def test_results_of_tuning_are_near_the_untuned_ones():

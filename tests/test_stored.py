@@ -19,7 +19,7 @@ from fusedsl.ir.dims import Expression, Symbol
 from fusedsl.ir.graph import node
 from fusedsl.ir.types import DType
 from fusedsl.program import first
-from fusedsl.runtime import cache, compile, stored
+from fusedsl.runtime import cache, claims, compile, stored
 from fusedsl.runtime.arrays import describe_all
 from fusedsl.schedule.plan import CLASSES, Plan, graph_to_json, plan_from_json
 
@@ -165,6 +165,37 @@ def test_calls_of_a_card_are_found_too(planned):
             assert all(same(one, made[0]) for one in made)
             assert len(planned) == 1, text
             planned.clear()
+
+
+def launched(gpu, text, sets):
+    """What new kernels of a text launch for these shapes, in a process that has called nothing; and what it claims."""
+    claims.forget()
+    before, kernel, random = len(gpu.launches), fd.kernel(text), np.random.default_rng(0)
+    for shapes in sets:
+        kernel(*(gpu.asarray(random.standard_normal(shape).astype(np.float32)) for shape in shapes))
+    return [grid for _, grid in gpu.launches[before:]], dict(claims._own)
+
+
+@pytest.mark.parametrize(
+    "text, shapes",
+    [
+        ("max(x, axis=-1), sum(y * y, axis=-1)", [[(5, 37 * n), (4, 30 * n)] for n in (1, 3, 5, 9, 17)]),
+        ("x - mean(x, 0), x / sum(x, -1, keepdims=True)", [[(40, 30 * n)] for n in (1, 3, 5, 9, 17)]),
+        ("softmax(x) * w, max(x, axis=-1)", [[(1, n), (n,)] for n in (70, 600, 700, 1200, 1300, 3000)]),
+    ],
+    ids=("kernels that share a launch", "rows and columns together", "rows of which there is one"),
+)
+def test_what_a_call_launches_follows_from_earlier_calls_of_its_process_alone(text, shapes):
+    """Whatever calls of others are on disk, and in whichever order they were made."""
+    pytest.importorskip("numba.cuda")
+    from ptx import emulated_gpu
+
+    with emulated_gpu(multiprocessors=4) as gpu:
+        forwards = launched(gpu, text, shapes)
+        assert launched(gpu, text, shapes) == forwards
+        backwards = launched(gpu, text, shapes[::-1])
+    with emulated_gpu(multiprocessors=4) as gpu:
+        assert launched(gpu, text, shapes[::-1]) == backwards
 
 
 # -- functions

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import debug
 from ..config import Options
 from ..errors import FusedslError
-from ..runtime import dynamo, stored
+from ..runtime import claims, dynamo, stored
 from ..runtime.arrays import Facts, describe_all
 from ..runtime.call import Call
 from ..runtime.keys import SLOW, look_all, look_outs
@@ -110,10 +110,12 @@ class Program:
         else:
             from . import first
 
-            results, call = first.run_new(self.plans, facts, outs)
-            if call is not None and key is not None and self._kept < stored.MOST:
+            with claims.noting() as noted:
+                results, call = first.run_new(self.plans, facts, outs)
+            # what was refused binaries of its own follows from earlier calls
+            if call is not None and key is not None and not noted.refused and self._kept < stored.MOST:
                 self._kept += 1
-                stored.keep(key, call, place(facts)[1])
+                stored.keep(key, call, place(facts)[1], noted.claimed)
         if call is not None and lasting:
             if len(self._calls) >= REMEMBERED_CALLS:
                 self._calls.clear()

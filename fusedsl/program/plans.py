@@ -12,7 +12,7 @@ from ..hardware import Hardware
 from ..ir.checks import holds
 from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
-from ..runtime import cache
+from ..runtime import cache, claims
 from ..runtime.arrays import CPU, Array, Facts, Weak
 from ..runtime.bind import Bound
 from ..runtime.lengths import crowded
@@ -23,6 +23,7 @@ from . import pipeline
 from .pipeline import Source
 
 Arguments = Sequence["Array | Weak"]
+ANY = 1 << 62  # shapes with extents of 1 may keep a plan for these
 STORED = 8  # plans of one signature, each for other guards, that are kept on disk; the oldest go
 
 
@@ -40,7 +41,6 @@ class Plans:
         self.family = family
         self._known: dict[tuple, list[Plan]] = {}
         self._strict: set[tuple[Parameter, ...]] = set()  # signatures whose extents of 1 are not as others
-        self._own: set[tuple] = set()  # shapes with extents of 1 that keep a plan for these
         self._lock = threading.RLock()
 
     def plan(
@@ -81,13 +81,15 @@ class Plans:
 
         What was decided for shapes by a call that is to `claim` binaries stands: later ones have the same bits.
         """
-        shapes = (plan.parameters, *extents.values(), listed)
-        if shapes in self._own:
+        if not any(bound.units for bound in bounds):
+            return False
+        kind, shapes = f"shapes of {self.family} {self.options!r}", repr((plan.parameters, *extents.values(), listed))
+        if claims.claimed(kind, shapes):
             return False
         if crowded(plan, bounds, hardware, listed):
             return self._serve(plan, arguments, extents)
-        if claim and any(bound.units for bound in bounds):
-            self._own.add(shapes)
+        if claim:
+            claims.has_own(kind, shapes, ANY)
         return False
 
     def _serve(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:

@@ -16,7 +16,7 @@ from ..runtime.call import Call
 from ..runtime.compile import build_scheduled, during_capture
 from ..runtime.driver import driver
 from ..runtime.launch import Launch
-from ..runtime.lengths import chosen_cuda, digests, joined_cuda, lasting
+from ..runtime.lengths import chosen_cuda, digests, joined_cuda
 from ..runtime.overlap import interleave, span
 from ..runtime.records import (
     TEMPORARY_ALIGNMENT,
@@ -153,11 +153,11 @@ def _cuda(members, where, temporaries, numbers, extents, names, device, chooser:
     pairs = [(plan, bound) for _, plan, bound in members]
     joined = joined_cuda(pairs, chosen, pipeline.hardware_of(told)) if len(members) > 1 else None
     if joined is not None:
-        built = lasting(build_scheduled(*joined, digests(pairs), told.cc), pairs, pipeline.hardware_of(told))
+        built = build_scheduled(*joined, digests(pairs), told.cc)
         return [bundle_launch(pairs, built, loaded(built, device[1]), *given)], built.spill_bytes > 0
     records, spills = [], False
     for (plan, bound), (kernel, schedule) in zip(pairs, chosen):
-        built = lasting(build_scheduled(kernel, schedule, plan.digest, told.cc), pairs, pipeline.hardware_of(told))
+        built = build_scheduled(kernel, schedule, plan.digest, told.cc)
         records.append(cuda_launch(plan, bound, built, loaded(built, device[1]), *given))
         spills |= built.spill_bytes > 0
     return records, spills

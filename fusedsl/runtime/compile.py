@@ -42,7 +42,6 @@ class Built:
     blocks: int = 0  # that were asked to fit on an SM: fewer than the schedule says where values would have spilled
     cached: bool = False
     entry: str = ""  # its key in the cache
-    claims: tuple[str, str, int] | None = None  # of a call that is kept on disk (see `claims.has_own`)
 
 
 _built: dict[tuple, Built] = {}

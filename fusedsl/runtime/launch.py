@@ -55,12 +55,11 @@ _free: list[_Scratch] = []
 
 
 class MadeOf(NamedTuple):
-    """The machine code of a record: its key in the cache, its sha256, its functions, and what a call on it claims."""
+    """The machine code of a record: its key in the cache, its sha256, its functions."""
 
     entry: str
     digest: str
     symbols: tuple[str, ...]
-    claims: tuple[str, str, int] | None = None
 
 
 class Launch:

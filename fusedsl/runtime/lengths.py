@@ -13,7 +13,7 @@ from ..schedule.line import usual
 from ..schedule.plan import KernelPlan, Plan
 from .bind import Bound, Family
 from .claims import has_own
-from .compile import Built, Chosen, cuda_key, plain_key, scheduled_cuda, scheduled_together, shared_parameters, shipped
+from .compile import Chosen, cuda_key, plain_key, scheduled_cuda, scheduled_together, shared_parameters, shipped
 
 GENERAL = "general lengths"  # so begins the reason of what serves most of them
 FEW = 3  # binaries of a family whose launches say how many threads work on a row, or are for extents of 1
@@ -85,23 +85,6 @@ def digests(members: Sequence[tuple[KernelPlan, Bound]]) -> str:
     return " ".join(plan.digest for plan, _ in members)
 
 
-def lasting(built: Built, members: Sequence[tuple[KernelPlan, Bound]], hardware: Hardware) -> Built:
-    """A launch of these kernels, with what another process that finds it has to claim; one that is general is not to be
-    kept, for it follows from earlier calls."""
-    if GENERAL in built.schedule.reason or any(bound.loose for _, bound in members):
-        return replace(built, entry="")
-    plan, bound = members[0]
-    if len(members) == 1:
-        pool = _pool(plan, bound, built.schedule)
-    else:
-        counts = any(_counts(*member, built.schedule) for member in members)
-        pool = _together(bound.family) if counts and bound.family else None
-    if pool is None:
-        return built
-    key = cuda_key(built.kernel, built.schedule, digests(members), hardware.cc)
-    return replace(built, claims=_claims(pool, key))
-
-
 def _together(family: Family) -> Family:
     """The family of launches that several kernels share."""
     return replace(family, name=f"{family.name} together", own=family.own // 2)
@@ -116,7 +99,8 @@ def _pool(plan: KernelPlan, bound: Bound, schedule: Any) -> Family | None:
     if not _counts(plan, bound, schedule):
         if not (bound.units or getattr(schedule, "room", 0) > 0):
             return None
-        family = replace(family, name=f"{family.name}, of which there are few", own=FEW)
+        few = FEW if family.own else 0
+        family = replace(family, name=f"{family.name}, of which there are few", own=few)
     return replace(family, own=family.own // 2) if bound.units else family
 
 
@@ -138,12 +122,7 @@ def crosses(plan: Plan, bounds: Sequence[Bound], hardware: Hardware, claim: bool
 
 def _has_own(family: Family, key: tuple, claim: bool) -> bool:
     """Whether the binary of this key is one of the family's own, as it is where it came in a file."""
-    return shipped(key) or has_own(*_claims(family, key), claim)
-
-
-def _claims(family: Family, key: tuple) -> tuple[str, str, int]:
-    """What a call on this binary claims, in words that can be kept."""
-    return plain_key((replace(family, own=0),)), plain_key(key), family.own
+    return shipped(key) or has_own(plain_key((replace(family, own=0),)), plain_key(key), family.own, claim)
 
 
 def _general(plan: KernelPlan, bound: Bound, hardware: Hardware, listed: bool = False) -> tuple[Any, Any] | None:

@@ -155,7 +155,7 @@ def scalar_slots(plan: KernelPlan, kernel: Kernel, bound: Bound, where: Payloads
 
 def made_of(built: Built) -> MadeOf:
     """What tells a compiled kernel's machine code from any other."""
-    return MadeOf(built.entry, hashlib.sha256(built.code).hexdigest(), built.symbols, built.claims)
+    return MadeOf(built.entry, hashlib.sha256(built.code).hexdigest(), built.symbols)
 
 
 def cuda_launch(

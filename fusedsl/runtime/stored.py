@@ -1,14 +1,15 @@
 """Prepared calls on disk: all that a launch needs, so that a new process plans nothing and imports nothing to do so.
 
 An entry belongs to one program, one set of layouts and one machine. The machine code stands in the entries of its
-kernels; a call says which they are, by key and digest.
+kernels; a call says which they are, by key and digest, and what it claimed: its place among the few whose lengths have
+binaries of their own (see `claims`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -23,7 +24,7 @@ from . import cache, native, pool
 from .arrays import CPU, Array, Weak, describe, library_of
 from .block import PointerSlot, ScalarSlot
 from .call import Call
-from .claims import has_own
+from .claims import Claim, claim_all
 from .driver import driver
 from .launch import HostLaunch, Launch, MadeOf
 from .results import Allocator, allocator, place
@@ -77,8 +78,8 @@ def _processor() -> list:
 # ---- writing
 
 
-def keep(key: str, call: Call, device: tuple[str, int]) -> None:
-    """Put a prepared call on disk, where all of it can be said."""
+def keep(key: str, call: Call, device: tuple[str, int], claims: Iterable[Claim]) -> None:
+    """Put a prepared call on disk, where all of it can be said, with what it claimed."""
     makers = [*call.makers, *([] if call.workspace is None else [call.workspace])]
     if call.foreign[0] or not all(isinstance(make, Allocator) and make.form for make in makers):
         return
@@ -97,6 +98,7 @@ def keep(key: str, call: Call, device: tuple[str, int]) -> None:
         "in_place": sorted(call.in_place),
         "apart": sorted(call.apart),
         "names": call.records[0].layout.names if call.records else (),
+        "claims": list(claims),
     }
     cache.disk().put(key, facts)
 
@@ -130,7 +132,7 @@ def read(key: str) -> Call | None:
 
 def _call(facts: Mapping[str, Any]) -> Call:
     library, device = facts["library"], (str(facts["device"][0]), int(facts["device"][1]))
-    if not all(_claimed(MadeOf(*told["made_of"])) for told in facts["launches"]):
+    if not claim_all(map(tuple, facts["claims"])):
         raise KeyError("its lengths share a general binary here")
     load = _on_cpu if device == CPU else _on_card
     launches = [load(told, _code(told), facts["names"], device[1]) for told in facts["launches"]]
@@ -145,11 +147,6 @@ def _call(facts: Mapping[str, Any]) -> Call:
     return Call(
         launches, makers, workspace, facts["numbers"], stream, spans, out_spans, in_place, library, tickets, apart
     )
-
-
-def _claimed(made_of: MadeOf) -> bool:
-    """Whether this process would have the same binary for these lengths."""
-    return made_of.claims is None or has_own(*made_of.claims)
 
 
 def _code(told: Mapping[str, Any]) -> bytes:
