@@ -186,11 +186,12 @@ def _needs_no_rounding(a, b, product, compute: DType):
 
 
 def _bounded(op: str, values, value, bound, compute: DType):
-    """Beyond the largest float is infinity; a product that is added to may escape that, where both are rounded once."""
+    """Beyond the largest float is infinity; a product (a power) that is added to may escape that, where both are
+    rounded once."""
     largest, size = LARGEST[compute.name], np.abs(value)
     beyond = np.isfinite(value) & (size - bound > largest)
     unsure = (size + bound > largest) & np.isfinite(value) & ~beyond
-    if op == "multiply":
+    if op == "multiply" or (op == "power" and (np.abs(values[1]) >= 2).all()):
         unsure = unsure | beyond | (np.isinf(value) & ((bound > 0) | (np.isfinite(values[0]) & np.isfinite(values[1]))))
     return np.where(beyond, np.copysign(np.inf, value), value), np.where(unsure, np.inf, np.where(beyond, 0.0, bound))
 

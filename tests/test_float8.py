@@ -132,3 +132,9 @@ def test_what_the_gpu_converts_together_is_as_if_alone(name):
         same(to_host(fd.evaluate(f"{name}(x)", x=gpu.asarray(x))).view(kind), x.astype(kind))
         made = to_host(fd.evaluate("float32(q)", q=gpu.asarray(BYTES.view(kind))))
         np.testing.assert_array_equal(made, BYTES.view(kind).astype(np.float32))
+
+
+def test_a_scan_that_rounds_before_and_after_compiles():
+    """ptxas failed, or did not end, where each of many elements had a way of its own beyond the range."""
+    pytest.importorskip("numba_cuda")
+    fd.kernel("cumsum(float8_e5m2(x), axis=0)", fallback=False).compile(fd.spec((32,), "float32"), device="cuda", cc=90)

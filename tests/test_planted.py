@@ -352,3 +352,11 @@ def test_a_zero_of_either_sign_may_be_the_largest(text):
     a, b = np.array([0.0, 0.0]), np.array([-0.0, 0.0])
     ((_, bound),) = bounds.evaluate(*graph_of(f"signbit({text})", {"a": a, "b": b}))
     assert np.isinf(bound).tolist() == [True, False]
+
+
+def test_a_product_beyond_the_range_may_be_added_to_before_it_is_rounded():
+    """By itself it is infinite, and minus itself not known: a multiplication that adds gives an infinity, not NaN."""
+    a = np.float32([3e38, 2.0])
+    for text in ("a * a - (a * a)[::-1]", "a ** 2 - (a ** 2)[::-1]", "a ** 3 + 1"):
+        ((_, bound),) = bounds.evaluate(*graph_of(text, {"a": a}))
+        assert np.isinf(bound[0]), text

@@ -646,3 +646,14 @@ def test_an_operand_of_scores_is_infinite_beyond_float16(text):
     kernel = fd.kernel(text, fallback=False)
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(kernel(b=b, c=c), oracle.evaluate(text, b=b, c=c), rtol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_what_weighs_nothing_counts_where_no_mask_says_otherwise(dtype):
+    """On the CPU a score of -inf was taken for a mask, and 0 times the infinity of its value for nothing."""
+    q, k = np.full((2, 3), 8, dtype), np.array([[0.9, 0, -np.inf], [0.7, 0.8, 0.3]], dtype)
+    for text in ("softmax(q @ k.mT) @ k", "softmax(q @ k.mT + 1) @ k"):
+        found = fd.kernel(text, fallback=False)(q, k)
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(found, oracle.evaluate(text, q=q, k=k), rtol=2e-3)
+        assert np.isnan(found[:, 2]).all()

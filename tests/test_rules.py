@@ -49,6 +49,10 @@ CASES = {  # law: (text, does it fire)
         ("x ** 0.5", True),
         ("x ** 1.5", False),
     ],
+    "a / 0 of literals is NaN or an infinity, which compilers may take for a number": [
+        ("x + mean(x[0], where=False)", True),
+        ("x + mean(x[0])", False),
+    ],
     "a / (1 + exp(-x)) = a logistic(x), one function with a bound of its own": [
         ("1 / (1 + exp(-x))", True),
         ("x / (exp(-x) + 1)", True),

@@ -107,7 +107,6 @@ class Merging:
     def _weighing(self, k: int, merge: Body, parts: Body | None) -> Weighing:
         w, stream, emitter = self.own[k], self.stream, self.emitter
         before, tile = stream.state("a")[k], stream.state("b")[k]
-        kept = w.weight.kept()
         return Weighing(
             emitter.axes.index(w.axis),
             self.scribe.value(emitter.weights[w]),
@@ -115,9 +114,18 @@ class Merging:
             self.scribe.value(before),
             (self.scribe.value(before), self.scribe.value(tile)),
             merge,
-            None if kept is None else self.scribe.body((), [kept], emitter.leaves),
+            self._kept(w),
             parts,
         )
+
+    def _kept(self, w: Weighted) -> Body | None:
+        """Which elements count, where a condition says it, and not an infinite score alone: 0 times NaN is NaN then."""
+        kept = w.weight.kept()
+        if kept is None:
+            return None
+        body = self.scribe.body((), [kept], self.emitter.leaves)
+        chosen = any("select(" in line for line in body.lines)
+        return body if chosen or not (body.lines and "!= float32(-inf)" in body.lines[-1]) else None
 
 
 def frontier(roots: Sequence[Node], varies: Callable[[Node], bool], given: Iterable[Node]) -> list[Node]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..ir.graph import Node, Type, constant, node, value_of
 from ..ir.types import BOOL
 from .engine import rule
@@ -99,6 +101,16 @@ def plain_power(n: Node) -> Node | None:
     if _literal(exponent, -1):
         return node("divide", (constant(1.0, n.type.dtype), x), None, n.type)
     return None
+
+
+@rule("divide", law="a / 0 of literals is NaN or an infinity, which compilers may take for a number")
+def literal_over_zero(n: Node) -> Node | None:
+    top, bottom = n.args
+    if top.op != "const" or n.type.dtype.kind != "f" or not _literal(bottom, 0):
+        return None
+    with np.errstate(all="ignore"):
+        quotient = np.divide(np.float64(value_of(top)), np.float64(value_of(bottom)))
+    return _same_shape(n, constant(float(quotient), n.type.dtype))
 
 
 @rule("divide", law="a / (1 + exp(-x)) = a logistic(x), one function with a bound of its own")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...schedule.phase import Body
 from .fragments import OWN_STEPS, ROW
 from .text import indented
 
 if TYPE_CHECKING:
     from .scores import ScoreWriter
+
+NARROW = 128  # up to so many elements of a row, pairs are slower: on an H200 a causal mask took 1 to 5 % longer
 
 TOTALS = [
     "",
@@ -32,19 +33,11 @@ TOTALS = [
 
 def exact_sums(w: ScoreWriter) -> list[str]:
     """Lines that sum what counts of a warp's rows again, where that changes anything; the state is the final one."""
-    if not _masked(w.weighing.kept):
+    if w.weighing.kept is None:
         return []
     w.functions += [line.format(w.weighing.state.dtype.name) for line in TOTALS]
     own = w.weighing.state.name
     return [f"if strange({own}):", *indented([*w.place_again(), *w.written(lambda: _again(w))])]
-
-
-def _masked(kept: Body | None) -> bool:
-    """Whether a condition, and not an infinite score alone, says which elements count."""
-    if kept is None:
-        return False
-    chosen = any("select(" in line for line in kept.lines)
-    return chosen or not (kept.lines and "!= float32(-inf)" in kept.lines[-1])
 
 
 def _again(w: ScoreWriter) -> None:
@@ -87,16 +80,16 @@ def _add(w: ScoreWriter) -> None:
     d, size, width = operand.dtype, operand.dtype.itemsize, w.tiles.out_width
     held = f"{own}, {weighing.weight.name}, {kept.results[0].name}"
     stride, further = (w.names.stride(k, a) if operand.strides[a] == "s" else operand.strides[a] for a in axes)
-    line = f"{w.base(k)} + step * {stride} * {size}"
-    if d.name in ("float16", "bfloat16") and operand.access == "vector" and further == "1" and width % 8 == 0:
+    pairs = d.name in ("float16", "bfloat16") and operand.access == "vector" and further == "1" and width % 8 == 0
+    if pairs and width > NARROW:
         w.top.append(f'add_kept = add_line({width}, "{d.name}")')
-        w.code.append(f"{own} = add_kept({held}, {line})")
+        w.code.append(f"{own} = add_kept({held}, {w.base(k)} + step * {stride} * {size})")
         return
     lines = [f"return select(kept, fma(w, fetch_{d}(at + c * step * {size}, kept & (c < limit)), sums), sums)"]
     sums, own_weight = weighing.state.dtype, weighing.weight.dtype
     signed = f"{sums}, {own_weight}, bool, int64, int64, int64, int64 -> {sums}"
     w.define("add_kept", OWN_STEPS, signed, "sums, w, kept, at, c, step, limit", lines)
-    at = f"{line} + first_column() * {further} * {size}"
+    at = f"{w.base(k)} + (step * {stride} + first_column() * {further}) * {size}"
     call = f"add_kept({held}, {at}, own_steps(), int64({further}), {width} - first_column())"
     w.code.append(f"{own} = {call}")
 
@@ -107,4 +100,4 @@ def _product(w: ScoreWriter) -> None:
     d = w.score.value.dtype
     w.define("add_product", ROW, f"{d}, {d}, {d} -> {d}", "x, y, sums", ["return fma(x, y, sums)"])
     w.code.append(f"total = add_product({left.results[0].name}, {right.results[0].name}, total)")
-    w.code += ["part += 4"]
+    w.code.append("part += 4")
