@@ -657,3 +657,10 @@ def test_what_weighs_nothing_counts_where_no_mask_says_otherwise(dtype):
         with np.errstate(all="ignore"):
             np.testing.assert_allclose(found, oracle.evaluate(text, q=q, k=k), rtol=2e-3)
         assert np.isnan(found[:, 2]).all()
+
+
+def test_a_score_stays_what_it_is_where_its_operands_are_chosen_by_a_condition_that_weights_have():
+    """Tiles in which the condition holds everywhere had a score of their own, which nothing computes (KeyError)."""
+    a, b = np.random.default_rng(0).normal(size=(2, 7, 8)).astype(np.float32)
+    text = "t = heaviside(a, b); return softmax(b @ t.mT * 3) @ t"
+    np.testing.assert_allclose(fd.kernel(text, fallback=False)(a, b), oracle.evaluate(text, a=a, b=b), rtol=1e-4)

@@ -125,6 +125,8 @@ def _present(nodes: Iterable[Node]) -> list[Node]:
 
 
 def _chosen(old: Node, args: tuple[Node, ...], known: dict[Node, bool]) -> Node:
+    if old.op == "fold":  # a score, whatever its operands are chosen by
+        return old
     if old.op == "where" and old.args[0] in known:
         return args[1] if known[old.args[0]] else args[2]
     return node(old.op, args, old.attr, old.type) if args != old.args else old
