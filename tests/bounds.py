@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from fusedsl.ir.contraction import Subscripts
-from fusedsl.ir.graph import Graph, Node
+from fusedsl.ir.graph import Graph, Node, walk
 from fusedsl.ir.interp import ACCUMULATE, RULES, cast, extents_of
 from fusedsl.ir.ops import OPS
 from fusedsl.ir.types import FLOAT32, FLOAT64, DType, numpy_dtype
@@ -319,8 +319,17 @@ def _contract(n: Node, args: list[Known], arguments, extents) -> Known:
     serial = min(count, 256) + count // 256 + 8
     subnormal = np.where(size > 0, count * TINY[compute.name], 0.0)  # products, each rounded or not
     bound = most - size + 2 * serial * EPS[compute.name] * size + subnormal
-    unsure = unknown | (most > LARGEST[compute.name])
+    unsure = unknown | (most > LARGEST[compute.name]) | _masked(n, x, y) | _masked(n, y, x, 1)
     return total, np.where(unsure, np.inf, np.where(np.isfinite(total), bound, 0.0))
+
+
+def _masked(n: Node, weights, others, side: int = 0) -> np.ndarray:
+    """Where weights of 0 that a condition may have chosen stand beside NaN or infinities: they contribute nothing where
+    their mask is false, and NaN elsewhere."""
+    if all(m.op != "where" for m in walk([n.args[side]])):
+        return np.zeros((), bool)
+    pair = [(weights == 0).astype(float), (~np.isfinite(others)).astype(float)]
+    return np.einsum(n.attr, *(reversed(pair) if side else pair)) > 0
 
 
 def _parted(n: Node, known: dict[Node, Known], arguments, extents) -> Known:

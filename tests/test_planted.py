@@ -360,3 +360,11 @@ def test_a_product_beyond_the_range_may_be_added_to_before_it_is_rounded():
     for text in ("a * a - (a * a)[::-1]", "a ** 2 - (a ** 2)[::-1]", "a ** 3 + 1"):
         ((_, bound),) = bounds.evaluate(*graph_of(text, {"a": a}))
         assert np.isinf(bound[0]), text
+
+
+def test_what_a_mask_leaves_out_may_be_no_number():
+    """The one departure from NumPy: a weight of 0 whose mask is false contributes nothing."""
+    s, v = np.float32([[1, 2], [3, 4]]), np.float32([[1, 2], [np.nan, 3]])
+    for text, known in (("where(s > 2, s, 0) @ v", False), ("(s - 1) @ v", True)):
+        ((value, bound),) = bounds.evaluate(*graph_of(text, {"s": s, "v": v}))
+        assert np.isnan(value[0, 0]) and np.isfinite(bound[0, 0]) == known, text
