@@ -11,6 +11,7 @@ from ..ir.folds import scalar
 from ..ir.gathers import CHECKED, GUARDED, INSIDE
 from ..ir.graph import Node, Type, constant, node, resolve, value_of, walk
 from ..ir.types import BOOL, INT64, UINT64, DType
+from ..rewrite.scalars import free_axes
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ def follows(at: Coordinates, place: int) -> bool:
     """Whether another coordinate depends on the axis of this one, as on a diagonal."""
     axis, others = at[place].axis, (*at[:place], *at[place + 1 :])
     computed = [c.value for c in others if isinstance(c, Computed)]
-    return any(c.axis == axis for c in others) or any(n.op == "position" and n.attr == axis for n in walk(computed))
+    free = free_axes(computed)
+    return any(c.axis == axis for c in others) or any(axis in free[value] for value in computed)
 
 
 def aligned(shape: tuple[Dim, ...], at: Coordinates) -> Coordinates:

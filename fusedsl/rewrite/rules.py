@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from ..ir.fold_constants import fold
 from ..ir.graph import Node, Type, constant, node, value_of
+from ..ir.ops import OPS
 from ..ir.types import BOOL
 from .engine import rule
 
@@ -108,9 +108,9 @@ def literal_over_zero(n: Node) -> Node | None:
     top, bottom = n.args
     if top.op != "const" or n.type.dtype.kind != "f" or not _literal(bottom, 0):
         return None
-    with np.errstate(all="ignore"):
-        quotient = np.divide(np.float64(value_of(top)), np.float64(value_of(bottom)))
-    return _same_shape(n, constant(float(quotient), n.type.dtype))
+    quotient = fold(OPS["divide"], n.args)
+    assert quotient is not None
+    return _same_shape(n, constant(quotient, n.type.dtype))
 
 
 @rule("divide", law="a / (1 + exp(-x)) = a logistic(x), one function with a bound of its own")

@@ -9,7 +9,7 @@ from ...schedule.kernel import Kernel, Load
 from ...schedule.phase import Body, Phase, Value
 from ...schedule.registers import row_loads
 from .fetches import FETCH, below, slice_of, target_of
-from .text import indented
+from .text import either, indented
 
 if TYPE_CHECKING:
     from .row import RowWriter
@@ -39,7 +39,7 @@ def write_loop_ahead(writer: RowWriter, number: int, phase: Phase) -> None:
         inside.append(f"following = {index}(column + {stride})")
     inside += [f"{load.value.name}_next = {writer.load_from(load, 'following')}" for load in loads]
     whole, checked = _works(writer, number, phase, loads)
-    inside += [f"if {_there(writer)}:", *indented(whole), "else:", *indented(checked), "column = following"]
+    inside += [*either(_there(writer), whole, checked), "column = following"]
     scope.code += ["while column < columns:", *indented(inside)]
     writer.join(phase)
     writer.forget()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...schedule.phase import Phase
 from ...schedule.shared import kept_operands
 from .ahead import read_ahead
-from .text import indented
+from .text import either, indented
 
 if TYPE_CHECKING:
     from .row import RowWriter
@@ -63,7 +63,7 @@ def _turns(writer: RowWriter, whole: list[str], checked: list[str]) -> list[str]
     if any(operand.access == "anchor" for operand in kernel.operands):
         there = f"(column >= 0) & ({there})"
     each = sum(kernel.operands[k].dtype.itemsize for k in kept_operands(kernel))
-    inside = [f"if {there}:", *indented(whole), "else:", *indented(checked)]
+    inside = either(there, whole, checked)
     inside.append(f"column = {index}(column + {plan.span})")
     inside.append(f"place = int32(place + {plan.vectors * plan.width * plan.threads * each})")
     return ["column = start", "place = shared_place()", "while column < columns:", *indented(inside)]

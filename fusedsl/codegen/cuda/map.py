@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...schedule.kernel import Kernel
 from ...schedule.map import MapSchedule
 from .rounding import narrow_body
-from .text import Names, Scope, header, indented, letter_of
+from .text import Names, Scope, either, header, letter_of
 from .walk import Walk
 
 
@@ -39,13 +39,13 @@ def _line(scope: Scope, schedule: MapSchedule) -> None:
     ]
     whole, ends = _line_loads(scope, schedule)
     if whole:
-        scope.code += ["if whole:", *indented(whole), "else:", *indented(ends)]
+        scope.code += either("whole", whole, ends)
     for position in kernel.positions:
         scope.top.append(f'at_{position.value.name} = tile.positions("{position.value.dtype.name}")')
         scope.code.append(f"{position.value.name} = at_{position.value.name}(start)")
     _compute(scope, schedule)
     whole, ends = _line_stores(scope, schedule)
-    scope.code += ["if whole:", *indented(whole), "else:", *indented(ends)]
+    scope.code += either("whole", whole, ends)
 
 
 def _line_loads(scope: Scope, schedule: MapSchedule) -> tuple[list[str], list[str]]:
