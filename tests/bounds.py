@@ -76,6 +76,8 @@ def stored(value, bound, d: DType) -> Known:
     if not bound.any():
         return middle, np.zeros(middle.shape)
     moved = _distance(middle, *(_wide(cast(v, d), d) for v in _corners(value, bound)))
+    if d.kind == "b" and value.dtype.kind == "f":  # only 0 is False
+        moved = np.where((bound > 0) & (np.abs(value) <= bound), np.inf, moved)
     return middle, np.where(np.isinf(bound) & (value.dtype.kind != "b"), np.inf, moved)
 
 

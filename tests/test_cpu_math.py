@@ -122,6 +122,21 @@ def test_float64_functions_are_close_to_the_c_library(name, tmp_path):
     assert ulps(found, exact) <= (0.5 if name in EXACT else {"lgamma": 32}.get(name, 4))
 
 
+THROUGH_ZERO = ["expm1", "log1p", "sin", "tan", "arcsin", "arctan", "sinh", "tanh"]
+THROUGH_ZERO += ["arcsinh", "arctanh", "cbrt", "erf", "sqrt", "sign"]
+
+
+@pytest.mark.parametrize("name", THROUGH_ZERO)
+@pytest.mark.parametrize("d", [FLOAT32, FLOAT64], ids=str)
+def test_only_zero_has_no_result_where_a_function_passes_through_0(name, d, tmp_path):
+    """The smallest numbers there are, so that what is asked of the result, as `!= 0`, is as in NumPy."""
+    finfo = np.finfo(numpy_dtype(d))
+    x = np.array([finfo.smallest_subnormal, finfo.smallest_subnormal * 3, finfo.tiny], numpy_dtype(d))
+    x = x if name == "sqrt" else np.concatenate([x, -x])
+    found = computed(tmp_path, f"{name}(x_0)", x)
+    assert (found != 0).all() and (np.signbit(found) == np.signbit(x)).all()
+
+
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
 @pytest.mark.parametrize("d", [FLOAT32, FLOAT64], ids=str)
 def test_angles_near_multiples_of_a_quarter_turn(name, d, tmp_path):

@@ -362,6 +362,13 @@ def test_a_product_beyond_the_range_may_be_added_to_before_it_is_rounded():
         assert np.isinf(bound[0]), text
 
 
+def test_what_may_be_0_may_be_false():
+    """The smallest numbers are within a few units of 0."""
+    x = np.float32([1e-45, 1.0])
+    ((value, bound),) = bounds.evaluate(*graph_of("astype(expm1(x), bool)", {"x": x}))
+    assert value.all() and np.isinf(bound).tolist() == [True, False]
+
+
 def test_what_a_mask_leaves_out_may_be_no_number():
     """The one departure from NumPy: a weight of 0 whose mask is false contributes nothing."""
     s, v = np.float32([[1, 2], [3, 4]]), np.float32([[1, 2], [np.nan, 3]])

@@ -108,7 +108,7 @@ def expm1(x: Number) -> Number:
     r, n = reduce_by_ln2(limited)
     half = power_of_two(n - 1, x)  # 2^n itself may overflow
     value = fma(half, reduced_exponential(r), half - 0.5)
-    return copysign(value + value, x)
+    return copysign(select(absolute(x) < SMALLEST_NORMAL[x.dtype], x, value + value), x)  # half of x may be nothing
 
 
 def log(x: Number) -> Number:
@@ -190,7 +190,8 @@ def sinh(x: Number) -> Number:
     size = absolute(x)
     e = expm1(select(size > 709, 0, size))
     large = exp(size * 0.5)
-    return copysign(select(size > 709, alone(large * 0.5, large), (e + e / (e + 1)) * 0.5), x)
+    usual = select(size < SMALLEST_NORMAL[x.dtype], size, (e + e / (e + 1)) * 0.5)
+    return copysign(select(size > 709, alone(large * 0.5, large), usual), x)
 
 
 def cosh(x: Number) -> Number:
