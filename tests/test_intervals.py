@@ -14,7 +14,7 @@ from fusedsl.ir.types import INT64
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.rewrite.execute import scalars
-from fusedsl.rewrite.intervals import Intervals
+from fusedsl.rewrite.intervals import NO, YES, Intervals
 from fusedsl.rewrite.scalars import free_axes
 
 ROWS, COLUMNS = 60, 72
@@ -92,6 +92,20 @@ def test_no_tile_is_taken_for_partial(name):
     for tile in every_tile():
         somewhere, everywhere, so = mask.tile(tile)
         assert (somewhere, everywhere) == (so.any(), so.all()), tile
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [("(i - j) % 4 == 0", False), ("(2 * i + 16 - j) % 16 != 3", False), ("i + j % 5 < 3", True), ("j % 17 == 0", True)]
+    + [("(i // 8 - j // 8) % 2 == 0", True), ("(j - j // 4) % 3 == 0", True), ("(i - j) % 4 == 0 or j < i", True)],
+)
+def test_a_remainder_that_every_tile_has_is_not_asked_for(text, asked):
+    """A tile holds 16 columns or more: of one of every four none has all, and none has nothing."""
+    mask = Mask(text)
+    free = free_axes([mask.value])
+    ends = {a: tuple(node("state", (), (end, a), Type(INT64)) for end in ("first", "last")) for a in mask.root}
+    found = Intervals(ends, lambda n: free[n], frozenset(mask.root[1:])).truth(mask.value)
+    assert (found != (YES, NO)) == asked
 
 
 def test_documents_by_their_least_and_greatest_number():

@@ -31,7 +31,7 @@ def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> Sieve | None:
     tiled = (*one.lanes, *one.fold.stream)
     ends = {a: tuple(node("state", (), (end, a), Type(INT64)) for end in ("first", "last")) for a in tiled}
     free = free_axes(c for found in counted for c, _ in found)
-    intervals = Intervals(ends, lambda n: free.get(n, frozenset()))  # type: ignore[arg-type]
+    intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(one.fold.stream))  # type: ignore[arg-type]
     somewhere, everywhere = NO, YES
     told: dict[Node, bool] = {}  # conditions of which a tile's ends say something; others, as what is drawn, stay
     for found in counted:

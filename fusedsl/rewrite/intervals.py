@@ -16,21 +16,25 @@ from .scalars import scalar_op as op
 
 Bounds = tuple[Node, Node]
 YES, NO = constant(True, BOOL), constant(False, BOOL)
+RUN = 16  # consecutive positions of a stream that every tile of one holds, but its last
 
 
 class Intervals:
     """Intervals of values on a tile: `ends` are the first and last position on each of its axes.
 
-    `free` says which axes a value depends on. Of an integer or a condition that depends on one of the tile's axes
-    alone and has no other bounds, the kernel finds the least and the greatest itself: they are kept in `extremes`.
+    `free` says which axes a value depends on; along axes of `runs` a tile holds at least RUN positions. Of an integer
+    or a condition that depends on one of the tile's axes alone and has no other bounds, the kernel finds the least and
+    the greatest itself: they are kept in `extremes`.
     """
 
-    def __init__(self, ends: Mapping[object, Bounds], free: Callable[[Node], frozenset]):
+    def __init__(self, ends: Mapping[object, Bounds], free: Callable[[Node], frozenset], runs: frozenset = frozenset()):
         self.ends = ends
         self.free = free
+        self.runs = runs
         self.extremes: dict[Node, Bounds] = {}
         self._bounds: dict[Node, Bounds | None] = {}
         self._truths: dict[Node, Bounds] = {}
+        self._stepped: dict[Node, frozenset] = {}
 
     def varies(self, n: Node) -> frozenset:
         """The tile's axes that a value depends on."""
@@ -83,11 +87,25 @@ class Intervals:
         if n.op == "position":
             return self.ends[n.attr]
         made: Bounds | None = None
+        if n.op == "remainder" and (divisor := _divisor(n) or RUN + 1) <= RUN and self.steps(n.args[0]):
+            return constant(0, n.type.dtype), constant(divisor - 1, n.type.dtype)
         if n.op in RULES and not self._may_wrap(n):
             args = [self._bounds.get(a) for a in n.args]
             made = RULES[n.op](n, args)
         whole = n.type.dtype.kind in "iu"
         return self._extreme(n) if made is None and whole and len(self.varies(n)) == 1 else made
+
+    def steps(self, root: Node) -> frozenset:
+        """The axes of `runs` along which a value rises or falls by one from position to position."""
+        return resolve(self._stepped, root, lambda n: n.args if n.op in STEPS else (), self._steps)
+
+    def _steps(self, n: Node) -> frozenset:
+        if n.op == "position":
+            return self.runs & {n.attr}
+        if n.op not in STEPS or n.type.dtype.kind != "i":
+            return frozenset()
+        found = frozenset().union(*(self._stepped[a] for a in n.args))
+        return frozenset(axis for axis in found if sum(axis in self.varies(a) for a in n.args) == 1)
 
     def _may_wrap(self, n: Node) -> bool:
         """Whether integers that come from memory are computed with: they may be as large as their type allows."""
@@ -156,6 +174,10 @@ def _greater(name: str):
 
 
 def _equal(a: Bounds, b: Bounds) -> Bounds:
+    if all(x.op == "const" for x in (*a, *b)):
+        (low, high), (least, greatest) = (tuple(map(value_of, x)) for x in (a, b))
+        always = low == high == least == greatest
+        return constant(low <= greatest and least <= high, BOOL), constant(always, BOOL)
     some = both(op("less_equal", a[0], b[1], dtype=BOOL), op("less_equal", b[0], a[1], dtype=BOOL))
     one = both(op("equal", a[0], a[1], dtype=BOOL), op("equal", b[0], b[1], dtype=BOOL))
     return some, both(one, op("equal", a[0], b[0], dtype=BOOL))
@@ -180,6 +202,7 @@ COMPARISONS: dict[str, Callable[[Bounds, Bounds], Bounds]] = {
     "equal": _equal,
     "not_equal": _not_equal,
 }
+STEPS = ("add", "subtract", "negative", "convert")
 ARITHMETIC = ("add", "subtract", "multiply", "negative", "absolute", "fma")
 
 

@@ -93,7 +93,17 @@ class TileWriter(FragmentScope):
     @property
     def _whole(self) -> tuple[Phase, ...]:
         """The phases of a tile that is known to count whole, if there are others."""
-        return self.stream.sieve.whole if self.stream.sieve else ()
+        return self.stream.sieve.whole if self.stream.sieve and self.parts_ways else ()
+
+    @property
+    def parts_ways(self) -> bool:
+        """Whether tiles without masks have lines of their own."""
+        return True
+
+    @property
+    def draws(self) -> bool:
+        """Whether conditions of places are drawn."""
+        return any(map(self.is_drawn, self.stream.inputs))
 
     @property
     def draws_first(self) -> bool:
@@ -124,7 +134,7 @@ class TileWriter(FragmentScope):
         if not self._whole or not self.draws_first:
             return []
         read = [{v.name for p in phases for v in p.element.args} for phases in (self.stream.tile, self._whole)]
-        drawn = [body for body in self.stream.inputs if self._is_drawn(body)]
+        drawn = [body for body in self.stream.inputs if self.is_drawn(body)]
         return [body for body in drawn if all(body.results[0].name in names for names in read)]
 
     def _phases(self, phases: Sequence[Phase], partial: bool, names: dict[str, str]) -> None:
@@ -174,7 +184,7 @@ class TileWriter(FragmentScope):
     def _input(self, body: Body) -> None:
         """What is read for each element; a condition of places alone is drawn in a loop, as bits."""
         (value,) = body.results
-        if not self._is_drawn(body):
+        if not self.is_drawn(body):
             self.call(f"read_{value.name}", body, ELEMENT)
             return
         draw(self, body)
@@ -182,7 +192,7 @@ class TileWriter(FragmentScope):
         self.code.append(f"{value.name} = bits({value.name})")
         self.domain[value.name] = ELEMENT
 
-    def _is_drawn(self, body: Body) -> bool:
+    def is_drawn(self, body: Body) -> bool:
         """Whether this is a condition of places alone."""
         names = {load.value.name for load in self.kernel.loads}
         loads = {name for name in names if self.leaf_domain(name) in (ELEMENT, COLUMN)}
