@@ -420,6 +420,21 @@ def test_arrays_of_the_host_go_there_and_back():
         assert fd.evaluate("2 * pi") == 2 * np.pi and fd.evaluate("x + 1", x=np.float32(1)) == 2  # numbers stay
 
 
+@pytest.mark.parametrize("text", ["x + 1", "x - sum(x)", "cumsum(x, axis=-1)", "softmax(x @ x.mT) @ x"])
+@pytest.mark.parametrize("home", ["the host", "the device"])
+def test_a_thread_that_has_no_context_yet(text, home):
+    """As any has that called neither CuPy nor torch before: nothing is asked of a context that is not there."""
+    x = normal(33, 40)
+    expected = fd.evaluate(text, x=x)
+    with exact_gpu() as gpu:
+        kernel = fd.kernel(text, device="cuda", fallback=False)
+        there = x if home == "the host" else gpu.asarray(x)
+        for given in ({}, {}, {"out": kernel(there)}):
+            gpu.library.contexts[:] = [0]
+            made = kernel(there, **given)
+            np.testing.assert_allclose(made if home == "the host" else made.get(), expected, rtol=1e-4, atol=1e-4)
+
+
 def test_what_a_row_has_fetched_its_elements_read():
     """The element's fetch of the same value took the row's name."""
     a, b, c = whole(0, 9, 2, dtype=np.uint64), whole(0, 9, 2, dtype=np.uint64), np.zeros(1, np.int64)

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -84,6 +85,24 @@ def test_what_is_compiled_ahead_is_loaded_ahead(monkeypatch):
 
 @pytest.mark.gpu
 class TestOnACard:
+    def test_arrays_of_the_host_in_a_process_that_did_not_use_the_card_before(self):
+        code = """
+import numpy, fusedsl
+x = numpy.arange(60, dtype=numpy.float32).reshape(3, 20)
+for text in ("x - sum(x)", "softmax(x)"):
+    made, expected = (fusedsl.kernel(text, device=d)(x) for d in ("cuda", "cpu"))
+    numpy.testing.assert_allclose(made, expected, rtol=1e-5)
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    def test_a_thread_that_called_nothing_before(self):
+        torch = pytest.importorskip("torch")
+        x, found = torch.ones(300, device="cuda"), []
+        thread = threading.Thread(target=lambda: found.append(fd.kernel("x / sum(x) + 7")(x)))
+        thread.start(), thread.join()
+        assert found and torch.equal(found[0], x / 300 + 7)
+
     @pytest.mark.parametrize("text", ["x + 1", "cumsum(x - sum(x) + 1, axis=0)"])
     def test_torchs_current_stream(self, text):
         torch = pytest.importorskip("torch")

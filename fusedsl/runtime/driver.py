@@ -236,10 +236,10 @@ class Driver:
             self.call("cuFuncSetAttribute", c_void_p(function.handle), _NON_PORTABLE_CLUSTER, 1)
 
     def is_capturing(self, stream: int) -> bool:
-        """Whether work on the stream is recorded into a graph."""
+        """Whether work on the stream is recorded into a graph; a thread without a context records nothing."""
         status = c_int()
         code = self.function("cuStreamIsCapturing")(pointer(stream), byref(status))
-        if code:
+        if code not in (0, _NO_CONTEXT):
             raise self.fault(code, "cuStreamIsCapturing")
         return status.value != 0
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -19,9 +20,19 @@ from .machine import Grid, run
 from .memory import Arena
 from .program import Program, load
 
-CONTEXT = 1000
+CONTEXT, NO_CONTEXT = 1000, 201
 _COOPERATIVE, _CLUSTER, _ATTRIBUTE_BYTES = 2, 4, 72
 _MAX_DYNAMIC_SHARED = 8
+
+
+def in_context(function: Callable[..., int]) -> Callable[..., int]:
+    """A function of the driver that a thread without a context may not call."""
+
+    @functools.wraps(function)
+    def call(self: Libcuda, *given: Any) -> int:
+        return function(self, *given) if self.contexts[-1] else NO_CONTEXT
+
+    return call
 
 
 class Libcuda:
@@ -33,15 +44,14 @@ class Libcuda:
         self.functions: list[Program] = []
         self.launches: list[tuple[str, Grid]] = []
         self.allowed: dict[int, int] = {}  # dynamic shared memory of functions for which it was set
-        self.current = CONTEXT
+        self.contexts = [CONTEXT]  # as libraries of arrays leave it; [0]: a thread that never called one
         self.recording: dict[int, list] = {}  # what streams capture
         self.graphs: dict[int, list] = {}
         self.made = 0  # streams and graphs
 
     def __getattr__(self, name: str) -> Any:
         """Functions that change nothing here: streams, events, contexts, attributes that are set."""
-        quiet = ("cuInit", "cuCtxSetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2",
-                 "cuThreadExchangeStreamCaptureMode", "cuStreamSynchronize", "cuEventCreate", "cuEventRecord",
+        quiet = ("cuInit", "cuThreadExchangeStreamCaptureMode", "cuStreamSynchronize", "cuEventCreate", "cuEventRecord",
                  "cuStreamWaitEvent", "cuEventDestroy_v2", "cuEventQuery", "cuStreamDestroy_v2")  # fmt: skip
         if name not in quiet:
             raise AttributeError(name)
@@ -86,7 +96,19 @@ class Libcuda:
         return 0
 
     def cuCtxGetCurrent(self, context: Any) -> int:
-        context._obj.value = CONTEXT
+        context._obj.value = self.contexts[-1] or None
+        return 0
+
+    def cuCtxSetCurrent(self, context: Any) -> int:
+        self.contexts[-1] = context.value
+        return 0
+
+    def cuCtxPushCurrent_v2(self, context: Any) -> int:
+        self.contexts.append(context.value)
+        return 0
+
+    def cuCtxPopCurrent_v2(self, context: Any) -> int:
+        self.contexts.pop()
         return 0
 
     def cuCtxGetDevice(self, device: Any) -> int:
@@ -95,23 +117,28 @@ class Libcuda:
 
     # ---- memory
 
+    @in_context
     def cuMemAlloc_v2(self, address: Any, size: Any) -> int:
         address._obj.value = self.arena.allocate(size.value)
         return 0
 
+    @in_context
     def cuMemFree_v2(self, address: Any) -> int:
         if self.arena.base <= address.value < self.arena.base + len(self.arena.bytes):  # not an earlier device's
             self.arena.free(address.value)
         return 0
 
+    @in_context
     def cuMemcpyHtoD_v2(self, to: Any, source: Any, size: Any) -> int:
         self.arena.write(to.value, ctypes.string_at(source.value, size.value))
         return 0
 
+    @in_context
     def cuMemcpyDtoH_v2(self, to: Any, source: Any, size: Any) -> int:
         ctypes.memmove(to.value, self.arena.place(source.value, size.value).tobytes(), size.value)
         return 0
 
+    @in_context
     def cuMemsetD32Async(self, to: Any, word: int, count: Any, stream: Any) -> int:
         zeros = np.full(count.value, word, np.uint32).tobytes()
         return self._queue(stream.value or 0, lambda: self.arena.write(to.value, zeros))
@@ -130,6 +157,7 @@ class Libcuda:
 
     # ---- kernels
 
+    @in_context
     def cuModuleLoadData(self, module: Any, image: Any) -> int:
         self.modules.append(load(image.value.decode()))
         module._obj.value = len(self.modules)
@@ -169,6 +197,7 @@ class Libcuda:
         """Dynamic shared memory of a launch, at most."""
         return self.allowed.get(function, 48 * 1024 - self.functions[function - 1].shared_bytes)
 
+    @in_context
     def cuLaunchKernelEx(self, config: int, function: int, parameters: None, extra: int) -> int:
         *numbers, stream, attributes, count = struct.unpack("<7I4xQQI4x", ctypes.string_at(config, 56))
         marks = (ctypes.c_uint64 * 5).from_address(extra)
@@ -201,11 +230,13 @@ class Libcuda:
 
     # ---- streams and graphs
 
+    @in_context
     def cuStreamCreate(self, stream: Any, flags: Any) -> int:
         self.made += 1
         stream._obj.value = self.made
         return 0
 
+    @in_context
     def cuStreamBeginCapture_v2(self, stream: Any, mode: Any) -> int:
         self.recording[stream.value] = []
         return 0
@@ -233,6 +264,7 @@ class Libcuda:
 
     cuGraphExecDestroy = cuGraphDestroy
 
+    @in_context
     def cuStreamIsCapturing(self, stream: Any, status: Any) -> int:
         status._obj.value = int((stream.value or 0) in self.recording)
         return 0
