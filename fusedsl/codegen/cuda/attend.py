@@ -64,7 +64,7 @@ class AttendWriter(ScoreWriter):
     def source(self) -> str:
         s, short = self.schedule, KINDS[self.kind]
         columns, width, out = s.columns, _whole(s.width, 16), _whole(s.out_width, 16)
-        quick = (*QUICK, "tanh") if self.shares else QUICK
+        quick = (*QUICK, "tanh")
         self.top += [
             f"S, O = Fragment({columns}), Fragment({out})",
             f"{', '.join(quick)} = {', '.join(f'quick({name!r})' for name in quick)}",
@@ -382,7 +382,7 @@ class AttendWriter(ScoreWriter):
         """Weights of an item's first tile of scores, and the state with it: this one may reach beyond the stream."""
         place = [f"note = same(kept_word(tiles_at + {MOVED} * 4))", self._column_from()]
         common, beyond = self.common(), self.partial(beyond=True)
-        if not self.shares and (self.sieved or self.draws):
+        if self.draws or (self.sieved and not self.shares):
             return [*place, *common, *beyond]
         inside, inner = f"column_from + {self.schedule.columns} <= n{self.along}", self.partial(beyond=False)
         return [*place, *common, *either(inside, inner, beyond)]
