@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -65,7 +65,8 @@ def run(suite: str, report: Report, settings: Settings) -> None:
     from gpu import Card
 
     chosen = cases(suite, settings)
-    warm.compile_peers(suite, len(chosen), settings)
+    if "torch.compile" in warm.compile_peers(suite, len(chosen), settings):
+        settings = replace(settings, compile_until=float("inf"))
     card = Card()
     counted: dict = {}
     if settings.instructions:

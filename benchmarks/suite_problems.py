@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -38,13 +38,13 @@ def run(suite: str, report: Report, settings: Settings) -> None:
     from gpu import Card
 
     picked = chosen(suite, settings)
-    warm.compile_peers(suite, len(picked), settings)
+    ready = warm.compile_peers(suite, len(picked), settings)
     card = Card()
     gc.freeze()  # what is imported is no garbage
     for problem in picked:
         begun = time.monotonic()
         try:
-            measure(card, report, settings, problem)
+            measure(card, report, settings, problem, ready)
         except Exception as fault:  # a problem that cannot run is a result too
             report.add(failed_row(problem.case, "fusedsl", (0, 0), fault))
         make_room()
@@ -61,8 +61,8 @@ def make_room() -> None:
         time.sleep(SETTLING)
 
 
-def measure(card: Any, report: Report, settings: Settings, problem: Any) -> None:
-    """All peers of one problem, each checked against float64."""
+def measure(card: Any, report: Report, settings: Settings, problem: Any, ready: Collection[str] = ()) -> None:
+    """All peers of one problem, each checked against float64; those that are `ready` need no time to compile."""
     from gpu import as_results
 
     arguments = problem.arguments(settings.quick)
@@ -76,7 +76,7 @@ def measure(card: Any, report: Report, settings: Settings, problem: Any) -> None
     references = reference(problem, arguments)
     entrants: dict[str, Any] = {name: partial(_entrant, card, name, call, references) for name, call in calls.items()}
     if time.monotonic() > settings.compile_until:
-        entrants |= dict.fromkeys((name for name in calls if name.startswith("torch.compile")), OVER)
+        entrants |= dict.fromkeys(modes(problem.suite).keys() - set(ready), OVER)
     compare(report, problem.case, facts, floor, entrants, settings.repetitions)
 
 
@@ -122,8 +122,13 @@ def modes(suite: str) -> dict[str, str | None]:
     return COMPILED | TUNED if suite == "reductions" else COMPILED
 
 
-def compile_torch(problem: Any) -> None:
-    """Compile what torch.compile makes of this problem, once in each mode, and our kernels."""
+def compilers(suite: str) -> dict[str, Callable[[Any], None]]:
+    """What compiles a problem as torch.compile's modes do; with the first, our kernels too."""
+    first = next(iter(modes(suite)))
+    return {name: partial(_compile, mode, name == first) for name, mode in modes(suite).items()}
+
+
+def _compile(mode: str | None, ours: bool, problem: Any) -> None:
     import torch
 
     import fusedsl as fd
@@ -131,9 +136,9 @@ def compile_torch(problem: Any) -> None:
 
     torch._dynamo.reset()
     arguments = problem.arguments()
-    fd.kernel(problem.expression.text, max_kernels=problem.expression.kernels)(**arguments)
-    for mode in modes(problem.suite).values():
-        compiled(TWINS[problem.twin], arguments, mode)()
+    if ours:
+        fd.kernel(problem.expression.text, max_kernels=problem.expression.kernels)(**arguments)
+    compiled(TWINS[problem.twin], arguments, mode)()
 
 
 def compiled(function: Callable, arguments: dict, mode: str | None) -> Callable:
