@@ -12,6 +12,7 @@ from fusedsl.runtime.arrays import describe_all
 from fusedsl.runtime.copies import to_host
 
 pytest.importorskip("numba_cuda")
+from devices import Emulated
 from ptx import emulated_gpu, tensor
 
 BRAIN = ml_dtypes.bfloat16
@@ -213,6 +214,19 @@ def test_results_leave_through_shared_memory_where_it_has_room(text, width, boxe
     assert ("send_box(" in kernel.source(*specs(kernel, width), device="cuda")) is boxed
     told = str(kernel.explain(*specs(kernel, width), device="cuda", compile=False))
     assert ("results leave through shared memory" in told) is boxed
+
+
+@pytest.mark.parametrize("cc", [(9, 0), (8, 0)])
+@pytest.mark.parametrize("text", ["b", "~b", "b & (iota(s, -2) % 3 != 1)"])
+def test_a_mask_whose_elements_a_row_shares(text, cc):
+    """An array of stride 0 along the stream is read once a row; nothing is drawn of it."""
+    arrays = {name: x[0, 0] for name, x in given(66, 132, heads=1).items() if name in "qkv"}
+    arrays["b"] = np.broadcast_to((np.arange(66) % 5 != 2)[:, None], (66, 132))
+    kernel = fd.kernel(f"s = q @ k.mT\nsoftmax(where({text}, s, -inf)) @ v", fallback=False)
+    expected = fd.kernel(kernel.text)(*(arrays[name] for name in kernel.params))
+    with emulated_gpu(cc=cc, multiprocessors=4):
+        found = to_host(kernel(*(Emulated().there(arrays[name]) for name in kernel.params)))
+    np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=0.02, atol=0.02)
 
 
 def test_what_is_masked_adds_nothing_whatever_it_is():

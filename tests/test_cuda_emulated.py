@@ -420,11 +420,15 @@ def test_arrays_of_the_host_go_there_and_back():
         assert fd.evaluate("2 * pi") == 2 * np.pi and fd.evaluate("x + 1", x=np.float32(1)) == 2  # numbers stay
 
 
-@pytest.mark.parametrize("text", ["x + 1", "x - sum(x)", "cumsum(x, axis=-1)", "softmax(x @ x.mT) @ x"])
+@pytest.mark.parametrize(
+    ("text", "dtype"),
+    [("x + 1", "f4"), ("x - sum(x)", "f4"), ("cumsum(x, axis=-1)", "f4"), ("softmax(x @ x.mT) @ x", "f4")]
+    + [("softmax(x @ x.mT) @ x", "f2"), ("sum(x)", "f2"), ("x @ x.mT", "f4"), ("sort(x, axis=-1)", "i4")],
+)
 @pytest.mark.parametrize("home", ["the host", "the device"])
-def test_a_thread_that_has_no_context_yet(text, home):
+def test_a_thread_that_has_no_context_yet(text, dtype, home):
     """As any has that called neither CuPy nor torch before: nothing is asked of a context that is not there."""
-    x = normal(33, 40)
+    x = normal(200, 64, dtype=dtype)
     expected = fd.evaluate(text, x=x)
     with exact_gpu() as gpu:
         kernel = fd.kernel(text, device="cuda", fallback=False)

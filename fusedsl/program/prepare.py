@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +84,7 @@ def prepare(plans: Plans, facts: Facts, outs: Sequence[Any] | None, chooser: Cho
     found = settle(plans, facts, outs)
     library, device, given = found.library, found.device, found.given
     stream = stream_reader(library, device)
-    with during_capture() if device != CPU and driver().is_capturing(stream()) else nullcontext():
+    with _on(device, stream):
         launches, numbers, workspace, tickets, spilled = _launches(found, plans.names, chooser)
     if spilled and plans.tighten(found.plan, list(facts.values()), found.extents):
         return prepare(plans, facts, outs, chooser)
@@ -96,6 +96,17 @@ def prepare(plans: Plans, facts: Facts, outs: Sequence[Any] | None, chooser: Cho
     )  # fmt: skip
     chosen = [o if g is not None else None for g, o in zip(given, outs)] if outs is not None else None
     return Prepared(found.plan, call, found.payloads, chosen, found.late, library, not found.once, found.arguments)
+
+
+@contextmanager
+def _on(device: Any, stream: Callable[[], int]) -> Iterator[None]:
+    """On a CUDA device, in its context, and with nothing compiled where the stream is recorded."""
+    with ExitStack() as stack:
+        if device != CPU:
+            stack.enter_context(driver().on(device[1]))
+            if driver().is_capturing(stream()):
+                stack.enter_context(during_capture())
+        yield
 
 
 def _apart(found: Settled) -> frozenset[tuple[int, int, int]]:

@@ -79,6 +79,7 @@ class Libcuda:
         size._obj.value = len(self.arena.bytes)
         return 0
 
+    @in_context
     def cuMemGetInfo_v2(self, free: Any, total: Any) -> int:
         free._obj.value, total._obj.value = len(self.arena.bytes) - self.arena.top, len(self.arena.bytes)
         return 0
@@ -147,6 +148,7 @@ class Libcuda:
         device._obj.value = 0
         return 0
 
+    @in_context
     def cuTensorMapEncodeTiled(self, to: Any, kind: int, rank: int, base: Any, *told: Any) -> int:
         *arrays, interleave, swizzle, _, _ = told
         counts = (rank, rank - 1, rank, rank)
@@ -163,27 +165,32 @@ class Libcuda:
         module._obj.value = len(self.modules)
         return 0
 
+    @in_context
     def cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> int:
         self.functions.append(self.modules[module.value - 1][name.decode()])
         function._obj.value = len(self.functions)
         return 0
 
+    @in_context
     def cuFuncGetAttribute(self, value: Any, number: int, function: Any) -> int:
         program = self.functions[function.value - 1]
         value._obj.value = {0: program.threads or 1024, 1: program.shared_bytes, 3: program.local_bytes, 4: 32}[number]
         return 0
 
+    @in_context
     def cuFuncSetAttribute(self, function: Any, number: int, value: int) -> int:
         if number == _MAX_DYNAMIC_SHARED:
             self.allowed[function.value] = value
         return 0
 
+    @in_context
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, blocks: Any, function: Any, threads: int, shared: Any) -> int:
         taken = self.functions[function.value - 1].shared_bytes + shared.value + 1024
         fits = min(max(self.hardware.threads // threads, 1), self.hardware.shared // taken)
         blocks._obj.value = fits if shared.value <= self._most_shared(function.value) else 0
         return 0
 
+    @in_context
     def cuOccupancyMaxActiveClusters(self, found: Any, function: Any, config: Any) -> int:
         *numbers, _, attributes, _ = struct.unpack("<7I4xQQI4x", ctypes.string_at(config, 56))
         _, cluster = struct.unpack("<I4xI", ctypes.string_at(attributes, 12))

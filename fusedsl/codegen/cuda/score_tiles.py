@@ -197,7 +197,7 @@ class TileWriter(FragmentScope):
         names = {load.value.name for load in self.kernel.loads}
         loads = {name for name in names if self.leaf_domain(name) in (ELEMENT, COLUMN)}
         read = not loads.isdisjoint(v.name for v in body.args) or any("fetch_" in line for line in body.lines)
-        return body.results[0].dtype is BOOL and not read
+        return body.results[0].dtype is BOOL and bool(body.lines) and not read
 
     def _columns(self, wanted: set[str], partial: bool) -> None:
         """Where the columns stand, and whether they are there; what is read at computed places is."""
