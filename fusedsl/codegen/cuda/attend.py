@@ -329,12 +329,15 @@ class AttendWriter(ScoreWriter):
             *self._begin_sums(BEFORE),
             *tell,
             self._column_from(),
+            *self.drawn(),
             *self._read_beside(),
             f"{score} = finish_scores({score})",
             *self._taken(),
             *self._wide_beside(),
             *self._tile(),
-            *([] if self._whole else [f"hold({self._late()})"]),  # where both branches end, ptxas keeps the order
+            *(
+                [] if self._whole or self.draws else [f"hold({self._late()})"]
+            ),  # where both branches end, ptxas keeps the order
             *([f"risen = other_than_one({factor})"] if factor else []),
             f"{own} = finish({own})",
             *leading(f"arrive(weighed_empty + {self.slot(BEFORE)} * 8)"),
@@ -381,7 +384,7 @@ class AttendWriter(ScoreWriter):
     def _first_tile(self) -> list[str]:
         """Weights of an item's first tile of scores, and the state with it: this one may reach beyond the stream."""
         place = [f"note = same(kept_word(tiles_at + {MOVED} * 4))", self._column_from()]
-        common, beyond = self.common(), self.partial(beyond=True)
+        common, beyond = [*self.drawn(), *self.common()], self.partial(beyond=True)
         if self.draws or (self.sieved and not self.shares):
             return [*place, *common, *beyond]
         inside, inner = f"column_from + {self.schedule.columns} <= n{self.along}", self.partial(beyond=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import takewhile
 
@@ -110,30 +110,44 @@ class TileWriter(FragmentScope):
         """Whether what is drawn for all tiles stands in a kernel once."""
         return False
 
+    def drawn(self) -> list[str]:
+        """Lines that draw what a tile's elements want of places alone: they wait for no score."""
+        return self._before(lambda: self._draw_all())
+
     def common(self) -> list[str]:
         """Lines that compute of a tile's elements what masks do not change."""
-        phases = self.stream.tile[: self._shared]
+        return self._before(lambda: self._early(self.stream.tile[: self._shared]))
+
+    def _before(self, write: Callable[[], None]) -> list[str]:
+        """The lines that `write` writes of a tile before its kinds part ways."""
         for place in self.kernel.positions:
             if place.axis == self.along:
                 self.domain.pop(place.value.name, None)  # that of the tile before
-        self.domain[self.score.value.name] = ELEMENT
         before, self.code = self.code, []
-        self._columns({v.name for body in (*self._drawn, *(p.element for p in phases)) for v in body.args}, False)
-        for body in self._drawn:
-            self.leaves(v.name for v in body.args)
-            self._input(body)
-        for number, phase in enumerate(phases):
-            self.leaves(v.name for v in phase.element.args)
-            self.call(f"early_{number}", phase.element, ELEMENT)
+        write()
         made, self.code = self.code, before
         return made
 
+    def _draw_all(self) -> None:
+        self._columns({v.name for body in self._drawn for v in body.args}, False)
+        for body in self._drawn:
+            self.leaves(v.name for v in body.args)
+            self._input(body)
+
+    def _early(self, phases: Sequence[Phase]) -> None:
+        self.domain[self.score.value.name] = ELEMENT
+        self._columns({v.name for phase in phases for v in phase.element.args}, False)
+        for number, phase in enumerate(phases):
+            self.leaves(v.name for v in phase.element.args)
+            self.call(f"early_{number}", phase.element, ELEMENT)
+
     @cached_property
     def _drawn(self) -> list[Body]:
-        """What is drawn for elements of tiles with masks and of tiles without, in one loop before they part ways."""
-        if not self._whole or not self.draws_first:
+        """What is drawn for elements of every tile, in one loop before those with masks and those without part ways."""
+        if not self.draws_first:
             return []
-        read = [{v.name for p in phases for v in p.element.args} for phases in (self.stream.tile, self._whole)]
+        kinds = (self.stream.tile, self._whole) if self._whole else (self.stream.tile,)
+        read = [{v.name for p in phases for v in p.element.args} for phases in kinds]
         drawn = [body for body in self.stream.inputs if self.is_drawn(body)]
         return [body for body in drawn if all(body.results[0].name in names for names in read)]
 
