@@ -320,6 +320,16 @@ def test_what_columns_share_is_stored_in_each_of_their_rows():
         check_twice(gpu, "t = broadcast_to(x, (2, 5)); t / (sum(t, 0, keepdims=True) + 9)", {"x": normal(5)})
 
 
+def test_columns_whose_loops_load_nothing():
+    """What a thread has of its column is read before; of a loop's functions its folds alone differ at the end."""
+    given = {"a": whole(0, 2, 2, 7, dtype=bool), "e": normal(2, 7), "b": np.ones((1, 1), np.int32)}
+    text = (
+        "t = sum(float32(a), axis=(-1, -2), keepdims=True); p = softmax(fma(stack((e, float32(a))), 0, 1e-3), axis=0)"
+    )
+    with exact_gpu() as gpu:
+        check_twice(gpu, f"{text}; return softmax(a, axis=-2), (arccosh(abs(p) + 1) >= pi) ^ (e > t / t), b", given)
+
+
 def test_what_columns_have_once_is_stored_as_it_was_read():
     """It was loaded only where a fold took it."""
     with exact_gpu() as gpu:

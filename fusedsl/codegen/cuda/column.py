@@ -143,8 +143,8 @@ class ColumnWriter(Strip):
 
     def _at_the_end(self, lines: list[str]) -> list[str]:
         """The same, where some of a thread's vectors are beyond the columns."""
-        checked = "|".join(re.escape(name) for name in self.checked)
-        return [re.sub(rf"\b(fold_\w+|{checked})\(", r"\1_end(", line) for line in lines]
+        names = "|".join([r"fold_\w+", *map(re.escape, self.checked)])
+        return [re.sub(rf"\b({names})\(", r"\1_end(", line) for line in lines]
 
     def _define(self, name: str, made: str) -> None:
         """An intrinsic of the tile; in a loop also of the tiles that are not whole."""
