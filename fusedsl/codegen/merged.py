@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..fusion.streams import Weighted
-from ..ir.graph import Node, walk
+from ..ir.graph import Node, value_of, walk
 from ..schedule.phase import Body, FoldUse, Value
 from ..schedule.stream import Weighing
 from .body import literal
@@ -121,11 +121,21 @@ class Merging:
     def _kept(self, w: Weighted) -> Body | None:
         """Which elements count, where a condition says it, and not an infinite score alone: 0 times NaN is NaN then."""
         kept = w.weight.kept()
-        if kept is None:
+        if kept is None or self._is_infinite_alone(kept):
             return None
-        body = self.scribe.body((), [kept], self.emitter.leaves)
-        chosen = any("select(" in line for line in body.lines)
-        return body if chosen or not (body.lines and "!= float32(-inf)" in body.lines[-1]) else None
+        return self.scribe.body((), [kept], self.emitter.leaves)
+
+    def _is_infinite_alone(self, kept: Node) -> bool:
+        """Whether elements count unless they are -inf, and no condition chooses what they are."""
+        if kept.op != "not_equal" or kept.args[1].op != "const" or value_of(kept.args[1]) != float("-inf"):
+            return False
+        leaves, stack = set(self.emitter.leaves), [kept]
+        while stack:
+            n = stack.pop()
+            if n.op == "where":
+                return False
+            stack += [a for a in n.args if a not in leaves]
+        return True
 
 
 def frontier(roots: Sequence[Node], varies: Callable[[Node], bool], given: Iterable[Node]) -> list[Node]:

@@ -112,7 +112,7 @@ class TileWriter(FragmentScope):
 
     def drawn(self) -> list[str]:
         """Lines that draw what a tile's elements want of places alone: they wait for no score."""
-        return self._before(lambda: self._draw_all())
+        return self._before(self._draw_all)
 
     def common(self) -> list[str]:
         """Lines that compute of a tile's elements what masks do not change."""
@@ -207,7 +207,7 @@ class TileWriter(FragmentScope):
         self.domain[value.name] = ELEMENT
 
     def is_drawn(self, body: Body) -> bool:
-        """Whether this is a condition of places alone."""
+        """Whether this computes a condition of places alone: it reads nothing for elements or columns."""
         names = {load.value.name for load in self.kernel.loads}
         loads = {name for name in names if self.leaf_domain(name) in (ELEMENT, COLUMN)}
         read = not loads.isdisjoint(v.name for v in body.args) or any("fetch_" in line for line in body.lines)
