@@ -168,3 +168,23 @@ def test_a_traced_line_means_what_it_means_outside(line):
 def test_what_has_no_answer_is_refused_by_name(function, told):
     with pytest.raises(fd.FusedslError, match=told):
         fd.fuse(function)(torch.ones(3, 3))
+
+
+@pytest.mark.parametrize("other", [torch.bool, torch.uint8, torch.int16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int64, torch.float16, torch.float32])
+def test_what_scales_an_operand_has_no_part_in_the_dtype(dtype, other):
+    x, y = torch.tensor([1, 2, 3]).to(dtype), torch.tensor([1, 0, 5]).to(other)
+    found, expected = fd.fuse(lambda a, b: torch.add(a, b, alpha=2))(x, y), torch.add(x, y, alpha=2)
+    assert found.dtype == expected.dtype and torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("weight", [torch.float16, torch.float32, torch.float64])
+def test_a_number_that_weighs_has_no_part_in_the_dtype(weight):
+    x, w = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float16), torch.tensor(0.5, dtype=weight)
+    found, expected = fd.fuse(lambda a, b: torch.lerp(a, a * 2, b))(x, w), torch.lerp(x, x * 2, w.to(x.dtype))
+    assert found.dtype == expected.dtype and torch.equal(found, expected)
+
+
+def test_numbers_that_are_no_integers_scale_floats_alone():
+    with pytest.raises(fd.DTypeError, match="alpha is"):
+        fd.fuse(lambda a: torch.add(a, a, alpha=2.0))(torch.tensor([1, 2]))

@@ -664,3 +664,33 @@ def test_a_score_stays_what_it_is_where_its_operands_are_chosen_by_a_condition_t
     a, b = np.random.default_rng(0).normal(size=(2, 7, 8)).astype(np.float32)
     text = "t = heaviside(a, b); return softmax(b @ t.mT * 3) @ t"
     np.testing.assert_allclose(fd.kernel(text, fallback=False)(a, b), oracle.evaluate(text, a=a, b=b), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("sum(x, axis=0)", 3.0), ("max(x, axis=-1)", 3.0), ("argmax(x, 0)", 0)])
+def test_reductions_of_a_number_take_its_axis(text, expected):
+    """As NumPy's do, where an axis is a choice; it has no second one, and none to name in a tuple."""
+    found = fd.evaluate(text, x=np.array(3.0))
+    assert found == expected and found.shape == ()
+    for refused in ("sum(x, axis=1)", "sum(x, axis=(0,))", "softmax(x, axis=0)"):
+        with pytest.raises(fd.ShapeError, match="out of range"):
+            fd.evaluate(refused, x=np.array(3.0))
+
+
+def test_an_extent_beside_0_cannot_be_inferred():
+    x = np.zeros((0, 7), np.float32)
+    assert fd.evaluate("reshape(x, (-1, 7))", x=x).shape == (0, 7)
+    with pytest.raises(fd.ShapeError, match="could be any"):
+        fd.evaluate("reshape(x, (0, -1))", x=x)
+    with pytest.raises(fd.ShapeError, match="could be any"):
+        fd.fuse(lambda a: a.reshape(0, -1))(x)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "code"),
+    [("complex64(x)", fd.DTypeError, "dtype.unknown"), ("x.grad", fd.Unsupported, "unsupported.grad")]
+    + [("scatter_add(x, x)", fd.Unsupported, "unsupported.function")],
+)
+def test_what_comes_later_is_refused_by_its_name(text, error, code):
+    with pytest.raises(error) as caught:
+        fd.evaluate(text, x=np.ones(3))
+    assert caught.value.code == code and caught.value.column

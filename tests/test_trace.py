@@ -266,6 +266,7 @@ REFUSED = [
     (branch, TraceError, "where(condition, a, b)"),
     (lambda x: math.sqrt(x[0, 0]), TraceError, "a float of an array"),
     (lambda x: int(x.sum()), TraceError, "an int of an array"),
+    (lambda x: f"{x.sum():.3f}", TraceError, "the digits of an array"),
     (lambda x: list(range(x.sum().astype(int))), TraceError, "an integer from an array"),
     (lambda x: np.float32(x), TraceError, "astype"),
     (lambda x: x.item(), TraceError, "item"),
@@ -304,6 +305,11 @@ REFUSED = [
     (lambda x: np.reshape(x, (4, 3), order="K"), Unsupported, "order"),
     (lambda x: [x + k for k in range(9999)], LimitError, "operations"),
 ]
+
+
+def test_an_array_is_no_key_of_a_dict_that_is_returned():
+    with pytest.raises(TraceError, match="cannot take its arrays along"):
+        call(lambda x: {x[0, 0]: 1}, X)
 
 
 @pytest.mark.parametrize("k", range(len(REFUSED)))

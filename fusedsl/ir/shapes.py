@@ -279,6 +279,9 @@ def reshape(b: Builder, x: Node, shape: Sequence[Dim]) -> Node:
     known = product(d for d in shape if d != -1)
     if list(shape).count(-1) > 1:
         raise ShapeError("only one extent of a reshape can be -1", code="shape.reshape", help="give the others")
+    if known == 0 and -1 in shape:
+        message = "an extent of -1 beside one of 0 could be any"
+        raise ShapeError(message, code="shape.reshape", help="give all extents")
     final = tuple(expression("//", total, known) if d == -1 else d for d in shape)
     if any(isinstance(d, int) and d < 0 for d in final):
         raise ShapeError(

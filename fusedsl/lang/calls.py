@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ArgumentError, FusedslError, ShapeError, UnknownNameError, Unsupported, suggest
+from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError, UnknownNameError, Unsupported, suggest
 from ..ir.builder import Builder
 from ..ir.dims import Dim
 from ..ir.graph import Node
 from ..ir.shapes import require_groups, require_mask
-from ..ir.types import BOOL
+from ..ir.types import BOOL, DTYPES
 from . import attention, functions, prelude
 from .frames import BROKEN, Broken, Frame, UserFunction
 from .functions import REQUIRED, Parameter, dim_of, show_value
@@ -283,6 +283,8 @@ def unknown(name: str, defined: Iterable[str], values: Iterable[str]) -> Fusedsl
         family = functions.UNSUPPORTED[name]
         help = function_hint(name, ())
         return Unsupported(f"{name} is not there yet ({family})", code="unsupported.function", help=help)
+    if name.startswith("complex") or name in ("longdouble", "datetime64", "timedelta64"):
+        return DTypeError(f"there is no dtype {name}", code="dtype.unknown", help=f"the dtypes are {', '.join(DTYPES)}")
     if name in values:
         return UnknownNameError(
             f"{name} is a value, not a function", code="name.function", help=f"write {name}*(...) to multiply"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ..errors import FusedslError, ParseError, UnknownNameError
+from ..errors import FusedslError, ParseError, UnknownNameError, Unsupported
 from .syntax import Argument, Expr, Span, show
 
 if TYPE_CHECKING:
@@ -195,6 +195,8 @@ def attribute(base: Expr, name: str, span: Span) -> FusedslError:
     from .hints import method_hint
 
     help = method_hint(name, _operand(base), ()) or "only .T and .mT exist; everything else is a function"
+    if name == "grad":
+        return Unsupported("gradients are not there yet", code="unsupported.grad", span=span, help=help)
     return ParseError(f"arrays have no .{name}", "parse.attribute", None, span, help=help)
 
 

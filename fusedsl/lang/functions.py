@@ -111,7 +111,7 @@ ALIASES = {
 # Known, named, and not there yet.
 LATER = {
     "sorting": "median percentile quantile unique nonzero searchsorted",
-    "scatter": "scatter",
+    "scatter": "scatter scatter_add scatter_reduce index_add put_along_axis",
 }
 UNSUPPORTED = {name: family for family, names in LATER.items() for name in names.split()}
 
@@ -350,6 +350,11 @@ def _check_axes(b: Builder, f: Function, values: list[Any]) -> None:
         if not named or values[k] is None or not isinstance(values[0], Node):
             continue
         rank = values[0].type.rank
+        if (
+            not rank and parameter.default is None and values[k] in (0, -1)
+        ):  # NumPy's numbers have that axis: all there is
+            values[k] = None
+            continue
         given = values[k] if isinstance(values[k], tuple) else (values[k],)
         for item, a in enumerate(given):
             error = _axis_fault(b, values[0], a, rank, given[:item])

@@ -209,15 +209,20 @@ def _mapped(value: Any, change: Callable[[Any], Any], leaf: type | tuple[type, .
         mapped = [_mapped(part, change, leaf) for part in value]
         return value.settled(mapped) if leaf is RESULTS else type(value)(mapped)
     if type(value) is dict:
-        return {key: _mapped(part, change, leaf) for key, part in value.items()}
+        return {_key(key, change, leaf): _mapped(part, change, leaf) for key, part in value.items()}
     if type(value) in (OrderedDict, defaultdict, deque):
         made = copy.copy(value)
         for key, part in enumerate(value) if type(value) is deque else value.items():
-            made[key] = _mapped(part, change, leaf)
+            made[_key(key, change, leaf)] = _mapped(part, change, leaf)
         return made
     if isinstance(value, Held):
         return Held(value.owner, _mapped(value.attributes, change, leaf))
     return change(value) if leaf is object else value
+
+
+def _key(key: Any, change: Callable[[Any], Any], leaf: type | tuple[type, ...]) -> Any:
+    """A dict's key: no array, and looked at where everything is."""
+    return change(key) if leaf is object else key
 
 
 RESULTS = (Array, Argument, Constant)  # what stands in a template

@@ -9,6 +9,7 @@ from ..errors import ArgumentError, DTypeError
 from ..ir.types import BOOL, INT64
 from .torch_functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
 from .torch_types import common, converted, default_float, operate, result_type
+from .tracer import Tracer
 from .views import View
 
 # torch's name, then what the language calls it, where that differs
@@ -57,12 +58,12 @@ for _name, _meant in _pairs(BINARY):
 
 @torch_function()
 def add(input, other, *, alpha=1):
-    return operate(recorder_of(input, other), "add", input, _scaled(other, alpha))
+    return _with_scaled("add", input, other, alpha)
 
 
 @torch_function("subtract")
 def sub(input, other, *, alpha=1):
-    return operate(recorder_of(input, other), "subtract", input, _scaled(other, alpha))
+    return _with_scaled("subtract", input, other, alpha)
 
 
 @torch_function()
@@ -76,6 +77,21 @@ TABLE["rdiv"] = lambda input, other: div(other, input)
 
 def _scaled(x: Any, factor: Any) -> Any:
     return x if isinstance(factor, (int, float)) and factor == 1 else x * factor
+
+
+def _with_scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
+    """`input` and alpha times `other`, in the dtype that the two have in common, which alpha has no part in."""
+    r = recorder_of(input, other)
+    if isinstance(alpha, (int, float)) and alpha == 1:
+        return operate(r, name, input, other)
+    (_, scaled), dtype = common(r, input, other)
+    if isinstance(alpha, float) and dtype.kind != "f":
+        message = f"alpha is {alpha}, and the operands are no floats"
+        raise DTypeError(message, code="dtype.float", help="torch takes an integer: alpha=2")
+    if dtype is BOOL:
+        operate(r, name, input, other)  # what torch refuses of bools is refused
+        return operate(r, name, input, language("logical_and", r.tracer(scaled), bool(alpha)))
+    return operate(r, name, input, r.tracer(scaled) * alpha)
 
 
 @torch_function("divide")
@@ -251,7 +267,9 @@ def heaviside(input, values):
 @torch_function()
 def lerp(input, end, weight):
     need_float("lerp", input)
-    return language("lerp", input, end, weight)
+    found = language("lerp", input, end, weight)
+    number = isinstance(weight, Tracer) and not weight.ndim  # has no part in the result's dtype
+    return cast(found, common(recorder_of(input, end), input, end)[1]) if number else found
 
 
 @torch_function()

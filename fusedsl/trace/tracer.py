@@ -136,7 +136,9 @@ class Tracer(Operators):
         return self.recorder.apply("round", self, digits or 0)
 
     def __format__(self, form: str) -> str:
-        return format(self._known("a number") if self.is_number else repr(self), form)
+        if form or self.is_number:
+            return format(self._known("the digits of an array", "format it outside of the function"), form)
+        return repr(self)
 
     def __str__(self) -> str:
         return format(self)
