@@ -238,7 +238,7 @@ def _operators() -> Iterable[Sequence[str]]:
                 NOTES.get(op.symbol, ""),
             )
     yield "`x @ y`", "`matmul`", "the last axis of x meets the last but one of y"
-    yield "`x if c else y`", "`where`", "element by element"
+    yield "`x if c else y`", "`where`", "element by element; of a literal `c`, such as a default, that branch alone"
     yield "`x[1:, ::-2, None, ..., i]`", "", "slices, integers, new axes, integer arrays: NumPy's indexing"
     yield "`x.T`, `x.mT`", "`transpose`, `matrix_transpose`", ""
 
