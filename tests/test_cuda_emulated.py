@@ -455,3 +455,10 @@ def test_what_a_row_has_fetched_its_elements_read():
     text = "t = b[c]; u = cumsum(t[::-1])[::-1]; return all(b, axis=-1, keepdims=True, where=a != 0.5), u * a, t"
     with exact_gpu() as gpu:
         check_twice(gpu, text, {"a": a, "b": b, "c": c})
+
+
+@pytest.mark.parametrize("text", ["nanmean(p), sum(4 * i), max(p)", "sum(i), mean(p), sum(v), argmin(p)"])
+def test_places_of_an_order_that_several_folds_take(text):
+    """Two sums had one name, and the rule of the second."""
+    with exact_gpu(multiprocessors=4) as gpu:
+        check_twice(gpu, f"v, i = topk(a, 7); p = i * b; return p, {text}", {"a": normal(15), "b": normal(1)})

@@ -177,8 +177,8 @@ def _work(writer: RowWriter, number: int, phase: Phase, limit: str) -> None:
         value = scope.element(store.value)
         stores.append(f"{name}({writer.begins[store.operand]}, rank, {value}, rank, {limit}{stride})")
     scope.code.extend(["if there:", *indented(stores)] if stores and writer.schedule.rows > 1 else stores)
-    for use in phase.folds:
-        name = f"ranks_{number}_{use.name}"
+    for k, use in enumerate(phase.folds):
+        name = f"ranks_{number}_{use.name}{f'_{k}' if k else ''}"
         writer.define_rule(use, name)
         scope.functions.append(f"fold_{name}, join_{name} = fold_tile(ranks, rule_{name}), team.join(rule_{name})")
         lifted = ", ".join(scope.element(value.name) for value in use.lifted)
