@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-CAP, WINDOW, DOCUMENTS, KEPT = 30.0, 1024, 8, 0.9
+CAP, WINDOW, DOCUMENTS, KEPT, APART = 30.0, 1024, 8, 0.9, 4
 CAUSAL = "iota(s, -1) <= iota(s, -2)"
 TEXTS = {
     "full": "softmax(s) @ v",
@@ -20,6 +20,8 @@ TEXTS = {
     "softcap": f"softmax(where({CAUSAL}, {CAP} * tanh(s / {CAP}), -inf)) @ v",
     "documents": f"softmax(where(({CAUSAL}) & (doc[:, None] == doc[None, :]), s, -inf)) @ v",
     "bias": "softmax(s + bias) @ v",
+    "dilated": f"softmax(where(({CAUSAL}) & ((iota(s, -2) - iota(s, -1)) % {APART} == 0), s, -inf)) @ v",
+    "sigmoid": f"where({CAUSAL}, sigmoid(s - log(1.0 * size(s, -1))), 0) @ v",
     "plus one": f"s = where({CAUSAL}, s, -inf)\nm = maximum(max(s, axis=-1, keepdims=True), 0); e = exp(s - m)\n"
     "(e @ v) / (sum(e, -1, keepdims=True) + exp(-m))",
     "sink": f"s = where({CAUSAL}, s, -inf); t = sink[:, None, None]\n"
@@ -52,6 +54,8 @@ class Peers:
         case = self.case
         if case.name in ("decode", "dropout"):
             return ("fusedsl", "cudnn", "flash-attention-2")
+        if case.name == "sigmoid":
+            return ("fusedsl",)
         if case.name in ("full", "causal") and case.shared == 1:
             unfused = UNFUSED if (case.width, case.length) == (128, 4096) else ()
             return ("fusedsl", "cudnn", "flash-attention-2", "triton", "jax cudnn", *unfused)
@@ -73,10 +77,12 @@ class Peers:
         if self.case.shared > 1:
             mask = None if self.case.name == "decode" else "j <= i"
             return lambda: fd.attention(self.q, self.k, self.v, mask=mask)
-        text = TEXTS["full" if self.case.name == "decode" else self.case.name]
-        kernel = fd.kernel(f"s = q @ k.mT * {self.case.width**-0.5!r}\n{text}")
+        kernel = fd.kernel(self.text(self.case.width**-0.5))
         given = [getattr(self, name) for name in kernel.params]
         return lambda: kernel(*given)
+
+    def text(self, scale: float) -> str:
+        return f"s = q @ k.mT * {scale!r}\n{TEXTS['full' if self.case.name == 'decode' else self.case.name]}"
 
     def torch(self, name: str) -> Callable[[], Any]:
         """scaled_dot_product_attention, as this backend has it."""
@@ -100,6 +106,7 @@ class Peers:
         masks = {
             "window": lambda b, h, i, j: (j <= i) & (j > i - WINDOW),
             "documents": lambda b, h, i, j: (j <= i) & (self.doc[i] == self.doc[j]),
+            "dilated": lambda b, h, i, j: (j <= i) & ((i - j) % APART == 0),
         }
         scores = {
             "alibi": lambda score, b, h, i, j: score + self.slope[h] * (j - i),
@@ -185,8 +192,10 @@ class Peers:
             keep = j <= i
             keep = keep & (j > i - WINDOW) if self.case.name == "window" else keep
             keep = keep & (self.doc[i] == self.doc[j]) if self.case.name == "documents" else keep
+            keep = keep & ((i - j) % APART == 0) if self.case.name == "dilated" else keep
             s = s.masked_fill(~keep, -math.inf)
-        expected = torch.softmax(s, -1) @ v
+        weights = torch.sigmoid(s - math.log(length)) if self.case.name == "sigmoid" else torch.softmax(s, -1)
+        expected = weights @ v
         if self.case.name in ("plus one", "sink"):
             expected *= torch.sigmoid(torch.logsumexp(s, -1, keepdim=True) - self.sink[-1].double())
         return float((result[-1, -1, -rows:].double() - expected).abs().max() / expected.abs().max())

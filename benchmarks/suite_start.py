@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from record import Report, failed_row, times_row
 from suite_gpu import Settings
-from workloads import BY_NAME
+from workloads import BY_NAME, selected
 
 CHAIN = "sqrt(abs(x*y + {c}*x - y))*(x - 1.5) + maximum(x, y)"
 SOFTMAX = "softmax(x*{c})"
@@ -86,6 +87,53 @@ def run_first_call(report: Report, settings: Settings) -> None:
                 except Exception as fault:  # a peer's failure is a result, whatever its type
                     row = failed_row(case, peer, facts, fault)
                 report.add(row)
+    if "cuda" in devices():
+        _first_attention(report, settings)
+
+
+def _first_attention(report: Report, settings: Settings) -> None:
+    """The same of attention; of widths of 128 beside FlexAttention, which takes seconds and is asked once."""
+    from peers_attention import TEXTS, Peers
+    from suite_attention import Case
+
+    for width in (64, 128, 256):
+        for name in TEXTS:
+            case = Case(name, width, 512 if settings.quick else 4096)
+            told = ("first_call", f"attention {name} on cuda", case.told, "bfloat16")
+            if not selected(settings.only, *told[1:]):
+                continue
+            peers, facts = Peers(case), (case.bytes, case.flops)
+            makers = {"fusedsl": [partial(_new_text, peers, width**-0.5 * (1 + 1e-6 * k)) for k in range(4)]}
+            if width == 128 and name not in ("sigmoid", "dropout"):
+                makers["flex"] = [partial(_fresh_flex, peers)] * 2
+            for peer, fresh in makers.items():
+                try:
+                    error = peers.error(fresh[0]()())
+                    row = times_row(told, peer, [_timed(make(), "cuda") for make in fresh[1:]], facts, None, error)
+                except Exception as fault:  # a peer's failure is a result, whatever its type
+                    row = failed_row(told, peer, facts, fault)
+                report.add(row)
+
+
+def _new_text(peers: Any, scale: float) -> Callable[[], Any]:
+    import fusedsl as fd
+
+    given = {name: getattr(peers, name) for name in ("q", "k", "v", "slope", "doc", "bias", "sink")}
+
+    def call() -> Any:
+        kernel = fd.kernel(peers.text(scale))
+        return kernel(*(given[name] for name in kernel.params))
+
+    return call
+
+
+def _fresh_flex(peers: Any) -> Callable[[], Any]:
+    import torch
+    import torch._inductor.config as inductor
+
+    inductor.force_disable_caches = True
+    torch._dynamo.reset()
+    return peers.flex()
 
 
 def _timed(call: Callable[[], Any], device: str) -> float:

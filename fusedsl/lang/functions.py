@@ -339,20 +339,19 @@ def converted(b: Builder, f: Function, values: list[Any]) -> list[Any]:
             ready.append(value if value is parameter.default else KINDS[parameter.kind](b, parameter.name, value))
         except FusedslError as error:
             raise fail(error, k) from None
-    _check_axes(b, f, ready)
+    _settle_axes(b, f, ready)
     return ready
 
 
-def _check_axes(b: Builder, f: Function, values: list[Any]) -> None:
-    """An axis that the first array does not have, or has twice, is a fault of that axis."""
+def _settle_axes(b: Builder, f: Function, values: list[Any]) -> None:
+    """An axis that the first array does not have, or has twice, is a fault of that axis; 0 and -1 of a number, which
+    NumPy's numbers have, are all there is: None."""
     for k, parameter in enumerate(f.parameters):
         named = parameter.kind in ("axis", "axes") or (parameter.kind == "int" and parameter.name.startswith("axis"))
         if not named or values[k] is None or not isinstance(values[0], Node):
             continue
         rank = values[0].type.rank
-        if (
-            not rank and parameter.default is None and values[k] in (0, -1)
-        ):  # NumPy's numbers have that axis: all there is
+        if not rank and parameter.default is None and values[k] in (0, -1):
             values[k] = None
             continue
         given = values[k] if isinstance(values[k], tuple) else (values[k],)

@@ -352,14 +352,12 @@ class AttendWriter(ScoreWriter):
         return next((name for name in names if found and {name, own} == set(found.groups())), "")
 
     def _held(self) -> list[str]:
-        """Where branches end, or places are drawn in a loop, ptxas keeps the order by itself: dilated masks of heads of
-        64 take 1,123 us, and held too 1,209."""
-        return [] if self._whole or self.draws else [f"hold({self._late()})"]
-
-    def _late(self) -> str:
-        """What is computed last of a tile."""
+        """What is computed last of a tile stays there. Where branches end, or places are drawn in a loop, ptxas keeps
+        the order by itself: dilated masks of heads of 64 take 1,123 us, and held too 1,209."""
+        if self._whole or self.draws:
+            return []
         sums = [v for v in self.stream.state.state if v.dtype.name == "float32"]
-        return sums[-1].name if sums else self.weighing.weight.name
+        return [f"hold({sums[-1].name if sums else self.weighing.weight.name})"]
 
     def _taken(self) -> list[str]:
         """Lines that say that a tile's scores are there, and that of the item's rows no more is read."""

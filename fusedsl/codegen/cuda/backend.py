@@ -29,6 +29,7 @@ __all__ = [
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 F32, F64, VOID = ir.FloatType(), ir.DoubleType(), ir.VoidType()
 GLOBAL, SHARED = 1, 3  # NVVM address spaces
+VERIFIES = False  # whether NVVM looks for faults of a module first, as in tests: that takes it 30 ms
 _TARGET: ContextVar[tuple[int, int]] = ContextVar("compute capability that is being lowered for")
 
 
@@ -209,7 +210,7 @@ def lower(
 
 def module() -> ir.Module:
     """An empty module, as NVVM wants it."""
-    made = ir.Module("kernel")
+    made = ir.Module("kernel", context=ir.Context())
     made.triple, made.data_layout = "nvptx64-nvidia-cuda", nvvm.NVVM().data_layout
     nvvm.add_ir_version(made)
     return made
@@ -219,8 +220,12 @@ def assemble(kernel: ir.Function, cc: tuple[int, int], launch_bounds: tuple[int,
     """The module of a kernel as LTO-IR."""
     nvvm.set_cuda_kernel(kernel)
     nvvm.set_launch_bounds(kernel, launch_bounds)
-    options = {"opt": 3, "gen-lto": None, "arch": f"compute_{architecture(cc)[3:]}"}
-    return bytes(nvvm.compile_ir(str(kernel.module), **options))
+    unit = nvvm.CompilationUnit({"opt": 3, "gen-lto": None, "arch": f"compute_{architecture(cc)[3:]}"})
+    unit.add_module(str(kernel.module).encode())
+    if VERIFIES:
+        unit.verify()
+    unit.lazy_add_module(nvvm.LibDevice().get())
+    return unit.compile()
 
 
 @contextmanager

@@ -60,7 +60,22 @@ class Unit(Emitter):
     def __init__(self, module: ir.Module, definitions: dict[tuple[str, int], ast.FunctionDef]):
         self.module, self.definitions = module, definitions
         self.functions: dict[ScalarFunction, ir.Function] = {}
+        self.packed: dict[ir.Value, list[ir.Value]] = {}
+        self.structs: dict[ir.LiteralStructType, ir.IdentifiedStructType] = {}
         super().__init__(None, ir.IRBuilder())
+
+    def asm(self, result: ir.Type, text: str, constraints: str, values: Sequence[ir.Value], effect: bool = False):
+        if isinstance(result, ir.LiteralStructType):
+            result = self._named(result)
+        return super().asm(result, text, constraints, values, effect)
+
+    def _named(self, result: ir.LiteralStructType) -> ir.IdentifiedStructType:
+        """The same by a name: it stands in the text wherever one of its hundred parts is taken out."""
+        found = self.structs.get(result)
+        if found is None:
+            found = self.structs[result] = self.module.context.get_identified_type(f"results_{len(self.structs)}")
+            found.set_body(*result.elements)
+        return found
 
     def pack(self, kind: types.Type, values: Sequence[ir.Value]) -> ir.Value:
         if not isinstance(kind, types.BaseTuple):
@@ -68,7 +83,13 @@ class Unit(Emitter):
         made = ir.Constant(llvm_type(kind), ir.Undefined)
         for k, value in enumerate(values):
             made = self.builder.insert_value(made, value, k)
+        self.packed[made] = list(values)
         return made
+
+    def unpack(self, value: ir.Value, count: int) -> list[ir.Value]:
+        """Parts that are known of a tuple that was packed here are not taken out of it."""
+        known = self.packed.get(value)
+        return super().unpack(value, count) if known is None else known[:count]
 
     def cast(self, value: ir.Value, source: types.Type, target: types.Type) -> ir.Value:
         return value if source == target else converted(self.builder, value, source, target)

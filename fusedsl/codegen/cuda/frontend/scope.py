@@ -253,10 +253,18 @@ def _name(name: str) -> ast.Name:
 
 def _stored(body: Iterable[ast.stmt]) -> set[str]:
     """The names that statements give values to, and what counts their loops."""
-    nodes = [x for node in body for x in ast.walk(node)]
-    names = {x.id for x in nodes if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
-    loops = [x.target.id for x in nodes if isinstance(x, ast.For) and isinstance(x.target, ast.Name)]
-    return names | {f"{name}{mark}" for name in loops for mark in ("'", "''")}
+    names: set[str] = set()
+    for node in body:
+        match node:
+            case ast.Assign(targets=[ast.Tuple(elts=targets)]) | ast.Assign(targets=targets):
+                names |= {x.id for x in targets if isinstance(x, ast.Name)}
+            case ast.AugAssign(target=ast.Name(id=name)):
+                names.add(name)
+            case ast.For(target=ast.Name(id=name), body=inner):
+                names |= {name, f"{name}'", f"{name}''"} | _stored(inner)
+            case ast.If(body=inner, orelse=other) | ast.While(body=inner, orelse=other):
+                names |= _stored(inner) | _stored(other)
+    return names
 
 
 def _met(first: Kinds, second: Kinds) -> Kinds:
