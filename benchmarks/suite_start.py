@@ -6,8 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,42 +91,63 @@ def run_first_call(report: Report, settings: Settings) -> None:
 
 
 def _first_attention(report: Report, settings: Settings) -> None:
-    """The same of attention; of widths of 128 beside FlexAttention, which takes seconds and is asked once."""
-    from peers_attention import TEXTS, Peers
+    """The same of attention, in rounds over all cases: so what disturbs the machine for a while is in one time of each.
+    Then FlexAttention, of widths of 128: it takes seconds and is asked once."""
+    from peers_attention import TEXTS
     from suite_attention import Case
 
-    for width in (64, 128, 256):
-        for name in TEXTS:
-            case = Case(name, width, 512 if settings.quick else 4096)
-            told = ("first_call", f"attention {name} on cuda", case.told, "bfloat16")
-            if not selected(settings.only, *told[1:]):
-                continue
-            peers, facts = Peers(case), (case.bytes, case.flops)
-            makers = {"fusedsl": [partial(_new_text, peers, width**-0.5 * (1 + 1e-6 * k)) for k in range(4)]}
-            if width == 128 and name not in ("sigmoid", "dropout"):
-                makers["flex"] = [partial(_fresh_flex, peers)] * 2
-            for peer, fresh in makers.items():
-                try:
-                    error = peers.error(fresh[0]()())
-                    row = times_row(told, peer, [_timed(make(), "cuda") for make in fresh[1:]], facts, None, error)
-                except Exception as fault:  # a peer's failure is a result, whatever its type
-                    row = failed_row(told, peer, facts, fault)
-                report.add(row)
+    length = 512 if settings.quick else 4096
+    cases = [Case(name, width, length) for width in (64, 128, 256) for name in TEXTS]
+    cases = [c for c in cases if selected(settings.only, *_told(c)[1:])]
+    beside = [c for c in cases if c.width == 128 and c.name not in ("sigmoid", "dropout")]
+    _rounds(report, cases, "fusedsl", _new_text, 4)
+    _rounds(report, beside, "flex", _fresh_flex, 2)
 
 
-def _new_text(peers: Any, scale: float) -> Callable[[], Any]:
+def _told(case: Any) -> tuple[str, str, str, str]:
+    return ("first_call", f"attention {case.name} on cuda", case.told, "bfloat16")
+
+
+def _rounds(report: Report, cases: Sequence[Any], peer: str, make: Callable, rounds: int) -> None:
+    """A peer's first calls; the first round is not timed, but its results are checked."""
+    from peers_attention import Peers
+
+    times: dict[Any, list[float]] = {case: [] for case in cases}
+    errors: dict[Any, float | None] = {}
+    faults: dict[Any, Exception] = {}
+    for k in range(rounds):
+        for case in cases:
+            peers = Peers(case)
+            try:
+                call = make(peers, k)
+                if k:
+                    times[case].append(_timed(call, "cuda"))
+                else:
+                    errors[case] = peers.error(call())
+            except Exception as fault:  # a peer's failure is a result, whatever its type
+                faults[case] = fault
+    for case in cases:
+        told, facts = _told(case), (case.bytes, case.flops)
+        if case in faults:
+            report.add(failed_row(told, peer, facts, faults[case]))
+        else:
+            report.add(times_row(told, peer, times[case], facts, None, errors[case]))
+
+
+def _new_text(peers: Any, number: int) -> Callable[[], Any]:
     import fusedsl as fd
 
+    text = peers.text(peers.case.width**-0.5 * (1 + 1e-6 * number))
     given = {name: getattr(peers, name) for name in ("q", "k", "v", "slope", "doc", "bias", "sink")}
 
     def call() -> Any:
-        kernel = fd.kernel(peers.text(scale))
+        kernel = fd.kernel(text)
         return kernel(*(given[name] for name in kernel.params))
 
     return call
 
 
-def _fresh_flex(peers: Any) -> Callable[[], Any]:
+def _fresh_flex(peers: Any, number: int) -> Callable[[], Any]:
     import torch
     import torch._inductor.config as inductor
 
