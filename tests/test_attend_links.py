@@ -87,6 +87,26 @@ VARIANTS = {
     "log-sum-exp, narrow": (
         LINES + f"t = where({CAUSAL}, s, -inf)\nsoftmax(t) @ v, logsumexp(t, -1)", 64, 64, "float16",
     ),
+    "softcap of one sequence, narrow": (
+        LINES.replace("q @ k", "q[0] @ k[0]") + f"softmax(where({CAUSAL}, 30 * tanh(s / 30), -inf)) @ v[0]",
+        64, 64, "bfloat16",
+    ),
+    "softcap, causal, narrow": (
+        LINES.replace("0.2", "0.125") + f"softmax(where({CAUSAL}, 30 * tanh(s / 30), -inf)) @ v", 64, 64, "float16",
+    ),
+    "dilated, narrow": (
+        LINES + f"softmax(where(({CAUSAL}) & ((iota(s, -2) - iota(s, -1)) % 4 == 0), s, -inf)) @ v", 64, 64, "bfloat16",
+    ),
+    "dilated by three, narrow": ("attention(q, k, v, mask='(j <= i) & ((i - j) % 3 == 0)')", 64, 64, "float16"),
+    "dilated, not causal, narrow": ("attention(q, k, v, mask='(i - j) % 4 == 0')", 64, 64, "float16"),
+    "dilated": (
+        LINES + f"softmax(where(({CAUSAL}) & ((iota(s, -2) - iota(s, -1)) % 4 == 0), s, -inf)) @ v",
+        128, 128, "bfloat16",
+    ),
+    "dilated, wide": (
+        LINES + f"softmax(where(({CAUSAL}) & ((iota(s, -2) - iota(s, -1)) % 4 == 0), s, -inf)) @ v",
+        256, 256, "bfloat16",
+    ),
     "lengths": ("attention(q, k[:, :2], v[:, :2], lengths=lengths)", 128, 64, "bfloat16"),
 }  # fmt: skip
 

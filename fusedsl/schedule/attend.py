@@ -7,6 +7,7 @@ from math import prod
 from typing import Protocol
 
 from ..hardware import Hardware
+from ..ir.types import BOOL
 from .kernel import Kernel, Window
 from .phase import Body
 from .stream import Extreme, Stream
@@ -242,12 +243,41 @@ def _holds_columns(kernel: Kernel) -> bool:
     return any(place in line for body in bodies for line in body.lines for place in places)
 
 
+def _draws_places(kernel: Kernel) -> bool:
+    """Whether a condition of places alone is drawn for each score: bits that stand beside it."""
+    assert kernel.stream is not None
+    loads = {load.value.name for load in kernel.loads}
+    return any(
+        body.results[0].dtype is BOOL
+        and loads.isdisjoint(v.name for v in body.args)
+        and not any("fetch_" in line for line in body.lines)
+        for body in kernel.stream.inputs
+        if body.lines
+    )
+
+
+def _computes_first(stream: Stream) -> bool:
+    """Whether scores are computed with before masks and maxima: beside what comes of them stand the scores."""
+    return not stream.tile[0].folds and any(phase.folds for phase in stream.tile)
+
+
+def _narrow_columns(kernel: Kernel) -> int:
+    """Columns of three groups, whose threads have 128 registers, such that little or nothing spills: with 128 columns
+    causal masks that leave every third took 1,337 us and not 1,124, those with a window 1,001 and not 679, softcap
+    1,260 and not 1,247. Conditions without a mask that leaves tiles out are fastest with 128: 1,122 and not 1,171."""
+    stream = kernel.stream
+    assert stream is not None
+    masked = stream.sieve is not None
+    if masked and _draws_places(kernel):
+        return 96
+    return 112 if _holds_columns(kernel) or (masked and _computes_first(stream)) else 128
+
+
 def _shape(width: int, out_width: int, beside: bool, kernel: Kernel) -> tuple[int, int, int]:
     """(groups, columns, stages) for rows of these widths, with elements of memory `beside` scores or without.
 
-    Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows, nor do
-    values of columns for 128 where there are three groups; random numbers, sums measured from several extrema, and more
-    sums of a row than one, leave none for three groups.
+    Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows; random
+    numbers, sums measured from several extrema, and more sums of a row than one, leave none for three groups.
     """
     stream = kernel.stream
     assert stream is not None
@@ -256,7 +286,7 @@ def _shape(width: int, out_width: int, beside: bool, kernel: Kernel) -> tuple[in
     if max(width, out_width) <= 64:
         if beside or several or summed or _draws(stream):
             return 2, 128, 4
-        return 3, 112 if _holds_columns(kernel) else 128, 4
+        return 3, _narrow_columns(kernel), 4
     if max(width, out_width) <= 128:
         return 2, 112 if beside and masked else 96 if summed and masked else 128, 2
     if beside:
