@@ -102,9 +102,10 @@ def test_integers_that_fit_are_computed_in_32_bits(line, made):
     assert shortened([line], {"i": PLACES, "j": PLACES}) == [made]
 
 
-@pytest.mark.parametrize("divisor", [1, 2, 3, 7, 4096, 1 << 30])
+@pytest.mark.parametrize("divisor", [1, 2, 3, 5, 7, 4096, 10007, 1 << 30])
 def test_floored_divisions_of_numbers_below_0_are_those_of_a_number_that_is_not(divisor):
     lines = ["d = int64(i - j)", f"r = remainder(d, int64({divisor}))", f"q = floor_divide(d, int64({divisor}))"]
+    assert all("uint32" in line for line in shortened(lines, {"i": PLACES, "j": PLACES})[1:])
     names = {"int64": np.int64, "int32": np.int32, "uint32": lambda x: np.uint32(x & 0xFFFFFFFF)}
     names |= {"remainder": np.remainder, "floor_divide": np.floor_divide}
     for i, j in ((0, PLACES[1]), (PLACES[1], 0), (5, 5), (1, 3), (0, divisor), (7, 8)):

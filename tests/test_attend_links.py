@@ -98,6 +98,9 @@ VARIANTS = {
         LINES + f"softmax(where(({CAUSAL}) & ((iota(s, -2) - iota(s, -1)) % 4 == 0), s, -inf)) @ v", 64, 64, "bfloat16",
     ),
     "dilated by three, narrow": ("attention(q, k, v, mask='(j <= i) & ((i - j) % 3 == 0)')", 64, 64, "float16"),
+    "dilated by five, narrow": (
+        LINES + f"softmax(where(({CAUSAL}) & ((iota(s, -2) - iota(s, -1)) % 5 == 1), s, -inf)) @ v", 64, 64, "bfloat16",
+    ),
     "dilated, not causal, narrow": ("attention(q, k, v, mask='(i - j) % 4 == 0')", 64, 64, "float16"),
     "dilated": (
         LINES + f"softmax(where(({CAUSAL}) & ((iota(s, -2) - iota(s, -1)) % 4 == 0), s, -inf)) @ v",

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ..hardware import Hardware
 from ..ir.types import BOOL
+from .access import WIDE
 from .kernel import Kernel, Window
 from .phase import Body
 from .stream import Extreme, Stream
@@ -195,7 +196,7 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     width, out_width = extents[stream.scores[0].axis], extents[stream.weighings[0].axis]
     if width % 8 or out_width % 8 or max(width, out_width) > WIDEST or 0 in extents:
         return None
-    if max(extents) >= 1 << 31:
+    if max(extents) >= WIDE:
         return None
     beside = beside_of(kernel, found.lane) is not None
     groups, columns, stages = _shape(width, out_width, beside, kernel)

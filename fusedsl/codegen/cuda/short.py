@@ -6,8 +6,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
+from ...schedule.access import WIDE
+
 Range = tuple[int, int]
-PLACES: Range = (0, (1 << 31) - 2)  # of positions on axes that are shorter than 2**31
+PLACES: Range = (0, WIDE + (1 << 19))  # of positions on axes that are shorter than WIDE, a last tile's beyond them too
 WORD: Range = (-(1 << 31), (1 << 31) - 1)
 
 
