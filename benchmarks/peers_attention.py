@@ -29,6 +29,7 @@ TEXTS = {
     "(e @ v) / (sum(e, -1, keepdims=True) + exp(t - m))",
     "dropout": f"p = softmax(where({CAUSAL}, s, -inf))\nwhere(uniform(7, p) < {KEPT}, p, 0) * {1 / KEPT!r} @ v",
 }
+INFLEXIBLE = ("dropout", "sigmoid")  # what FlexAttention has no form for
 OWN_STREAM = ("jax cudnn",)  # what events of torch's stream do not see
 UNFUSED = ("cupy", "cupy float16")
 
@@ -54,7 +55,7 @@ class Peers:
         case = self.case
         if case.name in ("decode", "dropout"):
             return ("fusedsl", "cudnn", "flash-attention-2")
-        if case.name == "sigmoid":
+        if case.name in INFLEXIBLE:
             return ("fusedsl",)
         if case.name in ("full", "causal") and case.shared == 1:
             unfused = UNFUSED if (case.width, case.length) == (128, 4096) else ()

@@ -93,13 +93,13 @@ def run_first_call(report: Report, settings: Settings) -> None:
 def _first_attention(report: Report, settings: Settings) -> None:
     """The same of attention, in rounds over all cases: so what disturbs the machine for a while is in one time of each.
     Then FlexAttention, of widths of 128: it takes seconds and is asked once."""
-    from peers_attention import TEXTS
+    from peers_attention import INFLEXIBLE, TEXTS
     from suite_attention import Case
 
     length = 512 if settings.quick else 4096
     cases = [Case(name, width, length) for width in (64, 128, 256) for name in TEXTS]
     cases = [c for c in cases if selected(settings.only, *_told(c)[1:])]
-    beside = [c for c in cases if c.width == 128 and c.name not in ("sigmoid", "dropout")]
+    beside = [c for c in cases if c.width == 128 and c.name not in INFLEXIBLE]
     _rounds(report, cases, "fusedsl", _new_text, 4)
     _rounds(report, beside, "flex", _fresh_flex, 2)
 
