@@ -244,17 +244,13 @@ def _holds_columns(kernel: Kernel) -> bool:
     return any(place in line for body in bodies for line in body.lines for place in places)
 
 
-def _draws_places(kernel: Kernel) -> bool:
-    """Whether a condition of places alone is drawn for each score: bits that stand beside it."""
-    assert kernel.stream is not None
-    loads = {load.value.name for load in kernel.loads}
-    return any(
-        body.results[0].dtype is BOOL
-        and loads.isdisjoint(v.name for v in body.args)
-        and not any("fetch_" in line for line in body.lines)
-        for body in kernel.stream.inputs
-        if body.lines
-    )
+def is_drawn(kernel: Kernel, body: Body) -> bool:
+    """Whether what is read for scores is a condition of places alone, of which nothing is in memory along the stream:
+    it is drawn, as bits that stand beside them."""
+    along = kernel.row_axes
+    loads = {load.value.name for load in kernel.loads if kernel.operands[load.operand].strides[along] != "0"}
+    read = not loads.isdisjoint(v.name for v in body.args) or any("fetch_" in line for line in body.lines)
+    return body.results[0].dtype is BOOL and bool(body.lines) and not read
 
 
 def _computes_first(stream: Stream) -> bool:
@@ -269,7 +265,7 @@ def _narrow_columns(kernel: Kernel) -> int:
     stream = kernel.stream
     assert stream is not None
     masked = stream.sieve is not None
-    if masked and _draws_places(kernel):
+    if masked and any(is_drawn(kernel, body) for body in stream.inputs):
         return 96
     return 112 if _holds_columns(kernel) or (masked and _computes_first(stream)) else 128
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import takewhile
 
-from ...ir.types import BOOL
-from ...schedule.attend import NOTHING, Tiles, operands_of
+from ...schedule.attend import NOTHING, Tiles, is_drawn, operands_of
 from ...schedule.kernel import Kernel
 from ...schedule.phase import Body, FoldUse, Phase, Value
 from ...schedule.stream import Stream, Weighing
@@ -103,7 +102,7 @@ class TileWriter(FragmentScope):
     @property
     def draws(self) -> bool:
         """Whether conditions of places are drawn."""
-        return any(map(self.is_drawn, self.stream.inputs))
+        return any(is_drawn(self.kernel, body) for body in self.stream.inputs)
 
     @property
     def draws_first(self) -> bool:
@@ -148,7 +147,7 @@ class TileWriter(FragmentScope):
             return []
         kinds = (self.stream.tile, self._whole) if self._whole else (self.stream.tile,)
         read = [{v.name for p in phases for v in p.element.args} for phases in kinds]
-        drawn = [body for body in self.stream.inputs if self.is_drawn(body)]
+        drawn = [body for body in self.stream.inputs if is_drawn(self.kernel, body)]
         return [body for body in drawn if all(body.results[0].name in names for names in read)]
 
     def _phases(self, phases: Sequence[Phase], partial: bool, names: dict[str, str]) -> None:
@@ -198,20 +197,13 @@ class TileWriter(FragmentScope):
     def _input(self, body: Body) -> None:
         """What is read for each element; a condition of places alone is drawn in a loop, as bits."""
         (value,) = body.results
-        if not self.is_drawn(body):
+        if not is_drawn(self.kernel, body):
             self.call(f"read_{value.name}", body, ELEMENT)
             return
         draw(self, body)
         self.top += [] if "bits = S.bits()" in self.top else ["bits = S.bits()"]
         self.code.append(f"{value.name} = bits({value.name})")
         self.domain[value.name] = ELEMENT
-
-    def is_drawn(self, body: Body) -> bool:
-        """Whether this computes a condition of places alone: it reads nothing for elements or columns."""
-        names = {load.value.name for load in self.kernel.loads}
-        loads = {name for name in names if self.leaf_domain(name) in (ELEMENT, COLUMN)}
-        read = not loads.isdisjoint(v.name for v in body.args) or any("fetch_" in line for line in body.lines)
-        return body.results[0].dtype is BOOL and bool(body.lines) and not read
 
     def _columns(self, wanted: set[str], partial: bool) -> None:
         """Where the columns stand, and whether they are there; what is read at computed places is."""
