@@ -229,15 +229,31 @@ def test_a_mask_whose_elements_a_row_shares(text, cc):
     np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=0.02, atol=0.02)
 
 
-def test_what_is_masked_adds_nothing_whatever_it_is():
-    arrays = {name: x[:, :1] for name, x in given().items() if name in "qkv"}
+@pytest.mark.parametrize(
+    ("width", "out", "dtype", "cc"),
+    [
+        (32, 16, BRAIN, (9, 0)),
+        (16, 80, BRAIN, (9, 0)),
+        (96, 256, np.float16, (9, 0)),
+        (8, 40, np.float16, (8, 0)),
+        (48, 96, BRAIN, (8, 0)),
+        (5, 33, np.float32, (8, 0)),
+        (12, 18, np.float64, (8, 0)),
+    ],
+)
+def test_what_is_masked_adds_nothing_whatever_it_is(width, out, dtype, cc):
+    arrays = {name: x[:, :1] for name, x in given(width=width, out=out, dtype=dtype).items() if name in "qkvr"}
     arrays["v"][0, 0, 60:], arrays["k"][0, 0, 70:], arrays["v"][0, 0, 20, 3] = np.nan, np.inf, np.inf
-    kernel = fd.kernel(SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v")
-    with emulated_gpu() as gpu:
-        found = to_host(kernel(*(gpu.asarray(arrays[name]) for name in kernel.params))).astype(np.float64)[0, 0]
-    q, k, v = (arrays[name][0, 0].astype(np.float64) for name in "qkv")
-    for i, row in enumerate(found):
-        s = k[: i + 1] @ q[i] * 0.2
-        weights = np.exp(s - s.max())
+    text = f"t = where({CAUSAL}, s, -inf); o = softmax(t) @ v\no * r + iota(o, -1), logsumexp(t, -1)"
+    kernel = fd.kernel(SCORES + text)
+    with emulated_gpu(cc=cc) as gpu:
+        found, sums = (to_host(x) for x in kernel(*(gpu.asarray(arrays[name]) for name in kernel.params)))
+        assert len(gpu.launches) == 1
+    q, k, v, r = (arrays[name][0, 0].astype(np.float64) for name in "qkvr")
+    for i, row in enumerate(found.astype(np.float64)[0, 0]):
         with np.errstate(invalid="ignore"):
-            np.testing.assert_allclose(row, weights @ v[: i + 1] / weights.sum(), rtol=0.02, atol=0.02)
+            s = k[: i + 1] @ q[i] * 0.2
+            weights = np.exp(s - s.max())
+            expected = weights @ v[: i + 1] / weights.sum() * r[i] + np.arange(out)
+        np.testing.assert_allclose(row, expected, rtol=0.02, atol=0.02)
+        np.testing.assert_allclose(sums[0, 0, i], s.max() + np.log(weights.sum()), rtol=0.02, atol=0.02)

@@ -32,7 +32,7 @@ REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}  # of a thread that copie
 
 class Tiles(Protocol):
     """How a pass over scores is cut: a block of `block` threads has so many `rows`, and takes so many `columns` of the
-    stream at a time; a row of results has `out_width` elements."""
+    stream at a time; a row of the first product has `width` elements, and one of results `out_width`."""
 
     @property
     def block(self) -> int: ...
@@ -42,6 +42,9 @@ class Tiles(Protocol):
 
     @property
     def columns(self) -> int: ...
+
+    @property
+    def width(self) -> int: ...
 
     @property
     def out_width(self) -> int: ...

@@ -200,7 +200,7 @@ class AttendWriter(ItemTiles):
 
     def place_again(self) -> list[str]:
         """Where the item is, read anew: between its uses no register holds it."""
-        return [*kept_place(self, TAKEN), *self._rows()]
+        return kept_place(self, TAKEN)
 
     def _rows(self) -> list[str]:
         """Where the rows of a thread stand: 32 bits hold it, so that conditions compare so many."""

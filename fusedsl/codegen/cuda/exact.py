@@ -1,103 +1,157 @@
-"""Sums of a pass over scores once more, element by element, where some came out as no finite number.
+"""Results of a warp's rows once more, row by row, where some of their sums came out as no finite number.
 
 A product of matrices multiplies what is masked too, by 0: NaN and infinities of masked elements would be in its sums.
+Here the 32 lanes of a warp have a row: its elements lie across them, and all else of it is the same in each.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .fragments import OWN_STEPS, ROW
-from .text import indented
+from ...schedule.attend import ROWS, WARP_ROWS
+from ...schedule.phase import Body
+from ...schedule.stream import Ending
+from .fragments import LINE, SCALAR, FragmentScope
+from .text import either, indented
 
 if TYPE_CHECKING:
     from .scores import ScoreWriter
 
-NARROW = 128  # up to so many elements of a row, pairs are slower: on an H200 a causal mask took 1 to 5 % longer
 
-TOTALS = [
-    "",
-    "",
-    "def nothing_total():",
-    "    return {0}(0.0)",
-    "",
-    "",
-    "def merging_total(a, b):",
-    "    return a + b",
-    "",
-    "",
-    'join_total = join_rows(fold("{0}", merging_total, nothing_total))',
-    "strange, row_zeros = O.strange(), both_rows('{0}')",
-]
-
-
-def exact_sums(w: ScoreWriter) -> list[str]:
-    """Lines that sum what counts of a warp's rows again, where that changes anything; the state is the final one."""
+def exact_rows(w: ScoreWriter) -> list[str]:
+    """Lines that say whether all sums of a warp are `finite`, and compute its results where they are not; none where
+    every element counts."""
     if w.weighing.kept is None:
         return []
-    w.functions += [line.format(w.weighing.state.dtype.name) for line in TOTALS]
-    own = w.weighing.state.name
-    return [f"if strange({own}):", *indented([*w.place_again(), *w.written(lambda: _again(w))])]
+    w.top.append("strange = O.strange()")
+    again = [*w.place_again(), *RowWriter(w).rows()]
+    return [f"finite = strange({w.weighing.state.name}) == False", *either("finite", [], again)]
 
 
-def _again(w: ScoreWriter) -> None:
-    stream, own = w.stream, w.weighing.state.name
-    w.domain = {name: kind for name, kind in w.domain.items() if w.leaf_domain(name) != ROW}  # read anew
-    folded = [v.name for v in (stream.join.results if stream.join else ())]
-    pairs = list(zip(stream.state.lifted, stream.state.state))[: len(folded)]
-    w.code += [f"{own} = no_sums()", *(f"{a.name} = {b.name}" for a, b in pairs)]
-    w.domain |= {a.name: ROW for a, _ in pairs}
-    for phase in stream.tile:
-        if phase.row:
-            w.leaves(v.name for v in phase.row.args)
-            w.call("row_again", phase.row, ROW)
-    w.code.append("step = int64(0)")
-    w.code += [f"while step < n{w.along}:", *indented(w.written(lambda: _element(w))), "    step += 1"]
+class RowWriter(FragmentScope):
+    """The file of `w`, where one row after another is worked: names of what differs between rows end in `_one`."""
 
+    def __init__(self, w: ScoreWriter):
+        super().__init__(w.kernel, w.lane, w.own_axis, w.packed)
+        self.w, self.stream, self.weighing = w, w.stream, w.weighing
+        self.top, self.functions, self.made, self.quick = w.top, w.functions, w.made, w.quick
+        self.domain = {name: kind for name, kind in w.domain.items() if kind == SCALAR}
+        self.alike = frozenset(self.domain)
+        self.own = self.named(w.weighing.state.name)
 
-def _element(w: ScoreWriter) -> None:
-    """What one element of the stream adds."""
-    stream, weighing = w.stream, w.weighing
-    w.places = {w.along: "step", w.score.axis: "part"}
-    product = w.written(lambda: _product(w))
-    w.places = {w.along: "step"}
-    w.code += ["total, part = row_zeros(0.0), int64(thread_again() & 3)"]
-    w.code += [f"while part < n{w.score.axis}:", *indented(product), f"{w.score.value.name} = join_total(total)"]
-    w.domain[w.score.value.name] = ROW
-    for number, body in enumerate((*stream.inputs, *(phase.element for phase in stream.tile), weighing.kept)):
-        assert body is not None
-        w.leaves(v.name for v in body.args)
-        w.call(f"again_{number}", body, ROW)
-    _add(w)
-    w.places = {}
+    def named(self, name: str) -> str:
+        return name if name in self.alike else f"{name}_one"
 
+    def leaf_domain(self, name: str) -> str | None:
+        axes = self.axes_of(name)
+        return None if axes is None else LINE if self.own_axis in axes else SCALAR
 
-def _add(w: ScoreWriter) -> None:
-    """The weighed element, read where it is added: no register holds it longer."""
-    weighing, own, k = w.weighing, w.weighing.state.name, w.operands.weighed
-    operand, kept, axes = w.kernel.operands[k], weighing.kept, (w.along, w.own_axis)
-    assert kept is not None
-    d, size, width = operand.dtype, operand.dtype.itemsize, w.tiles.out_width
-    held = f"{own}, {weighing.weight.name}, {kept.results[0].name}"
-    stride, further = (w.names.stride(k, a) if operand.strides[a] == "s" else operand.strides[a] for a in axes)
-    pairs = d.name in ("float16", "bfloat16") and operand.access == "vector" and further == "1" and width % 8 == 0
-    if pairs and width > NARROW:
-        w.top.append(f'add_kept = add_line({width}, "{d.name}")')
-        w.code.append(f"{own} = add_kept({held}, {w.base(k)} + step * {stride} * {size})")
-        return
-    lines = [f"return select(kept, fma(w, fetch_{d}(at + c * step * {size}, kept & (c < limit)), sums), sums)"]
-    sums, own_weight = weighing.state.dtype, weighing.weight.dtype
-    signed = f"{sums}, {own_weight}, bool, int64, int64, int64, int64 -> {sums}"
-    w.define("add_kept", OWN_STEPS, signed, "sums, w, kept, at, c, step, limit", lines)
-    at = f"{w.base(k)} + (step * {stride} + first_column() * {further}) * {size}"
-    call = f"add_kept({held}, {at}, own_steps(), int64({further}), {width} - first_column())"
-    w.code.append(f"{own} = {call}")
+    def axis_place(self, axis: int) -> str:
+        places = {self.lane: "row_one", self.along: "step", self.own_axis: "column_one", self.packed: "above_one"}
+        return places.get(axis, f"c{axis}")
 
+    def rows(self) -> list[str]:
+        """Lines that go from one of the warp's rows to the next."""
+        width, out = self.w.tiles.width, self.w.tiles.out_width
+        self.top += [
+            f"score_row, own_row = Row({width}), Row({out})",
+            f'multiply_row = score_row.product("{self.w.score.value.dtype}")',
+        ]
+        warp = f"group * {ROWS} + (thread_again() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS}"
+        row = ["row_one = int64(again_from + again)"]
+        if self.packed is not None:
+            row += [f"above_one = share(row_one, n{self.lane})", f"row_one = row_one - above_one * n{self.lane}"]
+        return [
+            f"again_from, again = int32(row_from + {warp}), int32(0)",
+            f"while (again < {WARP_ROWS}) & (again_from + again < {self.w.row_limit}):",
+            *indented([*row, *self.written(self._row), "again = int32(again + 1)"]),
+        ]
 
-def _product(w: ScoreWriter) -> None:
-    left, right = w.score.left, w.score.right
-    w.leaves(v.name for v in (*left.args, *right.args))
-    d = w.score.value.dtype
-    w.define("add_product", ROW, f"{d}, {d}, {d} -> {d}", "x, y, sums", ["return fma(x, y, sums)"])
-    w.code.append(f"total = add_product({left.results[0].name}, {right.results[0].name}, total)")
-    w.code.append("part += 4")
+    def _row(self) -> None:
+        """One row: its sums over the stream, and what comes of them."""
+        stream, own = self.stream, self.weighing.state
+        self._states()
+        for body in stream.row_inputs:
+            self._apply(f"read_{body.results[0].name}_one", body)
+        for phase in stream.tile:
+            if phase.row:
+                self._apply("row_again", phase.row)
+        self.define("no_line", LINE, f"{own.dtype} -> {own.dtype}", "x", ["return x"])
+        self.code += [
+            f"left_one = {self._line('score_row', 0, self.w.score.axis, self.lane, self.packed)}",
+            f"{self.own} = no_line({own.dtype}(0))",
+        ]
+        self.code.append("step = int64(0)")
+        self.code += [f"while step < n{self.along}:", *indented([*self.written(self._element), "step += 1"])]
+        self.domain[own.name] = LINE
+        if stream.row:
+            self._apply("finish_again", stream.row)
+        for number, ending in enumerate(stream.endings):
+            self._ending(number, ending)
+
+    def _states(self) -> None:
+        """The row's state, out of those of the lanes that had it; what it is measured from is final."""
+        stream, use = self.stream, self.stream.state
+        folds = {f.state[0].name: f for phase in stream.tile for f in phase.folds}
+        for value, lifted in zip(use.state, use.lifted):
+            apart = lifted.name in folds and self.w.waits(folds[lifted.name])
+            all_rows = f"join_{self.w.joins[lifted.name]}({value.name})" if apart else value.name
+            self.code.append(f"{self.named(value.name)} = row_of({all_rows}, again)")
+        levels = stream.join.results if stream.join else ()
+        for lifted, value, _ in zip(use.lifted, use.state, levels):
+            self.code.append(f"{self.named(lifted.name)} = {self.named(value.name)}")
+        self.domain |= {v.name: SCALAR for v in (*use.state, *use.lifted[: len(levels)])}
+
+    def _apply(self, stem: str, body: Body, domain: str = SCALAR) -> None:
+        self.leaves(v.name for v in body.args)
+        self.call(stem, body, domain)
+
+    def _line(self, row: str, number: int, axis: int, *axes: int | None) -> str:
+        """The elements along an axis of a product's operand, at the row's places on other axes."""
+        k = self.w.operands.multiplied[number]
+        self.top.append(f"load_{self.names.operand(k)} = {row}.load({self._form(k, axis)})")
+        return f"load_{self.names.operand(k)}({self._at(k, *axes)}, {self._stride(k, axis)})"
+
+    def _form(self, k: int, axis: int) -> str:
+        """The type of an operand, and how its elements lie along an axis."""
+        operand = self.kernel.operands[k]
+        return f'"{operand.dtype}", "{1 if operand.strides[axis] == "1" and operand.access == "vector" else "s"}"'
+
+    def _stride(self, k: int, axis: int) -> str:
+        letter = self.kernel.operands[k].strides[axis]
+        return self.names.stride(k, axis) if letter == "s" else f"int64({letter})"
+
+    def _at(self, k: int, *axes: int | None) -> str:
+        """Where an operand is at the row's places on some axes."""
+        terms = [f"{self.axis_place(a)} * {self.byte_step(k, a)}" for a in axes if a is not None]
+        return " + ".join([self.base(k), *terms])
+
+    def _element(self) -> None:
+        """What one element of the stream adds."""
+        stream, score = self.stream, self.w.score.value
+        read = self._line("score_row", 1, self.w.score.axis, self.along)
+        self.code.append(f"{self.named(score.name)} = multiply_row(left_one, {read})")
+        self.domain[score.name] = SCALAR
+        weighing = self.weighing
+        assert weighing.kept is not None
+        for number, body in enumerate((*stream.inputs, *(phase.element for phase in stream.tile), weighing.kept)):
+            self._apply(f"again_{number}", body)
+        own, weight, kept = weighing.state, weighing.weight, weighing.kept.results[0].name
+        read = self._line("own_row", -1, self.own_axis, self.along)
+        signed = f"{own.dtype}, {weight.dtype}, bool, {own.dtype} -> {own.dtype}"
+        self.define("add_kept", LINE, signed, "sums, w, kept, x", ["return select(kept, fma(w, x, sums), sums)"])
+        self.code.append(f"{self.own} = add_kept({self.own}, {self.named(weight.name)}, {self.named(kept)}, {read})")
+
+    def _ending(self, number: int, ending: Ending) -> None:
+        """What lies along the row, and its stores."""
+        if any(self.leaf_domain(v.name) == LINE for v in ending.body.args):
+            self.define("clamp_line", LINE, "int64, int64 -> int64", "c, n", ["return minimum(c, n - 1)"])
+            self.top.append("own_row_places = own_row.places()")
+            self.code.append(f"column_one = clamp_line(own_row_places(), n{self.own_axis})")
+        self._apply(f"end_again_{number}", ending.body, LINE)
+        for store in ending.stores:
+            k, value = store.operand, self.named(store.value)
+            name = f"store_one_{self.names.operand(k)}"
+            self.top.append(f"{name} = own_row.store({self._form(k, ending.axis)})")
+            place = self._at(k, self.lane, self.packed)
+            self.code.append(f"{name}({place}, {value}, {self._stride(k, ending.axis)})")

@@ -13,8 +13,10 @@ from .text import Names, indented, signature
 
 ROW, ELEMENT, COLUMN, SCALAR, OWN, OWN_COLUMN = "row", "element", "column", "scalar", "own", "own column"
 OWN_STEPS, DRAWN = "own, in steps", "drawn for each element"
+LINE = "line"  # of results, across a warp
 MAPS = {ROW: "S.rowwise", ELEMENT: "S.elementwise", COLUMN: "S.columnwise", SCALAR: "once", OWN: "O.elementwise"}
 MAPS |= {OWN_COLUMN: "O.columnwise", OWN_STEPS: "O.stepwise", DRAWN: "S.drawn"}
+MAPS |= {LINE: "own_row.elementwise"}
 QUICK = ("exp", "exp2", "maximum", "minimum", "quotient")  # functions of which the hardware's own will do
 NOTHING: Mapping[str, str] = MappingProxyType({})
 DIVISION = re.compile(r"^(\w+ = )([^#]+?) / ([^#]+?)(  #.*)?$")
@@ -84,6 +86,10 @@ class FragmentScope:
                 return {a for a, letter in enumerate(letters) if letter != "0"}
         return None
 
+    def named(self, name: str) -> str:
+        """The name under which a value stands in the kernel."""
+        return name
+
     def domain_of(self, name: str) -> str:
         return self.domain.get(name, SCALAR)
 
@@ -96,7 +102,7 @@ class FragmentScope:
             position = next((p for p in self.kernel.positions if p.value.name == name), None)
             if position is not None:
                 text = self.places.get(position.axis) or self.axis_place(position.axis)
-                self.code.append(f"{name} = {text}")
+                self.code.append(f"{self.named(name)} = {text}")
             else:
                 self.load(next(load for load in self.kernel.loads if load.value.name == name), domain)
             self.domain[name] = domain
@@ -122,7 +128,7 @@ class FragmentScope:
         name = f"read_{load.value.name}_{domain.replace(' ', '_')}"
         lines = [f"return fetch_{operand.dtype.name}({where}, True)"]
         self.define(name, domain, signed, ", ".join(arguments), lines)
-        self.code.append(f"{load.value.name} = {name}({', '.join([self.base(k), *places, *steps])})")
+        self.code.append(f"{self.named(load.value.name)} = {name}({', '.join([self.base(k), *places, *steps])})")
 
     def _load_along(self, load: Load, domain: str) -> None:
         """Elements of a tile, from addresses of its rows' first ones: what a column adds to them is a constant where
@@ -189,8 +195,7 @@ class FragmentScope:
             signed = signature((v.dtype for v in body.args), (v.dtype for v in made))
             lines = self.written_as(body)
             self.define(name, domain, signed, ", ".join(given), [*lines, f"return {', '.join(v.name for v in made)}"])
-            self.code.append(
-                f"{', '.join(v.name for v in made)} = {name}({', '.join(others.get(g, g) for g in given)})"
-            )
+            results, passed = (self.named(v.name) for v in made), (others.get(g) or self.named(g) for g in given)
+            self.code.append(f"{', '.join(results)} = {name}({', '.join(passed)})")
             self.domain |= {v.name: domain for v in made}
         return [v.name for v in body.results]

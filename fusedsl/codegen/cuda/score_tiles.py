@@ -232,12 +232,12 @@ class TileWriter(FragmentScope):
             for name, value, identity in zip(lifted, use.lifted, use.identity):
                 self._hide(name, value, identity)
         call = f"fold_{label}({', '.join(lifted)})"
-        if not self._waits(use):
+        if not self.waits(use):
             call = f"join_{label}({call})" if len(use.state) == 1 else f"join_{label}(*{call})"
         self.code.append(f"{', '.join(v.name for v in use.state)} = {call}")
         self.domain |= {v.name: ROW for v in use.state}
 
-    def _waits(self, use: FoldUse) -> bool:
+    def waits(self, use: FoldUse) -> bool:
         """Whether the threads of a row keep sums of their own to the end: nothing reads them before."""
         read = {v.name for phase in self.stream.tile if phase.row for v in phase.row.args}
         folds = {v.name for v in (self.stream.join.args if self.stream.join else ())}

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from ...schedule.attend import ROWS
 from ...schedule.phase import Body, Store
 from ...schedule.stream import Ending
-from .exact import exact_sums
+from .exact import exact_rows
 from .fragments import ELEMENT, OWN, OWN_COLUMN, OWN_STEPS, ROW, SCALAR
 from .score_tiles import TileWriter
+from .text import either
 
 PAIRED = ("bfloat16", "float16", "float32", "float64")  # results that are stored two at a time
 
@@ -100,20 +101,18 @@ class ScoreWriter(TileWriter):
         self.results()
 
     def place_again(self) -> list[str]:
-        """Lines before sums are made again that say where the item is, if they do not know it."""
+        """Lines before results are made again that say where the item is, if they do not know it."""
         return []
 
     def exact(self) -> None:
-        """Sums once more, where some are no finite numbers."""
-        self.domain[self.weighing.state.name] = OWN
-        self.top.append("own_steps = O.steps()")
-        self.code += exact_sums(self)
+        """Results once more, where some sums are no finite numbers."""
+        self.code += exact_rows(self)
 
     def results(self) -> None:
         stream, use = self.stream, self.stream.state
         folds = {f.state[0].name: f for phase in stream.tile for f in phase.folds}
         for value, lifted in zip(use.state, use.lifted):
-            if lifted.name in folds and self._waits(folds[lifted.name]):
+            if lifted.name in folds and self.waits(folds[lifted.name]):
                 self.code.append(f"{value.name} = join_{self.joins[lifted.name]}({value.name})")
         if stream.row:
             self.leaves(v.name for v in stream.row.args)
@@ -127,7 +126,14 @@ class ScoreWriter(TileWriter):
                 shown = f"spread{number}({shown})"
             at = self.row_place(store.operand)
             self.code.append(f"store_row{number}({at}, {shown}, rows, {self.row_limit})")
-        for number, ending in enumerate(stream.endings):
+        if stream.endings:
+            self.domain[self.weighing.state.name] = OWN
+            self.top.append("own_steps = O.steps()")
+        lines = self.written(self._endings)
+        self.code += either("finite", lines, []) if self.weighs and self.weighing.kept else lines
+
+    def _endings(self) -> None:
+        for number, ending in enumerate(self.stream.endings):
             self._ending(number, ending)
 
     def _ending(self, number: int, ending: Ending) -> None:

@@ -19,6 +19,7 @@ WORDS = {
     "link": "scan_linked next_tile tile_row tiles_done",
     "patch": "Patch shared_bytes",
     "entries": "order",
+    "row": "Row row_of",
     "rank": "enter values_of columns_of best shared_room sort_tile take pick",
     "stream_rank": "choice reset push settle keep_run merge_runs",
     "team": "Team",
@@ -30,7 +31,6 @@ WORDS = {
     "fragment": "Fragment join_rows both_rows other_than_one",
     "fragment_place": "row_positions first_column",
     "drawn": "drawn_by_four",
-    "fragment_add": "add_line",
     "fragment_store": "store_rows scatter_fragment store_fragment",
     "hopper": "init_barrier show_barriers expect_bytes arrive await_phase meet_group tell_group more_registers "
     "send_box show_copier count_sent await_sent fewer_registers copy_box parameter_at dynamic_start "

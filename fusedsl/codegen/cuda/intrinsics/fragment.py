@@ -13,7 +13,7 @@ from .fragment_place import ROWS, Places
 from .launch import thread_here
 from .loops import looped
 from .memory import element_type
-from .scalar import scalar_function, scalar_types
+from .scalar import mapped, scalar_function
 from .shuffle import shuffle
 
 STEP = 8  # elements of a map that reads them a few at a time
@@ -111,35 +111,14 @@ class Fragment(Places):
         return self._mapped(signature, self.count // 2)
 
     def _mapped(self, signature: str, count: int, step: int = 0) -> Callable[[Callable], Callable]:
-        def wrap(function: Callable) -> Callable:
-            body = scalar_function(signature, function)
-            arguments, _ = scalar_types(signature)
-            tuples = [types.UniTuple(kind, count) for kind in body.results]
-            result = tuples[0] if len(tuples) == 1 else types.Tuple.from_types(tuples)
+        def values_of(e, value, kind, want):
+            if count == self.count:
+                return self._elements(e, value, kind, want)
+            if isinstance(kind, types.BaseTuple):
+                return [e.cast(v, kind.dtype, want) for v in e.unpack(value, count)]
+            return [e.cast(value, kind, want)] * count
 
-            def values_of(e, value, kind, want):
-                if count == self.count:
-                    return self._elements(e, value, kind, want)
-                if isinstance(kind, types.BaseTuple):
-                    return [e.cast(v, kind.dtype, want) for v in e.unpack(value, count)]
-                return [e.cast(value, kind, want)] * count
-
-            def rule(*kinds):
-                def emit(e, *values):
-                    lists = [values_of(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
-                    made = []
-                    for k in range(count):
-                        if step and k and k % step == 0:
-                            e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
-                        made.append(body.emit(e, [one[k] for one in lists]))
-                    packed = [e.pack(t, [m[n] for m in made]) for n, t in enumerate(tuples)]
-                    return packed[0] if len(packed) == 1 else e.pack(result, packed)
-
-                return result, emit
-
-            return intrinsic(len(arguments))(rule)
-
-        return wrap
+        return mapped(signature, count, values_of, step)
 
     def fold(self, rule_of: Fold) -> Callable:
         """`fold(lifted…)`: the state of each row's elements that this thread holds, part by part."""

@@ -7,15 +7,18 @@ from ..backend import I32, I64, Emitter, ir
 WARP = 32
 
 
-def shuffle(e: Emitter, mode: str, value: ir.Value, distance: int, lanes: int | ir.Value) -> ir.Value:
-    """Another lane's value, within segments of `lanes` (an int32 where the launch says how many)."""
+def shuffle(e: Emitter, mode: str, value: ir.Value, distance: int | ir.Value, lanes: int | ir.Value = WARP) -> ir.Value:
+    """Another lane's value, within segments of `lanes` (an int32 where the launch says how many); which one's may be
+    an int32 too, of a whole warp."""
     b, kind = e.builder, value.type
     bits = 64 if kind in (I64, ir.DoubleType()) else 32
     if isinstance(kind, ir.IntType) and kind.width < 32:
         word = b.zext(value, I32)
     else:
         word = b.bitcast(value, ir.IntType(bits))
-    if isinstance(lanes, int):
+    if not isinstance(distance, int):
+        distance, clamp, known = "$2", str(WARP - 1), [distance]
+    elif isinstance(lanes, int):
         clamp, known = str(((WARP - lanes) << 8) | (0 if mode == "up" else WARP - 1)), []
     else:
         first = b.shl(b.sub(I32(WARP), lanes), I32(8))

@@ -142,7 +142,7 @@ class Tile(Vectors):
             def rule(*kinds):
                 def emit(e, *values):
                     columns = [
-                        self._widened(e, d, value, kind, want)
+                        self.widened(e, d, value, kind, want)
                         for d, value, kind, want in zip(arguments, values, kinds, body.arguments)
                     ]
                     rows = [body.emit(e, [column[k] for column in columns]) for k in range(self.count)]
@@ -185,8 +185,8 @@ class Tile(Vectors):
 
         def rule(*kinds):
             def emit(e, addresses, wanted):
-                places = self._widened(e, INT64, addresses, kinds[0], types.int64)
-                flags = self._widened(e, BOOL, wanted, kinds[1], types.boolean)
+                places = self.widened(e, INT64, addresses, kinds[0], types.int64)
+                flags = self.widened(e, BOOL, wanted, kinds[1], types.boolean)
                 found: list[ir.Value] = []
                 for first in range(0, self.count, self.width):
                     part = slice(first, first + self.width)
@@ -206,7 +206,7 @@ class Tile(Vectors):
 
         def rule(*kinds):
             def emit(e, *given):
-                places, seeds, streams = (self._widened(e, UINT64, v, k, types.uint64) for v, k in zip(given, kinds))
+                places, seeds, streams = (self.widened(e, UINT64, v, k, types.uint64) for v, k in zip(given, kinds))
                 found: list[ir.Value] = []
                 for first in range(0, self.count, self.width):
                     part = places[first : first + self.width]
@@ -295,7 +295,7 @@ class Tile(Vectors):
             one = room and Room(e.builder.zext(room.holds(e.builder, k), I32))
             write(e, kind, 1, place, [value], one)
 
-    def _widened(self, e: Emitter, kind: DType, value, source: types.Type, target: types.Type) -> list[ir.Value]:
+    def widened(self, e: Emitter, kind: DType, value, source: types.Type, target: types.Type) -> list[ir.Value]:
         """One value per element, as a body computes with them."""
         if not isinstance(source, types.BaseTuple):
             return [e.cast(value, source, target)] * self.count
