@@ -28,6 +28,8 @@ FORMULAS = {
     + "d = iota(s, -2) - iota(s, -1); softmax(where((abs(d) < 40) & (d % 3 == 0) & (d // 5 < 7), s, -inf)) @ v",
     "waves": SCORES + "s = s + 0.1 * sin(iota(s, -1) * 0.3)\nsoftmax(where(iota(s, -1) < 99, s, -inf)) @ v",
     "documents": SCORES + "softmax(s, where=doc[: size(s, -2), None] == doc[None, : size(s, -1)]) @ v",
+    "ranges of each row": SCORES
+    + "f = 20 * doc[: size(s, -2), None]; softmax(where((iota(s, -1) >= f) & (iota(s, -1) < f + 60), s, -inf)) @ v",
     "boxes beside scores, documents of each head": SCORES
     + f"softmax(where(({CAUSAL}) & (own[:, : size(s, -2), None] == own[:, None, : size(s, -1)]), s + near, -inf)) @ v",
     "sink": SCORES + f"s = where({CAUSAL}, s + 0.1 * sin(iota(s, -1) * 0.3), -inf)\n"

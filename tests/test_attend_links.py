@@ -102,6 +102,20 @@ VARIANTS = {
         LINES + f"softmax(where(({CAUSAL}) & ((iota(s, -2) - iota(s, -1)) % 5 == 1), s, -inf)) @ v", 64, 64, "bfloat16",
     ),
     "dilated, not causal, narrow": ("attention(q, k, v, mask='(i - j) % 4 == 0')", 64, 64, "float16"),
+    "dilated by three, not causal, narrow": ("attention(q, k, v, mask='(i - j) % 3 == 0')", 64, 64, "bfloat16"),
+    "dilated window, narrow": (
+        LINES + f"d = iota(s, -2) - iota(s, -1); softmax(where(({CAUSAL}) & (d < 1024) & (d % 2 == 0), s, -inf)) @ v",
+        64, 64, "bfloat16",
+    ),
+    "window of blocks, narrow": ("attention(q, k, v, mask='(j // 48 <= i // 48) & (j > i - 1024)')", 64, 64, "float16"),
+    "ends of each row, narrow": ("attention(q, k, v, mask='(j <= i + far[i])', far=far)", 64, 64, "bfloat16"),
+    "ranges of each row, narrow": (
+        "attention(q, k, v, mask='(j >= near[i]) & (j < far[i])', near=near, far=far)", 64, 64, "bfloat16",
+    ),
+    "dilated ends of each row, narrow": (
+        "attention(q, k, v, mask='(j <= i + far[i]) & (j > i - 1024) & ((i - j) % 4 == 0)', far=far)",
+        64, 64, "float16",
+    ),
     "dilated": (
         LINES + f"softmax(where(({CAUSAL}) & ((iota(s, -2) - iota(s, -1)) % 4 == 0), s, -inf)) @ v",
         128, 128, "bfloat16",
@@ -117,7 +131,7 @@ VARIANTS = {
 def specs(params, n, m, width, out, dtype):
     of = {"q": ((2, 8, n, width), dtype), "k": ((2, 8, m, width), dtype), "v": ((2, 8, m, out), dtype)}
     of |= {"bias": ((n, m), dtype), "doc": ((m,), "int32"), "slope": ((8,), "float32"), "lengths": ((2,), "int32")}
-    of |= {"keep": ((n, m), "bool"), "sink": ((8, 1, 1), dtype)}
+    of |= {"near": ((n,), "int32"), "far": ((n,), "int32"), "keep": ((n, m), "bool"), "sink": ((8, 1, 1), dtype)}
     return [0.25 if name == "scale" else fd.spec(*of[name]) for name in params]
 
 

@@ -7,11 +7,12 @@ from math import prod
 from typing import Protocol
 
 from ..hardware import Hardware
-from ..ir.types import BOOL
 from .access import WIDE
+from .attend_shape import shape
 from .kernel import Kernel, Window
 from .phase import Body
-from .stream import Extreme, Stream
+from .sieved import asks_memory, extreme_axes, extremes_fit, kept_extremes
+from .stream import Stream
 
 ROWS, WARP_ROWS = 64, 16  # of a group of four warps, and of a warp
 GROUP = 128  # threads of a group
@@ -27,7 +28,6 @@ MOST_TILES = 1 << 23  # of a stream: a note has so many bits for their numbers
 NEAR_BYTES = 32 << 20  # of what items of one section stream: it stays in the L2 (measured on an H200)
 PLAIN_STAGES = ((2, 0), (1, 0))  # tiles of rows, and of elements beside scores, that are on chip: the best first
 STAGES = ((2, 2), (1, 2), (2, 1), (1, 1), *PLAIN_STAGES)
-REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}  # of a thread that copies, and of one that computes
 
 
 class Tiles(Protocol):
@@ -202,7 +202,7 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     if max(extents) >= WIDE:
         return None
     beside = beside_of(kernel, found.lane) is not None
-    groups, columns, stages = _shape(width, out_width, beside, kernel)
+    groups, columns, stages = shape(width, out_width, beside, kernel)
     if extents[kernel.row_axes] // columns >= MOST_TILES:
         return None
     lags = groups < 3 or stream.sieve is None  # three groups have no registers for more beside a mask
@@ -225,73 +225,6 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
         f"{'; results leave through shared memory' if made.boxed else ''}"
     )
     return replace(made, reason=reason, registers=hardware.registers // made.block // 8 * 8)
-
-
-def _draws(stream: Stream) -> bool:
-    """Whether random numbers are drawn for each score."""
-    return any(" philox" in line for body in stream.inputs for line in body.lines)
-
-
-def _holds_columns(kernel: Kernel) -> bool:
-    """Whether elements of a tile are computed of what memory has for their columns, or of places as real numbers: these
-    stand in registers beside the scores."""
-    stream, along = kernel.stream, kernel.row_axes
-    assert stream is not None
-    bodies = (*stream.inputs, *(phase.element for phase in stream.tile))
-    read = {v.name for body in bodies for v in body.args}
-    for load in kernel.loads:
-        letters = kernel.operands[load.operand].strides
-        if load.value.name in read and letters[along] != "0" and all(letters[a] == "0" for a in stream.lanes):
-            return True
-    places = {f"float32({p.value.name})" for p in kernel.positions if p.axis == along}
-    return any(place in line for body in bodies for line in body.lines for place in places)
-
-
-def is_drawn(kernel: Kernel, body: Body) -> bool:
-    """Whether what is read for scores is a condition of places alone, of which nothing is in memory along the stream:
-    it is drawn, as bits that stand beside them."""
-    along = kernel.row_axes
-    loads = {load.value.name for load in kernel.loads if kernel.operands[load.operand].strides[along] != "0"}
-    read = not loads.isdisjoint(v.name for v in body.args) or any("fetch_" in line for line in body.lines)
-    return body.results[0].dtype is BOOL and bool(body.lines) and not read
-
-
-def _computes_first(stream: Stream) -> bool:
-    """Whether scores are computed with before masks and maxima: beside what comes of them stand the scores."""
-    return not stream.tile[0].folds and any(phase.folds for phase in stream.tile)
-
-
-def _narrow_columns(kernel: Kernel) -> int:
-    """Columns of three groups, whose threads have 128 registers, such that little or nothing spills: with 128 columns
-    causal masks that leave every third took 1,337 us and not 1,124, those with a window 1,001 and not 679, softcap
-    1,260 and not 1,247. Conditions without a mask that leaves tiles out are fastest with 128: 1,122 and not 1,171."""
-    stream = kernel.stream
-    assert stream is not None
-    masked = stream.sieve is not None
-    if masked and any(is_drawn(kernel, body) for body in stream.inputs):
-        return 96
-    return 112 if _holds_columns(kernel) or (masked and _computes_first(stream)) else 128
-
-
-def _shape(width: int, out_width: int, beside: bool, kernel: Kernel) -> tuple[int, int, int]:
-    """(groups, columns, stages) for rows of these widths, with elements of memory `beside` scores or without.
-
-    Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows; random
-    numbers, sums measured from several extrema, and more sums of a row than one, leave none for three groups.
-    """
-    stream = kernel.stream
-    assert stream is not None
-    masked, several = stream.sieve is not None, stream.join is not None and len(stream.join.results) > 1
-    summed = len(stream.state.state) > 2
-    if max(width, out_width) <= 64:
-        if beside or several or summed or _draws(stream):
-            return 2, 128, 4
-        return 3, _narrow_columns(kernel), 4
-    if max(width, out_width) <= 128:
-        return 2, 112 if beside and masked else 96 if summed and masked else 128, 2
-    if beside:
-        return 2, 64, 2
-    return (2, 80, 2) if out_width <= 192 or width <= 256 else (2, 64, 2)
 
 
 def windows(schedule: AttendSchedule, kernel: Kernel) -> tuple[Window, ...]:
@@ -322,32 +255,6 @@ def class_words(schedule: Tiles, kernel: Kernel, extents: tuple[int, ...]) -> in
     assert kernel.stream is not None
     tiles = -(-extents[kernel.row_axes] // schedule.columns)
     return -(-tiles // 32) if asks_memory(kernel) else 0
-
-
-def asks_memory(kernel: Kernel) -> bool:
-    """Whether what is in memory along a stream says which of its tiles count: a block looks it up once."""
-    sieve = kernel.stream.sieve if kernel.stream else None
-    return sieve is not None and any(x.axis == kernel.row_axes for x in sieve.extremes)
-
-
-def kept_extremes(kernel: Kernel) -> tuple[Extreme, ...]:
-    """What is asked of memory along the stream, tile by tile."""
-    sieve = kernel.stream.sieve if kernel.stream else None
-    return tuple(x for x in sieve.extremes if x.axis == kernel.row_axes) if sieve else ()
-
-
-def extreme_axes(kernel: Kernel) -> tuple[int, ...]:
-    """The axes on which the answers depend, besides the stream's."""
-    read = {v.name for x in kept_extremes(kernel) for v in x.body.args}
-    letters = [kernel.operands[load.operand].strides for load in kernel.loads if load.value.name in read]
-    found = {a for one in letters for a, letter in enumerate(one) if letter != "0"}
-    found |= {p.axis for p in kernel.positions if p.value.name in read}
-    return tuple(sorted(found - {kernel.row_axes}))
-
-
-def extremes_fit(kernel: Kernel) -> bool:
-    """Whether blocks that stay can keep the answers, in words."""
-    return all(x.least.dtype.bits <= 32 for x in kept_extremes(kernel))
 
 
 def extreme_bytes(schedule: Tiles, kernel: Kernel, extents: tuple[int, ...]) -> int:

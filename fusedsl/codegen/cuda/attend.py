@@ -12,15 +12,15 @@ from ...schedule.attend import (
     ALIGNMENT,
     GROUP,
     ORDER_BYTES,
-    REGISTERS,
     TILE_NOTES,
     AttendSchedule,
-    asks_memory,
     boxed_results,
     note_bytes,
 )
+from ...schedule.attend_shape import registers_of
 from ...schedule.kernel import Kernel
 from ...schedule.phase import Store
+from ...schedule.sieved import asks_memory
 from ...schedule.slots import WINDOW_WORDS, slots
 from .aside import aside
 from .attend_tiles import AHEAD, MOVED, TAKEN, ItemTiles
@@ -51,7 +51,7 @@ class AttendWriter(ItemTiles):
     def source(self) -> str:
         s, short = self.schedule, KINDS[self.kind]
         columns, width, out = s.columns, _whole(s.width, 16), _whole(s.out_width, 16)
-        quick = (*QUICK, "tanh")
+        quick, (copying, computing) = (*QUICK, "tanh"), registers_of(self.kernel, s.groups)
         self.top += [
             f"S, O = Fragment({columns}), Fragment({out})",
             f"{', '.join(quick)} = {', '.join(f'quick({name!r})' for name in quick)}",
@@ -60,7 +60,7 @@ class AttendWriter(ItemTiles):
             f"far_matrix_of, pack = far_matrix({columns}), S.pack({self.kind!r})",
             "finish_scores, finish, no_sums = await_products(1), await_products(0), O.zeros()",
             'rows_from, columns_from, below = row_positions("int64"), S.positions("int64"), S.below()',
-            f"take, give = more_registers({REGISTERS[s.groups][1]}), fewer_registers({REGISTERS[s.groups][0]})",
+            f"take, give = more_registers({computing}), fewer_registers({copying})",
         ]
         if self.beside:
             kind = self.kernel.operands[self.kernel.windows[BESIDE].operand].dtype.name
@@ -73,9 +73,9 @@ class AttendWriter(ItemTiles):
             self.top.append(f"map{number}, {way}{number} = parameter_at({place}), {way}_box({len(window.axes)})")
         self.scalars()
         self._begin()
-        computing = self.written(self._compute)
+        working = self.written(self._compute)
         self.code += ["if group < 0:", "    give()", *indented(copy_lines(self))]
-        self.code += ["else:", *indented(computing)]
+        self.code += ["else:", *indented(working)]
         opening = header(self.kernel, self.schedule.reason.partition(":")[0], "")
         comment = f"Tiles of {s.rows} rows; scores of {columns} of the stream at a time."
         kernel = [*self._signature(), *indented([f'"""{comment}"""', *self.code])]

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...ir.types import BOOL
-from ...schedule.attend import NOTES, Tiles, extreme_axes, kept_extremes
+from ...schedule.attend import NOTES, Tiles
+from ...schedule.sieved import extreme_axes, kept_extremes
 from ...schedule.stream import Extreme, Sieve
 from .fragments import SCALAR
 from .text import indented
@@ -24,16 +25,17 @@ KEPT = [
 ]
 
 
-def direct_classes(scope: FragmentScope, schedule: Tiles) -> str:
-    """The call of a function that asks for 32 tiles at once; "{word}" stands for their number."""
+def direct_classes(scope: FragmentScope, schedule: Tiles, known: bool = False) -> str:
+    """The call of a function that asks for 32 tiles at once; "{word}" stands for their number. What memory says of an
+    item is `known` from `item_extremes`, or asked for each tile."""
     if (call := scope.made.get(("classes",))) is not None:
         return call
-    kept = bool(kept_extremes(scope.kernel))
-    lines, some, every = _asked(scope, schedule, kept)
+    kept = known and bool(kept_extremes(scope.kernel))
+    lines, some, every = _asked(scope, schedule, known)
     results = [f"here = first < n{scope.along}", f"return ballot(here & {some}), ballot(here & {every})"]
     place = [f"place = minimum(tile, int32((n{scope.along} - 1) // {schedule.columns}))"] if kept else []
     lines = ["tile = word * 32 + (thread() & 31)", *place, *lines, *results]
-    types = _outer_types(scope) | {"row_from": "int32", "row_end": "int32"} | (_found_types(scope) if kept else {})
+    types = _outer_types(scope) | {"row_from": "int32", "row_end": "int32"} | (_found_types(scope) if known else {})
     used = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", " ".join(line.partition("  #")[0] for line in lines)))
     given = ["word", *(name for name in types if name in used)]
     kinds = ", ".join({"word": "int32", **types}[name] for name in given)
@@ -121,7 +123,8 @@ def left_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
 
 
 def item_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
-    """Lines of a warp that find what is asked of an item's rows, and where what is asked along the stream is kept."""
+    """Lines of a warp that find what is asked of an item's rows, and where what is asked along the stream is kept, if
+    anything is."""
     stream, axes, place = scope.kernel.stream, extreme_axes(scope.kernel), "0"
     assert stream is not None and stream.sieve is not None
     sieve = stream.sieve
@@ -133,11 +136,14 @@ def item_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
             if extreme.axis != scope.along:
                 _extreme(scope, sieve, extreme, True, schedule.rows if extreme.axis == scope.lane else 1)
 
+    found = scope.written(write)
+    if not kept_extremes(scope.kernel):
+        return found
     for a in axes:
         place = f"({place}) * n{a} + c{a}" if place != "0" else f"c{a}"
     tiles = f"((n{scope.along} + {schedule.columns - 1}) // {schedule.columns})"
     at = f"({place}) * {tiles} * {8 * len(kept_extremes(scope.kernel))}"
-    return [*scope.written(write), f"extremes_at = int32({_extremes_at(scope, schedule)} + {at})"]
+    return [*found, f"extremes_at = int32({_extremes_at(scope, schedule)} + {at})"]
 
 
 def _extremes_at(scope: FragmentScope, schedule: Tiles) -> str:

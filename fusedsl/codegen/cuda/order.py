@@ -69,8 +69,8 @@ def count_lines(w: AttendWriter) -> list[str]:
         return [f"count = int32(({n} + {columns - 1}) // {columns})", "tile = int32(count - 1)"]
     before: list[str] = []
     if w.schedule.resident:
-        before = [] if w.direct else item_extremes(w, w.schedule)
-        asked = direct_classes(w, w.schedule).format(word="word")
+        before = item_extremes(w, w.schedule) if w.stream.sieve and w.stream.sieve.extremes else []
+        asked = direct_classes(w, w.schedule, known=True).format(word="word")
         found = [f"some, whole = {asked}", "if lead:"]
         found += [f"    keep_word({_word(k)}, {word})" for k, word in enumerate(("some", "whole"))]
     else:

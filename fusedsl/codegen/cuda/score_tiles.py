@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import takewhile
 
-from ...schedule.attend import NOTHING, Tiles, is_drawn, operands_of
+from ...schedule.attend import NOTHING, Tiles, operands_of
+from ...schedule.attend_shape import is_drawn
 from ...schedule.kernel import Kernel
 from ...schedule.phase import Body, FoldUse, Phase, Value
 from ...schedule.stream import Stream, Weighing

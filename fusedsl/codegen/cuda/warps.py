@@ -8,10 +8,10 @@ take the way over shared memory, since a thread has but a quarter of a row's.
 from __future__ import annotations
 
 from ...ir.types import dtype
-from ...schedule.attend import asks_memory
 from ...schedule.kernel import Kernel
 from ...schedule.narrow import TOGETHER, part_bytes
 from ...schedule.phase import Value
+from ...schedule.sieved import asks_memory
 from ...schedule.warps import CHUNK, LINE, WarpSchedule
 from .classes import direct_classes, kept_classes
 from .fragments import OWN, QUICK, ROW

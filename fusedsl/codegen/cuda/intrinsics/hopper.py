@@ -206,7 +206,8 @@ def score_product(kind: str, rows: int, columns: int, width: int) -> Callable:
 
 def weighed_product(kind: str, steps: int, width: int) -> Callable:
     """`product(sums, weights, right)`: begin to add, to 64 x width sums, the product of weights (pairs in registers)
-    and a matrix of `steps` lines, which the sum goes across."""
+    and a matrix of `steps` lines, a multiple of 16, which the sum goes across."""
+    assert steps % 16 == 0, steps
     count, held = width // 2, steps // 4
     result = types.UniTuple(types.float32, count)
 

@@ -1,0 +1,92 @@
+"""Rows and columns at a time of the attend skeleton: such that what stands in registers fits there."""
+
+from __future__ import annotations
+
+from ..ir.types import BOOL
+from .kernel import Kernel
+from .phase import Body
+from .sieved import asks_memory
+from .stream import Stream
+
+LONG, SHORT = 8, 4  # lines of a sieve's body
+REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}  # of a thread that copies, and of one that computes
+
+
+def is_drawn(kernel: Kernel, body: Body) -> bool:
+    """Whether what is read for scores is a condition of places alone, of which nothing is in memory along the stream:
+    it is drawn, as bits that stand beside them."""
+    along = kernel.row_axes
+    loads = {load.value.name for load in kernel.loads if kernel.operands[load.operand].strides[along] != "0"}
+    read = not loads.isdisjoint(v.name for v in body.args) or any("fetch_" in line for line in body.lines)
+    return body.results[0].dtype is BOOL and bool(body.lines) and not read
+
+
+def _draws(stream: Stream) -> bool:
+    """Whether random numbers are drawn for each score."""
+    return any(" philox" in line for body in stream.inputs for line in body.lines)
+
+
+def _holds_columns(kernel: Kernel) -> bool:
+    """Whether elements of a tile are computed of what memory has for their columns, or of places as real numbers: these
+    stand in registers beside the scores."""
+    stream, along = kernel.stream, kernel.row_axes
+    assert stream is not None
+    bodies = (*stream.inputs, *(phase.element for phase in stream.tile))
+    read = {v.name for body in bodies for v in body.args}
+    for load in kernel.loads:
+        letters = kernel.operands[load.operand].strides
+        if load.value.name in read and letters[along] != "0" and all(letters[a] == "0" for a in stream.lanes):
+            return True
+    places = {f"float32({p.value.name})" for p in kernel.positions if p.axis == along}
+    return any(place in line for body in bodies for line in body.lines for place in places)
+
+
+def _computes_first(stream: Stream) -> bool:
+    """Whether scores are computed with before masks and maxima: beside what comes of them stand the scores."""
+    return not stream.tile[0].folds and any(phase.folds for phase in stream.tile)
+
+
+def _asks_much(kernel: Kernel) -> bool:
+    """Whether many values stand in registers while it is asked which tiles of the stream count for an item."""
+    sieve = kernel.stream.sieve if kernel.stream else None
+    return sieve is not None and not asks_memory(kernel) and len(sieve.body.lines) + 2 * len(sieve.extremes) > LONG
+
+
+def registers_of(kernel: Kernel, groups: int) -> tuple[int, int]:
+    """Registers of a thread that copies, or asks what to copy, and of one that computes."""
+    return (40, 152) if groups == 3 and _asks_much(kernel) else REGISTERS[groups]
+
+
+def _narrow_columns(kernel: Kernel) -> int:
+    """Columns of three groups, whose threads have 128 registers, such that nothing spills: a multiple of 16, which one
+    step of the second product takes. On an H200, 16k tokens, with those and with what spilled: causal masks that leave
+    every third 1,113 and 1,337 us, every second of a window of 1,024 655 and 691, not causal ones 1,996 and 2,017,
+    softcap 1,247 and 1,260; every fourth of a window 537 and 524."""
+    stream = kernel.stream
+    assert stream is not None
+    sieve = stream.sieve
+    if any(is_drawn(kernel, body) for body in stream.inputs):
+        return 112 if sieve is None else 96 if len(sieve.body.lines) <= SHORT else 80
+    first = sieve is not None and _computes_first(stream)
+    return 112 if first or _holds_columns(kernel) or _asks_much(kernel) else 128
+
+
+def shape(width: int, out_width: int, beside: bool, kernel: Kernel) -> tuple[int, int, int]:
+    """(groups, columns, stages) for rows of these widths, with elements of memory `beside` scores or without.
+
+    Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows; random
+    numbers, sums measured from several extrema, and more sums of a row than one, leave none for three groups.
+    """
+    stream = kernel.stream
+    assert stream is not None
+    masked, several = stream.sieve is not None, stream.join is not None and len(stream.join.results) > 1
+    summed = len(stream.state.state) > 2
+    if max(width, out_width) <= 64:
+        if beside or several or summed or _draws(stream):
+            return 2, 128, 4
+        return 3, _narrow_columns(kernel), 4
+    if max(width, out_width) <= 128:
+        return 2, 112 if beside and masked else 96 if summed and masked else 128, 2
+    if beside:
+        return 2, 64, 2
+    return (2, 80, 2) if out_width <= 192 or width <= 256 else (2, 64, 2)
