@@ -108,6 +108,13 @@ VARIANTS = {
         64, 64, "bfloat16",
     ),
     "window of blocks, narrow": ("attention(q, k, v, mask='(j // 48 <= i // 48) & (j > i - 1024)')", 64, 64, "float16"),
+    "blocks, narrow": ("attention(q, k, v, mask='j // 64 <= i // 64')", 64, 64, "bfloat16"),
+    "every 128th place and a window, narrow": (
+        "attention(q, k, v, mask='(j <= i) & ((j % 128 < 8) | (j > i - 1024))')", 64, 64, "bfloat16",
+    ),
+    "dilated by three ends of each row, narrow": (
+        "attention(q, k, v, mask='(j <= i + far[i]) & ((i - j) % 3 == 0)', far=far)", 64, 64, "bfloat16",
+    ),
     "ends of each row, narrow": ("attention(q, k, v, mask='(j <= i + far[i])', far=far)", 64, 64, "bfloat16"),
     "ranges of each row, narrow": (
         "attention(q, k, v, mask='(j >= near[i]) & (j < far[i])', near=near, far=far)", 64, 64, "bfloat16",

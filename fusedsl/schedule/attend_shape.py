@@ -65,10 +65,14 @@ def _narrow_columns(kernel: Kernel) -> int:
     stream = kernel.stream
     assert stream is not None
     sieve = stream.sieve
-    if any(is_drawn(kernel, body) for body in stream.inputs):
-        return 112 if sieve is None else 96 if len(sieve.body.lines) <= SHORT else 80
-    first = sieve is not None and _computes_first(stream)
-    return 112 if first or _holds_columns(kernel) or _asks_much(kernel) else 128
+    drawn = [line for body in stream.inputs if is_drawn(kernel, body) for line in body.lines]
+    if drawn and sieve is not None:
+        dilated = any("remainder(" in line for line in drawn)
+        return 80 if dilated and SHORT < len(sieve.body.lines) <= LONG else 96
+    if drawn or _holds_columns(kernel):
+        return 112
+    masked = sieve is not None and (_computes_first(stream) or bool(sieve.extremes) or _asks_much(kernel))
+    return 112 if masked else 128
 
 
 def shape(width: int, out_width: int, beside: bool, kernel: Kernel) -> tuple[int, int, int]:

@@ -134,7 +134,7 @@ def item_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
         scope.code += _ends(scope, schedule, sieve, False)
         for extreme in sieve.extremes:
             if extreme.axis != scope.along:
-                _extreme(scope, sieve, extreme, True, schedule.rows if extreme.axis == scope.lane else 1)
+                _extreme(scope, sieve, extreme, True)
 
     found = scope.written(write)
     if not kept_extremes(scope.kernel):
