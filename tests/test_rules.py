@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf, nan
+
 import numpy as np
 import pytest
 
@@ -67,6 +69,14 @@ CASES = {  # law: (text, does it fire)
         ("0.5 * x * (1 + tanh(0.8 * x))", True),
         ("0.5 * x * (2 * x)", False),
     ],
+    "k s < c is k < ceil(c / s), for the upper bits k of a word, a power of two s and one number c": [
+        ("float32(uint32(i) >> 8) * 2.0**-24 < 0.9", True),
+        ("0.25 * float32(uint32(i) >> 30) >= x[0]", True),
+        ("uniform(7, x) <= 0.5", True),
+        ("float32(uint32(i) >> 8) * 0.3 < 0.9", False),
+        ("float32(uint32(i) >> 7) * 2.0**-24 < 0.9", False),
+        ("float32(uint32(i) >> 8) * 2.0**-24 < x", False),
+    ],
     "x // y and x % y of floats, from fmod (NumPy's npy_divmod)": [
         ("x // 3", True),
         ("x % 2.5", True),
@@ -93,6 +103,19 @@ def test_a_law_fires_where_it_says_and_keeps_the_meaning(law):
         for a, b in zip(interpret(before, [x, i]), interpret(after, [x, i])):
             np.testing.assert_allclose(b, a, rtol=1e-6)
             assert a.dtype == b.dtype and a.shape == b.shape
+
+
+@pytest.mark.parametrize("op", ["<", "<=", ">", ">="])
+@pytest.mark.parametrize("c", [-inf, -1.0, -0.0, 0.0, 1e-45, 0.1, 0.25, 0.2501, 0.75, 0.8, 1.0, 3e38, inf, nan])
+def test_scaled_bits_compare_as_the_floats_do(op, c):
+    i, x = (np.arange(4, dtype=np.int64) << 30).astype(np.int32), np.array([c], np.float32)
+    for text in (f"0.25 * float32(uint32(i) >> 30) {op} x[0]", f"{c!r} {op} float32(uint32(i) >> 30) * 0.25"):
+        seen: list[str] = []
+        before = graph_of(text)
+        after = rewrite(before, lambda r, old, new, seen=seen: seen.append(r.law))
+        assert seen or np.isnan(c), text
+        for a, b in zip(interpret(before, [x, i]), interpret(after, [x, i])):
+            np.testing.assert_array_equal(b, a)
 
 
 def test_every_law_has_a_case():

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 from ..ir.fold_constants import fold
 from ..ir.graph import Node, Type, constant, node, value_of
 from ..ir.ops import OPS
-from ..ir.types import BOOL
+from ..ir.types import BOOL, FLOAT32, FLOAT64, DType
 from .engine import rule
 
 POWERS = range(2, 9)  # x ** n by multiplication stays within pow's documented error up to here
+MIRRORED = {"less": "greater", "greater": "less", "less_equal": "greater_equal", "greater_equal": "less_equal"}
+DIGITS = {FLOAT32: 24, FLOAT64: 53}  # of the integers that these hold exactly
 
 
 def _literal(n: Node, *values: float) -> bool:
@@ -185,6 +189,46 @@ def float_division(n: Node) -> Node | None:
     plain = _same("divide", n, x, y)
     signed = _same("where", n, _truth("equal", n, quotient, zero), _same("copysign", n, zero, plain), floored)
     return _same("where", n, _truth("equal", n, y, zero), plain, signed)
+
+
+@rule(*MIRRORED, law="k s < c is k < ceil(c / s), for the upper bits k of a word, a power of two s and one number c")
+def scaled_bits(n: Node) -> Node | None:
+    for (x, c), op in ((n.args, n.op), (n.args[::-1], MIRRORED[n.op])):
+        k, s = _scaled_bits(x)
+        if k is None or c.type.shape or c.type.dtype is not x.type.dtype or _is_nan(c):
+            continue
+        bound = _bound(c, s, op in ("less_equal", "greater"), k.type.dtype)
+        if op in ("less", "less_equal"):
+            return _truth("less", n, k, bound)
+        found = _truth("greater_equal", n, k, bound)
+        return found if c.op == "const" else _truth("logical_and", n, found, _truth("equal", c, c, c))
+    return None
+
+
+def _scaled_bits(x: Node) -> tuple[Node | None, float]:
+    """(k, s), where `x` is s times the upper bits of a word, in a float that holds each of them and of the products."""
+    for y, s in (x.args, x.args[::-1]) if x.op == "multiply" and x.type.dtype in DIGITS else ():
+        k = y.args[0] if y.op in ("convert", "cast") else y
+        if s.op != "const" or k.op != "right_shift" or k.type.dtype.kind != "u" or k.args[1].op != "const":
+            continue
+        scale, bits = float(value_of(s)), k.type.dtype.bits - int(value_of(k.args[1]))
+        if 0 < bits <= DIGITS[x.type.dtype] and math.frexp(scale)[0] == 0.5 and 2.0**-100 <= scale <= 1:
+            return k, scale
+    return None, 0.0
+
+
+def _is_nan(c: Node) -> bool:
+    return c.op == "const" and math.isnan(value_of(c))
+
+
+def _bound(c: Node, s: float, reached: bool, dtype: DType) -> Node:
+    """The least k such that k s >= c, or, where c may be `reached`, such that k s > c; 0 of NaN."""
+    if c.op == "const":
+        least = min(max(value_of(c) / s, -1.0), 2.0 ** DIGITS[c.type.dtype])
+        return constant(max(0, math.floor(least) + 1 if reached else math.ceil(least)), dtype)
+    t = _same("multiply", c, c, constant(1 / s, c.type.dtype))
+    t = _same("add", c, _same("floor", c, t), constant(1.0, c.type.dtype)) if reached else _same("ceil", c, t)
+    return node("cast", (t,), None, Type(dtype))
 
 
 def _same(op: str, n: Node, *args: Node) -> Node:
