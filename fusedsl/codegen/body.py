@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from ..ir.graph import Node, value_of
 from ..ir.ops import OPS
+from ..ir.printer import show_literal
 from ..ir.types import BOOL, FLOAT16, FLOAT64, DType
 from ..schedule.phase import Body, Value
 
@@ -132,7 +133,7 @@ class Scribe:
     def comment(self, n: Node) -> str:
         """The node as people write it, in terms of named values, at most 60 characters."""
         if n.op == "const":
-            return f"{value_of(n):g}" if not isinstance(value_of(n), bool) else str(value_of(n))
+            return show_literal(n)
         return self.comments.get(n, self.names.get(n, n.op))
 
     def body(self, args: Iterable[Node], results: Iterable[Node], known: Iterable[Node]) -> Body:

@@ -15,6 +15,12 @@ def show_type(n: Node) -> str:
     return f"{short}{'*' if n.type.weak else ''}[{', '.join(map(str, n.type.shape))}]"
 
 
+def show_literal(n: Node) -> str:
+    """The number of a `const` as people write it: integers whole, floats to six digits."""
+    value = value_of(n)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def show(graph: Graph) -> str:
     """The whole graph, arguments before users, results last.
 

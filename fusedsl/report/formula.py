@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.contraction import Subscripts
-from ..ir.graph import Node, value_of
+from ..ir.graph import Node
 from ..ir.ops import OPS
+from ..ir.printer import show_literal
 
 SCANS = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin"}
 DEEP = 3  # operations that a formula shows inside one another
@@ -17,8 +18,7 @@ def formula(n: Node, names: Sequence[str], depth: int = DEEP) -> str:
     while n.op in ("convert", "broadcast", "reshape", "transpose"):
         n = n.args[0]
     if n.op == "const":
-        value = value_of(n)
-        return str(value) if isinstance(value, bool) else f"{value:g}"
+        return show_literal(n)
     if n.op in ("param", "scalar"):
         return names[n.attr]
     if n.op in ("size", "iota"):

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..ir.graph import Node, Type, constant, node, value_of, walk
 from ..ir.ops import OPS
+from ..ir.printer import show_literal
 from ..ir.types import DType
 
 LONGEST = 160  # characters of one scalar, written out
@@ -111,7 +112,7 @@ def write(root: Node, names: Mapping[Node, str]) -> str:
         if n in names:
             texts[n] = names[n]
         elif n.op == "const":
-            texts[n] = f"{value_of(n):g}"
+            texts[n] = show_literal(n)
         elif symbol and len(args) == 2:
             texts[n] = f"{_bracket(args[0])} {symbol} {_bracket(args[1])}"
         elif symbol:
