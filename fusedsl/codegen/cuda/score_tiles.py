@@ -131,8 +131,7 @@ class TileWriter(FragmentScope):
     def _draw_all(self) -> None:
         self._columns({v.name for body in self._drawn for v in body.args}, False)
         for body in self._drawn:
-            self.leaves(v.name for v in body.args)
-            self._input(body)
+            self._read(body)
 
     def _early(self, phases: Sequence[Phase]) -> None:
         self.domain[self.score.value.name] = ELEMENT
@@ -160,8 +159,7 @@ class TileWriter(FragmentScope):
         wanted = {v.name for phase in phases for v in phase.element.args}
         self._columns(wanted, partial)
         for body in stream.inputs:
-            if body.results[0].name in wanted and body not in self._drawn:
-                self.leaves(v.name for v in body.args)
+            if body.results[0].name in wanted:
                 self._input(body)
         for number, phase in enumerate(phases):
             self.leaves(v.name for v in phase.element.args)
@@ -196,15 +194,23 @@ class TileWriter(FragmentScope):
             self.code += [f"{name} = {value}" for name, value in zip(folded, made)]
 
     def _input(self, body: Body) -> None:
-        """What is read for each element; a condition of places alone is drawn in a loop, as bits."""
+        """What is read for each element. Drawn bits are taken apart only here, where they are wanted: a word of them
+        stands in one register."""
         (value,) = body.results
-        if not is_drawn(self.kernel, body):
-            self.call(f"read_{value.name}", body, ELEMENT)
-            return
-        draw(self, body)
-        self.top += [] if "bits = S.bits()" in self.top else ["bits = S.bits()"]
-        self.code.append(f"{value.name} = bits({value.name})")
-        self.domain[value.name] = ELEMENT
+        if body not in self._drawn:
+            self._read(body)
+        if is_drawn(self.kernel, body):
+            self.top += [] if "bits = S.bits()" in self.top else ["bits = S.bits()"]
+            self.code.append(f"{value.name} = bits({value.name})")
+            self.domain[value.name] = ELEMENT
+
+    def _read(self, body: Body) -> None:
+        """What memory has for each element; a condition of places alone is drawn in a loop, as bits."""
+        self.leaves(v.name for v in body.args)
+        if is_drawn(self.kernel, body):
+            draw(self, body)
+        else:
+            self.call(f"read_{body.results[0].name}", body, ELEMENT)
 
     def _columns(self, wanted: set[str], partial: bool) -> None:
         """Where the columns stand, and whether they are there; what is read at computed places is."""

@@ -14,6 +14,7 @@ from .scalar import scalar_function
 from .shuffle import shuffle
 
 FOUR = 4  # numbers of a counter, and elements of a thread in eight columns
+COUNTERS = 2  # that a turn draws from: each is a long chain of products, and two chains run beside each other
 WORD = 32  # bits
 FIRST, LAST = 0x33333333, 0xCCCCCCCC  # two bits of each four
 
@@ -79,19 +80,22 @@ class _Draw:
         return b.not_(any_of(e, b.not_(found)))
 
     def together(self, count: int) -> list[ir.Value]:
-        """Words of bits of so many elements. A thread draws four columns of one of its rows a turn; neighbours give
-        each other the bits of what stands in the other's columns."""
+        """Words of bits of so many elements. A thread draws fours of columns of one of its rows; neighbours give each
+        other the bits of what stands in the other's columns."""
         e, b = self.e, self.e.builder
         row = b.select(self.odd, I32(2), I32(0))
 
         def numbers(k: ir.Value) -> tuple[list[ir.Value], list[ir.Value]]:
-            element = b.or_(k, row)
-            position, seed, stream = self.asked(element)
-            words = philox_words(e, b.lshr(position, I64(2)), seed, stream)
-            return [b.zext(word, I64) for word in words], [element] * FOUR
+            words, elements = [], []
+            for n in range(COUNTERS):
+                element = b.or_(b.add(k, I32(FOUR * n)), row)
+                position, seed, stream = self.asked(element)
+                words += philox_words(e, b.lshr(position, I64(2)), seed, stream)
+                elements += [element] * FOUR
+            return [b.zext(word, I64) for word in words], elements
 
         found = []
-        for word in self._words(count, FOUR, numbers):
+        for word in self._words(count, COUNTERS * FOUR, numbers):
             other = shuffle(e, "bfly", word, 1, 32)
             even = b.or_(b.and_(word, I32(FIRST)), b.shl(b.and_(other, I32(FIRST)), I32(2)))
             odd = b.or_(b.and_(word, I32(LAST)), b.lshr(b.and_(other, I32(LAST)), I32(2)))

@@ -94,9 +94,11 @@ class Fragment(Places):
 
         def rule(kind):
             def emit(e, given):
-                b, words = e.builder, e.unpack(given, len(kind))
-                found = [b.and_(words[k // 32], I32(1 << k % 32)) for k in range(self.count)]
-                return e.pack(result, [b.icmp_unsigned("!=", x, I32(0)) for x in found])
+                # LLVM would shift each bit to the end; and before branches part, where all bits stood in registers
+                words, text = e.unpack(given, len(kind)), "and.b32 $0, $1, $2;"
+                asked = [(words[k // 32], I32(1 << k % 32)) for k in range(self.count)]
+                found = [e.asm(I32, text, "=r,r,n", [*pair], effect=True) for pair in asked]
+                return e.pack(result, [e.builder.icmp_unsigned("!=", x, I32(0)) for x in found])
 
             return result, emit
 
