@@ -39,6 +39,17 @@ VARIANTS = {
     "dropout and mask": (
         LINES + f"where(uniform(7, s) < 0.8, softmax(where({CAUSAL}, s, -inf)), 0) @ v", 128, 128, "float16",
     ),
+    "dropout and mask, narrow": (
+        LINES + f"p = softmax(where({CAUSAL}, s, -inf)); where(uniform(7, p) < scale, p, 0) / scale @ v",
+        64, 64, "bfloat16",
+    ),
+    "dropout and documents, wide": (
+        LINES + f"p = softmax(where(({CAUSAL}) & (doc[:, None] == doc[None, :]), s, -inf))\n"
+        "where(uniform(7, p) < 0.9, p, 0) @ v", 256, 256, "bfloat16",
+    ),
+    "dropout and sigmoid, narrow": (
+        LINES + f"p = where({CAUSAL}, sigmoid(s), 0); where(uniform(7, p) < 0.9, p, 0) @ v", 64, 64, "float16",
+    ),
     "bias and mask": (
         "attention(q, k, v, score='score + bias[i, j]', mask='j <= i', bias=bias)", 128, 128, "bfloat16",
     ),

@@ -21,9 +21,9 @@ def is_drawn(kernel: Kernel, body: Body) -> bool:
     return body.results[0].dtype is BOOL and bool(body.lines) and not read
 
 
-def _draws(stream: Stream) -> bool:
-    """Whether random numbers are drawn for each score."""
-    return any(" philox" in line for body in stream.inputs for line in body.lines)
+def is_random(body: Body) -> bool:
+    """Whether what is read for scores is drawn from random numbers."""
+    return any(" philox" in line for line in body.lines)
 
 
 def _holds_columns(kernel: Kernel) -> bool:
@@ -61,11 +61,14 @@ def _narrow_columns(kernel: Kernel) -> int:
     """Columns of three groups, whose threads have 128 registers, such that nothing spills: a multiple of 16, which one
     step of the second product takes. On an H200, 16k tokens, with those and with what spilled: causal masks that leave
     every third 1,113 and 1,337 us, every second of a window of 1,024 655 and 691, not causal ones 1,996 and 2,017,
-    softcap 1,247 and 1,260; every fourth of a window 537 and 524."""
+    softcap 1,247 and 1,260; every fourth of a window 537 and 524. Causal dropout on an H100: 1,852 us with 96, 1,938
+    with 112, 1,992 with 80, and 1,995 in two groups of 128."""
     stream = kernel.stream
     assert stream is not None
     sieve = stream.sieve
     drawn = [line for body in stream.inputs if is_drawn(kernel, body) for line in body.lines]
+    if any(map(is_random, stream.inputs)):
+        return 96
     if drawn and sieve is not None:
         dilated = any("remainder(" in line for line in drawn)
         return 80 if dilated and SHORT < len(sieve.body.lines) <= LONG else 96
@@ -78,19 +81,19 @@ def _narrow_columns(kernel: Kernel) -> int:
 def shape(width: int, out_width: int, beside: bool, kernel: Kernel) -> tuple[int, int, int]:
     """(groups, columns, stages) for rows of these widths, with elements of memory `beside` scores or without.
 
-    Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows; random
-    numbers, sums measured from several extrema, and more sums of a row than one, leave none for three groups.
+    Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows; sums
+    measured from several extrema, and more sums of a row than one, leave none for three groups.
     """
     stream = kernel.stream
     assert stream is not None
     masked, several = stream.sieve is not None, stream.join is not None and len(stream.join.results) > 1
     summed = len(stream.state.state) > 2
     if max(width, out_width) <= 64:
-        if beside or several or summed or _draws(stream):
+        if beside or several or summed:
             return 2, 128, 4
         return 3, _narrow_columns(kernel), 4
     if max(width, out_width) <= 128:
         return 2, 112 if beside and masked else 96 if summed and masked else 128, 2
-    if beside:
+    if beside or any(map(is_random, stream.inputs)):
         return 2, 64, 2
     return (2, 80, 2) if out_width <= 192 or width <= 256 else (2, 64, 2)

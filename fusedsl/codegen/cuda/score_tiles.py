@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from ...schedule.attend import NOTHING, Tiles, operands_of
-from ...schedule.attend_shape import is_drawn
+from ...schedule.attend_shape import is_drawn, is_random
 from ...schedule.kernel import Kernel
 from ...schedule.phase import Body, FoldUse, Phase, Value
 from ...schedule.stream import Stream, Weighing
@@ -194,23 +194,30 @@ class TileWriter(FragmentScope):
             self.code += [f"{name} = {value}" for name, value in zip(folded, made)]
 
     def _input(self, body: Body) -> None:
-        """What is read for each element. Drawn bits are taken apart only here, where they are wanted: a word of them
-        stands in one register."""
-        (value,) = body.results
+        """What is read for each element of a tile with masks, or of one without."""
         if body not in self._drawn:
             self._read(body)
-        if is_drawn(self.kernel, body):
-            self.top += [] if "bits = S.bits()" in self.top else ["bits = S.bits()"]
-            self.code.append(f"{value.name} = bits({value.name})")
-            self.domain[value.name] = ELEMENT
+        if is_drawn(self.kernel, body) and is_random(body):
+            self._take_apart(body, kept=True)
 
     def _read(self, body: Body) -> None:
-        """What memory has for each element; a condition of places alone is drawn in a loop, as bits."""
+        """What memory has for each element. A condition of places alone is drawn in a loop, as bits: of random numbers
+        they stay so until they are wanted; of others LLVM makes the elements' own conditions, and no bits."""
         self.leaves(v.name for v in body.args)
-        if is_drawn(self.kernel, body):
-            draw(self, body)
-        else:
+        if not is_drawn(self.kernel, body):
             self.call(f"read_{body.results[0].name}", body, ELEMENT)
+            return
+        draw(self, body)
+        if not is_random(body):
+            self._take_apart(body)
+
+    def _take_apart(self, body: Body, kept: bool = False) -> None:
+        (value,) = body.results
+        name, how = ("kept_bits", "kept=True") if kept else ("bits", "")
+        made = f"{name} = S.bits({how})"
+        self.top += [] if made in self.top else [made]
+        self.code.append(f"{value.name} = {name}({value.name})")
+        self.domain[value.name] = ELEMENT
 
     def _columns(self, wanted: set[str], partial: bool) -> None:
         """Where the columns stand, and whether they are there; what is read at computed places is."""

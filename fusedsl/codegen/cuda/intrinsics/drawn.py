@@ -4,6 +4,7 @@ thread has two and its neighbour the others, so each of both draws for one of th
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import gcd
 
 from ..backend import I32, I64, Emitter, ScalarFunction, intrinsic, ir, types
 from ..random import neighbours, philox_words
@@ -14,7 +15,7 @@ from .scalar import scalar_function
 from .shuffle import shuffle
 
 FOUR = 4  # numbers of a counter, and elements of a thread in eight columns
-COUNTERS = 2  # that a turn draws from: each is a long chain of products, and two chains run beside each other
+COUNTERS = 4  # that a turn draws from at most: each is a long chain of products, and chains run beside each other
 WORD = 32  # bits
 FIRST, LAST = 0x33333333, 0xCCCCCCCC  # two bits of each four
 
@@ -82,12 +83,12 @@ class _Draw:
     def together(self, count: int) -> list[ir.Value]:
         """Words of bits of so many elements. A thread draws fours of columns of one of its rows; neighbours give each
         other the bits of what stands in the other's columns."""
-        e, b = self.e, self.e.builder
+        e, b, counters = self.e, self.e.builder, gcd(COUNTERS, count // FOUR)
         row = b.select(self.odd, I32(2), I32(0))
 
         def numbers(k: ir.Value) -> tuple[list[ir.Value], list[ir.Value]]:
             words, elements = [], []
-            for n in range(COUNTERS):
+            for n in range(counters):
                 element = b.or_(b.add(k, I32(FOUR * n)), row)
                 position, seed, stream = self.asked(element)
                 words += philox_words(e, b.lshr(position, I64(2)), seed, stream)
@@ -95,7 +96,7 @@ class _Draw:
             return [b.zext(word, I64) for word in words], elements
 
         found = []
-        for word in self._words(count, COUNTERS * FOUR, numbers):
+        for word in self._words(count, counters * FOUR, numbers):
             other = shuffle(e, "bfly", word, 1, 32)
             even = b.or_(b.and_(word, I32(FIRST)), b.shl(b.and_(other, I32(FIRST)), I32(2)))
             odd = b.or_(b.and_(word, I32(LAST)), b.lshr(b.and_(other, I32(LAST)), I32(2)))

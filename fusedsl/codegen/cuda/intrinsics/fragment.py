@@ -88,17 +88,20 @@ class Fragment(Places):
 
         return place
 
-    def bits(self) -> Callable:
-        """`bits(words)`: the conditions that `drawn` gave, as elements."""
+    def bits(self, kept: bool = False) -> Callable:
+        """`bits(words)`: the conditions that `drawn` gave, as elements. Words that are `kept` stand in registers until
+        an element is asked for: LLVM would shift each bit to the end of a register of its own, and early."""
         result = types.UniTuple(types.boolean, self.count)
 
         def rule(kind):
             def emit(e, given):
-                # LLVM would shift each bit to the end; and before branches part, where all bits stood in registers
-                words, text = e.unpack(given, len(kind)), "and.b32 $0, $1, $2;"
+                b, words = e.builder, e.unpack(given, len(kind))
                 asked = [(words[k // 32], I32(1 << k % 32)) for k in range(self.count)]
-                found = [e.asm(I32, text, "=r,r,n", [*pair], effect=True) for pair in asked]
-                return e.pack(result, [e.builder.icmp_unsigned("!=", x, I32(0)) for x in found])
+                if kept:
+                    found = [e.asm(I32, "and.b32 $0, $1, $2;", "=r,r,n", [*pair], effect=True) for pair in asked]
+                else:
+                    found = [b.and_(*pair) for pair in asked]
+                return e.pack(result, [b.icmp_unsigned("!=", x, I32(0)) for x in found])
 
             return result, emit
 
