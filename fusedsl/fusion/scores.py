@@ -47,8 +47,8 @@ def scores(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[Node]
 
 
 def _meets_others(n: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
-    """Whether some array is read that is the same all along the stream: a query, beside the keys."""
-    return any(m.op in ("load", "fetch") and stream not in free[m] for m in walk(n.args))
+    """Whether floats are summed, some of an array that is the same all along the stream: a query, beside the keys."""
+    return n.type.dtype.kind == "f" and any(m.op in ("load", "fetch") and stream not in free[m] for m in walk(n.args))
 
 
 def _holds_sums(n: Node, free: dict[Node, frozenset]) -> bool:

@@ -176,6 +176,10 @@ class Builder:
         """A weak value alone: int64, float64 or bool."""
         return self.coerce(x, x.type.dtype) if x.type.weak else x
 
+    def weakened(self, x: Node) -> Node:
+        """Integers that take the dtype of what they meet, as positions do."""
+        return node("convert", (x,), None, Type(INT64, x.type.shape, weak=True))
+
     def coerce(self, x: Node, to: DType) -> Node:
         """A weak value computed in the dtype of the strong value that it meets."""
         if to is BOOL:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir import shapes
@@ -160,24 +160,44 @@ def _ragged(b: Builder, r: Request) -> Layout:
     _agree(b, q, k, (3, 3), "width of q and k")
     _agree(b, *r.offsets, (0, 0), "number of sequences of q and k")
     heads = q.type.shape[1]
-    (mine, i), (other, j) = (_sequences(b, x.type.shape[2], o) for x, o in zip((q, k), r.offsets))
-    count = b.elementwise("subtract", b.extent(r.offsets[0].type.shape[0]), b.literal(1))
+    mine, other = (_sequences(b, x.type.shape[2], o) for x, o in zip((q, k), r.offsets))
     q, k, v = _shared(b, q, k, v, heads, k.type.shape[1])
-    mine, i = (shapes.expand_dims(b, x, 1) for x in (mine, i))
-    keep = [b.elementwise("equal", mine, other), b.elementwise("less", other, count)]
+    number, i = (shapes.expand_dims(b, x, 1) for x in (mine.number(b, -1), mine.place))
+    keep = [b.elementwise("equal", number, other.number(b, -2))]
     if r.lengths is not None:
-        ends = advanced_index(b, b.convert(r.lengths, INT64), (other,))
-        keep.append(b.elementwise("less", j, ends))
-    return Layout(q, k, v, {"b": mine, "h": _head_numbers(b, q), "i": i, "j": j}, tuple(keep), heads, True)
+        _agree(b, other.held, r.lengths, (0, 0), "number of sequences and of lengths")
+        ends = shapes.expand_dims(b, b.convert(r.lengths, INT64), 1)
+        keep.append(b.elementwise("less", other.place, other.its(b, ends)))
+    places = {"b": b.weakened(number), "h": _head_numbers(b, q), "i": b.weakened(i), "j": b.weakened(other.place)}
+    return Layout(q, k, v, places, tuple(keep), heads, True)
 
 
-def _sequences(b: Builder, tokens: Dim, offsets: Node) -> tuple[Node, Node]:
-    """(the sequence of each token, its place there): as many sequences as have ended at or before it."""
-    place = b.iota(tokens)
-    offsets = b.convert(offsets, INT64)
-    ended = b.elementwise("less_equal", shapes.index(b, offsets, (slice(1, None), None)), place)
-    number = shapes.reduce(b, "sum", ended, 0)
-    return number, b.elementwise("subtract", place, advanced_index(b, offsets, (number,)))
+@dataclass(frozen=True)
+class Sequences:
+    """Which sequence holds which token: `held` (sequences, tokens), at most one for each; and where a token stands in
+    its own. What a token has of its sequence is a fold over all of them, so that it is stored once a token: offsets
+    that are read at computed places would be read for each pair of tokens."""
+
+    held: Node
+    place: Node
+
+    def its(self, b: Builder, x: Node) -> Node:
+        """For each token, what its sequence has in `x` (sequences, 1); 0 where it belongs to none."""
+        return shapes.reduce(b, "sum", b.elementwise("where", self.held, x, b.literal(0)), 0)
+
+    def number(self, b: Builder, none: int) -> Node:
+        """The number of its sequence, or `none`."""
+        line = shapes.expand_dims(b, b.iota(self.held.type.shape[0]), 1)
+        above = self.its(b, b.elementwise("subtract", b.convert(line, INT64), b.literal(none)))
+        return b.elementwise("add", above, b.literal(none))
+
+
+def _sequences(b: Builder, tokens: Dim, offsets: Node) -> Sequences:
+    place, offsets = b.iota(tokens), b.convert(offsets, INT64)
+    begins, ends = (shapes.index(b, offsets, (part, None)) for part in (slice(None, -1), slice(1, None)))
+    begun, before_end = b.elementwise("less_equal", begins, place), b.elementwise("less", place, ends)
+    found = Sequences(b.elementwise("logical_and", begun, before_end), place)
+    return replace(found, place=b.elementwise("subtract", place, found.its(b, begins)))
 
 
 def laid_back(b: Builder, found: Layout, x: Node) -> Node:
