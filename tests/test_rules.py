@@ -51,6 +51,11 @@ CASES = {  # law: (text, does it fire)
         ("x ** 0.5", True),
         ("x ** 1.5", False),
     ],
+    "n ** -0.5 = rsqrt(n), for an extent n, which is no -0.0 and no -inf": [
+        ("x * size(x, 0) ** -0.5", True),
+        ("x * (1 + size(x, 0)) ** -0.5", False),
+        ("x ** -0.5", False),
+    ],
     "a / 0 of literals is NaN or an infinity, which compilers may take for a number": [
         ("x + mean(x[0], where=False)", True),
         ("x + mean(x[0])", False),

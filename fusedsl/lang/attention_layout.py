@@ -11,7 +11,7 @@ from ..ir.builder import Builder, fail
 from ..ir.dims import Dim, expression
 from ..ir.gathers import advanced_index
 from ..ir.graph import Check, Node
-from ..ir.types import INT64
+from ..ir.types import INT32, INT64
 
 WHOLE = slice(None)
 
@@ -188,8 +188,8 @@ class Sequences:
     def number(self, b: Builder, none: int) -> Node:
         """The number of its sequence, or `none`."""
         line = shapes.expand_dims(b, b.iota(self.held.type.shape[0]), 1)
-        above = self.its(b, b.elementwise("subtract", b.convert(line, INT64), b.literal(none)))
-        return b.elementwise("add", above, b.literal(none))
+        above = self.its(b, b.elementwise("add", b.convert(line, INT64), b.literal(-none)))
+        return b.cast(b.elementwise("add", above, b.literal(none)), INT32)
 
 
 def _sequences(b: Builder, tokens: Dim, offsets: Node) -> Sequences:
@@ -197,7 +197,7 @@ def _sequences(b: Builder, tokens: Dim, offsets: Node) -> Sequences:
     begins, ends = (shapes.index(b, offsets, (part, None)) for part in (slice(None, -1), slice(1, None)))
     begun, before_end = b.elementwise("less_equal", begins, place), b.elementwise("less", place, ends)
     found = Sequences(b.elementwise("logical_and", begun, before_end), place)
-    return replace(found, place=b.elementwise("subtract", place, found.its(b, begins)))
+    return replace(found, place=b.cast(b.elementwise("subtract", place, found.its(b, begins)), INT32))
 
 
 def laid_back(b: Builder, found: Layout, x: Node) -> Node:

@@ -147,7 +147,10 @@ def _report_kernel(
 
 
 def _settled(schedule: Any, threads: int, built: Built | None, hardware: Hardware) -> tuple[str, int]:
-    """(why the schedule is as it is, registers at most): where values spilled, fewer blocks are asked for."""
+    """(why the schedule is as it is, registers at most): where values spilled, fewer blocks are asked for, or fewer
+    columns taken."""
+    if built is not None and built.columns:
+        return f"{schedule.reason}; so many spilled, and {built.columns} are taken at a time", schedule.registers
     if built is None or not 0 < built.blocks < schedule.blocks:
         return schedule.reason, schedule.registers
     fewer = f"; so many spilled, and {plural(built.blocks, 'block')} an SM are asked for"

@@ -107,6 +107,14 @@ def plain_power(n: Node) -> Node | None:
     return None
 
 
+@rule("power", law="n ** -0.5 = rsqrt(n), for an extent n, which is no -0.0 and no -inf")
+def root_of_an_extent(n: Node) -> Node | None:
+    x, exponent = n.args
+    while x.op in ("convert", "cast"):
+        x = x.args[0]
+    return _same("rsqrt", n, n.args[0]) if x.op == "size" and _literal(exponent, -0.5) else None
+
+
 @rule("divide", law="a / 0 of literals is NaN or an infinity, which compilers may take for a number")
 def literal_over_zero(n: Node) -> Node | None:
     top, bottom = n.args

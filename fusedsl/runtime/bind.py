@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.dims import Symbol, evaluate
-from ..ir.types import DType
+from ..ir.types import INT64, DType
 from ..schedule.access import (
     WIDE,
     Collapsed,
@@ -225,11 +225,19 @@ def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _Placed, lo
         tuple(s.value for s in plan.scalars),
         (),
         pointers=plan.pointers,
+        lengths=_lengths(plan),
         stream=plan.stream,
         fast=plan.fast,
         steady=int(plan.steady),
     )
     return Bound(kernel, extents, tuple(lines), placed.offsets, placed.steps)
+
+
+def _lengths(plan: KernelPlan) -> tuple[str, ...]:
+    """The integers among the scalars that are extents of the kernel's axes."""
+    axes = (*plan.rows, *plan.columns)
+    uses = [s for s in plan.scalars if s.kind == "extent" and s.source in axes]
+    return tuple(s.value.name for s in uses if s.value.dtype is INT64)
 
 
 def _access(strides: tuple[int, ...], size: int, address: int) -> str:

@@ -15,7 +15,7 @@ from .. import debug
 from ..errors import CompileError, DeviceError, FusedslError
 from ..hardware import Hardware, facts
 from ..schedule import Geometry, Schedule, choose, geometry
-from ..schedule.attend import AttendSchedule, windows
+from ..schedule.attend import AttendSchedule, in_columns, narrower, windows
 from ..schedule.bundle import Bundle, BundleSchedule, schedule_bundle
 from ..schedule.contract import schedule_contract
 from ..schedule.kernel import Kernel
@@ -40,6 +40,7 @@ class Built:
     spill_bytes: int = 0
     shared_bytes: int = 0
     blocks: int = 0  # that were asked to fit on an SM: fewer than the schedule says where values would have spilled
+    columns: int = 0  # of scores at a time, where values spilled with as many as the schedule says
     cached: bool = False
     entry: str = ""  # its key in the cache
 
@@ -170,7 +171,7 @@ def _shape_of(kernel: Kernel | Bundle) -> tuple:
     operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
     flags = (kernel.resident, kernel.wide, kernel.kept, kernel.workspace, kernel.tickets)
-    shared = (kernel.part, kernel.table, kernel.literals, kernel.windows, kernel.chained)
+    shared = (kernel.part, kernel.table, kernel.literals, kernel.lengths, kernel.windows, kernel.chained)
     return (kernel.row_axes, kernel.column_axes, operands, positions, *flags, *shared)
 
 
@@ -200,6 +201,8 @@ def _once(key: tuple, make, kernel: Any, schedule: Any) -> Built:
                 debug.say(debug.SOURCES, found.path, found.source)
     if (kept := _recorder.get()) is not None:
         kept[plain_key(key)] = found
+    if found.columns:
+        kernel, schedule = in_columns(kernel, schedule, found.columns)
     return dataclasses.replace(found, kernel=kernel, schedule=schedule)
 
 
@@ -244,7 +247,7 @@ def ship(plain: str, told: dict, code: bytes) -> None:
 
 def facts_of(built: Built) -> dict[str, Any]:
     """What is kept of a compiled kernel beside its machine code, as JSON can hold it."""
-    figures = [built.registers, built.spill_bytes, built.shared_bytes, built.blocks]
+    figures = [built.registers, built.spill_bytes, built.shared_bytes, built.blocks, built.columns]
     return {"symbols": list(built.symbols), "source": built.source, "path": built.path, "figures": figures}
 
 
@@ -254,9 +257,10 @@ def _load(key: tuple, kernel: Any, schedule: Any) -> Built | None:
         return None
     told, code = entry
     try:
-        registers, spills, shared, blocks = told["figures"]
         symbols, source, path = tuple(told["symbols"]), told["source"], told["path"]
-        return Built(kernel, schedule, code, symbols, source, path, registers, spills, shared, blocks, cached=True)
+        registers, spills, shared, blocks, columns = told["figures"]
+        figures = (registers, spills, shared, blocks, columns)
+        return Built(kernel, schedule, code, symbols, source, path, *figures, cached=True)
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -274,17 +278,30 @@ def _file_name(key: tuple) -> str:
 
 
 def _compile_cuda(kernel: Any, schedule: Any, cc: tuple[int, int], key: tuple) -> Built:
-    from ..codegen.cuda import generate as cuda
-
     if _capturing.get():
         help = "call it once before the capture, or Kernel.compile(...), with arrays of these shapes"
         raise DeviceError(f"{kernel.name} is not compiled yet, and a CUDA graph is being captured", "device.capture",
                           help=help)  # fmt: skip
+    built = _compiled(kernel, schedule, cc, _file_name(key))
+    for less in narrower(kernel, schedule) if isinstance(schedule, AttendSchedule) else ():
+        if not built.spill_bytes:
+            break
+        columns = less[1].columns
+        other = _compiled(*less, cc, f"{_file_name(key)}_{columns}")
+        if other.spill_bytes < built.spill_bytes:
+            built = dataclasses.replace(other, columns=columns)
+    return _keep(key, built)
+
+
+def _compiled(kernel: Any, schedule: Any, cc: tuple[int, int], name: str) -> Built:
+    """A kernel's generated file, which is put on disk under this name, and its machine code."""
+    from ..codegen.cuda import generate as cuda
+
     source = cuda.generate(kernel, schedule)
-    path = disk().write_source(_file_name(key), source)
+    path = disk().write_source(name, source)
     compiled = _attempt(lambda chosen: cuda.compile_source(source, path, kernel, chosen, cc), schedule, path)
     figures = (compiled.registers, compiled.spill_bytes, compiled.shared_bytes, compiled.blocks)
-    return _keep(key, Built(kernel, schedule, compiled.code, (compiled.function,), source, path, *figures))
+    return Built(kernel, schedule, compiled.code, (compiled.function,), source, path, *figures)
 
 
 def _compile_cpu(kernel: Kernel, chosen: str, key: tuple) -> Built:

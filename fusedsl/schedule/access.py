@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..ir.types import DType
 
 ACCESS_BYTES = 16
+LONGEST = 1 << 29  # axis of a pass over scores, whose places are added up in 32 bits
 WIDE = (1 << 31) - (1 << 20)  # offsets and counts from here on need 64 bits; below, a last tile may reach past the end
 SHORT_ROW = 1 << 15  # columns, up to which a single row takes no longer where its ends are checked
 STATE_WORDS = 16  # registers of the states of one vector across columns …

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Protocol
 
 from ..hardware import Hardware
-from .access import WIDE
+from .access import LONGEST
 from .attend_shape import shape
 from .kernel import Kernel, Window
 from .phase import Body
@@ -25,6 +26,7 @@ BARRIER = 8  # bytes of a barrier in memory
 ORDER_BYTES = 16  # of what says which tile of rows is where
 NOTES, TILE_NOTES = 4, 8  # on items, and on tiles of the stream, that those who copy leave for the others
 MOST_TILES = 1 << 23  # of a stream: a note has so many bits for their numbers
+NARROWER = (96, 64, 48, 32)  # columns at a time, where values spilled with more
 NEAR_BYTES = 32 << 20  # of what items of one section stream: it stays in the L2 (measured on an H200)
 PLAIN_STAGES = ((2, 0), (1, 0))  # tiles of rows, and of elements beside scores, that are on chip: the best first
 STAGES = ((2, 2), (1, 2), (2, 1), (1, 1), *PLAIN_STAGES)
@@ -58,7 +60,7 @@ class AttendSchedule:
     `left_stages` tiles are on chip, and of what stands beside scores in memory, if it is copied, `beside_stages`.
     Where `boxed`, results leave through shared memory, by the copy engine. Groups take `turns` at starting their
     products. References of exponentials may `lag` behind the extrema, which are kept beside, so that sums are seldom
-    moved.
+    moved. It may be what is left where values `spilled` with more columns.
     """
 
     columns: int
@@ -71,6 +73,7 @@ class AttendSchedule:
     boxed: bool = False
     turns: bool = True
     lags: bool = False
+    spilled: bool = False
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)
     resident: int = field(default=0, compare=False)  # blocks that are there at once, and take items in turn; 0: all
@@ -199,22 +202,22 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     width, out_width = extents[stream.scores[0].axis], extents[stream.weighings[0].axis]
     if width % 8 or out_width % 8 or max(width, out_width) > WIDEST or 0 in extents:
         return None
-    if max(extents) >= WIDE:
+    if max(extents) >= LONGEST:
         return None
     beside = beside_of(kernel, found.lane) is not None
     groups, columns, stages = shape(width, out_width, beside, kernel)
-    if extents[kernel.row_axes] // columns >= MOST_TILES:
+    if extents[kernel.row_axes] // NARROWER[-1] >= MOST_TILES:
         return None
     lags = groups < 3 or stream.sieve is None  # three groups have no registers for more beside a mask
     least = AttendSchedule(columns, groups, stages, width, out_width, turns=groups > 1, lags=lags)
     ways = [replace(least, left_stages=n, beside_stages=m) for n, m in (STAGES if beside else PLAIN_STAGES)]
     staying = [replace(way, resident=hardware.multiprocessors) for way in ways if extremes_fit(kernel)]
     ways = [*staying, *(way for way in ways if asks_memory(kernel) and way.left_stages == 1)]
-    made = next((way for way in ways if attend_shared(way, kernel, extents) <= hardware.block_shared), None)
+    made = next((way for way in ways if _room(way, kernel, extents) <= hardware.block_shared), None)
     if made is None:
         return None
     through = replace(made, boxed=boxed_results(kernel, found.lane) is not None)
-    if attend_shared(through, kernel, extents) <= hardware.block_shared:
+    if _room(through, kernel, extents) <= hardware.block_shared:
         made = through
     blocks = _items(made, kernel, extents)
     if blocks >= 1 << 31:
@@ -225,6 +228,19 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
         f"{'; results leave through shared memory' if made.boxed else ''}"
     )
     return replace(made, reason=reason, registers=hardware.registers // made.block // 8 * 8)
+
+
+def in_columns(kernel: Kernel, schedule: AttendSchedule, columns: int) -> tuple[Kernel, AttendSchedule]:
+    """The same pass with so many columns of scores at a time."""
+    schedule = replace(schedule, columns=columns, spilled=True)
+    return replace(kernel, windows=windows(schedule, kernel)), schedule
+
+
+def narrower(kernel: Kernel, schedule: AttendSchedule) -> Iterator[tuple[Kernel, AttendSchedule]]:
+    """The same pass with fewer columns at a time, which stand in fewer registers."""
+    for columns in NARROWER:
+        if columns < schedule.columns:
+            yield in_columns(kernel, schedule, columns)
 
 
 def windows(schedule: AttendSchedule, kernel: Kernel) -> tuple[Window, ...]:
@@ -285,6 +301,12 @@ def attend_shared(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, 
     classes = 8 * words * (NOTES if schedule.resident else 1)
     classes += extreme_bytes(schedule, kernel, extents) if schedule.resident else 0
     return ALIGNMENT + fixed_bytes(schedule) + note_bytes(kernel) + classes
+
+
+def _room(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+    """Shared memory of a block, should values spill and fewer columns be taken, too."""
+    least = min(schedule.columns, NARROWER[-1])
+    return max(attend_shared(replace(schedule, columns=n), kernel, extents) for n in (schedule.columns, least))
 
 
 def attend_grid(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir.types import BOOL
 from .kernel import Kernel
 from .phase import Body
-from .sieved import asks_memory
+from .sieved import asks_memory, extreme_axes
 from .stream import Stream
 
 LONG, SHORT = 8, 4  # lines of a sieve's body
@@ -24,6 +24,12 @@ def is_drawn(kernel: Kernel, body: Body) -> bool:
 def is_random(body: Body) -> bool:
     """Whether what is read for scores is drawn from random numbers."""
     return any(" philox" in line for line in body.lines)
+
+
+def _gathers(kernel: Kernel) -> bool:
+    """Whether elements beside scores are read at computed places: their addresses stand in registers too."""
+    assert kernel.stream is not None
+    return any("fetch_" in line for body in kernel.stream.inputs for line in body.lines)
 
 
 def _holds_columns(kernel: Kernel) -> bool:
@@ -49,12 +55,14 @@ def _computes_first(stream: Stream) -> bool:
 def _asks_much(kernel: Kernel) -> bool:
     """Whether many values stand in registers while it is asked which tiles of the stream count for an item."""
     sieve = kernel.stream.sieve if kernel.stream else None
-    return sieve is not None and not asks_memory(kernel) and len(sieve.body.lines) + 2 * len(sieve.extremes) > LONG
+    if sieve is None or asks_memory(kernel):
+        return bool(extreme_axes(kernel))
+    return len(sieve.body.lines) + 2 * len(sieve.extremes) > LONG
 
 
-def registers_of(kernel: Kernel, groups: int) -> tuple[int, int]:
+def registers_of(kernel: Kernel, groups: int, spilled: bool) -> tuple[int, int]:
     """Registers of a thread that copies, or asks what to copy, and of one that computes."""
-    return (40, 152) if groups == 3 and _asks_much(kernel) else REGISTERS[groups]
+    return (40, 152) if groups == 3 and (spilled or _asks_much(kernel)) else REGISTERS[groups]
 
 
 def _narrow_columns(kernel: Kernel) -> int:
@@ -74,8 +82,13 @@ def _narrow_columns(kernel: Kernel) -> int:
         return 80 if dilated and SHORT < len(sieve.body.lines) <= LONG else 96
     if drawn or _holds_columns(kernel):
         return 112
-    masked = sieve is not None and (_computes_first(stream) or bool(sieve.extremes) or _asks_much(kernel))
-    return 112 if masked else 128
+    if sieve is None:
+        return 128
+    if extreme_axes(kernel):
+        return 96
+    numbers = not {v.name for v in sieve.body.args}.isdisjoint(v.name for v in kernel.scalars)
+    much = _computes_first(stream) or bool(sieve.extremes) or numbers or _asks_much(kernel)
+    return 112 if much else 128
 
 
 def shape(width: int, out_width: int, beside: bool, kernel: Kernel) -> tuple[int, int, int]:
@@ -86,14 +99,17 @@ def shape(width: int, out_width: int, beside: bool, kernel: Kernel) -> tuple[int
     """
     stream = kernel.stream
     assert stream is not None
+    gathers = _gathers(kernel)
     masked, several = stream.sieve is not None, stream.join is not None and len(stream.join.results) > 1
     summed = len(stream.state.state) > 2
     if max(width, out_width) <= 64:
-        if beside or several or summed:
-            return 2, 128, 4
+        if beside or several or summed or gathers:
+            return 2, 96 if gathers else 128, 4
         return 3, _narrow_columns(kernel), 4
     if max(width, out_width) <= 128:
-        return 2, 112 if beside and masked else 96 if summed and masked else 128, 2
+        return 2, 64 if gathers else 112 if beside and masked else 96 if summed and masked else 128, 2
+    if gathers:
+        return 2, 48, 2
     if beside or any(map(is_random, stream.inputs)):
         return 2, 64, 2
     return (2, 80, 2) if out_width <= 192 or width <= 256 else (2, 64, 2)

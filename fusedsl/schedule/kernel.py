@@ -92,6 +92,7 @@ class Kernel:
     resident: bool = True
     wide: bool = False  # offsets need 64 bits
     pointers: tuple[Load, ...] = ()  # values that are the address of an operand's element 0, for bodies that fetch
+    lengths: tuple[str, ...] = ()  # scalars that are extents of the kernel's axes
     literals: tuple[tuple[str, int], ...] = ()  # scalars that have this value in every call: strides of one element
     kept: int = 0  # elements of a vector along the last row axis
     workspace: bool = False  # blocks leave states for each other in a workspace

@@ -51,7 +51,7 @@ class AttendWriter(ItemTiles):
     def source(self) -> str:
         s, short = self.schedule, KINDS[self.kind]
         columns, width, out = s.columns, _whole(s.width, 16), _whole(s.out_width, 16)
-        quick, (copying, computing) = (*QUICK, "tanh"), registers_of(self.kernel, s.groups)
+        quick, (copying, computing) = (*QUICK, "tanh"), registers_of(self.kernel, s.groups, s.spilled)
         self.top += [
             f"S, O = Fragment({columns}), Fragment({out})",
             f"{', '.join(quick)} = {', '.join(f'quick({name!r})' for name in quick)}",

@@ -6,10 +6,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from ...schedule.access import WIDE
+from ...schedule.access import LONGEST
 
 Range = tuple[int, int]
-PLACES: Range = (0, WIDE + (1 << 19))  # of positions on axes that are shorter than WIDE, a last tile's beyond them too
+PLACES: Range = (0, LONGEST + (1 << 19))  # of positions on axes, a last tile's beyond them too, and of their extents
 WORD: Range = (-(1 << 31), (1 << 31) - 1)
 
 
