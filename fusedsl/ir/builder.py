@@ -52,6 +52,7 @@ class Builder:
         self.checks: list[Check] = []
         self.guards: dict[Dim, bool] = {}
         self.unified: dict[Dim, Dim] = {}
+        self.merged: dict[Node, tuple[Node, Node]] = {}  # positions on an axis that is two: their own on these
         self.site = Site()
         self.find_site: Callable[[int, int | None], Site] | None = None  # of an operand, or of an item of it
         self.names: tuple[str, ...] = ()  # what the text calls the operands of the operation being built

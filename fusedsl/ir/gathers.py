@@ -58,8 +58,25 @@ def mask_fault() -> FusedslError:
 
 def index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
     """`x[key]`: slices, new axes and single elements, or what integer arrays point at."""
+    x, key, sites = _in_parts(b, x, key, sites)
     read = advanced_index if any(isinstance(part, Node) for part in key) else shapes.index
     return read(b, x, key, sites)
+
+
+def _in_parts(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None) -> tuple:
+    """The same with an axis that is read at all positions of two axes in turn as two axes: no position is computed."""
+    for place, part in enumerate(key):
+        parts = b.merged.get(part) if isinstance(part, Node) else None
+        plain = all(isinstance(k, (Node, slice)) for k in key[:place])
+        if parts is None or not plain or place >= x.type.rank:
+            continue
+        shape, extents = x.type.shape, [max(p.type.shape, key=lambda d: d != 1) for p in parts]
+        if b.canonical(shape[place]) != b.canonical(product(extents)):
+            continue
+        x = reshape(b, x, (*shape[:place], *extents, *shape[place + 1 :]))
+        key = (*key[:place], *parts, *key[place + 1 :])
+        sites = None if sites is None else (*sites[: place + 1], *sites[place:])
+    return x, key, sites
 
 
 def advanced_index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:

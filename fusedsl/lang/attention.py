@@ -15,7 +15,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir import shapes
 from ..ir.builder import Builder
 from ..ir.contraction import matmul
-from ..ir.dims import Dim, evaluate, expression
+from ..ir.dims import Dim, evaluate, expression, product
 from ..ir.graph import Node, value_of, walk
 from ..ir.types import BOOL, FLOAT32
 from .attention_layout import Layout, Request, laid_back, laid_out
@@ -105,7 +105,7 @@ def _match_extents(b: Builder, program: Program, r: Request, found: Layout) -> N
     computed. The plan holds for calls where it is so."""
     batch, kv, several, n, _ = found.q.type.shape
     extents = {"b": batch, "i": n, "j": found.k.type.shape[-2]}
-    extents |= {"h": kv} if b.is_unit(several) else {"h": several} if b.is_unit(kv) else {}
+    extents["h"] = kv if b.is_unit(several) else several if b.is_unit(kv) else product((kv, several))
     for part in (part for root in _roots(program) for part in postorder(root)):
         if not (isinstance(part, Subscript) and isinstance(part.value, Name) and part.value.name in r.arrays):
             continue

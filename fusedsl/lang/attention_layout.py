@@ -112,7 +112,11 @@ def _head_numbers(b: Builder, q: Node) -> Node:
     inner = shapes.expand_dims(b, b.iota(several), [1, 2])
     if b.is_unit(several):
         return outer
-    return inner if b.is_unit(kv) else b.elementwise("add", b.elementwise("multiply", outer, b.extent(several)), inner)
+    if b.is_unit(kv):
+        return inner
+    number = b.elementwise("add", b.elementwise("multiply", outer, b.extent(several)), inner)
+    b.merged[number] = outer, inner
+    return number
 
 
 def _dense(b: Builder, r: Request) -> Layout:
