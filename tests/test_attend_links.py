@@ -47,9 +47,24 @@ VARIANTS = {
         LINES + f"p = softmax(where(({CAUSAL}) & (doc[:, None] == doc[None, :]), s, -inf))\n"
         "where(uniform(7, p) < 0.9, p, 0) @ v", 256, 256, "bfloat16",
     ),
-    "dropout and sigmoid, narrow": (
-        LINES + f"p = where({CAUSAL}, sigmoid(s), 0); where(uniform(7, p) < 0.9, p, 0) @ v", 64, 64, "float16",
+    "relative positions": (
+        "attention(q, k, v, score='score + table[h, i - j + 4096]', table=table)", 64, 64, "bfloat16",
     ),
+    "relative positions of wide heads": (
+        "attention(q, k, v, score='score + table[h, clip(i - j, -64, 64) + 64]', mask='j <= i', table=table)",
+        256, 256, "bfloat16",
+    ),
+    "bias of each head, shared keys": (
+        "attention(q, k[:, :2], v[:, :2], score='score + biases[h, i, j]', biases=biases)", 128, 128, "bfloat16",
+    ),
+    "mask over a cache, narrow": (
+        "attention(q, k, v, mask='(j <= i + size(k, -2) - size(q, -2)) & (j > i + size(k, -2) - size(q, -2) - 256)')",
+        64, 64, "bfloat16",
+    ),
+    "documents of each batch, narrow": (
+        "attention(q, k, v, mask='(j <= i) & (docs[b, i] == docs[b, j])', docs=docs)", 64, 64, "float16",
+    ),
+    "root of an extent, narrow": ("softmax(q @ k.mT * size(q, -1) ** -0.5) @ v", 64, 64, "float16"),
     "bias and mask": (
         "attention(q, k, v, score='score + bias[i, j]', mask='j <= i', bias=bias)", 128, 128, "bfloat16",
     ),
@@ -150,6 +165,7 @@ def specs(params, n, m, width, out, dtype):
     of = {"q": ((2, 8, n, width), dtype), "k": ((2, 8, m, width), dtype), "v": ((2, 8, m, out), dtype)}
     of |= {"bias": ((n, m), dtype), "doc": ((m,), "int32"), "slope": ((8,), "float32"), "lengths": ((2,), "int32")}
     of |= {"near": ((n,), "int32"), "far": ((n,), "int32"), "keep": ((n, m), "bool"), "sink": ((8, 1, 1), dtype)}
+    of |= {"table": ((8, n + m), "float32"), "biases": ((8, n, m), dtype), "docs": ((2, max(n, m)), "int32")}
     return [0.25 if name == "scale" else fd.spec(*of[name]) for name in params]
 
 
@@ -162,6 +178,24 @@ def alone(monkeypatch, tmp_path):
 
     monkeypatch.setattr(backend, "lower", refused)
     monkeypatch.setattr(backend, "VERIFIES", True)
+
+
+# of which the first number of columns spills
+SPILLED = {
+    "parity": "attention(q, k, v, score='where((i + j) % 2 == 0, score, score * 0.5)', mask='j <= i')",
+    "clipped": "attention(q, k, v, score='score + table[h, minimum(i - j, 127)]', mask='j <= i', table=table)",
+    "dropped": LINES + f"p = where({CAUSAL}, sigmoid(s), 0); where(uniform(7, p) < 0.9, p, 0) @ v",
+}
+
+
+@pytest.mark.parametrize("name", SPILLED)
+def test_what_spills_takes_fewer_columns(name):
+    kernel = fd.kernel(SPILLED[name], fallback=False)
+    arrays = specs(kernel.params, 4096, 4096, 64, 64, "float16")
+    (found,) = kernel.resources(*arrays, cc=90)
+    assert found.figures.spill_bytes == 0
+    (told,) = kernel.explain(*arrays, device="cuda", cc=90).kernels
+    assert "spilled" in told.schedule and found.figures == told.figures
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -26,6 +26,12 @@ def is_random(body: Body) -> bool:
     return any(" philox" in line for line in body.lines)
 
 
+def _drawn_lines(kernel: Kernel) -> list[str]:
+    """The lines of conditions that are drawn."""
+    assert kernel.stream is not None
+    return [line for body in kernel.stream.inputs if is_drawn(kernel, body) for line in body.lines]
+
+
 def _gathers(kernel: Kernel) -> bool:
     """Whether elements beside scores are read at computed places: their addresses stand in registers too."""
     assert kernel.stream is not None
@@ -74,21 +80,32 @@ def _narrow_columns(kernel: Kernel) -> int:
     stream = kernel.stream
     assert stream is not None
     sieve = stream.sieve
-    drawn = [line for body in stream.inputs if is_drawn(kernel, body) for line in body.lines]
+    drawn = _drawn_lines(kernel)
     if any(map(is_random, stream.inputs)):
         return 96
     if drawn and sieve is not None:
         dilated = any("remainder(" in line for line in drawn)
         return 80 if dilated and SHORT < len(sieve.body.lines) <= LONG else 96
+    if extreme_axes(kernel) or (_computes_first(stream) and sieve is not None and sieve.extremes):
+        return 96
     if drawn or _holds_columns(kernel):
         return 112
     if sieve is None:
         return 128
-    if extreme_axes(kernel):
-        return 96
     numbers = not {v.name for v in sieve.body.args}.isdisjoint(v.name for v in kernel.scalars)
-    much = _computes_first(stream) or bool(sieve.extremes) or numbers or _asks_much(kernel)
+    much = _computes_first(stream) or sieve.extremes or stream.inputs or numbers or _asks_much(kernel)
     return 112 if much else 128
+
+
+def _middle_columns(kernel: Kernel, beside: bool, summed: bool) -> int:
+    """Columns of two groups, of rows of up to 128."""
+    sieve = kernel.stream.sieve if kernel.stream else None
+    if _gathers(kernel):
+        return 64
+    if sieve is None:
+        return 128
+    asks = _drawn_lines(kernel) and len(sieve.body.lines) > SHORT
+    return 96 if summed and not beside else 112 if beside or asks else 128
 
 
 def shape(width: int, out_width: int, beside: bool, kernel: Kernel) -> tuple[int, int, int]:
@@ -99,17 +116,15 @@ def shape(width: int, out_width: int, beside: bool, kernel: Kernel) -> tuple[int
     """
     stream = kernel.stream
     assert stream is not None
-    gathers = _gathers(kernel)
-    masked, several = stream.sieve is not None, stream.join is not None and len(stream.join.results) > 1
-    summed = len(stream.state.state) > 2
+    gathers, random = _gathers(kernel), any(map(is_random, stream.inputs))
+    several, summed = stream.join is not None and len(stream.join.results) > 1, len(stream.state.state) > 2
     if max(width, out_width) <= 64:
         if beside or several or summed or gathers:
             return 2, 96 if gathers else 128, 4
         return 3, _narrow_columns(kernel), 4
     if max(width, out_width) <= 128:
-        return 2, 64 if gathers else 112 if beside and masked else 96 if summed and masked else 128, 2
+        return 2, _middle_columns(kernel, beside, summed), 2
     if gathers:
         return 2, 48, 2
-    if beside or any(map(is_random, stream.inputs)):
-        return 2, 64, 2
-    return (2, 80, 2) if out_width <= 192 or width <= 256 else (2, 64, 2)
+    much = beside or random or (summed and stream.sieve is not None)
+    return 2, 64 if much or (out_width > 192 and width > 256) else 80, 2
