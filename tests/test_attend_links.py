@@ -182,7 +182,6 @@ def alone(monkeypatch, tmp_path):
 
 # of which the first number of columns spills
 SPILLED = {
-    "parity": "attention(q, k, v, score='where((i + j) % 2 == 0, score, score * 0.5)', mask='j <= i')",
     "clipped": "attention(q, k, v, score='score + table[h, minimum(i - j, 127)]', mask='j <= i', table=table)",
     "dropped": LINES + f"p = where({CAUSAL}, sigmoid(s), 0); where(uniform(7, p) < 0.9, p, 0) @ v",
 }
