@@ -40,8 +40,9 @@ class ScoreEmitter(PhaseEmitter):
 
     def plan(self, name: str, header: tuple[str, ...]) -> KernelPlan:
         check(self.streaming.fold)
-        debug.say(debug.DECISIONS, "a pass over scores", show(self.streaming.fold))
         frame = self.frame(name, header)
+        names = {(use.kind, use.index): use.name for use in frame.arrays}
+        debug.say(debug.DECISIONS, "a pass over scores", show(self.streaming.fold, names))
         return dataclasses.replace(frame, stream=self._stream())
 
     # -- what is read

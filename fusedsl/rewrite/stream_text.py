@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from ..ir.graph import Node, constant, walk
 from .components import Component, extrema
 from .scalars import free_axes, scaled, write
 from .stream import StreamFold
 
+NAMELESS: Mapping[tuple[str, int], str] = MappingProxyType({})
 
-def show(stream: StreamFold) -> str:
-    """A stream fold so that a person reads it: what is folded, measured from what, and what it gives."""
+
+def show(stream: StreamFold, arrays: Mapping[tuple[str, int], str] = NAMELESS) -> str:
+    """A stream fold so that a person reads it: what is folded, measured from what, and what it gives. `arrays` are the
+    names of what is read, by kind and number."""
     names: dict[Node, str] = {}
+    loads = [n for n in walk([*stream.folds, *(f for f, _ in stream.finish)]) if n.op == "load"]
+    for n in loads:
+        if (name := arrays.get((n.attr[0].kind, n.attr[0].index))) is not None:
+            names[n] = name
 
     def text(n: Node) -> str:
         return write(n, names)
