@@ -37,6 +37,12 @@ FORMULAS = {
     "(e @ v) / (sum(e, -1, keepdims=True) + exp(sink - m)), logsumexp(s, -1)",
     "dropout": SCORES + f"p = softmax(where({CAUSAL}, s, -inf))\n"
     "where(uniform(7, (size(q, 0), size(q, 1), size(q, 2), size(k, 2)), stream=3) < 0.8, p, 0) * 1.25 @ v",
+    "sigmoids": SCORES + f"where({CAUSAL}, sigmoid(s - 1), 0) @ v",
+    "squares of what is positive, a prefix": SCORES + f"where(({CAUSAL}) | (iota(s, -1) < 40), square(relu(s)), 0) @ v",
+    "one more in the sum, a mask in memory": SCORES + "s = where(bias < 1, s, -inf)\n"
+    "m = maximum(max(s, axis=-1, keepdims=True), 0); e = exp(s - m)\n(e @ v) / (sum(e, -1, keepdims=True) + exp(-m))",
+    "lengths": "attention(q, k, v, mask='j <= i + 30', lengths=lengths, return_lse=True)",
+    "relative positions": "attention(q, k, v, score='score + near[clip(i - j, 0, 9), h]', mask='j <= i', near=near)",
     "shared heads": "attention(q, k[:, :1], v[:, :1], score='where(j <= i, score + sink[h, 0, 0] * (j - i), -inf)', "
     "sink=sink)",
 }
@@ -51,7 +57,7 @@ def given(n=70, m=152, heads=2, width=32, out=16, dtype=BRAIN):
     sink[-1] = -abs(sink[-1])  # as a slope, it makes large scores of what is far
     found |= {"bias": bias, "near": bias.astype(dtype), "sink": sink}
     own = np.sort(random.integers(0, 4, (heads, m))).astype(np.int32)
-    return found | {"own": own, "doc": own[0]}
+    return found | {"own": own, "doc": own[0], "lengths": np.array([m * 2 // 3], np.int32)}
 
 
 def reference(kernel, arrays):
@@ -79,6 +85,17 @@ def test_a_formula_is_one_kernel(name):
         found = [to_host(x) for x in (found if isinstance(found, tuple) else (found,))]
         assert len(gpu.launches) == 1
     agrees(kernel, arrays, found)
+
+
+@pytest.mark.parametrize("cc", [(9, 0), (8, 0)])
+def test_scores_of_a_hundred_thousand(cc):
+    arrays, kernel = given(), fd.kernel("attention(q, k, v, mask='j <= i', scale=20000.0, return_lse=True)")
+    with emulated_gpu(cc=cc) as gpu:
+        found, lse = (to_host(x) for x in kernel(*(gpu.asarray(arrays[name]) for name in "qkv")))
+    expected = reference(kernel, arrays)
+    assert np.abs(expected[1]).max() > 1e5
+    np.testing.assert_allclose(found.astype(np.float64), expected[0], rtol=2.0**-7, atol=2.0**-7)
+    np.testing.assert_allclose(lse, expected[1], rtol=1e-6)
 
 
 @pytest.mark.parametrize("text, n, tiles", [("causal", 260, 3 * 1 + 2 + 2 + 3), ("full", 70, 3 + 3 + 1)])

@@ -45,6 +45,7 @@ def watched() -> None:
     """Run every variant once, each array in memory of its own."""
     import cupy
     import test_decode
+    import test_ragged
     from test_attend import FORMULAS, given
     from test_warps import check
 
@@ -67,6 +68,12 @@ def watched() -> None:
     scores.WAYS = ways
     for text, sizes, dtype in test_decode.CASES.values():
         run(text, test_decode.arrays(*sizes, dtype))
+        launched += 1
+    for case in test_ragged.CASES:
+        text, arrays = test_ragged.given(case, np.dtype(np.float16))
+        kernel = fd.kernel(text, fallback=False)
+        found = kernel(*(cupy.asarray(arrays[name]) for name in kernel.params))
+        test_ragged.agrees(case, arrays, [cupy.asnumpy(x) for x in found])
         launched += 1
     print(launched, "launched")
 
