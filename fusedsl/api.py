@@ -116,10 +116,8 @@ class Kernel:
         values = dict(zip(self.params, args))
         for name, value in named.items():
             if name not in self._positions:
-                near = suggest(name, self.params)
-                hint = f"did you mean {near}?" if near else signature
-                hint = f"{name} is an option: give it to kernel(...)" if name in OPTION_NAMES else hint
-                raise ArgumentError(f"the text does not read {name!r}", "argument.unused", help=hint)
+                hint = f"{name} is an option: give it to kernel(...)" if name in OPTION_NAMES else None
+                raise self._unused(name, hint, (), signature)
             if name in values:
                 raise ArgumentError(f"{name} is given twice", "argument.twice", help="give it by position or by name")
             values[name] = value
@@ -127,6 +125,14 @@ class Kernel:
         if missing:
             raise ArgumentError(f"missing {', '.join(missing)}", "argument.missing", help=signature)
         return [values[name] for name in self.params]
+
+    def _unused(self, name: str, hint: str | None, others: Sequence[str], otherwise: str) -> ArgumentError:
+        """The error for an argument that the text does not read; `others` are keywords that it may have meant."""
+        from .lang.attention_call import quoted
+
+        near = suggest(name, (*self.params, *others))
+        hint = hint or quoted(self._source.program, name) or (f"did you mean {near}?" if near else otherwise)
+        return ArgumentError(f"the text does not read {name!r}", "argument.unused", help=hint)
 
     # -- looking inside: arguments are arrays, or specs that stand for them
 
@@ -339,9 +345,8 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
     else:
         unused = [name for name in given if name not in made.params]
         if unused:
-            near = suggest(unused[0], (*made.params, *OPTION_NAMES))
-            hint = f"did you mean {near}?" if near else f"the text reads {', '.join(made.params) or 'no names'}"
-            raise ArgumentError(f"the text does not read {unused[0]!r}", "argument.unused", help=hint)
+            read = f"the text reads {', '.join(made.params) or 'no names'}"
+            raise made._unused(unused[0], None, OPTION_NAMES, read)
         found = {**(arrays or {}), **given}
     missing = [name for name in made.params if name not in found]
     if missing:

@@ -188,3 +188,42 @@ def test_a_number_that_weighs_has_no_part_in_the_dtype(weight):
 def test_numbers_that_are_no_integers_scale_floats_alone():
     with pytest.raises(fd.DTypeError, match="alpha is"):
         fd.fuse(lambda a: torch.add(a, a, alpha=2.0))(torch.tensor([1, 2]))
+
+
+Q, K = torch.ones(2, 4, 6, 8), torch.ones(2, 4, 10, 8)
+MASK = torch.ones(6, 10)
+UNLIKE = {
+    "a mask beside is_causal": ((Q[0], K[0], K[0], MASK > 0, 0.0, True), fd.ArgumentError),
+    "integers": ((Q.int(), K.int(), K.int()), fd.DTypeError),
+    "float8": (tuple(x.to(torch.float8_e4m3fn) for x in (Q, K, K)), fd.DTypeError),
+    "keys of another type": ((Q, K.half(), K.half()), fd.DTypeError),
+    "values of another type": ((Q, K, K.half()), fd.DTypeError),
+    "a narrower mask": ((Q, K, K, MASK.half()), fd.DTypeError),
+    "a mask of integers": ((Q, K, K, MASK.int()), fd.DTypeError),
+    "a mask of float64": ((Q.half(), K.half(), K.half(), MASK.double()), fd.DTypeError),
+    "a list": ((Q, K, K, [[True]]), fd.ArgumentError),
+    "a mask of more batches": ((Q[:1], K[:1], K[:1], MASK.expand(3, 1, 6, 10) > 0), fd.ShapeError),
+    "is_causal as a number": ((Q, K, K, None, 0.0, 1), fd.ArgumentError),
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_attention_refuses_what_torch_refuses(name):
+    operands, kind = UNLIKE[name]
+    attend = torch.nn.functional.scaled_dot_product_attention
+    with pytest.raises((RuntimeError, TypeError, NotImplementedError)):
+        attend(*operands)
+    with pytest.raises(kind):
+        fd.fuse(lambda *given: attend(*given))(*operands)
+
+
+def test_heads_that_are_shared_are_asked_for():
+    attend = torch.nn.functional.scaled_dot_product_attention
+    with pytest.raises(fd.ShapeError, match="pass enable_gqa=True"):
+        fd.fuse(lambda q, k: attend(q, k, k))(Q, K[:, :2])
+
+
+def test_a_float32_mask_leaves_attention_its_type():
+    attend, half = torch.nn.functional.scaled_dot_product_attention, Q.half()
+    found = fd.fuse(lambda q, mask: attend(q, q, q, mask))(half, torch.ones(6, 6).tril().log())
+    assert found.dtype is torch.float16

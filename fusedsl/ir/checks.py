@@ -30,6 +30,21 @@ FIXED = {
         "arrays that are joined agree in all axes but the one they are joined along",
     ),
     "stack": ("cannot stack {0} and {1}", "arrays that are stacked have one shape"),
+    "scaled_dot_product_attention": (
+        "heads of {0} and {1} do not pair",
+        "pass enable_gqa=True where heads of query share those of key and value",
+    ),
+}
+# What to do where operands of attention do not agree, by what they are to agree in.
+AGREEMENT = {
+    "number of heads of k and v": "k and v come in pairs of heads: slice one of them, or repeat the heads of the other",
+    "length of k and v": "slice the longer one, or pad the other and pass lengths=",
+    "width of q and k": "slice the wider one, or pad the other with zeros: a score is the sum of their products",
+    "batch of q and k, or 1 in k": "k has the batch of q, or 1 for all of it: slice or repeat it along the first axis",
+    "batch of q and v, or 1 in v": "v has the batch of q, or 1 for all of it: slice or repeat it along the first axis",
+    "batch of q and lengths": "lengths has an element for each sequence of the batch",
+    "number of sequences of q and k": "offsets=(of q, of k) both have an element more than there are sequences",
+    "number of sequences and of lengths": "lengths has an element for each sequence, one less than each of offsets",
 }
 UNARY = {"-": "negate", "sign": "take the sign of"}
 MOST_ELEMENTS = 1 << 48  # of an array: minutes on the fastest device
@@ -86,7 +101,9 @@ def holds(check: Check, extents: Mapping[Symbol, int]) -> bool:
             return -values[1] <= values[0] < values[1]  # type: ignore[operator]
         case "nonempty":
             return all(values)
-        case "heads" | "groups":
+        case "heads":
+            return values[0] % values[1] == 0 if values[1] else not values[0]
+        case "groups":
             return values[1] > 0 and values[0] % values[1] == 0
         case "same_size" | "contract" | "agree":
             return values[0] == values[1]
@@ -112,10 +129,10 @@ def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None
         return _contraction_words(check, shown, values)
     if check.kind == "agree":
         note = f"{values[0]} and {values[1]} differ"
-        help = "slice the longer one, or pad the other and pass lengths="
+        help = AGREEMENT[check.what]
         return f"attention needs one {check.what}: {shown[0]} and {shown[1]}", note, help, "attention"
     if check.kind == "heads":
-        help = "head h of q reads head h // (heads // kv_heads) of k and v"
+        help = "the heads of q are a multiple of those of k and v: head h reads head h // (heads // kv_heads)"
         return f"{values[0]} heads of q share {values[1]} of k", f"{shown[0]} and {shown[1]}", help, "attention"
     if check.kind == "groups":
         message = f"{values[0]} channels do not make {values[1]} groups: {shown[0]}"

@@ -143,7 +143,7 @@ class Check:
     same_size: dims[0] == dims[1], as numbers of elements (of a reshape the shape that was asked for follows).
     contract: dims[0] == dims[1] (what `what` sums over; of the letter names[0], if it has one).
     agree: dims[0] == dims[1] (what `what` says of attention's operands).
-    heads, groups: dims[0] is a multiple of dims[1].
+    heads, groups: dims[0] is a multiple of dims[1] (there may be no heads at all).
     enough: dims[0] is dims[1] or more.
     """
 

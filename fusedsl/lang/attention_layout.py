@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError
 from ..ir import shapes
 from ..ir.builder import Builder, fail
 from ..ir.dims import Dim, expression
 from ..ir.gathers import advanced_index
 from ..ir.graph import Check, Node
-from ..ir.types import INT32, INT64
+from ..ir.types import BOOL, INT32, INT64
+from .syntax import Program
 
 WHOLE = slice(None)
+
+
+OPERANDS = ("q", "k", "v", "scale", "lengths", "pages", "offsets")
 
 
 @dataclass(frozen=True)
@@ -23,8 +27,8 @@ class Request:
     q: Node
     k: Node
     v: Node
-    score: str | None = None
-    mask: str | None = None
+    score: Program | None = None
+    mask: Program | None = None
     scale: Node | None = None
     lengths: Node | None = None
     offsets: tuple[Node, Node] | None = None
@@ -54,36 +58,64 @@ def laid_out(b: Builder, r: Request) -> Layout:
 
 
 def _check_operands(b: Builder, r: Request) -> None:
-    q, k, v = r.q, r.k, r.v
-    ranks = (3, 3, 3) if r.offsets is not None else (4, 4, 4)
-    form = "(tokens, heads, d)" if r.offsets is not None else "(batch, heads, n, d)"
     if r.offsets is not None and r.pages is not None:
-        raise ArgumentError(
-            "offsets= and pages= do not go together", code="argument.attention", help="give one of them"
-        )
-    for place, (x, rank) in enumerate(zip((q, k, v), ranks)):
-        if x.type.weak or x.type.dtype.kind != "f" or x.type.dtype.storage:
-            message = f"attention is of floats, and {'qkv'[place]} is {b.describe(x.type)}"
-            raise fail(DTypeError(message, code="dtype.attention", help="cast it first, e.g. float16(q)"), place)
-        if x.type.rank != rank:
-            form = "(pages, page, heads, d)" if r.pages is not None and place else form
-            message = f"{'qkv'[place]} has {rank} axes {form}, and this is {b.describe(x.type)}"
-            raise fail(ShapeError(message, code="shape.attention", help="reshape it, or index with None"), place)
-        if x.type.dtype is not q.type.dtype:
-            message = f"q, k and v have one dtype, and {'qkv'[place]} is {x.type.dtype} beside {q.type.dtype}"
-            raise fail(DTypeError(message, code="dtype.attention", help="cast them to one"), place)
-    numbers = [("lengths", r.lengths), ("pages", r.pages), *(("offsets", one) for one in r.offsets or ())]
-    for name, given in numbers:
-        rank = 2 if name == "pages" else 1
-        if given is not None and (given.type.dtype.kind not in "iu" or given.type.rank != rank):
-            form = "(batch, n)" if rank == 2 else "(batch,)" if name == "lengths" else "(sequences + 1,)"
-            message = f"{name} are integers {form}, not {b.describe(given.type)}"
-            raise ArgumentError(message, code="argument.attention", help="positions are counted from 0")
+        raise ArgumentError("offsets= and pages= do not go together", "argument.attention", help="give one of them")
+    for place, x in enumerate((r.q, r.k, r.v)):
+        try:
+            _check_floats(b, r, "qkv"[place], x)
+        except FusedslError as error:
+            raise fail(error, place) from None
+    others: list[tuple[str, Node | None, int | None]] = [(name, getattr(r, name), None) for name in OPERANDS[3:-1]]
+    for name, given, item in (*others, *(("offsets", one, k) for k, one in enumerate(r.offsets or ()))):
+        try:
+            if given is not None:
+                _check_numbers(b, name, given)
+        except FusedslError as error:
+            raise fail(error, OPERANDS.index(name), item) from None
 
 
-def _agree(b: Builder, x: Node, y: Node, axes: tuple[int, int], what: str) -> None:
-    """Two axes have one extent; a call tests it."""
-    one, other = x.type.shape[axes[0]], y.type.shape[axes[1]]
+def _check_floats(b: Builder, r: Request, name: str, x: Node) -> None:
+    """q, k or v: floats of one dtype, with the axes of its layout."""
+    if x.type.weak or x.type.dtype.kind != "f" or x.type.dtype.storage:
+        message = f"attention is of floats, and {name} is {b.describe(x.type)}"
+        raise DTypeError(message, code="dtype.attention", help="cast it first, e.g. float16(q)")
+    form = "(tokens, heads, d)" if r.offsets is not None else "(batch, heads, n, d)"
+    form = "(pages, page, heads, d)" if r.pages is not None and name != "q" else form
+    rank = form.count(",") + 1
+    if x.type.rank != rank:
+        message = f"{name} has {rank} axes {form}, and this is {b.describe(x.type)}"
+        raise ShapeError(message, code="shape.attention", help="reshape it, or index with None")
+    if x.type.dtype is not r.q.type.dtype:
+        message = f"q, k and v have one dtype, and {name} is {x.type.dtype} beside {r.q.type.dtype}"
+        raise DTypeError(message, code="dtype.attention", help="cast them to one")
+
+
+# What is given beside q, k and v: what it is, its dtype's kinds, its axes, and what to give instead of other axes.
+NUMBERS = {
+    "scale": (
+        "one number", "iuf", 0, "put a scale of each head in the score: score='score * scales[h]', scale=1, scales=...",
+    ),
+    "lengths": ("integers (batch,)", "iu", 1, "one for each sequence: how many of its keys count"),
+    "pages": ("integers (batch, n)", "iu", 2, "one row for each sequence: the numbers of its pages, in order"),
+    "offsets": (
+        "integers (sequences + 1,)", "iu", 1, "where each sequence begins, and the last one ends: [0, 3, 10] are two",
+    ),
+}  # fmt: skip
+
+
+def _check_numbers(b: Builder, name: str, x: Node) -> None:
+    wanted, kinds, rank, help = NUMBERS[name]
+    message = f"{name} {'is' if rank == 0 else 'are'} {wanted}, not {b.describe(x.type)}"
+    if x.type.dtype.kind not in kinds or x.type.dtype.storage:
+        cast = "a condition is a mask: mask='keep[b, j]'" if x.type.dtype is BOOL else "cast to int32"
+        raise DTypeError(message, code="dtype.attention", help=cast)
+    if x.type.rank != rank:
+        raise ShapeError(message, code="shape.attention", help=help)
+
+
+def _agree(b: Builder, x: Node, y: Node, axis: int, what: str) -> None:
+    """An axis of two operands has one extent; a call tests it."""
+    one, other = x.type.shape[axis], y.type.shape[axis]
     if b.canonical(one) != b.canonical(other):
         b.checks.append(Check("agree", (one, other), what, (x.type, y.type), site=b.site))
         b.unify(one, other)
@@ -124,11 +156,11 @@ def _dense(b: Builder, r: Request) -> Layout:
     if r.pages is not None:
         k, v = (_paged(b, x, r.pages) for x in (k, v))
     for place, what in ((1, "number of heads of k and v"), (2, "length of k and v")):
-        _agree(b, k, v, (place, place), what)
-    _agree(b, q, k, (3, 3), "width of q and k")
+        _agree(b, k, v, place, what)
+    _agree(b, q, k, 3, "width of q and k")
     for x, name in ((k, "k"), (v, "v")):
         if not b.is_unit(x.type.shape[0]):
-            _agree(b, q, x, (0, 0), f"batch of q and {name}, or 1 in {name}")
+            _agree(b, q, x, 0, f"batch of q and {name}, or 1 in {name}")
     heads, n, m = q.type.shape[1], q.type.shape[2], k.type.shape[2]
     q, k, v = _shared(b, q, k, v, heads, k.type.shape[1])
     places = {
@@ -139,7 +171,7 @@ def _dense(b: Builder, r: Request) -> Layout:
     }
     keep = []
     if r.lengths is not None:
-        _agree(b, q, r.lengths, (0, 0), "batch of q and lengths")
+        _agree(b, r.q, r.lengths, 0, "batch of q and lengths")
         ends = shapes.expand_dims(b, b.convert(r.lengths, INT64), [1, 2, 3, 4])
         keep.append(b.elementwise("less", places["j"], ends))
     return Layout(q, k, v, places, tuple(keep), heads, False)
@@ -160,16 +192,16 @@ def _ragged(b: Builder, r: Request) -> Layout:
     assert r.offsets is not None
     q, k, v = (shapes.expand_dims(b, shapes.transpose(b, x, (1, 0, 2)), 0) for x in (r.q, r.k, r.v))
     for place, what in ((1, "number of heads of k and v"), (2, "length of k and v")):
-        _agree(b, k, v, (place, place), what)
-    _agree(b, q, k, (3, 3), "width of q and k")
-    _agree(b, *r.offsets, (0, 0), "number of sequences of q and k")
+        _agree(b, k, v, place, what)
+    _agree(b, q, k, 3, "width of q and k")
+    _agree(b, *r.offsets, 0, "number of sequences of q and k")
     heads = q.type.shape[1]
     mine, other = (_sequences(b, x.type.shape[2], o) for x, o in zip((q, k), r.offsets))
     q, k, v = _shared(b, q, k, v, heads, k.type.shape[1])
     number, i = (shapes.expand_dims(b, x, 1) for x in (mine.number(b, -1), mine.place))
     keep = [b.elementwise("equal", number, other.number(b, -2))]
     if r.lengths is not None:
-        _agree(b, other.held, r.lengths, (0, 0), "number of sequences and of lengths")
+        _agree(b, other.held, r.lengths, 0, "number of sequences and of lengths")
         ends = shapes.expand_dims(b, b.convert(r.lengths, INT64), 1)
         keep.append(b.elementwise("less", other.place, other.its(b, ends)))
     places = {"b": b.weakened(number), "h": _head_numbers(b, q), "i": b.weakened(i), "j": b.weakened(other.place)}

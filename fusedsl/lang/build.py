@@ -11,7 +11,7 @@ from ..ir import graph as ir
 from ..ir.builder import Builder
 from ..ir.dims import Dim, Symbol
 from ..ir.types import DTYPES
-from . import attention, calls
+from . import attention_call, calls
 from .evaluate import Evaluator
 from .faults import MOST_FAULTS
 from .hints import value_hint
@@ -38,13 +38,8 @@ def parameter_names(program: Program) -> tuple[str, ...]:
     found = [name for name, _ in free_names(program)]
     if not any(name in DTYPES for name in found):
         return tuple(found)
-    operands = set()
-    for statement in (*program.statements, *program.results):
-        for root in _roots(statement):
-            for part in postorder(root):
-                operands |= {
-                    child.name for child in _operands(part) if isinstance(child, Name) and child.name in DTYPES
-                }
+    children = (child for part in program.parts for child in _operands(part))
+    operands = {child.name for child in children if isinstance(child, Name) and child.name in DTYPES}
     return tuple(name for name in found if name not in DTYPES or name in operands)
 
 
@@ -53,8 +48,8 @@ def undefined(program: Program, missing: Collection[str], given: Collection[str]
     do not exist. `given` are the names that the call did give.
     """
     faults: list[FusedslError] = []
-    parts = [part for s in (*program.statements, *program.results) for root in _roots(s) for part in postorder(root)]
-    unquoted = [found for part in parts if isinstance(part, Call) for found in attention.unquoted(part, program.text)]
+    found = (part for part in program.parts if isinstance(part, Call))
+    unquoted = [one for call in found for one in attention_call.unquoted(call, program.text)]
     defined = [definition.name for definition in program.functions]
     for name, span in free_names(program):
         if name in missing and len(faults) < MOST_FAULTS:
@@ -63,7 +58,7 @@ def undefined(program: Program, missing: Collection[str], given: Collection[str]
             faults.append(UnknownNameError(f"nothing is called {name}", "name.value", span=span, help=hint))
     above: set[str] = set()
     for statement in (*program.statements, *program.results):
-        for part in (part for root in _roots(statement) for part in postorder(root)):
+        for part in postorder(_root(statement)):
             if not isinstance(part, Call) or part.function in above or calls.exists(part.function):
                 continue
             if len(faults) < MOST_FAULTS:
@@ -77,10 +72,10 @@ def undefined(program: Program, missing: Collection[str], given: Collection[str]
     return faults[0]  # type: ignore[return-value]
 
 
-def _roots(statement) -> tuple[Expr, ...]:
+def _root(statement: Assign | Definition | Expr) -> Expr:
     if isinstance(statement, Definition):
-        return (statement.body,)
-    return (statement.value,) if isinstance(statement, Assign) else (statement,)
+        return statement.body
+    return statement.value if isinstance(statement, Assign) else statement
 
 
 def _operands(part) -> tuple:

@@ -11,7 +11,7 @@ from ..ir.dims import Dim
 from ..ir.graph import Node
 from ..ir.shapes import require_groups, require_mask
 from ..ir.types import BOOL, DTYPES
-from . import attention, functions, prelude
+from . import attention_call, functions, prelude
 from .frames import BROKEN, Broken, Frame, UserFunction
 from .functions import REQUIRED, Parameter, dim_of, show_value
 from .hints import function_hint, keyword_hint
@@ -44,7 +44,7 @@ def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame]
         values, expressions = yield from _bind(ev, node, frame, parameters)
         return (yield from _inline(ev, node, frame, found, values, expressions))
     if name == "attention":
-        return (yield from attention.call(ev, node, frame))
+        return (yield from attention_call.call(ev, node, frame))
     hidden = name.startswith("_") and (frame.parent is None or frame.source == ev.text)
     table = None if hidden else functions.lookup(name)
     if table is not None:

@@ -9,13 +9,18 @@ from .parse import parse
 from .syntax import Assign, Call, Definition, Expr, Name, Program, Span, postorder
 
 
-def independent(text: str, faults: Sequence[FusedslError]) -> list[FusedslError]:
-    """The faults, in the order in which they were found, less those that follow from an earlier one of `text`.
+def independent(text: str, faults: Sequence[FusedslError], told: Sequence[FusedslError] = ()) -> list[FusedslError]:
+    """The faults, in the order in which they were found, less those that follow from an earlier one of `text`, or from
+    one that is `told` already.
 
     A fault follows from one that lies within its expression, or within what was assigned to a name that it reads.
     """
-    if len(faults) < 2 or any(fault.text != text or fault.span is None for fault in faults):
-        return list(faults[:1])
+    if any(fault.text != text or fault.span is None for fault in faults):
+        drawn = {fault.text for fault in told}
+        return [fault for fault in faults if fault.text not in drawn][:1]
+    told = [fault for fault in told if fault.text in (None, text) and fault.span is not None]
+    if len(faults) + len(told) < 2:
+        return list(faults)
     try:
         program = parse(text)
     except FusedslError:  # a text that only other limits allow
@@ -23,7 +28,7 @@ def independent(text: str, faults: Sequence[FusedslError]) -> list[FusedslError]
     kept = []
     for k, fault in enumerate(faults):
         read = list(_read(program, fault.span))  # type: ignore[arg-type]
-        if not any(_within(earlier.span, span) for earlier in faults[:k] for span in read):  # type: ignore[arg-type]
+        if not any(_within(earlier.span, span) for earlier in (*told, *faults[:k]) for span in read):  # type: ignore[arg-type]
             kept.append(fault)
     return kept
 

@@ -92,7 +92,7 @@ class Evaluator(Faults):
             broken = (
                 explain(c, self.builder.extents) for c in self.builder.checks if not holds(c, self.builder.extents)
             )
-            self.faults += independent(self.text or "", list(broken))
+            self.faults += independent(self.text or "", list(broken), self.faults)
             raise self.gathered()
         return results
 
@@ -167,7 +167,7 @@ class Evaluator(Faults):
         while True:
             if request is not None:
                 self._count(*request)
-                stack.append(VISITS[type(request[0])](self, *request))
+                stack.append(self.visit(*request))
                 value, request = None, None
             try:
                 request = stack[-1].send(value)
@@ -185,6 +185,10 @@ class Evaluator(Faults):
                 value = BROKEN
             if not stack:
                 return value
+
+    def visit(self, node: Any, frame: Frame) -> Visit:
+        """What finds the value of one expression."""
+        return VISITS[type(node)](self, node, frame)
 
     def _count(self, node, frame: Frame) -> None:
         self.operations += not isinstance(node, (Name, Literal, Argument))

@@ -49,6 +49,8 @@ class Faults:
         try:
             yield
         except FusedslError as error:
+            if self.text is not None and error.text not in (None, self.text):  # drawn already, in a text inside
+                raise
             k = getattr(error, "operand", None)
             if k is not None and (own or k < 0):
                 error.span, error.caret = self._operand_place(error, k, frame, operands, (span, at))
@@ -114,7 +116,7 @@ class Faults:
         except Broken:
             pass
         except LimitError as error:
-            error.text = self.text
+            error.text = error.text or self.text
             raise
         except FusedslError as error:
             self.gather(error)

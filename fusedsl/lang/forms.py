@@ -1,4 +1,4 @@
-"""Functions of NumPy, torch and others that the language says otherwise: for each name, the form to write."""
+"""Names of NumPy, torch and others, of functions and keywords, that the language says otherwise: what to write."""
 
 from __future__ import annotations
 
@@ -201,6 +201,41 @@ WORDS = {
     "unique": "its shape depends on values: compare neighbours of sort(x)",
     "cross": "write its components, a[..., 1] * b[..., 2] - a[..., 2] * b[..., 1] and so on",
 }
+
+# Keywords of torch's, FlashAttention's and vLLM's attention → what a call of ours says instead.
+ATTENTION = {
+    **dict.fromkeys(("causal", "is_causal"), "mask='j <= i'"),
+    **dict.fromkeys(("window", "window_size", "sliding_window"), "mask='(j <= i) & (j > i - w)', w=..."),
+    **dict.fromkeys(
+        ("attn_mask", "attention_mask", "block_mask"),
+        "mask='m[b, h, i, j]', m=..., with 0 for an axis of 1; score='score + m[b, h, i, j]' where it is of numbers",
+    ),
+    **dict.fromkeys(("key_padding_mask", "padding_mask"), "mask='keep[b, j]', keep=..., or lengths=..."),
+    **dict.fromkeys(("bias", "attn_bias"), "score='score + bias[h, i, j]', bias=..., at the axes that it has"),
+    **dict.fromkeys(("softmax_scale", "sm_scale"), "scale=..."),
+    **dict.fromkeys(("softcap", "logits_soft_cap"), "score='30 * tanh(score / 30)'"),
+    "alibi_slopes": "score='score + slope[h] * (j - i)', slope=...",
+    "score_mod": "score='...', a text of score, b, h, i and j",
+    "mask_mod": "mask='...', a text of b, h, i and j",
+    **dict.fromkeys(
+        ("dropout", "dropout_p"),
+        "it as text: p = softmax(q @ k.mT * scale); where(uniform(seed, p) < keep, p / keep, 0) @ v",
+    ),
+    **dict.fromkeys(
+        ("sink", "sinks", "s_aux"),
+        "it as text: s = q @ k.mT * scale; m = maximum(max(s, axis=-1, keepdims=True), sink); e = exp(s - m); "
+        "e / (sum(e, -1, keepdims=True) + exp(sink - m)) @ v",
+    ),
+    **dict.fromkeys(("cu_seqlens", "cu_seqlens_q", "cu_seqlens_k", "cu_seq_lens"), "offsets=(q, k)"),
+    **dict.fromkeys(("kv_lens", "seq_lens", "seqused_k", "cache_seqlens"), "lengths=..."),
+    **dict.fromkeys(("block_table", "block_tables", "page_table"), "pages=..."),
+    "return_softmax_lse": "return_lse=True",
+    **dict.fromkeys(("max_seqlen_q", "max_seqlen_k"), "nothing: arrays know how long they are"),
+    "enable_gqa": "nothing: heads of q share those of k and v where there are fewer",
+}
+
+# What flex attention calls the place of a pair → what the texts of score and mask do.
+PLACES = {"batch": "b", "batch_idx": "b", "head": "h", "head_idx": "h", "q_idx": "i", "k_idx": "j", "kv_idx": "j"}
 
 
 def form(name: str) -> str | None:

@@ -170,6 +170,12 @@ class Program:
     def functions(self) -> tuple[Definition, ...]:
         return tuple(s for s in self.statements if isinstance(s, Definition))
 
+    @property
+    def parts(self) -> Iterator[Node]:
+        """Every part of every expression, in the order of the text; of functions their bodies."""
+        roots = (s.body if isinstance(s, Definition) else s.value for s in self.statements)
+        return (part for root in (*roots, *self.results) for part in postorder(root))
+
 
 Expr = Literal | Name | Unary | Binary | Compare | Conditional | Sequence | Subscript | Attribute | Call
 Node = Expr | Slice | Argument

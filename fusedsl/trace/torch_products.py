@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..errors import ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..ir.graph import Check
+from ..ir.types import BOOL, FLOAT32
 from .contraction_functions import spelled
-from .torch_functions import dtype_of, language, recorder_of, torch_function
+from .torch_functions import cast, dtype_of, language, recorder_of, torch_function
 from .torch_joins import outer
 from .torch_nn import dropout
 from .torch_reductions import sum_ as total
 from .torch_shapes import reshape, transpose, unsqueeze
+from .tracer import Tracer
 
 
 @torch_function("mm", "bmm", "mv", "dot", "vdot")
@@ -136,10 +139,57 @@ def scaled_dot_product_attention(
 ):
     """softmax(q k^T scale + mask) v; rows of which nothing is kept are 0, as torch's are."""
     dropout(query, dropout_p)
+    is_causal = recorder_of(query).settled(is_causal)
+    _check_options(query, attn_mask, is_causal, scale)
+    _check_types(query, key, value)
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     if enable_gqa and query.ndim > 2 and int(query.shape[-3]) != int(key.shape[-3]):
         return _grouped(query, key, value, attn_mask, is_causal, scale)
+    for other in () if enable_gqa else (key, value):
+        _check_heads(query, other)
     return _attend(query, key, value, attn_mask, is_causal, scale)
+
+
+def _check_options(query: Any, mask: Any, is_causal: Any, scale: Any) -> None:
+    """torch takes a mask of bools, of float32 or of query's type, and no other mask beside is_causal."""
+    if not isinstance(is_causal, bool):
+        message = f"is_causal is True or False, not {is_causal!r}"
+        raise ArgumentError(message, code="argument.attention", help="write one of them")
+    if getattr(scale, "ndim", 0):
+        help = "scale is one number: multiply query by scales of its heads"
+        raise ArgumentError("scale is a tensor with dimensions", code="argument.attention", help=help)
+    if mask is None:
+        return
+    if not isinstance(mask, Tracer):
+        message = f"attn_mask is a {type(mask).__name__}"
+        raise ArgumentError(message, code="argument.attention", help="pass a tensor")
+    if is_causal:
+        message = "attn_mask and is_causal=True do not go together"
+        help = "put both in the mask: attn_mask & torch.ones(n, m, dtype=torch.bool).tril()"
+        raise ArgumentError(message, code="argument.attention", help=help)
+    if dtype_of(mask) not in (BOOL, FLOAT32, dtype_of(query)):
+        message = f"attn_mask is {dtype_of(mask)} beside a query of {dtype_of(query)}"
+        help = "True keeps, numbers are added: cast it to bool, or to query's dtype"
+        raise DTypeError(message, code="dtype.attention", help=help)
+
+
+def _check_types(query: Any, key: Any, value: Any) -> None:
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        kind = dtype_of(x)
+        if kind.kind != "f" or kind.storage:
+            message, help = f"attention is of floats, and {name} is {kind}", f"cast it: {name}.to(torch.float32)"
+            raise DTypeError(message, code="dtype.attention", help=help)
+        if kind is not dtype_of(query):
+            message = f"query, key and value have one dtype, and {name} is {kind} beside {dtype_of(query)}"
+            raise DTypeError(message, code="dtype.attention", help=f"cast it: {name}.to(query.dtype)")
+
+
+def _check_heads(query: Any, other: Any) -> None:
+    """Heads are as many, or 1; what else torch takes is asked for."""
+    if query.ndim > 2 and other.ndim > 2:
+        types = (query.node.type, other.node.type)
+        check = Check("equal", (), "scaled_dot_product_attention", types)
+        recorder_of(query).builder.broadcast([(t.shape[-3], 1, 1) for t in types], check)
 
 
 def _attend(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
@@ -149,12 +199,11 @@ def _attend(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale:
         r = recorder_of(query)
         kept = unsqueeze(r.apply("arange", query.shape[-2]), 1) >= r.apply("arange", key.shape[-2])
     if mask is not None:
-        is_mask = dtype_of(mask).kind == "b"
-        seen = mask if is_mask else mask != -math.inf
-        kept = seen if kept is None else kept & seen
+        mask, is_mask = language("broadcast_to", mask, scores.shape), dtype_of(mask) is BOOL
+        kept = mask if is_mask else mask != -math.inf
         scores = scores if is_mask else scores + mask
     weights = language("softmax", scores, -1) if kept is None else language("softmax", scores, -1, where=kept)
-    return language("matmul", weights, value)
+    return language("matmul", cast(weights, dtype_of(value)), value)  # beside float32 masks, weights are wider
 
 
 def _grouped(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:

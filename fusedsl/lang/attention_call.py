@@ -1,0 +1,163 @@
+"""A call of attention in a text: its operands, its quoted texts, and the arrays that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError, FusedslError, UnknownNameError
+from ..ir.graph import Node, value_of
+from .attention_layout import OPERANDS, Request
+from .attention_names import KEYWORDS, SEEN, name_of, unread
+from .frames import BROKEN, Broken, Frame
+from .functions import show_value
+from .parse import parse
+from .syntax import Argument, Call, Literal, Name, Program, Span, free_names
+
+if TYPE_CHECKING:
+    from .evaluate import Evaluator
+
+FORM = "call it as attention(q, k, v, score='...', mask='...', scale=..., lengths=..., bias=bias)"
+TEXTS = ("score", "mask")
+
+
+@dataclass(frozen=True)
+class Given:
+    """The arguments of a call by name, with their values."""
+
+    arguments: Mapping[str, Argument]
+    values: Mapping[str, Any]
+    ev: Evaluator
+    frame: Frame
+
+    def fault(self, name: str, error: FusedslError) -> FusedslError:
+        """The error, drawn at the value of an argument."""
+        return self.ev.fault(error, self.frame, self.arguments[name].value)
+
+
+def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame], Any, Any]:
+    """`attention(q, k, v, score=..., bias=bias, …)`: a keyword that it does not have names an array of its texts."""
+    from .attention import attention  # evaluates texts: above what evaluates this call
+
+    given = yield from _bound(ev, node, frame)
+    texts = {name: _program(given, name) for name in TEXTS}
+    arrays = _arrays(given, texts)
+    operands = {name: _operand(given, name) for name in OPERANDS}
+    request = Request(**operands, **texts, return_lse=_flag(given, "return_lse"), arrays=arrays)  # type: ignore[arg-type]
+    places = [given.arguments[name].value if name in given.arguments else None for name in OPERANDS]
+    with ev.at(frame, node, node.function_span[0], tuple(places)):
+        return attention(ev, request)
+
+
+def _bound(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame], Any, Given]:
+    """The arguments by name, q, k and v among them."""
+    arguments: dict[str, Argument] = {}
+    values: dict[str, Any] = {}
+    for place, argument in enumerate(node.arguments):
+        if argument.keyword is None and place > 2:
+            error = ArgumentError("attention takes 3 positional arguments", code="argument.surplus", help=FORM)
+            raise ev.fault(error, frame, argument.value)
+        name = argument.keyword or "qkv"[place]
+        if name in arguments:
+            error = ArgumentError(f"{name} is given twice", code="argument.twice", help="keep one of them")
+            raise ev.fault(error, frame, argument, argument.span[0])
+        arguments[name] = argument
+        values[name] = yield argument.value, frame
+    if any(value is BROKEN for value in values.values()):
+        raise Broken
+    missing = [name for name in "qkv" if name not in arguments]
+    if missing:
+        error = ArgumentError(f"attention misses {' and '.join(missing)}", code="argument.missing", help=FORM)
+        raise ev.fault(error, frame, node, node.close)
+    return Given(arguments, values, ev, frame)
+
+
+# -- kinds of arguments
+
+
+def _program(given: Given, name: str) -> Program | None:
+    """The score or the mask."""
+    text = given.values.get(name)
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        help = f"quote it, e.g. {name}='j <= i'"
+        message = f"{name} is a text, not {show_value(text)}"
+        raise given.fault(name, ArgumentError(message, code="argument.attention", help=help))
+    return parse(text, asdict(given.ev.limits))
+
+
+def _arrays(given: Given, texts: Mapping[str, Program | None]) -> dict[str, Node]:
+    """What the texts read, by name; UnknownNameError for a keyword that neither reads."""
+    read = {name for program in texts.values() if program is not None for name, _ in free_names(program)}
+    arrays: dict[str, Node] = {}
+    for keyword, argument in given.arguments.items():
+        if keyword in (*"qkv", *KEYWORDS):
+            continue
+        if keyword in SEEN:
+            message, help = f"{keyword} means something else in score and mask", "give the array another name"
+            error: FusedslError = ArgumentError(message, code="argument.attention", help=help)
+            raise given.ev.fault(error, given.frame, argument)
+        name = name_of(keyword, read)
+        if name not in read:
+            message, help = unread(keyword, read, given.arguments)
+            error = UnknownNameError(message, code="name.keyword", help=help)
+            raise given.ev.fault(error, given.frame, argument)
+        arrays[name] = _array(given, keyword, given.values[keyword])
+    return arrays
+
+
+def _array(given: Given, name: str, value: Any) -> Node:
+    if isinstance(value, Node):
+        return value
+    message = f"{name} is an array, not {show_value(value)}"
+    raise given.fault(name, ArgumentError(message, code="argument.attention", help=FORM))
+
+
+def _operand(given: Given, name: str) -> Node | tuple[Node, ...] | None:
+    value = given.values.get(name)
+    if value is None and name not in "qkv":
+        return None
+    if name != "offsets":
+        return _array(given, name, value)
+    if not isinstance(value, tuple) or len(value) != 2:
+        error = ArgumentError("offsets are two arrays, of q and of k", "argument.attention", help="offsets=(q, k)")
+        raise given.fault(name, error)
+    return tuple(_array(given, name, part) for part in value)
+
+
+def _flag(given: Given, name: str) -> bool:
+    value = given.values.get(name, False)
+    value = bool(value_of(value)) if isinstance(value, Node) and value.op == "const" else value
+    if not isinstance(value, bool):
+        raise given.fault(name, ArgumentError(f"{name} is True or False", code="argument.attention", help=FORM))
+    return value
+
+
+# -- what a text should have said
+
+
+def unquoted(call: Call, text: str) -> Iterator[tuple[Span, str]]:
+    """The score and the mask that a call gives as expressions of its own text, each with what to write instead."""
+    for argument in call.arguments if call.function == "attention" else ():
+        if argument.keyword in TEXTS and not isinstance(argument.value, (Literal, Name)):
+            start, end = argument.value.span
+            yield argument.value.span, f"a {argument.keyword} is quoted: {argument.keyword}='{text[start:end]}'"
+
+
+def quoted(program: Program, name: str) -> str | None:
+    """The help where a call gives an array to a text and it is a score or a mask in it that reads the name."""
+    for part in program.parts:
+        for argument in part.arguments if isinstance(part, Call) and part.function == "attention" else ():
+            if argument.keyword in TEXTS and isinstance(argument.value, Literal) and _reads(argument.value, name):
+                return f"the {argument.keyword} reads it: write {name}={name} inside attention(...)"
+    return None
+
+
+def _reads(text: Literal, name: str) -> bool:
+    """Whether a quoted text reads the name; False where it is no text."""
+    try:
+        return isinstance(text.value, str) and name in [found for found, _ in free_names(parse(text.value))]
+    except FusedslError:
+        return False

@@ -1,0 +1,194 @@
+"""The texts of score and mask in a call of attention: what they see, and that they have a value for each pair.
+
+Scores lie in five axes, heads that share keys apart, and nothing of that is to show: a text reads arrays at b, h, i and
+j, and what it reads without them is aligned with [i, j], or [j]. An array of more axes would meet others than it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ArgumentError, FusedslError, ShapeError
+from ..ir import shapes
+from ..ir.dims import Dim, evaluate, expression, product
+from ..ir.graph import Node, resolve, walk
+from .attention_layout import Layout, Request
+from .attention_names import unseen
+from .evaluate import Evaluator
+from .frames import Frame, plain_name
+from .hints import value_hint
+from .syntax import Call, Expr, Name, Program, Subscript, postorder
+
+FOLDING = ("reduce", "scan", "ranked", "contract")
+MOVING = ("index", "transpose", "reshape", "gather")
+ALIGNED = 2  # axes of an array that needs no index
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a value stands to the pairs: `scored`, it depends on scores; `loose`, so many axes, counted from the last,
+    are those of arrays that were not read at b, h, i and j."""
+
+    scored: bool = False
+    loose: int = 0
+
+
+class PairEvaluator(Evaluator):
+    """Evaluates the text of a score or a mask, and refuses expressions that have no value for each pair."""
+
+    def __init__(self, outer: Evaluator, name: str, program: Program, score: Node, r: Request, found: Layout):
+        super().__init__(outer.builder, program.text, outer.limits)
+        self.name, self.tree = name, program
+        self.frame = Frame({"score": score, **found.places, "q": r.q, "k": r.k, "v": r.v, **r.arrays})
+        self.standings = dict.fromkeys(walk(self.frame.values.values()), Standing())
+        self.standings |= {node: Standing(loose=node.type.rank) for node in r.arrays.values()}
+        self.standings[score] = Standing(scored=True)
+        self.places = _extents(r, found)
+
+    def value(self) -> Node:
+        """What the text comes to; its faults are drawn in it."""
+        _check_names(self.tree, self.name)
+        results = self.texts(self.tree, self.frame)
+        if len(results) != 1:
+            message = f"{self.name} is one expression, and this has {len(results)} results"
+            help = "keep one; names and functions above it take the others"
+            raise self.drawn(ArgumentError(message, code="argument.attention", help=help), self.tree.results[-1])
+        if self._standing(results[0]).loose > ALIGNED:
+            raise self.drawn(*self._unindexed(self.tree.results[0], self.frame))
+        return results[0]
+
+    def fitted(self, x: Node, shape: tuple[Dim, ...]) -> Node:
+        """A value of the text for every pair: (batch, heads, n, m), heads in two axes."""
+        result = self.tree.results[0]
+        with self.at(self.frame, result, result.span[0], (result,)):
+            if x.type.rank > len(shape):
+                message = f"{self.name} is a value for each b, h, i and j, and this is {self.builder.describe(x.type)}"
+                raise ShapeError(message, "shape.attention", self.text, help="index arrays: bias[h, i, j]")
+            return shapes.broadcast_to(self.builder, x, shape)
+
+    def drawn(self, error: FusedslError, node: Any = None) -> FusedslError:
+        """The error, drawn in the text at a part of it, or at its result."""
+        error.text = self.text
+        return self.fault(error, self.frame, self.tree.results[0] if node is None else node)
+
+    # -- what an expression may come to
+
+    def visit(self, node: Any, frame: Frame) -> Generator[tuple[Any, Frame], Any, Any]:
+        """As any visit; a fault belongs to the innermost expression that has it."""
+        value = yield from super().visit(node, frame)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Node):
+                self._examine(part, node, frame)
+        return value
+
+    def _examine(self, x: Node, node: Expr, frame: Frame) -> None:
+        try:
+            standing = self._standing(x)
+        except ArgumentError as error:
+            raise self.fault(error, frame, node, getattr(node, "at", None)) from None
+        if standing.loose > ALIGNED and (standing.scored or x.op == "gather"):
+            unindexed, part = self._unindexed(node, frame)
+            raise self.fault(unindexed, frame, part)
+
+    def _standing(self, x: Node) -> Standing:
+        return resolve(self.standings, x, lambda n: n.args, self._made)
+
+    def _made(self, x: Node) -> Standing:
+        """The standing of a node, by those of its arguments; ArgumentError where it reads other pairs."""
+        parts = [self.standings[a] for a in x.args]
+        if x.op in FOLDING or (x.op in MOVING and parts[0].scored):
+            message = f"{self.name} is elementwise: it cannot look at other pairs"
+            help = "reduce before, and pass the result as an array; read arrays at b, h, i and j"
+            raise ArgumentError(message, code="argument.attention", help=help)
+        if x.op == "gather":
+            return _gathered(x, *parts)
+        if x.op in MOVING:
+            return Standing(loose=x.type.rank if parts[0].loose else 0)
+        return Standing(any(p.scored for p in parts), max((p.loose for p in parts), default=0))
+
+    # -- arrays that are read without their indices
+
+    def _unindexed(self, node: Expr, frame: Frame) -> tuple[ShapeError, Expr]:
+        """The error for the array below an expression that has axes of its own, and the part that reads it."""
+        parts = list(postorder(node))
+        subscripted = [part.value for part in parts if isinstance(part, Subscript)]
+
+        def rank(part: Name) -> int:
+            value = frame.values.get(part.name)
+            return self.standings.get(value, Standing()).loose if isinstance(value, Node) else 0
+
+        names = [part for part in parts if isinstance(part, Name) and rank(part)]
+        if not names:
+            message = f"{self.name} reads an array without its indices"
+            return ShapeError(message, code="shape.attention", help="index it with b, h, i and j"), node
+        part = max(names, key=lambda name: (rank(name) > ALIGNED, name not in subscripted))
+        array, name = frame.values[part.name], plain_name(frame, part) or part.name
+        message = f"{self.name} reads {name}, {self.builder.describe(array.type)}, without all of its indices"
+        extents = [evaluate(d, self.builder.extents) for d in array.type.shape]
+        help = _indexed(name, extents, {i: evaluate(d, self.builder.extents) for i, d in self.places.items()})
+        return ShapeError(message, code="shape.attention", help=help), part
+
+    def _unknown_value(self, node: Name, frame: Frame) -> FusedslError:
+        error = super()._unknown_value(node, frame)
+        hint = unseen(node.name) or value_hint(node.name, frame.values, frame.functions)
+        error.help = hint or f"give it to attention by name: {node.name}=..."
+        return error
+
+
+def _gathered(x: Node, source: Standing, *at: Standing) -> Standing:
+    """The standing of elements that are read at computed places; axes of the source that are read whole are its own."""
+    whole = source.loose and any(kind == "axis" for kind, _ in x.attr[1])
+    loose = x.type.rank if whole else max(part.loose for part in at)
+    return Standing(any(part.scored for part in at), loose)
+
+
+def _extents(r: Request, found: Layout) -> dict[str, Dim]:
+    """How far b, h, i and j run."""
+    batch = expression("-", r.offsets[0].type.shape[0], 1) if r.offsets else found.q.type.shape[0]
+    return {"b": batch, "h": found.heads, "i": found.q.type.shape[-2], "j": found.k.type.shape[-2]}
+
+
+def _indexed(name: str, shape: list[int], places: Mapping[str, int]) -> str:
+    """The help that says how to read an array of this shape."""
+    if len(shape) > len(places):
+        return f"reshape it to (batch, heads, n, m), and index it: {name}[b, h, i, j]"
+    written: list[str] = []
+    for place, extent in zip(list(places)[-len(shape) :], shape):
+        others = [other for other in places if other not in written and places[other] == extent]
+        fits = places[place] == extent or not others
+        written.append("0" if extent == 1 else place if fits else others[0])
+    return f"index it: {name}[{', '.join(written)}]"
+
+
+def read_as_they_lie(ev: Evaluator, program: Program, r: Request, found: Layout) -> None:
+    """Arrays that are read at b, h, i or j itself, and are as long as these run, are read as they lie: no position is
+    computed. The plan holds for calls where it is so."""
+    b = ev.builder
+    batch, kv, several, n, _ = found.q.type.shape
+    extents = {"b": batch, "i": n, "j": found.k.type.shape[-2]}
+    extents["h"] = kv if b.is_unit(several) else several if b.is_unit(kv) else product((kv, several))
+    for part in program.parts:
+        if not (isinstance(part, Subscript) and isinstance(part.value, Name) and part.value.name in r.arrays):
+            continue
+        shape = r.arrays[part.value.name].type.shape
+        for one, index in zip(shape, part.indices):
+            if not isinstance(index, Name) or index.name not in extents:
+                break
+            other = extents[index.name]
+            apart = expression("max", expression("-", one, other), expression("-", other, one))
+            equal = expression("fits", apart, 0)
+            if not isinstance(equal, int) and b.guards.setdefault(equal, evaluate(equal, b.extents) == 1):
+                b.unify(one, other)
+
+
+def _check_names(program: Program, name: str) -> None:
+    """q, k and v are there for their sizes."""
+    parts = list(program.parts)
+    sized = {part.arguments[0].value for part in parts if isinstance(part, Call) and part.function in ("size", "shape")}
+    for part in parts:
+        if isinstance(part, Name) and part.name in ("q", "k", "v") and part not in sized:
+            message = f"{name} sees {part.name} inside size alone"
+            help = "score is q times k already; pass what else it needs as an array"
+            raise ArgumentError(message, "argument.attention", program.text, part.span, help=help)

@@ -1,0 +1,263 @@
+"""What calls of attention refuse, each with its class, its place and the form to use."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import fusedsl as fd
+from fusedsl.lang.forms import ATTENTION
+
+RANDOM = np.random.default_rng(5)
+
+
+def normal(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+Q, K, V = normal(2, 4, 16, 8), normal(2, 2, 24, 8), normal(2, 2, 24, 8)
+LENGTHS, KEEP = np.array([5, 24]), RANDOM.random((16, 24)) < 0.5
+TOKENS = [x[0].swapaxes(0, 1) for x in (Q, K, V)]
+
+
+def refused(call, *args, **named):
+    with pytest.raises(fd.FusedslError) as caught:
+        call(*args, **named)
+    error = caught.value
+    return type(error), error.code, error.text, error.column, error.help
+
+
+# -- keywords
+
+
+@pytest.mark.parametrize(
+    ("keyword", "told"),
+    [
+        ("causal=True", "write mask='j <= i'"),
+        ("is_causal=1", "write mask='j <= i'"),
+        ("window=5", "j > i - w"),
+        ("window=(5, 0)", "j > i - w"),
+        ("dropout=0.5", "where(uniform(seed, p) < keep, p / keep, 0) @ v"),
+        ("softmax_scale=0.5", "write scale=..."),
+        ("scal=0.5", "did you mean scale?"),
+        ("lenghts=k", "did you mean lengths?"),
+        ("msk='j <= i'", "did you mean mask?"),
+        ("score_mod=k", "write score='...'"),
+        ("cu_seqlens_q=k", "write offsets=(q, k)"),
+        ("cache_seqlens=k", "write lengths=..."),
+        ("block_table=k", "write pages=..."),
+        ("sinks=k", "exp(sink - m)"),
+        ("banana=k", "they read no names"),
+    ],
+)
+def test_a_keyword_that_neither_score_nor_mask_reads_is_unknown(keyword, told):
+    text = f"attention(q, k, v, {keyword})"
+    kind, code, drawn, column, help = refused(fd.evaluate, text, q=Q, k=K, v=V)
+    assert (kind, code, drawn, column) == (fd.UnknownNameError, "name.keyword", text, 20)
+    assert told in help
+    name = keyword.partition("=")[0]
+    kind, code, _, column, other = refused(fd.attention, Q, K, V, **{name: K})
+    assert (kind, code, column, other) == (fd.ArgumentError, "argument.unused", None, help)
+
+
+def test_names_that_a_text_reads_are_meant_too():
+    text = "attention(q, k, v, score='score + slope[h]', slop=x)"
+    assert refused(fd.evaluate, text, q=Q, k=K, v=V, x=K)[4] == "did you mean slope?"
+
+
+@pytest.mark.parametrize("name", ["dropout", "sinks"])
+def test_what_is_to_be_said_as_text_is_one(name):
+    text = ATTENTION[name].removeprefix("it as text: ")
+    given = {"scale": 0.3, "seed": 7, "keep": 0.9, "sink": normal(4, 1, 1)}
+    kernel = fd.kernel(text)
+    arrays = {"q": Q, "k": normal(2, 4, 24, 8), "v": normal(2, 4, 24, 8), **given}
+    assert kernel(*(arrays[n] for n in kernel.params)).shape == (2, 4, 16, 8)
+
+
+@pytest.mark.parametrize("name", ["mask", "scale", "lengths", "offsets", "pages", "return_lse", "device", "mask_"])
+def test_arrays_may_be_called_as_keywords_are(name):
+    expected = fd.attention(Q, K, V, mask="m[i, j]", m=KEEP, scale=0.3, lengths=LENGTHS)
+    named = {"mask": f"{name}[i, j]", "scale": 0.3, "lengths": LENGTHS}
+    np.testing.assert_array_equal(fd.attention(Q, K, V, arrays={name: KEEP}, **named), expected)
+
+
+def test_a_name_and_the_same_with_a_line_behind_are_two():
+    given = {"mask": KEEP, "mask_": ~KEEP}
+    assert (fd.attention(Q, K, V, mask="mask[i, j] & mask_[i, j]", arrays=given) == 0).all()
+
+
+def test_arrays_is_a_mapping_of_names_that_texts_may_give_another_meaning():
+    assert refused(fd.attention, Q, K, V, arrays=[KEEP])[:2] == (fd.ArgumentError, "argument.mapping")
+    assert refused(fd.attention, Q, K, V, mask="k[i, j]", arrays={"k": KEEP})[:2] == (
+        fd.ArgumentError,
+        "argument.attention",
+    )
+    assert refused(fd.attention, Q, K, V, mask="out[i, j]", arrays={"out": KEEP})[:2] == (
+        fd.ArgumentError,
+        "argument.name",
+    )
+
+
+# -- arrays that are read without their indices, and scores that are moved
+
+UNINDEXED = {
+    "score + m": ((2, 1, 16, 24), 9, "m[b, 0, i, j]"),
+    "score + 2 * m": ((4, 16, 24), 13, "m[h, i, j]"),
+    "where(j <= i, score, m)": ((2, 16, 24), 22, "m[b, i, j]"),
+    "score * m": ((4, 1, 1), 9, "m[h, 0, 0]"),
+    "score + m[b, 0, i]": ((2, 1, 16, 24), 9, "m[b, 0, i, j]"),
+    "score + m[i]": ((16, 24), 9, "m[i, j]"),
+    "score + m[:, None, None]": ((4,), 9, "m[h]"),
+    "n = m * 2; score + n": ((2, 1, 1, 24), 20, "n[b, 0, 0, j]"),
+    "f(x) = x + score; f(m)": ((2, 4, 1, 24), 21, "m[b, h, 0, j]"),
+    "m": ((1, 4, 16, 24), 1, "m[0, h, i, j]"),
+    "score - m": ((1, 2, 2, 16, 24), 9, "reshape it to (batch, heads, n, m), and index it: m[b, h, i, j]"),
+}
+
+
+@pytest.mark.parametrize("score", UNINDEXED)
+def test_an_array_of_more_axes_than_i_and_j_is_read_at_its_indices(score):
+    shape, column, told = UNINDEXED[score]
+    found = refused(fd.attention, Q, K, V, score=score, m=normal(*shape))
+    assert found[:4] == (fd.ShapeError, "shape.attention", score, column)
+    assert found[4].endswith(told)
+
+
+def test_masks_are_read_at_their_indices_too():
+    found = refused(fd.attention, Q, K, V, mask="(j <= i) & m", m=np.ones((2, 1, 16, 24), bool))
+    assert found == (fd.ShapeError, "shape.attention", "(j <= i) & m", 12, "index it: m[b, 0, i, j]")
+
+
+@pytest.mark.parametrize(
+    "mask, read",
+    [("m", "m[i, j]"), ("m[0]", "m[0, j]"), ("m[:, :1]", "m[i, 0]"), ("m[:, 1:2] & m[2]", "m[i, 1] & m[2, j]")],
+)
+def test_rows_and_matrices_align_with_j_and_i_and_j(mask, read):
+    found, expected = (fd.attention(Q, K, V, mask=text, m=KEEP) for text in (mask, read))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+MOVED = {
+    "swapaxes(score, 0, 1)": 1,
+    "1 + score[..., ::-1]": 10,
+    "score.T": 7,
+    "reshape(score, -1)": 1,
+    "score - roll(score, 1)": 9,
+    "concat([score, score])": 1,
+    "score[None]": 6,
+    "take_along_axis(2 * score, iota(score, -1), -1)": 1,
+    "score - max(score, axis=-1, keepdims=True)": 9,
+    "cumsum(score, axis=-1)": 1,
+}
+
+
+@pytest.mark.parametrize("score", MOVED)
+def test_a_score_is_that_of_its_own_pair(score):
+    found = refused(fd.attention, Q, K, V, score=score)
+    assert found[:4] == (fd.ArgumentError, "argument.attention", score, MOVED[score])
+
+
+def test_what_only_has_the_shape_of_scores_is_none_of_their_moves():
+    for score in ("where(uniform(7, score) < 0.5, score, -inf)", "tril(score) + zeros_like(score)", "float16(score)"):
+        assert fd.attention(Q, K, V, score=score).shape == (2, 4, 16, 8)
+    assert fd.attention(Q, K, V, score="score + t[h, ids]", t=normal(4, 9), ids=np.ones((16, 24), int)).ndim == 4
+
+
+# -- kinds of operands
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "told"),
+    [
+        ({"scale": normal(4, 1, 1)}, fd.ShapeError, "score='score * scales[h]'"),
+        ({"scale": normal(1)}, fd.ShapeError, "score='score * scales[h]'"),
+        ({"lengths": LENGTHS / 2}, fd.DTypeError, "cast to int32"),
+        ({"lengths": LENGTHS > 9}, fd.DTypeError, "mask='keep[b, j]'"),
+        ({"lengths": LENGTHS[None]}, fd.ShapeError, "one for each sequence"),
+        ({"lengths": 5}, fd.ShapeError, "one for each sequence"),
+        ({"pages": normal(2, 3)}, fd.DTypeError, "cast to int32"),
+        ({"pages": LENGTHS}, fd.ShapeError, "one row for each sequence"),
+    ],
+)
+def test_numbers_beside_the_operands(given, kind, told):
+    found = refused(fd.attention, Q, K, V, **given)
+    (name,) = given
+    assert found[0] is kind and found[2].endswith(f"{name}={name})") and found[3] == len(f"attention(q, k, v, {name}=*")
+    assert told in found[4]
+
+
+def test_offsets():
+    found = refused(fd.attention, *TOKENS, offsets=(LENGTHS, LENGTHS / 2))
+    assert found[0] is fd.DTypeError and found[2][found[3] - 1 :] == "offsets_of_k))"
+    assert "where each sequence begins" in refused(fd.attention, *TOKENS, offsets=(LENGTHS, 5))[4]
+    found = refused(fd.attention, *TOKENS, offsets=(np.array([0, 16]), np.array([0, 3, 24])))
+    assert "an element more than there are sequences" in found[4]
+
+
+@pytest.mark.parametrize(
+    ("operands", "told"),
+    [
+        ((Q, K, V[:, :1]), "pairs of heads"),
+        ((Q[:, :3], K, V), "multiple"),
+        ((Q, K, V[:, :, :5]), "pass lengths="),
+        ((Q[..., :4], K, V), "pad the other with zeros"),
+        ((Q, K[[0, 1, 1]], V), "or 1 for all of it"),
+    ],
+)
+def test_extents_that_differ_are_told_what_fits_them(operands, told):
+    assert told in refused(fd.attention, *operands)[4]
+
+
+def test_no_heads_at_all_are_an_empty_result():
+    out, lse = fd.attention(Q[:, :0], K[:, :0], V[:, :0], mask="j <= i", return_lse=True)
+    assert out.shape == (2, 0, 16, 8) and lse.shape == (2, 0, 16)
+    assert refused(fd.attention, Q, K[:, :0], V[:, :0])[1] == "shape.attention"
+
+
+# -- texts and what they read
+
+
+def test_a_score_that_is_a_condition_is_a_mask():
+    found = refused(fd.attention, Q, K, V, score="j <= i")
+    assert found == (fd.DTypeError, "dtype.attention", "j <= i", 1, "a condition is a mask: mask='j <= i'")
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "column"),
+    [
+        ({"score": "score + 10**400"}, fd.LimitError, 11),
+        ({"mask": "j < (1 << 2000)"}, fd.LimitError, 8),
+        ({"mask": "x[i] + 99999999 > 3", "x": np.ones(16, np.int8)}, fd.DTypeError, 8),
+        ({"score": "score & 1"}, fd.DTypeError, 7),
+    ],
+)
+def test_faults_of_numbers_are_drawn_in_their_text(given, kind, column):
+    found = refused(fd.attention, Q, K, V, **given)
+    assert (found[0], found[2], found[3]) == (kind, next(iter(given.values())), column)
+
+
+@pytest.mark.parametrize(
+    ("mask", "told"),
+    [
+        ("kv_idx <= i", "write j"),
+        ("j <= q_idx", "write i"),
+        ("j < lengths[b]", "once more, by another name"),
+        ("j < w", "give it to attention by name: w=..."),
+    ],
+)
+def test_names_that_nobody_gives(mask, told):
+    found = refused(fd.attention, Q, K, V, mask=mask, lengths=LENGTHS)
+    assert found[:2] == (fd.UnknownNameError, "name.value") and told in found[4]
+
+
+def test_what_a_quoted_text_reads_is_given_inside_the_call():
+    text, told = "attention(q, k, v, mask='j < w')", "the mask reads it: write w=w inside attention(...)"
+    assert refused(fd.evaluate, text, q=Q, k=K, v=V, w=3)[4] == told
+    assert refused(fd.kernel(text), Q, K, V, w=3)[4] == told
+
+
+def test_functions_are_to_be_quoted():
+    with pytest.raises(fd.ArgumentError, match=re.escape("as a text of b, h, i and j, e.g. mask='j <= i'")):
+        fd.attention(Q, K, V, mask=lambda b, h, i, j: j <= i)
