@@ -150,6 +150,9 @@ MOVED = {
     "take_along_axis(2 * score, iota(score, -1), -1)": 1,
     "score - max(score, axis=-1, keepdims=True)": 9,
     "cumsum(score, axis=-1)": 1,
+    "where(i[:, None] >= j[None], score, -inf)": 8,
+    "score + (h.T - j)": 12,
+    "score - flip(i - j, -1)": 9,
 }
 
 
@@ -157,6 +160,11 @@ MOVED = {
 def test_a_score_is_that_of_its_own_pair(score):
     found = refused(fd.attention, Q, K, V, score=score)
     assert found[:4] == (fd.ArgumentError, "argument.attention", score, MOVED[score])
+
+
+def test_random_numbers_count_by_positions_and_move_none():
+    text = "attention(x, x, x, score='where(uniform(7, score) < 0.5, score, -inf)')"
+    assert fd.evaluate(text, x=Q).shape == Q.shape
 
 
 def test_what_only_has_the_shape_of_scores_is_none_of_their_moves():
@@ -173,6 +181,7 @@ def test_what_only_has_the_shape_of_scores_is_none_of_their_moves():
     [
         ({"scale": normal(4, 1, 1)}, fd.ShapeError, "score='score * scales[h]'"),
         ({"scale": normal(1)}, fd.ShapeError, "score='score * scales[h]'"),
+        ({"scale": True}, fd.DTypeError, "cast to float32"),
         ({"lengths": LENGTHS / 2}, fd.DTypeError, "cast to int32"),
         ({"lengths": LENGTHS > 9}, fd.DTypeError, "mask='keep[b, j]'"),
         ({"lengths": LENGTHS[None]}, fd.ShapeError, "one for each sequence"),

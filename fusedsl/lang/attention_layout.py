@@ -107,7 +107,8 @@ def _check_numbers(b: Builder, name: str, x: Node) -> None:
     wanted, kinds, rank, help = NUMBERS[name]
     message = f"{name} {'is' if rank == 0 else 'are'} {wanted}, not {b.describe(x.type)}"
     if x.type.dtype.kind not in kinds or x.type.dtype.storage:
-        cast = "a condition is a mask: mask='keep[b, j]'" if x.type.dtype is BOOL else "cast to int32"
+        cast = f"cast to {'float32' if 'f' in kinds else 'int32'}"
+        cast = "a condition is a mask: mask='keep[b, j]'" if (name, x.type.dtype) == ("lengths", BOOL) else cast
         raise DTypeError(message, code="dtype.attention", help=cast)
     if x.type.rank != rank:
         raise ShapeError(message, code="shape.attention", help=help)

@@ -28,10 +28,10 @@ ALIGNED = 2  # axes of an array that needs no index
 
 @dataclass(frozen=True)
 class Standing:
-    """How a value stands to the pairs: `scored`, it depends on scores; `loose`, so many axes, counted from the last,
-    are those of arrays that were not read at b, h, i and j."""
+    """How a value stands to the pairs: `paired`, it is one value for each, made of scores or of b, h, i and j; `loose`,
+    so many axes, counted from the last, are those of arrays that were not read at b, h, i and j."""
 
-    scored: bool = False
+    paired: bool = False
     loose: int = 0
 
 
@@ -44,7 +44,9 @@ class PairEvaluator(Evaluator):
         self.frame = Frame({"score": score, **found.places, "q": r.q, "k": r.k, "v": r.v, **r.arrays})
         self.standings = dict.fromkeys(walk(self.frame.values.values()), Standing())
         self.standings |= {node: Standing(loose=node.type.rank) for node in r.arrays.values()}
-        self.standings[score] = Standing(scored=True)
+        # j of dense operands is a bare iota, which random numbers count by as well
+        own = (place for place in found.places.values() if place.op != "iota")
+        self.standings |= dict.fromkeys((score, *own), Standing(paired=True))
         self.places = _extents(r, found)
 
     def value(self) -> Node:
@@ -88,7 +90,7 @@ class PairEvaluator(Evaluator):
             standing = self._standing(x)
         except ArgumentError as error:
             raise self.fault(error, frame, node, getattr(node, "at", None)) from None
-        if standing.loose > ALIGNED and (standing.scored or x.op == "gather"):
+        if standing.loose > ALIGNED and (standing.paired or x.op == "gather"):
             unindexed, part = self._unindexed(node, frame)
             raise self.fault(unindexed, frame, part)
 
@@ -98,15 +100,17 @@ class PairEvaluator(Evaluator):
     def _made(self, x: Node) -> Standing:
         """The standing of a node, by those of its arguments; ArgumentError where it reads other pairs."""
         parts = [self.standings[a] for a in x.args]
-        if x.op in FOLDING or (x.op in MOVING and parts[0].scored):
+        moved = x.op in MOVING and parts[0].paired
+        if moved or x.op in FOLDING:
             message = f"{self.name} is elementwise: it cannot look at other pairs"
-            help = "reduce before, and pass the result as an array; read arrays at b, h, i and j"
+            help = "a pair has one score, b, h, i and j, with no axes: write j - i, and read arrays at them: x[h, j]"
+            help = help if moved else "reduce before, and pass the result as an array"
             raise ArgumentError(message, code="argument.attention", help=help)
         if x.op == "gather":
             return _gathered(x, *parts)
         if x.op in MOVING:
             return Standing(loose=x.type.rank if parts[0].loose else 0)
-        return Standing(any(p.scored for p in parts), max((p.loose for p in parts), default=0))
+        return Standing(any(p.paired for p in parts), max((p.loose for p in parts), default=0))
 
     # -- arrays that are read without their indices
 
@@ -141,7 +145,7 @@ def _gathered(x: Node, source: Standing, *at: Standing) -> Standing:
     """The standing of elements that are read at computed places; axes of the source that are read whole are its own."""
     whole = source.loose and any(kind == "axis" for kind, _ in x.attr[1])
     loose = x.type.rank if whole else max(part.loose for part in at)
-    return Standing(any(part.scored for part in at), loose)
+    return Standing(any(part.paired for part in at), loose)
 
 
 def _extents(r: Request, found: Layout) -> dict[str, Dim]:
