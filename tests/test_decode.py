@@ -75,6 +75,13 @@ def test_parts_follow_from_how_many_blocks_there_are():
     assert narrow.parts_of(8, 2, 792) == 1
 
 
+@pytest.mark.parametrize("cc", [80, 90])
+def test_no_queries_are_no_rows(cc):
+    q, k = (fd.spec(shape, "bfloat16") for shape in ((2, 4, 0, 64), (2, 2, 8, 64)))
+    told = fd.kernel("attention(q, k, v)").explain(q, k, k, cc=cc, compile=False)
+    assert [access.bytes for kernel in told.kernels for access in kernel.writes if access.kind == "result"] == [0]
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("length", [64, 5000])

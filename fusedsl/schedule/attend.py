@@ -7,7 +7,6 @@ from math import prod
 from typing import Protocol
 
 from ..hardware import Hardware
-from .access import WIDE
 from .attend_shape import shape
 from .kernel import Kernel, Window
 from .phase import Body
@@ -197,9 +196,7 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     if hardware.cc[0] != 9 or not _fits(kernel, found, stream):
         return None
     width, out_width = extents[stream.scores[0].axis], extents[stream.weighings[0].axis]
-    if width % 8 or out_width % 8 or max(width, out_width) > WIDEST or 0 in extents:
-        return None
-    if max(extents) >= WIDE:
+    if width % 8 or out_width % 8 or max(width, out_width) > WIDEST:
         return None
     beside = beside_of(kernel, found.lane) is not None
     groups, columns, stages = shape(width, out_width, beside, kernel)

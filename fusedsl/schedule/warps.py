@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from ..hardware import Hardware
-from .access import WIDE
 from .attend import Operands, class_words, operands_of
 from .kernel import Kernel
 
@@ -111,7 +110,7 @@ def of_shape(
     """The schedule of so many warps that take up to `columns` of the stream at a time; None where nothing of a kind
     multiplies the operands, or they do not fit."""
     found, stream = operands_of(kernel), kernel.stream
-    if found is None or stream is None or 0 in extents or max(extents) >= WIDE:
+    if found is None or stream is None:
         return None
     kind = _kind(kernel, found, hardware)
     width, out_width = extents[stream.scores[0].axis], sum(extents[w.axis] for w in stream.weighings)
