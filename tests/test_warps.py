@@ -9,6 +9,7 @@ from oracle import graph_of
 from test_attend import BRAIN, CAUSAL, FORMULAS, SCORES, agrees, given
 
 import fusedsl as fd
+from fusedsl import hardware
 from fusedsl.runtime.copies import to_host
 from fusedsl.schedule import scores
 from fusedsl.schedule.warps import schedule_warps
@@ -107,6 +108,14 @@ def specs(kernel, width, dtype, length=4096):
 def test_compiled_nothing_spills(name, dtype, width, cc):
     kernel = fd.kernel(FORMULAS[name])
     (found,) = kernel.resources(*specs(kernel, width, dtype), cc=cc)
+    assert found.figures.spill_bytes == 0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("cc", [known.cc for known in hardware._KNOWN], ids=str)
+def test_every_architecture_links(cc, dtype, warps_alone):
+    kernel = fd.kernel(MASKED)
+    (found,) = kernel.resources(*specs(kernel, 64, dtype, 1000), cc=cc)
     assert found.figures.spill_bytes == 0
 
 

@@ -76,7 +76,8 @@ class WarpsWriter(ScoreWriter):
     def _begin(self) -> None:
         """The block's shared memory, its rows, and which tiles of the stream count."""
         s = self.schedule
-        self.top.append(f"memory, sent = dynamic_start({LINE}), arrived(0)")
+        start = f"dynamic_start({LINE})"
+        self.top.append(f"memory, sent = {start}, arrived(0)" if self._sends else f"memory = {start}")
         self.code.append("left_at = memory()")
         weighs = {"weighed_at"} | (set() if s.tensor else {"weights_at"}) if self.weighs else set()
         used = [name for name in s.places if name in {"right_at", "classes_at"} | weighs]
@@ -225,6 +226,11 @@ class WarpsWriter(ScoreWriter):
 
     # -- tiles of operands
 
+    @property
+    def _sends(self) -> bool:
+        """Whether any operand is copied asynchronously: before sm_80 there is nothing to wait for it by."""
+        return any(self.schedule.copied)
+
     def _stage(self, name: str, first: str) -> list[str]:
         """Lines that bring a tile of an operand to shared memory, from line `first` on."""
         s, number = self.schedule, ("left", "right", "weighed").index(name)
@@ -284,8 +290,9 @@ class WarpsWriter(ScoreWriter):
     def _loop(self) -> None:
         s, score = self.schedule, self.score.value.name
         right = self._stage("right", f"tile * {s.columns}")
-        weighed = [*self._stage("weighed", "column_from"), "send()"] if self.weighs else []
-        self.code += [*self._stage("left", "row_from"), "k = int32(0)", *self._next(), *right, "send()"]
+        send, sent = (["send()"], ["sent()"]) if self._sends else ([], [])
+        weighed = [*self._stage("weighed", "column_from"), *send] if self.weighs else []
+        self.code += [*self._stage("left", "row_from"), "k = int32(0)", *self._next(), *right, *send]
         if s.tensor:
             multiply = [f"{score} = multiply_scores(left_at, right_at)"]
         else:
@@ -295,12 +302,12 @@ class WarpsWriter(ScoreWriter):
         loop = [
             f"column_from = tile * {s.columns}",
             f"entire = {self.whole_test()}",
-            *("sent()", "barrier()", *weighed),
+            *(*sent, "barrier()", *weighed),
             *multiply,
-            *("sent()", "barrier()"),
+            *(*sent, "barrier()"),
             "k = int32(k + 1)",
             "if k < count:",
-            *indented([*self._next(), *right, "send()"]),
+            *indented([*self._next(), *right, *send]),
             *self.weights_of_tile("entire"),
             *self.move(),
             *(self._add() if self.weighs else []),
