@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..hardware import Hardware
+from ..hardware import Hardware, registers_for
 from .attend import NOTHING, Operands, operands_of
 from .kernel import Kernel
 from .warps import ROWS, WarpSchedule, class_bytes, items_of, of_shape
@@ -48,7 +48,8 @@ def schedule_narrow(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     sizes = f"{items} times up to {made.rows} rows, {made.columns} scores of each at a time"
     sizes += f", {rows} rows of {extents[packed]} places beside each other" if packed is not None else ""
     reason = f"scores stay in registers: {sizes}; {told}"
-    return replace(made, parts=parts, split=parts > 1, reason=reason)
+    registers = registers_for(hardware, made.blocks, made.block)
+    return replace(made, parts=parts, split=parts > 1, registers=registers, reason=reason)
 
 
 def _packed(kernel: Kernel, extents: tuple[int, ...], found: Operands) -> int | None:

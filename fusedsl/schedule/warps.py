@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from ..hardware import Hardware
+from ..hardware import Hardware, registers_for
 from .attend import Operands, class_words, operands_of
 from .kernel import Kernel
 
@@ -99,8 +99,9 @@ def schedule_warps(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware)
             continue
         items = items_of(made, kernel, extents)
         if items < 1 << 31:
-            twice = warps == 8 and max(made.width, made.out_width) <= NARROW
-            return replace(made, blocks=2 if twice else 1, reason=_reason(made, items))
+            blocks = 2 if warps == 8 and max(made.width, made.out_width) <= NARROW else 1
+            registers = registers_for(hardware, blocks, made.block)
+            return replace(made, blocks=blocks, registers=registers, reason=_reason(made, items))
     return None
 
 
