@@ -110,16 +110,12 @@ class RowWriter(FragmentScope):
         """The elements along an axis of a product's operand, at the row's places on other axes."""
         k = self.w.operands.multiplied[number]
         self.top.append(f"load_{self.names.operand(k)} = {row}.load({self._form(k, axis)})")
-        return f"load_{self.names.operand(k)}({self._at(k, *axes)}, {self._stride(k, axis)})"
+        return f"load_{self.names.operand(k)}({self._at(k, *axes)}, {self.step(k, axis)})"
 
     def _form(self, k: int, axis: int) -> str:
         """The type of an operand, and how its elements lie along an axis."""
         operand = self.kernel.operands[k]
         return f'"{operand.dtype}", "{1 if operand.strides[axis] == "1" and operand.access == "vector" else "s"}"'
-
-    def _stride(self, k: int, axis: int) -> str:
-        letter = self.kernel.operands[k].strides[axis]
-        return self.names.stride(k, axis) if letter == "s" else f"int64({letter})"
 
     def _at(self, k: int, *axes: int | None) -> str:
         """Where an operand is at the row's places on some axes."""
@@ -154,4 +150,4 @@ class RowWriter(FragmentScope):
             name = f"store_one_{self.names.operand(k)}"
             self.top.append(f"{name} = own_row.store({self._form(k, ending.axis)})")
             place = self._at(k, self.lane, self.packed)
-            self.code.append(f"{name}({place}, {value}, {self._stride(k, ending.axis)})")
+            self.code.append(f"{name}({place}, {value}, {self.step(k, ending.axis)})")

@@ -119,7 +119,7 @@ class FragmentScope:
         operand = self.kernel.operands[k]
         inner = [a for a, letter in enumerate(operand.strides) if letter != "0" and a not in self.outer]
         places = [self.places.get(a) or self.axis_place(a) for a in inner]
-        steps = ["int64(1)" if operand.strides[a] == "1" else self.names.stride(k, a) for a in inner]
+        steps = [self.step(k, a) for a in inner]
         terms = " + ".join(f"i{a} * s{a}" for a in inner)
         size = operand.dtype.itemsize
         where = f"base + ({terms}) * {size}" if terms else "base"
@@ -154,6 +154,11 @@ class FragmentScope:
         """Addresses of rows, so many bytes on."""
         self.define("ahead", ROW, "int64, int64 -> int64", "at, bytes", ["return at + bytes"])
         return f"ahead({at}, {size})"
+
+    def step(self, k: int, axis: int) -> str:
+        """The elements from one of an operand's to the next along an axis."""
+        letter = self.kernel.operands[k].strides[axis]
+        return self.names.stride(k, axis) if letter == "s" else f"int64({letter})"
 
     def byte_step(self, k: int, axis: int) -> str:
         """The bytes from an operand's element to the next along an axis."""

@@ -239,10 +239,10 @@ class WarpsWriter(ScoreWriter):
         inner, width = (self.weighing.axis, s.out_width) if name == "weighed" else (self.score.axis, s.width)
         size = self.kernel.operands[k].dtype.itemsize
         room = s.line_bytes(width)
-        step = self._stride(k, along)
+        step = self.step(k, along)
         if s.copied[number] and name == "left" and self.packed is not None:
             self._make("copy_left", f"copy_lines({lines}, {width * size}, {room}, {s.block}, True)")
-            further = f"{self._stride(k, self.packed)} * {size}, n{along}"
+            further = f"{self.step(k, self.packed)} * {size}, n{along}"
             return [f"copy_left(left_at, {self.base(k)}, {step} * {size}, {first}, {self.row_limit}, {further})"]
         if s.copied[number]:
             self._make(f"copy_{name}", f"copy_lines({lines}, {width * size}, {room}, {s.block})")
@@ -253,7 +253,7 @@ class WarpsWriter(ScoreWriter):
         self._make(f"{name}_places", f"line_places({lines}, {elements}, {s.block}, {across})")
         self._make(f"put_{name}", f'put_lines("{s.kind}", {lines}, {elements})')
         self._reader(name, d.name, size)
-        strides = f"{step}, {self._stride(k, inner)}"
+        strides = f"{step}, {self.step(k, inner)}"
         given = f"{self.base(k)}, int64({first}), {strides}, n{along}, n{inner}"
         return [
             "piece = int32(0)",
@@ -280,10 +280,6 @@ class WarpsWriter(ScoreWriter):
             "    wanted = (first + line < lines) & (column < columns)",
             f"    return fetch_{kind}(at + ((first + line) * step + column * further) * {size}, wanted)",
         ]
-
-    def _stride(self, k: int, axis: int) -> str:
-        letter = self.kernel.operands[k].strides[axis]
-        return self.names.stride(k, axis) if letter == "s" else f"int64({letter})"
 
     # -- the loop
 
