@@ -15,10 +15,10 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir import shapes
 from ..ir.builder import Builder
 from ..ir.contraction import matmul
-from ..ir.dims import Dim, evaluate, expression
+from ..ir.dims import Dim
 from ..ir.graph import Node, value_of, walk
 from ..ir.types import BOOL, FLOAT32
-from .attention_layout import Layout, Request, laid_back, laid_out
+from .attention_layout import Layout, Request, laid_back, laid_out, same_here
 from .frames import BROKEN, Broken, Frame
 from .functions import show_value
 from .parse import parse
@@ -113,11 +113,7 @@ def _match_extents(b: Builder, program: Program, r: Request, found: Layout) -> N
         for one, index in zip(shape, part.indices):
             if not isinstance(index, Name) or index.name not in extents:
                 break
-            other = extents[index.name]
-            apart = expression("max", expression("-", one, other), expression("-", other, one))
-            equal = expression("fits", apart, 0)
-            if not isinstance(equal, int) and b.guards.setdefault(equal, evaluate(equal, b.extents) == 1):
-                b.unify(one, other)
+            same_here(b, one, extents[index.name])
 
 
 def _fitted(b: Builder, name: str, x: Node, shape: tuple[Dim, ...]) -> Node:

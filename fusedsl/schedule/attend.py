@@ -94,13 +94,14 @@ class AttendSchedule:
 
 @dataclass(frozen=True)
 class Operands:
-    """What the two products of a pass are made of: numbers of operands (`weighed` NOTHING: it only folds), and the
-    axis that tiles of rows lie along."""
+    """What the two products of a pass are made of: numbers of operands (`weighed` NOTHING: it only folds), the axis
+    that tiles of rows lie along, and the operands whose lines are `gathered`."""
 
     left: int
     right: int
     weighed: int
     lane: int
+    gathered: tuple[int, ...] = ()
 
     @property
     def multiplied(self) -> tuple[int, ...]:
@@ -109,12 +110,15 @@ class Operands:
 
 
 def operands_of(kernel: Kernel) -> Operands | None:
-    """The operands of a pass with one score and at most one weighing, whose products take arrays as they are."""
+    """The operands of a pass with one score and at most one weighing, whose products take arrays as they are, or lines
+    of arrays that are looked up."""
     stream = kernel.stream
     if stream is None or not stream.level or len(stream.scores) != 1 or len(stream.weighings) > 1:
         return None
-    score = stream.scores[0]
-    found = [_array(kernel, body) for body in (score.left, score.right, *(w.right for w in stream.weighings))]
+    score, gather = stream.scores[0], stream.gather
+    lines = (None, gather.right, gather.weighed) if gather else (None, None, None)
+    bodies = (score.left, score.right, *(w.right for w in stream.weighings))
+    found = [_array(kernel, body) if line is None else line.operand for body, line in zip(bodies, lines)]
     if None in found:
         return None
     left, right, weighed = (*found, NOTHING)[:3]
@@ -123,7 +127,8 @@ def operands_of(kernel: Kernel) -> Operands | None:
         lanes = list(stream.lanes)  # an axis of one row
     if not lanes:
         return None
-    return Operands(left, right, weighed, lanes[-1])  # type: ignore[arg-type]
+    gathered = tuple(line.operand for line in lines if line is not None)
+    return Operands(left, right, weighed, lanes[-1], gathered)  # type: ignore[arg-type]
 
 
 def _array(kernel: Kernel, body: Body) -> int | None:
@@ -167,7 +172,7 @@ def _fits(kernel: Kernel, found: Operands, stream: Stream) -> bool:
     score, weighing = stream.scores[0], stream.weighings[0]
     inner = {found.left: score.axis, found.right: score.axis, found.weighed: weighing.axis}
     kinds = {kernel.operands[k].dtype for k in inner}
-    if kernel.operands[found.left].strides[found.lane] == "0":
+    if found.gathered or kernel.operands[found.left].strides[found.lane] == "0":
         return False
     if len(kinds) != 1 or next(iter(kinds)).name not in ("float16", "bfloat16"):
         return False

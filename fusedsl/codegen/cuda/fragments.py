@@ -13,10 +13,11 @@ from .text import Names, indented, signature
 
 ROW, ELEMENT, COLUMN, SCALAR, OWN, OWN_COLUMN = "row", "element", "column", "scalar", "own", "own column"
 OWN_STEPS, DRAWN = "own, in steps", "drawn for each element"
-LINE = "line"  # of results, across a warp
+LINE, KEY = "line", "key"  # of results, and of the first product's operand, across a warp
+FOUND = "found"  # a line of the stream that is looked up, by lanes of a warp
 MAPS = {ROW: "S.rowwise", ELEMENT: "S.elementwise", COLUMN: "S.columnwise", SCALAR: "once", OWN: "O.elementwise"}
 MAPS |= {OWN_COLUMN: "O.columnwise", OWN_STEPS: "O.stepwise", DRAWN: "S.drawn"}
-MAPS |= {LINE: "own_row.elementwise"}
+MAPS |= {LINE: "own_row.elementwise", KEY: "score_row.elementwise", FOUND: "lookup.elementwise"}
 QUICK = ("exp", "exp2", "maximum", "minimum", "quotient")  # functions of which the hardware's own will do
 NOTHING: Mapping[str, str] = MappingProxyType({})
 DIVISION = re.compile(r"^(\w+ = )([^#]+?) / ([^#]+?)(  #.*)?$")

@@ -15,6 +15,7 @@ from ...schedule.sieved import asks_memory
 from ...schedule.warps import CHUNK, LINE, WarpSchedule
 from .classes import direct_classes, kept_classes
 from .fragments import OWN, QUICK, ROW
+from .gathered import LookupWriter, line_of, lines_there
 from .scores import ScoreWriter
 from .text import header, indented
 
@@ -244,6 +245,9 @@ class WarpsWriter(ScoreWriter):
             self._make("copy_left", f"copy_lines({lines}, {width * size}, {room}, {s.block}, True)")
             further = f"{self.step(k, self.packed)} * {size}, n{along}"
             return [f"copy_left(left_at, {self.base(k)}, {step} * {size}, {first}, {self.row_limit}, {further})"]
+        if line_of(self, name) is not None:
+            self._make(f"copy_{name}", f"lookup.copy({width * size}, {room}, {s.block})")
+            return [f"copy_{name}({name}_at, {name}_lines)"]
         if s.copied[number]:
             self._make(f"copy_{name}", f"copy_lines({lines}, {width * size}, {room}, {s.block})")
             return [f"copy_{name}({name}_at, {self.base(k)}, {step} * {size}, {first}, n{along})"]
@@ -285,7 +289,10 @@ class WarpsWriter(ScoreWriter):
 
     def _loop(self) -> None:
         s, score = self.schedule, self.score.value.name
-        right = self._stage("right", f"tile * {s.columns}")
+        first = f"tile * {s.columns}"
+        gather = self.stream.gather
+        right = LookupWriter(self, gather).lines(first) if gather else []
+        right += self._stage("right", first)
         send, sent = (["send()"], ["sent()"]) if self._sends else ([], [])
         weighed = [*self._stage("weighed", "column_from"), *send] if self.weighs else []
         self.code += [*self._stage("left", "row_from"), "k = int32(0)", *self._next(), *right, *send]
@@ -296,8 +303,9 @@ class WarpsWriter(ScoreWriter):
             multiply = _steps(steps, [f"{score} = add_scores({score}, left_at, right_at, step)"])
             multiply.insert(0, f"{score} = no_scores()")
         loop = [
-            f"column_from = tile * {s.columns}",
+            f"column_from = {first}",
             f"entire = {self.whole_test()}",
+            *lines_there(self),
             *(*sent, "barrier()", *weighed),
             *multiply,
             *(*sent, "barrier()"),
