@@ -170,7 +170,7 @@ def token_before_the_keys(q, k_first, v_first, k, v):
     return F.softmax(q @ k.mT * 0.25, -1) @ v
 
 
-@form(Q, (64, KV, D), (64, KV, D), torch.arange(B * M).reshape(B, M) * 7 % 64, kernels=2)
+@form(Q, (64, KV, D), (64, KV, D), torch.arange(B * M).reshape(B, M) * 7 % 64)
 def keys_by_their_places(q, keys, values, places):
     k, v = (x[places].permute(0, 2, 1, 3).repeat_interleave(2, 1) for x in (keys, values))
     return F.softmax(q @ k.mT * 0.25, -1) @ v

@@ -32,6 +32,7 @@ CASES = {
         (3, 6, 2),
         np.float16,
     ),
+    "a limit of each head": ("attention(q, k, v, mask='(j >= i) & (j < limit[h])', limit=limit)", (3, 4, 2), BRAIN),
     "documents": ("attention(q, k, v, mask='doc[i] + 1 >= doc[j]', doc=doc)", (2, 2, 2), BRAIN),
     "no state but sums": ("sigmoid(q @ k.mT * 0.2 - 1) @ v", (2, 2, 2), BRAIN),
     "softcap": ("softmax(5 * tanh(q @ k.mT / 5)) @ v", (3, 2, 2), np.float16),
@@ -42,6 +43,7 @@ def arrays(rows, heads, shared, dtype, length=333, batch=2):
     shapes = {"q": (batch, heads, rows, 32), "k": (batch, shared, length, 32), "v": (batch, shared, length, 16)}
     found = {name: RANDOM.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
     doc = np.sort(RANDOM.integers(0, 4, length)).astype(np.int32)
+    found |= {"limit": RANDOM.integers(3, length, heads)}
     return found | {"r": found["v"], "lengths": np.array([length - 3, 70], np.int32), "doc": doc}
 
 
@@ -49,7 +51,7 @@ def arrays(rows, heads, shared, dtype, length=333, batch=2):
 def test_parts_of_a_stream_merge_to_the_whole(case, monkeypatch):
     monkeypatch.setattr(narrow, "parts_of", lambda items, tiles, slots: 5)
     text, sizes, dtype = CASES[case]
-    given, kernel = arrays(*sizes, dtype), fd.kernel(text)
+    given, kernel = arrays(*sizes, dtype), fd.kernel(text, fallback=False)
     with emulated_gpu() as gpu:
         found = kernel(*(gpu.asarray(given[name]) for name in kernel.params))
         found = [to_host(x) for x in (found if isinstance(found, tuple) else (found,))]
@@ -71,6 +73,13 @@ def test_parts_follow_from_how_many_blocks_there_are():
     assert narrow.parts_of(8, 2048, 792) == 99
     assert narrow.parts_of(100_000, 4, 792) == 1
     assert narrow.parts_of(8, 2, 792) == 1
+
+
+@pytest.mark.parametrize("cc", [80, 90])
+def test_no_queries_are_no_rows(cc):
+    q, k = (fd.spec(shape, "bfloat16") for shape in ((2, 4, 0, 64), (2, 2, 8, 64)))
+    told = fd.kernel("attention(q, k, v)").explain(q, k, k, cc=cc, compile=False)
+    assert [access.bytes for kernel in told.kernels for access in kernel.writes if access.kind == "result"] == [0]
 
 
 @pytest.mark.gpu

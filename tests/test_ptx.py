@@ -254,3 +254,10 @@ def test_what_is_unknown_is_refused():
     for text in ("wmma.load.a.sync %r8, [%rd0];", "add.wild.s32 %r8, %r1, %r2;"):
         with pytest.raises(Unsupported):
             load(HEAD + text + " ret; }")
+
+
+def test_what_a_target_does_not_have_is_refused():
+    text = HEAD + "cp.async.commit_group; ret; }"
+    load(text)
+    with pytest.raises(Unsupported, match="commit_group on sm_75"):
+        load(text.replace("sm_90", "sm_75"))

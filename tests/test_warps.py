@@ -9,6 +9,7 @@ from oracle import graph_of
 from test_attend import BRAIN, CAUSAL, FORMULAS, SCORES, agrees, given
 
 import fusedsl as fd
+from fusedsl import hardware
 from fusedsl.runtime.copies import to_host
 from fusedsl.schedule import scores
 from fusedsl.schedule.warps import schedule_warps
@@ -110,10 +111,22 @@ def test_compiled_nothing_spills(name, dtype, width, cc):
     assert found.figures.spill_bytes == 0
 
 
-def test_explain_says_how_it_multiplies():
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("cc", [known.cc for known in hardware._KNOWN], ids=str)
+def test_every_architecture_links(cc, dtype, warps_alone):
+    kernel = fd.kernel(MASKED)
+    (found,) = kernel.resources(*specs(kernel, 64, dtype, 1000), cc=cc)
+    assert found.figures.registers <= found.predicted_registers
+
+
+def test_explain_says_how_it_multiplies_and_what_registers_a_thread_may_take():
     kernel = fd.kernel(MASKED)
     told = str(kernel.explain(*specs(kernel, 64, "float32"), device="cuda", compile=False))
     assert "4 warps of 16 rows, products are summed in float32" in told
+    assert told.splitlines()[0].endswith("at most 255 registers")
+    q, k = (fd.spec((1, 4, length, 64), "float16") for length in (1, 1000))
+    told = str(fd.kernel("attention(q, k, v)").explain(q, k, k, cc=80, compile=False))
+    assert told.splitlines()[0].endswith("at most 255 registers")
 
 
 @pytest.mark.gpu

@@ -11,6 +11,7 @@ from ..ir.graph import Node, value_of, walk
 from ..schedule.phase import Body, FoldUse, Value
 from ..schedule.stream import Weighing
 from .body import literal
+from .gathered import is_absence
 from .streamed import replaced
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Merging:
         leaves, stack = set(self.emitter.leaves), [kept]
         while stack:
             n = stack.pop()
-            if n.op == "where":
+            if n.op == "where" and not is_absence(n):
                 return False
             stack += [a for a in n.args if a not in leaves]
         return True

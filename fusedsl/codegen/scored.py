@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from .. import debug
 from ..fusion.coordinates import Axis
 from ..fusion.lowered import Root
-from ..fusion.streams import Product, Streaming, Weighted
+from ..fusion.streams import Streaming
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, node, rebuild
-from ..rewrite.components import Component, Exponent, Reference
 from ..rewrite.scalars import free_axes, positive_factor, scalar_op
-from ..rewrite.stream import Lift, StreamFold
+from ..rewrite.stream import Lift
 from ..rewrite.stream_text import check, show
 from ..schedule.phase import Body, Phase, Store
 from ..schedule.plan import KernelPlan
@@ -23,13 +21,13 @@ from .drawn import computed, tile_inputs
 from .early import Leaves, early
 from .folding import fold_use
 from .frame import position, stored
+from .gathered import gather_of, gathered, places_of, weight_there
 from .holding import WORTH_HOLDING, dearness
 from .merged import Merging, frontier
+from .passes import mapped, nodes_of
 from .phases import PhaseEmitter
 from .sieve import Part, sieve
 from .streamed import replaced
-
-PARTS = (Streaming, Product, Weighted, StreamFold, Component, Exponent, Reference)
 
 
 class ScoreEmitter(PhaseEmitter):
@@ -62,14 +60,16 @@ class ScoreEmitter(PhaseEmitter):
     def _import(self) -> None:
         g, one = self.group, self.group.streaming
         assert one is not None
-        roots = [*one.folds, *one.values, *_nodes(one), *(r.value for r in g.all_stores)]
+        places = places_of(one)
+        one, moved = gathered(one, places, [r.value for r in g.all_stores], g.imports)
+        roots = [*one.folds, *one.values, *nodes_of(one), *places.nodes, *(moved[r.value] for r in g.all_stores)]
         new = rebuild(
             roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
         )
-        self.streaming = _mapped(one, new.__getitem__)
+        self.streaming, self.places_read = mapped(one, new.__getitem__), places.mapped(new)
         self.folds, self.cross = list(self.streaming.folds), []
-        self.row_stores = [(r, stored(new[r.value], r)) for r in g.row_stores]
-        self.own_stores = [(r, stored(new[r.value], r)) for r in g.own_stores]
+        self.row_stores = [(r, stored(new[moved[r.value]], r)) for r in g.row_stores]
+        self.own_stores = [(r, stored(new[moved[r.value]], r)) for r in g.own_stores]
         self.stores = self.rank_stores = self.cross_stores = []
         self._state()
 
@@ -82,7 +82,8 @@ class ScoreEmitter(PhaseEmitter):
         self.raised: dict[Node, Node] = {}
         self.lifts: tuple[list[Lift], list[Lift]] = (list(map(self._raw, kept[0])), kept[1])
         self.points = points
-        self.weights = {w: stream.element(w.weight, self.tile) for w in self.streaming.weighted}
+        weighted, places = self.streaming.weighted, self.places_read
+        self.weights = {w: weight_there(w, stream.element(w.weight, self.tile), places) for w in weighted}
         done: dict[Node, Node] = {}
         for f, value in stream.finish:
             done[f] = replaced([value], done)[value]
@@ -110,7 +111,7 @@ class ScoreEmitter(PhaseEmitter):
         found = [n for p in one.products for n in (p.left, p.right)] + [w.right for w in one.weighted]
         found += [lift.value for lifts in self.lifts for lift in lifts] + [*self.points, *self.weights.values()]
         found += [n for n in self.tile if n.op != "state"] + [v for _, v in self._all_stores()]
-        found += [k for w in one.weighted if (k := w.weight.kept()) is not None]
+        found += [k for w in one.weighted if (k := w.weight.kept()) is not None] + self.places_read.nodes
         if any(FOLDS[f.attr[0]].positional for f in one.fold.folds):
             found.append(position(one.fold.stream[0]))
         self.values = found
@@ -136,11 +137,13 @@ class ScoreEmitter(PhaseEmitter):
         join, rise = (merging.join(), merging.rise()) if one.fold.level else (None, None)
         inputs, row_inputs = read
         found = (lanes, scores, tile, state, weighings, row, row_stores, endings, asked)
-        return Stream(*found, inputs, row_inputs, join, rise, parts)
+        return Stream(*found, inputs, row_inputs, join, rise, parts, gather_of(self))
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):
             self.scribe.name(n, "read" if n.op in ("load", "fetch") else "drawn", self.scribe.comment(n))
+        for n in self.places_read.there:
+            self.scribe.name(n, "there", "there")
 
     def _score(self, k: int) -> Score:
         p = self.streaming.products[k]
@@ -204,7 +207,7 @@ class ScoreEmitter(PhaseEmitter):
     def leaves(self) -> list[Node]:
         """What a tile's elements are computed of: what is fetched and drawn for them, and their scores, among these."""
         scores = [p.fold for p in self.streaming.products]
-        return [*dict.fromkeys([*self.known(), *self.inputs[0], *self.inputs[1]]), *scores]
+        return [*dict.fromkeys([*self.known(), *self.inputs[0], *self.inputs[1], *self.places_read.there]), *scores]
 
     def _own_slots(self) -> list[Node]:
         stream = self.streaming.fold
@@ -270,26 +273,3 @@ class ScoreEmitter(PhaseEmitter):
                 made = tuple(Store(names[v], self.places[r]) for r, v in stores)
                 found.append(Ending(self.axes.index(axis), body, made))
         return row, tuple(found)
-
-
-def _nodes(one: Streaming) -> list[Node]:
-    """Every node that stands in a pass."""
-    found: list[Node] = []
-
-    def collect(n: Node) -> Node:
-        found.append(n)
-        return n
-
-    _mapped(one, collect)
-    return found
-
-
-def _mapped(x: Any, change: Callable[[Node], Node]) -> Any:
-    """Frozen data with its nodes replaced."""
-    if isinstance(x, Node):
-        return change(x)
-    if isinstance(x, tuple):
-        return tuple(_mapped(part, change) for part in x)
-    if isinstance(x, PARTS):
-        return dataclasses.replace(x, **{f.name: _mapped(getattr(x, f.name), change) for f in dataclasses.fields(x)})
-    return x

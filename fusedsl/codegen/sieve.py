@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..ir.graph import Node, Type, node, rebuild, value_of
+from ..fusion.counted import Condition, conditions
+from ..ir.graph import Node, Type, node, rebuild
 from ..ir.types import INT64
-from ..rewrite.components import Component
 from ..rewrite.intervals import NO, YES, Intervals, all_hold, both, either, invert
 from ..rewrite.scalars import free_axes
-from ..rewrite.stream import Lift, StreamFold
+from ..rewrite.stream import Lift
 from ..schedule.phase import Phase
 from ..schedule.stream import Extreme, Sieve
 
 if TYPE_CHECKING:
     from .scored import ScoreEmitter
 
-Condition = tuple[Node, bool]  # a node, and what it is where an element counts
-NOTHING = {"max": float("-inf"), "min": float("inf"), "sum": 0.0}
 Part = tuple[Sequence[Lift], Sequence[Node], Sequence[Node], Phase]  # what a phase folds, makes besides, knows; itself
 
 
@@ -61,44 +59,6 @@ def _truth(intervals: Intervals, condition: Condition) -> tuple[Node, Node]:
     c, wanted = condition
     some, every = intervals.truth(c)
     return (some, every) if wanted else (invert(every), invert(some))
-
-
-# -- where elements count
-
-
-def conditions(stream: StreamFold) -> list[list[Condition]] | None:
-    """For each fold and component, the conditions under which an element changes it; None where that is not known."""
-    if stream.means:
-        return None
-    found = [_of_value(f.args[0], NOTHING.get(f.attr[0])) for f in stream.folds]
-    return found + [_of_component(c) for c in stream.components]
-
-
-def _of_component(c: Component) -> list[Condition]:
-    found = [(c.guard, True)] if c.guard is not None else []
-    if c.weight is not None:
-        found += _of_value(c.weight, 0.0)
-    if c.exponent is not None and c.skips:
-        found += _of_value(c.exponent.reference.value, NOTHING["max" if c.exponent.scale > 0 else "min"])
-    return found
-
-
-def _of_value(value: Node, nothing: float | None) -> list[Condition]:
-    """The conditions under which a value is not the one that adds nothing."""
-    found: list[Condition] = []
-    stack = [value]
-    while stack:
-        n = stack.pop()
-        if nothing == 0.0 and n.op == "multiply":
-            stack += n.args
-        elif n.op == "where":
-            condition, yes, no = n.args
-            for wanted, branch, other in ((True, yes, no), (False, no, yes)):
-                if other.op == "const" and value_of(other) == nothing:
-                    found.append((condition, wanted))
-                    stack.append(branch)
-                    break
-    return found
 
 
 # -- tiles where every condition holds

@@ -3,13 +3,15 @@ dtype of their product, so that scores need not be."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ..ir.graph import Node, Type, node, rebuild
-from ..ir.types import DType
+from ..ir.folds import pick
+from ..ir.graph import Node, Type, constant, node, rebuild, resolve, walk
+from ..ir.types import DType, promote
 from ..rewrite.scalars import free_axes, scalar_op
 from .coordinates import Axis, memory_order
+from .counted import counts, read_where
 from .groups import loaded
 from .lowered import Lowered, Root
 from .streams import Streaming
@@ -30,20 +32,28 @@ def store_operands(program: Lowered, passes: Sequence[Streaming], computed: bool
     stored: dict[Operand, Root] = {}
 
     def kept(operand: Operand) -> Node:
-        if not (_is_converted(operand) or (computed and operand.value.op != "load")):
-            return operand.value
         if operand not in stored:
             stored[operand] = _root(operand, len(program.temporaries) + len(stored))
         return loaded(stored[operand])
 
+    def left(operand: Operand) -> Node:
+        wanted = _is_converted(operand) or (computed and operand.value.op != "load")
+        return kept(operand) if wanted else operand.value
+
+    def right(operand: Operand, users: Iterable[Streaming]) -> Node:
+        if not computed or operand.value.op == "load":
+            return left(operand)
+        return kept(replace(operand, value=_counted(operand.value, users)))
+
     products, weighed = {}, {}
     for one in passes:
         for p in one.products:
-            sides = [kept(Operand(side, p.fold.type.dtype, p.axis)) for side in (p.left, p.right)]
-            if sides != [p.left, p.right]:
+            d, users = p.fold.type.dtype, [u for u in passes if any(p.fold is x.fold for x in u.products)]
+            sides = (left(Operand(p.left, d, p.axis)), right(Operand(p.right, d, p.axis), users))
+            if sides != (p.left, p.right):
                 products[p.fold] = scalar_op("multiply", *sides)
         for f, value, axis in _weighed(one):
-            weighed[f] = kept(Operand(value, f.type.dtype, axis))
+            weighed[f] = right(Operand(value, f.type.dtype, axis), [one])
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         if old in products:
@@ -75,9 +85,41 @@ def _is_converted(operand: Operand) -> bool:
     return n.op == "load" and d.kind == "f" and d.bits == 16 and n.attr[0].holds(n.type.dtype) is not d
 
 
+def _counted(value: Node, users: Iterable[Streaming]) -> Node:
+    """An operand that is read at computed places: 0, and nothing is read, where a mask of all rows leaves those out."""
+    if all(n.op != "fetch" for n in walk([value])):
+        return value
+    condition = counts([one.fold for one in users], free_axes([value])[value])
+    if condition is None:
+        return value
+    return pick(condition, read_where(condition, value), constant(0.0, value.type.dtype))
+
+
+def _narrowest(root: Node) -> DType:
+    """The narrowest dtype that has all values of an operand: of what is read, or chosen of others, its own."""
+    done: dict[Node, DType] = {}
+
+    def below(n: Node) -> tuple[Node, ...]:
+        return n.args[1:] if n.op == "where" else n.args if n.op == "convert" else ()
+
+    def make(n: Node) -> DType:
+        if n.op in ("load", "fetch"):
+            return n.attr[0].holds(n.type.dtype)
+        if n.op == "where":
+            return promote(done[n.args[1]], done[n.args[2]])
+        if n.op == "convert" and done[n.args[0]].kind == n.type.dtype.kind == "f":
+            return min(done[n.args[0]], n.type.dtype, key=lambda d: d.bits)
+        return n.type.dtype if n.op in ("cast", "const") else n.type.dtype.compute
+
+    return resolve(done, root, below, make)
+
+
 def _root(operand: Operand, index: int) -> Root:
     """The store of an operand: lines along the axis of its product."""
+    own = _narrowest(operand.value)
+    narrow = own.kind == "f" and own.bits == 16 and own.bits < operand.dtype.bits
     axes = [a for a in free_axes([operand.value])[operand.value] if a != operand.axis]
     order = (*memory_order([operand.value], sorted(axes, key=str)), operand.axis)
     shape = tuple(a.extent for a in order)
-    return Root("temporary", index, shape, shape, order, operand.value, Type(operand.dtype, shape), rounded=True)
+    kind = Type(own if narrow else operand.dtype, shape)
+    return Root("temporary", index, shape, shape, order, operand.value, kind, rounded=True)

@@ -8,14 +8,11 @@ from dataclasses import dataclass, field, replace
 from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError
 from ..ir import shapes
 from ..ir.builder import Builder, fail
-from ..ir.dims import Dim, expression
-from ..ir.gathers import advanced_index
+from ..ir.dims import Dim, evaluate, expression
+from ..ir.gathers import INSIDE, advanced_index, gather, positions
 from ..ir.graph import Check, Node
 from ..ir.types import BOOL, INT32, INT64
 from .syntax import Program
-
-WHOLE = slice(None)
-
 
 OPERANDS = ("q", "k", "v", "scale", "lengths", "pages", "offsets")
 
@@ -155,6 +152,8 @@ def _head_numbers(b: Builder, q: Node) -> Node:
 def _dense(b: Builder, r: Request) -> Layout:
     q, k, v = r.q, r.k, r.v
     if r.pages is not None:
+        _agree(b, k, v, 1, "elements of a page of k and v")
+        same_here(b, k.type.shape[0], v.type.shape[0])  # what a page number is checked against is read once for both
         k, v = (_paged(b, x, r.pages) for x in (k, v))
     for place, what in ((1, "number of heads of k and v"), (2, "length of k and v")):
         _agree(b, k, v, place, what)
@@ -178,13 +177,21 @@ def _dense(b: Builder, r: Request) -> Layout:
     return Layout(q, k, v, places, tuple(keep), heads, False)
 
 
+def same_here(b: Builder, one: Dim, other: Dim) -> None:
+    """Two extents are written alike if they are equal at this call: the plan holds for calls where it is so."""
+    apart = expression("max", expression("-", one, other), expression("-", other, one))
+    equal = expression("fits", apart, 0)
+    if not isinstance(equal, int) and b.guards.setdefault(equal, evaluate(equal, b.extents) == 1):
+        b.unify(one, other)
+
+
 def _paged(b: Builder, x: Node, pages: Node) -> Node:
     """(pages, page, heads, d) as (batch, heads, page number * page, d): read where they are."""
-    count, size = pages.type.shape[1], x.type.shape[1]
-    place = b.iota(expression("*", count, size))
+    (batch, count), size = pages.type.shape, x.type.shape[1]
+    place = positions(b, b.iota(expression("*", count, size)))
     number = b.elementwise("floor_divide", place, b.extent(size))
-    line = advanced_index(b, pages, (WHOLE, number))
-    within = b.elementwise("remainder", place, b.extent(size))
+    line = gather(b, pages, {1: number}, (0, None), (batch, *place.type.shape), INSIDE)
+    within = b.elementwise("subtract", place, b.elementwise("multiply", number, b.extent(size)))
     return shapes.transpose(b, advanced_index(b, x, (line, within)), (0, 2, 1, 3))
 
 

@@ -14,7 +14,7 @@ from ..errors import ArgumentError, FusedslError, ShapeError
 from ..ir import shapes
 from ..ir.dims import Dim, evaluate, expression, product
 from ..ir.graph import Node, resolve, walk
-from .attention_layout import Layout, Request
+from .attention_layout import Layout, Request, same_here
 from .attention_names import unseen
 from .evaluate import Evaluator
 from .frames import Frame, plain_name
@@ -180,11 +180,7 @@ def read_as_they_lie(ev: Evaluator, program: Program, r: Request, found: Layout)
         for one, index in zip(shape, part.indices):
             if not isinstance(index, Name) or index.name not in extents:
                 break
-            other = extents[index.name]
-            apart = expression("max", expression("-", one, other), expression("-", other, one))
-            equal = expression("fits", apart, 0)
-            if not isinstance(equal, int) and b.guards.setdefault(equal, evaluate(equal, b.extents) == 1):
-                b.unify(one, other)
+            same_here(b, one, extents[index.name])
 
 
 def _check_names(program: Program, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.dims import Symbol, evaluate
@@ -25,6 +25,7 @@ from ..schedule.phase import Phase
 from ..schedule.plan import KernelPlan
 from ..schedule.split import state_words
 from ..schedule.steady import steady_width
+from ..schedule.stream import Stream
 from .layout import ALIGNMENT, Layout, byte_steps, place_array
 
 
@@ -203,15 +204,18 @@ def _literals(plan: KernelPlan, placed: _Placed) -> tuple[tuple[str, int], ...]:
 
 def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _Placed, loose: bool) -> Bound:
     """A pass over scores: its axes stay as they are, and a stride of one element is known on any of them."""
+    assert plan.stream is not None
     lines = [tuple(0 if n == 1 and not loose else s for n, s in zip(extents, line)) for line in placed.strides]
-    operands = tuple(
-        Operand(
-            use.name,
-            use.dtype,
-            "".join("s" if s not in (0, 1) else str(s) for s in line),
-            _access(line, use.dtype.itemsize, address) if plan.stream and plan.stream.level else "element",
-        )
+    access = [
+        _access(line, use.dtype.itemsize, address) if plan.stream.level else "element"
         for use, line, address in zip(plan.arrays, lines, placed.addresses)
+    ]
+    for k, axis, whole in _gathered(plan, plan.stream, placed):
+        lines[k] = (*lines[k][:axis], 1, *lines[k][axis + 1 :])
+        access[k] = "vector" if whole else "element"
+    operands = tuple(
+        Operand(use.name, use.dtype, "".join("s" if s not in (0, 1) else str(s) for s in line), how)
+        for use, line, how in zip(plan.arrays, lines, access)
     )
     kernel = Kernel(
         plan.name,
@@ -238,6 +242,19 @@ def _lengths(plan: KernelPlan) -> tuple[str, ...]:
     axes = (*plan.rows, *plan.columns)
     uses = [s for s in plan.scalars if s.kind == "extent" and s.source in axes]
     return tuple(s.value.name for s in uses if s.value.dtype is INT64)
+
+
+def _gathered(plan: KernelPlan, stream: Stream, placed: _Placed) -> Iterator[tuple[int, int, bool]]:
+    """The arrays whose lines are looked up, with the iteration axis along which neighbours lie beside each other, and
+    whether every line begins at a multiple of 16 bytes."""
+    axes = (stream.scores[0].axis, *(w.axis for w in stream.weighings))
+    for line, axis in zip((stream.gather.right, stream.gather.weighed) if stream.gather else (), axes):
+        if line is None:
+            continue
+        steps, size = list(placed.steps[line.operand]), plan.arrays[line.operand].dtype.itemsize
+        if steps.pop(line.inner) == size:
+            whole = not placed.addresses[line.operand] and all(step % ALIGNMENT == 0 for step in steps)
+            yield line.operand, axis, whole
 
 
 def _access(strides: tuple[int, ...], size: int, address: int) -> str:

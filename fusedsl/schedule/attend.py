@@ -8,7 +8,6 @@ from math import prod
 from typing import Protocol
 
 from ..hardware import Hardware
-from .access import LONGEST
 from .attend_shape import shape
 from .kernel import Kernel, Window
 from .phase import Body
@@ -98,13 +97,14 @@ class AttendSchedule:
 
 @dataclass(frozen=True)
 class Operands:
-    """What the two products of a pass are made of: numbers of operands (`weighed` NOTHING: it only folds), and the
-    axis that tiles of rows lie along."""
+    """What the two products of a pass are made of: numbers of operands (`weighed` NOTHING: it only folds), the axis
+    that tiles of rows lie along, and the operands whose lines are `gathered`."""
 
     left: int
     right: int
     weighed: int
     lane: int
+    gathered: tuple[int, ...] = ()
 
     @property
     def multiplied(self) -> tuple[int, ...]:
@@ -113,12 +113,15 @@ class Operands:
 
 
 def operands_of(kernel: Kernel) -> Operands | None:
-    """The operands of a pass with one score and at most one weighing, whose products take arrays as they are."""
+    """The operands of a pass with one score and at most one weighing, whose products take arrays as they are, or lines
+    of arrays that are looked up."""
     stream = kernel.stream
     if stream is None or not stream.level or len(stream.scores) != 1 or len(stream.weighings) > 1:
         return None
-    score = stream.scores[0]
-    found = [_array(kernel, body) for body in (score.left, score.right, *(w.right for w in stream.weighings))]
+    score, gather = stream.scores[0], stream.gather
+    lines = (None, gather.right, gather.weighed) if gather else (None, None, None)
+    bodies = (score.left, score.right, *(w.right for w in stream.weighings))
+    found = [_array(kernel, body) if line is None else line.operand for body, line in zip(bodies, lines)]
     if None in found:
         return None
     left, right, weighed = (*found, NOTHING)[:3]
@@ -127,7 +130,8 @@ def operands_of(kernel: Kernel) -> Operands | None:
         lanes = list(stream.lanes)  # an axis of one row
     if not lanes:
         return None
-    return Operands(left, right, weighed, lanes[-1])  # type: ignore[arg-type]
+    gathered = tuple(line.operand for line in lines if line is not None)
+    return Operands(left, right, weighed, lanes[-1], gathered)  # type: ignore[arg-type]
 
 
 def _array(kernel: Kernel, body: Body) -> int | None:
@@ -171,7 +175,7 @@ def _fits(kernel: Kernel, found: Operands, stream: Stream) -> bool:
     score, weighing = stream.scores[0], stream.weighings[0]
     inner = {found.left: score.axis, found.right: score.axis, found.weighed: weighing.axis}
     kinds = {kernel.operands[k].dtype for k in inner}
-    if kernel.operands[found.left].strides[found.lane] == "0":
+    if found.gathered or kernel.operands[found.left].strides[found.lane] == "0":
         return False
     if len(kinds) != 1 or next(iter(kinds)).name not in ("float16", "bfloat16"):
         return False
@@ -200,9 +204,7 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     if hardware.cc[0] != 9 or not _fits(kernel, found, stream):
         return None
     width, out_width = extents[stream.scores[0].axis], extents[stream.weighings[0].axis]
-    if width % 8 or out_width % 8 or max(width, out_width) > WIDEST or 0 in extents:
-        return None
-    if max(extents) >= LONGEST:
+    if width % 8 or out_width % 8 or max(width, out_width) > WIDEST:
         return None
     beside = beside_of(kernel, found.lane) is not None
     groups, columns, stages = shape(width, out_width, beside, kernel)

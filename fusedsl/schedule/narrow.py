@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..hardware import Hardware
+from ..hardware import Hardware, registers_for
 from .attend import NOTHING, Operands, operands_of
 from .kernel import Kernel
-from .warps import ROWS, WarpSchedule, class_bytes, items_of, of_shape
+from .warps import ROWS, WarpSchedule, class_bytes, items_of, looked_up, of_shape
 
 COLUMNS = 64  # of the stream at a time
 BEGIN = 1  # what a part takes beside its tiles, in tiles
@@ -47,8 +47,9 @@ def schedule_narrow(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     told = f"{parts} {block} share each stream of {tiles} tiles" if parts > 1 else f"{block} have all of a stream"
     sizes = f"{items} times up to {made.rows} rows, {made.columns} scores of each at a time"
     sizes += f", {rows} rows of {extents[packed]} places beside each other" if packed is not None else ""
-    reason = f"scores stay in registers: {sizes}; {told}"
-    return replace(made, parts=parts, split=parts > 1, reason=reason)
+    reason = f"scores stay in registers: {sizes}; {told}{looked_up(found)}"
+    registers = registers_for(hardware, made.blocks, made.block)
+    return replace(made, parts=parts, split=parts > 1, registers=registers, reason=reason)
 
 
 def _packed(kernel: Kernel, extents: tuple[int, ...], found: Operands) -> int | None:

@@ -12,7 +12,7 @@ from ..ir.graph import Check, Graph, Node, Parameter, Site, Type
 from ..ir.types import DType, dtype
 from .kernel import Finish, Load, Position
 from .phase import Body, FoldUse, Implied, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
-from .stream import Ending, Extreme, Score, Sieve, Stream, Weighing
+from .stream import Ending, Extreme, Gather, Line, Score, Sieve, Stream, Weighing
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ CLASSES = {
     for c in (
         *(Plan, KernelPlan, ScalarUse, ArrayUse, Coordinate, Parameter, Type, Check, Site),
         *(Phase, Finish, FoldUse, Product, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
-        *(Implied, Stream, Score, Weighing, Ending, Sieve, Extreme),
+        *(Implied, Stream, Score, Weighing, Ending, Sieve, Extreme, Gather, Line),
     )
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..hardware import Hardware
+from .access import LONGEST
 from .attend import AttendSchedule, schedule_attend
 from .kernel import Kernel
 from .narrow import schedule_narrow
@@ -15,6 +16,8 @@ def schedule_scores(
     kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
 ) -> AttendSchedule | WarpSchedule | None:
     """How a pass over scores runs on this card; None where no kernel of it fits."""
+    if 0 in extents or max(extents) >= LONGEST:
+        return None
     for way in WAYS:
         found = way(kernel, extents, hardware)
         if found is not None:

@@ -75,6 +75,32 @@ class Sieve:
 
 
 @dataclass(frozen=True)
+class Line:
+    """The lines of array `operand` along its own axis `inner`: where one begins, and whether it is wanted; else it is
+    all 0."""
+
+    operand: int
+    inner: int
+    address: Value
+    wanted: Value
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Right operands whose lines are read at computed places: of a place on the stream, `body` results in what there is
+    to say of the line of each, and in conditions that elements are computed with (`there`)."""
+
+    body: Body
+    right: Line | None
+    weighed: Line | None
+    there: tuple[Value, ...]
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        return tuple(line for line in (self.right, self.weighed) if line is not None)
+
+
+@dataclass(frozen=True)
 class Stream:
     """One pass over a stream of scores (rewrite/stream.py), a tile after the other, for a tile of rows at a time.
 
@@ -98,6 +124,7 @@ class Stream:
     join: Body | None = None  # where a tile is `level` with all so far: its folds' values, joined to theirs first
     rise: Body | None = None  # … and from where it is measured, where references may stay behind
     parts: FoldUse | None = None  # what `state` says, of two parts of the stream that were worked apart
+    gather: Gather | None = None  # right operands that are no arrays as they lie
 
     @property
     def level(self) -> bool:

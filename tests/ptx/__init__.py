@@ -15,6 +15,8 @@ NumPy arrays. What the interpreter finds raises `Fault` with the instruction and
 - shared memory that two threads use with no barrier between them, one of them writing;
 - threads that wait for ever, and instructions of warps whose threads do not all come.
 
+Instructions that the compute capability does not have are Unsupported (targets.py).
+
 `gpu.asarray(x, skip=2)` places an array 2 bytes behind an aligned address: they are another array's.
 `emulated_gpu(**facts)` takes any field of `fusedsl.hardware.Hardware`, so that few multiprocessors or little shared
 memory make the schedules of large arrays come up with small ones. `-p ptx.plugin` runs tests that are marked `gpu`.

@@ -12,6 +12,7 @@ from .operands import Step, guarded
 from .sync import control, ends_block, fall_through
 from .syntax import SIZE, Instruction, Kernel, Unsupported, Variable, parse
 from .table import BUILDERS
+from .targets import check_target
 
 
 @dataclass(frozen=True)
@@ -93,4 +94,6 @@ def _step(ins: Instruction) -> Step:
 @lru_cache(maxsize=256)
 def load(text: str) -> dict[str, Program]:
     """The kernels of a PTX text, by name."""
-    return {name: Program(kernel) for name, kernel in parse(text).kernels.items()}
+    kernels = parse(text).kernels
+    check_target(text, (ins for kernel in kernels.values() for ins in kernel.body))
+    return {name: Program(kernel) for name, kernel in kernels.items()}

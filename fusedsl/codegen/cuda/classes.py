@@ -168,7 +168,8 @@ def _outer_types(scope: FragmentScope) -> dict[str, str]:
     """Names of a kernel that are there before any item is looked at, or are the item's place."""
     found = dict.fromkeys(scope.names.parameters(), "int64")
     found |= dict.fromkeys((f"c{a}" for a in scope.outer), "int32")
-    return found | {v.name: v.dtype.name for v in scope.kernel.scalars}
+    given = (*scope.kernel.scalars, *(p.value for p in scope.kernel.pointers))
+    return found | {v.name: v.dtype.name for v in given}
 
 
 def _asked(scope: FragmentScope, schedule: Tiles, kept: bool) -> tuple[list[str], str, str]:

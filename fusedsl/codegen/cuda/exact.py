@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from ...schedule.attend import ROWS, WARP_ROWS
 from ...schedule.phase import Body
 from ...schedule.stream import Ending
-from .fragments import LINE, SCALAR, FragmentScope
+from .fragments import KEY, LINE, SCALAR, FragmentScope
+from .gathered import line_of
 from .text import either, indented
 
 if TYPE_CHECKING:
@@ -110,16 +111,12 @@ class RowWriter(FragmentScope):
         """The elements along an axis of a product's operand, at the row's places on other axes."""
         k = self.w.operands.multiplied[number]
         self.top.append(f"load_{self.names.operand(k)} = {row}.load({self._form(k, axis)})")
-        return f"load_{self.names.operand(k)}({self._at(k, *axes)}, {self._stride(k, axis)})"
+        return f"load_{self.names.operand(k)}({self._at(k, *axes)}, {self.step(k, axis)})"
 
     def _form(self, k: int, axis: int) -> str:
         """The type of an operand, and how its elements lie along an axis."""
         operand = self.kernel.operands[k]
         return f'"{operand.dtype}", "{1 if operand.strides[axis] == "1" and operand.access == "vector" else "s"}"'
-
-    def _stride(self, k: int, axis: int) -> str:
-        letter = self.kernel.operands[k].strides[axis]
-        return self.names.stride(k, axis) if letter == "s" else f"int64({letter})"
 
     def _at(self, k: int, *axes: int | None) -> str:
         """Where an operand is at the row's places on some axes."""
@@ -129,7 +126,8 @@ class RowWriter(FragmentScope):
     def _element(self) -> None:
         """What one element of the stream adds."""
         stream, score = self.stream, self.w.score.value
-        read = self._line("score_row", 1, self.w.score.axis, self.along)
+        self._look_up()
+        read = self._right_line("right", "score_row", 1, self.w.score.axis)
         self.code.append(f"{self.named(score.name)} = multiply_row(left_one, {read})")
         self.domain[score.name] = SCALAR
         weighing = self.weighing
@@ -137,10 +135,27 @@ class RowWriter(FragmentScope):
         for number, body in enumerate((*stream.inputs, *(phase.element for phase in stream.tile), weighing.kept)):
             self._apply(f"again_{number}", body)
         own, weight, kept = weighing.state, weighing.weight, weighing.kept.results[0].name
-        read = self._line("own_row", -1, self.own_axis, self.along)
+        read = self._right_line("weighed", "own_row", -1, self.own_axis)
         signed = f"{own.dtype}, {weight.dtype}, bool, {own.dtype} -> {own.dtype}"
         self.define("add_kept", LINE, signed, "sums, w, kept, x", ["return select(kept, fma(w, x, sums), sums)"])
         self.code.append(f"{self.own} = add_kept({self.own}, {self.named(weight.name)}, {self.named(kept)}, {read})")
+
+    def _look_up(self) -> None:
+        """Where the lines of one place on the stream are."""
+        if self.stream.gather is not None:
+            self._apply("look_up_one", self.stream.gather.body)
+
+    def _right_line(self, name: str, row: str, number: int, axis: int) -> str:
+        """The elements of a right operand at one place on the stream."""
+        line = line_of(self.w, name)
+        if line is None:
+            return self._line(row, number, axis, self.along)
+        self.top.append(f"load_{name}_line = {row}.load({self._form(line.operand, axis)})")
+        kind = self.kernel.operands[line.operand].dtype.compute.name
+        self.define(f"no_{name}_line", KEY if name == "right" else LINE, f"{kind} -> {kind}", "x", ["return x"])
+        read = f"{name}_line = load_{name}_line({self.named(line.address.name)}, int64(1))"
+        self.code += [f"{name}_line = no_{name}_line({kind}(0))", *either(self.named(line.wanted.name), [read], [])]
+        return f"{name}_line"
 
     def _ending(self, number: int, ending: Ending) -> None:
         """What lies along the row, and its stores."""
@@ -154,4 +169,4 @@ class RowWriter(FragmentScope):
             name = f"store_one_{self.names.operand(k)}"
             self.top.append(f"{name} = own_row.store({self._form(k, ending.axis)})")
             place = self._at(k, self.lane, self.packed)
-            self.code.append(f"{name}({place}, {value}, {self._stride(k, ending.axis)})")
+            self.code.append(f"{name}({place}, {value}, {self.step(k, ending.axis)})")

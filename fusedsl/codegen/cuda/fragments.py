@@ -13,10 +13,11 @@ from .text import Names, indented, signature
 
 ROW, ELEMENT, COLUMN, SCALAR, OWN, OWN_COLUMN = "row", "element", "column", "scalar", "own", "own column"
 OWN_STEPS, DRAWN = "own, in steps", "drawn for each element"
-LINE = "line"  # of results, across a warp
+LINE, KEY = "line", "key"  # of results, and of the first product's operand, across a warp
+FOUND = "found"  # a line of the stream that is looked up, by lanes of a warp
 MAPS = {ROW: "S.rowwise", ELEMENT: "S.elementwise", COLUMN: "S.columnwise", SCALAR: "once", OWN: "O.elementwise"}
 MAPS |= {OWN_COLUMN: "O.columnwise", OWN_STEPS: "O.stepwise", DRAWN: "S.drawn"}
-MAPS |= {LINE: "own_row.elementwise"}
+MAPS |= {LINE: "own_row.elementwise", KEY: "score_row.elementwise", FOUND: "lookup.elementwise"}
 QUICK = ("exp", "exp2", "maximum", "minimum", "quotient")  # functions of which the hardware's own will do
 NOTHING: Mapping[str, str] = MappingProxyType({})
 DIVISION = re.compile(r"^(\w+ = )([^#]+?) / ([^#]+?)(  #.*)?$")
@@ -119,7 +120,7 @@ class FragmentScope:
         operand = self.kernel.operands[k]
         inner = [a for a, letter in enumerate(operand.strides) if letter != "0" and a not in self.outer]
         places = [self.places.get(a) or self.axis_place(a) for a in inner]
-        steps = ["int64(1)" if operand.strides[a] == "1" else self.names.stride(k, a) for a in inner]
+        steps = [self.step(k, a) for a in inner]
         terms = " + ".join(f"i{a} * s{a}" for a in inner)
         size = operand.dtype.itemsize
         where = f"base + ({terms}) * {size}" if terms else "base"
@@ -154,6 +155,11 @@ class FragmentScope:
         """Addresses of rows, so many bytes on."""
         self.define("ahead", ROW, "int64, int64 -> int64", "at, bytes", ["return at + bytes"])
         return f"ahead({at}, {size})"
+
+    def step(self, k: int, axis: int) -> str:
+        """The elements from one of an operand's to the next along an axis."""
+        letter = self.kernel.operands[k].strides[axis]
+        return self.names.stride(k, axis) if letter == "s" else f"int64({letter})"
 
     def byte_step(self, k: int, axis: int) -> str:
         """The bytes from an operand's element to the next along an axis."""

@@ -13,6 +13,7 @@ from ...schedule.phase import Body, FoldUse, Phase, Value
 from ...schedule.stream import Stream, Weighing
 from .draws import draw
 from .fragments import COLUMN, ELEMENT, OWN, ROW, FragmentScope
+from .gathered import ask_lines
 from .text import either, rule
 
 
@@ -158,6 +159,7 @@ class TileWriter(FragmentScope):
         self.domain[self.score.value.name] = ELEMENT
         wanted = {v.name for phase in phases for v in phase.element.args}
         self._columns(wanted, partial)
+        ask_lines(self, wanted)
         for body in stream.inputs:
             if body.results[0].name in wanted:
                 self._input(body)

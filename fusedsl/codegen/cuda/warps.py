@@ -15,6 +15,7 @@ from ...schedule.sieved import asks_memory
 from ...schedule.warps import CHUNK, LINE, WarpSchedule
 from .classes import direct_classes, kept_classes
 from .fragments import OWN, QUICK, ROW
+from .gathered import LookupWriter, line_of, lines_there
 from .scores import ScoreWriter
 from .text import header, indented
 
@@ -76,7 +77,8 @@ class WarpsWriter(ScoreWriter):
     def _begin(self) -> None:
         """The block's shared memory, its rows, and which tiles of the stream count."""
         s = self.schedule
-        self.top.append(f"memory, sent = dynamic_start({LINE}), arrived(0)")
+        start = f"dynamic_start({LINE})"
+        self.top.append(f"memory, sent = {start}, arrived(0)" if self._sends else f"memory = {start}")
         self.code.append("left_at = memory()")
         weighs = {"weighed_at"} | (set() if s.tensor else {"weights_at"}) if self.weighs else set()
         used = [name for name in s.places if name in {"right_at", "classes_at"} | weighs]
@@ -225,6 +227,11 @@ class WarpsWriter(ScoreWriter):
 
     # -- tiles of operands
 
+    @property
+    def _sends(self) -> bool:
+        """Whether any operand is copied asynchronously: before sm_80 there is nothing to wait for it by."""
+        return any(self.schedule.copied)
+
     def _stage(self, name: str, first: str) -> list[str]:
         """Lines that bring a tile of an operand to shared memory, from line `first` on."""
         s, number = self.schedule, ("left", "right", "weighed").index(name)
@@ -233,11 +240,14 @@ class WarpsWriter(ScoreWriter):
         inner, width = (self.weighing.axis, s.out_width) if name == "weighed" else (self.score.axis, s.width)
         size = self.kernel.operands[k].dtype.itemsize
         room = s.line_bytes(width)
-        step = self._stride(k, along)
+        step = self.step(k, along)
         if s.copied[number] and name == "left" and self.packed is not None:
             self._make("copy_left", f"copy_lines({lines}, {width * size}, {room}, {s.block}, True)")
-            further = f"{self._stride(k, self.packed)} * {size}, n{along}"
+            further = f"{self.step(k, self.packed)} * {size}, n{along}"
             return [f"copy_left(left_at, {self.base(k)}, {step} * {size}, {first}, {self.row_limit}, {further})"]
+        if line_of(self, name) is not None:
+            self._make(f"copy_{name}", f"lookup.copy({width * size}, {room}, {s.block})")
+            return [f"copy_{name}({name}_at, {name}_lines)"]
         if s.copied[number]:
             self._make(f"copy_{name}", f"copy_lines({lines}, {width * size}, {room}, {s.block})")
             return [f"copy_{name}({name}_at, {self.base(k)}, {step} * {size}, {first}, n{along})"]
@@ -247,7 +257,7 @@ class WarpsWriter(ScoreWriter):
         self._make(f"{name}_places", f"line_places({lines}, {elements}, {s.block}, {across})")
         self._make(f"put_{name}", f'put_lines("{s.kind}", {lines}, {elements})')
         self._reader(name, d.name, size)
-        strides = f"{step}, {self._stride(k, inner)}"
+        strides = f"{step}, {self.step(k, inner)}"
         given = f"{self.base(k)}, int64({first}), {strides}, n{along}, n{inner}"
         return [
             "piece = int32(0)",
@@ -275,17 +285,17 @@ class WarpsWriter(ScoreWriter):
             f"    return fetch_{kind}(at + ((first + line) * step + column * further) * {size}, wanted)",
         ]
 
-    def _stride(self, k: int, axis: int) -> str:
-        letter = self.kernel.operands[k].strides[axis]
-        return self.names.stride(k, axis) if letter == "s" else f"int64({letter})"
-
     # -- the loop
 
     def _loop(self) -> None:
         s, score = self.schedule, self.score.value.name
-        right = self._stage("right", f"tile * {s.columns}")
-        weighed = [*self._stage("weighed", "column_from"), "send()"] if self.weighs else []
-        self.code += [*self._stage("left", "row_from"), "k = int32(0)", *self._next(), *right, "send()"]
+        first = f"tile * {s.columns}"
+        gather = self.stream.gather
+        right = LookupWriter(self, gather).lines(first) if gather else []
+        right += self._stage("right", first)
+        send, sent = (["send()"], ["sent()"]) if self._sends else ([], [])
+        weighed = [*self._stage("weighed", "column_from"), *send] if self.weighs else []
+        self.code += [*self._stage("left", "row_from"), "k = int32(0)", *self._next(), *right, *send]
         if s.tensor:
             multiply = [f"{score} = multiply_scores(left_at, right_at)"]
         else:
@@ -293,14 +303,15 @@ class WarpsWriter(ScoreWriter):
             multiply = _steps(steps, [f"{score} = add_scores({score}, left_at, right_at, step)"])
             multiply.insert(0, f"{score} = no_scores()")
         loop = [
-            f"column_from = tile * {s.columns}",
+            f"column_from = {first}",
             f"entire = {self.whole_test()}",
-            *("sent()", "barrier()", *weighed),
+            *lines_there(self),
+            *(*sent, "barrier()", *weighed),
             *multiply,
-            *("sent()", "barrier()"),
+            *(*sent, "barrier()"),
             "k = int32(k + 1)",
             "if k < count:",
-            *indented([*self._next(), *right, "send()"]),
+            *indented([*self._next(), *right, *send]),
             *self.weights_of_tile("entire"),
             *self.move(),
             *(self._add() if self.weighs else []),

@@ -38,6 +38,7 @@ WORDS = {
     "same hold ballot highest_bit bit_count",
     "quick": "quick",
     "lines": "copy_lines write_lines line_places put_lines",
+    "lookup": "Lookup",
     "warp_product": "warp_scores warp_sums near_sums far_sums keep_weights",
     "parts": "leave_part take_part",
     "exchange": "last meet part_from leave_state take_state",

@@ -62,6 +62,23 @@ class Places:
 
         return intrinsic(2)(rule)
 
+    def flags(self) -> Callable:
+        """`flags(words)`: a condition of each column, of words with a bit for each."""
+        result = types.UniTuple(types.boolean, self.count // 2)
+
+        def rule(kind):
+            def emit(e, given):
+                b = e.builder
+                own = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
+                words = [b.lshr(word, own) for word in e.unpack(given, len(kind))]
+                steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
+                bits = [b.and_(words[step // 32], I32(1 << step % 32)) for step in steps]
+                return e.pack(result, [b.icmp_unsigned("!=", bit, I32(0)) for bit in bits])
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
     def box_places(self, e: Emitter, at: ir.Value, rows: int, thread: ir.Value) -> list[ir.Value]:
         """Where a thread's lines of a box's matrices are, four matrices (16 columns) at a time."""
         b = e.builder

@@ -111,15 +111,16 @@ def same(number):
     return i32, emit
 
 
+def bits_of(e: Emitter, flag: ir.Value) -> ir.Value:
+    """A bit for each lane of the warp."""
+    text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, 0xffffffff; }"
+    return e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], effect=True)
+
+
 @intrinsic(1)
 def ballot(flag):
     """A bit for each lane of the warp."""
-
-    def emit(e, value):
-        text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, 0xffffffff; }"
-        return e.asm(I32, text, "=r,r", [e.builder.zext(value, I32)], effect=True)
-
-    return i32, emit
+    return i32, bits_of
 
 
 @intrinsic(1)

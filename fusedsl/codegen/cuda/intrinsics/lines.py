@@ -6,6 +6,7 @@ Chunk c of line i of a panel stands at 16 * (c ^ (i % 8)) of its 128 bytes: eigh
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ....ir.types import dtype
 from ....schedule.warps import CHUNK, LINE
@@ -31,11 +32,41 @@ def start_of(e: Emitter, tile: ir.Value, line: ir.Value) -> ir.Value:
     return e.builder.add(tile, e.builder.shl(line, I32(LINE.bit_length() - 1)))
 
 
+@dataclass(frozen=True)
+class Panels:
+    """A tile of so many lines of `size` bytes, and zeros up to `room` of them; `each` are brought at a time."""
+
+    lines: int
+    size: int
+    room: int
+    each: int
+
+    def copy(
+        self, e: Emitter, to: ir.Value, source: ir.Value, own: tuple[ir.Value, ir.Value], first: int, here: ir.Value
+    ) -> None:
+        """Begin to bring a thread's chunks of a line, those from `source` on, if it is `here`, else zeros. Its `own`
+        line and chunk go `to` where the first lines of the tile are brought; this one is `first` lines further."""
+        b, (line, chunk) = e.builder, own
+        whole = first + self.each <= self.lines
+        inside = None if whole else b.icmp_unsigned("<", line, I32(self.lines - first))
+        for panel in range(-(-self.room // LINE)):
+            there, need = here, inside
+            if self.size < (panel + 1) * LINE:
+                there = b.and_(here, b.icmp_unsigned("<", chunk, I32(max(self.size - panel * LINE, 0) // CHUNK)))
+            if self.room < (panel + 1) * LINE:
+                held = b.icmp_unsigned("<", chunk, I32((self.room - panel * LINE) // CHUNK))
+                need = held if need is None else b.and_(need, held)
+            place = (panel * self.lines + first) * LINE
+            line_at = b.xor(to, I32(LINE // 2)) if first % CHUNKS else to
+            _copy(e, b.add(line_at, I32(place)), source, panel * LINE, there, need)
+
+
 def copy_lines(lines: int, size: int, room: int, threads: int, packed: bool = False) -> Callable:
     """`copy(to, at, step, first, limit)`: begin to bring lines of `size` bytes, `step` bytes apart from `at` on;
     zeros for those not below the limit, and up to `room` bytes of a line. Where they are `packed`, two more arguments
     say that after so many lines (the last) the next ones begin so many bytes (the last but one) further."""
     each = threads // CHUNKS  # lines at a time: a multiple of 8, or 4 of a single warp
+    panels = Panels(lines, size, room, each)
 
     def rule(*kinds):
         def emit(e, *values):
@@ -53,17 +84,7 @@ def copy_lines(lines: int, size: int, room: int, threads: int, packed: bool = Fa
                 if packed:
                     source = b.add(_packed_line(e, b.add(number, I64(k * each)), at, step, *given[5:]), own)
                 here = b.icmp_signed(">", left, I32(k * each))
-                inside = None if (k + 1) * each <= lines else b.icmp_unsigned("<", line, I32(lines - k * each))
-                for panel in range(-(-room // LINE)):
-                    there, need = here, inside
-                    if size < (panel + 1) * LINE:
-                        there = b.and_(here, b.icmp_unsigned("<", chunk, I32(max(size - panel * LINE, 0) // CHUNK)))
-                    if room < (panel + 1) * LINE:
-                        held = b.icmp_unsigned("<", chunk, I32((room - panel * LINE) // CHUNK))
-                        need = held if need is None else b.and_(need, held)
-                    place = (panel * lines + k * each) * LINE
-                    line_at = b.xor(to, I32(LINE // 2)) if k * each % CHUNKS else to
-                    _copy(e, b.add(line_at, I32(place)), source, panel * LINE, there, need)
+                panels.copy(e, to, source, (line, chunk), k * each, here)
                 source = b.add(source, further)
 
         return types.void, emit

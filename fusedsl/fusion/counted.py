@@ -1,0 +1,83 @@
+"""Where elements of a pass over scores count: the conditions of its masks, and those that hold for all rows alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..ir.folds import scalar
+from ..ir.graph import Node, node, rebuild, value_of
+from ..ir.types import BOOL
+from ..rewrite.components import Component
+from ..rewrite.scalars import free_axes
+from ..rewrite.stream import StreamFold
+from .coordinates import Axis, all_of
+
+Condition = tuple[Node, bool]  # a node, and what it is where an element counts
+NOTHING = {"max": float("-inf"), "min": float("inf"), "sum": 0.0}
+
+
+def conditions(stream: StreamFold) -> list[list[Condition]] | None:
+    """For each fold and component, the conditions under which an element changes it; None where that is not known."""
+    if stream.means:
+        return None
+    found = [_of_value(f.args[0], NOTHING.get(f.attr[0])) for f in stream.folds]
+    return found + [_of_component(c) for c in stream.components]
+
+
+def _of_component(c: Component) -> list[Condition]:
+    found = [(c.guard, True)] if c.guard is not None else []
+    if c.weight is not None:
+        found += _of_value(c.weight, 0.0)
+    if c.exponent is not None and c.skips:
+        found += _of_value(c.exponent.reference.value, NOTHING["max" if c.exponent.scale > 0 else "min"])
+    return found
+
+
+def _of_value(value: Node, nothing: float | None) -> list[Condition]:
+    """The conditions under which a value is not the one that adds nothing."""
+    found: list[Condition] = []
+    stack = [value]
+    while stack:
+        n = stack.pop()
+        if nothing == 0.0 and n.op == "multiply":
+            stack += n.args
+        elif n.op == "where":
+            condition, yes, no = n.args
+            for wanted, branch, other in ((True, yes, no), (False, no, yes)):
+                if other.op == "const" and value_of(other) == nothing:
+                    found.append((condition, wanted))
+                    stack.append(branch)
+                    break
+    return found
+
+
+def counts(streams: Iterable[StreamFold], axes: Iterable[Axis]) -> Node | None:
+    """Where a place of some streams may count: a condition of these axes alone without which nothing of them changes.
+    None: everywhere, as far as they tell."""
+    each = [one for stream in streams for one in conditions(stream) or [[]]]
+    found = [[part for condition in one for part in _parts(condition)] for one in each]
+    common = [c for c in dict.fromkeys(found[0]) if all(c in other for other in found)] if found else []
+    free, known = free_axes(c for c, _ in common), frozenset(axes)
+    mine = [(c, truth) for c, truth in common if free[c] <= known]
+    return all_of(c if truth else scalar("logical_not", c, dtype=BOOL) for c, truth in mine)
+
+
+def _parts(condition: Condition) -> list[Condition]:
+    """The conditions that hold wherever this one does."""
+    c, truth = condition
+    if c.op == "logical_not":
+        return _parts((c.args[0], not truth))
+    if c.op == ("logical_and" if truth else "logical_or"):
+        return [part for a in c.args for part in _parts((a, truth))]
+    return [condition]
+
+
+def read_where(condition: Node | None, value: Node) -> Node:
+    """A value that reads nothing at computed places where a condition does not hold, whatever it is there."""
+
+    def change(old: Node, args: tuple[Node, ...]) -> Node:
+        if old.op == "fetch" and condition is not None:
+            args = (args[0], scalar("logical_and", condition, args[1], dtype=BOOL))
+        return node(old.op, args, old.attr, old.type) if args != old.args else old
+
+    return rebuild([value], change)[value]
