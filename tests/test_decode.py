@@ -27,6 +27,11 @@ CASES = {
         (5, 8, 2),
         BRAIN,
     ),
+    "eight warps of rows of all heads of a group": (
+        f"attention(q, k, v, mask='{CACHED}', return_lse=True)",
+        (30, 8, 2),
+        BRAIN,
+    ),
     "a score of its own for each head": (
         "attention(q, k, v, score='score + (h + 1) * 0.01 * (j - i)', mask='j - i < 300')",
         (3, 6, 2),

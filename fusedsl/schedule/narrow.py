@@ -18,7 +18,8 @@ COLUMNS = 64  # of the stream at a time
 BEGIN = 1  # what a part takes beside its tiles, in tiles
 TOGETHER = 8  # parts that one block merges, which takes as long as a tile
 MOST_WARPS = 8  # on a multiprocessor, of 255 registers a thread
-MOST_ROWS = 64
+MOST_ROWS, MOST_PACKED = 64, 128  # of a lane, and with those of other heads that read the same keys
+PACKED_WIDTH = 192  # results of more columns leave no registers for eight warps
 
 
 def schedule_narrow(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> WarpSchedule | None:
@@ -32,13 +33,14 @@ def schedule_narrow(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
         return None
     packed = _packed(kernel, extents, found)
     rows = extents[found.lane] * (1 if packed is None else extents[packed])
-    warps = next(w for w in (1, 2, 4) if rows <= w * ROWS)
+    warps = next(w for w in (1, 2, 4, 8) if rows <= w * ROWS)
     made = of_shape(kernel, extents, hardware, warps, COLUMNS)
     if made is None or not made.tensor or (packed is not None and not made.copied[0]):
         return None
     made = replace(made, packed=packed)
     items, tiles = items_of(made, kernel, extents), -(-extents[kernel.row_axes] // made.columns)
-    if items >= 1 << 31 or (extents[found.lane] > ROWS and items >= hardware.multiprocessors):
+    alone = packed is None and extents[found.lane] > ROWS
+    if items >= 1 << 31 or (alone and items >= hardware.multiprocessors):
         return None
     shared = made.places["classes_at"] + class_bytes(made, kernel, extents)
     slots = hardware.multiprocessors * max(1, min(MOST_WARPS // warps, hardware.shared // shared))
@@ -55,8 +57,9 @@ def schedule_narrow(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
 def _packed(kernel: Kernel, extents: tuple[int, ...], found: Operands) -> int | None:
     """The axis whose rows share a stream with those of the lane, and a tile: heads with the same keys."""
     assert kernel.stream is not None
+    most = MOST_PACKED if extents[kernel.stream.weighings[0].axis] <= PACKED_WIDTH else MOST_ROWS
     for axis in reversed(kernel.stream.lanes):
-        if axis != found.lane and 1 < extents[axis] <= MOST_ROWS // extents[found.lane]:
+        if axis != found.lane and 1 < extents[axis] <= most // extents[found.lane]:
             return axis
     return None
 
