@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError
 from ..ir import shapes
@@ -204,44 +204,40 @@ def _ragged(b: Builder, r: Request) -> Layout:
     _agree(b, q, k, 3, "width of q and k")
     _agree(b, *r.offsets, 0, "number of sequences of q and k")
     heads = q.type.shape[1]
-    mine, other = (_sequences(b, x.type.shape[2], o) for x, o in zip((q, k), r.offsets))
-    q, k, v = _shared(b, q, k, v, heads, k.type.shape[1])
-    number, i = (shapes.expand_dims(b, x, 1) for x in (mine.number(b, -1), mine.place))
-    keep = [b.elementwise("equal", number, other.number(b, -2))]
+    queries, keys = (_bounds(b, x) for x in r.offsets)
+    token, at = (b.iota(x.type.shape[2]) for x in (q, k))
+    held = b.elementwise("logical_and", *(b.elementwise(op, x, token) for op, x in zip(AROUND, queries)))
+    begin, end = keys
     if r.lengths is not None:
-        _agree(b, other.held, r.lengths, 0, "number of sequences and of lengths")
-        ends = shapes.expand_dims(b, b.convert(r.lengths, INT64), 1)
-        keep.append(b.elementwise("less", other.place, other.its(b, ends)))
-    places = {"b": b.weakened(number), "h": _head_numbers(b, q), "i": b.weakened(i), "j": b.weakened(other.place)}
-    return Layout(q, k, v, places, tuple(keep), heads, True)
+        _agree(b, begin, r.lengths, 0, "number of sequences and of lengths")
+        counted = shapes.expand_dims(b, b.convert(r.lengths, INT64), 1)
+        end = b.elementwise("minimum", end, b.elementwise("add", begin, counted))
+    number = b.convert(shapes.expand_dims(b, b.iota(begin.type.shape[0]), 1), INT64)
+    of = [shapes.expand_dims(b, _held(b, held, x), 1) for x in (number, queries[0], begin, end)]
+    q, k, v = _shared(b, q, k, v, heads, k.type.shape[1])
+    i = b.elementwise("subtract", shapes.expand_dims(b, token, 1), of[1])
+    j = b.elementwise("subtract", at, of[2])
+    keep = (b.elementwise("greater_equal", at, of[2]), b.elementwise("less", at, of[3]))
+    places = {"b": b.weakened(of[0]), "h": _head_numbers(b, q), "i": b.weakened(i), "j": b.weakened(j)}
+    return Layout(q, k, v, places, keep, heads, True)
 
 
-@dataclass(frozen=True)
-class Sequences:
-    """Which sequence holds which token: `held` (sequences, tokens), at most one for each; and where a token stands in
-    its own. What a token has of its sequence is a fold over all of them, so that it is stored once a token: offsets
-    that are read at computed places would be read for each pair of tokens."""
-
-    held: Node
-    place: Node
-
-    def its(self, b: Builder, x: Node) -> Node:
-        """For each token, what its sequence has in `x` (sequences, 1); 0 where it belongs to none."""
-        return shapes.reduce(b, "sum", b.elementwise("where", self.held, x, b.literal(0)), 0)
-
-    def number(self, b: Builder, none: int) -> Node:
-        """The number of its sequence, or `none`."""
-        line = shapes.expand_dims(b, b.iota(self.held.type.shape[0]), 1)
-        above = self.its(b, b.elementwise("add", b.convert(line, INT64), b.literal(-none)))
-        return b.cast(b.elementwise("add", above, b.literal(none)), INT32)
+AROUND = ("less_equal", "greater")  # how a sequence's begin and end stand to its tokens
 
 
-def _sequences(b: Builder, tokens: Dim, offsets: Node) -> Sequences:
-    place, offsets = b.iota(tokens), b.convert(offsets, INT64)
-    begins, ends = (shapes.index(b, offsets, (part, None)) for part in (slice(None, -1), slice(1, None)))
-    begun, before_end = b.elementwise("less_equal", begins, place), b.elementwise("less", place, ends)
-    found = Sequences(b.elementwise("logical_and", begun, before_end), place)
-    return replace(found, place=b.cast(b.elementwise("subtract", place, found.its(b, begins)), INT32))
+def _bounds(b: Builder, offsets: Node) -> tuple[Node, Node]:
+    """Where each sequence begins and ends: (sequences, 1)."""
+    offsets = b.convert(offsets, INT64)
+    begin, end = (shapes.index(b, offsets, (part, None)) for part in (slice(None, -1), slice(1, None)))
+    return begin, end
+
+
+def _held(b: Builder, held: Node, x: Node) -> Node:
+    """For each token, what the sequence has in `x` (sequences, 1) that holds it, in `held` (sequences, tokens); 0 where
+    none does. A fold over all of them, which is stored once a token: offsets that are read at computed places would be
+    read for each pair. It has 32 bits, so that no sum of such places wraps."""
+    found = shapes.reduce(b, "sum", b.elementwise("where", held, x, b.literal(0)), 0)
+    return b.convert(b.cast(found, INT32), INT64)
 
 
 def laid_back(b: Builder, found: Layout, x: Node) -> Node:

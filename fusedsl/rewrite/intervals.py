@@ -109,15 +109,18 @@ class Intervals:
 
     def _may_wrap(self, n: Node) -> bool:
         """Whether integers that come from memory are computed with: they may be as large as their type allows."""
-        return n.op in ARITHMETIC and any(a in self.extremes or self._reads(a) for a in n.args)
+        return n.op in ARITHMETIC and any(a in self.extremes or self._reads(a, n) for a in n.args)
 
-    def _reads(self, root: Node) -> bool:
-        stack = [root]
+    def _reads(self, root: Node, user: Node) -> bool:
+        """Whether a value is made of memory, of integers as wide as its user's: sums of narrower ones do not wrap."""
+        stack = [(root, user)]
         while stack:
-            n = stack.pop()
+            n, above = stack.pop()
             if n.op in ("load", "fetch") and self.varies(n):
                 return True
-            stack += n.args
+            narrow = n.type.dtype.kind in "iu" and 2 * n.type.dtype.bits <= user.type.dtype.bits
+            if not narrow or above.op not in SUMS:
+                stack += [(a, above if above.op not in SUMS else n) for a in n.args]
         return False
 
     def _extreme(self, n: Node) -> Bounds:
@@ -203,6 +206,7 @@ COMPARISONS: dict[str, Callable[[Bounds, Bounds], Bounds]] = {
     "not_equal": _not_equal,
 }
 STEPS = ("add", "subtract", "negative", "convert")
+SUMS = (*STEPS, "cast")
 ARITHMETIC = ("add", "subtract", "multiply", "negative", "absolute", "fma")
 
 
