@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..ir.graph import Node, Type, node, rebuild, value_of
+from ..ir.graph import Node, Type, node, rebuild, value_of, walk
 from ..ir.types import INT64
 from ..rewrite.components import Component
-from ..rewrite.intervals import NO, YES, Intervals, all_hold, both, either, invert
+from ..rewrite.intervals import Intervals
 from ..rewrite.scalars import free_axes
 from ..rewrite.stream import Lift, StreamFold
+from ..rewrite.truths import NO, UNKNOWN, YES, Truth, all_hold, both, either, opposite
 from ..schedule.phase import Phase
 from ..schedule.stream import Extreme, Sieve
 
@@ -35,7 +36,7 @@ def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> Sieve | None:
     somewhere, everywhere = NO, YES
     told: dict[Node, bool] = {}  # conditions of which a tile's ends say something; others, as what is drawn, stay
     for found in counted:
-        truths = {c: truth for c in found if (truth := _truth(intervals, c)) != (YES, NO)}
+        truths = {c: truth for c in found if (truth := _truth(intervals, c)) != UNKNOWN}
         somewhere = either(somewhere, all_hold(some for some, _ in truths.values()))
         everywhere = both(everywhere, all_hold(every for _, every in truths.values()))
         told |= dict(truths.keys())
@@ -46,8 +47,10 @@ def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> Sieve | None:
         (axes.index(a), scribe.name(first, "first", f"first {a}"), scribe.name(last, "last", f"last {a}"))
         for a, (first, last) in ends.items()
     )
-    extremes = []
+    extremes, asked = [], set(walk([somewhere, everywhere]))
     for n, (least, greatest) in intervals.extremes.items():
+        if asked.isdisjoint((least, greatest)):
+            continue
         (axis,) = intervals.varies(n)
         values = (scribe.name(least, "least", "least"), scribe.name(greatest, "greatest", "greatest"))
         extremes.append(Extreme(axes.index(axis), scribe.body((), [n], emitter.known()), *values))  # type: ignore[arg-type]
@@ -57,10 +60,10 @@ def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> Sieve | None:
     return Sieve(named, tuple(extremes), body, whole, names)
 
 
-def _truth(intervals: Intervals, condition: Condition) -> tuple[Node, Node]:
+def _truth(intervals: Intervals, condition: Condition) -> Truth:
     c, wanted = condition
-    some, every = intervals.truth(c)
-    return (some, every) if wanted else (invert(every), invert(some))
+    truth = intervals.truth(c)
+    return truth if wanted else opposite(truth)
 
 
 # -- where elements count
