@@ -13,7 +13,7 @@ from ..fusion.streams import Product, Streaming, Weighted
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, node, rebuild
 from ..rewrite.components import Component, Exponent, Reference
-from ..rewrite.scalars import free_axes, positive_factor, scalar_op
+from ..rewrite.scalars import free_axes, positive_factor, replaced, scalar_op
 from ..rewrite.stream import Lift, StreamFold
 from ..rewrite.stream_text import check, show
 from ..schedule.phase import Body, Phase, Store
@@ -27,7 +27,6 @@ from .holding import WORTH_HOLDING, dearness
 from .merged import Merging, frontier
 from .phases import PhaseEmitter
 from .sieve import Part, sieve
-from .streamed import replaced
 
 PARTS = (Streaming, Product, Weighted, StreamFold, Component, Exponent, Reference)
 
