@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..ir.graph import Node, Type, node, rebuild, value_of, walk
-from ..ir.types import INT64
+from ..ir.graph import Node, Type, constant, node, rebuild, value_of, walk
+from ..ir.types import BOOL, INT64
+from ..rewrite.choices import CASTS
 from ..rewrite.components import Component
 from ..rewrite.intervals import Intervals
 from ..rewrite.scalars import free_axes
 from ..rewrite.stream import Lift, StreamFold
-from ..rewrite.truths import NO, UNKNOWN, YES, Truth, all_hold, both, either, opposite
+from ..rewrite.truths import LOGIC, NO, UNKNOWN, YES, Truth, all_hold, both, either, opposite
 from ..schedule.phase import Phase
 from ..schedule.stream import Extreme, Sieve
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .scored import ScoreEmitter
 
 Condition = tuple[Node, bool]  # a node, and what it is where an element counts
+NOT, AND, OR = ("logical_not", "bitwise_invert"), ("logical_and", "bitwise_and"), ("logical_or", "bitwise_or")
 NOTHING = {"max": float("-inf"), "min": float("inf"), "sum": 0.0}
 Part = tuple[Sequence[Lift], Sequence[Node], Sequence[Node], Phase]  # what a phase folds, makes besides, knows; itself
 
@@ -33,13 +35,7 @@ def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> Sieve | None:
     ends = {a: tuple(node("state", (), (end, a), Type(INT64)) for end in ("first", "last")) for a in tiled}
     free = free_axes(c for found in counted for c, _ in found)
     intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(one.fold.stream))  # type: ignore[arg-type]
-    somewhere, everywhere = NO, YES
-    told: dict[Node, bool] = {}  # conditions of which a tile's ends say something; others, as what is drawn, stay
-    for found in counted:
-        truths = {c: truth for c in found if (truth := _truth(intervals, c)) != UNKNOWN}
-        somewhere = either(somewhere, all_hold(some for some, _ in truths.values()))
-        everywhere = both(everywhere, all_hold(every for _, every in truths.values()))
-        told |= dict(truths.keys())
+    somewhere, everywhere, told = _asked(intervals, counted)
     if not told or (somewhere is YES and everywhere is NO):
         return None
     scribe, axes = emitter.scribe, emitter.axes
@@ -58,6 +54,34 @@ def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> Sieve | None:
     body = scribe.body((), [somewhere, everywhere], known)
     whole, names = _whole(emitter, parts, told) if everywhere is not NO else ((), ())
     return Sieve(named, tuple(extremes), body, whole, names)
+
+
+def _asked(intervals: Intervals, counted: list[list[Condition]]) -> tuple[Node, Node, dict[Node, bool]]:
+    """(whether a tile may have something that counts, whether it has everything, the conditions that then hold):
+    those of which a tile's ends say something; others, as that a weight is drawn, stay."""
+    somewhere, everywhere = NO, YES
+    told: dict[Node, bool] = {}
+    for found in counted:
+        parts = [part for c in found for part in _parts(intervals, c)]
+        truths = {c: truth for c in parts if (truth := _truth(intervals, c)) != UNKNOWN}
+        somewhere = either(somewhere, all_hold(some for some, _ in truths.values()))
+        everywhere = both(everywhere, all_hold(every for _, every in truths.values()))
+        told |= dict(truths.keys())
+    return somewhere, everywhere, told
+
+
+def _parts(intervals: Intervals, condition: Condition) -> list[Condition]:
+    """A condition; where it never holds everywhere, as far as is known, those that hold where it does."""
+    stack, found = [condition], []
+    while stack:
+        c, wanted = stack.pop()
+        if c.op in NOT:
+            stack.append((c.args[0], not wanted))
+        elif c.op in (AND if wanted else OR) and _truth(intervals, (c, wanted))[1] is NO:
+            stack += [(a, wanted) for a in reversed(c.args)]
+        else:
+            found.append((c, wanted))
+    return found if len(found) > 1 else [condition]
 
 
 def _truth(intervals: Intervals, condition: Condition) -> Truth:
@@ -130,6 +154,21 @@ def _present(nodes: Iterable[Node]) -> list[Node]:
 def _chosen(old: Node, args: tuple[Node, ...], known: dict[Node, bool]) -> Node:
     if old.op == "fold":  # a score, whatever its operands are chosen by
         return old
-    if old.op == "where" and old.args[0] in known:
-        return args[1] if known[old.args[0]] else args[2]
-    return node(old.op, args, old.attr, old.type) if args != old.args else old
+    if old in known:
+        return YES if known[old] else NO
+    if args == old.args:
+        return old
+    if old.op == "where" and args[0] in (YES, NO):
+        return args[1] if args[0] is YES else args[2]
+    if old.op in CASTS and args[0] in (YES, NO):
+        return constant(args[0] is YES, old.type.dtype)
+    if old.type.dtype is BOOL and old.op in LOGIC and not {YES, NO}.isdisjoint(args):
+        return LOGIC[old.op](*((a, a) for a in args))[0]
+    if old.op == "multiply" and (x := _times_one(*args)) is not None:
+        return x
+    return node(old.op, args, old.attr, old.type)
+
+
+def _times_one(x: Node, y: Node) -> Node | None:
+    """The other factor, where one is 1."""
+    return next((b for a, b in ((x, y), (y, x)) if a.op == "const" and value_of(a) == 1), None)

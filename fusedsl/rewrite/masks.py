@@ -1,14 +1,14 @@
 """Masks of elements of a stream, brought to where they say which elements count: where(condition, value, nothing).
 
-What adds nothing is -inf for a maximum, and for what is an exponent of a sum's elements, inf for a minimum, and 0 for a
-factor of a sum's elements. What is only very negative does add something: where a row has nothing else, all weighs alike.
+What adds nothing is -inf for a maximum and for an exponent of a sum's elements, inf for a minimum, and 0 for a factor
+of a sum's elements. What is only very negative does add something: in a row that has nothing else, all weighs alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from math import inf
+from math import inf, isfinite
 
 from ..ir.folds import pick
 from ..ir.graph import Node, constant, value_of
@@ -48,11 +48,22 @@ class Masks:
                 continue
             seen.add(place)
             made = self._at(*place)
-            if made is None:
+            new |= made or {}
+            if made is None and not (place[1] == 0 and self._may_be_infinite(place[0])):
                 stack += _parts(*place)
-            else:
-                new |= made
         return new
+
+    def _may_be_infinite(self, n: Node) -> bool:
+        """Whether a product has a factor that a mask makes infinite: 0 times it is NaN."""
+        stack = [(n, False)]
+        while stack:
+            x, under = stack.pop()
+            found = self.choices.of(x) if x is not n else None
+            if found is not None and (found.with_other(0.0) if under else not isfinite(value_of(found.other))):
+                return True
+            if x.op in ("multiply", "divide", "negative", *CASTS):
+                stack += [(a, under != (k == 1 and x.op == "divide")) for k, a in enumerate(x.args)]
+        return False
 
     def _at(self, n: Node, nothing: float) -> dict[Node, Node] | None:
         """What is replaced by what, for a value that is masked otherwise than it might be."""
