@@ -86,12 +86,16 @@ def factors_of(root: Node) -> Factors:
             stack.append(n.args[0])
         elif n.op in ("cast", "convert") and n.args[0].type.dtype.compute is n.type.dtype.compute and not _bounds(n):
             stack.append(n.args[0])
-        elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
+        elif n.op == "where" and _is(n.args[2], 0) and not _is(n.args[1], 1):  # that is a number, 1 or 0
             found.where.append(n.args[0])
             stack.append(n.args[1])
         else:
             found.over.append(n)
     return found
+
+
+def _is(n: Node, number: float) -> bool:
+    return n.op == "const" and value_of(n) == number
 
 
 def _bounds(n: Node) -> bool:

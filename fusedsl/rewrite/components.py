@@ -11,6 +11,7 @@ from ..ir.folds import highest, lowest, pick
 from ..ir.graph import Node, Type, constant, node, value_of, walk
 from ..ir.types import BOOL, FLOAT32, DType
 from .scalars import scalar_op as op
+from .scalars import times
 
 HUGE = 2.0**26  # beyond this a rounding of float32 is worth several powers of two
 ADDING = ("add", "subtract", "fma", "where", "convert", "cast", "minimum", "maximum")
@@ -152,6 +153,28 @@ def is_nothing_without(guard: Node | None, element: Node, kind: str) -> bool:
     if guard is None or element.op != "where" or element.args[0] is not guard or element.args[2].op != "const":
         return False
     return value_of(element.args[2]) == (float("-inf") if kind == "max" else float("inf"))
+
+
+def unguarded(weight: Node | None) -> tuple[Node | None, Node | None]:
+    """(the weight, the guard) of a weight that is 0 where conditions do not hold."""
+    found: list[Node] = []
+    guard: Node | None = None
+    stack = [weight] if weight is not None else []
+    while stack:
+        n = stack.pop()
+        if n.op == "multiply" and n.type.dtype.kind == "f":
+            stack += reversed(n.args)
+        elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
+            guard = n.args[0] if guard is None else op("logical_and", guard, n.args[0], dtype=BOOL)
+            stack.append(n.args[1])
+        elif n.op != "const" or value_of(n) != 1:
+            found.append(n)
+    if guard is None:
+        return weight, None
+    rest: Node | None = None
+    for n in found:
+        rest = times(rest, n)
+    return rest, guard
 
 
 def guarded(value: Node, guard: Node | None) -> Node:
