@@ -129,12 +129,12 @@ class ScoreEmitter(PhaseEmitter):
         row, endings = self._ending(merging)
         row_stores = tuple(Store(self.scribe.names[v], self.places[r]) for r, v in self.row_stores)
         lanes = tuple(self.axes.index(a) for a in self.lanes)
-        asked = sieve(self, self.parts)
+        asked, told = sieve(self, self.parts)
         read = tuple(tuple(self.scribe.body((), [n], self.known()) for n in found) for found in self.inputs)
         join, rise = (merging.join(), merging.rise()) if one.fold.level else (None, None)
         inputs, row_inputs = read
         found = (lanes, scores, tile, state, weighings, row, row_stores, endings, asked)
-        return Stream(*found, inputs, row_inputs, join, rise, parts)
+        return Stream(*found, inputs, row_inputs, join, rise, parts, told)
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):

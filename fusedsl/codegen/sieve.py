@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..ir.graph import Node, Type, constant, node, rebuild, value_of, walk
@@ -15,6 +16,7 @@ from ..rewrite.stream import Lift, StreamFold
 from ..rewrite.truths import LOGIC, NO, UNKNOWN, YES, Truth, all_hold, both, either, opposite
 from ..schedule.phase import Phase
 from ..schedule.stream import Extreme, Sieve
+from .sieve_text import told_of_numbers, told_of_tiles
 
 if TYPE_CHECKING:
     from .scored import ScoreEmitter
@@ -25,49 +27,63 @@ NOTHING = {"max": float("-inf"), "min": float("inf"), "sum": 0.0}
 Part = tuple[Sequence[Lift], Sequence[Node], Sequence[Node], Phase]  # what a phase folds, makes besides, knows; itself
 
 
-def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> Sieve | None:
-    """What is asked of a tile of this pass; None where no answer would save work."""
+def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> tuple[Sieve | None, str]:
+    """What is asked of a tile of this pass, None where no answer would save work; and what comes of it, in words."""
     one = emitter.streaming
     counted = conditions(one.fold)
     if counted is None or not any(counted):
-        return None
+        return None, told_of_numbers(one.fold)
     tiled = (*one.lanes, *one.fold.stream)
     ends = {a: tuple(node("state", (), (end, a), Type(INT64)) for end in ("first", "last")) for a in tiled}
     free = free_axes(c for found in counted for c, _ in found)
     intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(one.fold.stream))  # type: ignore[arg-type]
-    somewhere, everywhere, told = _asked(intervals, counted)
-    if not told or (somewhere is YES and everywhere is NO):
-        return None
+    drawn = [n for n in emitter.inputs[0] if n.op not in ("load", "fetch")]
+    somewhere, everywhere, known = _asked(intervals, counted, drawn)
+    words = told_of_tiles(emitter.scribe, intervals, counted, (somewhere, everywhere))
+    if not known or (somewhere is YES and everywhere is NO):
+        return None, words
+    made = _written(emitter, intervals, (somewhere, everywhere))
+    whole, names = _whole(emitter, parts, known) if everywhere is not NO else ((), ())
+    return replace(made, whole=whole, names=names), words
+
+
+def _written(emitter: ScoreEmitter, intervals: Intervals, answers: Truth) -> Sieve:
+    """The answers as a body, with what it asks."""
     scribe, axes = emitter.scribe, emitter.axes
     named = tuple(
-        (axes.index(a), scribe.name(first, "first", f"first {a}"), scribe.name(last, "last", f"last {a}"))
-        for a, (first, last) in ends.items()
+        (axes.index(a), scribe.name(first, "first", f"first {a}"), scribe.name(last, "last", f"last {a}"))  # type: ignore[arg-type]
+        for a, (first, last) in intervals.ends.items()
     )
-    extremes, asked = [], set(walk([somewhere, everywhere]))
+    extremes, asked = [], set(walk(answers))
     for n, (least, greatest) in intervals.extremes.items():
         if asked.isdisjoint((least, greatest)):
             continue
         (axis,) = intervals.varies(n)
         values = (scribe.name(least, "least", "least"), scribe.name(greatest, "greatest", "greatest"))
-        extremes.append(Extreme(axes.index(axis), scribe.body((), [n], emitter.known()), *values))  # type: ignore[arg-type]
-    known = [*emitter.known(), *(n for pair in (*ends.values(), *intervals.extremes.values()) for n in pair)]
-    body = scribe.body((), [somewhere, everywhere], known)
-    whole, names = _whole(emitter, parts, told) if everywhere is not NO else ((), ())
-    return Sieve(named, tuple(extremes), body, whole, names)
+        extremes.append(Extreme(axes.index(axis), scribe.body((), [n], emitter.known()), *values))
+    pairs = (*intervals.ends.values(), *intervals.extremes.values())
+    known = [*emitter.known(), *(n for pair in pairs for n in pair)]
+    return Sieve(named, tuple(extremes), scribe.body((), answers, known), (), ())
 
 
-def _asked(intervals: Intervals, counted: list[list[Condition]]) -> tuple[Node, Node, dict[Node, bool]]:
+def _asked(
+    intervals: Intervals, counted: list[list[Condition]], drawn: Iterable[Node]
+) -> tuple[Node, Node, dict[Node, bool]]:
     """(whether a tile may have something that counts, whether it has everything, the conditions that then hold):
-    those of which a tile's ends say something; others, as that a weight is drawn, stay."""
-    somewhere, everywhere = NO, YES
-    told: dict[Node, bool] = {}
+    those of which a tile's ends say something; others, as that a weight is drawn, stay, with those drawn with them."""
+    somewhere, everywhere, whole = NO, YES, set(drawn)
+    known: dict[Node, bool] = {}
     for found in counted:
-        parts = [part for c in found for part in _parts(intervals, c)]
-        truths = {c: truth for c in parts if (truth := _truth(intervals, c)) != UNKNOWN}
-        somewhere = either(somewhere, all_hold(some for some, _ in truths.values()))
-        everywhere = both(everywhere, all_hold(every for _, every in truths.values()))
-        told |= dict(truths.keys())
-    return somewhere, everywhere, told
+        some, every = YES, YES
+        for condition in found:
+            parts = _parts(intervals, condition)
+            truths = {c: truth for c in parts if (truth := _truth(intervals, c)) != UNKNOWN}
+            some = both(some, all_hold(x for x, _ in truths.values()))
+            together = len(parts) > 1 and not whole.isdisjoint(walk([condition[0]]))
+            every = NO if together else both(every, all_hold(x for _, x in truths.values()))
+            known |= dict(truths.keys())
+        somewhere, everywhere = either(somewhere, some), both(everywhere, every)
+    return somewhere, everywhere, known
 
 
 def _parts(intervals: Intervals, condition: Condition) -> list[Condition]:

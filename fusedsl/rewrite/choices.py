@@ -17,6 +17,7 @@ from ..ir.folds import pick
 from ..ir.graph import Node, constant, node, resolve, value_of
 from ..ir.ops import OPS
 from ..ir.types import BOOL
+from .orders import ordered
 from .scalars import is_positive
 from .scalars import scalar_op as op
 from .truths import both, either, invert
@@ -36,13 +37,18 @@ class Choice:
         """The same with this number as the literal, if it is one of the sides."""
         if _is(self.other, number):
             return self
-        turned = Choice(invert(self.condition), self.other, self.value)
+        turned = Choice(contrary(self.condition), self.other, self.value)
         return turned if _is(self.value, number) else None
 
     @property
     def infinite(self) -> Choice | None:
         """The same with an infinity as the literal."""
         return self.with_other(-inf) or self.with_other(inf)
+
+
+def contrary(condition: Node) -> Node:
+    """Where a condition does not hold."""
+    return ordered(invert(condition))
 
 
 def picked(c: Choice) -> Node:
@@ -66,10 +72,10 @@ class Choices:
         """A condition as logic of conditions, where it is a choice of literals, or of one."""
         found = self.of(c)
         if found is None:
-            return c
+            return ordered(c)
         if not value_of(found.other):
             return both(found.condition, found.value)
-        return either(invert(found.condition), found.value)
+        return either(contrary(found.condition), found.value)
 
     def alike(self, n: Node) -> Choice | None:
         """The choice that an operation of choices by one condition, and of literals, is: exactly."""
@@ -127,9 +133,9 @@ def _where(choices: Choices, n: Node) -> Choice | None:
     """A choice by hand, and one between choices with the same literal, or with a value."""
     c, yes, no = choices.condition(n.args[0]), *n.args[1:]
     if yes.op == no.op == "const":
-        return Choice(c, yes, no) if not isinf(value_of(yes)) or isinf(value_of(no)) else Choice(invert(c), no, yes)
+        return Choice(c, yes, no) if not isinf(value_of(yes)) or isinf(value_of(no)) else Choice(contrary(c), no, yes)
     if yes.op == "const":
-        c, yes, no = invert(c), no, yes
+        c, yes, no = contrary(c), no, yes
     inner = choices.of(yes)
     if no.op == "const":
         same = inner is not None and inner.with_other(value_of(no))
@@ -150,11 +156,11 @@ def _beside(c: Node, yes: Node, no: Node, inner: Choice | None, outer: Choice | 
     if inner is None:
         assert outer is not None
         return Choice(either(c, outer.condition), _chosen(c, yes, outer.value), outer.other)
-    return Choice(either(invert(c), inner.condition), _chosen(c, inner.value, no), inner.other)
+    return Choice(either(contrary(c), inner.condition), _chosen(c, inner.value, no), inner.other)
 
 
 def _either_way(c: Node, yes: Node, no: Node) -> Node:
-    return yes if yes is no else either(both(c, yes), both(invert(c), no))
+    return yes if yes is no else either(both(c, yes), both(contrary(c), no))
 
 
 def _chosen(c: Node, yes: Node, no: Node) -> Node:

@@ -155,26 +155,48 @@ def is_nothing_without(guard: Node | None, element: Node, kind: str) -> bool:
     return value_of(element.args[2]) == (float("-inf") if kind == "max" else float("inf"))
 
 
-def unguarded(weight: Node | None) -> tuple[Node | None, Node | None]:
-    """(the weight, the guard) of a weight that is 0 where conditions do not hold."""
+def factors(weight: Node | None) -> list[Node]:
+    """What a weight is a product of."""
     found: list[Node] = []
-    guard: Node | None = None
     stack = [weight] if weight is not None else []
     while stack:
         n = stack.pop()
         if n.op == "multiply" and n.type.dtype.kind == "f":
             stack += reversed(n.args)
-        elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
-            guard = n.args[0] if guard is None else op("logical_and", guard, n.args[0], dtype=BOOL)
-            stack.append(n.args[1])
-        elif n.op != "const" or value_of(n) != 1:
+        else:
             found.append(n)
-    if guard is None:
-        return weight, None
-    rest: Node | None = None
-    for n in found:
-        rest = times(rest, n)
-    return rest, guard
+    return found
+
+
+def unmasked(weight: Node | None, element: Node, kind: str) -> Node | None:
+    """A weight without factors that are 1 where an exponential is not 0 by itself, and 0 where it is."""
+    parts = factors(weight)
+    kept = [n for n in parts if not (_is_truth(n) and is_nothing_without(n.args[0], element, kind))]
+    return weight if len(kept) == len(parts) else product_of(kept)
+
+
+def unguarded(weight: Node | None) -> tuple[Node | None, Node | None]:
+    """(the weight, the guard) of a weight that is 0 where conditions do not hold."""
+    guard: Node | None = None
+    kept: list[Node] = []
+    for n in factors(weight):
+        while n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
+            guard = n.args[0] if guard is None else op("logical_and", guard, n.args[0], dtype=BOOL)
+            n = n.args[1]
+        kept += [] if n.op == "const" and value_of(n) == 1 else [n]
+    return (weight if guard is None else product_of(kept)), guard
+
+
+def product_of(parts: Iterable[Node]) -> Node | None:
+    found: Node | None = None
+    for n in parts:
+        found = times(found, n)
+    return found
+
+
+def _is_truth(n: Node) -> bool:
+    """Whether a number is 1 or 0, as a condition holds or not."""
+    return n.op == "where" and all(a.op == "const" and value_of(a) == x for a, x in zip(n.args[1:], (1, 0)))
 
 
 def guarded(value: Node, guard: Node | None) -> Node:

@@ -51,6 +51,15 @@ class Intervals:
         """The least and the greatest value on the tile, or None where they are not known."""
         return resolve(self._known, root, self._needed, self._found)
 
+    def obstacle(self, condition: Node) -> Node:
+        """The first value that keeps a condition from being known of tiles: itself, or one that it is made of."""
+        n = condition
+        while True:
+            below = [a for a in self._needed(n) if self.bounds(a) in (None, UNKNOWN)]
+            if not below:
+                return n
+            n = below[0]
+
     def _needed(self, n: Node) -> tuple[Node, ...]:
         """What the truth of a condition, or the bounds of a number, follow from."""
         if not self.varies(n):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ..ir.folds import FOLDS, pick
 from ..ir.graph import Node, constant, value_of, walk
-from .components import Component, Exponent, Reference, extrema, is_nothing_without, there, unguarded
+from .components import Component, Exponent, Reference, extrema, is_nothing_without, there, unguarded, unmasked
 from .extremes import TURNED, extreme
 from .forms import Term, Terms, implies, not_negative, opposite, terms_of, unwidened
 from .levelled import levelled
@@ -213,6 +213,7 @@ def _component(
         value = unwidened(e.element)
         of_all = Reference(value, kind, None, sign)
         measured = _measured_from(of_all, e.rows, stream)
+        weight = weight if e.factor else unmasked(weight, value, kind)
         if guard is None and not measured:  # elements that weigh nothing may be far above the others
             weight, guard = unguarded(weight)
         alone = is_nothing_without(guard, value, kind) or measured

@@ -98,6 +98,7 @@ class Stream:
     join: Body | None = None  # where a tile is `level` with all so far: its folds' values, joined to theirs first
     rise: Body | None = None  # … and from where it is measured, where references may stay behind
     parts: FoldUse | None = None  # what `state` says, of two parts of the stream that were worked apart
+    told: str = ""  # which tiles are skipped or need no masks, in words
 
     @property
     def level(self) -> bool:
