@@ -37,8 +37,7 @@ def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> tuple[Sieve | None, s
     ends = {a: tuple(node("state", (), (end, a), Type(INT64)) for end in ("first", "last")) for a in tiled}
     free = free_axes(c for found in counted for c, _ in found)
     intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(one.fold.stream))  # type: ignore[arg-type]
-    drawn = [n for n in emitter.inputs[0] if n.op not in ("load", "fetch")]
-    somewhere, everywhere, known = _asked(intervals, counted, drawn)
+    somewhere, everywhere, known = _asked(intervals, counted, emitter.inputs[0])
     words = told_of_tiles(emitter.scribe, intervals, counted, (somewhere, everywhere))
     if not known or (somewhere is YES and everywhere is NO):
         return None, words
@@ -67,11 +66,12 @@ def _written(emitter: ScoreEmitter, intervals: Intervals, answers: Truth) -> Sie
 
 
 def _asked(
-    intervals: Intervals, counted: list[list[Condition]], drawn: Iterable[Node]
+    intervals: Intervals, counted: list[list[Condition]], inputs: Iterable[Node]
 ) -> tuple[Node, Node, dict[Node, bool]]:
     """(whether a tile may have something that counts, whether it has everything, the conditions that then hold):
-    those of which a tile's ends say something; others, as that a weight is drawn, stay, with those drawn with them."""
-    somewhere, everywhere, whole = NO, YES, set(drawn)
+    those of which a tile's ends say something. Others, as that a weight is drawn, stay, and so do those that stand with
+    what is read or drawn for each element: masks are there all the same."""
+    somewhere, everywhere, given = NO, YES, set(inputs)
     known: dict[Node, bool] = {}
     for found in counted:
         some, every = YES, YES
@@ -79,7 +79,7 @@ def _asked(
             parts = _parts(intervals, condition)
             truths = {c: truth for c in parts if (truth := _truth(intervals, c)) != UNKNOWN}
             some = both(some, all_hold(x for x, _ in truths.values()))
-            together = len(parts) > 1 and not whole.isdisjoint(walk([condition[0]]))
+            together = len(parts) > 1 and not given.isdisjoint(walk([condition[0]]))
             every = NO if together else both(every, all_hold(x for _, x in truths.values()))
             known |= dict(truths.keys())
         somewhere, everywhere = either(somewhere, some), both(everywhere, every)
