@@ -81,7 +81,18 @@ def test_a_formula_is_one_kernel(name):
     agrees(kernel, arrays, found)
 
 
-@pytest.mark.parametrize("text, n, tiles", [("causal", 260, 3 * 1 + 2 + 2 + 3), ("full", 70, 3 + 3 + 1)])
+MASKS = {
+    "full": "s",
+    "causal": f"where({CAUSAL}, s, -inf)",
+    "added": "s + triu(full_like(s, -inf), 1)",
+    "inverted": "where(~(iota(s, -1) > iota(s, -2)), s, -inf)",
+}
+
+
+@pytest.mark.parametrize(
+    "text, n, tiles",
+    [("full", 70, 3 + 3 + 1)] + [(name, 260, 3 * 1 + 2 + 2 + 3) for name in ("causal", "added", "inverted")],
+)
 def test_groups_work_the_tiles_that_count_for_their_rows(text, n, tiles, monkeypatch):
     """The first of several tiles of 192 rows is the one that is not full; an item's last tile is everybody's."""
     threads, built = [], tensor.COLLECTIVES["wgmma"]
@@ -91,8 +102,7 @@ def test_groups_work_the_tiles_that_count_for_their_rows(text, n, tiles, monkeyp
         return lambda machine, lanes, members: threads.extend(lanes) or multiply(machine, lanes, members)
 
     monkeypatch.setitem(tensor.COLLECTIVES, "wgmma", counted)
-    score = f"where({CAUSAL}, s, -inf)" if text == "causal" else "s"
-    arrays, kernel = given(n, 260, heads=1), fd.kernel(SCORES + f"softmax({score}) @ v")
+    arrays, kernel = given(n, 260, heads=1), fd.kernel(SCORES + f"softmax({MASKS[text]}) @ v")
     with emulated_gpu() as gpu:
         agrees(kernel, arrays, [to_host(kernel(*(gpu.asarray(arrays[name]) for name in "qkv")))])
     again = 3 * -(-n // 192)  # a block's last scores are multiplied once more, for nothing

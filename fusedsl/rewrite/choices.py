@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, isinf
+from math import inf, isfinite, isinf
 
 from ..errors import LimitError
 from ..ir.fold_constants import convert, fold
@@ -23,6 +23,7 @@ from .scalars import scalar_op as op
 from .truths import both, either, invert
 
 CASTS = ("convert", "cast")
+RISING = (*CASTS, "add", "subtract", "multiply", "divide", "negative", "minimum", "maximum", "where")
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,26 @@ class Choices:
         value = _literal(n, values) if all(v.op == "const" for v in values) else None
         value = value if value is not None else node(n.op, values, n.attr, n.type)
         return None if value is other else Choice(conditions.pop(), value, other)
+
+    def may_be_infinite(self, n: Node) -> bool:
+        """Whether a mask may make a value infinite: 0 times it is NaN, and so is it less an infinity."""
+        stack = [(n, False)]
+        while stack:
+            x, under = stack.pop()
+            found = self.of(x)
+            if found is not None:
+                if found.with_other(0.0) if under else not isfinite(value_of(found.other)):
+                    return True
+                stack.append((found.value, under))
+            elif x.op == "const" and (value_of(x) == 0 if under else not isfinite(value_of(x))):
+                return True
+            elif x.op in RISING:
+                stack += [(a, under != (k == 1 and x.op == "divide")) for k, a in enumerate(x.args)]
+        return False
+
+    def finite(self, n: Node) -> bool:
+        """Whether a value is taken for a finite one where a mask leaves it out, whatever memory holds."""
+        return not self.apart(n) and not self.may_be_infinite(n)
 
     def _made(self, n: Node) -> Choice | None:
         if n.op in CASTS:
@@ -181,7 +202,7 @@ def _sum(choices: Choices, n: Node) -> Choice | None:
             if not _is(beside.other, value_of(other) if n.op == "add" else -value_of(other)):
                 return None
             rest, condition = beside.value, both(condition, beside.condition)
-        if choices.apart(rest):
+        if not choices.finite(rest) or choices.may_be_infinite(found.value):
             return None
         values = (found.value, rest) if k == 0 else (rest, found.value)
         return Choice(condition, _added(n, *values), other)
@@ -203,7 +224,7 @@ def _least(choices: Choices, n: Node) -> Choice | None:
     for k, (x, y) in enumerate((n.args, n.args[::-1])):
         one = choices.of(x)
         found = None if one is None else one.with_other(number)
-        if found is not None and not choices.apart(y):
+        if found is not None and choices.finite(y):
             value = y if _is(found.value, -number) else _of_two(n, k, found.value, y)
             return Choice(found.condition, value, found.other)
     return None
@@ -218,7 +239,7 @@ def _product(choices: Choices, n: Node) -> Choice | None:
         if one is None:
             continue
         found = one.infinite if is_positive(y) else None
-        if found is None and not choices.apart(y):
+        if found is None and choices.finite(y):
             found = one.with_other(0.0)
         if found is not None:
             alone = n.op == "multiply" and _is(found.value, 1.0) and y.type == n.type

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from math import inf, isfinite
+from math import inf
 
 from ..ir.folds import pick
 from ..ir.graph import Node, constant, value_of
@@ -49,21 +49,9 @@ class Masks:
             seen.add(place)
             made = self._at(*place)
             new |= made or {}
-            if made is None and not (place[1] == 0 and self._may_be_infinite(place[0])):
+            if made is None and not (place[1] == 0 and self.choices.may_be_infinite(place[0])):
                 stack += _parts(*place)
         return new
-
-    def _may_be_infinite(self, n: Node) -> bool:
-        """Whether a product has a factor that a mask makes infinite: 0 times it is NaN."""
-        stack = [(n, False)]
-        while stack:
-            x, under = stack.pop()
-            found = self.choices.of(x) if x is not n else None
-            if found is not None and (found.with_other(0.0) if under else not isfinite(value_of(found.other))):
-                return True
-            if x.op in ("multiply", "divide", "negative", *CASTS):
-                stack += [(a, under != (k == 1 and x.op == "divide")) for k, a in enumerate(x.args)]
-        return False
 
     def _at(self, n: Node, nothing: float) -> dict[Node, Node] | None:
         """What is replaced by what, for a value that is masked otherwise than it might be."""
@@ -89,7 +77,7 @@ class Masks:
         for x, y in (n.args, n.args[::-1]):
             one = self.choices.of(y)
             found = None if one is None else one.with_other(0.0)
-            if found is not None and _is(found.value, 1.0) and x.type == n.type and not self.choices.apart(x):
+            if found is not None and _is(found.value, 1.0) and x.type == n.type and self.choices.finite(x):
                 return replace(found, value=x)
         return None
 

@@ -1,4 +1,4 @@
-"""Comparisons of positions in fewer operations: j < i + 1 is j <= i, and not (j > i) is j <= i.
+"""Conditions in fewer operations: j < i + 1 is j <= i, not (j > i) is j <= i, and c ^ True is not c.
 
 Positions, extents and literals are far from where integers wrap; numbers of memory may not be.
 """
@@ -19,7 +19,7 @@ WIDER |= {("less_equal", -1): "less", ("greater", -1): "greater_equal"}  # of x,
 
 
 def ordered(condition: Node) -> Node:
-    """A condition with its comparisons of positions in fewer operations."""
+    """A condition in fewer operations, where it compares positions or has literals."""
     known: dict[Node, Node] = {}
 
     def made(c: Node) -> Node:
@@ -28,6 +28,8 @@ def ordered(condition: Node) -> Node:
         if _is_order(c):
             return _compared(c)
         args = tuple(known.get(a, a) for a in c.args)
+        if _is_logic(c) and any(a.op == "const" for a in args):
+            return LOGIC[c.op](*((a, a) for a in args))[0]
         return c if args == c.args else op(c.op, *args, dtype=BOOL)
 
     return resolve(known, condition, lambda c: c.args if _is_logic(c) else (), made)
