@@ -81,17 +81,17 @@ def test_a_formula_is_one_kernel(name):
     agrees(kernel, arrays, found)
 
 
-MASKS = {
-    "full": "s",
-    "causal": f"where({CAUSAL}, s, -inf)",
-    "added": "s + triu(full_like(s, -inf), 1)",
-    "inverted": "where(~(iota(s, -1) > iota(s, -2)), s, -inf)",
+WEIGHTS = {
+    "full": "softmax(s)",
+    "causal": f"softmax(where({CAUSAL}, s, -inf))",
+    "added": "sigmoid(s + triu(full_like(s, -inf), 1))",
+    "chosen": "(exp(s) * where(iota(s, -1) > iota(s, -2), False, s == s))",
 }
 
 
 @pytest.mark.parametrize(
     "text, n, tiles",
-    [("full", 70, 3 + 3 + 1)] + [(name, 260, 3 * 1 + 2 + 2 + 3) for name in ("causal", "added", "inverted")],
+    [("full", 70, 3 + 3 + 1)] + [(name, 260, 3 * 1 + 2 + 2 + 3) for name in ("causal", "added", "chosen")],
 )
 def test_groups_work_the_tiles_that_count_for_their_rows(text, n, tiles, monkeypatch):
     """The first of several tiles of 192 rows is the one that is not full; an item's last tile is everybody's."""
@@ -102,7 +102,7 @@ def test_groups_work_the_tiles_that_count_for_their_rows(text, n, tiles, monkeyp
         return lambda machine, lanes, members: threads.extend(lanes) or multiply(machine, lanes, members)
 
     monkeypatch.setitem(tensor.COLLECTIVES, "wgmma", counted)
-    arrays, kernel = given(n, 260, heads=1), fd.kernel(SCORES + f"softmax({MASKS[text]}) @ v")
+    arrays, kernel = given(n, 260, heads=1), fd.kernel(SCORES + f"{WEIGHTS[text]} @ v")
     with emulated_gpu() as gpu:
         agrees(kernel, arrays, [to_host(kernel(*(gpu.asarray(arrays[name]) for name in "qkv")))])
     again = 3 * -(-n // 192)  # a block's last scores are multiplied once more, for nothing
