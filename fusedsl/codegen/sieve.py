@@ -10,6 +10,7 @@ from ..ir.graph import Node, Type, constant, node, rebuild, value_of, walk
 from ..ir.types import BOOL, INT64
 from ..rewrite.choices import CASTS
 from ..rewrite.components import Component
+from ..rewrite.forms import unwidened
 from ..rewrite.intervals import Intervals
 from ..rewrite.scalars import free_axes
 from ..rewrite.stream import Lift, StreamFold
@@ -131,7 +132,7 @@ def _of_value(value: Node, nothing: float | None) -> list[Condition]:
     found: list[Condition] = []
     stack = [value]
     while stack:
-        n = stack.pop()
+        n = unwidened(stack.pop())
         if nothing == 0.0 and n.op == "multiply":
             stack += n.args
         elif n.op == "where":

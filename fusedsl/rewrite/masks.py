@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import inf
 
 from ..ir.folds import pick
-from ..ir.graph import Node, constant, value_of
+from ..ir.graph import Node, constant, value_of, walk
 from .choices import CASTS, Choice, Choices, picked
 from .scalars import is_positive, replaced
 
@@ -56,15 +56,14 @@ class Masks:
     def _at(self, n: Node, nothing: float) -> dict[Node, Node] | None:
         """What is replaced by what, for a value that is masked otherwise than it might be."""
         choices = self.choices
-        if n.op == "where":
-            condition = choices.condition(n.args[0])
-            if condition is not n.args[0]:
-                return {n: pick(condition, *n.args[1:])}
         if n.op == "where" and any(_is(a, nothing) for a in n.args[1:]):
-            return None
+            condition = choices.condition(n.args[0])
+            return None if condition is n.args[0] else {n: pick(condition, *n.args[1:])}
+        if n.args and n.args[0].type.dtype.kind == "f" and (n.op == "convert" or (n.op == "cast" and nothing == 0)):
+            return None  # an exponent, or a factor, all the same
         found = self._factor(n) if n.op == "multiply" and nothing == 0 else choices.of(n)
         found = None if found is None else found.with_other(nothing)
-        if found is None or found.condition.op == "const":
+        if found is None or found.condition.op == "const" or (_is(found.value, 1.0) and _is_drawn(found.condition)):
             return None
         return {n: picked(Choice(found.condition, found.value, constant(nothing, n.type.dtype)))}
 
@@ -77,13 +76,20 @@ class Masks:
         for x, y in (n.args, n.args[::-1]):
             one = self.choices.of(y)
             found = None if one is None else one.with_other(0.0)
-            if found is not None and _is(found.value, 1.0) and x.type == n.type and self.choices.finite(x):
+            if found is None or not _is(found.value, 1.0) or _is_drawn(found.condition):
+                continue
+            if x.type == n.type and self.choices.finite(x):
                 return replace(found, value=x)
         return None
 
 
 def _is(n: Node, number: float) -> bool:
     return n.op == "const" and value_of(n) == number
+
+
+def _is_drawn(condition: Node) -> bool:
+    """Whether a condition is of random numbers, of which no tile knows anything."""
+    return any(m.op.startswith("philox") for m in walk([condition]))
 
 
 def _parts(n: Node, nothing: float) -> Iterable[Place]:
