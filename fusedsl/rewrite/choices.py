@@ -80,15 +80,16 @@ class Choices:
 
     def alike(self, n: Node) -> Choice | None:
         """The choice that an operation of choices by one condition, and of literals, is: exactly."""
-        found = [self.of(a) for a in n.args]
+        args = [literal(a) for a in n.args]
+        found = [self.of(a) for a in args]
         conditions = {c.condition for c in found if c is not None}
-        if len(conditions) != 1 or any(c is None and a.op != "const" for c, a in zip(found, n.args)):
+        if len(conditions) != 1 or any(c is None and a.op != "const" for c, a in zip(found, args)):
             return None
-        values = tuple(a if c is None else c.value for c, a in zip(found, n.args))
-        other = _literal(n, tuple(a if c is None else c.other for c, a in zip(found, n.args)))
+        values = tuple(a if c is None else c.value for c, a in zip(found, args))
+        other = _folded(n, tuple(a if c is None else c.other for c, a in zip(found, args)))
         if other is None:
             return None
-        value = _literal(n, values) if all(v.op == "const" for v in values) else None
+        value = _folded(n, values) if all(v.op == "const" for v in values) else None
         value = value if value is not None else node(n.op, values, n.attr, n.type)
         return None if value is other else Choice(conditions.pop(), value, other)
 
@@ -102,7 +103,7 @@ class Choices:
                 if found.with_other(0.0) if under else not isfinite(value_of(found.other)):
                     return True
                 stack.append((found.value, under))
-            elif x.op == "const" and (value_of(x) == 0 if under else not isfinite(value_of(x))):
+            elif (x := literal(x)).op == "const" and (value_of(x) == 0 if under else not isfinite(value_of(x))):
                 return True
             elif x.op in RISING:
                 stack += [(a, under != (k == 1 and x.op == "divide")) for k, a in enumerate(x.args)]
@@ -131,11 +132,23 @@ class Choices:
         return self.alike(n) if exact and x.type.dtype is not BOOL else None
 
 
+def literal(n: Node) -> Node:
+    """A literal that is cast, as one; all else as it is."""
+    inner = n
+    while inner.op in CASTS:
+        (inner,) = inner.args
+    to = n.type.dtype
+    if inner is n or inner.op != "const" or to.kind != "f" or to.storage:
+        return n
+    return constant(convert(value_of(inner), to), to)
+
+
 def _is(n: Node, number: float) -> bool:
+    n = literal(n)
     return n.op == "const" and value_of(n) == number
 
 
-def _literal(n: Node, args: tuple[Node, ...]) -> Node | None:
+def _folded(n: Node, args: tuple[Node, ...]) -> Node | None:
     """An operation on literals."""
     if n.op in CASTS:
         value = value_of(args[0])
@@ -152,7 +165,7 @@ def _literal(n: Node, args: tuple[Node, ...]) -> Node | None:
 
 def _where(choices: Choices, n: Node) -> Choice | None:
     """A choice by hand, and one between choices with the same literal, or with a value."""
-    c, yes, no = choices.condition(n.args[0]), *n.args[1:]
+    c, yes, no = choices.condition(n.args[0]), *map(literal, n.args[1:])
     if yes.op == no.op == "const":
         return Choice(c, yes, no) if not isinf(value_of(yes)) or isinf(value_of(no)) else Choice(contrary(c), no, yes)
     if yes.op == "const":

@@ -12,7 +12,7 @@ from math import inf
 
 from ..ir.folds import pick
 from ..ir.graph import Node, constant, value_of, walk
-from .choices import CASTS, Choice, Choices, picked
+from .choices import CASTS, Choice, Choices, literal, picked
 from .scalars import is_positive, replaced
 
 NOTHING = {"max": -inf, "min": inf, "sum": 0.0}
@@ -57,8 +57,8 @@ class Masks:
         """What is replaced by what, for a value that is masked otherwise than it might be."""
         choices = self.choices
         if n.op == "where" and any(_is(a, nothing) for a in n.args[1:]):
-            condition = choices.condition(n.args[0])
-            return None if condition is n.args[0] else {n: pick(condition, *n.args[1:])}
+            args = (choices.condition(n.args[0]), *map(literal, n.args[1:]))
+            return None if args == n.args else {n: pick(*args)}
         if n.args and n.args[0].type.dtype.kind == "f" and (n.op == "convert" or (n.op == "cast" and nothing == 0)):
             return None  # an exponent, or a factor, all the same
         found = self._factor(n) if n.op == "multiply" and nothing == 0 else choices.of(n)
@@ -84,6 +84,7 @@ class Masks:
 
 
 def _is(n: Node, number: float) -> bool:
+    n = literal(n)
     return n.op == "const" and value_of(n) == number
 
 
