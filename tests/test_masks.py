@@ -114,6 +114,8 @@ ALIKE = {
         "softmax(where(astype(tril(ones_like(s)), bool), s, -inf)) @ v",
         "softmax(minimum(s, where(c, inf, -inf))) @ v",
         "softmax((q @ k.mT + where(c, 0, -inf)) * 0.2) @ v",
+        "(softmax(where(c, s, -inf)) * c) @ v",
+        "e = exp(s - max(where(c, s, -inf), axis=-1, keepdims=True)) * c; (e / sum(e, -1, keepdims=True)) @ v",
     ],
     "softmax(where(c, q @ k.mT / 5, -inf)) @ v": ["softmax((q @ k.mT + where(c, 0, -inf)) / 5) @ v"],
     "softmax(where(j > i, -inf, s)) @ v": ["softmax(where(triu(ones_like(s), 1) != 0, -inf, s)) @ v"],

@@ -107,7 +107,7 @@ def extrema(r: Reference, stream: tuple) -> list[Node]:
     """The folds that a reference is read from: its own, and where there is a sign, the opposite one."""
     kinds = [r.kind] if r.sign is None else [r.kind, OPPOSITE[r.kind]]
     d = r.value.type.dtype
-    values = [r.value if r.guard is None else pick(r.guard, r.value, nothing(kind, d)) for kind in kinds]
+    values = [r.value if r.guard is None else masked(r.guard, r.value, kind) for kind in kinds]
     return [node("fold", (value,), (kind, stream), Type(d)) for kind, value in zip(kinds, values)]
 
 
@@ -175,16 +175,19 @@ def unmasked(weight: Node | None, element: Node, kind: str) -> Node | None:
     return weight if len(kept) == len(parts) else product_of(kept)
 
 
-def unguarded(weight: Node | None) -> tuple[Node | None, Node | None]:
-    """(the weight, the guard) of a weight that is 0 where conditions do not hold."""
+def unguarded(weight: Node | None) -> tuple[Node | None, Node | None, bool]:
+    """(the weight, the guard, whether all of the guard was factors of 1 and 0), of a weight that is 0 where conditions
+    do not hold."""
     guard: Node | None = None
     kept: list[Node] = []
+    truths = True
     for n in factors(weight):
         while n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
             guard = n.args[0] if guard is None else op("logical_and", guard, n.args[0], dtype=BOOL)
+            truths &= _is_truth(n)
             n = n.args[1]
         kept += [] if n.op == "const" and value_of(n) == 1 else [n]
-    return (weight if guard is None else product_of(kept)), guard
+    return (weight if guard is None else product_of(kept)), guard, truths
 
 
 def product_of(parts: Iterable[Node]) -> Node | None:
@@ -197,6 +200,12 @@ def product_of(parts: Iterable[Node]) -> Node | None:
 def _is_truth(n: Node) -> bool:
     """Whether a number is 1 or 0, as a condition holds or not."""
     return n.op == "where" and all(a.op == "const" and value_of(a) == x for a, x in zip(n.args[1:], (1, 0)))
+
+
+def masked(guard: Node, value: Node, kind: str) -> Node:
+    """A value that changes no extremum where a condition does not hold."""
+    d = value.type.dtype
+    return pick(guard, value, constant(value_of(nothing(kind, d)), d))
 
 
 def guarded(value: Node, guard: Node | None) -> Node:

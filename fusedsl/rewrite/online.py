@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ..ir.folds import FOLDS, pick
 from ..ir.graph import Node, constant, value_of, walk
-from .components import Component, Exponent, Reference, extrema, is_nothing_without, there, unguarded, unmasked
+from .components import Component, Exponent, Reference, extrema, is_nothing_without, masked, there, unguarded, unmasked
 from .extremes import TURNED, extreme
 from .forms import Term, Terms, implies, not_negative, opposite, terms_of, unwidened
 from .levelled import levelled
@@ -215,7 +215,10 @@ def _component(
         measured = _measured_from(of_all, e.rows, stream)
         weight = weight if e.factor else unmasked(weight, value, kind)
         if guard is None and not measured:  # elements that weigh nothing may be far above the others
-            weight, guard = unguarded(weight)
+            weight, guard, truths = unguarded(weight)
+            if guard is not None and truths and e.factor is None and not t.powers:
+                value, guard = masked(guard, value, kind), None
+                of_all = Reference(value, kind)
         alone = is_nothing_without(guard, value, kind) or measured
         r = known(of_all if alone else replace(of_all, guard=guard))
         exponent = Exponent(r, e.scale, e.base, e.factor)
@@ -241,12 +244,12 @@ def _is_of_those_there(c: Component) -> bool:
     r = c.exponent.reference
     if r.guard is c.guard:
         return True
-    nothing = float("-inf") if r.kind == "max" else float("inf")
+    end = float("-inf") if r.kind == "max" else float("inf")
     if r.value.op != "where":
         return False
     condition, yes, no = r.value.args
     ways = ((condition, no), (opposite(condition), yes))
-    return any(x.op == "const" and value_of(x) == nothing and implies(c.guard, holds) for holds, x in ways)
+    return any(x.op == "const" and value_of(x) == end and implies(c.guard, holds) for holds, x in ways)
 
 
 def _measured_from(r: Reference, rows: Rows, stream: tuple) -> bool:
