@@ -98,7 +98,18 @@ def test_scores_of_a_hundred_thousand(cc):
     np.testing.assert_allclose(lse, expected[1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("text, n, tiles", [("causal", 260, 3 * 1 + 2 + 2 + 3), ("full", 70, 3 + 3 + 1)])
+WEIGHTS = {
+    "full": "softmax(s)",
+    "causal": f"softmax(where({CAUSAL}, s, -inf))",
+    "added": "sigmoid(s + triu(full_like(s, -inf), 1))",
+    "chosen": "(exp(s) * where(iota(s, -1) > iota(s, -2), False, s == s))",
+}
+
+
+@pytest.mark.parametrize(
+    "text, n, tiles",
+    [("full", 70, 3 + 3 + 1)] + [(name, 260, 3 * 1 + 2 + 2 + 3) for name in ("causal", "added", "chosen")],
+)
 def test_groups_work_the_tiles_that_count_for_their_rows(text, n, tiles, monkeypatch):
     """The first of several tiles of 192 rows is the one that is not full; an item's last tile is everybody's."""
     threads, built = [], tensor.COLLECTIVES["wgmma"]
@@ -108,8 +119,7 @@ def test_groups_work_the_tiles_that_count_for_their_rows(text, n, tiles, monkeyp
         return lambda machine, lanes, members: threads.extend(lanes) or multiply(machine, lanes, members)
 
     monkeypatch.setitem(tensor.COLLECTIVES, "wgmma", counted)
-    score = f"where({CAUSAL}, s, -inf)" if text == "causal" else "s"
-    arrays, kernel = given(n, 260, heads=1), fd.kernel(SCORES + f"softmax({score}) @ v")
+    arrays, kernel = given(n, 260, heads=1), fd.kernel(SCORES + f"{WEIGHTS[text]} @ v")
     with emulated_gpu() as gpu:
         agrees(kernel, arrays, [to_host(kernel(*(gpu.asarray(arrays[name]) for name in "qkv")))])
     again = 3 * -(-n // 192)  # a block's last scores are multiplied once more, for nothing

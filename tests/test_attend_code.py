@@ -90,7 +90,8 @@ def test_dear_formulas_have_little_more_code_than_a_causal_mask(text):
     ("line", "made"),
     [
         ("a = int64(i - j)", "a = int64(int32(i - j))"),
-        ("a = int64(i + j)", "a = int64(i + j)"),
+        ("a = int64(i + j)", "a = int64(int32(i + j))"),
+        ("a = int64(i * j)", "a = int64(i * j)"),
         ("a = int64(i - int64(1024))  # i - 1024", "a = int64(int32(i - int64(1024)))  # i - 1024"),
         ("a = remainder(i, int64(3))", "a = int64(remainder(uint32(i + 0), uint32(3)))"),
         ("a = remainder(i, n)", "a = remainder(i, n)"),

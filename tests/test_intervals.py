@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,12 +12,14 @@ from oracle import graph_of
 
 from fusedsl.fusion.lower import lower
 from fusedsl.ir.graph import Type, node, walk
+from fusedsl.ir.ops import OPS
 from fusedsl.ir.types import INT64
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.rewrite.execute import scalars
-from fusedsl.rewrite.intervals import NO, YES, Intervals
+from fusedsl.rewrite.intervals import Intervals
 from fusedsl.rewrite.scalars import free_axes
+from fusedsl.rewrite.truths import ALWAYS, LOGIC, NEVER, NO, UNKNOWN, YES
 
 ROWS, COLUMNS = 60, 72
 DOCUMENT = np.repeat(np.arange(6), 12).astype(np.int32)
@@ -82,6 +86,26 @@ EXACT = {
     "padding": "kept_ & (j <= i)",
     "scaled": "2 * j + 3 <= i",
     "shifted": "not (j > i + size(x, 1) - 60)",
+    "inverted": "~(j > i)",
+    "xor of a literal": "(j > i) ^ True",
+    "logical xor": "logical_xor(j > i, True)",
+    "not false": "(j > i) == False",
+    "not true": "(j > i) != True",
+    "band": "(j <= i) ^ (j <= i - w)",
+    "other than": "(j <= i) != (j <= i - w)",
+    "alike": "(j <= i) == (j <= i - w)",
+    "beyond one": "(j <= i - w) < (j <= i)",
+    "chosen": "True if j < 20 else j <= i",
+    "chosen or not": "where(j <= i, j > i - w, False)",
+    "either of two": "where(i < 24, j < 20, j <= i)",
+    "of a lower triangle": "tril(ones_like(x)) == 1",
+    "of an upper triangle": "triu(ones_like(x), 1) == 0",
+    "a lower triangle": "astype(tril(ones_like(x)), bool)",
+    "of numbers": "astype(j <= i, int32) > 0",
+    "a triangle of truths": "tril(ones_like(x) == 1)",
+    "prefix by a choice": "j <= where(i < 24, 23, i)",
+    "sum of truths": "int32(j <= i) + int32(j > i - w) == 2",
+    "added numbers": "where(j <= i, 0.0, -inf) == 0",
 }
 
 
@@ -92,6 +116,17 @@ def test_no_tile_is_taken_for_partial(name):
     for tile in every_tile():
         somewhere, everywhere, so = mask.tile(tile)
         assert (somewhere, everywhere) == (so.any(), so.all()), tile
+
+
+@pytest.mark.parametrize("name", LOGIC)
+def test_logic_of_what_is_known_is_exact(name):
+    """What holds of every choice of the operands' values, and what of one: nothing less is said, and nothing more."""
+    truths = {NEVER: (False,), UNKNOWN: (False, True), ALWAYS: (True,)}
+    count = 1 if name in ("convert", "cast") else OPS[name].arity
+    meaning = np.asarray if name in ("convert", "cast") else OPS[name].meaning
+    for known in product(truths, repeat=count):
+        values = [bool(meaning(*map(np.bool_, x))) for x in product(*(truths[t] for t in known))]
+        assert LOGIC[name](*known) == (YES if any(values) else NO, YES if all(values) else NO), known
 
 
 @pytest.mark.parametrize(
@@ -116,7 +151,10 @@ def test_documents_by_their_least_and_greatest_number():
 
 
 NUMBERS = st.recursive(
-    st.sampled_from(["i", "j", "w", "own", "other", "3", "-5", "17"]),
+    st.sampled_from(
+        ["i", "j", "w", "own", "other", "3", "-5", "17", "int32(j <= i)", "int64(kept_)", "where(j < w, 4, i)"]
+        + ["where(kept_ & (i < 9), i, j)"]
+    ),
     lambda x: st.one_of(
         st.tuples(x, st.sampled_from(["+", "-", "*"]), x).map(lambda p: f"({' '.join(p)})"),
         st.tuples(st.sampled_from(["abs", "-"]), x).map(lambda p: f"{p[0]}({p[1]})"),
@@ -125,15 +163,19 @@ NUMBERS = st.recursive(
     ),
     max_leaves=4,
 )
+REALS = st.recursive(
+    st.sampled_from(["where(j <= i, 0.0, -inf)", "0.5 * j", "inf", "where(i < w, -2.5, i)", "float32(kept_)"]),
+    lambda x: st.tuples(st.one_of(x, NUMBERS), st.sampled_from(["+", "-", "*"]), x).map(lambda p: f"({' '.join(p)})"),
+    max_leaves=2,
+)
+ANY = st.one_of(NUMBERS, NUMBERS, REALS)
 CONDITIONS = st.recursive(
     st.one_of(
-        st.tuples(NUMBERS, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), NUMBERS).map(
-            lambda p: f"({' '.join(p)})"
-        ),
+        st.tuples(ANY, st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), ANY).map(lambda p: f"({' '.join(p)})"),
         st.just("kept_"),
     ),
     lambda x: st.one_of(
-        st.tuples(x, st.sampled_from(["&", "|", "^"]), x).map(lambda p: f"({' '.join(p)})"),
+        st.tuples(x, st.sampled_from(["&", "|", "^", "==", "!=", "<", ">="]), x).map(lambda p: f"({' '.join(p)})"),
         x.map(lambda c: f"(~{c})"),
         st.tuples(x, x, x).map(lambda p: f"where({', '.join(p)})"),
     ),
@@ -141,6 +183,7 @@ CONDITIONS = st.recursive(
 )
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @settings(max_examples=80, deadline=None)
 @given(CONDITIONS, st.integers(1, 9), st.integers(0, 59), st.integers(0, 71), st.integers(1, 30))
 def test_what_is_said_of_a_tile_is_so(text, width, row, column, size):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from ..ir.graph import Node, value_of
-from ..ir.ops import OPS
+from ..ir.ops import CASTS, OPS
 from ..ir.printer import show_literal
 from ..ir.types import BOOL, FLOAT16, FLOAT64, DType
 from ..schedule.phase import Body, Value
@@ -172,7 +172,7 @@ class Scribe:
 
     def _line(self, n: Node) -> str:
         args = [self._ref(a) for a in n.args]
-        if n.op in ("convert", "cast"):
+        if n.op in CASTS:
             return conversion(args[0], n.args[0].type.dtype, n.type.dtype, rounding=n.op == "cast")
         if n.op == "fetch":
             return f"fetch_{n.attr[2].name}({', '.join(args)})"
@@ -183,7 +183,7 @@ class Scribe:
 
     def _describe(self, n: Node) -> str:
         parts = [self.comment(a) for a in n.args]
-        if n.op in ("convert", "cast"):
+        if n.op in CASTS:
             text = f"{n.type.dtype}({parts[0]})"
         elif n.op == "quotient":
             text = f"{_bracket(parts[0])} / {_bracket(self.comment(n.attr))}"

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from math import isnan
 from typing import TYPE_CHECKING
 
-from ..fusion.coordinates import Axis, Computed, is_literal
+from ..fusion.coordinates import Axis, Computed
 from ..fusion.counted import counts, read_where
 from ..fusion.streams import Streaming, Weighted
 from ..ir.folds import pick
-from ..ir.graph import Node, constant, node, rebuild, value_of, walk
+from ..ir.graph import Node, constant, is_literal, node, rebuild, value_of, walk
 from ..ir.types import BOOL, INT64
 from ..rewrite.scalars import free_axes
 from ..schedule.stream import Gather, Line

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from ..fusion.streams import Weighted
 from ..ir.graph import Node, value_of, walk
+from ..rewrite.scalars import replaced
 from ..schedule.phase import Body, FoldUse, Value
 from ..schedule.stream import Weighing
 from .body import literal
 from .gathered import is_absence
-from .streamed import replaced
 
 if TYPE_CHECKING:
     from .scored import ScoreEmitter

@@ -11,7 +11,7 @@ from ..fusion.lowered import Root
 from ..fusion.streams import Streaming
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, node, rebuild
-from ..rewrite.scalars import free_axes, positive_factor, scalar_op
+from ..rewrite.scalars import free_axes, positive_factor, replaced, scalar_op
 from ..rewrite.stream import Lift
 from ..rewrite.stream_text import check, show
 from ..schedule.phase import Body, Phase, Store
@@ -27,7 +27,6 @@ from .merged import Merging, frontier
 from .passes import mapped, nodes_of
 from .phases import PhaseEmitter
 from .sieve import Part, sieve
-from .streamed import replaced
 
 
 class ScoreEmitter(PhaseEmitter):
@@ -132,12 +131,12 @@ class ScoreEmitter(PhaseEmitter):
         row, endings = self._ending(merging)
         row_stores = tuple(Store(self.scribe.names[v], self.places[r]) for r, v in self.row_stores)
         lanes = tuple(self.axes.index(a) for a in self.lanes)
-        asked = sieve(self, self.parts)
+        asked, told = sieve(self, self.parts)
         read = tuple(tuple(self.scribe.body((), [n], self.known()) for n in found) for found in self.inputs)
         join, rise = (merging.join(), merging.rise()) if one.fold.level else (None, None)
         inputs, row_inputs = read
         found = (lanes, scores, tile, state, weighings, row, row_stores, endings, asked)
-        return Stream(*found, inputs, row_inputs, join, rise, parts, gather_of(self))
+        return Stream(*found, inputs, row_inputs, join, rise, parts, gather_of(self), told)
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..fusion.counted import Condition, conditions
-from ..ir.graph import Node, Type, node, rebuild
-from ..ir.types import INT64
-from ..rewrite.intervals import NO, YES, Intervals, all_hold, both, either, invert
+from ..ir.graph import Node, Type, constant, is_literal, node, rebuild, walk
+from ..ir.types import BOOL, INT64
+from ..rewrite.choices import CASTS
+from ..rewrite.intervals import Intervals
 from ..rewrite.scalars import free_axes
 from ..rewrite.stream import Lift
+from ..rewrite.truths import AND, LOGIC, NO, NOT, OR, UNKNOWN, YES, Truth, all_hold, both, either, opposite
 from ..schedule.phase import Phase
 from ..schedule.stream import Extreme, Sieve
+from .sieve_text import told_of_numbers, told_of_tiles
 
 if TYPE_CHECKING:
     from .scored import ScoreEmitter
@@ -20,45 +24,83 @@ if TYPE_CHECKING:
 Part = tuple[Sequence[Lift], Sequence[Node], Sequence[Node], Phase]  # what a phase folds, makes besides, knows; itself
 
 
-def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> Sieve | None:
-    """What is asked of a tile of this pass; None where no answer would save work."""
+def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> tuple[Sieve | None, str]:
+    """What is asked of a tile of this pass, None where no answer would save work; and what comes of it, in words."""
     one = emitter.streaming
     counted = conditions(one.fold)
     if counted is None or not any(counted):
-        return None
+        return None, told_of_numbers(one.fold)
     tiled = (*one.lanes, *one.fold.stream)
     ends = {a: tuple(node("state", (), (end, a), Type(INT64)) for end in ("first", "last")) for a in tiled}
     free = free_axes(c for found in counted for c, _ in found)
     intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(one.fold.stream))  # type: ignore[arg-type]
-    somewhere, everywhere = NO, YES
-    told: dict[Node, bool] = {}  # conditions of which a tile's ends say something; others, as what is drawn, stay
-    for found in counted:
-        truths = {c: truth for c in found if (truth := _truth(intervals, c)) != (YES, NO)}
-        somewhere = either(somewhere, all_hold(some for some, _ in truths.values()))
-        everywhere = both(everywhere, all_hold(every for _, every in truths.values()))
-        told |= dict(truths.keys())
-    if not told or (somewhere is YES and everywhere is NO):
-        return None
+    somewhere, everywhere, known = _asked(intervals, counted, emitter.inputs[0])
+    words = told_of_tiles(emitter.scribe, intervals, counted, (somewhere, everywhere))
+    if not known or (somewhere is YES and everywhere is NO):
+        return None, words
+    made = _written(emitter, intervals, (somewhere, everywhere))
+    whole, names = _whole(emitter, parts, known) if everywhere is not NO else ((), ())
+    return replace(made, whole=whole, names=names), words
+
+
+def _written(emitter: ScoreEmitter, intervals: Intervals, answers: Truth) -> Sieve:
+    """The answers as a body, with what it asks."""
     scribe, axes = emitter.scribe, emitter.axes
     named = tuple(
-        (axes.index(a), scribe.name(first, "first", f"first {a}"), scribe.name(last, "last", f"last {a}"))
-        for a, (first, last) in ends.items()
+        (axes.index(a), scribe.name(first, "first", f"first {a}"), scribe.name(last, "last", f"last {a}"))  # type: ignore[arg-type]
+        for a, (first, last) in intervals.ends.items()
     )
-    extremes = []
+    extremes, asked = [], set(walk(answers))
     for n, (least, greatest) in intervals.extremes.items():
+        if asked.isdisjoint((least, greatest)):
+            continue
         (axis,) = intervals.varies(n)
         values = (scribe.name(least, "least", "least"), scribe.name(greatest, "greatest", "greatest"))
-        extremes.append(Extreme(axes.index(axis), scribe.body((), [n], emitter.known()), *values))  # type: ignore[arg-type]
-    known = [*emitter.known(), *(n for pair in (*ends.values(), *intervals.extremes.values()) for n in pair)]
-    body = scribe.body((), [somewhere, everywhere], known)
-    whole, names = _whole(emitter, parts, told) if everywhere is not NO else ((), ())
-    return Sieve(named, tuple(extremes), body, whole, names)
+        extremes.append(Extreme(axes.index(axis), scribe.body((), [n], emitter.known()), *values))
+    pairs = (*intervals.ends.values(), *intervals.extremes.values())
+    known = [*emitter.known(), *(n for pair in pairs for n in pair)]
+    return Sieve(named, tuple(extremes), scribe.body((), answers, known), (), ())
 
 
-def _truth(intervals: Intervals, condition: Condition) -> tuple[Node, Node]:
+def _asked(
+    intervals: Intervals, counted: list[list[Condition]], inputs: Iterable[Node]
+) -> tuple[Node, Node, dict[Node, bool]]:
+    """(whether a tile may have something that counts, whether it has everything, the conditions that then hold):
+    those of which a tile's ends say something. Others, as that a weight is drawn, stay, and so do those that stand with
+    what is read or drawn for each element: masks are there all the same."""
+    somewhere, everywhere, given = NO, YES, set(inputs)
+    known: dict[Node, bool] = {}
+    for found in counted:
+        some, every = YES, YES
+        for condition in found:
+            parts = _parts(intervals, condition)
+            truths = {c: truth for c in parts if (truth := _truth(intervals, c)) != UNKNOWN}
+            some = both(some, all_hold(x for x, _ in truths.values()))
+            together = len(parts) > 1 and not given.isdisjoint(walk([condition[0]]))
+            every = NO if together else both(every, all_hold(x for _, x in truths.values()))
+            known |= dict(truths.keys())
+        somewhere, everywhere = either(somewhere, some), both(everywhere, every)
+    return somewhere, everywhere, known
+
+
+def _parts(intervals: Intervals, condition: Condition) -> list[Condition]:
+    """A condition; where it never holds everywhere, as far as is known, those that hold where it does."""
+    stack, found = [condition], []
+    while stack:
+        c, wanted = stack.pop()
+        if c.op in NOT:
+            stack.append((c.args[0], not wanted))
+        elif c.op in (AND if wanted else OR) and _truth(intervals, (c, wanted))[1] is NO:
+            stack += [(a, wanted) for a in reversed(c.args)]
+        else:
+            found.append((c, wanted))
+    return found if len(found) > 1 else [condition]
+
+
+def _truth(intervals: Intervals, condition: Condition) -> Truth:
     c, wanted = condition
-    some, every = intervals.truth(c)
-    return (some, every) if wanted else (invert(every), invert(some))
+    truth = intervals.truth(c)
+    return truth if wanted else opposite(truth)
 
 
 # -- tiles where every condition holds
@@ -87,6 +129,21 @@ def _present(nodes: Iterable[Node]) -> list[Node]:
 def _chosen(old: Node, args: tuple[Node, ...], known: dict[Node, bool]) -> Node:
     if old.op == "fold":  # a score, whatever its operands are chosen by
         return old
-    if old.op == "where" and old.args[0] in known:
-        return args[1] if known[old.args[0]] else args[2]
-    return node(old.op, args, old.attr, old.type) if args != old.args else old
+    if old in known:
+        return YES if known[old] else NO
+    if args == old.args:
+        return old
+    if old.op == "where" and args[0] in (YES, NO):
+        return args[1] if args[0] is YES else args[2]
+    if old.op in CASTS and args[0] in (YES, NO):
+        return constant(args[0] is YES, old.type.dtype)
+    if old.type.dtype is BOOL and old.op in LOGIC and not {YES, NO}.isdisjoint(args):
+        return LOGIC[old.op](*((a, a) for a in args))[0]
+    if old.op == "multiply" and (x := _times_one(*args)) is not None:
+        return x
+    return node(old.op, args, old.attr, old.type)
+
+
+def _times_one(x: Node, y: Node) -> Node | None:
+    """The other factor, where one is 1."""
+    return next((b for a, b in ((x, y), (y, x)) if is_literal(a, 1)), None)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .. import debug
-from ..ir.graph import Node, node, resolve, walk
+from ..ir.graph import Node, walk
 from ..rewrite.online import Pass, passes
+from ..rewrite.scalars import replaced
 from ..rewrite.stream import Lift, StreamFold
 from ..rewrite.stream_text import check, show
 from ..schedule.phase import Body, FoldUse, Implied, Phase, Store
@@ -163,16 +164,3 @@ def _after_order(emitter: PhaseEmitter) -> bool:
     """Whether a fold over the columns depends on an order of theirs."""
     folds = [f for f in emitter.folds if f.attr[1] != emitter.ranks]
     return any(n.op == "ranked" for n in walk(folds))
-
-
-def replaced(roots: Sequence[Node], done: Mapping[Node, Node]) -> dict[Node, Node]:
-    """The roots with some nodes replaced; what stands below a replaced node is left alone."""
-    new: dict[Node, Node] = {}
-
-    def change(n: Node) -> Node:
-        if n in done:
-            return done[n]
-        args = tuple(new[a] for a in n.args)
-        return node(n.op, args, n.attr, n.type) if args != n.args else n
-
-    return {r: resolve(new, r, lambda n: () if n in done else n.args, change) for r in roots}

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from ..ir.dims import Dim, expression
 from ..ir.folds import scalar
 from ..ir.gathers import CHECKED, GUARDED, INSIDE
-from ..ir.graph import Node, Type, constant, node, resolve, value_of, walk
+from ..ir.graph import Node, Type, constant, is_literal, node, resolve, value_of, walk
 from ..ir.types import BOOL, INT64, UINT64, DType
 from ..rewrite.scalars import free_axes
 
@@ -93,10 +93,6 @@ def memory_order(values: Iterable[Node], axes: Iterable[Axis]) -> tuple[Axis, ..
 def whole(d: Dim, kind: DType = INT64) -> Node:
     """An extent as a scalar."""
     return constant(d, kind) if isinstance(d, int) else node("size", (), d, Type(kind))
-
-
-def is_literal(n: Node, value: int) -> bool:
-    return n.op == "const" and value_of(n) == value
 
 
 def plus(x: Node, d: Dim) -> Node:

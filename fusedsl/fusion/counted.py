@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir.folds import scalar
-from ..ir.graph import Node, node, rebuild, value_of
+from ..ir.graph import Node, is_literal, node, rebuild
 from ..ir.types import BOOL
 from ..rewrite.components import Component
+from ..rewrite.forms import unwidened
 from ..rewrite.scalars import free_axes
 from ..rewrite.stream import StreamFold
+from ..rewrite.truths import AND, NOT, OR
 from .coordinates import Axis, all_of
 
 Condition = tuple[Node, bool]  # a node, and what it is where an element counts
@@ -38,13 +40,13 @@ def _of_value(value: Node, nothing: float | None) -> list[Condition]:
     found: list[Condition] = []
     stack = [value]
     while stack:
-        n = stack.pop()
+        n = unwidened(stack.pop())
         if nothing == 0.0 and n.op == "multiply":
             stack += n.args
         elif n.op == "where":
             condition, yes, no = n.args
             for wanted, branch, other in ((True, yes, no), (False, no, yes)):
-                if other.op == "const" and value_of(other) == nothing:
+                if nothing is not None and is_literal(other, nothing):
                     found.append((condition, wanted))
                     stack.append(branch)
                     break
@@ -65,9 +67,9 @@ def counts(streams: Iterable[StreamFold], axes: Iterable[Axis]) -> Node | None:
 def _parts(condition: Condition) -> list[Condition]:
     """The conditions that hold wherever this one does."""
     c, truth = condition
-    if c.op == "logical_not":
+    if c.op in NOT:
         return _parts((c.args[0], not truth))
-    if c.op == ("logical_and" if truth else "logical_or"):
+    if c.op in (AND if truth else OR):
         return [part for a in c.args for part in _parts((a, truth))]
     return [condition]
 

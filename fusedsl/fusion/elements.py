@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from ..ir.dims import Dim, expression
 from ..ir.folds import FOLDS, scalar
-from ..ir.graph import Node, Type, constant, node
+from ..ir.graph import Node, Type, constant, is_literal, node
 from ..ir.types import INT64
-from .coordinates import Axis, Computed, Coordinate, Coordinates, all_of, between, follows, is_literal, position_of
+from .coordinates import Axis, Computed, Coordinate, Coordinates, all_of, between, follows, position_of
 from .lowered import Source
 from .pieces import Pieces
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, Type, node, rebuild, walk
-from ..ir.ops import OPS
+from ..ir.ops import CASTS, OPS
 from .coordinates import shared_ends, unshared_axes, wide_axes
 
 
@@ -81,7 +81,7 @@ def _operands_reshaped(n: Node, shape: Shape) -> list[tuple[Node, Shape]] | None
     if n.op == "broadcast":
         part = _part_reshaped(n.args[0].type.shape, n.type.shape, shape)
         return None if part is None else [(n.args[0], part)]
-    if (n.op not in OPS and n.op not in ("convert", "cast")) or not n.type.shape:
+    if (n.op not in OPS and n.op not in CASTS) or not n.type.shape:
         return None
     shapes = [_part_reshaped(a.type.shape, n.type.shape, shape) for a in n.args]
     return None if any(s is None for s in shapes) else [(a, s) for a, s in zip(n.args, shapes) if s is not None]

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..ir.folds import pick
-from ..ir.graph import Node, constant, node, rebuild, value_of, walk
+from ..ir.graph import Node, constant, is_literal, node, rebuild, walk
+from ..ir.ops import CASTS
 from ..ir.types import FLOAT16
 from ..rewrite.scalars import free_axes, scalar_op, times
 from .coordinates import Axis
@@ -84,9 +85,9 @@ def factors_of(root: Node) -> Factors:
         elif n.op == "divide":
             found.under.append(n.args[1])
             stack.append(n.args[0])
-        elif n.op in ("cast", "convert") and n.args[0].type.dtype.compute is n.type.dtype.compute and not _bounds(n):
+        elif n.op in CASTS and n.args[0].type.dtype.compute is n.type.dtype.compute and not _bounds(n):
             stack.append(n.args[0])
-        elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
+        elif n.op == "where" and is_literal(n.args[2], 0) and not is_literal(n.args[1], 1):  # that is a number, 1 or 0
             found.where.append(n.args[0])
             stack.append(n.args[1])
         else:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ..ir.dims import Dim
 from ..ir.folds import FOLDS, pick
 from ..ir.graph import Node, constant, node, rebuild, resolve, walk
+from ..rewrite.choices import Choices
 from ..rewrite.components import Component
+from ..rewrite.masks import Masks
 from ..rewrite.online import passes
 from ..rewrite.scalars import free_axes, scalar_op
 from ..rewrite.stream import StreamFold
@@ -154,6 +157,7 @@ def _grouped(roots: Sequence[Node], apart: set[Node]) -> tuple[dict[Node, Node],
     folded = (a for n in free if n.op == "fold" for a in n.attr[1])
     tag = 1 + max((a.tag for axes in (*free.values(), folded) for a in axes), default=0)
     groups: dict[tuple, _Group] = {}
+    masks: dict[Axis, Masks] = {}
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         made = node(old.op, args, old.attr, old.type) if args != old.args else old
@@ -165,6 +169,7 @@ def _grouped(roots: Sequence[Node], apart: set[Node]) -> tuple[dict[Node, Node],
         (along,) = made.attr[1]
         stream = Axis(along.extent, tag)
         value = hoisted(_moved(made.args[0], along, stream, free), stream)
+        value = masks.setdefault(stream, Masks(Choices(partial(_reads_pass, stream)))).brought_out(value, made.attr[0])
         free.update(free_axes([value]))
         rows, own, value = parted(value, stream, free) if made.attr[0] == "sum" else (free[value], frozenset(), value)
         made = node("fold", (value,), (made.attr[0], (stream,)), made.type)
@@ -177,6 +182,11 @@ def _grouped(roots: Sequence[Node], apart: set[Node]) -> tuple[dict[Node, Node],
         return made
 
     return rebuild(roots, change), list(groups.values())
+
+
+def _reads_pass(stream: Axis, n: Node) -> bool:
+    """Whether a value is made of a fold over a stream."""
+    return any(f.op == "fold" and f.attr[1] == (stream,) for f in nearest([n]))
 
 
 def _apart(group: _Group) -> list[_Group]:

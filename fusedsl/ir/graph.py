@@ -84,6 +84,11 @@ def value_of(n: Node) -> bool | int | float:
     return struct.unpack("<d", value)[0] if kind == "float" else value
 
 
+def is_literal(n: Node, *values: float) -> bool:
+    """Whether a node is a literal, one of these numbers."""
+    return n.op == "const" and value_of(n) in values
+
+
 def resolve(known: MutableMapping[K, T], root: K, needs: Callable[[K], Iterable[K]], make: Callable[[K], T]) -> T:
     """known[root], which is made after what it needs is known; no recursion."""
     stack = [root]

@@ -14,6 +14,10 @@ from functools import reduce
 from . import meaning as m
 from .types import BOOL, DTYPES, FLOAT64, INT8, INT64, DType, promote
 
+CASTS = ("convert", "cast")  # changes of a dtype: between those computed in, and to any
+MIRRORED = {"less": "greater", "greater": "less", "less_equal": "greater_equal", "greater_equal": "less_equal"}
+CONTRARY = {"less": "greater_equal", "greater": "less_equal", "less_equal": "greater", "greater_equal": "less"}
+
 
 @dataclass(frozen=True)
 class Op:

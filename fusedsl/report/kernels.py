@@ -134,16 +134,22 @@ def _report_kernel(
     hardware = case.target.hardware
     if hardware is None:
         loops = CPU_LOOPS.get(schedule.partition(":")[0], schedule)
-        return KernelReport(*told, loops, measured_seconds=measured)
+        return KernelReport(*told, loops + _masks(kernel), measured_seconds=measured)
     launch = geometry(schedule, kernel, bound.extents)
     read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
     work = work_of(kernel, schedule, bound, launch, hardware, read, written)
     time = 0.0 if bound.empty else seconds(work, hardware)
     figures = None if built is None else figures_of(case, [(plan, bound)], built)
     why, registers = _settled(schedule, launch.threads, built, hardware)
+    why += _masks(kernel)
     tuned = case.tuned(plan, bound)
     tried = (None, ()) if tuned is None else (tuned.seconds, tuned.trials)
     return KernelReport(*told, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
+
+
+def _masks(kernel: Kernel) -> str:
+    """What becomes of tiles of scores with masks."""
+    return f"; {kernel.stream.told}" if kernel.stream is not None and kernel.stream.told else ""
 
 
 def _settled(schedule: Any, threads: int, built: Built | None, hardware: Hardware) -> tuple[str, int]:

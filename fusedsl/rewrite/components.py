@@ -8,9 +8,10 @@ from itertools import combinations
 from math import inf, isinf, log
 
 from ..ir.folds import highest, lowest, pick
-from ..ir.graph import Node, Type, constant, node, value_of, walk
+from ..ir.graph import Node, Type, constant, is_literal, node, value_of, walk
 from ..ir.types import BOOL, FLOAT32, DType
 from .scalars import scalar_op as op
+from .scalars import times
 
 HUGE = 2.0**26  # beyond this a rounding of float32 is worth several powers of two
 ADDING = ("add", "subtract", "fma", "where", "convert", "cast", "minimum", "maximum")
@@ -106,7 +107,7 @@ def extrema(r: Reference, stream: tuple) -> list[Node]:
     """The folds that a reference is read from: its own, and where there is a sign, the opposite one."""
     kinds = [r.kind] if r.sign is None else [r.kind, OPPOSITE[r.kind]]
     d = r.value.type.dtype
-    values = [r.value if r.guard is None else pick(r.guard, r.value, nothing(kind, d)) for kind in kinds]
+    values = [r.value if r.guard is None else masked(r.guard, r.value, kind) for kind in kinds]
     return [node("fold", (value,), (kind, stream), Type(d)) for kind, value in zip(kinds, values)]
 
 
@@ -152,6 +153,59 @@ def is_nothing_without(guard: Node | None, element: Node, kind: str) -> bool:
     if guard is None or element.op != "where" or element.args[0] is not guard or element.args[2].op != "const":
         return False
     return value_of(element.args[2]) == (float("-inf") if kind == "max" else float("inf"))
+
+
+def factors(weight: Node | None) -> list[Node]:
+    """What a weight is a product of."""
+    found: list[Node] = []
+    stack = [weight] if weight is not None else []
+    while stack:
+        n = stack.pop()
+        if n.op == "multiply" and n.type.dtype.kind == "f":
+            stack += reversed(n.args)
+        else:
+            found.append(n)
+    return found
+
+
+def unmasked(weight: Node | None, element: Node, kind: str) -> Node | None:
+    """A weight without factors that are 1 where an exponential is not 0 by itself, and 0 where it is."""
+    parts = factors(weight)
+    kept = [n for n in parts if not (_is_truth(n) and is_nothing_without(n.args[0], element, kind))]
+    return weight if len(kept) == len(parts) else product_of(kept)
+
+
+def unguarded(weight: Node | None) -> tuple[Node | None, Node | None, bool]:
+    """(the weight, the guard, whether all of the guard was factors of 1 and 0), of a weight that is 0 where conditions
+    do not hold."""
+    guard: Node | None = None
+    kept: list[Node] = []
+    truths = True
+    for n in factors(weight):
+        while n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
+            guard = n.args[0] if guard is None else op("logical_and", guard, n.args[0], dtype=BOOL)
+            truths &= _is_truth(n)
+            n = n.args[1]
+        kept += [] if is_literal(n, 1) else [n]
+    return (weight if guard is None else product_of(kept)), guard, truths
+
+
+def product_of(parts: Iterable[Node]) -> Node | None:
+    found: Node | None = None
+    for n in parts:
+        found = times(found, n)
+    return found
+
+
+def _is_truth(n: Node) -> bool:
+    """Whether a number is 1 or 0, as a condition holds or not."""
+    return n.op == "where" and all(is_literal(a, x) for a, x in zip(n.args[1:], (1, 0)))
+
+
+def masked(guard: Node, value: Node, kind: str) -> Node:
+    """A value that changes no extremum where a condition does not hold."""
+    d = value.type.dtype
+    return pick(guard, value, constant(value_of(nothing(kind, d)), d))
 
 
 def guarded(value: Node, guard: Node | None) -> Node:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, Type, node, resolve, value_of
-from ..ir.ops import OPS
+from ..ir.ops import CASTS, OPS
 from ..ir.types import INT64, numpy_dtype
 from .stream import Lift, StreamFold
 
@@ -30,7 +30,7 @@ def _computed(n: Node, args: list[np.ndarray]) -> np.ndarray:
     if n.op == "const":
         value = np.asarray(value_of(n))
     else:
-        value = args[0] if n.op in ("convert", "cast") else np.asarray(OPS[n.op].meaning(*args))
+        value = args[0] if n.op in CASTS else np.asarray(OPS[n.op].meaning(*args))
     return value.astype(numpy_dtype(n.type.dtype.compute))
 
 

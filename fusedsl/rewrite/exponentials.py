@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import log, sqrt
 
-from ..ir.graph import Node, constant, value_of, walk
+from ..ir.graph import Node, constant, is_literal, value_of, walk
 from ..ir.types import BOOL
 from .components import there
 from .forms import Affine, Exponential, Form, Term, Terms, both, not_negative, terms_of, unwidened
 from .scalars import scalar_op as op
 from .scalars import scaled, total_of
+from .truths import AND, NOT
 
 NATURAL = {"exp": 1.0, "exp2": log(2.0)}
 LOGARITHMS = {"log": 1.0, "log2": 1 / log(2.0), "log10": 1 / log(10.0)}  # of e
 TURNED = {"greater": "less", "less": "greater", "greater_equal": "less_equal", "less_equal": "greater_equal"}
-NOT, AND = ("logical_not", "bitwise_invert"), ("logical_and", "bitwise_and")
 HOLDS_OF_ZERO = {"greater": False, "not_equal": False, "equal": True, "less_equal": True}
 
 
@@ -113,7 +113,7 @@ def _with_zero(n: Node) -> tuple[Node, bool, bool] | None:
 
 
 def _is_zero(n: Node) -> bool:
-    return n.op == "const" and value_of(n) == 0
+    return is_literal(n, 0)
 
 
 def chosen(condition: Node, yes: Form | None, no: Form | None, forms: dict[Node, Form | str]) -> Terms | None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.folds import FOLDS, pick
-from ..ir.graph import Node, constant, value_of, walk
-from .components import Component, Exponent, Reference, extrema, is_nothing_without, there
+from ..ir.graph import Node, constant, is_literal, walk
+from .components import Component, Exponent, Reference, extrema, is_nothing_without, masked, there, unguarded, unmasked
 from .extremes import TURNED, extreme
 from .forms import Term, Terms, implies, not_negative, opposite, terms_of, unwidened
 from .levelled import levelled
@@ -176,7 +176,7 @@ class _Stream:
             total: Node | None = None
             for t, (c, shifts, shift) in zip(terms, made):
                 value = scaled(stream.value_of(c, shifts, shift), t.scale, t.factor)
-                if _is_of_those_there(c):
+                if t.guard is not None and _is_of_those_there(c):
                     value = pick(stream.is_empty(c), constant(0.0, value.type.dtype), value)
                 if t.when is not None:
                     value = pick(t.when, value, constant(0.0, value.type.dtype))
@@ -205,14 +205,22 @@ def _component(
 
     exponent: Exponent | None = None
     shift: Rows = ()
+    weight, guard = t.weight, t.guard
     e = t.exponential
     if e is not None:
         sign = None if e.factor is None or not_negative(e.factor) else e.factor
         kind = "max" if e.scale > 0 else "min"
         value = unwidened(e.element)
         of_all = Reference(value, kind, None, sign)
-        alone = is_nothing_without(t.guard, value, kind) or _measured_from(of_all, e.rows, stream)
-        r = known(of_all if alone else replace(of_all, guard=t.guard))
+        measured = _measured_from(of_all, e.rows, stream)
+        weight = weight if e.factor else unmasked(weight, value, kind)
+        if guard is None and not measured:  # elements that weigh nothing may be far above the others
+            weight, guard, truths = unguarded(weight)
+            if guard is not None and truths and e.factor is None and not t.powers:
+                value, guard = masked(guard, value, kind), None
+                of_all = Reference(value, kind)
+        alone = is_nothing_without(guard, value, kind) or measured
+        r = known(of_all if alone else replace(of_all, guard=guard))
         exponent = Exponent(r, e.scale, e.base, e.factor)
         shift = e.rows
     powers = []
@@ -223,8 +231,8 @@ def _component(
         r = exponent.reference if exponent and alike else known(other)
         powers.append((r, rows))
     powers.sort(key=lambda pair: references[pair[0]])
-    vanishes = t.there is not None and bool(powers or t.weight is not None)
-    made = Component(dtype, t.weight, exponent, tuple(r for r, _ in powers), t.guard, vanishes)
+    vanishes = t.there is not None and bool(powers or weight is not None)
+    made = Component(dtype, weight, exponent, tuple(r for r, _ in powers), guard, vanishes)
     return made, [rows for _, rows in powers], shift
 
 
@@ -236,12 +244,12 @@ def _is_of_those_there(c: Component) -> bool:
     r = c.exponent.reference
     if r.guard is c.guard:
         return True
-    nothing = float("-inf") if r.kind == "max" else float("inf")
+    end = float("-inf") if r.kind == "max" else float("inf")
     if r.value.op != "where":
         return False
     condition, yes, no = r.value.args
     ways = ((condition, no), (opposite(condition), yes))
-    return any(x.op == "const" and value_of(x) == nothing and implies(c.guard, holds) for holds, x in ways)
+    return any(is_literal(x, end) and implies(c.guard, holds) for holds, x in ways)
 
 
 def _measured_from(r: Reference, rows: Rows, stream: tuple) -> bool:

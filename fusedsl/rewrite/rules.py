@@ -5,18 +5,13 @@ from __future__ import annotations
 import math
 
 from ..ir.fold_constants import fold
-from ..ir.graph import Node, Type, constant, node, value_of
-from ..ir.ops import OPS
+from ..ir.graph import Node, Type, constant, is_literal, node, value_of
+from ..ir.ops import CASTS, MIRRORED, OPS
 from ..ir.types import BOOL, FLOAT32, FLOAT64, DType
 from .engine import rule
 
 POWERS = range(2, 9)  # x ** n by multiplication stays within pow's documented error up to here
-MIRRORED = {"less": "greater", "greater": "less", "less_equal": "greater_equal", "greater_equal": "less_equal"}
 DIGITS = {FLOAT32: 24, FLOAT64: 53}  # of the integers that these hold exactly
-
-
-def _literal(n: Node, *values: float) -> bool:
-    return n.op == "const" and value_of(n) in values
 
 
 def _same_shape(n: Node, x: Node) -> Node | None:
@@ -27,19 +22,19 @@ def _same_shape(n: Node, x: Node) -> Node | None:
 @rule("multiply", law="x * 1 = x")
 def multiply_by_one(n: Node) -> Node | None:
     x, y = n.args
-    if _literal(y, 1):
+    if is_literal(y, 1):
         return _same_shape(n, x)
-    return _same_shape(n, y) if _literal(x, 1) else None
+    return _same_shape(n, y) if is_literal(x, 1) else None
 
 
 @rule("divide", law="x / 1 = x")
 def divide_by_one(n: Node) -> Node | None:
-    return _same_shape(n, n.args[0]) if _literal(n.args[1], 1) else None
+    return _same_shape(n, n.args[0]) if is_literal(n.args[1], 1) else None
 
 
 @rule("add", "subtract", law="i + 0 = i and i - 0 = i, for integers (a float -0.0 + 0 is 0.0)")
 def add_nothing(n: Node) -> Node | None:
-    if n.type.dtype.kind in "iu" and _literal(n.args[1], 0):
+    if n.type.dtype.kind in "iu" and is_literal(n.args[1], 0):
         return _same_shape(n, n.args[0])
     return None
 
@@ -48,11 +43,11 @@ def add_nothing(n: Node) -> Node | None:
 def negated(n: Node) -> Node | None:
     (x, y), signed = n.args, n.type.dtype.kind == "i"
     if n.op == "subtract":
-        one = y if _literal(x, 0) else None
+        one = y if is_literal(x, 0) else None
     elif n.op == "multiply":
-        one = next((a for a, b in ((x, y), (y, x)) if _literal(b, -1)), None)
+        one = next((a for a, b in ((x, y), (y, x)) if is_literal(b, -1)), None)
     else:
-        one = next((a.args[0] for a, b in ((x, y), (y, x)) if a.op == "bitwise_invert" and _literal(b, 1)), None)
+        one = next((a.args[0] for a, b in ((x, y), (y, x)) if a.op == "bitwise_invert" and is_literal(b, 1)), None)
     return node("negative", (one,), None, n.type) if signed and one is not None and one.type == n.type else None
 
 
@@ -96,13 +91,13 @@ def small_power(n: Node) -> Node | None:
 @rule("power", law="x ** 1 = x, x ** 0 = 1, and for floats x ** -1 = 1 / x, x ** 0.5 = sqrt(x) (as NumPy's ** does)")
 def plain_power(n: Node) -> Node | None:
     x, exponent = n.args
-    if _literal(exponent, 1):
+    if is_literal(exponent, 1):
         return _same_shape(n, x)
     if x.type != n.type or n.type.dtype.kind != "f":
         return None
-    if _literal(exponent, 0.5):
+    if is_literal(exponent, 0.5):
         return node("sqrt", (x,), None, n.type)
-    if _literal(exponent, -1):
+    if is_literal(exponent, -1):
         return node("divide", (constant(1.0, n.type.dtype), x), None, n.type)
     return None
 
@@ -110,15 +105,15 @@ def plain_power(n: Node) -> Node | None:
 @rule("power", law="n ** -0.5 = rsqrt(n), for an extent n, which is no -0.0 and no -inf")
 def root_of_an_extent(n: Node) -> Node | None:
     x, exponent = n.args
-    while x.op in ("convert", "cast"):
+    while x.op in CASTS:
         x = x.args[0]
-    return _same("rsqrt", n, n.args[0]) if x.op == "size" and _literal(exponent, -0.5) else None
+    return _same("rsqrt", n, n.args[0]) if x.op == "size" and is_literal(exponent, -0.5) else None
 
 
 @rule("divide", law="a / 0 of literals is NaN or an infinity, which compilers may take for a number")
 def literal_over_zero(n: Node) -> Node | None:
     top, bottom = n.args
-    if top.op != "const" or n.type.dtype.kind != "f" or not _literal(bottom, 0):
+    if top.op != "const" or n.type.dtype.kind != "f" or not is_literal(bottom, 0):
         return None
     quotient = fold(OPS["divide"], n.args)
     assert quotient is not None
@@ -132,7 +127,7 @@ def logistic_quotient(n: Node) -> Node | None:
     if x is None or x.type != bottom.type:
         return None
     logistic = node("logistic", (x,), None, x.type)
-    return _same_shape(n, logistic) if _literal(top, 1) else _same("multiply", n, top, logistic)
+    return _same_shape(n, logistic) if is_literal(top, 1) else _same("multiply", n, top, logistic)
 
 
 def _minus_exponent(n: Node) -> Node | None:
@@ -140,7 +135,7 @@ def _minus_exponent(n: Node) -> Node | None:
     if n.op != "add":
         return None
     for one, e in (n.args, n.args[::-1]):
-        if _literal(one, 1) and e.op == "exp" and e.args[0].op == "negative":
+        if is_literal(one, 1) and e.op == "exp" and e.args[0].op == "negative":
             return e.args[0].args[0]
     return None
 
@@ -148,7 +143,7 @@ def _minus_exponent(n: Node) -> Node | None:
 @rule("add", law="1 + tanh(u) = 2 logistic(2 u), which does not cancel")
 def logistic_tanh(n: Node) -> Node | None:
     for one, t in (n.args, n.args[::-1]):
-        if _literal(one, 1) and t.op == "tanh" and t.type == n.type:
+        if is_literal(one, 1) and t.op == "tanh" and t.type == n.type:
             return _same("multiply", n, constant(2.0, n.type.dtype), _same("logistic", n, _doubled(t.args[0])))
     return None
 
@@ -174,7 +169,7 @@ def _times(n: Node, factor: float) -> Node | None:
     """x, where `n` is the literal factor times x."""
     if n.op != "multiply":
         return None
-    return next((x for c, x in (n.args, n.args[::-1]) if _literal(c, factor)), None)
+    return next((x for c, x in (n.args, n.args[::-1]) if is_literal(c, factor)), None)
 
 
 @rule("floor_divide", "remainder", law="x // y and x % y of floats, from fmod (NumPy's npy_divmod)")
@@ -216,7 +211,7 @@ def scaled_bits(n: Node) -> Node | None:
 def _scaled_bits(x: Node) -> tuple[Node | None, float]:
     """(k, s), where `x` is s times the upper bits of a word, in a float that holds each of them and of the products."""
     for y, s in (x.args, x.args[::-1]) if x.op == "multiply" and x.type.dtype in DIGITS else ():
-        k = y.args[0] if y.op in ("convert", "cast") else y
+        k = y.args[0] if y.op in CASTS else y
         if s.op != "const" or k.op != "right_shift" or k.type.dtype.kind != "u" or k.args[1].op != "const":
             continue
         scale, bits = float(value_of(s)), k.type.dtype.bits - int(value_of(k.args[1]))

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isinf
 from typing import Any
 
-from ..ir.graph import Node, Type, constant, node, value_of, walk
-from ..ir.ops import OPS
+from ..ir.graph import Node, Type, constant, node, resolve, value_of, walk
+from ..ir.ops import CASTS, OPS
 from ..ir.printer import show_literal
 from ..ir.types import DType
 
@@ -72,7 +72,7 @@ def positive_factor(value: Node) -> tuple[Node | None, Node]:
     """(a factor that is positive, or None; the rest): of a product, or of one that a condition makes infinite."""
     if value.op == "multiply" and value.type.dtype.kind == "f":
         for factor, rest in (value.args, value.args[::-1]):
-            if _is_positive(factor):
+            if is_positive(factor):
                 return factor, rest
     if value.op == "where":
         condition, yes, no = value.args
@@ -84,12 +84,12 @@ def positive_factor(value: Node) -> tuple[Node | None, Node]:
     return None, value
 
 
-def _is_positive(n: Node) -> bool:
+def is_positive(n: Node) -> bool:
     """Whether a number is known to be positive: a literal, or a root of an extent."""
     if n.op == "const":
         return 0 < value_of(n) < inf
     if n.op in ("rsqrt", "sqrt", "convert", "cast") and len(n.args) == 1:
-        return _is_positive(n.args[0])
+        return is_positive(n.args[0])
     return n.op == "size"
 
 
@@ -101,6 +101,19 @@ def grown(value: Node, scale: float) -> Node:
     if factor.op == "const":
         return scalar_op("multiply", rest, constant(scale * value_of(factor), factor.type.dtype.compute))
     return scalar_op("multiply", rest, scaled(factor, scale, None))
+
+
+def replaced(roots: Sequence[Node], done: Mapping[Node, Node]) -> dict[Node, Node]:
+    """The roots with some nodes replaced; what stands below a replaced node is left alone."""
+    new: dict[Node, Node] = {}
+
+    def change(n: Node) -> Node:
+        if n in done:
+            return done[n]
+        args = tuple(new[a] for a in n.args)
+        return node(n.op, args, n.attr, n.type) if args != n.args else n
+
+    return {r: resolve(new, r, lambda n: () if n in done else n.args, change) for r in roots}
 
 
 def write(root: Node, names: Mapping[Node, str]) -> str:
@@ -117,7 +130,7 @@ def write(root: Node, names: Mapping[Node, str]) -> str:
             texts[n] = f"{_bracket(args[0])} {symbol} {_bracket(args[1])}"
         elif symbol:
             texts[n] = f"{symbol}{_bracket(args[0])}"
-        elif n.op in ("convert", "cast"):
+        elif n.op in CASTS:
             texts[n] = args[0]
         elif n.args:
             texts[n] = f"{n.attr[0] if n.op == 'fold' else n.op}({', '.join(args)})"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..ir.graph import Node, constant, value_of
+from ..ir.graph import Node, constant, is_literal, value_of
 from .exponentials import LOGARITHMS, chosen, compared, logarithm, reciprocal, root
 from .forms import Affine, Exponential, Form, Term, Terms, both, opposite, terms_of
 from .scalars import scalar_op as op
@@ -76,7 +76,7 @@ class Algebra:
             side: Form | None = form if n is choice else logarithm(n, form)
             if side is None:
                 return n.op
-            nothing = branch.op == "const" and value_of(branch) == (0 if n is choice else 1)
+            nothing = is_literal(branch, 0 if n is choice else 1)
             sides.append(None if nothing else side)
         if not self.depends(condition):
             made = _guarded(condition, self.varies(condition), sides)

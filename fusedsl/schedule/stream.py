@@ -125,6 +125,7 @@ class Stream:
     rise: Body | None = None  # … and from where it is measured, where references may stay behind
     parts: FoldUse | None = None  # what `state` says, of two parts of the stream that were worked apart
     gather: Gather | None = None  # right operands that are no arrays as they lie
+    told: str = ""  # which tiles are skipped or need no masks, in words
 
     @property
     def level(self) -> bool:
