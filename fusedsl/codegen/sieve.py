@@ -109,7 +109,8 @@ def _truth(intervals: Intervals, condition: Condition) -> Truth:
 def _whole(emitter: ScoreEmitter, parts: Sequence[Part], known: dict[Node, bool]):
     """(the phases of such a tile, the names of the partial phases' values with theirs)"""
     roots = [n for lifts, others, given, _ in parts for n in (*(x.value for x in lifts), *others, *given)]
-    new = rebuild(roots, lambda old, args: _chosen(old, args, known))
+    stay = {*emitter.inputs[0], *emitter.inputs[1], *emitter.places_read.there} - known.keys()  # made once for a tile
+    new = rebuild(roots, lambda old, args: old if old in stay else _chosen(old, args, known))
     if any(new[n].op == "const" for _, others, _, _ in parts for n in others):
         return tuple(phase for *_, phase in parts), ()
     phases: list[Phase] = []
