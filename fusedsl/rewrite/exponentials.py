@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import log, sqrt
 
 from ..ir.graph import Node, constant, is_literal, value_of, walk
+from ..ir.ops import MIRRORED
 from ..ir.types import BOOL
 from .components import there
 from .forms import Affine, Exponential, Form, Term, Terms, both, not_negative, terms_of, unwidened
@@ -20,7 +21,6 @@ from .truths import AND, NOT
 
 NATURAL = {"exp": 1.0, "exp2": log(2.0)}
 LOGARITHMS = {"log": 1.0, "log2": 1 / log(2.0), "log10": 1 / log(10.0)}  # of e
-TURNED = {"greater": "less", "less": "greater", "greater_equal": "less_equal", "less_equal": "greater_equal"}
 HOLDS_OF_ZERO = {"greater": False, "not_equal": False, "equal": True, "less_equal": True}
 
 
@@ -106,7 +106,7 @@ def _with_zero(n: Node) -> tuple[Node, bool, bool] | None:
     that is positive."""
     name, args = n.op, n.args
     if len(args) == 2 and _is_zero(args[0]):
-        name, args = TURNED.get(name, name), args[::-1]
+        name, args = MIRRORED.get(name, name), args[::-1]
     if name not in HOLDS_OF_ZERO or not _is_zero(args[1]):
         return None
     return args[0], HOLDS_OF_ZERO[name], name == "not_equal"
