@@ -11,14 +11,15 @@ import fusedsl as fd
 
 HEADS, WIDTH, WINDOW = 4, 64, 128
 
-# As plain text: s is the scores; what they are multiplied with, masked by and divided by is yours to say.
+# As plain text: s is the scores; what becomes of them, how they are masked and what they are divided by is yours to say.
 TEXTS = {
-    "causal": "softmax(where(iota(s, -1) <= iota(s, -2), s, -inf)) @ v",
-    "window and softcap": "softmax(30 * tanh(s / 30), where=abs(iota(s, -1) - iota(s, -2)) < 128) @ v",
-    "sinks": "e = exp(s - m); (e @ v) / (sum(e, -1, keepdims=True) + exp(sink[:, None, None] - m))",
-    "sigmoid": "sigmoid(s - log(1.0 * size(s, -1))) @ v",
+    "causal": "s = q @ k.mT * 0.125; softmax(where(iota(s, -1) <= iota(s, -2), s, -inf)) @ v",
+    "window and softcap": "s = q @ k.mT * 0.125; "
+    f"softmax(30 * tanh(s / 30), where=abs(iota(s, -1) - iota(s, -2)) < {WINDOW}) @ v",
+    "sinks": "s = q @ k.mT * 0.125; m = maximum(max(s, axis=-1, keepdims=True), sink[:, None, None]); "
+    "e = exp(s - m); (e @ v) / (sum(e, -1, keepdims=True) + exp(sink[:, None, None] - m))",
+    "sigmoid": "s = q @ k.mT * 0.125; sigmoid(s - log(1.0 * size(s, -1))) @ v",
 }
-SCORES = "s = q @ k.mT * 0.125; m = maximum(max(s, axis=-1, keepdims=True), sink[:, None, None])\n"
 
 # With fd.attention, i and j count the positions, h the heads; arrays are read by these.
 CALLS = {
@@ -40,7 +41,7 @@ def main() -> None:
     }
     expected = in_float64(q, k, v, **arrays)
     for name, text in TEXTS.items():
-        kernel = fd.kernel((SCORES if "m)" in text else SCORES.partition(";")[0] + "\n") + text)
+        kernel = fd.kernel(text)
         given = {p: {"q": q, "k": k, "v": v, **arrays}[p] for p in kernel.params}
         report(name, kernel(**given), expected[name])
     for name, texts in CALLS.items():

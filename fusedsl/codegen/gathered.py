@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import isnan
 from typing import TYPE_CHECKING
 
-from ..fusion.coordinates import Axis, Computed
+from ..fusion.coordinates import Axis, Computed, Coordinate
 from ..fusion.counted import counts, read_where
 from ..fusion.streams import Streaming, Weighted
 from ..ir.folds import pick
@@ -111,9 +111,9 @@ def is_absence(n: Node) -> bool:
     return n.op == "where" and n.args[2].op == "const" and n.type.dtype.kind == "f" and isnan(value_of(n.args[2]))
 
 
-def _begins_whole(c, size: int) -> bool:
+def _begins_whole(c: Coordinate | Computed, size: int) -> bool:
     """Whether neighbours lie beside each other, from a multiple of what one copy brings on."""
-    return c.step == 1 and isinstance(c.start, int) and c.start * size % CHUNK == 0
+    return isinstance(c, Coordinate) and c.step == 1 and isinstance(c.start, int) and c.start * size % CHUNK == 0
 
 
 def _at_first(roots: Sequence[Node], axis: Axis, free: dict[Node, frozenset]) -> list[Node]:

@@ -236,6 +236,7 @@ class ScoreEmitter(PhaseEmitter):
         results = list(dict.fromkeys([*(x for state in lifted for x in state), *others]))
         body = self.scribe.body((), results, known)
         names = {n: value.name for n, value in zip(results, body.results)}
+        self.scribe.names |= {n: names[n] for n in others if n.op == "const"}  # a weight that all elements have
         uses = []
         for lift, state in zip(lifts, lifted):
             states = tuple(map(self.scribe.value, lift.slots))

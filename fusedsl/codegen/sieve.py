@@ -106,7 +106,9 @@ def _truth(intervals: Intervals, condition: Condition) -> Truth:
 # -- tiles where every condition holds
 
 
-def _whole(emitter: ScoreEmitter, parts: Sequence[Part], known: dict[Node, bool]):
+def _whole(
+    emitter: ScoreEmitter, parts: Sequence[Part], known: dict[Node, bool]
+) -> tuple[tuple[Phase, ...], tuple[tuple[str, str], ...]]:
     """(the phases of such a tile, the names of the partial phases' values with theirs)"""
     roots = [n for lifts, others, given, _ in parts for n in (*(x.value for x in lifts), *others, *given)]
     stay = {*emitter.inputs[0], *emitter.inputs[1], *emitter.places_read.there} - known.keys()  # made once for a tile

@@ -9,13 +9,13 @@ from ..ir.graph import Node, is_literal, node, rebuild
 from ..ir.types import BOOL
 from ..rewrite.components import Component
 from ..rewrite.forms import unwidened
+from ..rewrite.masks import NOTHING
 from ..rewrite.scalars import free_axes
 from ..rewrite.stream import StreamFold
 from ..rewrite.truths import AND, NOT, OR
 from .coordinates import Axis, all_of
 
 Condition = tuple[Node, bool]  # a node, and what it is where an element counts
-NOTHING = {"max": float("-inf"), "min": float("inf"), "sum": 0.0}
 
 
 def conditions(stream: StreamFold) -> list[list[Condition]] | None:

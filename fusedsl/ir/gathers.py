@@ -21,7 +21,7 @@ INSIDE = "inside"  # none is outside, by construction
 
 
 def gather(
-    b: Builder, x: Node, at: Mapping[int, Node], places: Sequence[int | None], shape: Sequence[Dim], mode: str = CHECKED
+    x: Node, at: Mapping[int, Node], places: Sequence[int | None], shape: Sequence[Dim], mode: str = CHECKED
 ) -> Node:
     """The array of `shape` whose element is `x` at the positions `at[axis]` along some axes, and along each other axis
     at the position on axis `places[axis]` of the result. Positions are int64 arrays that broadcast to `shape`."""
@@ -99,7 +99,7 @@ def advanced_index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None
     for k, axis in enumerate(others):
         places[axis] = k if k < first else k + len(common)
     at = {axis: before_axes(b, i, len(others) - first) for axis, i in indices.items()}
-    return gather(b, y, at, places, shape)
+    return gather(y, at, places, shape)
 
 
 def _located(b: Builder, entry: tuple) -> Node:
@@ -141,14 +141,14 @@ def take_along_axis(b: Builder, x: Node, indices: Node, axis: int | None = -1) -
     others = [1 if axis == a else d for axis, d in enumerate(x.type.shape)]
     check = Check("equal", (), "take_along_axis", (x.type, indices.type))
     shape = b.broadcast([tuple(others), indices.type.shape], check)
-    return gather(b, x, {a: found}, range(x.type.rank), shape)
+    return gather(x, {a: found}, range(x.type.rank), shape)
 
 
 def at_position(b: Builder, x: Node, axis: int, position: Node, extent: Dim, mode: str) -> Node:
     """`x` with one axis of a new extent, read there at `position` (a vector of that extent)."""
     shape = tuple(extent if k == axis else d for k, d in enumerate(x.type.shape))
     line = before_axes(b, b.convert(position, INT64), x.type.rank - axis - 1)
-    return gather(b, x, {axis: line}, range(x.type.rank), shape, mode)
+    return gather(x, {axis: line}, range(x.type.rank), shape, mode)
 
 
 def diagonal(b: Builder, x: Node, first: int, second: int, offset: int = 0) -> Node:
@@ -165,7 +165,7 @@ def diagonal(b: Builder, x: Node, first: int, second: int, offset: int = 0) -> N
     }
     others = [axis for axis in range(x.type.rank) if axis not in at]
     places = [others.index(axis) if axis in others else None for axis in range(x.type.rank)]
-    return gather(b, x, at, places, (*(x.type.shape[axis] for axis in others), length), INSIDE)
+    return gather(x, at, places, (*(x.type.shape[axis] for axis in others), length), INSIDE)
 
 
 def require_same(b: Builder, what: str, x: Node, other: Node, axis: int | None = None) -> None:

@@ -190,7 +190,7 @@ def _paged(b: Builder, x: Node, pages: Node) -> Node:
     (batch, count), size = pages.type.shape, x.type.shape[1]
     place = positions(b, b.iota(expression("*", count, size)))
     number = b.elementwise("floor_divide", place, b.extent(size))
-    line = gather(b, pages, {1: number}, (0, None), (batch, *place.type.shape), INSIDE)
+    line = gather(pages, {1: number}, (0, None), (batch, *place.type.shape), INSIDE)
     within = b.elementwise("subtract", place, b.elementwise("multiply", number, b.extent(size)))
     return shapes.transpose(b, advanced_index(b, x, (line, within)), (0, 2, 1, 3))
 
@@ -235,7 +235,7 @@ def _bounds(b: Builder, offsets: Node) -> tuple[Node, Node]:
 def _held(b: Builder, held: Node, x: Node) -> Node:
     """For each token, what the sequence has in `x` (sequences, 1) that holds it, in `held` (sequences, tokens); 0 where
     none does. A fold over all of them, which is stored once a token: offsets that are read at computed places would be
-    read for each pair. It has 32 bits, so that no sum of such places wraps."""
+    read for each pair. It is read in 32 bits, so that no sum of such places wraps."""
     found = shapes.reduce(b, "sum", b.elementwise("where", held, x, b.literal(0)), 0)
     return b.convert(b.cast(found, INT32), INT64)
 

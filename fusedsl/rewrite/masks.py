@@ -16,7 +16,7 @@ from ..ir.ops import CASTS
 from .choices import Choice, Choices, literal, picked, stands_for
 from .scalars import is_positive, replaced
 
-NOTHING = {"max": -inf, "min": inf, "sum": 0.0}
+NOTHING = {"max": -inf, "min": inf, "sum": 0.0}  # what adds nothing to a fold
 EXPONENTIALS = ("exp", "exp2")
 Place = tuple[Node, float]  # a value, and what of it adds nothing
 

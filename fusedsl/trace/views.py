@@ -77,7 +77,7 @@ def put(b: Builder, base: Node, key: tuple, value: Node) -> Node:
     for other in inside[1:]:
         condition = b.elementwise("logical_and", condition, other)
     if at:
-        moved = gather(b, value, at, places, base.type.shape, GUARDED)
+        moved = gather(value, at, places, base.type.shape, GUARDED)
     else:
         moved = shapes.expand_dims(b, value, [a for a in range(base.type.rank) if a not in places])
     return b.elementwise("where", condition, moved, base)
