@@ -37,7 +37,6 @@ FORMULAS = {
     "(e @ v) / (sum(e, -1, keepdims=True) + exp(sink - m)), logsumexp(s, -1)",
     "dropout": SCORES + f"p = softmax(where({CAUSAL}, s, -inf))\n"
     "where(uniform(7, (size(q, 0), size(q, 1), size(q, 2), size(k, 2)), stream=3) < 0.8, p, 0) * 1.25 @ v",
-    "one more in each weight": SCORES + f"(softmax(where({CAUSAL}, s, -inf)) + 1) @ v",
     "sigmoids": SCORES + f"where({CAUSAL}, sigmoid(s - 1), 0) @ v",
     "squares of what is positive, a prefix": SCORES + f"where(({CAUSAL}) | (iota(s, -1) < 40), square(relu(s)), 0) @ v",
     "one more in the sum, a mask in memory": SCORES + "s = where(bias < 1, s, -inf)\n"

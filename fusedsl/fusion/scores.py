@@ -128,7 +128,7 @@ def parted(value: Node, stream: Axis, free: dict[Node, frozenset]) -> tuple[froz
 
 
 def distributed(roots: Sequence[Node]) -> list[Node]:
-    """Values whose sums along a stream hold several scores in addends of their own: a sum of each addend."""
+    """Values whose sums along a stream hold several weights in addends of their own: a sum of each addend."""
     free = free_axes(roots)
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
@@ -138,40 +138,83 @@ def distributed(roots: Sequence[Node]) -> list[Node]:
         if made.op != "fold" or made.attr[0] != "sum" or len(made.attr[1]) != 1:
             return made
         parts = _addends(made.args[0], made.attr[1][0], free)
-        sums = [(sign, node("fold", (x,), made.attr, made.type)) for sign, x in parts]
-        free.update(free_axes([f for _, f in sums]))
-        total = sums[0][1]
-        for sign, f in sums[1:]:
-            total = scalar_op(sign, total, f, dtype=made.type.dtype)
-        return total if len(sums) > 1 else made
+        if len(parts) == 1:
+            return made
+        sums = [_sum_of(x, made, free) for _, x in parts]
+        total = sums[0]
+        for (sign, _), x in zip(parts[1:], sums[1:]):
+            total = scalar_op(sign, total, x, dtype=made.type.dtype)
+        free.update(free_axes([total]))
+        return total
 
     new = rebuild(roots, change)
     return [new[r] for r in roots]
 
 
 def _addends(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[tuple[str, Node]]:
-    """An element as addends, "add" or "subtract", each with scores that no other one has; one, if it has no such."""
+    """An element as addends, "add" or "subtract", the first one added: one, unless each is a weight by itself."""
     whole = [("add", value)]
-    if len(scores(value, stream, free)) < 2:
+    if not scores(value, stream, free):
         return whole
     parts = factors_of(value)
-    sums = [n for n in parts.over if n.op in ("add", "subtract") and len(scores(n, stream, free)) > 1]
-    if len(sums) != 1 or parts.where:
+    sums = [n for n in parts.over if n.op in ("add", "subtract") and scores(n, stream, free)]
+    if len(sums) != 1 or parts.where or not _is_of_two(sums[0], stream, free):
         return whole
     found: list[tuple[str, Node]] = []
-    held: set[Node] = set()
     for sign, x in (("add", sums[0].args[0]), (sums[0].op, sums[0].args[1])):
-        own = set(scores(x, stream, free))
-        if not own or own & held:
-            return whole
-        held |= own
         made = parts.product([x if n is sums[0] else n for n in parts.over])
         assert made is not None
         for n in parts.under:
             made = scalar_op("divide", made, n)
-        found.append((sign, made))
-    free.update(free_axes([x for _, x in found]))
+        free.update(free_axes([made]))
+        inner = _addends(made, stream, free)
+        found += [(sign if own == "add" else _turned(sign), y) for own, y in inner]
     return found
+
+
+def _turned(sign: str) -> str:
+    return "subtract" if sign == "add" else "add"
+
+
+def _is_of_two(total: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
+    """Whether the sides of a sum or a difference weigh apart: by scores that the other has not, or by weights that are
+    measured from a row, of which one pass has one. A side that is no weight is cheap to sum if it does not vary both
+    along the stream and along rows."""
+    sides = [set(scores(x, stream, free)) for x in total.args]
+    if all(sides) and not sides[0] & sides[1]:
+        return True
+    if not any(_measures(x, stream, free) for x in total.args):
+        return False
+    return all(own or _varies_alone(x, stream, free) for own, x in zip(sides, total.args))
+
+
+def _measures(x: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
+    """Whether a weight reads what is folded of scores, as softmax does."""
+    rows = [n for n in nearest([x]) if n.op == "fold" and len(n.attr[1]) == 1 and stream not in free[n]]
+    return bool(scores(x, stream, free)) and any(scores(n.args[0], n.attr[1][0], free) for n in rows)
+
+
+def _varies_alone(x: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
+    return stream not in free[x] or free[x] == {stream}
+
+
+def _sum_of(x: Node, whole: Node, free: dict[Node, frozenset]) -> Node:
+    """The sum of an addend; before that of one without scores stands what does not vary along the stream."""
+    (stream,) = whole.attr[1]
+    outside: list[Node] = []
+    if not scores(x, stream, free):
+        parts = factors_of(x)
+        free.update(free_axes([*parts.over, *parts.under]))
+        outside = [n for n in parts.over if stream not in free[n] and not is_literal(n, 1)]
+        inside = parts.product([n for n in parts.over if stream in free[n]])
+        x = inside if inside is not None else constant(1.0, whole.type.dtype)
+        for n in parts.under:
+            x = scalar_op("divide", x, n)
+        free.update(free_axes([x]))
+    total = node("fold", (x,), whole.attr, whole.type)
+    for n in outside:
+        total = scalar_op("multiply", n, total, dtype=whole.type.dtype)
+    return total
 
 
 def hoisted(value: Node, stream: Axis) -> Node:

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from ..ir.dims import Dim
 from ..ir.folds import FOLDS, pick
-from ..ir.graph import Node, constant, node, rebuild, resolve, walk
-from ..rewrite.choices import Choices
+from ..ir.graph import Node, constant, walk
 from ..rewrite.components import Component
-from ..rewrite.masks import Masks
-from ..rewrite.online import passes
+from ..rewrite.online import WEIGHED, passes
 from ..rewrite.scalars import free_axes, scalar_op
 from ..rewrite.stream import StreamFold
-from .coordinates import Axis, Computed, memory_order
+from .candidates import Group, apart_by_scores, grouped, moved_to, singly
+from .coordinates import Axis, memory_order
 from .lowered import Lowered
-from .scores import Factors, distributed, factors_of, hoisted, nearest, parted, reached, scores
+from .scores import Factors, distributed, factors_of, nearest, reached, scores
 
 Fits = Callable[[Dim, int], bool]
 TILE_ROWS = 16  # of the smallest tile
@@ -93,25 +91,27 @@ def find_streams(program: Lowered, fits: Fits, level: bool = False) -> Found:
     apart: set[Node] = set()
     refused: dict[str, Node] = {}
     while True:
-        renamed, groups = _grouped(roots, apart)
-        groups = [part for group in groups for part in (_apart(group) if level else [group])]
+        renamed, groups = grouped(roots, apart)
         values = [renamed[r] for r in roots]
+        others: list[Node] = []
+        if level:
+            groups, values, others = singly([part for group in groups for part in apart_by_scores(group)], values)
         made, later, failed = _passes_of(groups, values, fits, level)
         if not failed:
             moved = tuple(replace(r, value=v) for r, v in zip(program.roots, values))
-            told = [*((f, reason) for reason, f in refused.items()), *later]
+            told = [*((f, reason) for reason, f in refused.items()), *((f, WEIGHED) for f in others), *later]
             return Found(replace(program, roots=moved), tuple(made), tuple(told))
         for group, reason in failed:
             apart |= set(group.written)
             refused.setdefault(reason, next(reversed(group.written)))
 
 
-def _passes_of(groups: list[_Group], roots: list[Node], fits: Fits, level: bool):
+def _passes_of(groups: list[Group], roots: list[Node], fits: Fits, level: bool):
     """(the passes of all groups, why a group has several, the groups that have none with the reason)"""
     made: list[Streaming] = []
     later: list[tuple[Node, str]] = []
-    failed: list[tuple[_Group, str]] = []
-    home: dict[Streaming, _Group] = {}
+    failed: list[tuple[Group, str]] = []
+    home: dict[Streaming, Group] = {}
     for group in groups:
         found = _streamed(group.folds, frozenset(group.own), fits, level)
         if isinstance(found, str):
@@ -133,106 +133,10 @@ def _are_stored(one: Streaming, needed: Sequence[Node]) -> bool:
     for n in needed:
         if n.op == "fold" and n not in one.folds:
             alike = [a for a in free[n] if a.extent == stream.extent and a not in one.rows]
-            moved = [n, *(_moved(n, a, stream, free_axes([n])) for a in alike)]
+            moved = [n, *(moved_to(n, a, stream, free_axes([n])) for a in alike)]
             if any(p.fold in moved for p in one.products):
                 return True
     return False
-
-
-# -- candidates
-
-
-@dataclass(eq=False)
-class _Group:
-    """Folds over one stream for the same rows: what those that were written are on one axis, and their own axes."""
-
-    written: dict[Node, Node]
-    folds: list[Node]
-    own: set[Axis]
-
-
-def _grouped(roots: Sequence[Node], apart: set[Node]) -> tuple[dict[Node, Node], list[_Group]]:
-    """(every node, with folds over alike streams on one axis, those streams); folds in `apart` are left alone."""
-    free = free_axes(roots)
-    folded = (a for n in free if n.op == "fold" for a in n.attr[1])
-    tag = 1 + max((a.tag for axes in (*free.values(), folded) for a in axes), default=0)
-    groups: dict[tuple, _Group] = {}
-    masks: dict[Axis, Masks] = {}
-
-    def change(old: Node, args: tuple[Node, ...]) -> Node:
-        made = node(old.op, args, old.attr, old.type) if args != old.args else old
-        if made not in free:
-            free.update(free_axes([made]))
-        alone = made.op == "fold" and len(made.attr[1]) == 1 and old not in apart
-        if not alone or not scores(made.args[0], made.attr[1][0], free):
-            return made
-        (along,) = made.attr[1]
-        stream = Axis(along.extent, tag)
-        value = hoisted(_moved(made.args[0], along, stream, free), stream)
-        value = masks.setdefault(stream, Masks(Choices(partial(_reads_pass, stream)))).brought_out(value, made.attr[0])
-        free.update(free_axes([value]))
-        rows, own, value = parted(value, stream, free) if made.attr[0] == "sum" else (free[value], frozenset(), value)
-        made = node("fold", (value,), (made.attr[0], (stream,)), made.type)
-        free.update(free_axes([made]))
-        group = groups.setdefault((rows - {stream}, stream), _Group({}, [], set()))
-        group.written[old] = made
-        group.own |= own
-        if made not in group.folds:
-            group.folds.append(made)
-        return made
-
-    return rebuild(roots, change), list(groups.values())
-
-
-def _reads_pass(stream: Axis, n: Node) -> bool:
-    """Whether a value is made of a fold over a stream."""
-    return any(f.op == "fold" and f.attr[1] == (stream,) for f in nearest([n]))
-
-
-def _apart(group: _Group) -> list[_Group]:
-    """The folds of a group whose elements hold the same scores, directly or by way of others, together."""
-    free = free_axes(group.folds)
-    held = [set(scores(f.args[0], f.attr[1][0], free)) for f in group.folds]
-    parts: list[tuple[set[Node], list[Node]]] = []
-    for f, own in zip(group.folds, held):
-        joined = [part for part in parts if part[0] & own]
-        parts = [part for part in parts if not part[0] & own]
-        parts.append((own.union(*(s for s, _ in joined)), [*(g for _, folds in joined for g in folds), f]))
-    if len(parts) == 1:
-        return [group]
-    found = []
-    for _, folds in parts:
-        written = {old: made for old, made in group.written.items() if made in folds}
-        axes = {a for a in group.own if any(a in free[f] for f in folds)}
-        found.append(_Group(written, [f for f in group.folds if f in folds], axes))
-    return found
-
-
-def _moved(root: Node, old: Axis, new: Axis, free: dict[Node, frozenset]) -> Node:
-    """A value with another name for one of the axes that it depends on."""
-
-    def coordinate(c):
-        if isinstance(c, Computed):
-            return replace(c, value=_moved(c.value, old, new, free_axes([c.value])))
-        return replace(c, axis=new) if c.axis == old else c
-
-    done: dict[Node, Node] = {}
-
-    def change(n: Node) -> Node:
-        if old not in free[n]:
-            return n
-        args, attr = tuple(done[a] for a in n.args), n.attr
-        if n.op == "load":
-            attr = (attr[0], tuple(map(coordinate, attr[1])))
-        elif n.op == "fetch":
-            attr = (attr[0], tuple(map(coordinate, attr[1])), *attr[2:])
-        elif n.op == "position":
-            attr = new
-        elif n.op in ("scan", "select", "ranked"):
-            attr = tuple(new if part == old else part for part in attr)
-        return node(n.op, args, attr, n.type)
-
-    return resolve(done, root, lambda n: n.args if old in free[n] else (), change)
 
 
 # -- passes

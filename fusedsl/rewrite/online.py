@@ -22,6 +22,7 @@ from .stream import StreamFold
 from .terms import Algebra
 
 Rows = tuple[Node, ...]
+WEIGHED = "a pass on a GPU weighs one operand by one weight: what else is weighed has a pass of its own"
 MOST_STATE = 20  # values of a joint state: beyond, it would not stay in registers
 
 
@@ -35,7 +36,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A fold that does not share a pass with one that it depends on, and what stands between them."""
+    """A fold that does not share a pass with another, which it depends on as a rule, and what stands between them."""
 
     fold: Node
     other: Node
@@ -43,6 +44,8 @@ class Refusal:
 
     @property
     def reason(self) -> str:
+        if self.obstacle == WEIGHED:
+            return WEIGHED
         a, b = self.fold.attr[0], self.other.attr[0]
         return f"{a} is not streamed with the {b} that it depends on, because of {self.obstacle} between them"
 
@@ -75,21 +78,24 @@ class _Passes:
         streams: list[_Stream] = []
         refusals: list[Refusal] = []
         for f in self.folds:
-            stage = max((self.stage[g] for g in self.below[f]), default=0)
-            if stage == len(streams):
-                streams.append(_Stream(self, stage))
-            if not self.depends(f, stage) and not self.free[f] & self.own:
-                streams[stage].plain.append(f)
-            elif (obstacle := streams[stage].add(f)) is not None:
-                other = next(g for g in reversed(self.folds) if g in self.below[f] and self.stage[g] == stage)
-                refusals.append(Refusal(f, other, obstacle))
-                stage += 1
+            first = stage = max((self.stage[g] for g in self.below[f]), default=0)
+            while True:
                 if stage == len(streams):
                     streams.append(_Stream(self, stage))
-                if not self.free[f] & self.own or streams[stage].add(f) is not None:
-                    streams[stage].plain.append(f)
+                obstacle = streams[stage].take(f)
+                if obstacle is not None and stage == first:
+                    refusals.append(Refusal(f, self._other(f, stage), obstacle))
+                elif obstacle != WEIGHED:
+                    streams[stage].plain += [] if obstacle is None else [f]
+                    break
+                stage += 1
             self.stage[f] = stage
         return tuple(s.made() for s in streams), tuple(refusals)
+
+    def _other(self, f: Node, stage: int) -> Node:
+        """The fold of a pass that another one does not join: one that it depends on, if there is one."""
+        earlier = [g for g in reversed(self.folds) if self.stage.get(g) == stage]
+        return next((g for g in earlier if g in self.below[f]), earlier[0] if earlier else f)
 
     def depends(self, n: Node, stage: int) -> bool:
         """Whether a node reads a fold of this pass, or is one."""
@@ -128,8 +134,11 @@ class _Stream:
             finish.append((f, value))
         return Pass(tuple(order), replace(stream, finish=tuple(finish)))
 
-    def add(self, f: Node) -> str | None:
-        """Take a fold that depends on others of this pass, or say what is in the way."""
+    def take(self, f: Node) -> str | None:
+        """Take a fold, or say what is in the way."""
+        if not self.owner.depends(f, self.stage) and not self.owner.free[f] & self.owner.own:
+            self.plain.append(f)
+            return None
         form = self.algebra.form(f.args[0])
         if isinstance(form, str):
             return form
@@ -168,6 +177,8 @@ class _Stream:
                 components[Component(r.value.type.dtype.compute, guard=r.guard)] = None
             else:
                 folds |= dict.fromkeys(extrema(r, self.owner.stream))
+        if self.owner.level and sum(self._weighs(c) for c in components) > 1:
+            return WEIGHED
         if len(components) + len(folds) + len(references) > MOST_STATE:
             return f"a state of more than {MOST_STATE} values"
         self.components, self.folds, self.references = components, folds, references
@@ -186,6 +197,10 @@ class _Stream:
 
         self.makers[f] = make
         return None
+
+    def _weighs(self, c: Component) -> bool:
+        """Whether a component is a contraction."""
+        return c.weight is not None and bool(free_axes([c.weight])[c.weight] & self.owner.own)
 
 
 def _there(t: Term) -> Node | None:

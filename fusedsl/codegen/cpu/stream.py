@@ -86,7 +86,7 @@ class Writer:
         read = {leaf.value.name for leaf in leaves}  # type: ignore[attr-defined]
         later = {v.name for phase in phases[1:] for v in phase.element.args} | weights
         made = {v.name: v for phase in phases for v in phase.element.results}
-        return {name: v for name, v in made.items() if name in later and name not in read}
+        return {name: v for name, v in made.items() if name in weights or (name in later and name not in read)}
 
     @cached_property
     def rows(self) -> dict[str, Value]:

@@ -1,0 +1,156 @@
+"""Groups of folds over scores, each along one stream for the same rows: the candidates for a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ..ir.graph import Node, node, rebuild, resolve, walk
+from ..rewrite.choices import Choices
+from ..rewrite.masks import Masks
+from ..rewrite.scalars import free_axes, replaced
+from .coordinates import Axis, Computed
+from .scores import hoisted, nearest, parted, scores
+
+
+@dataclass(eq=False)
+class Group:
+    """Folds over one stream for the same rows: what those that were written are on one axis, and their own axes."""
+
+    written: dict[Node, Node]
+    folds: list[Node]
+    own: set[Axis]
+
+
+def grouped(roots: Sequence[Node], apart: set[Node]) -> tuple[dict[Node, Node], list[Group]]:
+    """(every node, with folds over alike streams on one axis, those streams); folds in `apart` are left alone."""
+    free, tag = free_axes(roots), _unused_tag(roots)
+    groups: dict[tuple, Group] = {}
+    masks: dict[Axis, Masks] = {}
+
+    def change(old: Node, args: tuple[Node, ...]) -> Node:
+        made = node(old.op, args, old.attr, old.type) if args != old.args else old
+        if made not in free:
+            free.update(free_axes([made]))
+        alone = made.op == "fold" and len(made.attr[1]) == 1 and old not in apart
+        if not alone or not scores(made.args[0], made.attr[1][0], free):
+            return made
+        (along,) = made.attr[1]
+        stream = Axis(along.extent, tag)
+        value = hoisted(moved_to(made.args[0], along, stream, free), stream)
+        value = masks.setdefault(stream, Masks(Choices(partial(_reads_pass, stream)))).brought_out(value, made.attr[0])
+        free.update(free_axes([value]))
+        rows, own, value = parted(value, stream, free) if made.attr[0] == "sum" else (free[value], frozenset(), value)
+        made = node("fold", (value,), (made.attr[0], (stream,)), made.type)
+        free.update(free_axes([made]))
+        group = groups.setdefault((rows - {stream}, stream), Group({}, [], set()))
+        group.written[old] = made
+        group.own |= own
+        if made not in group.folds:
+            group.folds.append(made)
+        return made
+
+    return rebuild(roots, change), list(groups.values())
+
+
+def _reads_pass(stream: Axis, n: Node) -> bool:
+    """Whether a value is made of a fold over a stream."""
+    return any(f.op == "fold" and f.attr[1] == (stream,) for f in nearest([n]))
+
+
+def apart_by_scores(group: Group) -> list[Group]:
+    """The folds of a group whose elements hold the same scores, directly or by way of others, together."""
+    free = free_axes(group.folds)
+    held = [set(scores(f.args[0], f.attr[1][0], free)) for f in group.folds]
+    parts: list[tuple[set[Node], list[Node]]] = []
+    for f, own in zip(group.folds, held):
+        joined = [part for part in parts if part[0] & own]
+        parts = [part for part in parts if not part[0] & own]
+        parts.append((own.union(*(s for s, _ in joined)), [*(g for _, folds in joined for g in folds), f]))
+    if len(parts) == 1:
+        return [group]
+    found = []
+    for _, folds in parts:
+        written = {old: made for old, made in group.written.items() if made in folds}
+        axes = {a for a in group.own if any(a in free[f] for f in folds)}
+        found.append(Group(written, [f for f in group.folds if f in folds], axes))
+    return found
+
+
+def singly(groups: list[Group], values: list[Node]) -> tuple[list[Group], list[Node], list[Node]]:
+    """(groups that weigh one operand each, as a kernel does; the values of them; what had to part): what else a group
+    weighs has a stream of its own, along which all that it reads is folded anew."""
+    tag, found, moved = _unused_tag(values), [], {}
+    for group in groups:
+        free = free_axes(group.folds)
+        weighing = [f for f in group.folds if free[f] & group.own]
+        others = [f for f in weighing[1:] if len(set(weighing) & set(walk([f]))) == 1]
+        for f in others:
+            (stream,) = f.attr[1]
+            new = _on_stream(f, group.folds, Axis(stream.extent, tag))
+            tag += 1
+            moved[f] = new[f]
+            written = {old: new[f] for old, made in group.written.items() if made is f}
+            found.append(Group(written, [new[g] for g in group.folds if g in new], group.own & free[f]))
+        found.append(group)
+    new_values = replaced(values, moved)
+    values = [new_values[v] for v in values]
+    needed = set(walk(values))
+    return [part for group in found if (part := _without(group, needed)).folds], values, list(moved.values())
+
+
+def _without(group: Group, needed: set[Node]) -> Group:
+    """A group without the folds that nothing needs."""
+    folds = [f for f in group.folds if f in needed]
+    free = free_axes(folds)
+    written = {old: made for old, made in group.written.items() if made in folds}
+    return Group(written, folds, {a for a in group.own if any(a in free[f] for f in folds)})
+
+
+def _on_stream(root: Node, folds: Sequence[Node], stream: Axis) -> dict[Node, Node]:
+    """The folds that a fold reads, and itself, along another axis."""
+    inner = set(folds)
+
+    def change(old: Node, args: tuple[Node, ...]) -> Node:
+        if old not in inner:
+            return node(old.op, args, old.attr, old.type) if args != old.args else old
+        value = moved_to(args[0], old.attr[1][0], stream, free_axes(args))
+        return node("fold", (value,), (old.attr[0], (stream,)), old.type)
+
+    new = rebuild([root], change)
+    return {f: new[f] for f in folds if f in new}
+
+
+def _unused_tag(roots: Sequence[Node]) -> int:
+    """A tag that no axis has."""
+    free = free_axes(roots)
+    folded = (a for n in free if n.op == "fold" for a in n.attr[1])
+    return 1 + max((a.tag for axes in (*free.values(), folded) for a in axes), default=0)
+
+
+def moved_to(root: Node, old: Axis, new: Axis, free: dict[Node, frozenset]) -> Node:
+    """A value with another name for one of the axes that it depends on."""
+
+    def coordinate(c):
+        if isinstance(c, Computed):
+            return replace(c, value=moved_to(c.value, old, new, free_axes([c.value])))
+        return replace(c, axis=new) if c.axis == old else c
+
+    done: dict[Node, Node] = {}
+
+    def change(n: Node) -> Node:
+        if old not in free[n]:
+            return n
+        args, attr = tuple(done[a] for a in n.args), n.attr
+        if n.op == "load":
+            attr = (attr[0], tuple(map(coordinate, attr[1])))
+        elif n.op == "fetch":
+            attr = (attr[0], tuple(map(coordinate, attr[1])), *attr[2:])
+        elif n.op == "position":
+            attr = new
+        elif n.op in ("scan", "select", "ranked"):
+            attr = tuple(new if part == old else part for part in attr)
+        return node(n.op, args, attr, n.type)
+
+    return resolve(done, root, lambda n: n.args if old in free[n] else (), change)
