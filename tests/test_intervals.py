@@ -164,7 +164,10 @@ NUMBERS = st.recursive(
     max_leaves=4,
 )
 REALS = st.recursive(
-    st.sampled_from(["where(j <= i, 0.0, -inf)", "0.5 * j", "inf", "where(i < w, -2.5, i)", "float32(kept_)"]),
+    st.sampled_from(
+        ["where(j <= i, 0.0, -inf)", "0.5 * j", "inf", "where(i < w, -2.5, i)", "float32(kept_)"]
+        + ["where(kept_, 1.0, nan)", "where(i < w, nan, j)", "(j - 40)"]
+    ),
     lambda x: st.tuples(st.one_of(x, NUMBERS), st.sampled_from(["+", "-", "*"]), x).map(lambda p: f"({' '.join(p)})"),
     max_leaves=2,
 )

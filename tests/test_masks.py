@@ -280,3 +280,34 @@ def test_values_on_an_emulated_gpu(name, dtype):
             found = listed(kernel(*(gpu.asarray(values[name]) for name in kernel.params)))
             agrees(kernel, arrays, found)
         assert len(gpu.launches) == 2
+
+
+TILED = {  # of which some tiles are whole, and their first lines
+    "not a choice with True": "~where(j > i, j < 40, True)",
+    "not a choice of True": "~where(j > 30, True, i > j)",
+    "what is drawn, or an array": "((i + j) % 2 == 0) | kept",
+    "bits of both, or an array": "((i ^ j) % 2 == 0) | kept",
+    "a choice of NaN": "j + where(j <= i, 0.0, nan) >= 0",
+    "zero times infinity": "(j - 100) * inf >= -inf",
+    "infinity less infinity": "where(i < 9, inf, 0.0) - where(j < 9, inf, 0.0) >= -inf",
+}
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("cc", [None, (9, 0)])
+@pytest.mark.parametrize("name", TILED)
+def test_masks_of_several_tiles(name, cc):
+    text = SCORES + f"i = iota(s, -2); j = iota(s, -1)\nsoftmax(where({TILED[name]}, s, -inf)) @ v"
+    random, kernel = np.random.default_rng(3), fd.kernel(text)
+    arrays = {
+        x: random.standard_normal((1, 1, n, 8)).astype(np.float32) for x, n in (("q", 64), ("k", 256), ("v", 256))
+    }
+    arrays["kept"] = np.arange(256) >= 128
+    if cc is None:
+        found = kernel(*(arrays[name] for name in kernel.params))
+    else:
+        with emulated_gpu(cc=cc) as gpu:
+            found = to_host(kernel(*(gpu.asarray(arrays[name]) for name in kernel.params)))
+    wide = [arrays[name].astype(np.float64) if name in "qkv" else arrays[name] for name in kernel.params]
+    (expected,) = interpreted(kernel._program.plans, describe_all(kernel.params, wide))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

@@ -113,12 +113,14 @@ def _whole(
     roots = [n for lifts, others, given, _ in parts for n in (*(x.value for x in lifts), *others, *given)]
     stay = {*emitter.inputs[0], *emitter.inputs[1], *emitter.places_read.there} - known.keys()  # made once for a tile
     new = rebuild(roots, lambda old, args: old if old in stay else _chosen(old, args, known))
-    if any(new[n].op == "const" for _, others, _, _ in parts for n in others):
-        return tuple(phase for *_, phase in parts), ()
+    results = dict.fromkeys(n for _, others, _, _ in parts for n in others)
+    if any(new[n].op == "const" for n in emitter.weights.values()):  # no phase computes a literal for each element
+        return tuple(phase for *_, phase in parts), tuple((emitter.scribe.names[n],) * 2 for n in results)
     phases: list[Phase] = []
     names: dict[str, str] = {}
     for lifts, others, given, partial in parts:
         moved = [Lift(x.fold, new[x.value], x.slots) for x in lifts]
+        others = [n for n in others if new[n].op != "const"]
         made = emitter.elements(moved, [new[n] for n in others], _present(new[n] for n in given))
         phases.append(Phase(made.element, (), made.folds, row=partial.row))
         names |= {emitter.scribe.names[n]: emitter.scribe.names[new[n]] for n in others}

@@ -76,7 +76,7 @@ PYTHON: dict[str, Callable] = {
     "bitwise_and": operator.and_,
     "bitwise_or": operator.or_,
     "bitwise_xor": operator.xor,
-    "bitwise_invert": operator.invert,
+    "bitwise_invert": lambda a: not a if isinstance(a, bool) else ~a,
     "left_shift": _left_shift,
     "right_shift": _right_shift,
     "logical_and": lambda a, b: bool(a) and bool(b),

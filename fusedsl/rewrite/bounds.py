@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite, isnan, nan
 
 from ..ir.folds import pick
 from ..ir.graph import Node, constant, node, value_of
-from ..ir.ops import CONTRARY, MIRRORED, OPS
+from ..ir.ops import CASTS, CONTRARY, MIRRORED, OPS
 from ..ir.types import BOOL
 from .scalars import scalar_op as op
 from .truths import NO, YES, Truth, both, invert
@@ -166,7 +167,7 @@ def _where(n: Node, args: list) -> Bounds | None:
 
 def _least(join: str, x: Node, y: Node) -> Node:
     """The minimum, or the maximum, of two numbers."""
-    if x.op == y.op == "const":
+    if x.op == y.op == "const" and not (isnan(value_of(x)) or isnan(value_of(y))):
         return min(x, y, key=value_of) if join == "minimum" else max(x, y, key=value_of)
     return x if x is y else op(join, x, y)
 
@@ -175,6 +176,32 @@ def _picked(condition: Node, yes: Node, no: Node) -> Node:
     if condition in (YES, NO) or yes is no:
         return no if condition is NO else yes
     return pick(condition, yes, no)
+
+
+def without_nan(n: Node, bounds: Bounds) -> Bounds:
+    """The bounds of a result of arithmetic, NaN where it may be NaN between two that are not: 0 * inf, inf - inf."""
+    if n.type.dtype.kind != "f" or n.op not in ARITHMETIC or all(_is_finite(a) for a in n.args):
+        return bounds
+    finite = both(*(op("isfinite", x, dtype=BOOL) for x in bounds))
+    low, high = (pick(finite, x, constant(nan, x.type.dtype)) for x in bounds)
+    return low, high
+
+
+def _is_finite(root: Node) -> bool:
+    """Whether a value is no infinity and no NaN: one of integers and of literals that are none."""
+    stack = [root]
+    while stack:
+        n = stack.pop()
+        if n.type.dtype.kind in "biu":
+            continue
+        if n.op == "const":
+            if not isfinite(value_of(n)):
+                return False
+        elif n.op in (*CASTS, *ARITHMETIC, "minimum", "maximum", "where"):
+            stack += n.args[n.op == "where" :]
+        else:
+            return False
+    return True
 
 
 RULES: dict[str, Callable[[Node, list], Bounds | None]] = {

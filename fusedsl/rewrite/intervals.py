@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from ..ir.graph import Node, Type, constant, node, resolve, walk
 from ..ir.ops import CASTS
 from ..ir.types import BOOL
-from .bounds import ARITHMETIC, COMPARISONS, RULES, Bounds, divisor_of
+from .bounds import ARITHMETIC, COMPARISONS, RULES, Bounds, divisor_of, without_nan
 from .truths import AND, LOGIC, NOT, OR, UNKNOWN, Truth, is_logic
 
 PARTED = (*AND, *OR, *NOT, *CASTS)
@@ -105,6 +105,7 @@ class Intervals:
             return constant(0, n.type.dtype), constant(divisor - 1, n.type.dtype)
         if n.op in RULES and not self._may_wrap(n):
             made = RULES[n.op](n, [self._known.get(a) for a in n.args])
+            made = None if made is None else without_nan(n, made)
         whole = n.type.dtype.kind in "iu"
         return self._extreme(n) if made is None and whole and len(self.varies(n)) == 1 else made
 
