@@ -82,7 +82,14 @@ def indexed(name: str, shape: Sequence[int], extents: Mapping[str, int]) -> str 
     """
     ways = (*reversed(list(combinations(extents, len(shape)))), *permutations(extents, len(shape)))
     written = next((one for way in ways if (one := _indices(shape, way, extents)) is not None), None)
-    return written and f"{name}[{', '.join(written)}]"
+    return None if written is None else f"{name}[{', '.join(written)}]"
+
+
+def elsewhere(name: str, shape: Sequence[int], runs: Sequence[int]) -> str | None:
+    """How to read an array that has a name, and that is not to be read as it is aligned; None where no way fits."""
+    extents = dict(zip(PLACES, runs))
+    aligned = _indices(shape, PLACES[len(PLACES) - len(shape) :], extents) if len(shape) <= len(PLACES) else None
+    return None if aligned or not shape or not name or name in ("score", *PLACES) else indexed(name, shape, extents)
 
 
 def _indices(shape: Sequence[int], places: Sequence[str], extents: Mapping[str, int]) -> list[str] | None:
@@ -103,9 +110,8 @@ def _meanings(values: Sequence[int]) -> list[tuple[str, ...]]:
 
 def _reading_words(check: Check, shown: str, values: Sequence[int]) -> Words:
     name, ways = check.names[0], [", ".join(way) for way in _meanings(values)]
-    message = f"{name or 'an array'}, {shown}, without an index has {len(ways)} readings"
-    forms = [f"{name or 'x'}[{way}]" for way in ways]
-    return message, None, f"write {' or '.join(forms)}", "attention"
+    message = f"{name or 'an array'} has no index, and {shown} fits {' and '.join(f'[{way}]' for way in ways)}"
+    return message, None, f"write {' or '.join((name or 'x') + f'[{way}]' for way in ways)}", "attention"
 
 
 def _reach_words(check: Check, values: Sequence[int], shape: Sequence[int]) -> Words:
@@ -116,5 +122,5 @@ def _reach_words(check: Check, values: Sequence[int], shape: Sequence[int]) -> W
         indices[axis] = "0"
         return message, None, f"write {name}[{', '.join(indices)}]", "attention"
     way = indexed(name, shape, dict(zip(PLACES, extents)))
-    otherwise = f"give it {runs} elements there, or read it where there are some: {check.what} % {have}"
+    otherwise = f"give it {runs} elements, or say what holds beyond: where({check.what} < {have}, ..., 0)"
     return message, None, f"write {way}" if way else otherwise, "attention"

@@ -194,10 +194,12 @@ def _broadcast_words(check, shown, values, extents):
 def _pairs_words(check, shown, values, extents):
     """As of any broadcast, but an array that fits some of b, h, i and j is to be read there."""
     message, note, help, code = _broadcast_words(check, shown, values, extents)
-    array, name = min(zip(check.operands, (*check.names, "", "", "")), key=lambda one: one[0].rank)
-    sizes = [evaluate(d, extents) for d in array.shape]
-    way = attention_checks.indexed(name or "x", sizes, dict(zip(attention_checks.PLACES, values[3:])))
-    return message, note, f"write {way}" if way else help, code
+    for array, name in sorted(zip(check.operands, check.names), key=lambda one: one[0].rank):
+        sizes = [evaluate(d, extents) for d in array.shape]
+        way = attention_checks.elsewhere(name, sizes, values[3:])
+        if way is not None:
+            return message, note, f"write {way}", code
+    return message, note, help, code
 
 
 def _contraction_words(check, shown, values):
