@@ -33,7 +33,7 @@ def holds(check: Check, values: Sequence[int]) -> bool:
         case "heads":
             return values[0] % values[1] == 0 if values[1] else not values[0]
         case "offsets":
-            return values[0] >= 2
+            return values[0] >= 1
         case "reach":
             return values[0] >= values[1]
         case "reading":
@@ -51,8 +51,8 @@ def words(check: Check, shown: Sequence[str], values: Sequence[int], shapes: Seq
             message = f"{values[0]} heads of q cannot share {values[1]} of k"
             return message, f"{shown[0]} and {shown[1]}", _heads_help(check.what, *shapes), "attention"
         case "offsets":
-            help = "an element where each sequence begins, and one where the last ends: [0, 3, 10] are two sequences"
-            return f"offsets of {values[0]} element{'s' * (values[0] != 1)} hold no sequence", None, help, "attention"
+            help = "an element where each sequence begins, and one where the last ends: [0, 3, 10] are two, [0] is none"
+            return "offsets are empty", shown[0], help, "attention"
         case "reach":
             return _reach_words(check, values, shapes[0])
         case "reading":

@@ -121,7 +121,7 @@ def _check_numbers(b: Builder, name: str, x: Node, item: int | None) -> None:
         raise ShapeError(message, code="shape.attention", help=help)
     if name == "offsets":
         with b.pointing(OPERANDS.index(name), item):
-            b.checks.append(Check("offsets", x.type.shape, name, site=b.site))
+            b.checks.append(Check("offsets", x.type.shape, name, (x.type,), site=b.site))
 
 
 def _agree(b: Builder, x: Node, y: Node, axis: int, what: str) -> None:
