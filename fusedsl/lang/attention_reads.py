@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reads:
-    """How far b, h, i and j run (`extents`), the nodes of those that may not run beyond an array (`places`), and the
-    two axes of heads that keys have and share."""
+    """How far b, h, i and j run (`extents`; -1: no extent says it), the nodes of those that may not run beyond an array
+    (`places`), and the two axes of heads that keys have and share."""
 
     builder: Builder
     extents: Mapping[str, Dim]
@@ -34,9 +34,8 @@ class Reads:
 
     @staticmethod
     def of(b: Builder, r: Request, found: Layout, extents: Mapping[str, Dim]) -> Reads:
-        """Of ragged sequences, i and j run as far as the longest one, which no extent says."""
-        free = {*_bounded(r), *("ij" if found.ragged else ())}
-        places = {node: name for name, node in found.places.items() if name not in free}
+        free = set(_bounded(r))
+        places = {node: name for name, node in found.places.items() if name not in free and extents[name] != -1}
         return Reads(b, extents, places, found.q.type.shape[1:3])  # type: ignore[arg-type]
 
     # -- an axis as long as its place runs

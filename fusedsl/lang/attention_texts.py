@@ -192,9 +192,10 @@ def _gathered(x: Node, source: Standing, *at: Standing) -> Standing:
 
 
 def _extents(r: Request, found: Layout) -> dict[str, Dim]:
-    """How far b, h, i and j run."""
-    batch = expression("-", r.offsets[0].type.shape[0], 1) if r.offsets else found.q.type.shape[0]
-    return {"b": batch, "h": found.heads, "i": found.q.type.shape[-2], "j": found.k.type.shape[-2]}
+    """How far b, h, i and j run. In ragged sequences i and j begin anew with each: no array is as long as they run."""
+    if r.offsets is not None:
+        return {"b": expression("-", r.offsets[0].type.shape[0], 1), "h": found.heads, "i": -1, "j": -1}
+    return {"b": found.q.type.shape[0], "h": found.heads, "i": found.q.type.shape[-2], "j": found.k.type.shape[-2]}
 
 
 def read_as_they_lie(ev: Evaluator, program: Program, r: Request, found: Layout) -> None:
