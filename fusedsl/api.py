@@ -123,7 +123,10 @@ class Kernel:
             values[name] = value
         missing = [name for name in self.params if name not in values]
         if missing:
-            raise ArgumentError(f"missing {', '.join(missing)}", "argument.missing", help=signature)
+            from .lang.attention_call import unquoted_help
+
+            help = unquoted_help(self._source.program, missing) or signature
+            raise ArgumentError(f"missing {', '.join(missing)}", "argument.missing", help=help)
         return [values[name] for name in self.params]
 
     def _unused(self, name: str, hint: str | None, others: Sequence[str], otherwise: str) -> ArgumentError:

@@ -45,21 +45,38 @@ def refused(call, *args, **named):
         ("lenghts=k", "did you mean lengths?"),
         ("msk='j <= i'", "did you mean mask?"),
         ("score_mod=k", "write score='...'"),
-        ("cu_seqlens_q=k", "write offsets=(q, k)"),
+        ("window_size=(5, 0)", "mask='(j >= i - left) & (j <= i + right)'"),
+        ("enable_gqa=True", "leave it out"),
+        ("cu_seqlens_q=k", "write offsets=(cu_seqlens_q, cu_seqlens_k)"),
         ("cache_seqlens=k", "write lengths=..."),
         ("block_table=k", "write pages=..."),
-        ("sinks=k", "exp(sink - m)"),
+        ("sinks=k", "z = sink[:, None, None]"),
         ("banana=k", "they read no names"),
     ],
 )
 def test_a_keyword_that_neither_score_nor_mask_reads_is_unknown(keyword, told):
-    text = f"attention(q, k, v, {keyword})"
+    text, name = f"attention(q, k, v, {keyword})", keyword.partition("=")[0]
+    lead = f"attention has no keyword {name}" if name != "banana" else "neither score nor mask reads 'banana'"
+    with pytest.raises(fd.UnknownNameError, match=lead):
+        fd.evaluate(text, q=Q, k=K, v=V)
     kind, code, drawn, column, help = refused(fd.evaluate, text, q=Q, k=K, v=V)
     assert (kind, code, drawn, column) == (fd.UnknownNameError, "name.keyword", text, 20)
     assert told in help
-    name = keyword.partition("=")[0]
+    with pytest.raises(fd.ArgumentError, match=lead):
+        fd.attention(Q, K, V, **{name: K})
     kind, code, _, column, other = refused(fd.attention, Q, K, V, **{name: K})
     assert (kind, code, column, other) == (fd.ArgumentError, "argument.unused", None, help)
+
+
+def test_options_are_guessed_too():
+    assert refused(fd.attention, Q, K, V, fastmat=True)[4] == "did you mean fastmath?"
+
+
+def test_an_array_that_a_text_calls_is_read_in_square_brackets():
+    text = "attention(q, k, v, mask='doc(i) == doc(j)', doc=d)"
+    found = refused(fd.evaluate, text, q=Q, k=K, v=V, d=np.arange(24))
+    assert found == (fd.UnknownNameError, "name.function", "doc(i) == doc(j)", 1, "write doc[i]")
+    assert refused(fd.attention, Q, K, V, mask="doc(i) == doc(j)", doc=np.arange(24)) == found
 
 
 def test_names_that_a_text_reads_are_meant_too():
@@ -69,8 +86,8 @@ def test_names_that_a_text_reads_are_meant_too():
 
 @pytest.mark.parametrize("name", ["dropout", "sinks"])
 def test_what_is_to_be_said_as_text_is_one(name):
-    text = ATTENTION[name].removeprefix("it as text: ")
-    given = {"scale": 0.3, "seed": 7, "keep": 0.9, "sink": normal(4, 1, 1)}
+    text = ATTENTION[name].removeprefix("write it as text: ")
+    given = {"scale": 0.3, "seed": 7, "keep": 0.9, "sink": normal(4)}
     kernel = fd.kernel(text)
     arrays = {"q": Q, "k": normal(2, 4, 24, 8), "v": normal(2, 4, 24, 8), **given}
     assert kernel(*(arrays[n] for n in kernel.params)).shape == (2, 4, 16, 8)
@@ -88,6 +105,13 @@ def test_a_name_and_the_same_with_a_line_behind_are_two():
     assert (fd.attention(Q, K, V, mask="mask[i, j] & mask_[i, j]", arrays=given) == 0).all()
 
 
+def test_a_name_in_arrays_is_a_string_and_no_keyword_besides():
+    found = refused(fd.attention, Q, K, V, mask="x[i, j]", arrays={"x": KEEP}, x=~KEEP)
+    assert found[:2] == (fd.ArgumentError, "argument.twice")
+    with pytest.raises(fd.ArgumentError, match="arrays names an array 1, which is no string"):
+        fd.attention(Q, K, V, arrays={1: KEEP})
+
+
 def test_arrays_is_a_mapping_of_names_that_texts_may_give_another_meaning():
     assert refused(fd.attention, Q, K, V, arrays=[KEEP])[:2] == (fd.ArgumentError, "argument.mapping")
     assert refused(fd.attention, Q, K, V, mask="k[i, j]", arrays={"k": KEEP})[:2] == (
@@ -98,79 +122,6 @@ def test_arrays_is_a_mapping_of_names_that_texts_may_give_another_meaning():
         fd.ArgumentError,
         "argument.name",
     )
-
-
-# -- arrays that are read without their indices, and scores that are moved
-
-UNINDEXED = {
-    "score + m": ((2, 1, 16, 24), 9, "m[b, 0, i, j]"),
-    "score + 2 * m": ((4, 16, 24), 13, "m[h, i, j]"),
-    "where(j <= i, score, m)": ((2, 16, 24), 22, "m[b, i, j]"),
-    "score * m": ((4, 1, 1), 9, "m[h, 0, 0]"),
-    "score + m[b, 0, i]": ((2, 1, 16, 24), 9, "m[b, 0, i, j]"),
-    "score + m[i]": ((16, 24), 9, "m[i, j]"),
-    "score + m[:, None, None]": ((4,), 9, "m[h]"),
-    "n = m * 2; score + n": ((2, 1, 1, 24), 20, "n[b, 0, 0, j]"),
-    "f(x) = x + score; f(m)": ((2, 4, 1, 24), 21, "m[b, h, 0, j]"),
-    "m": ((1, 4, 16, 24), 1, "m[0, h, i, j]"),
-    "score - m": ((1, 2, 2, 16, 24), 9, "reshape it to (batch, heads, n, m), and index it: m[b, h, i, j]"),
-}
-
-
-@pytest.mark.parametrize("score", UNINDEXED)
-def test_an_array_of_more_axes_than_i_and_j_is_read_at_its_indices(score):
-    shape, column, told = UNINDEXED[score]
-    found = refused(fd.attention, Q, K, V, score=score, m=normal(*shape))
-    assert found[:4] == (fd.ShapeError, "shape.attention", score, column)
-    assert found[4].endswith(told)
-
-
-def test_masks_are_read_at_their_indices_too():
-    found = refused(fd.attention, Q, K, V, mask="(j <= i) & m", m=np.ones((2, 1, 16, 24), bool))
-    assert found == (fd.ShapeError, "shape.attention", "(j <= i) & m", 12, "index it: m[b, 0, i, j]")
-
-
-@pytest.mark.parametrize(
-    "mask, read",
-    [("m", "m[i, j]"), ("m[0]", "m[0, j]"), ("m[:, :1]", "m[i, 0]"), ("m[:, 1:2] & m[2]", "m[i, 1] & m[2, j]")],
-)
-def test_rows_and_matrices_align_with_j_and_i_and_j(mask, read):
-    found, expected = (fd.attention(Q, K, V, mask=text, m=KEEP) for text in (mask, read))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-MOVED = {
-    "swapaxes(score, 0, 1)": 1,
-    "1 + score[..., ::-1]": 10,
-    "score.T": 7,
-    "reshape(score, -1)": 1,
-    "score - roll(score, 1)": 9,
-    "concat([score, score])": 1,
-    "score[None]": 6,
-    "take_along_axis(2 * score, iota(score, -1), -1)": 1,
-    "score - max(score, axis=-1, keepdims=True)": 9,
-    "cumsum(score, axis=-1)": 1,
-    "where(i[:, None] >= j[None], score, -inf)": 8,
-    "score + (h.T - j)": 12,
-    "score - flip(i - j, -1)": 9,
-}
-
-
-@pytest.mark.parametrize("score", MOVED)
-def test_a_score_is_that_of_its_own_pair(score):
-    found = refused(fd.attention, Q, K, V, score=score)
-    assert found[:4] == (fd.ArgumentError, "argument.attention", score, MOVED[score])
-
-
-def test_random_numbers_count_by_positions_and_move_none():
-    text = "attention(x, x, x, score='where(uniform(7, score) < 0.5, score, -inf)')"
-    assert fd.evaluate(text, x=Q).shape == Q.shape
-
-
-def test_what_only_has_the_shape_of_scores_is_none_of_their_moves():
-    for score in ("where(uniform(7, score) < 0.5, score, -inf)", "tril(score) + zeros_like(score)", "float16(score)"):
-        assert fd.attention(Q, K, V, score=score).shape == (2, 4, 16, 8)
-    assert fd.attention(Q, K, V, score="score + t[h, ids]", t=normal(4, 9), ids=np.ones((16, 24), int)).ndim == 4
 
 
 # -- kinds of operands
@@ -219,6 +170,54 @@ def test_extents_that_differ_are_told_what_fits_them(operands, told):
     assert told in refused(fd.attention, *operands)[4]
 
 
+def test_offsets_are_arrays_of_elements():
+    ends = np.array([0, 16])
+    for offsets, place in (((ends[:0], ends), "q"), ((ends, ends[:0]), "k")):
+        found = refused(fd.attention, *TOKENS, offsets=offsets)
+        assert found[:2] == (fd.ShapeError, "shape.attention") and found[2][found[3] - 1 :].startswith(
+            f"offsets_of_{place}"
+        )
+    with pytest.raises(fd.ArgumentError, match=re.escape("offsets[1] is a list")):
+        fd.attention(*TOKENS, offsets=(ends, [0, 24]))
+    assert "offsets=(cu_seqlens_q, cu_seqlens_k)" in refused(fd.attention, *TOKENS, offsets=[ends, ends])[4]
+    text = "attention(q, k, v, offsets=q)"
+    assert refused(fd.evaluate, text, q=Q, k=K, v=V)[4] == "offsets=(cu_seqlens_q, cu_seqlens_k)"
+    found = refused(fd.attention, *TOKENS, offsets=(ends, ends), pages=ends[None])
+    assert found[:2] == (fd.Unsupported, "unsupported.attention")
+
+
+PAGES = np.zeros((2, 3), np.int32)
+
+
+@pytest.mark.parametrize(
+    ("k", "pages", "message", "told"),
+    [
+        ((5, 8, 3, 8), PAGES, "4 heads of q cannot share 3 of k", "(pages, page, kv_heads, d)"),
+        ((5, 2, 8, 8), PAGES, "4 heads of q cannot share 8 of k", "write k.swapaxes(1, 2)"),
+        (
+            (5, 8, 2, 8),
+            PAGES[[0, 0, 1]],
+            "one batch of q and pages, or 1 in pages: float32[2, 4, 16, 8] and",
+            "a row for",
+        ),
+    ],
+)
+def test_keys_in_pages_are_told_as_they_were_passed(k, pages, message, told):
+    with pytest.raises(fd.ShapeError, match=re.escape(message)) as caught:
+        fd.attention(Q, normal(*k), normal(*k), pages=pages)
+    assert told in caught.value.help and "24" not in str(caught.value)
+
+
+def test_axes_that_stand_elsewhere():
+    q, k = normal(2, 17, 4, 8), normal(2, 24, 2, 8)
+    with pytest.raises(fd.ShapeError, match="17 heads of q cannot share 24 of k") as caught:
+        fd.attention(q, k, k)
+    assert "is it (batch, n, heads, d)?" in caught.value.help and "q.swapaxes(1, 2)" in caught.value.help
+    assert "goes with offsets=" in refused(fd.attention, *TOKENS)[4]
+    ends = np.array([0, 16])
+    assert "offsets= cuts (tokens, heads, d)" in refused(fd.attention, Q, K, V, offsets=(ends, ends))[4]
+
+
 def test_no_heads_at_all_are_an_empty_result():
     out, lse = fd.attention(Q[:, :0], K[:, :0], V[:, :0], mask="j <= i", return_lse=True)
     assert out.shape == (2, 0, 16, 8) and lse.shape == (2, 0, 16)
@@ -231,6 +230,19 @@ def test_no_heads_at_all_are_an_empty_result():
 def test_a_score_that_is_a_condition_is_a_mask():
     found = refused(fd.attention, Q, K, V, score="j <= i")
     assert found == (fd.DTypeError, "dtype.attention", "j <= i", 1, "a condition is a mask: mask='j <= i'")
+
+
+@pytest.mark.parametrize(
+    ("mask", "told"),
+    [
+        ("m[i, j]", "write m[i, j] != 0, or score='score + m[i, j]'"),
+        ("j - i", "write j - i != 0"),
+        ("n = m[i, j]; n", "compare it, e.g. doc[i] == doc[j]"),
+    ],
+)
+def test_a_mask_that_is_a_number_is_compared(mask, told):
+    given = {"m": normal(16, 24)} if "m[" in mask else {}
+    assert refused(fd.attention, Q, K, V, mask=mask, **given)[4] == told
 
 
 @pytest.mark.parametrize(
@@ -270,3 +282,61 @@ def test_what_a_quoted_text_reads_is_given_inside_the_call():
 def test_functions_are_to_be_quoted():
     with pytest.raises(fd.ArgumentError, match=re.escape("as a text of b, h, i and j, e.g. mask='j <= i'")):
         fd.attention(Q, K, V, mask=lambda b, h, i, j: j <= i)
+    with pytest.raises(fd.ArgumentError, match=re.escape("e.g. score='score + slope[h] * (j - i)'")):
+        fd.attention(Q, K, V, score=lambda score, b, h, i, j: score)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"mask": KEEP}, "write mask='m[i, j]', m=..."),
+        ({"mask": KEEP[0]}, "write mask='m[j]', m=..."),
+        ({"mask": KEEP[None, None]}, "write mask='m[0, 0, i, j]', m=..."),
+        ({"mask": KEEP[[0, 1]][:, None, None]}, "write mask='m[b, 0, 0, j]', m=..."),
+        ({"score": normal(4, 16, 24)}, "or m[b, i, j] where its first axis is of sequences"),
+        ({"mask": True}, "quote it, e.g. mask='j <= i'"),
+        ({"score": 1.0}, "quote it, e.g. score='score + slope[h] * (j - i)'"),
+    ],
+)
+def test_arrays_for_texts_are_told_how_they_are_read(given, told):
+    found = refused(fd.attention, Q, K, V, **given)
+    assert found[:2] == (fd.ArgumentError, "argument.text") and told in found[4]
+
+
+def test_an_array_for_a_mask_in_a_text():
+    found = refused(fd.evaluate, "attention(q, k, v, mask=m)", q=Q, k=K, v=V, m=KEEP)
+    assert found[1] == "argument.attention" and found[4] == "write mask='m[i, j]', m=..."
+
+
+def test_what_a_text_leaves_unquoted_is_told_to_any_call_of_it():
+    kernel = fd.kernel("attention(q, k, v, mask=j<=i)")
+    assert refused(kernel, Q, K, V)[4] == "a mask is quoted: mask='j<=i'"
+    assert refused(fd.evaluate, "atention(q, k, v)", q=Q, k=K, v=V)[4] == "did you mean attention?"
+
+
+# -- the call itself
+
+
+@pytest.mark.parametrize("flag", ["yes", 1, None])
+def test_return_lse_is_a_bool(flag):
+    assert refused(fd.attention, Q, K, V, return_lse=flag)[:2] == (fd.ArgumentError, "argument.attention")
+    text = f"attention(q, k, v, return_lse={flag!r})"
+    assert refused(fd.evaluate, text, q=Q, k=K, v=V)[:4] == (fd.ArgumentError, "argument.attention", text, 31)
+
+
+def test_scale_is_real():
+    with pytest.raises(fd.DTypeError, match="scale is a real number, not 1j"):
+        fd.attention(Q, K, V, scale=1j)
+
+
+@pytest.mark.parametrize(
+    ("fourth", "told"),
+    [
+        (KEEP, "write mask='m[i, j]', m=..."),
+        ("j <= i", "write mask='j <= i'"),
+        (0.5, "scale and all others go by name"),
+    ],
+)
+def test_a_fourth_argument_goes_by_name(fourth, told):
+    found = refused(fd.attention, Q, K, V, fourth)
+    assert found[:2] == (fd.ArgumentError, "argument.surplus") and told in found[4]

@@ -156,7 +156,12 @@ def test_trees_and_spans_are_pythons(text):
         with pytest.raises(ParseError):
             parse(text)
         return
-    assert without_inner_ends(our_tree(only(text))) == without_inner_ends(expected)
+    try:
+        found = only(text)
+    except ParseError as error:  # the one form of Python's that is refused
+        assert error.code == "parse.chain"
+        return
+    assert without_inner_ends(our_tree(found)) == without_inner_ends(expected)
 
 
 def is_span(part):
@@ -195,6 +200,7 @@ def test_a_printed_tree_parses_to_the_same_tree(text):
         ("f((1,),[2,],k=(a if b else c))", "f((1,), [2], k=a if b else c)"),
         ("x[(1,2)] + x[a:b:c,None,...,::2]", "x[1, 2] + x[a:b:c, None, ..., ::2]"),
         ("x[()]", "x[...]"),
+        ("a<(b&c)<=(d^e)<(f&g)", "a < (b & c) <= (d ^ e) < f & g"),
     ],
 )
 def test_printing_keeps_only_the_brackets_that_matter(text, printed):
@@ -406,12 +412,22 @@ def test_what_is_no_program_is_refused_at_its_column(text, error, column):
         ("012", "12"),
         ("torch.exp(a)", "exp(a)"),
         ("y = a +\n b", "brackets"),
+        ("j <= i & i - j < 8", "(j <= i) & (i - j < 8)"),
+        ("a < b < c | d == e", "(a < b < c) | (d == e)"),
+        ("a < b & c < d & e < f", "(a < b) & (c < d & e < f)"),
     ],
 )
 def test_a_refusal_names_the_form_to_use(text, form):
     with pytest.raises(FusedslError) as caught:
         parse(text)
     assert form in caught.value.help
+
+
+def test_a_chain_of_comparisons_says_how_it_would_be_read():
+    with pytest.raises(ParseError) as caught:
+        parse("j <= i & i - j < 8")
+    assert caught.value.message == "& binds more tightly than <=: this reads j <= (i & (i - j)) < 8"
+    assert caught.value.column == 8
 
 
 LEGAL = [
@@ -425,6 +441,8 @@ LEGAL = [
     "x == 'tanh'",
     "f('tanh', [1, (2, 'b')], dtype=int8)",
     "nan_to_num(x, nan=0)",
+    "j <= (i & (i - j)) < 8",
+    "j & 1 < i + 1 < n | 8",
     "00 + 0x_1f + 0o17 + 0b1_0 + 1. + .5e-3",
     "(" * 200 + "a" + ")" * 200,
 ]

@@ -56,6 +56,7 @@ class Builder:
         self.site = Site()
         self.find_site: Callable[[int, int | None], Site] | None = None  # of an operand, or of an item of it
         self.names: tuple[str, ...] = ()  # what the text calls the operands of the operation being built
+        self.shown: Callable[[Type], Type] = lambda t: t  # a type as messages are to show it
         self._coerced: dict[tuple[Node, DType], Node] = {}
 
     @contextmanager
@@ -341,7 +342,7 @@ class Builder:
 
     def describe(self, t: Type) -> str:
         """A type with the extents of this call: float32[4096, 1024]."""
-        return describe(t, self.extents)
+        return describe(self.shown(t), self.extents)
 
     # -- results
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ..errors import LimitError, ShapeError
+from . import attention_checks
 from .dims import Symbol, evaluate
 from .graph import Check, Type
 
@@ -34,17 +35,6 @@ FIXED = {
         "heads of {0} and {1} do not pair",
         "pass enable_gqa=True where heads of query share those of key and value",
     ),
-}
-# What to do where operands of attention do not agree, by what they are to agree in.
-AGREEMENT = {
-    "number of heads of k and v": "k and v come in pairs of heads: slice one of them, or repeat the heads of the other",
-    "length of k and v": "slice the longer one, or pad the other and pass lengths=",
-    "width of q and k": "slice the wider one, or pad the other with zeros: a score is the sum of their products",
-    "batch of q and k, or 1 in k": "k has the batch of q, or 1 for all of it: slice or repeat it along the first axis",
-    "batch of q and v, or 1 in v": "v has the batch of q, or 1 for all of it: slice or repeat it along the first axis",
-    "batch of q and lengths": "lengths has an element for each sequence of the batch",
-    "number of sequences of q and k": "offsets=(of q, of k) both have an element more than there are sequences",
-    "number of sequences and of lengths": "lengths has an element for each sequence, one less than each of offsets",
 }
 UNARY = {"-": "negate", "sign": "take the sign of"}
 MOST_ELEMENTS = 1 << 48  # of an array: minutes on the fastest device
@@ -95,21 +85,19 @@ def holds(check: Check, extents: Mapping[Symbol, int]) -> bool:
     """Whether these extents pass the check."""
     values = [evaluate(d, extents) for d in check.dims]
     match check.kind:
-        case "equal":
+        case "equal" | "pairs":
             return values[0] == values[1]
         case "index":
             return -values[1] <= values[0] < values[1]  # type: ignore[operator]
         case "nonempty":
             return all(values)
-        case "heads":
-            return values[0] % values[1] == 0 if values[1] else not values[0]
         case "groups":
             return values[1] > 0 and values[0] % values[1] == 0
-        case "same_size" | "contract" | "agree":
+        case "same_size" | "contract":
             return values[0] == values[1]
         case "enough":
             return values[0] >= values[1]
-    raise AssertionError(check.kind)
+    return attention_checks.holds(check, values)
 
 
 def explain(check: Check, extents: Mapping[Symbol, int]) -> ShapeError:
@@ -127,13 +115,11 @@ def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None
         return _broadcast_words(check, shown, values, extents)
     if check.kind == "contract":
         return _contraction_words(check, shown, values)
-    if check.kind == "agree":
-        note = f"{values[0]} and {values[1]} differ"
-        help = AGREEMENT[check.what]
-        return f"attention needs one {check.what}: {shown[0]} and {shown[1]}", note, help, "attention"
-    if check.kind == "heads":
-        help = "the heads of q are a multiple of those of k and v: head h reads head h // (heads // kv_heads)"
-        return f"{values[0]} heads of q share {values[1]} of k", f"{shown[0]} and {shown[1]}", help, "attention"
+    if check.kind == "pairs":
+        return _pairs_words(check, shown, values, extents)
+    if check.kind in ("agree", "heads", "offsets", "reach", "reading"):
+        sizes = [[evaluate(d, extents) for d in t.shape] for t in check.operands]
+        return attention_checks.words(check, shown, values, sizes)
     if check.kind == "groups":
         message = f"{values[0]} channels do not make {values[1]} groups: {shown[0]}"
         return message, None, f"choose a number that divides {values[0]}", "group"
@@ -177,7 +163,7 @@ def _reshape_words(shown: str, count: int, asked: list[int]):
 
 
 def _broadcast_words(check, shown, values, extents):
-    a, b, axis = values
+    a, b, axis = values[:3]
     rank = max(t.rank for t in check.operands)
     place = "last axis" if axis == -1 else f"{ORDINALS[rank + axis] if rank + axis < 8 else rank + axis} axis"
     if check.what in FIXED:
@@ -189,7 +175,8 @@ def _broadcast_words(check, shown, values, extents):
             t.format(*shown, x=named[0], y=named[-1], shape=shape, elements=elements, b=b) for t in (message, help)
         )
         return next(words), f"{a} and {b} differ in the {place}", next(words), "broadcast"
-    differing = [k for k, t in enumerate(check.operands) if _extent(t, axis, extents) in (a, b)]
+    every = range(len(check.operands))
+    differing = [k for k in every if _extent(check.operands[k], axis, extents) in (a, b)] or every
     short = min(
         differing,
         key=lambda k: math.prod(evaluate(d, extents) for d in check.operands[k].shape) or 1,
@@ -202,6 +189,17 @@ def _broadcast_words(check, shown, values, extents):
         f"{name} needs {other} elements{' there' * (check.operands[short].rank > 1)}, or 1",
         "broadcast",
     )
+
+
+def _pairs_words(check, shown, values, extents):
+    """As of any broadcast, but an array that fits some of b, h, i and j is to be read there."""
+    message, note, help, code = _broadcast_words(check, shown, values, extents)
+    for array, name in sorted(zip(check.operands, check.names), key=lambda one: one[0].rank):
+        sizes = [evaluate(d, extents) for d in array.shape]
+        way = attention_checks.elsewhere(name, sizes, values[3:])
+        if way is not None:
+            return message, note, f"write {way}", code
+    return message, note, help, code
 
 
 def _contraction_words(check, shown, values):

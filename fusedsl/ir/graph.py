@@ -147,9 +147,13 @@ class Check:
     index: -dims[1] <= dims[0] < dims[1].   nonempty: every dim is positive.
     same_size: dims[0] == dims[1], as numbers of elements (of a reshape the shape that was asked for follows).
     contract: dims[0] == dims[1] (what `what` sums over; of the letter names[0], if it has one).
-    agree: dims[0] == dims[1] (what `what` says of attention's operands).
-    heads, groups: dims[0] is a multiple of dims[1] (there may be no heads at all).
-    enough: dims[0] is dims[1] or more.
+    groups: dims[0] is a multiple of dims[1].   enough: dims[0] is dims[1] or more.
+
+    Of attention, of whose texts the last dims say how far b, h, i and j run:
+    agree: dims[0] == dims[1] (what `what` says of its operands).   offsets: dims[0] is not 0.
+    heads: dims[0] is a multiple of dims[1] (there may be none at all).
+    pairs: as equal, of values for pairs.   reach: dims[0], along axis dims[2], are dims[1] or more (where `what` runs).
+    reading: an array of the first dims without an index fits [j] or [i, j] alone.
     """
 
     kind: str

@@ -17,6 +17,7 @@ from ..ir.types import BOOL, FLOAT32
 from .attention_layout import Layout, Request, laid_back, laid_out
 from .attention_texts import PairEvaluator, read_as_they_lie
 from .evaluate import Evaluator
+from .syntax import Conditional, show
 
 
 def attention(ev: Evaluator, r: Request) -> Node | tuple[Node, Node]:
@@ -56,6 +57,8 @@ def _weighed(b: Builder, score: Node, keep: Node | None, v: Node) -> tuple[Node,
 
 # -- texts
 
+LONG = 40  # characters of a text that a help shows again
+
 
 def _scored(ev: Evaluator, r: Request, score: Node, found: Layout) -> tuple[Node, Node | None]:
     """(the scores, where they count or None: everywhere)"""
@@ -94,6 +97,15 @@ def _mask(text: PairEvaluator) -> Node:
     made = text.value()
     if made.type.dtype is not BOOL:
         message = f"mask is a condition, and this is {made.type.dtype}"
-        help = "compare it: doc[i] == doc[j]"
-        raise text.drawn(DTypeError(message, code="dtype.attention", help=help))
+        raise text.drawn(DTypeError(message, code="dtype.attention", help=_condition(text, made)))
     return made
+
+
+def _condition(text: PairEvaluator, made: Node) -> str:
+    """What to write in place of a mask that is a number."""
+    result = text.tree.results[0]
+    written = show(result) if not isinstance(result, Conditional) else f"({show(result)})"
+    if len(written) > LONG or "'" in written or text.tree.statements:
+        return "compare it, e.g. doc[i] == doc[j]"
+    added = f", or score='score + {written}'" if made.type.dtype.kind == "f" else ""
+    return f"write {written} != 0{added}"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, FusedslError, UnknownNameError
 from ..ir.graph import Node, value_of
+from ..ir.types import BOOL
 from .attention_layout import OPERANDS, Request
-from .attention_names import KEYWORDS, SEEN, name_of, unread
+from .attention_names import KEYWORDS, SEEN, name_of, names_read, text_for, unread
 from .frames import BROKEN, Broken, Frame
 from .functions import show_value
 from .parse import parse
@@ -82,7 +83,8 @@ def _program(given: Given, name: str) -> Program | None:
     if text is None:
         return None
     if not isinstance(text, str):
-        help = f"quote it, e.g. {name}='j <= i'"
+        named = isinstance(text, Node) and isinstance(given.arguments[name].value, Name)
+        help = text_for(name, text.type.shape if named else None)  # type: ignore[union-attr]
         message = f"{name} is a text, not {show_value(text)}"
         raise given.fault(name, ArgumentError(message, code="argument.attention", help=help))
     return parse(text, asdict(given.ev.limits))
@@ -90,7 +92,7 @@ def _program(given: Given, name: str) -> Program | None:
 
 def _arrays(given: Given, texts: Mapping[str, Program | None]) -> dict[str, Node]:
     """What the texts read, by name; UnknownNameError for a keyword that neither reads."""
-    read = {name for program in texts.values() if program is not None for name, _ in free_names(program)}
+    read = {name for program in texts.values() if program is not None for name in names_read(program)}
     arrays: dict[str, Node] = {}
     for keyword, argument in given.arguments.items():
         if keyword in (*"qkv", *KEYWORDS):
@@ -122,16 +124,18 @@ def _operand(given: Given, name: str) -> Node | tuple[Node, ...] | None:
     if name != "offsets":
         return _array(given, name, value)
     if not isinstance(value, tuple) or len(value) != 2:
-        error = ArgumentError("offsets are two arrays, of q and of k", "argument.attention", help="offsets=(q, k)")
-        raise given.fault(name, error)
+        help = "offsets=(cu_seqlens_q, cu_seqlens_k)"
+        raise given.fault(name, ArgumentError("offsets are two arrays, of q and of k", "argument.attention", help=help))
     return tuple(_array(given, name, part) for part in value)
 
 
 def _flag(given: Given, name: str) -> bool:
     value = given.values.get(name, False)
-    value = bool(value_of(value)) if isinstance(value, Node) and value.op == "const" else value
+    known = isinstance(value, Node) and value.op == "const" and value.type.dtype is BOOL
+    value = value_of(value) if known else value
     if not isinstance(value, bool):
-        raise given.fault(name, ArgumentError(f"{name} is True or False", code="argument.attention", help=FORM))
+        message, help = f"{name} is True or False", f"write {name}=True, or leave it out"
+        raise given.fault(name, ArgumentError(message, code="argument.attention", help=help))
     return value
 
 
@@ -144,6 +148,14 @@ def unquoted(call: Call, text: str) -> Iterator[tuple[Span, str]]:
         if argument.keyword in TEXTS and not isinstance(argument.value, (Literal, Name)):
             start, end = argument.value.span
             yield argument.value.span, f"a {argument.keyword} is quoted: {argument.keyword}='{text[start:end]}'"
+
+
+def unquoted_help(program: Program, names: Collection[str]) -> str | None:
+    """The help where a score or a mask that is not quoted is what reads one of these names."""
+    calls = (part for part in program.parts if isinstance(part, Call))
+    parts = [one for call in calls for one in unquoted(call, program.text)]
+    read = [span for part in program.parts if isinstance(part, Name) and part.name in names for span in (part.span,)]
+    return next((help for (start, end), help in parts if any(start <= at < end for at, _ in read)), None)
 
 
 def quoted(program: Program, name: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError
+from ..errors import DTypeError, FusedslError, ShapeError, Unsupported
 from ..ir import shapes
 from ..ir.builder import Builder, fail
 from ..ir.dims import Dim, evaluate, expression
@@ -56,7 +56,8 @@ def laid_out(b: Builder, r: Request) -> Layout:
 
 def _check_operands(b: Builder, r: Request) -> None:
     if r.offsets is not None and r.pages is not None:
-        raise ArgumentError("offsets= and pages= do not go together", "argument.attention", help="give one of them")
+        help = "give one of them: sequences of pages are a batch, with lengths="
+        raise Unsupported("offsets= together with pages= is not there yet", "unsupported.attention", help=help)
     for place, x in enumerate((r.q, r.k, r.v)):
         try:
             _check_floats(b, r, "qkv"[place], x)
@@ -66,7 +67,7 @@ def _check_operands(b: Builder, r: Request) -> None:
     for name, given, item in (*others, *(("offsets", one, k) for k, one in enumerate(r.offsets or ()))):
         try:
             if given is not None:
-                _check_numbers(b, name, given)
+                _check_numbers(b, name, given, item)
         except FusedslError as error:
             raise fail(error, OPERANDS.index(name), item) from None
 
@@ -77,14 +78,23 @@ def _check_floats(b: Builder, r: Request, name: str, x: Node) -> None:
         message = f"attention is of floats, and {name} is {b.describe(x.type)}"
         raise DTypeError(message, code="dtype.attention", help="cast it first, e.g. float16(q)")
     form = "(tokens, heads, d)" if r.offsets is not None else "(batch, heads, n, d)"
-    form = "(pages, page, heads, d)" if r.pages is not None and name != "q" else form
+    form = "(pages, page, kv_heads, d)" if r.pages is not None and name != "q" else form
     rank = form.count(",") + 1
     if x.type.rank != rank:
         message = f"{name} has {rank} axes {form}, and this is {b.describe(x.type)}"
-        raise ShapeError(message, code="shape.attention", help="reshape it, or index with None")
+        raise ShapeError(message, code="shape.attention", help=_other_rank(x.type.rank, rank, name))
     if x.type.dtype is not r.q.type.dtype:
         message = f"q, k and v have one dtype, and {name} is {x.type.dtype} beside {r.q.type.dtype}"
         raise DTypeError(message, code="dtype.attention", help="cast them to one")
+
+
+def _other_rank(rank: int, wanted: int, name: str) -> str:
+    """What to do with an operand that has so many axes, and not those that are wanted."""
+    if (rank, wanted) == (3, 4):
+        return f"{name}[None] is a batch of 1; (tokens, heads, d), sequence after sequence, goes with offsets="
+    if (rank, wanted) == (4, 3):
+        return "offsets= cuts (tokens, heads, d) into sequences: leave it out for (batch, heads, n, d)"
+    return "reshape it, or index with None"
 
 
 # What is given beside q, k and v: what it is, its dtype's kinds, its axes, and what to give instead of other axes.
@@ -100,7 +110,7 @@ NUMBERS = {
 }  # fmt: skip
 
 
-def _check_numbers(b: Builder, name: str, x: Node) -> None:
+def _check_numbers(b: Builder, name: str, x: Node, item: int | None) -> None:
     wanted, kinds, rank, help = NUMBERS[name]
     message = f"{name} {'is' if rank == 0 else 'are'} {wanted}, not {b.describe(x.type)}"
     if x.type.dtype.kind not in kinds or x.type.dtype.storage:
@@ -109,6 +119,9 @@ def _check_numbers(b: Builder, name: str, x: Node) -> None:
         raise DTypeError(message, code="dtype.attention", help=cast)
     if x.type.rank != rank:
         raise ShapeError(message, code="shape.attention", help=help)
+    if name == "offsets":
+        with b.pointing(OPERANDS.index(name), item):
+            b.checks.append(Check("offsets", x.type.shape, name, (x.type,), site=b.site))
 
 
 def _agree(b: Builder, x: Node, y: Node, axis: int, what: str) -> None:
@@ -119,9 +132,11 @@ def _agree(b: Builder, x: Node, y: Node, axis: int, what: str) -> None:
         b.unify(one, other)
 
 
-def _shared(b: Builder, q: Node, k: Node, v: Node, heads: Dim, kv: Dim) -> tuple[Node, Node, Node]:
+def _shared(b: Builder, r: Request, q: Node, k: Node, v: Node) -> tuple[Node, Node, Node]:
     """(batch, heads, n, d) with heads as kv heads and those that share one; k and v with an axis of extent 1."""
-    b.checks.append(Check("heads", (heads, kv), "attention", (q.type, k.type), site=b.site))
+    heads, kv = q.type.shape[1], k.type.shape[1]
+    what = "ragged heads" if r.offsets is not None else "paged heads" if r.pages is not None else "heads"
+    b.checks.append(Check("heads", (heads, kv), what, (r.q.type, r.k.type), site=b.site))
     several = expression("//", heads, kv)
     if b.is_unit(kv):
         q = shapes.expand_dims(b, q, 1)
@@ -150,19 +165,9 @@ def _head_numbers(b: Builder, q: Node) -> Node:
 
 
 def _dense(b: Builder, r: Request) -> Layout:
-    q, k, v = r.q, r.k, r.v
-    if r.pages is not None:
-        _agree(b, k, v, 1, "elements of a page of k and v")
-        same_here(b, k.type.shape[0], v.type.shape[0])  # what a page number is checked against is read once for both
-        k, v = (_paged(b, x, r.pages) for x in (k, v))
-    for place, what in ((1, "number of heads of k and v"), (2, "length of k and v")):
-        _agree(b, k, v, place, what)
-    _agree(b, q, k, 3, "width of q and k")
-    for x, name in ((k, "k"), (v, "v")):
-        if not b.is_unit(x.type.shape[0]):
-            _agree(b, q, x, 0, f"batch of q and {name}, or 1 in {name}")
+    q, (k, v) = r.q, _keys(b, r)
     heads, n, m = q.type.shape[1], q.type.shape[2], k.type.shape[2]
-    q, k, v = _shared(b, q, k, v, heads, k.type.shape[1])
+    q, k, v = _shared(b, r, q, k, v)
     places = {
         "b": shapes.expand_dims(b, b.iota(q.type.shape[0]), [1, 2, 3, 4]),
         "h": _head_numbers(b, q),
@@ -175,6 +180,23 @@ def _dense(b: Builder, r: Request) -> Layout:
         ends = shapes.expand_dims(b, b.convert(r.lengths, INT64), [1, 2, 3, 4])
         keep.append(b.elementwise("less", places["j"], ends))
     return Layout(q, k, v, places, tuple(keep), heads, False)
+
+
+def _keys(b: Builder, r: Request) -> tuple[Node, Node]:
+    """k and v as (batch, heads, m, d), which go with q."""
+    k, v = r.k, r.v
+    if r.pages is not None:
+        _agree(b, k, v, 1, "size of a page of k and v")
+        _agree(b, k, v, 2, "number of heads of k and v")
+        same_here(b, k.type.shape[0], v.type.shape[0])  # what a page number is checked against is read once for both
+        k, v = (_paged(b, x, r.pages) for x in (k, v))
+    for place, what in ((1, "number of heads of k and v"), (2, "length of k and v")):
+        _agree(b, k, v, place, what)
+    _agree(b, r.q, r.k, 3, "width of q and k")
+    for x, name in ((k, "k"), (v, "v")) if r.pages is None else ((r.pages, "pages"),):
+        if not b.is_unit(x.type.shape[0]):
+            _agree(b, r.q, x, 0, f"batch of q and {name}, or 1 in {name}")
+    return k, v
 
 
 def same_here(b: Builder, one: Dim, other: Dim) -> None:
@@ -198,12 +220,11 @@ def _paged(b: Builder, x: Node, pages: Node) -> Node:
 def _ragged(b: Builder, r: Request) -> Layout:
     """Sequences one after the other: a pair of elements belongs together where both are of one sequence."""
     assert r.offsets is not None
+    for place, what in ((1, "number of heads of k and v"), (0, "length of k and v")):
+        _agree(b, r.k, r.v, place, what)
+    _agree(b, r.q, r.k, 2, "width of q and k")
     q, k, v = (shapes.expand_dims(b, shapes.transpose(b, x, (1, 0, 2)), 0) for x in (r.q, r.k, r.v))
-    for place, what in ((1, "number of heads of k and v"), (2, "length of k and v")):
-        _agree(b, k, v, place, what)
-    _agree(b, q, k, 3, "width of q and k")
     _agree(b, *r.offsets, 0, "number of sequences of q and k")
-    heads = q.type.shape[1]
     queries, keys = (_bounds(b, x) for x in r.offsets)
     token, at = (b.iota(x.type.shape[2]) for x in (q, k))
     held = b.elementwise("logical_and", *(b.elementwise(op, x, token) for op, x in zip(AROUND, queries)))
@@ -214,7 +235,8 @@ def _ragged(b: Builder, r: Request) -> Layout:
         end = b.elementwise("minimum", end, b.elementwise("add", begin, counted))
     number = b.convert(shapes.expand_dims(b, b.iota(begin.type.shape[0]), 1), INT64)
     of = [shapes.expand_dims(b, _held(b, held, x), 1) for x in (number, queries[0], begin, end)]
-    q, k, v = _shared(b, q, k, v, heads, k.type.shape[1])
+    heads = q.type.shape[1]
+    q, k, v = _shared(b, r, q, k, v)
     i = b.elementwise("subtract", shapes.expand_dims(b, token, 1), of[1])
     j = b.elementwise("subtract", at, of[2])
     keep = (b.elementwise("greater_equal", at, of[2]), b.elementwise("less", at, of[3]))

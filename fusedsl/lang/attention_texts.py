@@ -6,20 +6,23 @@ j, and what it reads without them is aligned with [i, j], or [j]. An array of mo
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ArgumentError, FusedslError, ShapeError
+from ..errors import ArgumentError, FusedslError, ShapeError, UnknownNameError
 from ..ir import shapes
-from ..ir.dims import Dim, evaluate, expression, product
+from ..ir.attention_checks import PLACES
+from ..ir.dims import Dim, expression, product
 from ..ir.graph import Node, resolve, walk
 from .attention_layout import Layout, Request, same_here
 from .attention_names import unseen
+from .attention_reads import Reads
 from .evaluate import Evaluator
 from .frames import Frame, plain_name
-from .hints import value_hint
-from .syntax import Call, Expr, Name, Program, Subscript, postorder
+from .hints import is_function, value_hint
+from .syntax import Call, Expr, Name, Program, Subscript, postorder, show
 
 FOLDING = ("reduce", "scan", "ranked", "contract")
 MOVING = ("index", "transpose", "reshape", "gather")
@@ -29,10 +32,12 @@ ALIGNED = 2  # axes of an array that needs no index
 @dataclass(frozen=True)
 class Standing:
     """How a value stands to the pairs: `paired`, it is one value for each, made of scores or of b, h, i and j; `loose`,
-    so many axes, counted from the last, are those of arrays that were not read at b, h, i and j."""
+    so many axes, counted from the last, are those of arrays that were not read at b, h, i and j; `met`, these were
+    aligned with what has i or h."""
 
     paired: bool = False
     loose: int = 0
+    met: bool = False
 
 
 class PairEvaluator(Evaluator):
@@ -48,6 +53,8 @@ class PairEvaluator(Evaluator):
         own = (place for place in found.places.values() if place.op != "iota")
         self.standings |= dict.fromkeys((score, *own), Standing(paired=True))
         self.places = _extents(r, found)
+        self.reads = Reads.of(self.builder, r, found, self.places)
+        self.met: list[Node] = []  # arrays that were aligned with pairs, and not looked at yet
 
     def value(self) -> Node:
         """What the text comes to; its faults are drawn in it."""
@@ -57,8 +64,11 @@ class PairEvaluator(Evaluator):
             message = f"{self.name} is one expression, and this has {len(results)} results"
             help = "keep one; names and functions above it take the others"
             raise self.drawn(ArgumentError(message, code="argument.attention", help=help), self.tree.results[-1])
-        if self._standing(results[0]).loose > ALIGNED:
+        standing = self._standing(results[0])
+        if standing.loose > ALIGNED:
             raise self.drawn(*self._unindexed(self.tree.results[0], self.frame))
+        if standing.loose and not (standing.paired or standing.met):
+            self.reads.aligned(self, results[0], self.tree.results[0], self.frame)
         return results[0]
 
     def fitted(self, x: Node, shape: tuple[Dim, ...]) -> Node:
@@ -75,15 +85,37 @@ class PairEvaluator(Evaluator):
         error.text = self.text
         return self.fault(error, self.frame, self.tree.results[0] if node is None else node)
 
+    @contextmanager
+    def at(self, *args: Any, **named: Any):
+        """As of any text, with heads as one axis in all that is said."""
+        b, known = self.builder, len(self.builder.checks)
+        before, b.shown = b.shown, self.reads.shown
+        try:
+            with super().at(*args, **named):
+                yield
+        finally:
+            b.shown = before
+            b.checks[known:] = map(self.reads.worded, b.checks[known:])
+
     # -- what an expression may come to
 
     def visit(self, node: Any, frame: Frame) -> Generator[tuple[Any, Frame], Any, Any]:
         """As any visit; a fault belongs to the innermost expression that has it."""
+        if isinstance(node, Call):
+            self._check_function(node, frame)
         value = yield from super().visit(node, frame)
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, Node):
                 self._examine(part, node, frame)
         return value
+
+    def _check_function(self, node: Call, frame: Frame) -> None:
+        name = node.function
+        known = name in frame.functions or is_function(name)
+        if not known and isinstance(frame.values.get(name), Node):
+            help = f"write {name}[{', '.join(map(show, node.arguments))}]"
+            error = UnknownNameError(f"{name} is an array, not a function", "name.function", help=help)
+            raise self.fault(error, frame, node)
 
     def _examine(self, x: Node, node: Expr, frame: Frame) -> None:
         try:
@@ -93,6 +125,10 @@ class PairEvaluator(Evaluator):
         if standing.loose > ALIGNED and (standing.paired or x.op == "gather"):
             unindexed, part = self._unindexed(node, frame)
             raise self.fault(unindexed, frame, part)
+        while self.met:
+            self.reads.aligned(self, self.met.pop(), node, frame)
+        if isinstance(node, Subscript):
+            self.reads.read(self, node, frame)
 
     def _standing(self, x: Node) -> Standing:
         return resolve(self.standings, x, lambda n: n.args, self._made)
@@ -110,7 +146,11 @@ class PairEvaluator(Evaluator):
             return _gathered(x, *parts)
         if x.op in MOVING:
             return Standing(loose=x.type.rank if parts[0].loose else 0)
-        return Standing(any(p.paired for p in parts), max((p.loose for p in parts), default=0))
+        paired, loose = any(p.paired for p in parts), max((p.loose for p in parts), default=0)
+        others = any(a.type.rank >= ALIGNED and not p.loose for a, p in zip(x.args, parts))
+        if others and loose <= ALIGNED:
+            self.met += [a for a, p in zip(x.args, parts) if p.loose and not (p.paired or p.met)]
+        return Standing(paired, loose, others or any(p.met for p in parts))
 
     # -- arrays that are read without their indices
 
@@ -130,8 +170,11 @@ class PairEvaluator(Evaluator):
         part = max(names, key=lambda name: (rank(name) > ALIGNED, name not in subscripted))
         array, name = frame.values[part.name], plain_name(frame, part) or part.name
         message = f"{self.name} reads {name}, {self.builder.describe(array.type)}, without all of its indices"
-        extents = [evaluate(d, self.builder.extents) for d in array.type.shape]
-        help = _indexed(name, extents, {i: evaluate(d, self.builder.extents) for i, d in self.places.items()})
+        help = "index it with b, h, i and j"
+        if len(array.type.shape) > len(PLACES):
+            help = f"reshape it to (batch, heads, n, m), and index it: {name}[b, h, i, j]"
+        elif way := self.reads.way(name, array):
+            help = f"index it: {way}"
         return ShapeError(message, code="shape.attention", help=help), part
 
     def _unknown_value(self, node: Name, frame: Frame) -> FusedslError:
@@ -149,21 +192,10 @@ def _gathered(x: Node, source: Standing, *at: Standing) -> Standing:
 
 
 def _extents(r: Request, found: Layout) -> dict[str, Dim]:
-    """How far b, h, i and j run."""
-    batch = expression("-", r.offsets[0].type.shape[0], 1) if r.offsets else found.q.type.shape[0]
-    return {"b": batch, "h": found.heads, "i": found.q.type.shape[-2], "j": found.k.type.shape[-2]}
-
-
-def _indexed(name: str, shape: list[int], places: Mapping[str, int]) -> str:
-    """The help that says how to read an array of this shape."""
-    if len(shape) > len(places):
-        return f"reshape it to (batch, heads, n, m), and index it: {name}[b, h, i, j]"
-    written: list[str] = []
-    for place, extent in zip(list(places)[-len(shape) :], shape):
-        others = [other for other in places if other not in written and places[other] == extent]
-        fits = places[place] == extent or not others
-        written.append("0" if extent == 1 else place if fits else others[0])
-    return f"index it: {name}[{', '.join(written)}]"
+    """How far b, h, i and j run. In ragged sequences i and j begin anew with each: no array is as long as they run."""
+    if r.offsets is not None:
+        return {"b": expression("-", r.offsets[0].type.shape[0], 1), "h": found.heads, "i": -1, "j": -1}
+    return {"b": found.q.type.shape[0], "h": found.heads, "i": found.q.type.shape[-2], "j": found.k.type.shape[-2]}
 
 
 def read_as_they_lie(ev: Evaluator, program: Program, r: Request, found: Layout) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..errors import FusedslError, ParseError, UnknownNameError, Unsupported
-from .syntax import Argument, Expr, Span, show
+from .syntax import Argument, Binary, Expr, Span, show
 
 if TYPE_CHECKING:
     from .scan import Token
@@ -246,6 +246,23 @@ def stray_equals(span: Span) -> ParseError:
     """The error for a = in brackets that gives no argument a name."""
     help = "write == to compare, name=value for an argument"
     return ParseError("an = here names no argument", "parse.argument", None, span, help=help)
+
+
+LONG = 80  # characters of a chain of comparisons that its error shows again
+
+
+def loose_chain(ops: list[str], operands: list[Expr], k: int, middle: Binary) -> ParseError:
+    """The error for a chain of comparisons whose operand `k`, between two of them, is an & or | with no brackets."""
+    shown = [show(part) for part in operands]
+    sides = (f"({show(side)})" if isinstance(side, Binary) else show(side) for side in (middle.left, middle.right))
+    pieces = [*shown[:k], f"({f' {middle.op} '.join(sides)})", *shown[k + 1 :]]
+    read = " ".join(part for pair in zip(pieces, [*ops, ""]) for part in pair).strip()
+    left = " ".join(part for pair in zip(shown[:k], ops) for part in pair) + f" {show(middle.left)}"
+    right = show(middle.right) + "".join(f" {op} {part}" for op, part in zip(ops[k:], shown[k + 1 :]))
+    message, help = f"{middle.op} binds more tightly than {ops[k - 1]}", "put comparisons in brackets"
+    if len(read) <= LONG:
+        message, help = f"{message}: this reads {read}", f"{help}: ({left}) {middle.op} ({right})"
+    return ParseError(message, "parse.chain", None, middle.span, middle.at, help=help)
 
 
 def unexpected(text: str, tokens: list[Token], expected: Iterable[str]) -> ParseError:

@@ -204,34 +204,39 @@ WORDS = {
 
 # Keywords of torch's, FlashAttention's and vLLM's attention → what a call of ours says instead.
 ATTENTION = {
-    **dict.fromkeys(("causal", "is_causal"), "mask='j <= i'"),
-    **dict.fromkeys(("window", "window_size", "sliding_window"), "mask='(j <= i) & (j > i - w)', w=..."),
+    **dict.fromkeys(("causal", "is_causal"), "write mask='j <= i'"),
+    **dict.fromkeys(("window", "sliding_window"), "write mask='(j <= i) & (j > i - w)', w=..."),
+    "window_size": "write mask='(j >= i - left) & (j <= i + right)', left=..., right=..., without a side that is -1",
     **dict.fromkeys(
         ("attn_mask", "attention_mask", "block_mask"),
-        "mask='m[b, h, i, j]', m=..., with 0 for an axis of 1; score='score + m[b, h, i, j]' where it is of numbers",
+        "write mask='m[b, h, i, j]', m=..., with 0 for an axis of 1; "
+        "score='score + m[b, h, i, j]' where it is of numbers",
     ),
-    **dict.fromkeys(("key_padding_mask", "padding_mask"), "mask='keep[b, j]', keep=..., or lengths=..."),
-    **dict.fromkeys(("bias", "attn_bias"), "score='score + bias[h, i, j]', bias=..., at the axes that it has"),
-    **dict.fromkeys(("softmax_scale", "sm_scale"), "scale=..."),
-    **dict.fromkeys(("softcap", "logits_soft_cap"), "score='30 * tanh(score / 30)'"),
-    "alibi_slopes": "score='score + slope[h] * (j - i)', slope=...",
-    "score_mod": "score='...', a text of score, b, h, i and j",
-    "mask_mod": "mask='...', a text of b, h, i and j",
+    **dict.fromkeys(("key_padding_mask", "padding_mask"), "write mask='keep[b, j]', keep=..., or lengths=..."),
+    **dict.fromkeys(("bias", "attn_bias"), "write score='score + bias[h, i, j]', bias=..., at the axes that it has"),
+    **dict.fromkeys(("softmax_scale", "sm_scale"), "write scale=..."),
+    **dict.fromkeys(("softcap", "logits_soft_cap"), "write score='30 * tanh(score / 30)'"),
+    "alibi_slopes": "write score='score + slope[h] * (j - i)', slope=...",
+    "score_mod": "write score='...', a text of score, b, h, i and j",
+    "mask_mod": "write mask='...', a text of b, h, i and j",
     **dict.fromkeys(
         ("dropout", "dropout_p"),
-        "it as text: p = softmax(q @ k.mT * scale); where(uniform(seed, p) < keep, p / keep, 0) @ v",
+        "write it as text: p = softmax(q @ k.mT * scale); where(uniform(seed, p) < keep, p / keep, 0) @ v",
     ),
     **dict.fromkeys(
         ("sink", "sinks", "s_aux"),
-        "it as text: s = q @ k.mT * scale; m = maximum(max(s, axis=-1, keepdims=True), sink); e = exp(s - m); "
-        "e / (sum(e, -1, keepdims=True) + exp(sink - m)) @ v",
+        "write it as text: s = q @ k.mT * scale; z = sink[:, None, None]; "
+        "m = maximum(max(s, axis=-1, keepdims=True), z); e = exp(s - m); "
+        "e / (sum(e, -1, keepdims=True) + exp(z - m)) @ v",
     ),
-    **dict.fromkeys(("cu_seqlens", "cu_seqlens_q", "cu_seqlens_k", "cu_seq_lens"), "offsets=(q, k)"),
-    **dict.fromkeys(("kv_lens", "seq_lens", "seqused_k", "cache_seqlens"), "lengths=..."),
-    **dict.fromkeys(("block_table", "block_tables", "page_table"), "pages=..."),
-    "return_softmax_lse": "return_lse=True",
-    **dict.fromkeys(("max_seqlen_q", "max_seqlen_k"), "nothing: arrays know how long they are"),
-    "enable_gqa": "nothing: heads of q share those of k and v where there are fewer",
+    **dict.fromkeys(
+        ("cu_seqlens", "cu_seqlens_q", "cu_seqlens_k", "cu_seq_lens"), "write offsets=(cu_seqlens_q, cu_seqlens_k)"
+    ),
+    **dict.fromkeys(("kv_lens", "seq_lens", "seqused_k", "cache_seqlens"), "write lengths=..."),
+    **dict.fromkeys(("block_table", "block_tables", "page_table"), "write pages=..."),
+    "return_softmax_lse": "write return_lse=True",
+    **dict.fromkeys(("max_seqlen_q", "max_seqlen_k"), "leave it out: arrays know how long they are"),
+    "enable_gqa": "leave it out: where k and v have fewer heads than q, they are shared by themselves",
 }
 
 # What flex attention calls the place of a pair → what the texts of score and mask do.

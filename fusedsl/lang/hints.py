@@ -107,7 +107,7 @@ def function_hint(name: str, known: Iterable[str] = ()) -> str | None:
         return form(name[:-1]) or f"write {name[:-1]}: nothing is written in place, but by out="
     if hasattr(builtins, name):
         return "Python's own functions are not there: a text computes with arrays"
-    near = suggest(name, {*known, *functions.known_names(), *prelude.names()})
+    near = suggest(name, {*known, *functions.known_names(), *prelude.names(), "attention"})
     return f"did you mean {near}?" if near else None
 
 

@@ -314,8 +314,10 @@ def _pieces(node: Node) -> list[Piece]:
             return [(node.left, BINDING[node.op]), f" {node.op} ", (node.right, BINDING[node.op] + 1)]
         case Compare():
             rest: list[Piece]
-            rest = [piece for op, part in zip(node.ops, node.operands[1:]) for piece in (f" {op} ", (part, BITOR))]
-            return [(node.operands[0], BITOR), *rest]
+            places = [BITOR, *[SHIFT] * (len(node.ops) - 1), BITOR]  # a & b between two comparisons is in brackets
+            first, *others = zip(node.operands, places)
+            rest = [piece for op, part in zip(node.ops, others) for piece in (f" {op} ", part)]
+            return [first, *rest]
         case Conditional():
             return [(node.then, OR), " if ", (node.condition, OR), " else ", (node.otherwise, CONDITIONAL)]
         case Subscript():

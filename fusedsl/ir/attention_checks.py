@@ -1,0 +1,126 @@
+"""What attention asks of a call's extents, and the words where they break it: operands, and arrays of its texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations, permutations
+
+from .graph import Check
+
+PLACES = "bhij"  # what the texts of score and mask call the place of a pair: in the order of its axes
+
+# What to do where operands of attention do not agree, by what they are to agree in.
+AGREEMENT = {
+    "number of heads of k and v": "k and v come in pairs of heads: slice one of them, or repeat the heads of the other",
+    "length of k and v": "slice the longer one, or pad the other and pass lengths=",
+    "width of q and k": "slice the wider one, or pad the other with zeros: a score is the sum of their products",
+    "batch of q and k, or 1 in k": "k has the batch of q, or 1 for all of it: slice or repeat it along the first axis",
+    "batch of q and v, or 1 in v": "v has the batch of q, or 1 for all of it: slice or repeat it along the first axis",
+    "batch of q and pages, or 1 in pages": "pages has a row for each sequence of q, or 1 for all of them",
+    "size of a page of k and v": "k and v are (pages, page, kv_heads, d), one page size for both",
+    "batch of q and lengths": "lengths has an element for each sequence of the batch",
+    "number of sequences of q and k": "offsets=(of q, of k) both have an element more than there are sequences",
+    "number of sequences and of lengths": "lengths has an element for each sequence, one less than each of offsets",
+}
+Words = tuple[str, str | None, str | None, str]  # message, note, help, the second half of the code
+
+
+def holds(check: Check, values: Sequence[int]) -> bool:
+    """Whether the values of its extents pass a check of attention."""
+    match check.kind:
+        case "agree":
+            return values[0] == values[1]
+        case "heads":
+            return values[0] % values[1] == 0 if values[1] else not values[0]
+        case "offsets":
+            return values[0] >= 1
+        case "reach":
+            return values[0] >= values[1]
+        case "reading":
+            return len(_meanings(values)) < 2
+    raise AssertionError(check.kind)
+
+
+def words(check: Check, shown: Sequence[str], values: Sequence[int], shapes: Sequence[Sequence[int]]) -> Words:
+    """What a check of attention says that does not hold, with its operands as they are `shown` and their `shapes`."""
+    match check.kind:
+        case "agree":
+            message = f"attention needs one {check.what}: {shown[0]} and {shown[1]}"
+            return message, f"{values[0]} and {values[1]} differ", AGREEMENT[check.what], "attention"
+        case "heads":
+            message = f"{values[0]} heads of q cannot share {values[1]} of k"
+            return message, f"{shown[0]} and {shown[1]}", _heads_help(check.what, *shapes), "attention"
+        case "offsets":
+            help = "an element where each sequence begins, and one where the last ends: [0, 3, 10] are two, [0] is none"
+            return "offsets are empty", shown[0], help, "attention"
+        case "reach":
+            return _reach_words(check, values, shapes[0])
+        case "reading":
+            return _reading_words(check, shown[0], values)
+    raise AssertionError(check.kind)
+
+
+def _heads_help(what: str, q: Sequence[int], k: Sequence[int]) -> str:
+    """What to do where heads of q are no multiple of those of k: their axes may stand elsewhere."""
+    if what == "paged heads":
+        if k[1] and q[1] % k[1] == 0 and k[1] < k[2]:
+            return "is it (pages, kv_heads, page, d)? k and v are (pages, page, kv_heads, d): write k.swapaxes(1, 2)"
+        return "k and v are (pages, page, kv_heads, d), and the heads of q are a multiple of kv_heads"
+    if what == "heads" and k[2] and q[2] % k[2] == 0 and q[2] < q[1] and k[2] < k[1]:
+        return "is it (batch, n, heads, d)? attention takes (batch, heads, n, d): write q.swapaxes(1, 2), as of k and v"
+    return "the heads of q are a multiple of those of k and v: head h reads head h // (heads // kv_heads)"
+
+
+# -- arrays of score and mask
+
+
+def indexed(name: str, shape: Sequence[int], extents: Mapping[str, int]) -> str | None:
+    """How to read an array of this shape at b, h, i and j, which run so far; None where no way fits.
+
+    >>> indexed("m", (2, 1, 9), {"b": 2, "h": 4, "i": 3, "j": 9})
+    'm[b, 0, j]'
+    """
+    ways = (*reversed(list(combinations(extents, len(shape)))), *permutations(extents, len(shape)))
+    written = next((one for way in ways if (one := _indices(shape, way, extents)) is not None), None)
+    return None if written is None else f"{name}[{', '.join(written)}]"
+
+
+def elsewhere(name: str, shape: Sequence[int], runs: Sequence[int]) -> str | None:
+    """How to read an array that has a name, and that is not to be read as it is aligned; None where no way fits."""
+    extents = dict(zip(PLACES, runs))
+    aligned = _indices(shape, PLACES[len(PLACES) - len(shape) :], extents) if len(shape) <= len(PLACES) else None
+    return None if aligned or not shape or not name or name in ("score", *PLACES) else indexed(name, shape, extents)
+
+
+def _indices(shape: Sequence[int], places: Sequence[str], extents: Mapping[str, int]) -> list[str] | None:
+    fits = all(extent in (1, extents[place]) for place, extent in zip(places, shape))
+    return ["0" if extent == 1 else place for place, extent in zip(places, shape)] if fits else None
+
+
+def _meanings(values: Sequence[int]) -> list[tuple[str, ...]]:
+    """The places that the axes of an unindexed array may stand for, where those that it is aligned with are among them;
+    `values` are its extents, then how far b, h, i and j run."""
+    *shape, b, h, i, j = values
+    extents = dict(zip(PLACES, (b, h, i, j)))
+    ways = combinations(PLACES, len(shape))
+    found = [way for way in ways if all(extents[place] == n for place, n in zip(way, shape))]
+    apart = min(shape) > 1 and tuple(PLACES[-len(shape) :]) in found
+    return found if apart else []
+
+
+def _reading_words(check: Check, shown: str, values: Sequence[int]) -> Words:
+    name, ways = check.names[0], [", ".join(way) for way in _meanings(values)]
+    message = f"{name or 'an array'} has no index, and {shown} fits {' and '.join(f'[{way}]' for way in ways)}"
+    return message, None, f"write {' or '.join((name or 'x') + f'[{way}]' for way in ways)}", "attention"
+
+
+def _reach_words(check: Check, values: Sequence[int], shape: Sequence[int]) -> Words:
+    have, runs, axis, *extents = values
+    name, *indices = check.names
+    message = f"{name} has {have} element{'s' * (have != 1)} along axis {axis}, and {check.what} runs to {runs}"
+    if have == 1:
+        indices[axis] = "0"
+        return message, None, f"write {name}[{', '.join(indices)}]", "attention"
+    way = indexed(name, shape, dict(zip(PLACES, extents)))
+    otherwise = f"give it {runs} elements, or say what holds beyond: where({check.what} < {have}, ..., 0)"
+    return message, None, f"write {way}" if way else otherwise, "attention"
