@@ -47,6 +47,18 @@ def assert_near(found, expected, share):
         assert np.abs(value.astype(np.float64) - exact).max() <= share * np.abs(exact).max()
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", FORMULAS)
+def test_on_a_card(name):
+    cupy = pytest.importorskip("cupy")
+    kernel = fd.kernel(FORMULAS[name][0])
+    for n, m, width, out in ((333, 1000, 64, 64), (129, 700, 128, 128), (70, 152, 192, 64)):
+        arrays = given(n, m, width=width, out=out, dtype=np.float16)
+        found = kernel(*(cupy.asarray(arrays[name]) for name in kernel.params))
+        found = [cupy.asnumpy(x) for x in (found if isinstance(found, tuple) else (found,))]
+        assert_near(found, reference(kernel, arrays), 2.0**-9)
+
+
 @pytest.mark.parametrize("name", FORMULAS)
 def test_on_the_cpu_all_weights_are_one_pass(name):
     arrays, kernel = given(dtype=np.float32), fd.kernel(FORMULAS[name][0])
