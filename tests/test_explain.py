@@ -75,6 +75,40 @@ def test_strides_of_zero_move_one_element():
 # -- the time model
 
 
+def test_masked_attention_is_two_products_of_matrices_without_fusion():
+    """What is weighed with a mask was counted as a product with five axes that is stored: 1.13 TB."""
+    q = fd.spec((2, 16, 4096, 128), "bfloat16")
+    masked, full = told("attention(q, k, v, mask='j <= i')", q, q, q), told("attention(q, k, v)", q, q, q)
+    scores = 4 * 2 * 16 * 4096 * 4096
+    assert masked.before.operations.count("contract") == full.before.operations.count("contract") == 2
+    assert masked.before.bytes - full.before.bytes == 2 * scores  # where(mask, score, -inf) alone
+    assert full.before.seconds < masked.before.seconds < 1.3 * full.before.seconds
+
+
+def test_a_sum_of_broadcast_products_is_a_product_of_matrices_without_fusion():
+    a, b = fd.spec((512, 256)), fd.spec((256, 1024))
+    size = 4 * (512 * 256 + 256 * 1024 + 512 * 1024)
+    assert told("sum(a[:, :, None] * b[None], axis=1)", a, b).before.bytes == size
+    masked = told("sum(where(m[:, :, None], a[:, :, None] * b[None], 0), axis=1)", fd.spec((512, 256), "bool"), a, b)
+    assert masked.before.bytes == size + 512 * 256
+    assert told("sum(x * w, axis=1)", a, fd.spec(256)).before.operations == ("multiply", "sum")
+
+
+def test_a_product_that_is_needed_itself_is_stored():
+    e = told("p = a[:, :, None] * b[None]; return sum(p, axis=1), p", fd.spec((64, 32)), fd.spec((32, 16)))
+    assert sorted(e.before.operations) == ["contract", "multiply"]
+
+
+def test_an_array_that_is_seen_twice_is_listed_once():
+    q = fd.spec((2, 16, 4096, 128), "bfloat16")
+    (k,) = told("attention(q, k, v, mask='doc[i] == doc[j]', doc=doc)", q, q, q, fd.spec(4096, "int32")).kernels
+    assert [(a.array, a.bytes) for a in k.reads if a.array == "doc"] == [("doc", 4 * 4096)]
+    (k,) = told("x[1:] + x[:-1]", fd.spec(1000)).kernels
+    assert [a.bytes for a in k.reads] == [4 * 1000]
+    (k,) = told("x[:100] + x[200:300]", fd.spec(1000)).kernels
+    assert [a.bytes for a in k.reads] == [4 * 200]
+
+
 def test_fewer_bytes_and_launches_take_less_time():
     e = told("softmax(x)", fd.spec((4096, 4096)))
     assert e.seconds < e.before.seconds / 3

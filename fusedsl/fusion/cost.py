@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from ..ir.contraction import Subscripts
 from ..ir.dims import Symbol, evaluate
 from ..ir.gathers import GUARDED
-from ..ir.graph import Graph, Node
+from ..ir.graph import Graph, Node, value_of
 from ..ir.ops import OPS, VIEWS
 from .time import Work
 
@@ -36,10 +36,14 @@ def unfused(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[Step, ...]:
     """The kernels that NumPy or CuPy would run: every operation reads its operands and writes its result.
 
     Counted in the unfused run's favour: a common subexpression is computed once, an operand that is read twice by one
-    operation is moved once, views and changes of dtype are free, and so is arithmetic on Python numbers.
+    operation is moved once, views and changes of dtype are free, and so is arithmetic on Python numbers. A sum of
+    products of what is broadcast against each other is a product of matrices, also where products are masked.
     """
     arrays = _arrays(graph)
-    steps = [_step(n, arrays, extents) for n in graph.nodes() if n in arrays and _computes(n)]
+    products = _products(graph, extents)
+    inside = _only_within(graph, products)
+    counted = [n for n in graph.nodes() if n in arrays and n not in inside and _computes(n)]
+    steps = [_product(n, products[n], arrays, extents) if n in products else _step(n, arrays, extents) for n in counted]
     copied = [r for r in dict.fromkeys(graph.results) if r in arrays and not _computes(_below_views(r))]
     return tuple(steps + [_copy(r, extents) for r in copied])
 
@@ -50,6 +54,44 @@ def _arrays(graph: Graph) -> set[Node]:
     for n in graph.nodes():
         if n.op == "param" or any(a in found for a in n.args):
             found.add(n)
+    return found
+
+
+def _products(graph: Graph, extents: Mapping[Symbol, int]) -> dict[Node, tuple[Node, ...]]:
+    """The sums that are products of matrices, with their two factors and the condition under which products count."""
+    found = {}
+    for n in graph.nodes():
+        if n.op == "reduce" and n.attr[0] == "sum" and (taken := _factors(n.args[0], extents)):
+            found[n] = taken
+    return found
+
+
+def _factors(summed: Node, extents: Mapping[Symbol, int]) -> tuple[Node, ...]:
+    """What an element is the product of, where either factor is smaller than all products; nothing where it is none."""
+    kept: tuple[Node, ...] = ()
+    x = _operand(summed)
+    if x.op == "where" and x.args[2].op == "const" and value_of(x.args[2]) == 0:
+        kept, x = x.args[:1], _operand(x.args[1])
+    if x.op != "multiply" or any(_count(_operand(a), extents) >= _count(summed, extents) for a in x.args):
+        return ()
+    return (*x.args, *kept)
+
+
+def _only_within(graph: Graph, products: Mapping[Node, tuple[Node, ...]]) -> set[Node]:
+    """The nodes between such sums and their factors that nothing else reads."""
+    users: dict[Node, list[Node]] = {}
+    for n in graph.nodes():
+        for a in n.args:
+            users.setdefault(a, []).append(n)
+    found: set[Node] = set()
+    for product, factors in products.items():
+        stack = [product.args[0]]
+        while stack:
+            n = stack.pop()
+            within = all(u is product or u in found for u in users[n]) and n not in graph.results
+            if within and n not in factors:
+                found.add(n)
+                stack.extend(n.args)
     return found
 
 
@@ -81,6 +123,12 @@ def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
     cost = OPS[n.op].cost if n.op in OPS else 1
     name = n.attr[0] if n.op == "reduce" else f"cum{n.attr[0]}" if n.op == "scan" else n.op
     return Step(name, read, _size(n, extents), cost * _work(n, extents))
+
+
+def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
+    """A sum as the product of matrices that it is."""
+    operands = [a for a in dict.fromkeys(map(_operand, factors)) if a in arrays]
+    return Step("contract", sum(_size(a, extents) for a in operands), _size(n, extents), _work(n, extents))
 
 
 def _work(n: Node, extents: Mapping[Symbol, int]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -126,8 +126,8 @@ def _report_kernel(
     kernel, schedule = case.scheduled(plan, bound)
     kept = kept_operands(kernel) if getattr(schedule, "shared", False) else []
     passes = [1 if kernel.resident or k in kept else _passes(kernel, k) for k in range(plan.inputs)]
-    reads = tuple(_access(case, plan, bound, kernel, k, passes[k]) for k in range(plan.inputs))
-    writes = tuple(_access(case, plan, bound, kernel, k, 1) for k in range(plan.inputs, len(plan.arrays)))
+    reads = _accesses(case, plan, bound, kernel, range(plan.inputs), passes)
+    writes = _accesses(case, plan, bound, kernel, range(plan.inputs, len(plan.arrays)))
     moved = sum(a.bytes for a in (*reads, *writes))
     issued = round(computed(kernel, bound)[0])
     told = (plan.name, _members(case, plan), _iteration(bound, kernel), reads, writes, moved, issued)
@@ -179,17 +179,40 @@ def figures_of(case: Case, members: Members, built: Built) -> Figures:
 # -- arrays
 
 
-def _access(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int, passes: int) -> Access:
+def _accesses(
+    case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, operands: Iterable[int], passes: Sequence[int] = ()
+) -> tuple[Access, ...]:
+    """The arrays of these operands, each once, however it is seen."""
+    found: dict[tuple[str, int], list[int]] = {}
+    for k in operands:
+        found.setdefault((plan.arrays[k].kind, plan.arrays[k].index), []).append(k)
+    return tuple(_access(case, plan, bound, kernel, views, passes) for views in found.values())
+
+
+def _access(
+    case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, views: Sequence[int], passes: Sequence[int]
+) -> Access:
+    """The bytes of an array that is seen in these ways: no more than all its elements, once a pass."""
+    use = plan.arrays[views[0]]
+    shape = list(case.shape_of(use))
+    times = [passes[k] if passes else 1 for k in views]
+    seen = [0 if bound.empty else _elements(case, plan, bound, kernel, k) for k in views]
+    moved = sum(count * each for count, each in zip(seen, times))
+    if len(views) > 1:
+        moved = min(moved, prod(shape) * max(times))
+    kind = f"{use.dtype}{shape}"
+    return Access(array_name(case, use), use.kind, use.index, kind, moved * use.dtype.itemsize, max(times))
+
+
+def _elements(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int) -> int:
+    """How many elements of an operand a kernel reads or writes."""
     use = plan.arrays[k]
-    elements = prod(n for n, stride in zip(bound.extents, bound.strides[k]) if stride)
-    if kernel.operands[k].rank:
-        elements *= prod(evaluate(d, case.extents) for d in plan.ranks)
     if use.gathered is not None:
         axes = (*plan.rows, *plan.columns, *plan.ranks)
-        elements = min(prod(evaluate(axes[a], case.extents) for a in use.gathered), prod(case.shape_of(use)))
-    moved = 0 if bound.empty else elements * use.dtype.itemsize * passes
-    shape = list(case.shape_of(use))
-    return Access(array_name(case, use), use.kind, use.index, f"{use.dtype}{shape}", moved, passes)
+        return min(prod(evaluate(axes[a], case.extents) for a in use.gathered), prod(case.shape_of(use)))
+    elements = prod(n for n, stride in zip(bound.extents, bound.strides[k]) if stride)
+    ranks = prod(evaluate(d, case.extents) for d in plan.ranks)
+    return elements * ranks if kernel.operands[k].rank else elements
 
 
 def _passes(kernel: Kernel, operand: int) -> int:
