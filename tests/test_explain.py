@@ -164,6 +164,58 @@ def test_members_read_and_write_by_name():
     assert [a.array for a in k.reads] == ["x"]
 
 
+Q = fd.spec((2, 16, 4096, 128), "bfloat16")
+KEYS = fd.spec((4, 1024, 64), "bfloat16")
+
+
+@pytest.mark.parametrize(
+    "text, arguments, formulas",
+    [
+        ("softmax(x) * w", [(64, 100), 100], ["max of x", "sum of exp(x - max)", "result = exp(x - max) / sum * w"]),
+        ("x + x.T", [(64, 64)], ["result = x[i, j] + x[j, i]"]),
+        ("x + x[::-1]", [(64, 100)], ["result = x[i, j] + x[63 - i, j]"]),
+        ("x - (y - 1) + -x ** 3", [8, 8], ["result = x - (y - 1) + -(x * x * x)"]),
+        ("where((x > 1) == (y > 1), x, 2)", [8, 8], ["result = where((x > 1) == (y > 1), x, 2)"]),
+        ("astype(x, int32) & 3 | 4", [8], ["result = int32(x) & 3 | 4"]),
+        ("sum(x, axis=1) / sum(x * x, axis=1)", [(64, 100)], ["sum of x", "sum_2 of x * x", "result = sum / sum_2"]),
+        ("mean(x, axis=1)", [(64, 100)], ["sum of x", "result = sum / 100"]),
+        ("x * arange(100)", [(64, 100)], ["result = x * j"]),
+        ("sort(x)", [(64, 100)], ["order of x", "result = values in order"]),
+    ],
+)
+def test_formulas_are_those_that_people_write(text, arguments, formulas):
+    (k,) = told(text, *map(fd.spec, arguments)).kernels
+    assert list(k.members) == formulas
+
+
+def test_formulas_of_attention():
+    scores = "where(doc[i] == doc[j] and j <= i, score, -inf)"
+    (k,) = told(
+        "attention(q, k, v, mask='doc[i] == doc[j] and j <= i', doc=doc)", Q, Q, Q, fd.spec(4096, "int32")
+    ).kernels
+    assert k.members == (
+        "score = sum of q * k",
+        f"max of {scores}",
+        f"sum of exp(({scores} - max) * rsqrt(128))",
+        f"weighed = sum of exp(({scores} - max) * rsqrt(128)) * v",
+        "result = where(max == -inf, 0, weighed) / where(sum == 0, 1, sum)",
+    )
+    (k,) = told("softmax(q @ k.mT) @ v", KEYS, KEYS, KEYS).kernels
+    assert k.members[2:] == (
+        "sum of exp(score - max)",
+        "weighed = sum of exp(score - max) * v",
+        "result = weighed / sum",
+    )
+    (k,) = told("attention(q, k, v, score='50 * tanh(score / 50)')", Q, Q, Q).kernels
+    assert k.members[2] == "sum of exp((tanh(score * rsqrt(128) / 50) - max) * 50)"
+
+
+def test_a_formula_that_is_too_long_is_cut_short():
+    (k,) = told(" + ".join(f"sin(x * {n}.25 + y)" for n in range(40)), fd.spec(8), fd.spec(8)).kernels
+    (formula,) = k.members
+    assert len(formula) < 160 and "..." in formula
+
+
 def test_temporaries_and_what_kept_kernels_apart():
     e = told("softmax(x, axis=0) + softmax(x, axis=1)", fd.spec((64, 64)))
     assert len(e.kernels) == 2

@@ -16,12 +16,11 @@ from ..runtime.compile import Built
 from ..schedule import geometry
 from ..schedule.bundle import bundle_geometries
 from ..schedule.kernel import Kernel
-from ..schedule.phase import Body, Phase
-from ..schedule.plan import ArrayUse, KernelPlan
+from ..schedule.plan import KernelPlan
 from ..schedule.shared import kept_operands
-from ..schedule.stream import Stream
 from .amounts import plural
 from .case import Case
+from .members import array_name, members_of
 from .work import computed, work_of
 
 Members = Sequence[tuple[KernelPlan, Bound]]
@@ -130,7 +129,7 @@ def _report_kernel(
     writes = _accesses(case, plan, bound, kernel, range(plan.inputs, len(plan.arrays)))
     moved = sum(a.bytes for a in (*reads, *writes))
     issued = round(computed(kernel, bound)[0])
-    told = (plan.name, _members(case, plan), _iteration(bound, kernel), reads, writes, moved, issued)
+    told = (plan.name, members_of(case, plan), _iteration(bound, kernel), reads, writes, moved, issued)
     hardware = case.target.hardware
     if hardware is None:
         loops = CPU_LOOPS.get(schedule.partition(":")[0], schedule)
@@ -222,14 +221,6 @@ def _passes(kernel: Kernel, operand: int) -> int:
     return sum(found) or 1
 
 
-def array_name(case: Case, use: ArrayUse) -> str:
-    """The parameter's name, `result`, or `temporary 0`."""
-    if use.kind == "argument":
-        return case.plan.parameters[use.index].name
-    only = use.kind == "result" and len(case.plan.results) == 1
-    return use.kind if only else f"{use.kind} {use.index}"
-
-
 # -- work
 
 
@@ -242,63 +233,3 @@ def _iteration(bound: Bound, kernel: Kernel) -> str:
     if kernel.phases[-1].folds or kernel.row_axes or bound.streamed is not None:
         return f"{rows:,} row{'s' * (rows != 1)} × {columns:,} columns"
     return f"{columns:,} element{'s' * (columns != 1)}"
-
-
-# -- members
-
-
-def _maker(phase: Phase, name: str) -> Body:
-    """The body of a phase that makes a value; the first, where none does."""
-    return next((body for body in phase.bodies if any(v.name == name for v in body.results)), phase.element)
-
-
-def _members(case: Case, plan: KernelPlan) -> tuple[str, ...]:
-    """The folds and results that the kernel computes, each with its formula."""
-    found = []
-    if plan.stream is not None:
-        found += _stream_members(case, plan, plan.stream)
-    for phase in plan.resident:
-        for folds, along in ((phase.folds, ""), (phase.cross, " over all rows")):
-            for fold in folds:
-                found.append(f"{fold.name}{along} of {_meaning(phase.element, fold.lifted[0].name)}")
-        for use in (use for step in phase.scans for use in step.scans):
-            found.append(f"cum{use.name} of {_meaning(_maker(phase, use.lifted[0].name), use.lifted[0].name)}")
-        if phase.select:
-            name = phase.select.lifted.name
-            found.append(f"order of {_meaning(_maker(phase, name), name)}")
-        for store in (*phase.stores, *phase.row_stores):
-            body = phase.row if store in phase.row_stores else _maker(phase, store.value)
-            target = array_name(case, plan.arrays[store.operand])
-            found.append(f"{target} = {_meaning(body, store.value)}")
-    if plan.finish:
-        for store in plan.finish.stores:
-            target = array_name(case, plan.arrays[store.operand])
-            found.append(f"{target} = {_meaning(plan.finish.body, store.value)}")
-    return tuple(found)
-
-
-def _stream_members(case: Case, plan: KernelPlan, stream: Stream) -> list[str]:
-    """The scores, folds, weighings and results of a pass over scores."""
-    found = []
-    for score in stream.scores:
-        a, b = (_meaning(body, body.results[0].name) for body in (score.left, score.right))
-        found.append(f"score = sum of {a} * {b}")
-    for phase in stream.tile:
-        found += [f"{f.name} of {_meaning(phase.element, f.lifted[0].name)}" for f in phase.folds]
-    for w in stream.weighings:
-        weight = next(p.element for p in stream.tile if any(v.name == w.weight.name for v in p.element.results))
-        right = _meaning(w.right, w.right.results[0].name)
-        found.append(f"sum of {_meaning(weight, w.weight.name)} times {right}")
-    ends = [(stream.row, stream.row_stores), *((e.body, e.stores) for e in stream.endings)]
-    for body, stores in ends:
-        for store in stores:
-            found.append(f"{array_name(case, plan.arrays[store.operand])} = {_meaning(body, store.value)}")
-    return found
-
-
-def _meaning(body: Body | None, name: str) -> str:
-    """A value as the comment of its line has it; a loaded value by its array's name."""
-    for line in body.lines if body else ():
-        if line.startswith(f"{name} = "):
-            return line.partition("  # ")[2] or line.partition(" = ")[2]
-    return name.rpartition("_")[0] or name
