@@ -136,11 +136,12 @@ def _report_kernel(
         return KernelReport(*told, loops + _masks(kernel), measured_seconds=measured)
     launch = geometry(schedule, kernel, bound.extents)
     read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
-    work = work_of(kernel, schedule, bound, launch, hardware, read, written)
+    numbers = {use.value.name: evaluate(use.source, case.extents) for use in plan.scalars if use.kind == "extent"}
+    work = work_of(kernel, schedule, bound, launch, hardware, read, written, numbers)
     time = 0.0 if bound.empty else seconds(work, hardware)
     figures = None if built is None else figures_of(case, [(plan, bound)], built)
     why, registers = _settled(schedule, launch.threads, built, hardware)
-    why += _masks(kernel)
+    why += _masks(kernel) + _open(kernel)
     tuned = case.tuned(plan, bound)
     tried = (None, ()) if tuned is None else (tuned.seconds, tuned.trials)
     return KernelReport(*told, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
@@ -149,6 +150,13 @@ def _report_kernel(
 def _masks(kernel: Kernel) -> str:
     """What becomes of tiles of scores with masks."""
     return f"; {kernel.stream.told}" if kernel.stream is not None and kernel.stream.told else ""
+
+
+def _open(kernel: Kernel) -> str:
+    """What the time does not know."""
+    if kernel.stream is None or kernel.stream.sieve is None or not kernel.stream.sieve.extremes:
+        return ""
+    return "; which ones arrays leave out is not known here: the time is that of all the others"
 
 
 def _settled(schedule: Any, threads: int, built: Built | None, hardware: Hardware) -> tuple[str, int]:
