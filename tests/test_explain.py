@@ -224,6 +224,45 @@ def test_temporaries_and_what_kept_kernels_apart():
     assert not told("x + 1", fd.spec(8)).refused
 
 
+@pytest.mark.parametrize(
+    "text, shapes, dtype, reason",
+    [
+        ("softmax(q @ k.mT) @ v", [64, 64, 512], "bfloat16", "v is 512 wide, and registers hold rows of results of at"),
+        ("softmax(q @ k.mT) @ v", [128] * 3, "float64", "rows of results of at most 64 in float64"),
+        ("softmax(q @ k.mT + q @ w.mT) @ v", [64] * 4, "bfloat16", "its scores are sums of 2 products"),
+    ],
+)
+def test_the_limit_that_stores_scores_has_a_name(text, shapes, dtype, reason):
+    e = told(text, *[fd.spec((4, 1024, n), dtype) for n in shapes], cc=90)
+    stored = [r.reason for r in e.refused if "it is stored, because" in r.reason]
+    assert len(stored) == 1 and reason in stored[0]
+
+
+def test_a_single_row_is_no_tile():
+    e = told("softmax(q @ k.mT) @ v", fd.spec((1, 64)), fd.spec((100, 64)), fd.spec((100, 64)))
+    assert any("its scores are those of a single row" in r.reason for r in e.refused)
+
+
+def test_what_passes_and_what_is_found_before_them_are_for():
+    e = told("softmax(q @ k.mT) @ v - softmax(q @ w.mT) @ v", KEYS, KEYS, KEYS, KEYS)
+    assert [r.reason for r in e.refused] == [
+        "kernel 0 and kernel 1 weigh by scores of their own: a sum or difference of such results is several passes"
+    ]
+    tokens, ends = fd.spec((8192, 16, 64), "bfloat16"), fd.spec(9, "int32")
+    e = told("attention(q, k, v, mask='j <= i', offsets=(o, p))", tokens, tokens, tokens, ends, ends)
+    (reason,) = [r.reason for r in e.refused]
+    assert reason == "kernel 0 finds each token's sequence, once a token, which kernel 1 would find for every score"
+
+
+def test_refusals_name_axes_and_say_what_their_times_are():
+    e = told("sort(softmax(q @ k.mT)) @ v", KEYS, KEYS, KEYS)
+    lines = str(e).partition("not merged")[2].splitlines()
+    assert "'" not in "".join(lines)
+    assert any(re.search(r"the order along axis 1 of k: .*\(together would save about [\d.]+ µs\)", x) for x in lines)
+    lines = str(told("softmax(q @ k.mT) @ v", KEYS, KEYS, fd.spec((4, 1024, 512), "bfloat16")))
+    assert re.search(r"is faster than to compute it for every tile \(saves about [\d.]+ µs\)", lines)
+
+
 def test_out_over_an_input():
     assert told("x + 1", fd.spec(8)).notes == ("out may be x, written in place",)
     (note,) = told("x + x[::-1]", fd.spec(8)).notes

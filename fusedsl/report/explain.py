@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +12,11 @@ from ..fusion.cost import unfused
 from ..fusion.time import seconds
 from ..ir.dims import evaluate
 from ..program import Program
-from ..program.planning import decisions
 from ..program.settle import in_place
 from ..runtime.arrays import CPU, Array, Weak
 from ..runtime.compile import source_of
 from ..runtime.driver import driver
+from .apart import Refusal, refusals
 from .case import Case, make_case
 from .kernels import Figures, KernelReport, Members, figures_of, report_launch
 from .measure import launch_seconds
@@ -44,14 +43,6 @@ class Temporary:
     name: str
     type: str
     bytes: int
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why something is not in the kernel beside it, and what that costs in seconds where the time model knows."""
-
-    reason: str
-    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -161,7 +152,7 @@ def explain(
         tuple(kernels),
         _before(case),
         _temporaries(case),
-        _refused(case),
+        refusals(case),
         widened(case.graph),
         tuple(notes + _aliasing(case)),
     )
@@ -178,23 +169,6 @@ def _before(case: Case) -> Unfused:
     hardware = case.target.hardware
     time = None if hardware is None else sum(seconds(s.work, hardware) for s in steps)
     return Unfused(len(steps), sum(s.bytes for s in steps), tuple(s.operation for s in steps), time)
-
-
-def _refused(case: Case) -> tuple[Refusal, ...]:
-    """Why there is more than one kernel, with axes by the names of their arrays."""
-
-    def named(symbol: re.Match) -> str:
-        return f"axis {symbol.group(2)} of {case.plans.names[int(symbol.group(1))]}"
-
-    told = decisions(case.graph, case.plan, case.extents, case.target.hardware)
-    found = [Refusal(d.reason, d.seconds) for d in told if not d.joined]
-    if not found and len(case.launches) > 1:
-        found = [Refusal("the kernels run over different rows and columns")]
-    for plan, bound in case.kernels:
-        if not case.scheduled(plan, bound)[0].resident:
-            found += [Refusal(f"{plan.name} reads its rows again: {reason}") for reason in plan.rereads]
-    named_ones = [Refusal(re.sub(r"\bn(\d+)_(\d+)'*", named, r.reason), r.seconds) for r in found]
-    return tuple(dict.fromkeys(named_ones))
 
 
 def _temporaries(case: Case) -> tuple[Temporary, ...]:
