@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from ..ir.contraction import Subscripts
@@ -11,25 +11,27 @@ from ..ir.dims import Symbol, evaluate
 from ..ir.gathers import GUARDED
 from ..ir.graph import Graph, Node, value_of
 from ..ir.ops import OPS, VIEWS
-from .time import Work
+from ..ir.types import FLOAT64
+from .lines import ordering
 
 
 @dataclass(frozen=True)
 class Step:
-    """One kernel of an unfused run: the operation, the bytes that it reads and writes, what it issues."""
+    """One kernel of an unfused run: the operation, the bytes that it reads and writes, what it issues.
+
+    Of a product of matrices `sides` are how many there are, their rows, columns, and the terms of each sum.
+    """
 
     operation: str
     read: int
     written: int
     instructions: int
+    double: bool = False
+    sides: tuple[int, int, int, int] | None = None
 
     @property
     def bytes(self) -> int:
         return self.read + self.written
-
-    @property
-    def work(self) -> Work:
-        return Work(self.read, self.written, self.instructions)
 
 
 def unfused(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[Step, ...]:
@@ -122,17 +124,36 @@ def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
     )
     cost = OPS[n.op].cost if n.op in OPS else 1
     name = n.attr[0] if n.op == "reduce" else f"cum{n.attr[0]}" if n.op == "scan" else n.op
-    return Step(name, read, _size(n, extents), cost * _work(n, extents))
+    made = Step(name, read, _size(n, extents), cost * _work(n, extents), n.type.dtype.compute is FLOAT64)
+    return replace(made, sides=_sides(n, extents)) if n.op == "contract" else made
+
+
+def _sides(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, int, int, int]:
+    """(products, rows, columns, terms) of a contraction."""
+    letters = Subscripts.parse(n.attr)
+    known = dict(zip(letters.left + letters.right, (*n.args[0].type.shape, *n.args[1].type.shape)))
+    groups = (letters.batch, letters.rows, letters.columns, letters.summed)
+    batch, rows, columns, terms = (prod(evaluate(known[c], extents) or 0 for c in group) for group in groups)
+    return batch, rows, columns, terms
 
 
 def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
     """A sum as the product of matrices that it is."""
     operands = [a for a in dict.fromkeys(map(_operand, factors)) if a in arrays]
-    return Step("contract", sum(_size(a, extents) for a in operands), _size(n, extents), _work(n, extents))
+    read, written, work = sum(_size(a, extents) for a in operands), _size(n, extents), _work(n, extents)
+    a, b, results = (_count(_operand(x), extents) for x in (*factors[:2], n))
+    terms = work // max(1, results)
+    # a is batch * rows * terms, b is batch * columns * terms, and results are batch * rows * columns
+    batch = max(1, round(a * b / max(1, results * terms * terms)))
+    rows, columns = a // max(1, batch * terms), b // max(1, batch * terms)
+    return Step("contract", read, written, work, n.type.dtype.compute is FLOAT64, (batch, rows, columns, terms))
 
 
 def _work(n: Node, extents: Mapping[Symbol, int]) -> int:
-    """How often an operation is carried out."""
+    """How often an operation is carried out; of an order, what that takes."""
+    if n.op == "ranked":
+        along = evaluate(n.args[0].type.shape[-1], extents) or 0
+        return round(_count(n, extents) * ordering(along))
     if n.op != "contract":
         return _count(n.args[0] if n.op == "reduce" else n, extents)
     letters, shape = Subscripts.parse(n.attr), n.args[0].type.shape

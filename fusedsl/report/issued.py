@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ..fusion.lines import double_instructions, instructions, special_functions
+from ..schedule.contract import EDGE
 from ..schedule.phase import Body
 
+ADDRESSING = 12  # instructions that find and stage an element of a factor
 SHARED_READS = 5 / 16  # of a thread for each of its products
 DOUBLE_ISSUED = 1.9  # instructions that are issued for one of float64: constants, addresses and words beside it
 
@@ -19,3 +21,10 @@ def count(found: list[float], body: Body, times: float) -> None:
         return
     found[0] += times * instructions(body.lines)
     found[1] += times * special_functions(body.lines)
+
+
+def multiplication(batch: int, rows: int, columns: int, terms: int) -> float:
+    """Instructions of so many products of matrices in squares: a multiplication reads a third of a value from shared
+    memory, and an element of a factor is staged once for each square that it is in."""
+    staged = rows * -(-columns // EDGE) + columns * -(-rows // EDGE)
+    return batch * terms * (rows * columns * (1 + SHARED_READS) + staged * ADDRESSING)

@@ -129,22 +129,23 @@ def _report_kernel(
     writes = _accesses(case, plan, bound, kernel, range(plan.inputs, len(plan.arrays)))
     moved = sum(a.bytes for a in (*reads, *writes))
     issued = round(computed(kernel, bound)[0])
-    told = (plan.name, members_of(case, plan), _iteration(bound, kernel), reads, writes, moved, issued)
+    told = (plan.name, members_of(case, plan), _iteration(bound, kernel), reads, writes, moved)
     hardware = case.target.hardware
     if hardware is None:
         loops = CPU_LOOPS.get(schedule.partition(":")[0], schedule)
-        return KernelReport(*told, loops + _masks(kernel), measured_seconds=measured)
+        return KernelReport(*told, issued, loops + _masks(kernel), measured_seconds=measured)
     launch = geometry(schedule, kernel, bound.extents)
     read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
     numbers = {use.value.name: evaluate(use.source, case.extents) for use in plan.scalars if use.kind == "extent"}
     work = work_of(kernel, schedule, bound, launch, hardware, read, written, numbers)
+    issued = issued if kernel.stream is None else round(work.instructions)  # tensor cores do the rest
     time = 0.0 if bound.empty else seconds(work, hardware)
     figures = None if built is None else figures_of(case, [(plan, bound)], built)
     why, registers = _settled(schedule, launch.threads, built, hardware)
     why += _masks(kernel) + _open(kernel)
     tuned = case.tuned(plan, bound)
     tried = (None, ()) if tuned is None else (tuned.seconds, tuned.trials)
-    return KernelReport(*told, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
+    return KernelReport(*told, issued, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
 
 
 def _masks(kernel: Kernel) -> str:

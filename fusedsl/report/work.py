@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import log2, prod
 from typing import Any
 
-from ..fusion.lines import varying
+from ..fusion.lines import EXCHANGE, ordering, varying
 from ..fusion.time import Work
 from ..hardware import Hardware, occupancy
 from ..runtime.bind import Bound
@@ -17,11 +17,8 @@ from ..schedule.kernel import Kernel
 from ..schedule.product import Sides, extent, sides, worthwhile
 from ..schedule.ranking import selection
 from ..schedule.registers import row_loads
-from .issued import SHARED_READS, count
+from .issued import count, multiplication
 from .passes import multiplied, of_pass, scores
-
-ADDRESSING = 12  # instructions that find and stage an element of a factor
-EXCHANGE = 6  # instructions that put two entries of an order in theirs
 
 
 def work_of(
@@ -92,25 +89,21 @@ def _of_order(kernel: Kernel, schedule: Any, bound: Bound) -> float:
         return rows * schedule.threads * exchanges * EXCHANGE
     if ranking.method == "choose":
         return 0
-    steps = log2(ranking.size)
     merges = log2(max(1, columns / ranking.size))  # of runs, where there are several
-    return rows * columns * (steps * (steps + 1) / 4 + merges) * EXCHANGE
+    return rows * columns * (ordering(ranking.size) + merges * EXCHANGE)
 
 
 def _of_products(kernel: Kernel, products: Sides, bound: Bound) -> tuple[float, float, float]:
-    """Products of matrices in squares: an element of a factor is computed once for each square that it is in, and a
-    multiplication reads a third of a value from shared memory."""
+    """Products of matrices in squares: an element of a factor is computed once for each square that it is in."""
     rows, columns = (extent(axes, bound.extents) for axes in (products.rows, products.columns))
     steps, batch = prod(bound.extents[kernel.row_axes :]), extent(products.batch, bound.extents)
     found = [0.0, 0.0, 0.0]
     for use, pair in zip(kernel.phases[0].folds, products.factors):
         wide = use.state[0].dtype.bits == 64 and use.state[0].dtype.kind == "f"
-        found[0] += batch * rows * columns * steps * (1 + SHARED_READS)
+        found[0] += multiplication(batch, rows, columns, steps)
         found[2] += batch * rows * columns * steps if wide else 0
         for body, own, other in zip(pair, (rows, columns), (columns, rows)):
-            times = batch * own * steps * -(-other // EDGE)
-            found[0] += times * ADDRESSING
-            count(found, body, times)
+            count(found, body, batch * own * steps * -(-other // EDGE))
     row = kernel.phases[0].row
     if row is not None:
         count(found, row, batch * rows * columns)

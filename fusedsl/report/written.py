@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import e, log2
 
 from ..ir.ops import OPS
+from ..ir.types import DTYPES
 from ..schedule.phase import Body
 
 LONGEST = 140  # characters of a formula
@@ -95,8 +96,9 @@ class Formulas:
             while array.args:
                 array = array.args[0]
             return self.term(f"{array.head}[...]")
-        if name in WIDE:
-            return self._read(args[0], integers=True)  # a literal, the wrapping of an integer, or a wider type
+        if name in DTYPES:  # a literal, the wrapping of an integer, or another type
+            value = self._read(args[0], integers=True)
+            return value if name in WIDE or isinstance(args[0], ast.Constant) else self._made(name, value)
         name = name.removeprefix("saturate_").removesuffix("_round")
         name = NAMED.get(name) or (OPS[name].symbol if name in OPS else None) or name
         return self._made(name, *map(self._read, args))
