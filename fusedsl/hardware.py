@@ -29,6 +29,7 @@ class Hardware:
     block_shared: int  # bytes per block, at most (opt-in)
     fp32: int  # additions, multiplications or fused ones a clock, per SM
     fp64: int
+    tensor: int  # multiply-adds of float16 into float32 a clock that its tensor cores do, per SM
     special: int = 16  # reciprocals, square roots, 2**x and the like of float32, on every architecture here
     registers: int = 65536  # 32-bit, per SM
     block_threads: int = 1024
@@ -60,19 +61,19 @@ class Hardware:
 KIB, MIB = 1 << 10, 1 << 20
 _KNOWN = (
     # Turing whitepaper (T4: 40 SMs, 1.59 GHz, 320 GB/s, 4 MB of L2; 2 FP64 units an SM)
-    Hardware((7, 5), "T4", 40, 320e9, 1.59e9, 4 * MIB, 1024, 16, 64 * KIB, 64 * KIB, 64, 2),
+    Hardware((7, 5), "T4", 40, 320e9, 1.59e9, 4 * MIB, 1024, 16, 64 * KIB, 64 * KIB, 64, 2, 512),
     # A100 whitepaper (108 SMs, 1.41 GHz, 40 MB of L2; 80 GB: 2039 GB/s)
-    Hardware((8, 0), "A100 80GB", 108, 2039e9, 1.41e9, 40 * MIB, 2048, 32, 164 * KIB, 163 * KIB, 64, 32),
+    Hardware((8, 0), "A100 80GB", 108, 2039e9, 1.41e9, 40 * MIB, 2048, 32, 164 * KIB, 163 * KIB, 64, 32, 1024),
     # GA102 whitepaper (RTX 3090: 82 SMs, 1.695 GHz, 936 GB/s, 6 MB of L2)
-    Hardware((8, 6), "RTX 3090", 82, 936e9, 1.695e9, 6 * MIB, 1536, 16, 100 * KIB, 99 * KIB, 128, 2),
+    Hardware((8, 6), "RTX 3090", 82, 936e9, 1.695e9, 6 * MIB, 1536, 16, 100 * KIB, 99 * KIB, 128, 2, 256),
     # Ada whitepaper (AD102: 96 MB of L2), L40S data sheet (142 SMs, 2.52 GHz, 864 GB/s)
-    Hardware((8, 9), "L40S", 142, 864e9, 2.52e9, 96 * MIB, 1536, 24, 100 * KIB, 99 * KIB, 128, 2),
+    Hardware((8, 9), "L40S", 142, 864e9, 2.52e9, 96 * MIB, 1536, 24, 100 * KIB, 99 * KIB, 128, 2, 512),
     # H200 data sheet (4.8 TB/s); H100 SXM5 whitepaper (132 SMs, 1.98 GHz boost, 50 MB of L2)
-    Hardware((9, 0), "H200", 132, 4.8e12, 1.98e9, 50 * MIB, 2048, 32, 228 * KIB, 227 * KIB, 128, 64),
+    Hardware((9, 0), "H200", 132, 4.8e12, 1.98e9, 50 * MIB, 2048, 32, 228 * KIB, 227 * KIB, 128, 64, 2048),
     # Blackwell B200 data sheet (148 SMs, 8 TB/s), Blackwell Tuning Guide and measurements (126 MB of L2)
-    Hardware((10, 0), "B200", 148, 8e12, 1.965e9, 126 * MIB, 2048, 32, 228 * KIB, 227 * KIB, 128, 64),
+    Hardware((10, 0), "B200", 148, 8e12, 1.965e9, 126 * MIB, 2048, 32, 228 * KIB, 227 * KIB, 128, 64, 4096),
     # RTX Blackwell whitepaper (RTX 5090: 170 SMs, 2.407 GHz, 1792 GB/s, 96 MB of L2)
-    Hardware((12, 0), "RTX 5090", 170, 1792e9, 2.407e9, 96 * MIB, 1536, 24, 100 * KIB, 99 * KIB, 128, 2),
+    Hardware((12, 0), "RTX 5090", 170, 1792e9, 2.407e9, 96 * MIB, 1536, 24, 100 * KIB, 99 * KIB, 128, 2, 256),
 )
 
 

@@ -75,6 +75,30 @@ def test_strides_of_zero_move_one_element():
 # -- the time model
 
 
+def test_a_sum_of_broadcast_products_is_a_product_of_matrices_without_fusion():
+    a, b = fd.spec((512, 256)), fd.spec((256, 1024))
+    size = 4 * (512 * 256 + 256 * 1024 + 512 * 1024)
+    assert told("sum(a[:, :, None] * b[None], axis=1)", a, b).before.bytes == size
+    masked = told("sum(where(m[:, :, None], a[:, :, None] * b[None], 0), axis=1)", fd.spec((512, 256), "bool"), a, b)
+    assert masked.before.bytes == size + 512 * 256
+    assert told("sum(x * w, axis=1)", a, fd.spec(256)).before.operations == ("multiply", "sum")
+
+
+def test_a_product_that_is_needed_itself_is_stored():
+    e = told("p = a[:, :, None] * b[None]; return sum(p, axis=1), p", fd.spec((64, 32)), fd.spec((32, 16)))
+    assert sorted(e.before.operations) == ["contract", "multiply"]
+
+
+def test_an_array_that_is_seen_twice_is_listed_once():
+    q = fd.spec((2, 16, 4096, 128), "bfloat16")
+    (k,) = told("attention(q, k, v, mask='doc[i] == doc[j]', doc=doc)", q, q, q, fd.spec(4096, "int32")).kernels
+    assert [(a.array, a.bytes) for a in k.reads if a.array == "doc"] == [("doc", 4 * 4096)]
+    (k,) = told("x[1:] + x[:-1]", fd.spec(1000)).kernels
+    assert [a.bytes for a in k.reads] == [4 * 1000]
+    (k,) = told("x[:100] + x[200:300]", fd.spec(1000)).kernels
+    assert [a.bytes for a in k.reads] == [4 * 200]
+
+
 def test_fewer_bytes_and_launches_take_less_time():
     e = told("softmax(x)", fd.spec((4096, 4096)))
     assert e.seconds < e.before.seconds / 3
@@ -128,6 +152,33 @@ def test_members_read_and_write_by_name():
     assert any(m.startswith("sum of x") for m in k.members)
     assert {a.array for a in k.writes} == {"result 0", "result 1"}
     assert [a.array for a in k.reads] == ["x"]
+
+
+@pytest.mark.parametrize(
+    "text, arguments, formulas",
+    [
+        ("softmax(x) * w", [(64, 100), 100], ["max of x", "sum of exp(x - max)", "result = exp(x - max) / sum * w"]),
+        ("x + x.T", [(64, 64)], ["result = x[i, j] + x[j, i]"]),
+        ("x + x[::-1]", [(64, 100)], ["result = x[i, j] + x[63 - i, j]"]),
+        ("x - (y - 1) + -x ** 3", [8, 8], ["result = x - (y - 1) + -(x * x * x)"]),
+        ("where((x > 1) == (y > 1), x, 2)", [8, 8], ["result = where((x > 1) == (y > 1), x, 2)"]),
+        ("astype(x, int32) & 3 | 4", [8], ["result = int32(x) & 3 | 4"]),
+        ("uint8(x) << 2 & 1", [8], ["result = uint8(uint8(x) << 2 & 1)"]),
+        ("sum(x, axis=1) / sum(x * x, axis=1)", [(64, 100)], ["sum of x", "sum_2 of x * x", "result = sum / sum_2"]),
+        ("mean(x, axis=1)", [(64, 100)], ["sum of x", "result = sum / 100"]),
+        ("x * arange(100)", [(64, 100)], ["result = x * j"]),
+        ("sort(x)", [(64, 100)], ["order of x", "result = values in order"]),
+    ],
+)
+def test_formulas_are_those_that_people_write(text, arguments, formulas):
+    (k,) = told(text, *map(fd.spec, arguments)).kernels
+    assert list(k.members) == formulas
+
+
+def test_a_formula_that_is_too_long_is_cut_short():
+    (k,) = told(" + ".join(f"sin(x * {n}.25 + y)" for n in range(40)), fd.spec(8), fd.spec(8)).kernels
+    (formula,) = k.members
+    assert len(formula) < 160 and "..." in formula
 
 
 def test_temporaries_and_what_kept_kernels_apart():

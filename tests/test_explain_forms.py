@@ -72,7 +72,7 @@ def test_data_and_objects_say_the_same():
 
 def test_a_refusal_says_its_price_where_it_is_known():
     priced = replace(two(), refused=(Refusal("they run over other axes", 2.5e-6),))
-    assert "they run over other axes (about 2.5 µs)" in str(priced)
+    assert "they run over other axes (together would save about 2.5 µs)" in str(priced)
     assert "they run over other axes\n" in str(replace(priced, refused=(Refusal("they run over other axes"),))) + "\n"
 
 

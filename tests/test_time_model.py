@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -106,6 +107,56 @@ def test_predictions_are_within_a_quarter_for_nine_of_ten():
     assert len(rows) > 100
     assert len(far) <= len(rows) // 10, far
     assert all(0.5 < ratio < 2 for ratio in ratios.values()), far
+
+
+MASKS = {"full": "", "causal": "j <= i", "window": "j <= i and j > i - 1024"}
+
+
+def passes_over_scores():
+    """fusedsl's rows of forward passes, with the mask of each, the width of a head, and the length."""
+    told = json.loads((BENCHMARKS / "results" / "h200_attention.json").read_text())
+    rows = [r for r in told["rows"] if r["peer"] == "fusedsl" and r["workload"] in MASKS and "kv" not in r["shape"]]
+    return [(MASKS[r["workload"]], *re.findall(r"\d+", r["shape"]), r["median_us"]) for r in rows]
+
+
+def attention_seconds(mask, q, k, **arrays):
+    asked = f", mask={mask!r}" if mask else ""
+    return fd.kernel(f"attention(q, k, v{asked})").explain(q, k, k, **arrays, cc=90, compile=False).seconds
+
+
+@pytest.mark.parametrize("mask, width, length, measured", passes_over_scores())
+def test_attention_takes_as_long_as_the_model_says(mask, width, length, measured):
+    q = fd.spec((16384 // int(length), 2048 // int(width), int(length), int(width)), "bfloat16")
+    assert attention_seconds(mask, q, q) * 1e6 == pytest.approx(measured, rel=0.25)
+
+
+@pytest.mark.parametrize("batch, rows, keys, measured", [(16, 1, 32768, 482), (1, 1, 131072, 136), (16, 8, 8192, 130)])
+def test_few_rows_take_as_long_as_reading_the_keys(batch, rows, keys, measured):
+    q, k = fd.spec((batch, 32, rows, 128), "bfloat16"), fd.spec((batch, 8, keys, 128), "bfloat16")
+    assert attention_seconds("", q, k) * 1e6 == pytest.approx(measured, rel=0.15)
+
+
+def test_tiles_count_as_far_as_positions_and_lengths_say():
+    q, doc = fd.spec((2, 16, 4096, 128), "bfloat16"), fd.spec(4096, "int32")
+    full, causal = attention_seconds("", q, q), attention_seconds("j <= i", q, q)
+    window = attention_seconds("j <= i and i - j < 512", q, q)
+    assert 0.15 * full < window < 0.3 * full < 0.5 * full < causal < 0.6 * full
+    both = fd.kernel("attention(q, k, v, mask='j <= i and doc[i] == doc[j]', doc=doc)")
+    told = both.explain(q, q, q, doc, cc=90, compile=False)
+    assert causal < told.seconds < 1.2 * causal  # whatever documents leave out
+    assert "which ones arrays leave out is not known here" in told.kernels[0].schedule
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("cc", ARCHITECTURES)
+def test_passes_over_scores_have_a_time_everywhere(cc, dtype):
+    q = fd.spec((4, 8, 1024, 64), dtype)
+    told = [fd.kernel(text).explain(q, q, q, cc=cc, compile=False) for text in ATTENTIONS]
+    assert all(LAUNCH < one.seconds < 0.1 for one in told)
+    assert len(told[0].kernels) > 1 or told[1].seconds < told[0].seconds
+
+
+ATTENTIONS = ("attention(q, k, v)", "attention(q, k, v, mask='j <= i')")
 
 
 def test_what_is_the_same_for_all_elements_is_no_work_of_each():

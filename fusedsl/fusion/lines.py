@@ -6,9 +6,11 @@ import ast
 import re
 from collections.abc import Iterable
 from functools import cache
+from math import log2
 
 from ..ir.ops import OPS
 
+EXCHANGE = 6  # instructions that put two entries of an order in theirs
 FETCH_COST = 8  # instructions of a read at a computed address
 
 _NAMED = {"quotient": 6, "shift_left": OPS["left_shift"].cost, "shift_right": OPS["right_shift"].cost}
@@ -40,6 +42,12 @@ def instructions(lines: Iterable[str]) -> int:
 # Instructions of float64 in functions of it, and of the others (beside arithmetic, 1) for each of their table's.
 DOUBLE = {"exp": 20, "log": 26, "erf": 45, "sin": 16, "cos": 16, "tanh": 45, "power": 50}
 DOUBLE_SHARE = 1.5
+
+
+def ordering(count: float) -> float:
+    """Instructions for each of so many elements that are put in order, by merging in a network."""
+    steps = log2(max(2, count))
+    return steps * (steps + 1) / 4 * EXCHANGE
 
 
 def double_instructions(lines: Iterable[str]) -> float:

@@ -17,7 +17,7 @@ from .lowered import Lowered, Root
 from .operands import store_operands
 from .price import Computation, Prices, computed, cost
 from .products import factors
-from .reasons import called, mismatch, spaces, why_alone
+from .reasons import STORED, called, mismatch, spaces, why_alone
 from .scores import nearest, reached
 from .streams import Streaming, find_streams
 
@@ -76,10 +76,7 @@ class _Partitioner(Homes):
             self.streaming = {f: one for one in found.passes for f in one.folds}
         elif found.passes:
             stored = dict.fromkeys(p.fold for one in found.passes for p in one.products)
-            reason = (
-                "it is stored, because no kernel that uses scores as it computes them fits the card and these arrays"
-            )
-            self.refused += [Decision(False, (called(f),), reason) for f in stored]
+            self.refused += [Decision(False, (called(f),), f"it is stored, because {STORED}") for f in stored]
         self.program = program
         self.fits = fits
         self.prices = prices

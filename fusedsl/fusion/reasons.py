@@ -7,6 +7,8 @@ from .coordinates import Axis
 from .groups import Group
 from .lowered import Root
 
+STORED = "no kernel that uses scores as it computes them fits the card and these arrays"  # which limit, a report says
+
 
 def why_alone(g: Group, f: Node) -> str:
     """Why a fold, scan or order cannot share the walk of a kernel's rows."""

@@ -194,7 +194,7 @@ def _streaming(stream: StreamFold, own: frozenset, fits: Fits) -> Streaming | st
     if any(f.type.dtype.kind != "f" for f in (*(p.fold for p in products), *(w.right for w in weighted))):  # type: ignore[union-attr]
         return "its products are of integers"
     if not lanes and not stream.level:
-        return "no axis of its rows is absent from the other operand of its products"
+        return "its scores are those of a single row, and tiles are of several"
     axes = [one.axis for one in (*products, *weighted)]  # type: ignore[union-attr]
     if not all(fits(a.extent, WIDEST) for a in axes):
         return f"a product or a result is wider than {WIDEST}: a tile of rows does not hold it"

@@ -16,6 +16,7 @@ APART = 1.3  # how far a round of loads adds to the rest: 1 wholly, infinity not
 READ_SHARE, WRITE_SHARE = 0.96, 0.84  # of the data sheet's bandwidth, reading and writing
 ISSUE_SHARE = 0.85  # of the issue rate that code without memory accesses reaches
 SPECIAL_SHARE = 0.92  # … of the rate of special functions
+TENSOR_SHARE = 0.92  # … of the rate of tensor cores
 FLOAT_PART = 0.7  # of float32 instructions that its units execute; others compare, select, convert and move
 DEPENDENT = 9  # clocks between instructions of a thread that has nobody beside it
 SATURATING = 48 << 10  # bytes of loads that each SM has under way where memory is the limit
@@ -29,7 +30,8 @@ class Work:
 
     `instructions` include loads and stores; `special` of them are functions of the special units, `double` float64.
     `chain` are instructions that one thread issues. `under_way` are bytes of loads that all SMs have under way at once
-    (None: enough), `kept` the bytes that must stay in the L2 for the later passes.
+    (None: enough), `kept` the bytes that must stay in the L2 for the later passes. `products` are multiply-adds of
+    tensor cores, beside which nothing else is computed, and `apart` bytes beside which nothing is computed at all.
     """
 
     read: float
@@ -41,6 +43,8 @@ class Work:
     under_way: float | None = None
     again: float = 0
     kept: float = 0
+    products: float = 0
+    apart: float = 0
 
 
 def seconds(work: Work, hardware: Hardware) -> float:
@@ -78,7 +82,8 @@ def _memory(work: Work, hardware: Hardware) -> float:
 
 def _arithmetic(work: Work, hardware: Hardware) -> float:
     single = work.instructions - work.double
-    return max(
+    products = work.products / (hardware.rate(hardware.tensor) * TENSOR_SHARE) + work.apart / hardware.bandwidth
+    return products + max(
         (single + work.double) / (hardware.issue_rate * ISSUE_SHARE),
         single * FLOAT_PART / (hardware.rate(hardware.fp32) * ISSUE_SHARE),
         work.double / (hardware.rate(hardware.fp64) * ISSUE_SHARE),

@@ -146,8 +146,8 @@ def tightened(source: pipeline.Source, plan: Plan, extents, options: Options) ->
 
 
 def _named(reason: str, parameters: tuple[Parameter, ...]) -> str:
-    """A reason with extents in the user's words: n0_1 is axis 1 of the first parameter."""
-    return re.sub(r"\bn(\d+)_(\d+)\b", lambda m: f"axis {m[2]} of {parameters[int(m[1])].name}", reason)
+    """A reason with extents in the user's words: n0_1 is axis 1 of the first parameter, n0_1' another one as long."""
+    return re.sub(r"\bn(\d+)_(\d+)\b'*", lambda m: f"axis {m[2]} of {parameters[int(m[1])].name}", reason)
 
 
 def _check_kernels(count: int, cut: Partition, options: Options, parameters: tuple[Parameter, ...]) -> None:

@@ -62,6 +62,13 @@ class Case:
         made, _ = self.plans.source.build(self.plan.parameters, self.extents, self.plans.options)
         return made
 
+    def streaming(self) -> list[tuple[KernelPlan, Bound]]:
+        """The kernels of the plan that stores no scores, which this one took the place of."""
+        given = list(self.arguments.values())
+        plan = self.plans.plan(given, self.extents, self.plan.together, "staged", False)
+        layouts, _ = _layouts(plan, given, self.extents)
+        return list(zip(plan.kernels, pipeline.bind_kernels(plan, layouts, self.extents, None)))
+
     def scheduled(self, plan: KernelPlan, bound: Bound) -> tuple[Any, Any]:
         """(kernel, schedule) of one kernel on the target, as calls with the program's options have it."""
         if self.target.hardware is None:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CompileError
-from ..fusion.cost import unfused
-from ..fusion.time import seconds
 from ..ir.dims import evaluate
 from ..program import Program
-from ..program.planning import decisions
 from ..program.settle import in_place
 from ..runtime.arrays import CPU, Array, Weak
 from ..runtime.compile import source_of
 from ..runtime.driver import driver
+from .apart import Refusal, refusals
+from .before import Unfused, before
 from .case import Case, make_case
 from .kernels import Figures, KernelReport, Members, figures_of, report_launch
 from .measure import launch_seconds
@@ -26,15 +24,7 @@ from .table import html_table, text_table
 from .target import Target, choose, describe_arguments, this_machine
 from .widened import Widened, widened
 
-
-@dataclass(frozen=True)
-class Unfused:
-    """What NumPy or CuPy would launch for the same graph: one kernel an operation, each through memory."""
-
-    kernels: int
-    bytes: int
-    operations: tuple[str, ...]
-    seconds: float | None = None
+SLOWER = 1.05  # times the unfused run: less is no difference that the model knows
 
 
 @dataclass(frozen=True)
@@ -44,14 +34,6 @@ class Temporary:
     name: str
     type: str
     bytes: int
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why something is not in the kernel beside it, and what that costs in seconds where the time model knows."""
-
-    reason: str
-    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -154,16 +136,17 @@ def explain(
                 compile = False
                 notes.append(f"no real registers: {fault.message}" + (f"; {fault.help}" if fault.help else ""))
         kernels.append(report_launch(case, members, built, seconds_taken))
+    unfused = before(case)
     return Explanation(
         case.plans.source.header(),
         tuple(f"{name} {_type(a)}" for name, a in case.arguments.items()),
         str(case.target),
         tuple(kernels),
-        _before(case),
+        unfused,
         _temporaries(case),
-        _refused(case),
+        refusals(case),
         widened(case.graph),
-        tuple(notes + _aliasing(case)),
+        tuple(notes + _slower(kernels, unfused) + _aliasing(case)),
     )
 
 
@@ -171,30 +154,6 @@ def _type(a: Array | Weak) -> str:
     if isinstance(a, Weak):
         return {"b": "a Python bool", "i": "a Python int", "f": "a Python float"}[a.kind]
     return f"{a.dtype}{list(a.shape)}"
-
-
-def _before(case: Case) -> Unfused:
-    steps = unfused(case.graph, case.extents)
-    hardware = case.target.hardware
-    time = None if hardware is None else sum(seconds(s.work, hardware) for s in steps)
-    return Unfused(len(steps), sum(s.bytes for s in steps), tuple(s.operation for s in steps), time)
-
-
-def _refused(case: Case) -> tuple[Refusal, ...]:
-    """Why there is more than one kernel, with axes by the names of their arrays."""
-
-    def named(symbol: re.Match) -> str:
-        return f"axis {symbol.group(2)} of {case.plans.names[int(symbol.group(1))]}"
-
-    told = decisions(case.graph, case.plan, case.extents, case.target.hardware)
-    found = [Refusal(d.reason, d.seconds) for d in told if not d.joined]
-    if not found and len(case.launches) > 1:
-        found = [Refusal("the kernels run over different rows and columns")]
-    for plan, bound in case.kernels:
-        if not case.scheduled(plan, bound)[0].resident:
-            found += [Refusal(f"{plan.name} reads its rows again: {reason}") for reason in plan.rereads]
-    named_ones = [Refusal(re.sub(r"\bn(\d+)_(\d+)'*", named, r.reason), r.seconds) for r in found]
-    return tuple(dict.fromkeys(named_ones))
 
 
 def _temporaries(case: Case) -> tuple[Temporary, ...]:
@@ -206,6 +165,18 @@ def _temporaries(case: Case) -> tuple[Temporary, ...]:
             size *= n
         found.append(Temporary(f"temporary {k}", f"{t.dtype}{shape}", size))
     return tuple(found)
+
+
+def _slower(kernels: Sequence[KernelReport], unfused: Unfused) -> list[str]:
+    """Where the time model says that one operation after another would take less."""
+    time = sum(k.seconds or 0 for k in kernels)
+    if unfused.seconds is None or time <= SLOWER * unfused.seconds:
+        return []
+    same: dict[tuple, list[str]] = {}
+    for k, kernel in enumerate(kernels):
+        same.setdefault((kernel.reads, kernel.instructions, kernel.bytes), []).append(f"kernel {k}")
+    twice = [f"; {' and '.join(names)} compute the same" for names in same.values() if len(names) > 1]
+    return [f"by the time model, one operation after another would take less{''.join(twice)}"]
 
 
 def _aliasing(case: Case) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -16,12 +16,11 @@ from ..runtime.compile import Built
 from ..schedule import geometry
 from ..schedule.bundle import bundle_geometries
 from ..schedule.kernel import Kernel
-from ..schedule.phase import Body, Phase
-from ..schedule.plan import ArrayUse, KernelPlan
+from ..schedule.plan import KernelPlan
 from ..schedule.shared import kept_operands
-from ..schedule.stream import Stream
 from .amounts import plural
 from .case import Case
+from .members import array_name, members_of
 from .work import computed, work_of
 
 Members = Sequence[tuple[KernelPlan, Bound]]
@@ -126,30 +125,39 @@ def _report_kernel(
     kernel, schedule = case.scheduled(plan, bound)
     kept = kept_operands(kernel) if getattr(schedule, "shared", False) else []
     passes = [1 if kernel.resident or k in kept else _passes(kernel, k) for k in range(plan.inputs)]
-    reads = tuple(_access(case, plan, bound, kernel, k, passes[k]) for k in range(plan.inputs))
-    writes = tuple(_access(case, plan, bound, kernel, k, 1) for k in range(plan.inputs, len(plan.arrays)))
+    reads = _accesses(case, plan, bound, kernel, range(plan.inputs), passes)
+    writes = _accesses(case, plan, bound, kernel, range(plan.inputs, len(plan.arrays)))
     moved = sum(a.bytes for a in (*reads, *writes))
     issued = round(computed(kernel, bound)[0])
-    told = (plan.name, _members(case, plan), _iteration(bound, kernel), reads, writes, moved, issued)
+    told = (plan.name, members_of(case, plan), _iteration(bound, kernel), reads, writes, moved)
     hardware = case.target.hardware
     if hardware is None:
         loops = CPU_LOOPS.get(schedule.partition(":")[0], schedule)
-        return KernelReport(*told, loops + _masks(kernel), measured_seconds=measured)
+        return KernelReport(*told, issued, loops + _masks(kernel), measured_seconds=measured)
     launch = geometry(schedule, kernel, bound.extents)
     read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
-    work = work_of(kernel, schedule, bound, launch, hardware, read, written)
+    numbers = {use.value.name: evaluate(use.source, case.extents) for use in plan.scalars if use.kind == "extent"}
+    work = work_of(kernel, schedule, bound, launch, hardware, read, written, numbers)
+    issued = issued if kernel.stream is None else round(work.instructions)  # tensor cores do the rest
     time = 0.0 if bound.empty else seconds(work, hardware)
     figures = None if built is None else figures_of(case, [(plan, bound)], built)
     why, registers = _settled(schedule, launch.threads, built, hardware)
-    why += _masks(kernel)
+    why += _masks(kernel) + _open(kernel)
     tuned = case.tuned(plan, bound)
     tried = (None, ()) if tuned is None else (tuned.seconds, tuned.trials)
-    return KernelReport(*told, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
+    return KernelReport(*told, issued, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
 
 
 def _masks(kernel: Kernel) -> str:
     """What becomes of tiles of scores with masks."""
     return f"; {kernel.stream.told}" if kernel.stream is not None and kernel.stream.told else ""
+
+
+def _open(kernel: Kernel) -> str:
+    """What the time does not know."""
+    if kernel.stream is None or kernel.stream.sieve is None or not kernel.stream.sieve.extremes:
+        return ""
+    return "; which ones arrays leave out is not known here: the time is that of all the others"
 
 
 def _settled(schedule: Any, threads: int, built: Built | None, hardware: Hardware) -> tuple[str, int]:
@@ -179,17 +187,40 @@ def figures_of(case: Case, members: Members, built: Built) -> Figures:
 # -- arrays
 
 
-def _access(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int, passes: int) -> Access:
+def _accesses(
+    case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, operands: Iterable[int], passes: Sequence[int] = ()
+) -> tuple[Access, ...]:
+    """The arrays of these operands, each once, however it is seen."""
+    found: dict[tuple[str, int], list[int]] = {}
+    for k in operands:
+        found.setdefault((plan.arrays[k].kind, plan.arrays[k].index), []).append(k)
+    return tuple(_access(case, plan, bound, kernel, views, passes) for views in found.values())
+
+
+def _access(
+    case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, views: Sequence[int], passes: Sequence[int]
+) -> Access:
+    """The bytes of an array that is seen in these ways: no more than all its elements, once a pass."""
+    use = plan.arrays[views[0]]
+    shape = list(case.shape_of(use))
+    times = [passes[k] if passes else 1 for k in views]
+    seen = [0 if bound.empty else _elements(case, plan, bound, kernel, k) for k in views]
+    moved = sum(count * each for count, each in zip(seen, times))
+    if len(views) > 1:
+        moved = min(moved, prod(shape) * max(times))
+    kind = f"{use.dtype}{shape}"
+    return Access(array_name(case, use), use.kind, use.index, kind, moved * use.dtype.itemsize, max(times))
+
+
+def _elements(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int) -> int:
+    """How many elements of an operand a kernel reads or writes."""
     use = plan.arrays[k]
-    elements = prod(n for n, stride in zip(bound.extents, bound.strides[k]) if stride)
-    if kernel.operands[k].rank:
-        elements *= prod(evaluate(d, case.extents) for d in plan.ranks)
     if use.gathered is not None:
         axes = (*plan.rows, *plan.columns, *plan.ranks)
-        elements = min(prod(evaluate(axes[a], case.extents) for a in use.gathered), prod(case.shape_of(use)))
-    moved = 0 if bound.empty else elements * use.dtype.itemsize * passes
-    shape = list(case.shape_of(use))
-    return Access(array_name(case, use), use.kind, use.index, f"{use.dtype}{shape}", moved, passes)
+        return min(prod(evaluate(axes[a], case.extents) for a in use.gathered), prod(case.shape_of(use)))
+    elements = prod(n for n, stride in zip(bound.extents, bound.strides[k]) if stride)
+    ranks = prod(evaluate(d, case.extents) for d in plan.ranks)
+    return elements * ranks if kernel.operands[k].rank else elements
 
 
 def _passes(kernel: Kernel, operand: int) -> int:
@@ -197,14 +228,6 @@ def _passes(kernel: Kernel, operand: int) -> int:
     names = {load.value.name for load in kernel.loads if load.operand == operand}
     found = [any(v.name in names for part in phase.passes for v in part.element.args) for phase in kernel.phases]
     return sum(found) or 1
-
-
-def array_name(case: Case, use: ArrayUse) -> str:
-    """The parameter's name, `result`, or `temporary 0`."""
-    if use.kind == "argument":
-        return case.plan.parameters[use.index].name
-    only = use.kind == "result" and len(case.plan.results) == 1
-    return use.kind if only else f"{use.kind} {use.index}"
 
 
 # -- work
@@ -219,63 +242,3 @@ def _iteration(bound: Bound, kernel: Kernel) -> str:
     if kernel.phases[-1].folds or kernel.row_axes or bound.streamed is not None:
         return f"{rows:,} row{'s' * (rows != 1)} × {columns:,} columns"
     return f"{columns:,} element{'s' * (columns != 1)}"
-
-
-# -- members
-
-
-def _maker(phase: Phase, name: str) -> Body:
-    """The body of a phase that makes a value; the first, where none does."""
-    return next((body for body in phase.bodies if any(v.name == name for v in body.results)), phase.element)
-
-
-def _members(case: Case, plan: KernelPlan) -> tuple[str, ...]:
-    """The folds and results that the kernel computes, each with its formula."""
-    found = []
-    if plan.stream is not None:
-        found += _stream_members(case, plan, plan.stream)
-    for phase in plan.resident:
-        for folds, along in ((phase.folds, ""), (phase.cross, " over all rows")):
-            for fold in folds:
-                found.append(f"{fold.name}{along} of {_meaning(phase.element, fold.lifted[0].name)}")
-        for use in (use for step in phase.scans for use in step.scans):
-            found.append(f"cum{use.name} of {_meaning(_maker(phase, use.lifted[0].name), use.lifted[0].name)}")
-        if phase.select:
-            name = phase.select.lifted.name
-            found.append(f"order of {_meaning(_maker(phase, name), name)}")
-        for store in (*phase.stores, *phase.row_stores):
-            body = phase.row if store in phase.row_stores else _maker(phase, store.value)
-            target = array_name(case, plan.arrays[store.operand])
-            found.append(f"{target} = {_meaning(body, store.value)}")
-    if plan.finish:
-        for store in plan.finish.stores:
-            target = array_name(case, plan.arrays[store.operand])
-            found.append(f"{target} = {_meaning(plan.finish.body, store.value)}")
-    return tuple(found)
-
-
-def _stream_members(case: Case, plan: KernelPlan, stream: Stream) -> list[str]:
-    """The scores, folds, weighings and results of a pass over scores."""
-    found = []
-    for score in stream.scores:
-        a, b = (_meaning(body, body.results[0].name) for body in (score.left, score.right))
-        found.append(f"score = sum of {a} * {b}")
-    for phase in stream.tile:
-        found += [f"{f.name} of {_meaning(phase.element, f.lifted[0].name)}" for f in phase.folds]
-    for w in stream.weighings:
-        weight = next(p.element for p in stream.tile if any(v.name == w.weight.name for v in p.element.results))
-        right = _meaning(w.right, w.right.results[0].name)
-        found.append(f"sum of {_meaning(weight, w.weight.name)} times {right}")
-    ends = [(stream.row, stream.row_stores), *((e.body, e.stores) for e in stream.endings)]
-    for body, stores in ends:
-        for store in stores:
-            found.append(f"{array_name(case, plan.arrays[store.operand])} = {_meaning(body, store.value)}")
-    return found
-
-
-def _meaning(body: Body | None, name: str) -> str:
-    """A value as the comment of its line has it; a loaded value by its array's name."""
-    for line in body.lines if body else ():
-        if line.startswith(f"{name} = "):
-            return line.partition("  # ")[2] or line.partition(" = ")[2]
-    return name.rpartition("_")[0] or name

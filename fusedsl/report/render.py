@@ -58,8 +58,12 @@ def _prediction(told: Explanation) -> list[str]:
 
 
 def _refusal(refusal: Refusal) -> str:
-    price = "" if refusal.seconds is None else f" (about {seconds_text(refusal.seconds)})"
-    return refusal.reason + price
+    if refusal.seconds is None:
+        return refusal.reason
+    time = f"about {seconds_text(abs(refusal.seconds))}"
+    if " is faster than " in refusal.reason:
+        return f"{refusal.reason} (saves {time})"
+    return f"{refusal.reason} (together would {'save' if refusal.seconds >= 0 else 'cost'} {time})"
 
 
 def _kernel(kernel: KernelReport) -> list[str]:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import log2, prod
 from typing import Any
 
-from ..fusion.lines import double_instructions, instructions, special_functions, varying
+from ..fusion.lines import EXCHANGE, ordering, varying
 from ..fusion.time import Work
 from ..hardware import Hardware, occupancy
 from ..runtime.bind import Bound
 from ..schedule import Geometry, MapSchedule, RowSchedule
 from ..schedule.contract import EDGE
 from ..schedule.kernel import Kernel
-from ..schedule.phase import Body
 from ..schedule.product import Sides, extent, sides, worthwhile
 from ..schedule.ranking import selection
 from ..schedule.registers import row_loads
-from ..schedule.stream import Stream
-
-SHARED_READS = 5 / 16  # of a thread for each of its products
-ADDRESSING = 12  # instructions that find and stage an element of a factor
-EXCHANGE = 6  # instructions that put two entries of an order in theirs
-TENSOR_TERMS = 16  # of a product that the tensor cores do in the time of a multiply-add: 4,096 FLOP a clock against 256
-DOUBLE_ISSUED = 1.9  # instructions that are issued for one of float64: constants, addresses and words beside it
+from .issued import count, multiplication
+from .passes import multiplied, of_pass, scores
 
 
 def work_of(
@@ -35,8 +29,11 @@ def work_of(
     hardware: Hardware,
     reads: Sequence[tuple[int, int]],
     written: int,
+    numbers: Mapping[str, int],
 ) -> Work:
-    """The work of a launch; `reads` are the (bytes, passes) of each array."""
+    """The work of a launch; `reads` are the (bytes, passes) of each array, `numbers` its scalars that are known."""
+    if kernel.stream is not None:
+        return of_pass(kernel, schedule, bound, launch, hardware, sum(size for size, _ in reads), written, numbers)
     issued, special, double = computed(kernel, bound)
     issued += _of_order(kernel, schedule, bound)
     once = sum(size // passes for size, passes in reads)
@@ -61,8 +58,8 @@ def computed(kernel: Kernel, bound: Bound) -> tuple[float, float, float]:
     elements = rows * columns
     found = [0.0, 0.0, 0.0]
     if kernel.stream is not None:
-        share = TENSOR_TERMS if kernel.windows else 1
-        return _of_stream(kernel.stream, bound, rows, bound.extents[kernel.row_axes], share)
+        issued, special, double = scores(kernel, bound)
+        return issued + multiplied(kernel, bound), special, double
     products = sides(kernel)
     if products is not None and worthwhile(kernel, products, bound.extents):
         return _of_products(kernel, products, bound)
@@ -70,13 +67,13 @@ def computed(kernel: Kernel, bound: Bound) -> tuple[float, float, float]:
     fixed = [value.name for value in kernel.scalars]
     for phase in kernel.phases:
         if phase.row is not None:
-            _count(found, phase.row, rows)
+            count(found, phase.row, rows)
         for part in phase.passes:
             for body in part.bodies:
-                _count(found, replace(body, lines=tuple(varying(body.lines, fixed))), elements)
+                count(found, replace(body, lines=tuple(varying(body.lines, fixed))), elements)
             uses = [*part.folds, *part.cross, *(use for step in part.scans for use in step.scans for _ in range(2))]
             for use in uses:
-                _count(found, use.merge, elements)
+                count(found, use.merge, elements)
     return found[0], found[1], found[2]
 
 
@@ -92,56 +89,26 @@ def _of_order(kernel: Kernel, schedule: Any, bound: Bound) -> float:
         return rows * schedule.threads * exchanges * EXCHANGE
     if ranking.method == "choose":
         return 0
-    steps = log2(ranking.size)
     merges = log2(max(1, columns / ranking.size))  # of runs, where there are several
-    return rows * columns * (steps * (steps + 1) / 4 + merges) * EXCHANGE
-
-
-def _of_stream(stream: Stream, bound: Bound, rows: int, columns: int, share: int) -> tuple[float, float, float]:
-    """The work of a pass over scores: a multiply-add for every term of a product (or for `share` of them), and what is
-    done with a score."""
-    found = [0.0, 0.0, 0.0]
-    axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighings)]
-    found[0] += rows * columns * sum(bound.extents[axis] for axis in axes) / share
-    for phase in stream.tile:
-        _count(found, phase.element, rows * columns)
-        for use in phase.folds:
-            _count(found, use.merge, rows * columns)
-    for ending in stream.endings:
-        _count(found, ending.body, rows * bound.extents[ending.axis])
-    return found[0], found[1], found[2]
+    return rows * columns * (ordering(ranking.size) + merges * EXCHANGE)
 
 
 def _of_products(kernel: Kernel, products: Sides, bound: Bound) -> tuple[float, float, float]:
-    """Products of matrices in squares: an element of a factor is computed once for each square that it is in, and a
-    multiplication reads a third of a value from shared memory."""
+    """Products of matrices in squares: an element of a factor is computed once for each square that it is in."""
     rows, columns = (extent(axes, bound.extents) for axes in (products.rows, products.columns))
     steps, batch = prod(bound.extents[kernel.row_axes :]), extent(products.batch, bound.extents)
     found = [0.0, 0.0, 0.0]
     for use, pair in zip(kernel.phases[0].folds, products.factors):
         wide = use.state[0].dtype.bits == 64 and use.state[0].dtype.kind == "f"
-        found[0] += batch * rows * columns * steps * (1 + SHARED_READS)
+        found[0] += multiplication(batch, rows, columns, steps)
         found[2] += batch * rows * columns * steps if wide else 0
         for body, own, other in zip(pair, (rows, columns), (columns, rows)):
-            times = batch * own * steps * -(-other // EDGE)
-            found[0] += times * ADDRESSING
-            _count(found, body, times)
+            count(found, body, batch * own * steps * -(-other // EDGE))
     row = kernel.phases[0].row
     if row is not None:
-        _count(found, row, batch * rows * columns)
+        count(found, row, batch * rows * columns)
     found[0] += batch * rows * columns * len(kernel.operands)
     return found[0], found[1], found[2]
-
-
-def _count(found: list[float], body: Body, times: int) -> None:
-    wide = any(v.dtype.bits == 64 and v.dtype.kind == "f" for v in (*body.args, *body.results))
-    if wide:
-        double = times * double_instructions(body.lines)
-        found[0] += double * DOUBLE_ISSUED
-        found[2] += double
-        return
-    found[0] += times * instructions(body.lines)
-    found[1] += times * special_functions(body.lines)
 
 
 def _blocks_at_once(schedule: Any, launch: Geometry, hardware: Hardware) -> int:
