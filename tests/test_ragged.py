@@ -56,7 +56,7 @@ def expected(case, arrays):
 
 def agrees(case, arrays, found):
     out, lse = expected(case, arrays)
-    error = {BRAIN: 2.0**-8, np.dtype(np.float16): 2.0**-11}.get(arrays["q"].dtype.type, 2.0**-20)
+    error = {BRAIN: 2.0**-8, np.float16: 2.0**-11}.get(arrays["q"].dtype.type, 2.0**-20)
     most = expected(case, arrays | {"v": np.abs(arrays["v"])})[0]
     np.testing.assert_array_less(np.abs(found[0].astype(np.float64) - out), 2.2 * error * most + 1e-5)
     np.testing.assert_allclose(found[1], lse, rtol=1e-5, atol=1e-5)
