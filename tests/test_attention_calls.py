@@ -84,6 +84,22 @@ def test_names_that_a_text_reads_are_meant_too():
     assert refused(fd.evaluate, text, q=Q, k=K, v=V, x=K)[4] == "did you mean slope?"
 
 
+@pytest.mark.parametrize(
+    ("mask", "read", "meant"),
+    [
+        ("j <= i & i - j < 8", "j <= (i & (i - j)) < 8", "(j <= i) & (i - j < 8)"),
+        ("i < j < 9 | j == i", "i < j < (9 | j) == i", "(i < j < 9) | (j == i)"),
+    ],
+)
+def test_a_chain_around_bits_says_how_it_would_be_read(mask, read, meant):
+    with pytest.raises(fd.ParseError) as caught:
+        fd.attention(Q, K, V, mask=mask)
+    assert caught.value.code == "parse.chain"
+    assert read in caught.value.message and meant in caught.value.help
+    fd.attention(Q, K, V, mask=read)
+    fd.attention(Q, K, V, mask=meant)
+
+
 @pytest.mark.parametrize("name", ["dropout", "sinks"])
 def test_what_is_to_be_said_as_text_is_one(name):
     text = ATTENTION[name].removeprefix("write it as text: ")

@@ -11,6 +11,7 @@ from ..ir.graph import Node, value_of
 from ..ir.types import BOOL
 from .attention_layout import OPERANDS, Request
 from .attention_names import KEYWORDS, SEEN, name_of, names_read, text_for, unread
+from .diagnose import check_chains
 from .frames import BROKEN, Broken, Frame
 from .functions import show_value
 from .parse import parse
@@ -87,7 +88,9 @@ def _program(given: Given, name: str) -> Program | None:
         help = text_for(name, text.type.shape if named else None)  # type: ignore[union-attr]
         message = f"{name} is a text, not {show_value(text)}"
         raise given.fault(name, ArgumentError(message, code="argument.attention", help=help))
-    return parse(text, asdict(given.ev.limits))
+    program = parse(text, asdict(given.ev.limits))
+    check_chains(program)
+    return program
 
 
 def _arrays(given: Given, texts: Mapping[str, Program | None]) -> dict[str, Node]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..errors import FusedslError, ParseError, UnknownNameError, Unsupported
-from .syntax import Argument, Binary, Expr, Span, show
+from .syntax import Argument, Binary, Compare, Expr, Program, Span, show
 
 if TYPE_CHECKING:
     from .scan import Token
@@ -251,9 +251,17 @@ def stray_equals(span: Span) -> ParseError:
 LONG = 80  # characters of a chain of comparisons that its error shows again
 
 
-def loose_chain(ops: list[str], operands: list[Expr], k: int, middle: Binary) -> ParseError:
-    """The error for a chain of comparisons whose operand `k`, between two of them, is an & or | with no brackets."""
-    shown = [show(part) for part in operands]
+def check_chains(program: Program) -> None:
+    """ParseError where an operand between two comparisons is an & or | with no brackets: masks seldom mean that."""
+    for chain in (part for part in program.parts if isinstance(part, Compare)):
+        for k, middle in enumerate(chain.operands[1:-1], 1):
+            bracketed = program.text[: middle.span[0]].rstrip().endswith("(")
+            if isinstance(middle, Binary) and middle.op in ("&", "|") and not bracketed:
+                raise _loose_chain(program.text, chain, k, middle)
+
+
+def _loose_chain(text: str, chain: Compare, k: int, middle: Binary) -> ParseError:
+    ops, shown = chain.ops, [show(part) for part in chain.operands]
     sides = (f"({show(side)})" if isinstance(side, Binary) else show(side) for side in (middle.left, middle.right))
     pieces = [*shown[:k], f"({f' {middle.op} '.join(sides)})", *shown[k + 1 :]]
     read = " ".join(part for pair in zip(pieces, [*ops, ""]) for part in pair).strip()
@@ -262,7 +270,7 @@ def loose_chain(ops: list[str], operands: list[Expr], k: int, middle: Binary) ->
     message, help = f"{middle.op} binds more tightly than {ops[k - 1]}", "put comparisons in brackets"
     if len(read) <= LONG:
         message, help = f"{message}: this reads {read}", f"{help}: ({left}) {middle.op} ({right})"
-    return ParseError(message, "parse.chain", None, middle.span, middle.at, help=help)
+    return ParseError(message, "parse.chain", text, middle.span, middle.at, help=help)
 
 
 def unexpected(text: str, tokens: list[Token], expected: Iterable[str]) -> ParseError:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from ..errors import FusedslError, LimitError, ParseError
-from .diagnose import attribute, loose_chain, method, stray_equals, unexpected
+from .diagnose import attribute, method, stray_equals, unexpected
 from .scan import CONSTANTS, Token, scan
 from .syntax import (
     Argument,
@@ -229,9 +229,6 @@ class Actions:
 
     def compare(self, parts):
         tokens, operands = parts[1::2], parts[::2]
-        for k, middle in enumerate(operands[1:-1]):
-            if type(middle) is Binary and middle.op in "&|":
-                raise loose_chain([token.value for token in tokens], list(map(_inner, operands)), k + 1, middle)
         span = (operands[0].span[0], operands[-1].span[1])
         ops = tuple(token.value for token in tokens)
         equal = len(ops) == 1 and ops[0] in ("==", "!=")  # the one operator that strings have
