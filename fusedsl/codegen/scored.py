@@ -186,9 +186,10 @@ class ScoreEmitter(PhaseEmitter):
             self.parts += [(first, held, known, before), (second, weights, later, after)]
             return self._phases()
         reused = [n for n in computed(apart, set(later)) if n in folded]
-        after = self.elements(second, [n for n in weights if n in folded], later)
+        left = list(dict.fromkeys([*reused, *(n for n in weights if n in folded)]))
+        after = self.elements(second, left, later)
         last = self.elements((), apart, [*later, *reused])
-        self.parts += [(first, held, known, before), (second, reused, later, after)]
+        self.parts += [(first, held, known, before), (second, left, later, after)]
         self.parts.append(((), apart, [*later, *reused], last))
         return self._phases()
 
