@@ -11,7 +11,7 @@ import fusedsl as fd
 
 HEADS, WIDTH, WINDOW = 4, 64, 128
 
-# As plain text: s is the scores; what becomes of them, how they are masked and what they are divided by is yours to say.
+# As plain text: what becomes of the scores s, how they are masked and what they are divided by is yours to say.
 TEXTS = {
     "causal": "s = q @ k.mT * 0.125; softmax(where(iota(s, -1) <= iota(s, -2), s, -inf)) @ v",
     "window and softcap": "s = q @ k.mT * 0.125; "
