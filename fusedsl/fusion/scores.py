@@ -158,7 +158,10 @@ def _addends(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[tup
         return whole
     parts = factors_of(value)
     sums = [n for n in parts.over if n.op in ("add", "subtract") and scores(n, stream, free)]
-    if len(sums) != 1 or parts.where or not _is_of_two(sums[0], stream, free):
+    if len(sums) != 1 or parts.where:
+        return whole
+    weighs = any(free[n] - free[sums[0]] for n in parts.over)
+    if not (_hold_others(sums[0], stream, free) or (weighs and _weigh_apart(sums[0], stream, free))):
         return whole
     found: list[tuple[str, Node]] = []
     for sign, x in (("add", sums[0].args[0]), (sums[0].op, sums[0].args[1])):
@@ -176,16 +179,18 @@ def _turned(sign: str) -> str:
     return "subtract" if sign == "add" else "add"
 
 
-def _is_of_two(total: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
-    """Whether the sides of a sum or a difference weigh apart: by scores that the other has not, or by weights that are
-    measured from a row, of which one pass has one. A side that is no weight is cheap to sum if it does not vary both
-    along the stream and along rows."""
+def _hold_others(total: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
+    """Whether each side of a sum or a difference holds scores, and none that the other holds."""
     sides = [set(scores(x, stream, free)) for x in total.args]
-    if all(sides) and not sides[0] & sides[1]:
-        return True
+    return all(sides) and not sides[0] & sides[1]
+
+
+def _weigh_apart(total: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
+    """Whether the sides of a sum or a difference are weights that are measured from rows, of which one pass has one. A
+    side that is no weight is cheap to sum if it does not vary both along the stream and along rows."""
     if not any(_measures(x, stream, free) for x in total.args):
         return False
-    return all(own or _varies_alone(x, stream, free) for own, x in zip(sides, total.args))
+    return all(scores(x, stream, free) or _varies_alone(x, stream, free) for x in total.args)
 
 
 def _measures(x: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
