@@ -13,6 +13,7 @@ from ..rewrite.scalars import free_axes, scalar_op, times
 from .coordinates import Axis
 from .crossing import BOUND
 
+MOST_ADDENDS = 8  # of an element that is taken apart: each may be a pass of its own
 PRODUCTS = ("multiply", "divide", "where", "cast", "convert")  # what factors are taken out of
 
 
@@ -152,26 +153,42 @@ def distributed(roots: Sequence[Node]) -> list[Node]:
 
 
 def _addends(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[tuple[str, Node]]:
-    """An element as addends, "add" or "subtract", the first one added: one, unless each is a weight by itself."""
-    whole = [("add", value)]
+    """An element as addends, "add" or "subtract", the first one added: one, unless each is a weight by itself, and they
+    are few."""
+    found: list[tuple[str, Node]] = []
+    stack = [("add", value)]
+    while stack:
+        sign, x = stack.pop()
+        sides = _sides(x, stream, free)
+        if sides:
+            stack += [(other if sign == "add" else _turned(other), y) for other, y in reversed(sides)]
+        else:
+            found.append((sign, x))
+        if len(stack) + len(found) > MOST_ADDENDS:
+            return [("add", value)]
+    return found
+
+
+def _sides(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[tuple[str, Node]]:
+    """The two addends of an element that are weights by themselves, with the other factors; none where there are not
+    two."""
     if not scores(value, stream, free):
-        return whole
+        return []
     parts = factors_of(value)
     sums = [n for n in parts.over if n.op in ("add", "subtract") and scores(n, stream, free)]
     if len(sums) != 1 or parts.where:
-        return whole
+        return []
     weighs = any(free[n] - free[sums[0]] for n in parts.over)
     if not (_hold_others(sums[0], stream, free) or (weighs and _weigh_apart(sums[0], stream, free))):
-        return whole
+        return []
     found: list[tuple[str, Node]] = []
     for sign, x in (("add", sums[0].args[0]), (sums[0].op, sums[0].args[1])):
         made = parts.product([x if n is sums[0] else n for n in parts.over])
         assert made is not None
         for n in parts.under:
             made = scalar_op("divide", made, n)
-        free.update(free_axes([made]))
-        inner = _addends(made, stream, free)
-        found += [(sign if own == "add" else _turned(sign), y) for own, y in inner]
+        found.append((sign, made))
+    free.update(free_axes([x for _, x in found]))
     return found
 
 

@@ -189,11 +189,12 @@ def without_nan(n: Node, bounds: Bounds) -> Bounds:
 
 def _is_finite(root: Node) -> bool:
     """Whether a value is no infinity and no NaN: one of integers and of literals that are none."""
-    stack = [root]
+    stack, seen = [root], set[Node]()
     while stack:
         n = stack.pop()
-        if n.type.dtype.kind in "biu":
+        if n in seen or n.type.dtype.kind in "biu":
             continue
+        seen.add(n)
         if n.op == "const":
             if not isfinite(value_of(n)):
                 return False

@@ -94,9 +94,13 @@ class Choices:
 
     def may_be_infinite(self, n: Node) -> bool:
         """Whether a mask may make a value infinite: 0 times it is NaN, and so is it less an infinity."""
-        stack = [(n, False)]
+        stack, seen = [(n, False)], set[tuple[Node, bool]]()
         while stack:
-            x, under = stack.pop()
+            place = stack.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            x, under = place
             found = self.of(x)
             if found is not None:
                 if found.with_other(0.0) if under else not isfinite(value_of(found.other)):

@@ -127,9 +127,13 @@ class Intervals:
 
     def _reads(self, root: Node, user: Node) -> bool:
         """Whether a value is made of memory, of integers as wide as its user's: sums of narrower ones do not wrap."""
-        stack = [(root, user)]
+        stack, seen = [(root, user)], set[tuple[Node, Node]]()
         while stack:
-            n, above = stack.pop()
+            place = stack.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            n, above = place
             if n.op in ("load", "fetch") and self.varies(n):
                 return True
             narrow = n.type.dtype.kind in "iu" and 2 * n.type.dtype.bits <= user.type.dtype.bits
