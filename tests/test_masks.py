@@ -311,3 +311,25 @@ def test_masks_of_several_tiles(name, cc):
     wide = [arrays[name].astype(np.float64) if name in "qkv" else arrays[name] for name in kernel.params]
     (expected,) = interpreted(kernel._program.plans, describe_all(kernel.params, wide))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+DOUBLED = {  # sixty times, so that what looks at a part for each way to it has no end
+    "numbers of places": "x = 0.5 * j; {x = x + x}; softmax(where(x < 3.0 * i, s, -inf)) @ v",
+    "integers in memory": "x = doc[None, :]; {x = x + x}; softmax(where(x < i, s, -inf)) @ v",
+    "scores": "x = s; {x = x + x}; softmax(x + where(j <= i, 0, -inf)) @ v",
+    "conditions": "c = j <= i; d = j > 3; {c = (c & d) & (c | d)}; softmax(where(c, s, -inf)) @ v",
+    "weights": "p = softmax(where(j <= i, s, -inf)); {p = p + p}; p @ v",
+    "weights with a constant": "p = softmax(where(j <= i, s, -inf)); {p = (p + 1) - p * 0.5}; p @ v",
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", DOUBLED)
+def test_what_is_shared_is_looked_at_once(name, device):
+    begin, _, rest = DOUBLED[name].partition("{")
+    line, _, end = rest.partition("}")
+    kernel = fd.kernel(SCORES + "i = iota(s, -2); j = iota(s, -1)\n" + begin + f"{line}; " * 60 + end.lstrip("; "))
+    shape = fd.spec((1, 4, 512, 64), "bfloat16")
+    arrays = [fd.spec((512,), "int32") if name == "doc" else shape for name in kernel.params]
+    told = str(kernel.explain(*arrays, device=device, compile=False))
+    assert " instead of " in told.splitlines()[0]

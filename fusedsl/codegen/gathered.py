@@ -18,11 +18,10 @@ from ..fusion.streams import Streaming, Weighted
 from ..ir.folds import pick
 from ..ir.graph import Node, constant, is_literal, node, rebuild, value_of, walk
 from ..ir.types import BOOL, INT64
-from ..rewrite.scalars import free_axes
+from ..rewrite.scalars import free_axes, replaced
 from ..schedule.stream import Gather, Line
 from ..schedule.warps import CHUNK
 from .passes import mapped, nodes_of
-from .streamed import replaced
 
 if TYPE_CHECKING:
     from .scored import ScoreEmitter

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..fusion.counted import Condition, conditions
+from ..fusion.counted import Condition, conditions, parts_of
 from ..ir.graph import Node, Type, constant, is_literal, node, rebuild, walk
+from ..ir.ops import CASTS
 from ..ir.types import BOOL, INT64
-from ..rewrite.choices import CASTS
 from ..rewrite.intervals import Intervals
 from ..rewrite.scalars import free_axes
 from ..rewrite.stream import Lift
-from ..rewrite.truths import AND, LOGIC, NO, NOT, OR, UNKNOWN, YES, Truth, all_hold, both, either, opposite
+from ..rewrite.truths import LOGIC, NO, UNKNOWN, YES, Truth, all_hold, both, either, opposite
 from ..schedule.phase import Phase
 from ..schedule.stream import Extreme, Sieve
 from .sieve_text import told_of_numbers, told_of_tiles
@@ -85,15 +85,7 @@ def _asked(
 
 def _parts(intervals: Intervals, condition: Condition) -> list[Condition]:
     """A condition; where it never holds everywhere, as far as is known, those that hold where it does."""
-    stack, found = [condition], []
-    while stack:
-        c, wanted = stack.pop()
-        if c.op in NOT:
-            stack.append((c.args[0], not wanted))
-        elif c.op in (AND if wanted else OR) and _truth(intervals, (c, wanted))[1] is NO:
-            stack += [(a, wanted) for a in reversed(c.args)]
-        else:
-            found.append((c, wanted))
+    found = parts_of(condition, lambda part: _truth(intervals, part)[1] is NO)
     return found if len(found) > 1 else [condition]
 
 

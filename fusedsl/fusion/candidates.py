@@ -70,12 +70,7 @@ def apart_by_scores(group: Group) -> list[Group]:
         parts.append((own.union(*(s for s, _ in joined)), [*(g for _, folds in joined for g in folds), f]))
     if len(parts) == 1:
         return [group]
-    found = []
-    for _, folds in parts:
-        written = {old: made for old, made in group.written.items() if made in folds}
-        axes = {a for a in group.own if any(a in free[f] for f in folds)}
-        found.append(Group(written, [f for f in group.folds if f in folds], axes))
-    return found
+    return [_part(group, set(folds)) for _, folds in parts]
 
 
 def singly(groups: list[Group], values: list[Node]) -> tuple[list[Group], list[Node], list[Node]]:
@@ -97,12 +92,12 @@ def singly(groups: list[Group], values: list[Node]) -> tuple[list[Group], list[N
     new_values = replaced(values, moved)
     values = [new_values[v] for v in values]
     needed = set(walk(values))
-    return [part for group in found if (part := _without(group, needed)).folds], values, list(moved.values())
+    return [part for group in found if (part := _part(group, needed)).folds], values, list(moved.values())
 
 
-def _without(group: Group, needed: set[Node]) -> Group:
-    """A group without the folds that nothing needs."""
-    folds = [f for f in group.folds if f in needed]
+def _part(group: Group, wanted: set[Node]) -> Group:
+    """The folds of a group that are among these."""
+    folds = [f for f in group.folds if f in wanted]
     free = free_axes(folds)
     written = {old: made for old, made in group.written.items() if made in folds}
     return Group(written, folds, {a for a in group.own if any(a in free[f] for f in folds)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ..ir.folds import scalar
 from ..ir.graph import Node, is_literal, node, rebuild
@@ -57,21 +57,28 @@ def counts(streams: Iterable[StreamFold], axes: Iterable[Axis]) -> Node | None:
     """Where a place of some streams may count: a condition of these axes alone without which nothing of them changes.
     None: everywhere, as far as they tell."""
     each = [one for stream in streams for one in conditions(stream) or [[]]]
-    found = [[part for condition in one for part in _parts(condition)] for one in each]
+    found = [[part for condition in one for part in parts_of(condition)] for one in each]
     common = [c for c in dict.fromkeys(found[0]) if all(c in other for other in found)] if found else []
     free, known = free_axes(c for c, _ in common), frozenset(axes)
     mine = [(c, truth) for c, truth in common if free[c] <= known]
     return all_of(c if truth else scalar("logical_not", c, dtype=BOOL) for c, truth in mine)
 
 
-def _parts(condition: Condition) -> list[Condition]:
-    """The conditions that hold wherever this one does."""
-    c, truth = condition
-    if c.op in NOT:
-        return _parts((c.args[0], not truth))
-    if c.op in (AND if truth else OR):
-        return [part for a in c.args for part in _parts((a, truth))]
-    return [condition]
+def parts_of(condition: Condition, opens: Callable[[Condition], bool] = lambda _: True) -> list[Condition]:
+    """The conditions that hold wherever this one does, each once: it, or those that it is made of if it `opens`."""
+    stack, found, seen = [condition], list[Condition](), set[Condition]()
+    while stack:
+        c, wanted = part = stack.pop()
+        if part in seen:
+            continue
+        seen.add(part)
+        if c.op in NOT:
+            stack.append((c.args[0], not wanted))
+        elif c.op in (AND if wanted else OR) and opens(part):
+            stack += [(a, wanted) for a in reversed(c.args)]
+        else:
+            found.append(part)
+    return found
 
 
 def read_where(condition: Node | None, value: Node) -> Node:

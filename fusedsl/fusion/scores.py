@@ -9,7 +9,7 @@ from ..ir.folds import pick
 from ..ir.graph import Node, constant, is_literal, node, rebuild, walk
 from ..ir.ops import CASTS
 from ..ir.types import FLOAT16
-from ..rewrite.scalars import free_axes, scalar_op, times
+from ..rewrite.scalars import free_axes, product_of, scalar_op, times
 from .coordinates import Axis
 from .crossing import BOUND
 
@@ -66,12 +66,6 @@ class Factors:
     under: list[Node]
     where: list[Node]
 
-    def product(self, chosen: Sequence[Node]) -> Node | None:
-        found: Node | None = None
-        for n in chosen:
-            found = times(found, n)
-        return found
-
 
 def factors_of(root: Node) -> Factors:
     """The factors of an element. Products are not rounded to narrow floats on the way: a factor of a sum has a rounding
@@ -115,14 +109,14 @@ def parted(value: Node, stream: Axis, free: dict[Node, frozenset]) -> tuple[froz
     weighed = [n for n in parts.over if free[n] & own]
     if any(free[n] & own for n in (*parts.under, *parts.where)):
         return free[value], frozenset(), value
-    weight = parts.product([n for n in parts.over if n not in weighed])
+    weight = product_of([n for n in parts.over if n not in weighed])
     if weight is None:  # every factor has axes of its own: nothing weighs them
         return free[value], frozenset(), value
     for n in parts.under:
         weight = scalar_op("divide", weight, n)
     for condition in parts.where:
         weight = pick(condition, weight, constant(0.0, weight.type.dtype))
-    whole = times(weight, parts.product(weighed))
+    whole = times(weight, product_of(weighed))
     assert whole is not None
     free.update(free_axes([whole]))
     return rows, own, whole
@@ -183,7 +177,7 @@ def _sides(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[tuple
         return []
     found: list[tuple[str, Node]] = []
     for sign, x in (("add", sums[0].args[0]), (sums[0].op, sums[0].args[1])):
-        made = parts.product([x if n is sums[0] else n for n in parts.over])
+        made = product_of([x if n is sums[0] else n for n in parts.over])
         assert made is not None
         for n in parts.under:
             made = scalar_op("divide", made, n)
@@ -228,7 +222,7 @@ def _sum_of(x: Node, whole: Node, free: dict[Node, frozenset]) -> Node:
         parts = factors_of(x)
         free.update(free_axes([*parts.over, *parts.under]))
         outside = [n for n in parts.over if stream not in free[n] and not is_literal(n, 1)]
-        inside = parts.product([n for n in parts.over if stream in free[n]])
+        inside = product_of([n for n in parts.over if stream in free[n]])
         x = inside if inside is not None else constant(1.0, whole.type.dtype)
         for n in parts.under:
             x = scalar_op("divide", x, n)
@@ -260,7 +254,7 @@ def _before_sum(g: Node, stream: Axis, free: dict[Node, frozenset]) -> Node:
         return g
     if {stream in free[n] for n in inside} != {True, False}:
         return g
-    product = parts.product(inside)
+    product = product_of(inside)
     assert product is not None
     found = node("fold", (product,), g.attr, g.type)
     for n in parts.over:

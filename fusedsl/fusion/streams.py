@@ -14,7 +14,7 @@ from ..ir.folds import FOLDS, pick
 from ..ir.graph import Node, constant, walk
 from ..rewrite.components import Component
 from ..rewrite.online import WEIGHED, passes
-from ..rewrite.scalars import free_axes, scalar_op
+from ..rewrite.scalars import free_axes, product_of, scalar_op
 from ..rewrite.stream import StreamFold
 from .candidates import Group, apart_by_scores, grouped, moved_to, singly
 from .coordinates import Axis, memory_order
@@ -222,8 +222,8 @@ def _product(g: Node, along: Axis, free: dict[Node, frozenset]) -> Product | str
     parts = factors_of(g.args[0])
     if parts.under or parts.where:
         parts = Factors([g.args[0]], [], [])
-    left = parts.product([n for n in parts.over if along not in free[n]])
-    right = parts.product([n for n in parts.over if along in free[n]])
+    left = product_of([n for n in parts.over if along not in free[n]])
+    right = product_of([n for n in parts.over if along in free[n]])
     if left is None or right is None:
         return "its scores are no products of two operands"
     return Product(g, g.attr[1][0], left, right)
@@ -243,7 +243,7 @@ def _weighted(c: Component, stream: StreamFold) -> Weighted | str:
     parts, free = factors_of(c.weight), free_axes([c.weight])
     free |= free_axes([*parts.over, *parts.under, *parts.where])
     right = [n for n in parts.over if free[n] & own]
-    rest = parts.product([n for n in parts.over if n not in right])
+    rest = product_of([n for n in parts.over if n not in right])
     if any(free[n] & own for n in (*parts.under, *parts.where)):
         return "a result has several axes of its own"
     for n in parts.under:
@@ -251,6 +251,6 @@ def _weighted(c: Component, stream: StreamFold) -> Weighted | str:
     for condition in parts.where:
         one = rest if rest is not None else constant(1.0, c.dtype)
         rest = pick(condition, one, constant(0.0, c.dtype))
-    weighed = parts.product(right)
+    weighed = product_of(right)
     assert weighed is not None
     return Weighted(c, next(iter(own)), replace(c, weight=rest), weighed)

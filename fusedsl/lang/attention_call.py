@@ -157,8 +157,8 @@ def unquoted_help(program: Program, names: Collection[str]) -> str | None:
     """The help where a score or a mask that is not quoted is what reads one of these names."""
     calls = (part for part in program.parts if isinstance(part, Call))
     parts = [one for call in calls for one in unquoted(call, program.text)]
-    read = [span for part in program.parts if isinstance(part, Name) and part.name in names for span in (part.span,)]
-    return next((help for (start, end), help in parts if any(start <= at < end for at, _ in read)), None)
+    read = [part.span[0] for part in program.parts if isinstance(part, Name) and part.name in names]
+    return next((help for (start, end), help in parts if any(start <= at < end for at in read)), None)
 
 
 def quoted(program: Program, name: str) -> str | None:

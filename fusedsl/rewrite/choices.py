@@ -154,8 +154,7 @@ def stands_for(n: Node, number: float) -> bool:
 def _folded(n: Node, args: tuple[Node, ...]) -> Node | None:
     """An operation on literals."""
     if n.op in CASTS:
-        value = value_of(args[0])
-        return constant(value != 0 if n.type.dtype is BOOL else convert(value, n.type.dtype), n.type.dtype)
+        return constant(convert(value_of(args[0]), n.type.dtype), n.type.dtype)
     try:
         found = fold(OPS[n.op], args)
     except LimitError:

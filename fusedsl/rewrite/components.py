@@ -10,8 +10,8 @@ from math import inf, isinf, log
 from ..ir.folds import highest, lowest, pick
 from ..ir.graph import Node, Type, constant, is_literal, node, value_of, walk
 from ..ir.types import BOOL, FLOAT32, DType
+from .scalars import product_of
 from .scalars import scalar_op as op
-from .scalars import times
 
 HUGE = 2.0**26  # beyond this a rounding of float32 is worth several powers of two
 ADDING = ("add", "subtract", "fma", "where", "convert", "cast", "minimum", "maximum")
@@ -188,13 +188,6 @@ def unguarded(weight: Node | None) -> tuple[Node | None, Node | None, bool]:
             n = n.args[1]
         kept += [] if is_literal(n, 1) else [n]
     return (weight if guard is None else product_of(kept)), guard, truths
-
-
-def product_of(parts: Iterable[Node]) -> Node | None:
-    found: Node | None = None
-    for n in parts:
-        found = times(found, n)
-    return found
 
 
 def _is_truth(n: Node) -> bool:

@@ -105,15 +105,11 @@ def _with_zero(n: Node) -> tuple[Node, bool, bool] | None:
     """(x, whether it holds of 0, whether it holds of NaN), where a condition compares x with 0 and is the same for all
     that is positive."""
     name, args = n.op, n.args
-    if len(args) == 2 and _is_zero(args[0]):
+    if len(args) == 2 and is_literal(args[0], 0):
         name, args = MIRRORED.get(name, name), args[::-1]
-    if name not in HOLDS_OF_ZERO or not _is_zero(args[1]):
+    if name not in HOLDS_OF_ZERO or not is_literal(args[1], 0):
         return None
     return args[0], HOLDS_OF_ZERO[name], name == "not_equal"
-
-
-def _is_zero(n: Node) -> bool:
-    return is_literal(n, 0)
 
 
 def chosen(condition: Node, yes: Form | None, no: Form | None, forms: dict[Node, Form | str]) -> Terms | None:

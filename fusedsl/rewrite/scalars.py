@@ -51,6 +51,14 @@ def times(x: Node | None, y: Node | None) -> Node | None:
     return scalar_op("multiply", x, y)
 
 
+def product_of(factors: Iterable[Node]) -> Node | None:
+    """The product of one or several values, one by one; None of none."""
+    found: Node | None = None
+    for x in factors:
+        found = times(found, x)
+    return found
+
+
 def total_of(addends: Sequence[Node]) -> Node:
     """The sum of one or several values, one by one."""
     found = addends[0]

@@ -95,10 +95,6 @@ class Gather:
     weighed: Line | None
     there: tuple[Value, ...]
 
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        return tuple(line for line in (self.right, self.weighed) if line is not None)
-
 
 @dataclass(frozen=True)
 class Stream:

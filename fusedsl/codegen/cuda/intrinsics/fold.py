@@ -10,7 +10,7 @@ from ..backend import F32, I32, Emitter, ScalarFunction, intrinsic, ir, types
 from ..convert import widen
 from .element import unpaired
 from .memory import Room
-from .scalar import scalar_function, scalar_types
+from .scalar import elements_of, scalar_function, scalar_types
 from .tile import Tile
 
 UNSIGNED, SIGNED_FROM = 0x7FFF7FFF, (8, 6)  # a pair without its signs; what compares magnitudes of pairs as they are
@@ -140,9 +140,7 @@ def from_first(rooms: Sequence[Room | None]) -> bool:
 
 
 def column_of(e: Emitter, tile: Tile, value: ir.Value, kind: types.Type, want: types.Type) -> State:
-    if isinstance(kind, types.BaseTuple):
-        return [e.cast(part, kind.dtype, want) for part in e.unpack(value, tile.count)]
-    return [e.cast(value, kind, want)] * tile.count
+    return elements_of(e, value, kind, want, tile.count)
 
 
 def empty_state(rule_of: Fold) -> Callable:

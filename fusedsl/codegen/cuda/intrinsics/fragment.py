@@ -13,7 +13,7 @@ from .fragment_place import ROWS, Places
 from .launch import thread_here
 from .loops import looped
 from .memory import element_type
-from .scalar import mapped, scalar_function
+from .scalar import elements_of, mapped, scalar_function
 from .shuffle import shuffle
 
 STEP = 8  # elements of a map that reads them a few at a time
@@ -119,9 +119,7 @@ class Fragment(Places):
         def values_of(e, value, kind, want):
             if count == self.count:
                 return self._elements(e, value, kind, want)
-            if isinstance(kind, types.BaseTuple):
-                return [e.cast(v, kind.dtype, want) for v in e.unpack(value, count)]
-            return [e.cast(value, kind, want)] * count
+            return elements_of(e, value, kind, want, count)
 
         return mapped(signature, count, values_of, step)
 

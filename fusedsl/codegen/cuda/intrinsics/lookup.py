@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ..backend import I32, I64, intrinsic, types
 from .hopper import bits_of
 from .lines import CHUNKS, Panels, start_of, swizzled
-from .scalar import mapped
+from .scalar import elements_of, mapped
 from .shuffle import WARP, shuffle
 
 i32, i64 = types.int32, types.int64
@@ -41,13 +42,7 @@ class Lookup:
 
     def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
         """Decorator: a scalar function over lines and what is the same for all; a result is a tuple of lines."""
-
-        def values_of(e, value, kind, want):
-            if isinstance(kind, types.BaseTuple):
-                return [e.cast(v, kind.dtype, want) for v in e.unpack(value, self.count)]
-            return [e.cast(value, kind, want)] * self.count
-
-        return mapped(signature, self.count, values_of)
+        return mapped(signature, self.count, partial(elements_of, count=self.count))
 
     def words(self) -> Callable:
         """`words(flags)`: a bit for each line, in all lanes."""

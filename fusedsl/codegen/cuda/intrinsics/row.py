@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from ....ir.types import dtype
 from ..backend import I32, I64, Emitter, intrinsic, ir, numba_type, types
 from .fragment_place import ROWS
 from .launch import thread_here
 from .memory import Room, element_type, stored_type
-from .scalar import mapped
+from .scalar import elements_of, mapped
 from .shuffle import WARP, shuffle
 from .tile import Tile
 
@@ -75,13 +75,7 @@ class Row:
 
     def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
         """Decorator: a scalar function over elements and what is the same for all; a result is a tuple of elements."""
-
-        def values_of(e, value, kind, want):
-            if isinstance(kind, types.BaseTuple):
-                return [e.cast(v, kind.dtype, want) for v in e.unpack(value, self.count)]
-            return [e.cast(value, kind, want)] * self.count
-
-        return mapped(signature, self.count, values_of)
+        return mapped(signature, self.count, partial(elements_of, count=self.count))
 
     def product(self, name: str) -> Callable:
         """`product(x, y)`: the sum of all lanes' x * y, in each lane."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....ir.types import DType, dtype
-from ..backend import VOID, ScalarFunction, intrinsic, numba_type, types
+from ..backend import VOID, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
 
 
 def scalar_types(signature: str) -> tuple[list[DType], list[DType]]:
@@ -38,6 +38,13 @@ def once(signature: str) -> Callable[[Callable], Callable]:
         return intrinsic(len(body.arguments))(rule)
 
     return wrap
+
+
+def elements_of(e: Emitter, value: ir.Value, kind: types.Type, want: types.Type, count: int) -> list[ir.Value]:
+    """An argument by element: those of a tuple, or one value for all."""
+    if isinstance(kind, types.BaseTuple):
+        return [e.cast(part, kind.dtype, want) for part in e.unpack(value, count)]
+    return [e.cast(value, kind, want)] * count
 
 
 def mapped(signature: str, count: int, values_of: Callable, step: int = 0) -> Callable[[Callable], Callable]:
