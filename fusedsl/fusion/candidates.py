@@ -24,7 +24,10 @@ class Group:
 
 
 def grouped(roots: Sequence[Node], apart: set[Node]) -> tuple[dict[Node, Node], list[Group]]:
-    """(every node, with folds over alike streams on one axis, those streams); folds in `apart` are left alone."""
+    """(every node, with folds over alike streams on one axis, those streams); folds in `apart` are left alone.
+
+    Streams get tags that no axis of the program has, a higher one for each level of nesting.
+    """
     free, tag = free_axes(roots), _unused_tag(roots)
     groups: dict[tuple, Group] = {}
     masks: dict[Axis, Masks] = {}
@@ -37,7 +40,7 @@ def grouped(roots: Sequence[Node], apart: set[Node]) -> tuple[dict[Node, Node], 
         if not alone or not scores(made.args[0], made.attr[1][0], free):
             return made
         (along,) = made.attr[1]
-        stream = Axis(along.extent, tag)
+        stream = Axis(along.extent, tag + _levels_below(made.args[0], along, free, tag))
         value = hoisted(moved_to(made.args[0], along, stream, free), stream)
         value = masks.setdefault(stream, Masks(Choices(partial(_reads_pass, stream)))).brought_out(value, made.attr[0])
         free.update(free_axes([value]))
@@ -52,6 +55,21 @@ def grouped(roots: Sequence[Node], apart: set[Node]) -> tuple[dict[Node, Node], 
         return made
 
     return rebuild(roots, change), list(groups.values())
+
+
+def _levels_below(value: Node, along: Axis, free: dict[Node, frozenset], tag: int) -> int:
+    """How many streams are bound, one inside the other, in what of a value varies along an axis: that axis needs a name
+    of its own, for a name that is bound there would capture it."""
+    levels, seen, stack = 0, {value}, [value]
+    while stack:
+        n = stack.pop()
+        if n.op == "fold":
+            levels = max([levels, *(1 + a.tag - tag for a in n.attr[1] if a.tag >= tag)])
+        for a in n.args:
+            if a not in seen and along in free[a]:
+                seen.add(a)
+                stack.append(a)
+    return levels
 
 
 def _reads_pass(stream: Axis, n: Node) -> bool:
