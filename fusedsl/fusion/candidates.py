@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,6 +11,7 @@ from ..rewrite.choices import Choices
 from ..rewrite.masks import Masks
 from ..rewrite.scalars import free_axes, replaced
 from .coordinates import Axis, Computed
+from .lowered import Root
 from .scores import hoisted, nearest, parted, scores
 
 
@@ -23,14 +24,20 @@ class Group:
     own: set[Axis]
 
 
-def grouped(roots: Sequence[Node], apart: set[Node]) -> tuple[dict[Node, Node], list[Group]]:
+Key = tuple[frozenset, Axis]  # of a group: its rows, and its stream
+
+
+def grouped(roots: Sequence[Root], apart: set[Node]) -> tuple[dict[Node, Node], list[Group]]:
     """(every node, with folds over alike streams on one axis, those streams); folds in `apart` are left alone.
 
-    Streams get tags that no axis of the program has, a higher one for each level of nesting.
+    Streams get tags that no axis of the program has, a higher one for each level of nesting, and where a group would
+    need its own results by way of a temporary.
     """
-    free, tag = free_axes(roots), _unused_tag(roots)
-    groups: dict[tuple, Group] = {}
+    values = [r.value for r in roots]
+    free, tag = free_axes(values), _unused_tag(values)
+    groups: dict[Key, Group] = {}
     masks: dict[Axis, Masks] = {}
+    order = _Order()
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         made = node(old.op, args, old.attr, old.type) if args != old.args else old
@@ -40,21 +47,102 @@ def grouped(roots: Sequence[Node], apart: set[Node]) -> tuple[dict[Node, Node], 
         if not alone or not scores(made.args[0], made.attr[1][0], free):
             return made
         (along,) = made.attr[1]
-        stream = Axis(along.extent, tag + _levels_below(made.args[0], along, free, tag))
-        value = hoisted(moved_to(made.args[0], along, stream, free), stream)
-        value = masks.setdefault(stream, Masks(Choices(partial(_reads_pass, stream)))).brought_out(value, made.attr[0])
-        free.update(free_axes([value]))
-        rows, own, value = parted(value, stream, free) if made.attr[0] == "sum" else (free[value], frozenset(), value)
+        whole, level = made, _levels_below(made.args[0], along, free, tag)
+        while True:
+            stream = Axis(along.extent, tag + level)
+            value = hoisted(moved_to(whole.args[0], along, stream, free), stream)
+            kept = masks.setdefault(stream, Masks(Choices(partial(_reads_pass, stream))))
+            value = kept.brought_out(value, made.attr[0])
+            free.update(free_axes([value]))
+            own, rows = frozenset(), free[value]
+            if made.attr[0] == "sum":
+                rows, own, value = parted(value, stream, free)
+            key = (rows - {stream}, stream)
+            if order.admits(key, value):
+                break
+            level += 1
         made = node("fold", (value,), (made.attr[0], (stream,)), made.type)
         free.update(free_axes([made]))
-        group = groups.setdefault((rows - {stream}, stream), Group({}, [], set()))
+        group = groups.setdefault(key, Group({}, [], set()))
         group.written[old] = made
         group.own |= own
+        order.add(key, made)
         if made not in group.folds:
             group.folds.append(made)
         return made
 
-    return rebuild(roots, change), list(groups.values())
+    new: dict[Node, Node] = {}
+    for root in in_order_of_reading(roots):
+        for old in walk([root.value]):
+            if old not in new:
+                new[old] = change(old, tuple(new[a] for a in old.args))
+        if root.kind == "temporary":
+            order.stored(root.index, new[root.value])
+    return new, list(groups.values())
+
+
+def in_order_of_reading(roots: Sequence[Root]) -> list[Root]:
+    """The roots, each after those of the temporaries that it reads."""
+    stores: dict[int, list[Root]] = {}
+    for r in roots:
+        if r.kind == "temporary":
+            stores.setdefault(r.index, []).append(r)
+    found: dict[Root, None] = {}
+
+    def needs(r: Root) -> list[Root]:
+        return [s for t in temporaries_of([r.value]) for s in stores.get(t, ()) if s is not r]
+
+    done: dict[Root, bool] = {}
+    for r in roots:
+        resolve(done, r, needs, lambda r: found.setdefault(r) is None)
+    return list(found)
+
+
+def temporaries_of(values: Iterable[Node]) -> list[int]:
+    """The temporaries that some values read."""
+    read = (n.attr[0] for n in walk(values) if n.op in ("load", "pointer"))
+    return list(dict.fromkeys(s.index for s in read if s.kind == "temporary"))
+
+
+class _Order:
+    """Which groups need which, directly or by way of temporaries: a pass cannot need its own results."""
+
+    def __init__(self) -> None:
+        self.home: dict[Node, Key] = {}
+        self.needs: dict[Key, set[Key]] = {}
+        self.of_temporary: dict[int, set[Key]] = {}
+
+    def admits(self, key: Key, value: Node) -> bool:
+        """Whether a group may fold a value: nothing that the value reads from memory is computed from the group, and
+        none of another group's results that it reads."""
+        stack, seen = [*self._read(value), *(self._direct(value) - {key})], set[Key]()
+        while stack:
+            k = stack.pop()
+            if k == key:
+                return False
+            if k not in seen:
+                seen.add(k)
+                stack += self.needs.get(k, ())
+        return True
+
+    def add(self, key: Key, fold: Node) -> None:
+        """Note a fold of a group."""
+        self.home[fold] = key
+        self.needs.setdefault(key, set()).update(self._below(fold) - {key})
+
+    def stored(self, temporary: int, value: Node) -> None:
+        """Note what a temporary is computed from."""
+        self.of_temporary.setdefault(temporary, set()).update(self._below(value))
+
+    def _read(self, value: Node) -> set[Key]:
+        """The groups whose results a value reads by way of temporaries."""
+        return set().union(*(self.of_temporary.get(t, set()) for t in temporaries_of([value])))
+
+    def _direct(self, value: Node) -> set[Key]:
+        return {self.home[n] for n in walk([value]) if n in self.home}
+
+    def _below(self, value: Node) -> set[Key]:
+        return self._read(value) | self._direct(value)
 
 
 def _levels_below(value: Node, along: Axis, free: dict[Node, frozenset], tag: int) -> int:

@@ -14,12 +14,11 @@ from .crossing import crossing
 from .groups import Decision, Group, Partition, loaded, ordered
 from .homes import Homes
 from .lowered import Lowered, Root
-from .operands import store_operands
+from .passes import choose_passes, foreign_folds, needed_folds
 from .price import Computation, Prices, computed, cost
 from .products import factors
-from .reasons import STORED, called, mismatch, spaces, why_alone
-from .scores import nearest, reached
-from .streams import Streaming, find_streams
+from .reasons import called, mismatch, spaces, why_alone
+from .streams import Streaming
 
 MOST_PRICED = 64  # decisions: each price looks at all that its two kernels compute
 ROW_WORK = 64  # instructions a row that a row's threads, all alike, may spend on what another kernel could compute
@@ -61,29 +60,15 @@ class _Partitioner(Homes):
         one_block: int,
         fewest: bool,
     ):
-        self.streaming: dict[Node, Streaming] = {}
-        level = scores in ("level", "staged")
-        found = find_streams(program, fits, level)
-        operands: tuple[Root, ...] = ()
-        if level and found.passes:
-            staged, operands = store_operands(found.program, found.passes, scores == "staged")
-            found = find_streams(staged, fits, level) if operands else found
-        self.refused = [Decision(False, (called(f),), reason) for f, reason in found.refused]
-        reason = "it is stored, because passes over scores multiply arrays, of one dtype"
-        self.refused += [Decision(False, (f"{r.value.op} before a product of scores",), reason) for r in operands]
-        if scores != "stored" and found.passes:
-            program = found.program
-            self.streaming = {f: one for one in found.passes for f in one.folds}
-        elif found.passes:
-            stored = dict.fromkeys(p.fold for one in found.passes for p in one.products)
-            self.refused += [Decision(False, (called(f),), f"it is stored, because {STORED}") for f in stored]
+        chosen = choose_passes(program, fits, scores)
+        program, self.streaming, self.refused = chosen.program, chosen.streaming, list(chosen.refused)
         self.program = program
         self.fits = fits
         self.prices = prices
         self.together = together
         self.one_block = one_block
         self.fewest = fewest
-        super().__init__([r.value for r in program.roots])
+        super().__init__([*(r.value for r in program.roots), *self.streaming])
         self.crossing = crossing(self.order, self.free, self.uses, [r.value for r in program.roots])
         self.crossing -= set(self.streaming)
         self.temporaries: list[tuple[Type, tuple[Dim, ...]]] = [(t, t.shape) for t in program.temporaries]
@@ -91,7 +76,8 @@ class _Partitioner(Homes):
 
     def run(self) -> Partition:
         pending = list(self.program.roots)
-        folds = self._wanted()
+        needed = set(needed_folds(self.program, self.streaming))
+        folds = [n for n in self.order if n in needed]
         while pending or folds:
             left = len(pending) + len(folds)
             folds = [f for f in folds if f in self.crossing or not self._place_fold(f)]
@@ -105,23 +91,11 @@ class _Partitioner(Homes):
             self._import_folds(k, g, place)
         return ordered(self.groups, self.temporaries, (*self._priced(), *self.refused))
 
-    def _wanted(self) -> list[Node]:
-        """The folds that a kernel has to find: those within a stream are its own."""
-        roots, found = [r.value for r in self.program.roots], set()
-        taken: set[Streaming] = set()
-        while roots:
-            needed = set(reached(roots, set(self.streaming).__contains__))
-            found |= needed
-            passes = {self.streaming[f] for f in needed & set(self.streaming)} - taken
-            taken |= passes
-            roots = [n for one in passes for n in _foreign(one)]
-        return [n for n in self.order if n in found]
-
     # -- placing
 
     def _place_stream(self, one: Streaming) -> bool:
         """A kernel for a pass over scores, once what it reads has one."""
-        foreign = _foreign(one)
+        foreign = foreign_folds(one)
         if not all(f in self.home for f in foreign):
             return False
         reads = frozenset().union(*(self.reads[v] for v in one.values))
@@ -324,7 +298,7 @@ class _Partitioner(Homes):
     def _import_folds(self, k: int, g: Group, place: dict[Node, int]) -> None:
         """Loads of what a group reads of others; in the order of the program, so that a text always has one plan."""
         if g.streaming:
-            for f in _foreign(g.streaming):
+            for f in foreign_folds(g.streaming):
                 if f not in g.imports:
                     g.imports[f] = self._temporary(f)
         values = [] if g.streaming else [_worked(f).args[0] for f in g.folds + g.cross + g.scans + g.ranked]
@@ -352,13 +326,6 @@ class _Partitioner(Homes):
             self.temporaries.append((stored.type, shape))
             stores.append(stored)
         return loaded(stored)
-
-
-def _foreign(one: Streaming) -> list[Node]:
-    """What a pass over scores reads of other kernels."""
-    own = {*one.folds, *(p.fold for p in one.products)}
-    values = [*one.values, *(p.fold.args[0] for p in one.products)]
-    return [n for n in nearest(values) if n not in own]
 
 
 def _members(g: Group, f: Node) -> list[Node]:

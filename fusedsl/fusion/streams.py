@@ -86,13 +86,14 @@ class Found:
 
 def find_streams(program: Lowered, fits: Fits, level: bool = False) -> Found:
     """The passes over scores of a lowered program. What is refused stays as it was. For `level` see StreamFold."""
-    roots = [r.value for r in program.roots]
-    roots = distributed(roots) if level else roots
+    roots = list(program.roots)
+    if level:
+        roots = [replace(r, value=v) for r, v in zip(roots, distributed([r.value for r in roots]))]
     apart: set[Node] = set()
     refused: dict[str, Node] = {}
     while True:
         renamed, groups = grouped(roots, apart)
-        values = [renamed[r] for r in roots]
+        values = [renamed[r.value] for r in roots]
         others: list[Node] = []
         if level:
             groups, values, others = singly([part for group in groups for part in apart_by_scores(group)], values)
