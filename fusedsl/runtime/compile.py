@@ -126,7 +126,7 @@ def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardwar
 
 def cuda_key(kernel: Kernel | Bundle, schedule: Schedule | BundleSchedule, digest: str, cc: tuple[int, int]) -> tuple:
     """What the machine code of a scheduled kernel depends on."""
-    return ("cuda", cc, digest, kernel.name, _shape_of(kernel), _fields(schedule))
+    return ("cuda", cc, digest, _unnumbered(kernel.name), _shape_of(kernel), _fields(schedule))
 
 
 def build_scheduled(kernel: Kernel | Bundle, schedule: Any, digest: str, cc: tuple[int, int]) -> Built:
@@ -144,7 +144,7 @@ def build_cpu(bound: Bound, digest: str) -> Built:
     from ..codegen.cpu import host
 
     kernel, chosen = scheduled_cpu(bound)
-    key = ("cpu", host.tag(), digest, kernel.name, _shape_of(kernel), chosen)
+    key = ("cpu", host.tag(), digest, _unnumbered(kernel.name), _shape_of(kernel), chosen)
     return _once(key, lambda: _load(key, kernel, chosen) or _compile_cpu(kernel, chosen, key), kernel, chosen)
 
 
@@ -162,6 +162,11 @@ def source_of(kernel: Any, schedule: Any) -> str:
 def launch_geometry(built: Built, extents: tuple[int, ...]) -> Geometry:
     """The grid of a CUDA launch, and what its blocks share."""
     return geometry(built.schedule, built.kernel, extents)
+
+
+def _unnumbered(name: str) -> str:
+    """A kernel's name without its place in the program: kernels that are alike are one binary, under its first name."""
+    return name.rstrip("0123456789")
 
 
 def _shape_of(kernel: Kernel | Bundle) -> tuple:
