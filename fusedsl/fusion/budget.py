@@ -124,7 +124,7 @@ class _Cutter:
                 later.imports[f] = loaded(self._stored(g, f))
         self.groups.append(later)
         for other in self.groups[:-1]:
-            if not written.isdisjoint(_temporaries(other)):
+            if not written.isdisjoint(other.read):
                 other.after.add(len(self.groups) - 1)
         self._told(g, later, later.values)
 
@@ -229,12 +229,6 @@ def _addresses(order: Iterable[Node]) -> set[Node]:
         if n.op in ("pointer", "stride") or (n.op in ("add", "multiply") and not found.isdisjoint(n.args)):
             found.add(n)
     return found
-
-
-def _temporaries(g: Group) -> set[int]:
-    """The temporaries that a kernel reads."""
-    read = [*_order(g.values, g.imports), *g.imports.values()]
-    return {n.attr[0].index for n in read if n.op in ("load", "pointer") and n.attr[0].kind == "temporary"}
 
 
 def _is_leaf(n: Node, g: Group) -> bool:

@@ -31,15 +31,16 @@ class Dear:
     saved: float
 
 
-def store_factors(cut: Partition, prices: Prices, fits: Callable[[Dim, int], bool]) -> Partition:
+def store_factors(cut: Partition, prices: Prices, fits: Callable[[Dim, int], bool], kept: int) -> Partition:
     """The partition with factors that are dear to compute stored by kernels of their own, where that is faster: for
     every call for which `fits` says the same of what is saved.
 
-    What takes no function worth keeping, as a cast or the scaling of quantised weights, stays in the product.
+    What takes no function worth keeping, as a cast or the scaling of quantised weights, stays in the product. The first
+    `kept` temporaries are the program's own: they stay.
     """
     groups, temporaries, decisions = list(cut.groups), list(cut.temporaries), list(cut.decisions)
     for dear in [found for k in range(len(groups)) for found in _dear(groups, k, prices, fits)]:
-        if not _stored_where_computed(groups, temporaries, dear):
+        if not _stored_where_computed(groups, temporaries, dear, kept):
             _stored_apart(groups, temporaries, dear)
         what = f"{dear.value.op} before a product of matrices"
         reason = "to store it once is faster than to compute it for every tile"
@@ -59,7 +60,7 @@ def _stored_apart(groups: list[Group], temporaries: list, dear: Dear) -> None:
     user.after.add(len(groups) - 1)
 
 
-def _stored_where_computed(groups: list[Group], temporaries: list, dear: Dear) -> bool:
+def _stored_where_computed(groups: list[Group], temporaries: list, dear: Dear, kept: int) -> bool:
     """Whether the kernel that folds what the factor is computed from, for it alone, stores the factor instead."""
     user, below = groups[dear.group], set(walk([dear.value]))
     needed = [f for f in user.imports if f in below]
@@ -70,7 +71,7 @@ def _stored_where_computed(groups: list[Group], temporaries: list, dear: Dear) -
     stored = next((r for r in home.row_stores if r.value is f and r.kind == "temporary"), None)
     elsewhere = any(f in g.imports for g in groups if g is not user)
     without = computed(user.values, frozenset((*user.imports, dear.value)) - {f})
-    if stored is None or elsewhere or f in without:
+    if stored is None or stored.index < kept or elsewhere or f in without:
         return False
     root = temporary(dear.value, home.rows, stored.index)
     home.row_stores[home.row_stores.index(stored)] = root

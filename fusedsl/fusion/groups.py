@@ -9,7 +9,7 @@ from ..ir.dims import Dim
 from ..ir.graph import Node, Type, node
 from .coordinates import Axis, Coordinate
 from .lowered import Root, Source
-from .price import Computation
+from .price import Computation, computed
 from .streams import Streaming
 
 
@@ -72,6 +72,12 @@ class Group:
         return self.stores + self.row_stores + self.rank_stores + self.cross_stores + self.own_stores
 
     @property
+    def read(self) -> set[int]:
+        """The temporaries that the kernel reads."""
+        nodes = (*computed(self.values, frozenset(self.imports)), *self.imports.values())
+        return {n.attr[0].index for n in nodes if n.op in ("load", "pointer") and n.attr[0].kind == "temporary"}
+
+    @property
     def work(self) -> Computation:
         """What the time model prices."""
         return Computation(tuple(self.values), tuple(self.all_stores), frozenset(self.imports))
@@ -115,3 +121,21 @@ def ordered(groups: list[Group], temporaries: list, decisions: Iterable[Decision
     for g in groups:
         g.after = {place[k] for k in g.after}
     return Partition(tuple(groups[k] for k in order), tuple(temporaries), tuple(decisions))
+
+
+def chained(parts: Iterable[Partition]) -> Partition:
+    """Partitions one after the other, as one; each kernel waits for those whose temporaries it reads."""
+    groups: list[Group] = []
+    decisions: list[Decision] = []
+    temporaries: tuple = ()
+    writer: dict[int, int] = {}
+    for part in parts:
+        first = len(groups)
+        for g in part.groups:
+            g.after = {first + k for k in g.after} | {writer[t] for t in g.read if t in writer}
+        groups += part.groups
+        decisions += part.decisions
+        temporaries = part.temporaries
+        for k, g in enumerate(part.groups, first):
+            writer |= {r.index: k for r in g.all_stores if r.kind == "temporary"}
+    return Partition(tuple(groups), temporaries, tuple(decisions))

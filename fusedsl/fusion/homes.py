@@ -14,14 +14,15 @@ from .groups import Group, reaches
 class Homes:
     """The groups so far, and in which of them the folds, scans and orders of some values are found.
 
-    `uses` has for each node the folds, scans and orders that it is computed from, `reads` the loads of temporaries.
+    `uses` has for each node the folds, scans and orders that it is computed from, `reads` the loads of temporaries that
+    the program has `written`.
     """
 
-    def __init__(self, values: Sequence[Node]):
+    def __init__(self, values: Sequence[Node], written: frozenset[int]):
         self.order = list(walk(values))
         self.free = free_axes(values)
         self.uses = _below(self.order, lambda n: n.op in BOUND)
-        self.reads = _below(self.order, lambda n: n.op in ("load", "pointer") and n.attr[0].kind == "temporary")
+        self.reads = _below(self.order, lambda n: _read(n) in written)
         self.groups: list[Group] = []
         self.home: dict[Node, int] = {}
         self.writer: dict[int, int] = {}  # temporary -> group
@@ -74,6 +75,11 @@ class Homes:
         """Whether a root over these axes is stored place by place of group k's order."""
         g = self.groups[k]
         return g.ranks in axes and self.on_ranks(k, value, axes - frozenset(g.rows))
+
+
+def _read(n: Node) -> int | None:
+    """The temporary that a node reads."""
+    return n.attr[0].index if n.op in ("load", "pointer") and n.attr[0].kind == "temporary" else None
 
 
 def _below(order: Sequence[Node], wanted: Callable[[Node], bool]) -> dict[Node, frozenset[Node]]:

@@ -23,10 +23,11 @@ from .coordinates import (
 )
 from .elements import Scattered, absent, fold, fresh, load, ranked, ranked_coordinates, reduced_coordinates, scan
 from .joined import part_joined
-from .lowered import Lowered, Root, Source
+from .lowered import Lowered, Memory, Root, Source
 from .pieces import Pieces, Same, before, fetches, find_pieces, settled
 from .products import spread
 from .reshapes import push_reshapes, refine, reshaped_argument
+from .segments import Segment, Target, segments
 from .splits import split_axes
 
 Key = tuple[Node, Coordinates]
@@ -36,32 +37,43 @@ ANYWHERE = ("convert", "cast", "gather", *VIEWS)  # beside elementwise operation
 
 
 def lower(graph: Graph, same: Same = lambda a, b: a == b) -> Lowered:
-    """The scalar program of a graph; `same` answers for this plan whether two extents are equal."""
-    results = push_reshapes(tuple(split_axes(part_joined(spread(graph.results), same), same)))
+    """The scalar program of a graph as one segment; `same` answers for this plan whether two extents are equal."""
+    return lower_segment(segments(graph, ())[0], Memory(len(graph.parameters)), same)
+
+
+def lower_segment(segment: Segment, memory: Memory, same: Same) -> Lowered:
+    """The scalar program of a segment, which may read `memory`."""
+    results = push_reshapes(tuple(split_axes(part_joined(spread(segment.graph.results), same), same)))
     peeled = refine([_peel(r) for r in results])
-    whole = _lowered(results, peeled)
-    pieces = find_pieces(peeled, same) if fetches(r.value for r in whole.roots) and not whole.temporaries else None
+    roots = list(zip(segment.targets, results, peeled))
+    whole = _lowered(roots, memory)
+    further = len(whole.temporaries) > len(memory.temporaries)
+    pieces = find_pieces(peeled, same) if fetches(r.value for r in whole.roots) and not further else None
     if pieces is None:
         return whole
-    found = _lowered(results, peeled, pieces)
-    return whole if found.temporaries or fetches(r.value for r in found.roots) else found
+    found = _lowered(roots, memory, pieces)
+    further = len(found.temporaries) > len(memory.temporaries)
+    return whole if further or fetches(r.value for r in found.roots) else found
 
 
-def _lowered(results: list[Node], peeled: list[Node], pieces: Pieces | None = None) -> Lowered:
+def _lowered(results: list[tuple[Target, Node, Node]], memory: Memory, pieces: Pieces | None = None) -> Lowered:
+    """The scalar program of (where it goes, what is stored, what is computed for it) of each root."""
+    peeled = [p for _, _, p in results]
+    first = len(memory.temporaries)
     cut = dict.fromkeys(n.args[0] for n in walk(peeled) if n.op == "reshape" and _is_cut(n))
     scattered: dict[Node, None] = {}
     while True:
-        temporaries = {n: k for k, n in enumerate({**cut, **scattered})}
-        lowering = _Lowering(temporaries, frozenset(cut), pieces)
+        temporaries = {n: k for k, n in enumerate({**cut, **scattered}, first)}
+        lowering = _Lowering(temporaries, frozenset(cut), memory, pieces)
         try:
-            roots = [r for n, k in temporaries.items() for r in _roots(lowering, "temporary", k, n, n)]
-            for k, (r, p) in enumerate(zip(results, peeled)):
-                roots += _roots(lowering, "result", k, r, p)
+            roots = [r for n, k in temporaries.items() for r in _roots(lowering, Target("temporary", k), n, n)]
+            for target, r, p in results:
+                roots += _roots(lowering, target, r, p)
         except Scattered as found:
             cut[found.node] = None
             continue
         if not lowering.scattered:
-            return Lowered(tuple(roots), tuple(n.type for n in temporaries))
+            return Lowered(tuple(roots), (*memory.temporaries, *(n.type for n in temporaries)))
         scattered |= lowering.scattered
 
 
@@ -78,7 +90,7 @@ def _peel(result: Node) -> Node:
     return result.args[0] if result.op == "reshape" and reshaped_argument(result) is None else result
 
 
-def _roots(lowering: _Lowering, kind: str, index: int, stored: Node, computed: Node) -> list[Root]:
+def _roots(lowering: _Lowering, target: Target, stored: Node, computed: Node) -> list[Root]:
     """A root, or one for each piece of its axis that is cut."""
     axes: list[Axis | None] = []
     cut, pieces = None, lowering.pieces
@@ -91,16 +103,19 @@ def _roots(lowering: _Lowering, kind: str, index: int, stored: Node, computed: N
         starts = tuple(start if k == cut else 0 for k in range(len(axes)))
         coordinates = tuple(Coordinate(s, 1, a) for s, a in zip(starts, axes))
         value = lowering.lower(computed, coordinates, cut=False)
-        made = (kind, index, stored.type.shape, computed.type.shape, tuple(axes), value, stored.type)
-        roots.append(Root(*made, starts if start != 0 else ()))
+        made = (stored.type.shape, computed.type.shape, tuple(axes), value, stored.type)
+        roots.append(Root(target.kind, target.index, *made, starts if start != 0 else (), target.rounded))
     return roots
 
 
 class _Lowering:
     """Turns (node, coordinates) into scalar nodes, each once."""
 
-    def __init__(self, temporaries: dict[Node, int], cut: frozenset[Node], pieces: Pieces | None = None):
+    def __init__(
+        self, temporaries: dict[Node, int], cut: frozenset[Node], memory: Memory, pieces: Pieces | None = None
+    ):
         self.temporaries = temporaries
+        self.memory = memory
         self.pieces = pieces
         self.cut = cut  # those that are read from memory wherever they are needed, not only at computed positions
         self.done: dict[Key, Node] = {}
@@ -150,7 +165,7 @@ class _Lowering:
 
     def _plain_leaf(self, n: Node, at: Coordinates) -> Node | None:
         if n.op == "param":
-            return load(Source("argument", n.attr), n, at)
+            return load(self.memory.source(n.attr), n, at)
         if n.op in ("const", "scalar", "size"):
             return n
         if n.op == "iota":
@@ -158,7 +173,7 @@ class _Lowering:
         if n.op == "reshape":
             chain = reshaped_argument(n)
             if chain is not None:
-                return load(Source("argument", *chain), n, at)
+                return load(self.memory.source(*chain), n, at)
             if n.args[0] in self.temporaries:
                 views = (("reshape", n.type.shape),)
                 return load(Source("temporary", self.temporaries[n.args[0]], views), n, at)

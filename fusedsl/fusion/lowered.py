@@ -53,8 +53,30 @@ class Root:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """The arrays that a segment may read: arguments, then the temporaries of a program so far, of which those at some
+    places are `rounded` to their dtype."""
+
+    arguments: int
+    temporaries: tuple[Type, ...] = ()
+    rounded: frozenset[int] = frozenset()
+
+    def source(self, place: int, views: tuple = ()) -> Source:
+        """The array at a place, seen through views."""
+        index = place - self.arguments
+        if index < 0:
+            return Source("argument", place, views)
+        return Source("temporary", index, views, index in self.rounded)
+
+
+@dataclass(frozen=True)
 class Lowered:
-    """The scalar program: what to store where, and the array nodes that had to be cut into temporaries."""
+    """The scalar program of a segment: what to store where, and all temporaries so far, the segment's own at the end."""
 
     roots: tuple[Root, ...]
     temporaries: tuple[Type, ...]
+
+    @property
+    def written(self) -> frozenset[int]:
+        """The temporaries that the program stores; others stand in memory before it runs."""
+        return frozenset(r.index for r in self.roots if r.kind == "temporary")

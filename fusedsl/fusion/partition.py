@@ -36,6 +36,7 @@ def partition(
     scores: str = "apart",
     steady: bool = False,
     fewest: bool = False,
+    first: int = 0,
 ) -> Partition:
     """The groups of a lowered program. `fits` answers for this length class whether a count is within a limit.
 
@@ -43,10 +44,10 @@ def partition(
     "stored" first; or each tile of them is folded where it is computed, measured from references of its own ("apart")
     or from those of all tiles so far ("level"), with what they are products of stored where it is computed ("staged").
     Where `steady`, a single row is cut as each of many is. Rows that are read again because no chip holds them are read
-    by a second kernel, unless there are to be the `fewest`.
+    by a second kernel, unless there are to be the `fewest`. Kernels are numbered from the `first`.
     """
     one_block = STEADY_BLOCK if steady else ONE_BLOCK
-    return _Partitioner(program, fits, prices, together, scores, one_block, fewest).run()
+    return _Partitioner(program, fits, prices, together, scores, one_block, fewest, first).run()
 
 
 class _Partitioner(Homes):
@@ -59,6 +60,7 @@ class _Partitioner(Homes):
         scores: str,
         one_block: int,
         fewest: bool,
+        first: int,
     ):
         chosen = choose_passes(program, fits, scores)
         program, self.streaming, self.refused = chosen.program, chosen.streaming, list(chosen.refused)
@@ -68,7 +70,8 @@ class _Partitioner(Homes):
         self.together = together
         self.one_block = one_block
         self.fewest = fewest
-        super().__init__([*(r.value for r in program.roots), *self.streaming])
+        self.first = first
+        super().__init__([*(r.value for r in program.roots), *self.streaming], program.written)
         self.crossing = crossing(self.order, self.free, self.uses, [r.value for r in program.roots])
         self.crossing -= set(self.streaming)
         self.temporaries: list[tuple[Type, tuple[Dim, ...]]] = [(t, t.shape) for t in program.temporaries]
@@ -106,7 +109,7 @@ class _Partitioner(Homes):
         self.groups.append(group)
         self.home |= dict.fromkeys(one.folds, len(self.groups) - 1)
         scores = ", ".join(dict.fromkeys(called(p.fold) for p in one.products))
-        decision = Decision(True, (f"kernel {len(self.groups) - 1}",), f"{scores} streams into {len(one.folds)} folds")
+        decision = Decision(True, (self._named(len(self.groups) - 1),), f"{scores} streams into {len(one.folds)} folds")
         self.decisions.append((decision, len(self.groups) - 1, one.folds[-1]))
         return True
 
@@ -138,7 +141,7 @@ class _Partitioner(Homes):
                 self._refuse(f, "it needs a result that is computed after the kernel has run", k)
         others = [k for k, g in enumerate(self.groups) if not g.is_map and not g.streaming]
         if others:
-            kernels = " and ".join(f"kernel {k}" for k in others)
+            kernels = " and ".join(map(self._named, others))
             self._refuse(f, f"{spaces(f, rows, columns)}, unlike {kernels}", others[0])
         rows_in_order, columns_in_order = (memory_order([x], sorted(axes, key=str)) for axes in (rows, columns))
         self.groups.append(Group(rows_in_order, columns_in_order, after=set(needs)))
@@ -260,9 +263,12 @@ class _Partitioner(Homes):
         size = max((n.type.dtype.itemsize for n in walk(g.folds) if n.op == "load"), default=0)
         return size > 0 and not self.fits(product(a.extent for a in g.columns), LONG_ROW // size)
 
+    def _named(self, k: int) -> str:
+        return f"kernel {self.first + k}"
+
     def _join(self, k: int, needs: set[int], what: Node | Root, how: str) -> None:
         self.groups[k].after |= needs - {k}
-        self.decisions.append((Decision(True, (f"kernel {k}",), f"{called(what)} {how}"), k, what))
+        self.decisions.append((Decision(True, (self._named(k),), f"{called(what)} {how}"), k, what))
 
     def _refuse(self, what: Node | Root, reason: str, k: int) -> None:
         self.decisions.append((Decision(False, (called(what),), reason), k, what))

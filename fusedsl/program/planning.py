@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from .. import debug
 from ..codegen.emit import emit
@@ -14,12 +14,15 @@ from ..fusion.budget import FEWEST, within
 from ..fusion.bundle import bundled, side_by_side
 from ..fusion.factors import store_factors
 from ..fusion.finished import finish_rows
-from ..fusion.groups import Decision, Group, Partition
-from ..fusion.lower import lower
+from ..fusion.groups import Decision, Group, Partition, chained
+from ..fusion.lower import lower_segment
+from ..fusion.lowered import Memory
+from ..fusion.materialize import materialize
 from ..fusion.partition import partition
 from ..fusion.price import Prices
 from ..fusion.products import factors
 from ..fusion.recompute import store_dear
+from ..fusion.segments import Segment, is_rounded, segments
 from ..hardware import Hardware, facts
 from ..ir.dims import Dim, Symbol, evaluate, expression
 from ..ir.graph import Graph, Node, Parameter, Type, walk
@@ -35,6 +38,7 @@ from ..schedule.registers import words
 from . import pipeline
 
 Fits = Callable[[Dim, int], bool]
+INSTRUCTIONS_PER_BYTE = 6  # that GPUs issue while they move a byte, and CPUs about as many
 PRICED_FOR = (9, 0)  # the architecture whose figures price decisions: a plan does not depend on the device
 
 
@@ -186,15 +190,44 @@ def cut_graph(
     and rows that no chip holds are read again by kernels of their own. What is in doubt is decided by the figures of
     one GPU, so that all devices run the same kernels; `hardware` is the card of the prices.
     """
-    prices = Prices(extents, hardware or facts(PRICED_FOR))
-    fits = _fits(extents, guards)
-    lowered = lower(graph, _same(fits))
-    cut = partition(lowered, fits, prices, together, scores, steady, budget is None)
-    cut = finish_rows(cut, len(lowered.temporaries))
-    if budget is None:
-        return cut
-    fixed = Prices(extents, facts(PRICED_FOR))
-    return within(store_factors(store_dear(cut, fixed, fits), fixed, fits), budget, prices)
+    cutter = _Cutter(extents, guards, hardware or facts(PRICED_FOR), together, budget, scores, steady)
+    stored = materialize(graph.results, INSTRUCTIONS_PER_BYTE)
+    memory = Memory(
+        len(graph.parameters),
+        tuple(s.node.type for s in stored),
+        frozenset(k for k, s in enumerate(stored) if is_rounded(s.node)),
+    )
+    parts: list[Partition] = []
+    for segment in segments(graph, stored):
+        parts.append(cutter.cut(segment, memory, sum(len(p.groups) for p in parts)))
+        memory = replace(memory, temporaries=tuple(Type(t.dtype, shape) for t, shape in parts[-1].temporaries))
+    return chained(parts)
+
+
+@dataclass(frozen=True)
+class _Cutter:
+    """How the segments of a program are cut into kernels (see `cut_graph`)."""
+
+    extents: Mapping[Symbol, int]
+    guards: dict[Dim, bool]
+    hardware: Hardware
+    together: bool
+    budget: int | None
+    scores: str
+    steady: bool
+
+    def cut(self, segment: Segment, memory: Memory, first: int) -> Partition:
+        """The kernels of a segment, which are numbered from the `first`."""
+        prices, fits = Prices(self.extents, self.hardware), _fits(self.extents, self.guards)
+        lowered = lower_segment(segment, memory, _same(fits))
+        how = (prices, self.together, self.scores, self.steady, self.budget is None)
+        cut = partition(lowered, fits, *how, first=first)
+        kept = len(lowered.temporaries)
+        cut = finish_rows(cut, kept)
+        if self.budget is None:
+            return cut
+        fixed = Prices(self.extents, facts(PRICED_FOR))
+        return within(store_factors(store_dear(cut, fixed, fits), fixed, fits, kept), self.budget, prices)
 
 
 def _fits(extents: Mapping[Symbol, int], guards: dict[Dim, bool]) -> Fits:

@@ -1,0 +1,154 @@
+"""Demand analysis: at which coordinates of an array its consumers read it, without writing anything out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ..ir.contraction import Subscripts
+from ..ir.dims import Dim
+from ..ir.graph import Node, Type, node, resolve
+from ..ir.ops import LEAVES, VIEWS
+from ..ir.types import INT64
+from .coordinates import (
+    Axis,
+    Computed,
+    Coordinate,
+    Coordinates,
+    aligned,
+    position_of,
+    through_gather,
+    through_index,
+    through_reshape,
+)
+
+ARITHMETIC = ("add", "subtract", "multiply", "convert", *VIEWS)  # what positions of slices and pieces are made of
+BOUND_TAG = 1 << 20  # tags of axes that a reduction binds: no result has such an axis
+
+
+def own_coordinates(shape: Sequence[Dim]) -> Coordinates:
+    """An array's elements, each at its own place: what a store of it reads."""
+    axes: list[Axis] = []
+    for d in shape:
+        axes.append(Axis(d, sum(a.extent == d for a in axes)))
+    return tuple(Coordinate(0, 1, None if d == 1 else a) for d, a in zip(shape, axes))
+
+
+def reads(n: Node, at: Coordinates) -> list[tuple[Node, Coordinates]]:
+    """The operands of element `at` of a node, each with the coordinates at which it is read.
+
+    An axis that the node reduces has a name that depends on the other coordinates alone: so what several reductions
+    read of one array for the same rows are the same coordinates. A position that a gather computes is a placeholder.
+    """
+    if n.op in LEAVES:
+        return []
+    x = n.args[0]
+    match n.op:
+        case "index":
+            return [(x, through_index(n, at))]
+        case "transpose":
+            inverse = {axis: place for place, axis in enumerate(n.attr)}
+            return [(x, tuple(at[inverse[a]] for a in range(len(at))))]
+        case "reshape":
+            return [(x, through_reshape(n, at))]
+        case "reduce":
+            return [(x, _reduced(x.type.shape, at, n.attr[1]))]
+        case "ranked":
+            return [(x, (*at[:-1], _bound(x.type.shape[-1], at[:-1])))]
+        case "contract":
+            return _contracted(n, at)
+        case "gather":
+            keys = [(i, aligned(i.type.shape, at)) for i in n.args[1:]]
+            return [(x, through_gather(n, at, [_position(*key) for key in keys])[0]), *keys]
+    return [(a, aligned(a.type.shape, at)) for a in n.args]
+
+
+Key = tuple[Node, Coordinates]
+
+
+def _position(n: Node, at: Coordinates) -> Node:
+    """The scalar of an element of an index array, where it is made of positions alone; else a placeholder for it."""
+
+    def needs(key: Key) -> list[Key]:
+        return reads(*key) if key[0].op in ARITHMETIC else []
+
+    def make(key: Key) -> Node:
+        m, where = key
+        if m.op == "iota":
+            return position_of(where[0])
+        if m.op in ("const", "size"):
+            return m
+        if m.op not in ARITHMETIC:
+            return node("placeholder", (m,), where, Type(m.type.dtype))
+        args = tuple(known[k] for k in reads(m, where))
+        return args[0] if m.op in VIEWS else node(m.op, args, m.attr, Type(m.type.dtype))
+
+    known: dict[Key, Node] = {}
+    return resolve(known, (n, at), needs, make)
+
+
+def canonical(at: Coordinates) -> Coordinates:
+    """Coordinates whose bound axes are numbered in their order: two that differ in these names alone are the same."""
+    names: dict[Axis, Axis] = {}
+    for c in at:
+        if is_bound(c) and c.axis not in names:
+            number = sum(a.extent == c.axis.extent for a in names)  # type: ignore[union-attr]
+            names[c.axis] = Axis(c.axis.extent, BOUND_TAG + number)  # type: ignore[union-attr, index]
+    if all(a == b for a, b in names.items()):
+        return at
+    return tuple(replace(c, axis=names[c.axis]) if c.axis in names else c for c in at)  # type: ignore[type-var, index]
+
+
+def is_bound(c: Coordinate | Computed) -> bool:
+    """Whether a coordinate runs along an axis that a reduction binds."""
+    return c.axis is not None and c.axis.tag >= BOUND_TAG
+
+
+def places(demands: Iterable[Coordinates]) -> int:
+    """At how many places an array is read: what a reduction reads along an axis is all that elements read along it."""
+    kinds = dict.fromkeys(tuple("all" if is_bound(c) and _is_whole(c) else c for c in at) for at in demands)
+    return len(kinds) - sum(any(a is not b and _within(a, b) for b in kinds) for a in kinds)
+
+
+def uses(demands: Iterable[Coordinates]) -> int:
+    """In how many ways an array is read: for rows of the one axis or the other, along one axis or along several. To
+    read elements besides, or along one axis less, is no other way."""
+    kinds = dict.fromkeys(
+        tuple("all" if is_bound(c) else "computed" if isinstance(c, Computed) else c for c in at) for at in demands
+    )
+    return len(kinds) - sum(any(_within(a, b) and not _alls(b) and _alls(a) == 1 for b in kinds) for a in kinds)
+
+
+def _within(a: tuple, b: tuple) -> bool:
+    return a != b and all(x == y or x == "all" for x, y in zip(a, b))
+
+
+def _alls(kind: tuple) -> int:
+    return sum(c == "all" for c in kind)
+
+
+def _is_whole(c: Coordinate | Computed) -> bool:
+    return isinstance(c, Coordinate) and (c.start, c.step) == (0, 1)
+
+
+def _bound(extent: Dim, used: Iterable[Coordinate]) -> Coordinate:
+    """A place along an axis that is reduced for each of some coordinates."""
+    tags = {c.axis.tag for c in used if c.axis is not None and c.axis.extent == extent}
+    return Coordinate(0, 1, Axis(extent, next(t for t in range(BOUND_TAG, BOUND_TAG + len(tags) + 1) if t not in tags)))
+
+
+def _reduced(shape: Sequence[Dim], at: Coordinates, axes: Sequence[int]) -> Coordinates:
+    inner = list(at)
+    for k in axes:
+        others = [c for j, c in enumerate(inner) if j not in axes or j < k]
+        inner[k] = Coordinate(0, 1, None) if shape[k] == 1 else _bound(shape[k], others)  # type: ignore[arg-type]
+    return tuple(inner)
+
+
+def _contracted(n: Node, at: Coordinates) -> list[tuple[Node, Coordinates]]:
+    letters = Subscripts.parse(n.attr)
+    place: dict[str, Coordinate] = dict(zip(letters.result, at))  # type: ignore[arg-type]
+    extents = dict(zip(letters.left, n.args[0].type.shape))
+    for c in letters.summed:
+        place[c] = Coordinate(0, 1, None) if extents[c] == 1 else _bound(extents[c], place.values())
+    return [(x, tuple(place[c] for c in own)) for x, own in zip(n.args, (letters.left, letters.right))]

@@ -1,0 +1,233 @@
+"""Chooses which arrays are stored between kernels, before any element is written out.
+
+An array that no kernel stores is computed wherever it is read. That is what fusion is for, and it ends where an array
+is read at several places and is dear to compute there, where a product would be computed inside another one for every
+element of it, and where kernels would grow beyond what compiles in short time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ..ir.graph import Node, walk
+from ..ir.ops import LEAVES, OPS, VIEWS
+from .coordinates import Coordinates
+from .demand import canonical, own_coordinates, places, reads, uses
+from .lines import FETCH_COST
+
+MOST_PLACES = 64  # at which an array is computed
+MOST_NESTED = 12  # reductions in one kernel that depend on each other
+MOST_OPERATIONS = 1000  # instructions of one element
+UNKNOWN = 64  # elements that an axis of unknown extent has at least, where reductions along it are weighed
+FREE = (*VIEWS, "convert")  # what costs nothing where it is read
+WORKS = ("reduce", "scan", "ranked", "contract")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An array that stands in memory between kernels, and why."""
+
+    node: Node
+    reason: str
+
+
+def materialize(results: Sequence[Node], instructions_per_byte: float) -> list[Stored]:
+    """The arrays of a program to store. Storing and loading a byte takes as long as so many instructions."""
+    chosen = _Limited(results).find()
+    return _Placed(results, chosen, instructions_per_byte).find()
+
+
+def base(n: Node) -> Node:
+    """What is computed below views and changes of dtype."""
+    while n.op in FREE:
+        n = n.args[0]
+    return n
+
+
+def is_product(n: Node) -> bool:
+    """Whether a node is a product of matrices: a contraction, or a sum of products of what is broadcast."""
+    return n.op == "contract" or (n.op == "reduce" and n.attr[0] == "sum" and bool(factors_of(n)))
+
+
+def factors_of(n: Node) -> tuple[Node, ...]:
+    """The two arrays that a product multiplies; nothing where they are as large as all products."""
+    if n.op == "contract":
+        return n.args
+    x = _widened(n.args[0])
+    if x.op == "where":
+        x = _widened(x.args[1])
+    if x.op != "multiply" or any(_wide(_widened(a)) >= _wide(x) for a in x.args):
+        return ()
+    return x.args
+
+
+def _widened(n: Node) -> Node:
+    while n.op in ("convert", "cast", "broadcast"):
+        n = n.args[0]
+    return n
+
+
+def _wide(n: Node) -> int:
+    return sum(d != 1 for d in n.type.shape)
+
+
+class _Limited:
+    """Goes from arguments to results: no product inside the operand of another one, or one level of them where a pass
+    over scores may take both; and nothing beyond the limits of a kernel."""
+
+    def __init__(self, results: Sequence[Node]):
+        self.order = list(walk(results))
+        self.stored: dict[Node, str] = {}
+        self.products: dict[Node, int] = {}  # how many products lie inside each other in what computes a node
+        self.folded: dict[Node, bool] = {}  # whether something other than a product is reduced there
+        self.nested: dict[Node, int] = {}  # reductions that depend on each other
+        self.size: dict[Node, int] = {}  # instructions of an element
+        self.inside: dict[Node, frozenset[Node]] = {}  # what computes an element
+
+    def find(self) -> dict[Node, str]:
+        for n in self.order:
+            if is_product(n):
+                self._limit_operands(n)
+            self._note(n)
+            if self.nested[n] > MOST_NESTED:
+                self._store_before(n, self.nested, "kernels would be long chains of reductions")
+            if self.size[n] > MOST_OPERATIONS:
+                self._store_before(n, self.size, "kernels would take long to compile")
+        return self.stored
+
+    def _of(self, values: dict[Node, int], n: Node) -> int:
+        return 0 if n in self.stored else values[n]
+
+    def _note(self, n: Node) -> None:
+        args = dict.fromkeys(map(base, n.args))
+        below = max((self._of(self.products, a) for a in args), default=0)
+        self.products[n] = below + is_product(n)
+        self.folded[n] = any(self.folded[a] for a in args if a not in self.stored) or (
+            n.op in WORKS and not is_product(n)
+        )
+        self.nested[n] = max((self._of(self.nested, a) for a in args), default=0) + (n.op in WORKS)
+        self.inside[n] = frozenset((n,)).union(*(self.inside[a] for a in args if a not in self.stored))
+        self.size[n] = sum(map(cost, self.inside[n]))
+
+    def _limit_operands(self, n: Node) -> None:
+        """Store the operands of a product that no pass over scores computes as it goes."""
+        operands = [base(x) for x in factors_of(n)]
+        for x in operands:
+            if self._of(self.products, x) > 1:
+                self.stored[x] = "a product of it is computed once for each element of another one"
+        held = [x for x in dict.fromkeys(operands) if self._of(self.products, x)]
+        if len(operands) == 2 and operands[0] is operands[1]:
+            held = [x for x in held if x is not operands[0]]
+            if self._of(self.products, operands[0]):
+                self.stored[operands[0]] = "both operands of a product are computed from it"
+        if len(held) == 2:
+            scores = next((x for x in held if self.folded[x]), None)
+            for x in held:
+                if x is not scores:
+                    self.stored[x] = "both operands of a product are products: it is computed once"
+
+    def _store_before(self, n: Node, values: dict[Node, int], reason: str) -> None:
+        """Store what makes a node too large, below it."""
+        most = max(self._of(values, a) for a in n.args)
+        for a in n.args:
+            if self._of(values, a) == most and base(a).op not in LEAVES:
+                self.stored.setdefault(base(a), reason)
+        self._note(n)
+
+
+def cost(n: Node) -> int:
+    """Instructions of an element of a node by itself."""
+    if n.op == "gather":
+        return FETCH_COST
+    return OPS[n.op].cost if n.op in OPS else int(n.op not in (*FREE, "const"))
+
+
+class _Placed:
+    """Goes from results to arguments, with all places at which an array is read known when it is reached."""
+
+    def __init__(self, results: Sequence[Node], stored: dict[Node, str], rate: float):
+        self.results, self.stored, self.rate = results, dict(stored), rate
+        self.order = list(walk(results))
+        users: dict[Node, list[Node]] = {n: [] for n in self.order}
+        for n in self.order:
+            for a in dict.fromkeys(n.args):
+                users[a].append(n)
+        self.dominator = _dominators(self.order, users, set(results))
+        self.products: dict[Node, Node | None] = {}  # the largest product in what computes a node
+        self.epilogues: set[Node] = set()  # products, and what is computed from an element of them
+        self.local: dict[Node, int] = {}  # instructions of an element, and of what it alone reads
+        for n in self.order:
+            inside = [p for a in n.args if a not in stored and (p := self.products[a]) is not None]
+            self.products[n] = n if is_product(n) else max(inside, key=_wide, default=None)
+            if is_product(n) or (inside and n.op not in WORKS and all(self._is_epilogue(a) for a in n.args)):
+                self.epilogues.add(n)
+            alone = (a for a in dict.fromkeys(n.args) if len(users[a]) == 1 and a not in stored and _wide(a) >= _wide(n))
+            self.local[n] = (sum(self.local[a] for a in alone) + cost(n)) * _repeats(n)
+
+    def _is_epilogue(self, a: Node) -> bool:
+        return a in self.epilogues or a in self.stored or self.products[a] is None
+
+    def find(self) -> list[Stored]:
+        read: dict[Node, dict[Coordinates, None]] = {n: {} for n in self.order}
+        for r in self.results:
+            whole = r.args[0] if r.op == "reshape" else r  # which is stored in the shape that it is computed in
+            read[whole][own_coordinates(whole.type.shape)] = None
+        for n in reversed(self.order):
+            here = read.pop(n)
+            if n not in self.stored and len(here) > 1 and (reason := self._stores(n, here)):
+                self.stored[n] = reason
+            if n in self.stored:
+                here = {own_coordinates(n.type.shape): None}
+            for at in here:
+                for a, where in reads(n, at):
+                    if len(read[a]) <= MOST_PLACES:
+                        read[a][canonical(where)] = None
+        return [Stored(n, self.stored[n]) for n in self.order if n in self.stored]
+
+    def _stores(self, n: Node, demands: Collection[Coordinates]) -> str | None:
+        """Why a node that is read at several places is to be stored, if it is."""
+        product = self.products[n]
+        if n.op in FREE or n.op in LEAVES or (product is not None and _wide(n) > _wide(product)):
+            return None
+        if product is not None and n in self.epilogues and self._alone_reads(n, product) and uses(demands) > 1:
+            return "a product of it is read at several places"
+        if len(demands) > MOST_PLACES:
+            return f"it is read at more than {MOST_PLACES} places"
+        count = places(demands)
+        if (count - 1) * self.local[n] > self.rate * 2 * n.type.dtype.compute.itemsize:
+            return f"to compute it at {count} places takes longer than to store it"
+        return None
+
+    def _alone_reads(self, n: Node, inner: Node) -> bool:
+        """Whether all that is computed from an inner node is computed by way of this one."""
+        step: Node | None = inner
+        while step is not None and step is not n:
+            step = self.dominator[step]
+        return step is n
+
+
+def _dominators(order: Sequence[Node], users: dict[Node, list[Node]], results: set[Node]) -> dict[Node, Node | None]:
+    """The nearest node that each node's value passes through on every way to a result; None where there is none."""
+    found: dict[Node, Node | None] = {}
+    depth: dict[Node | None, int] = {None: 0}
+    for n in reversed(order):
+        ways: list[Node | None] = [None] if n in results else list(users[n])
+        step = ways[0]
+        for other in ways[1:]:
+            while step is not other:
+                if depth[step] >= depth[other]:
+                    step = found[step]  # type: ignore[index]
+                else:
+                    other = found[other]  # type: ignore[index]
+        found[n], depth[n] = step, depth[step] + 1
+    return found
+
+
+def _repeats(n: Node) -> int:
+    """How many elements a reduction reads for one of its own."""
+    if n.op != "reduce":
+        return 1
+    shape = n.args[0].type.shape
+    return prod(d if isinstance(d, int) else UNKNOWN for d in (shape[k] for k in n.attr[1]))

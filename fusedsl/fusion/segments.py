@@ -1,0 +1,87 @@
+"""Segments: a program cut at the arrays that it stores between kernels. Each is planned by itself, one after another.
+
+What is stored stands before its readers: it is of a lower level. A segment takes the results and the stored arrays of
+one level, and reads those of lower levels as it reads arguments; so the time that planning takes grows with the number
+of segments, whatever grows faster within one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ir.graph import Graph, Node, Type, node, walk
+from .materialize import Stored
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a root of a segment goes: result or temporary `index`; a temporary that is `rounded` holds its dtype."""
+
+    kind: str
+    index: int
+    rounded: bool = False
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Part of a program: what it computes, where that goes. A `param` beyond the program's is a temporary."""
+
+    graph: Graph
+    targets: tuple[Target, ...]
+
+
+def segments(graph: Graph, stored: Sequence[Stored]) -> list[Segment]:
+    """The program in parts, in an order that runs; the arrays to store are the first temporaries, in their order."""
+    if not stored:
+        return [Segment(graph, tuple(Target("result", k) for k in range(len(graph.results))))]
+    index = {s.node: k for k, s in enumerate(stored)}
+    level = _levels([*index, *graph.results], index)
+    leaf = {n: _leaf(n, len(graph.parameters) + k) for n, k in index.items()}
+    found = []
+    for number in range(max(level.values()) + 1):
+        here = [(n, Target("temporary", k, is_rounded(n))) for n, k in index.items() if level[n] == number]
+        here += [(n, Target("result", k)) for k, n in enumerate(graph.results) if level[n] == number]
+        roots = _reading([n for n, _ in here], leaf)
+        found.append(Segment(Graph(graph.parameters, tuple(roots), ()), tuple(t for _, t in here)))
+    return found
+
+
+def _levels(roots: Sequence[Node], index: dict[Node, int]) -> dict[Node, int]:
+    """The segment of each root: one later than that of any stored array that it reads."""
+    below: dict[Node, int] = {}  # of what reads a node
+    level: dict[Node, int] = {}
+    for n in walk(roots):
+        own = max((below[a] for a in n.args), default=0)
+        level[n] = own
+        below[n] = own + 1 if n in index else own
+    return {n: level[n] for n in roots}
+
+
+def _leaf(n: Node, place: int) -> Node:
+    return node("param", (), place, Type(n.type.dtype, n.type.shape, n.type.weak))
+
+
+def is_rounded(n: Node) -> bool:
+    """Whether an array has the values of its own dtype, so that memory need not hold wider ones."""
+    return n.op == "cast" and n.type.dtype.compute is not n.type.dtype
+
+
+def _reading(roots: Sequence[Node], leaf: dict[Node, Node]) -> list[Node]:
+    """The roots with stored arrays read; a root that is one is computed."""
+    new: dict[Node, Node] = {}
+
+    def made(n: Node) -> Node:
+        args = tuple(leaf.get(a) or new[a] for a in n.args)
+        return node(n.op, args, n.attr, n.type) if args != n.args else n
+
+    for root in roots:
+        stack = [root]
+        while stack:
+            n = stack[-1]
+            missing = [] if n in new else [a for a in n.args if a not in new and a not in leaf]
+            stack += missing
+            if not missing:
+                new.setdefault(n, made(n))
+                stack.pop()
+    return [new[r] for r in roots]
