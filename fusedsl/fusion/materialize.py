@@ -19,8 +19,10 @@ from .lines import FETCH_COST
 
 MOST_PLACES = 64  # at which an array is computed
 MOST_NESTED = 12  # reductions in one kernel that depend on each other
+TURNED = 3  # for how many of them one counts along other axes: it begins a kernel that computes all before it again
 MOST_OPERATIONS = 1000  # instructions of one element
 UNKNOWN = 64  # elements that an axis of unknown extent has at least, where reductions along it are weighed
+VIEW_COST = 3  # instructions of a view of an argument: it has an address of its own
 FREE = (*VIEWS, "convert")  # what costs nothing where it is read
 WORKS = ("reduce", "scan", "ranked", "contract")
 
@@ -83,6 +85,7 @@ class _Limited:
         self.products: dict[Node, int] = {}  # how many products lie inside each other in what computes a node
         self.folded: dict[Node, bool] = {}  # whether something other than a product is reduced there
         self.nested: dict[Node, int] = {}  # reductions that depend on each other
+        self.along: dict[Node, tuple[int, ...] | None] = {}  # the axes of the last of them
         self.size: dict[Node, int] = {}  # instructions of an element
         self.inside: dict[Node, frozenset[Node]] = {}  # what computes an element
 
@@ -107,7 +110,12 @@ class _Limited:
         self.folded[n] = any(self.folded[a] for a in args if a not in self.stored) or (
             n.op in WORKS and not is_product(n)
         )
-        self.nested[n] = max((self._of(self.nested, a) for a in args), default=0) + (n.op in WORKS)
+        self.nested[n] = max((self._of(self.nested, a) for a in args), default=0)
+        self.along[n] = next((self.along[a] for a in args if self._of(self.nested, a) == self.nested[n]), None)
+        if n.op in WORKS:
+            alike = self.nested[n] == 0 or self.along[n] == _axes(n)
+            self.nested[n] += 1 if alike else TURNED
+            self.along[n] = _axes(n)
         self.inside[n] = frozenset((n,)).union(*(self.inside[a] for a in args if a not in self.stored))
         self.size[n] = sum(map(cost, self.inside[n]))
 
@@ -137,10 +145,19 @@ class _Limited:
         self._note(n)
 
 
+def _axes(n: Node) -> tuple[int, ...] | None:
+    """The axes that a reduction, a scan or an order works along."""
+    if n.op == "contract":
+        return None
+    return n.attr[1] if n.op == "reduce" else (n.attr[1] if n.op == "scan" else n.type.rank - 1,)
+
+
 def cost(n: Node) -> int:
     """Instructions of an element of a node by itself."""
     if n.op == "gather":
         return FETCH_COST
+    if n.op == "index" and n.args[0].op == "param":
+        return VIEW_COST
     return OPS[n.op].cost if n.op in OPS else int(n.op not in (*FREE, "const"))
 
 
