@@ -7,14 +7,13 @@ their axes say where an element of one is in the array of the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..ir.graph import Node, Type, node, walk
 from ..rewrite.scalars import bound_axes, kept_axes, replaced
 from .coordinates import Axis, Computed, Coordinate
-from .crossing import BOUND
 from .lowered import Lowered, Root, Source
 from .streams import Streaming
 

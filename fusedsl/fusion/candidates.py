@@ -54,7 +54,7 @@ def grouped(roots: Sequence[Root], apart: set[Node]) -> tuple[dict[Node, Node], 
             kept = masks.setdefault(stream, Masks(Choices(partial(_reads_pass, stream))))
             value = kept.brought_out(value, made.attr[0])
             free.update(free_axes([value]))
-            own, rows = frozenset(), free[value]
+            own, rows = frozenset[Axis](), free[value]
             if made.attr[0] == "sum":
                 rows, own, value = parted(value, stream, free)
             key = (rows - {stream}, stream)

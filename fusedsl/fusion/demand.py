@@ -9,7 +9,6 @@ from ..ir.contraction import Subscripts
 from ..ir.dims import Dim
 from ..ir.graph import Node, Type, node, resolve
 from ..ir.ops import LEAVES, VIEWS
-from ..ir.types import INT64
 from .coordinates import (
     Axis,
     Computed,
@@ -131,7 +130,7 @@ def _is_whole(c: Coordinate | Computed) -> bool:
     return isinstance(c, Coordinate) and (c.start, c.step) == (0, 1)
 
 
-def _bound(extent: Dim, used: Iterable[Coordinate]) -> Coordinate:
+def _bound(extent: Dim, used: Iterable[Coordinate | Computed]) -> Coordinate:
     """A place along an axis that is reduced for each of some coordinates."""
     tags = {c.axis.tag for c in used if c.axis is not None and c.axis.extent == extent}
     return Coordinate(0, 1, Axis(extent, next(t for t in range(BOUND_TAG, BOUND_TAG + len(tags) + 1) if t not in tags)))

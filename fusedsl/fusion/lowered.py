@@ -71,7 +71,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Lowered:
-    """The scalar program of a segment: what to store where, and all temporaries so far, the segment's own at the end."""
+    """The scalar program of a segment: what to store where, and all temporaries so far, its own at the end."""
 
     roots: tuple[Root, ...]
     temporaries: tuple[Type, ...]

@@ -180,7 +180,9 @@ class _Placed:
             self.products[n] = n if is_product(n) else max(inside, key=_wide, default=None)
             if is_product(n) or (inside and n.op not in WORKS and all(self._is_epilogue(a) for a in n.args)):
                 self.epilogues.add(n)
-            alone = (a for a in dict.fromkeys(n.args) if len(users[a]) == 1 and a not in stored and _wide(a) >= _wide(n))
+            alone = (
+                a for a in dict.fromkeys(n.args) if len(users[a]) == 1 and a not in stored and _wide(a) >= _wide(n)
+            )
             self.local[n] = (sum(self.local[a] for a in alone) + cost(n)) * _repeats(n)
 
     def _is_epilogue(self, a: Node) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CompileError
+from ..errors import CompileError, FusedslError
 from ..runtime.arrays import CPU, Array, Facts, Weak, describe_all
 from ..runtime.call import Call
 from ..runtime.copies import assign, from_host, to_host
@@ -64,11 +64,27 @@ def bound(plans: Plans, run: Callable[..., list], values: Sequence[Any], outs: S
 
 
 def _prepared(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
-    if plans.options.tunes:
-        from .tune import prepare_tuned
+    """The call, ready to run; CompileError where planning it or writing its kernels fails for a fault of ours."""
+    with _faults():
+        if plans.options.tunes:
+            from .tune import prepare_tuned
 
-        return prepare_tuned(plans, facts, outs)
-    return prepare(plans, facts, outs)
+            return prepare_tuned(plans, facts, outs)
+        return prepare(plans, facts, outs)
+
+
+@contextlib.contextmanager
+def _faults() -> Iterator[None]:
+    """Exceptions of other kinds than ours as CompileErrors."""
+    try:
+        yield
+    except (FusedslError, EmptyRows, MemoryError):
+        raise
+    except Exception as fault:
+        message = f"the program cannot be planned: {type(fault).__name__}: {fault}"
+        raise CompileError(
+            message, "compile.plan", help="please report it with the text, the shapes and the dtypes"
+        ) from fault
 
 
 def _run_there(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> list:
@@ -82,7 +98,8 @@ def _run_there(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> list:
 
 def _run_verified(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> list:
     """The results, written to `outs` only once they agree with the interpreter."""
-    plan, _ = _checked(plans, facts, outs)
+    with _faults():
+        plan, _ = _checked(plans, facts, outs)
     expected = interpreted(plans, facts, strict=True)
     away = is_away(plans.options, facts)
     results = _run_there(plans, facts, None) if away else _prepared(plans, facts, None).run()
@@ -96,7 +113,8 @@ def _run_verified(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> lis
 
 def _run_interpreted(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> list:
     """The results from the interpreter, in arrays of the caller's library."""
-    plan, shapes = _checked(plans, facts, outs)
+    plan, shapes = plans.outline(facts)
+    outputs(plan, outs, shapes, place(facts), facts)
     values = interpreted(plans, facts)
     results = _destinations(plan, shapes, facts, outs)
     for value, result in zip(values, results):

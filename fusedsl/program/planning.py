@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 from .. import debug
 from ..codegen.emit import emit
@@ -109,6 +110,13 @@ def make_plan(
     )
 
 
+def make_outline(source: pipeline.Source, parameters: tuple[Parameter, ...], extents, options: Options) -> Plan:
+    """The plan of a program without its kernels: the types of its results, and what its calls must pass."""
+    graph, told = source.build(parameters, extents, options)
+    results = tuple(r.type for r in graph.results)
+    return Plan(source.text, parameters, results, (), graph.checks, tuple(told.items()), ())
+
+
 def emitted(cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter, ...], fits: Fits):
     """(the kernels in launch order, how many of them each launch holds, the partition with what decided that)."""
     kernels: list[KernelPlan] = []
@@ -191,7 +199,7 @@ def cut_graph(
     one GPU, so that all devices run the same kernels; `hardware` is the card of the prices.
     """
     cutter = _Cutter(extents, guards, hardware or facts(PRICED_FOR), together, budget, scores, steady)
-    stored = materialize(graph.results, INSTRUCTIONS_PER_BYTE)
+    stored = materialize(graph.results, INSTRUCTIONS_PER_BYTE if budget is not None else inf)
     memory = Memory(
         len(graph.parameters),
         tuple(s.node.type for s in stored),

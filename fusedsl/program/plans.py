@@ -133,6 +133,16 @@ class Plans:
         pipeline.check_call(plan, extents)
         return plan, pipeline.result_shapes(plan, extents)
 
+    def outline(self, facts: Facts) -> tuple[Plan, list[tuple[int, ...]]]:
+        """A plan without kernels for these arguments, and the shapes of its results: all checks of extents passed."""
+        from .planning import make_outline
+
+        arguments = list(facts.values())
+        extents = pipeline.extents_of(arguments)
+        plan = make_outline(self.source, self._parameters(arguments), extents, self.options)
+        pipeline.check_call(plan, extents)
+        return plan, pipeline.result_shapes(plan, extents)
+
     def graph(self, facts: Facts) -> Graph:
         """The typed graph for these arguments, as written: before any rewriting."""
         arguments = list(facts.values())

@@ -230,12 +230,15 @@ def in_place(plan: Plan, argument: int, result: int) -> bool:
 
     Kernels that share a launch with the one that writes run at the same time.
     """
-    writer, store = next(
+    stores = (
         (k, u)
         for k, kernel in enumerate(plan.kernels)
         for u in kernel.arrays
         if (u.kind, u.index) == ("result", result)
     )
+    writer, store = next(stores, (None, None))
+    if writer is None or store is None:  # a plan without kernels
+        return False
     beside = next(launch for launch in plan.shared if writer in launch)
     for k, kernel in enumerate(plan.kernels):
         for number, use in enumerate(kernel.arrays):
