@@ -7,7 +7,8 @@ import sys
 
 import numpy as np
 import pytest
-from reported import LENGTHS, MASKS, NUMBERS, NUMBERS_TORCH, PRODUCTS, SIZES, TORCH, Case, coinciding, masked
+from reported import PRODUCTS, SIZES, TORCH, Case, coinciding
+from reported_numbers import LENGTHS, MASKS, NUMBERS, NUMBERS_TORCH, masked
 
 import fusedsl as fd
 
