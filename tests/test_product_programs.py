@@ -14,6 +14,7 @@ from bounds import evaluate
 from fused import traced_graph
 from perturbed import deviations
 from product_programs import DIFFERENT, SIZES, Program, coinciding
+from product_torch import FUNCTIONS
 
 import fusedsl as fd
 from fusedsl.runtime.arrays import describe_all
@@ -25,14 +26,24 @@ TABLES = (
     *(attention.ATTENTION, attention.TENSORS),
 )
 PROGRAMS = [p for table in TABLES for p in table]
-NAMED = [pytest.param(p, id=p.name) for p in PROGRAMS]
+DTYPES = {"float64": np.float64, "float32": np.float32}
+KINDS = [(form, dtype) for form in ("text", "function") for dtype in DTYPES]
+
+
+def cases(form: str):
+    """Every program in every dtype; each has one form and dtype, in turn, that is not left to the slow run."""
+    for k, program in enumerate(PROGRAMS):
+        for dtype, own in DTYPES.items():
+            marks = () if KINDS[k % len(KINDS)] == (form, dtype) else (pytest.mark.slow,)
+            yield pytest.param(program, own, id=f"{program.name}, {dtype}", marks=marks)
+
+
 EXTENTS = {"all different": DIFFERENT} | {f"all {n}": coinciding(n) for n in SIZES}
 LARGEST = 300_000  # elements of an argument: those of three axes are not as long
 TIGHT, MOST = 1e-3, 0.98  # what a derived bound says enough of: this share of a result's size, for most elements
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=lambda d: d.__name__)
-@pytest.mark.parametrize("program", NAMED)
+@pytest.mark.parametrize("program, dtype", list(cases("text")))
 def test_a_text_of_products(program, dtype):
     kernel = fd.kernel(program.text, fallback=False)
 
@@ -43,8 +54,7 @@ def test_a_text_of_products(program, dtype):
     hold(program, dtype, lambda values: kernel(**values), given)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=lambda d: d.__name__)
-@pytest.mark.parametrize("program", NAMED)
+@pytest.mark.parametrize("program, dtype", list(cases("function")))
 def test_a_function_of_products(program, dtype):
     function = fd.fuse(program.function)
 
@@ -52,6 +62,18 @@ def test_a_function_of_products(program, dtype):
         return traced_graph(program.function, values.values())
 
     hold(program, dtype, lambda values: function(*values.values()), given)
+
+
+@pytest.mark.parametrize("function, arrays", [pytest.param(*f, id=f[0].__name__) for f in FUNCTIONS])
+def test_a_function_of_torch(function, arrays):
+    """Beside torch itself; float64 leaves wrong plans no room."""
+    torch = pytest.importorskip("torch")
+    program, fused = Program(function.__name__, arrays, "", function), fd.fuse(function)
+    for extents in (DIFFERENT, coinciding(16), coinciding(40)):
+        tensors = [torch.from_numpy(v) for v in program.values(extents, np.float64).values()]
+        for one, right in zip(*(t if isinstance(t, tuple) else (t,) for t in (fused(*tensors), function(*tensors)))):
+            assert one.shape == right.shape
+            np.testing.assert_allclose(one.numpy(), right.numpy(), 0, 1e-9 * float(right.abs().max()))
 
 
 def hold(program: Program, dtype: type, run, given) -> None:
