@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
 import pytest
 from reported_plans import PLANS, PlanCase
 
 import fusedsl as fd
-from fusedsl.report.explain import Explanation
+from fusedsl.report.explain import Explanation, explain
 
 SLOWER = 1.05  # less is no difference that the time model knows
 ISSUED = 2.2  # instructions for each multiply-add of a product: itself, loads, what follows it
@@ -18,9 +19,10 @@ CASES = [pytest.param(case, device, id=f"{case.name}, {device}") for case in PLA
 
 @cache
 def explained(program, arrays: tuple, device: str) -> Explanation:
-    specs = {name: fd.spec(shape, dtype) for name, (shape, dtype) in arrays}
     if callable(program):
-        return fd.fuse(program).explain(*specs.values(), device=device, compile=False)
+        given = [np.zeros(shape, dtype) for _, (shape, dtype) in arrays]
+        return explain(fd.fuse(program).program(*given)[0], given, device, compile=False)
+    specs = {name: fd.spec(shape, dtype) for name, (shape, dtype) in arrays}
     return fd.kernel(program).explain(**specs, device=device, compile=False)
 
 
