@@ -1,10 +1,11 @@
 """Random expressions on a target: how many agree with the reference interpreter within their derived bounds.
 
-    python benchmarks/random_expressions.py --expressions 20000 --json benchmarks/results/random_cpu.json
+    python benchmarks/random_expressions.py --expressions 30000 --json benchmarks/results/random_cpu.json
     python benchmarks/random_expressions.py --target cuda --expressions 5000 --processes 8
 
-The programs are those of tests/draw.py, the laws that each has to keep those of tests/laws.py. A run writes what it has
-as it goes; the same command later goes on from there. `--target ahead` compiles the kernels of `cuda` into the cache,
+The programs are those of tests/draw.py and, as many as `--products` says, of tests/draw_products.py, the laws that each
+has to keep those of tests/laws.py. Counts are also told by kind. A run writes what it has as it goes; the same command
+later goes on from there. `--target ahead` compiles the kernels of `cuda` into the cache,
 without a GPU; `--target emulated` runs them on tests/ptx.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import random
 import sys
 import time
 import traceback
@@ -28,6 +30,9 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests"), str(ROOT)]
 
 CHUNK = 2  # programs that a process is given at once
 TASKS = 20  # chunks of a process, which keeps all that it compiles
+KINDS = ("any", "products")
+RESULTS = {"any": 7.15, "products": 4.3}  # of a program, on average
+COUNTED = ("programs", "expressions", "elements", "judged", "seconds")
 
 
 def main() -> int:
@@ -37,7 +42,8 @@ def main() -> int:
     end = time.monotonic() + given.seconds
     while found["expressions"] < given.expressions and time.monotonic() < end:
         with multiprocessing.Pool(given.processes, maxtasksperchild=TASKS) as pool:
-            run(given, found, pool.imap(partial(chunk, given.target), starts(found["seeds"], given.processes)), end)
+            work = partial(chunk, given.target, given.products)
+            run(given, found, pool.imap(work, starts(found["seeds"], given.processes)), end)
     print(json.dumps({k: v for k, v in found.items() if k not in ("machine", "versions")}, indent=1))
     return int(bool(found["differed"]))
 
@@ -57,6 +63,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--expressions", type=int, default=500)
     parser.add_argument("--target", choices=("cpu", "cuda", "emulated", "ahead"), default="cpu")
+    parser.add_argument("--products", type=float, default=1 / 3, help="the share of expressions of several products")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1e9, help="when to stop, at the latest")
     parser.add_argument("--seed", type=int, default=0, help="of the first program")
@@ -69,8 +76,11 @@ def begun(given: argparse.Namespace) -> dict[str, Any]:
     from record import Report
 
     if given.json is not None and given.json.exists():
-        return json.loads(given.json.read_text())
-    counts = {"programs": 0, "expressions": 0, "elements": 0, "judged": 0, "worst_share": 0.0, "seconds": 0.0}
+        found = json.loads(given.json.read_text())
+        if "kinds" in found:
+            return found
+    kinds = {kind: dict.fromkeys((*COUNTED, "differed"), 0) for kind in KINDS}
+    counts = {**dict.fromkeys(COUNTED, 0), "worst_share": 0.0, "kinds": kinds}
     return {**Report(None).head, "target": given.target, "seeds": [given.seed, given.seed], **counts, "differed": []}
 
 
@@ -79,29 +89,42 @@ def starts(seeds: list[int], processes: int) -> Iterator[int]:
     return iter(range(seeds[1], seeds[1] + 200 * processes * CHUNK, CHUNK))
 
 
-def chunk(target: str, first: int) -> dict[str, Any]:
+def chunk(target: str, products: float, first: int) -> dict[str, Any]:
     """The programs of a few seeds."""
+    np.seterr(all="ignore")
+    told: dict[str, Any] = {"last": first + CHUNK, "worst_share": 0.0, "differed": [], "kinds": {}}
+    for seed in range(first, first + CHUNK):
+        kind = kind_of(seed, products)
+        sums = told["kinds"].setdefault(kind, dict.fromkeys((*COUNTED, "differed"), 0))
+        start = time.perf_counter()
+        try:
+            expressions, found = one(target, kind, seed)
+            told["worst_share"] = max(told["worst_share"], found.share)
+            for key, count in zip(COUNTED, (1, expressions, found.elements, found.judged)):
+                sums[key] += count
+        except Exception as fault:  # whatever it is, it is a difference to be told
+            sums["differed"] += 1
+            words = f"{type(fault).__name__}: {str(fault)[:300]}"
+            told["differed"].append({"seed": seed, "kind": kind, "fault": words, **where(fault)})
+        sums["seconds"] += time.perf_counter() - start
+    return told
+
+
+def kind_of(seed: int, products: float) -> str:
+    """The kind of the program of a seed, so that this share of expressions is of products."""
+    programs = products / RESULTS["products"]
+    programs /= programs + (1 - products) / RESULTS["any"]
+    return KINDS[random.Random(f"kind {seed}").random() < programs]
+
+
+def one(target: str, kind: str, seed: int) -> tuple[int, Any]:
+    """How many expressions the program of a seed has, and what was compared; raises where a law is broken."""
     from draw import draw
+    from draw_products import draw_products
     from laws import Case
 
-    np.seterr(all="ignore")
-    told: dict[str, Any] = {"last": first + CHUNK, "differed": []}
-    sums = dict.fromkeys(("programs", "expressions", "elements", "judged", "worst_share"), 0)
-    start = time.perf_counter()
-    for seed in range(first, first + CHUNK):
-        try:
-            program = draw(seed)
-            found = held(target, Case(program))
-            sums["elements"] += found.elements
-            sums["judged"] += found.judged
-            sums["worst_share"] = max(sums["worst_share"], found.share)
-            sums["programs"] += 1
-            sums["expressions"] += len(program.results)
-        except Exception as fault:  # whatever it is, it is a difference to be told
-            told["differed"].append(
-                {"seed": seed, "fault": f"{type(fault).__name__}: {str(fault)[:300]}", **where(fault)}
-            )
-    return {**told, **sums, "seconds": time.perf_counter() - start}
+    program = draw(seed) if kind == "any" else draw_products(seed)
+    return len(program.results), held(target, Case(program))
 
 
 def where(fault: Exception) -> dict[str, str]:
@@ -136,8 +159,11 @@ def held(target: str, case: Any) -> Any:
 
 def add(found: dict[str, Any], told: dict[str, Any]) -> None:
     """Count a chunk in."""
-    for key in ("programs", "expressions", "elements", "judged", "seconds"):
-        found[key] += told[key]
+    for kind, sums in told["kinds"].items():
+        for key, count in sums.items():
+            found["kinds"][kind][key] += count
+            if key in COUNTED:
+                found[key] += count
     found["worst_share"] = max(found["worst_share"], told["worst_share"])
     found["seeds"][1] = told["last"]
     found["differed"] += told["differed"]

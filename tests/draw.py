@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from bounds import of_node
+from fill import LARGEST, Filler, Shape, Unfilled
 from forms import DEFINITIONS, FORMS, OWN
 from memory import LAYOUTS, laid_out, numbers
 from oracle import graph_of
@@ -22,11 +23,9 @@ from fusedsl.errors import FusedslError
 from fusedsl.ir.checks import holds
 from fusedsl.ir.dims import evaluate
 from fusedsl.ir.interp import extents_of
-from fusedsl.ir.types import BOOL, DTYPES, FLOAT64, INT32, DType, numpy_dtype
+from fusedsl.ir.types import DTYPES, DType
 
 LENGTHS = (1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 65, 100, 257, 1025)
-LARGEST, LARGEST_INSIDE = 6000, 40000  # elements of a result, and of a value on the way
-DTYPE_WEIGHTS = {"float32": 12, "float64": 3, "float16": 3, "bfloat16": 3}
 
 
 @dataclass(frozen=True)
@@ -55,13 +54,18 @@ def draw(seed: int, statements: int | None = None) -> Program:
 
 def drawn(r: random.Random, statements: int | None = None, seed: int | None = None) -> Program:
     """A program, drawn from a source of randomness."""
-    return _Draw(r).program(statements or r.choice((3, 6, 9, 12, 16)), seed)
+    return Draw(r).program(statements or r.choice((3, 6, 9, 12, 16)), seed)
 
 
-Shape = tuple[int, ...]
+class Draw:
+    """A program as it grows."""
 
+    inside = 40000  # elements of a value on the way
+    weights = {"float32": 12, "float64": 3, "float16": 3, "bfloat16": 3}  # of the dtype that most arrays have; else 1
+    filler: type[Filler] = Filler
+    defines = 0.2  # how often it has a function of its own
+    shares = (0.1, 0.5, 1.0)  # how many of the values that others read are results too
 
-class _Draw:
     def __init__(self, r: random.Random):
         self.r = r
         self.arrays: dict[str, object] = {}
@@ -70,20 +74,20 @@ class _Draw:
         self.values: dict[str, tuple[Shape, DType]] = {}
         self.known: dict = {}
         self.used: set[str] = set()
-        self.main = DTYPES[r.choices(list(DTYPES), [DTYPE_WEIGHTS.get(d, 1) for d in DTYPES])[0]]
+        self.main = DTYPES[r.choices(list(DTYPES), [self.weights.get(d, 1) for d in DTYPES])[0]]
 
     def program(self, statements: int, seed: int | None) -> Program:
         r = self.r
         self.base = self._shape()
-        if r.random() < 0.2:
+        if r.random() < self.defines:
             self.lines.append(r.choice(DEFINITIONS))
         for _ in range(r.choice((1, 2, 2, 3))):
-            self._leaf(self._near(self.base), self._dtype())
+            self.leaf(self.near(self.base), self.dtype())
         made: list[str] = []
         for _ in range(statements):
             made += self._statement(len(made))
         sinks = [n for n in made if n not in self.used]
-        kept = r.choice((0.1, 0.5, 1.0))
+        kept = r.choice(self.shares)
         others = [n for n in made if n in self.used and r.random() < kept]
         results = sinks + others or [r.choice(list(self.values))]
         r.shuffle(results)
@@ -106,7 +110,7 @@ class _Draw:
             if math.prod(shape) <= 3000:
                 return shape
 
-    def _near(self, shape: Shape) -> Shape:
+    def near(self, shape: Shape) -> Shape:
         """A shape that broadcasts with this one."""
         r, kind = self.r, self.r.random()
         if kind < 0.6 or not shape:
@@ -115,12 +119,12 @@ class _Draw:
             return tuple(1 if r.random() < 0.5 else n for n in shape)
         return shape[r.randrange(len(shape) + 1) :]
 
-    def _dtype(self) -> DType:
+    def dtype(self) -> DType:
         return self.main if self.r.random() < 0.75 else DTYPES[self.r.choice(list(DTYPES))]
 
-    def _leaf(self, shape: Shape, d: DType, values: np.ndarray | None = None) -> str:
+    def leaf(self, shape: Shape, d: DType, values: np.ndarray | None = None) -> str:
         name = "abcdefghijklmnopq"[len(self.arrays)]
-        x = numbers(self.r, shape, d) if values is None else values
+        x = self.numbers(shape, d) if values is None else values
         layout = self.r.choice(LAYOUTS)
         x = laid_out(self.r, x, layout)
         others = [n for n, (s, e) in self.values.items() if n in self.arrays and s[::-1] == shape and e is d]
@@ -131,28 +135,42 @@ class _Draw:
         self.values[name] = shape, d
         return name
 
+    def numbers(self, shape: Shape, d: DType) -> np.ndarray:
+        return numbers(self.r, shape, d)
+
     # -- statements
 
     def _statement(self, number: int) -> list[str]:
         """The names that a new line gives values to; none where everything drawn was refused."""
-        r = self.r
         for _ in range(8):
-            before = dict(self.arrays), dict(self.values), dict(self.layouts), dict(self.known)
-            families = {**FORMS, "own": (2, OWN if self.lines and "own(" in self.lines[0] else [])}
-            chosen = r.choices(list(families), [weight if forms else 0 for weight, forms in families.values()])[0]
-            form = r.choice(families[chosen][1])
-            try:
-                text, read = _Filler(self, form).text()
-                made = self._probe(text)
-            except (FusedslError, Unfilled, Unjudged):
-                self.arrays, self.values, self.layouts, self.known = before
-                continue
-            names = [f"t{number + k}" for k in range(len(made))]
-            self.values |= dict(zip(names, made))
-            self.lines.append(f"{', '.join(names)} = {text}")
-            self.used |= read
-            return names
+            filler = self.filler(self, self._form())
+            if names := self._attempt(number, filler.text):
+                return names
         return []
+
+    def _form(self) -> str:
+        families = self.families()
+        weights = [weight if forms else 0 for weight, forms in families.values()]
+        return self.r.choice(families[self.r.choices(list(families), weights)[0]][1])
+
+    def families(self) -> dict[str, tuple[int, list[str]]]:
+        """The forms of this program, by family, with the weight of each."""
+        return {**FORMS, "own": (2, OWN if self.lines and "own(" in self.lines[0] else [])}
+
+    def _attempt(self, number: int, written: Callable[[], tuple[str, set[str]]]) -> list[str]:
+        """The names that a line gives values to, where it can be written and has a meaning; all is as before if not."""
+        before = dict(self.arrays), dict(self.values), dict(self.layouts), dict(self.known)
+        try:
+            text, read = written()
+            made = self._probe(text)
+        except (FusedslError, Unfilled, Unjudged):
+            self.arrays, self.values, self.layouts, self.known = before
+            return []
+        names = [f"t{number + k}" for k in range(len(made))]
+        self.values |= dict(zip(names, made))
+        self.lines.append(f"{', '.join(names)} = {text}")
+        self.used |= read
+        return names
 
     def _probe(self, text: str) -> list[tuple[Shape, DType]]:
         """The types of what an expression gives after the lines so far; raises what the language says against it."""
@@ -162,7 +180,7 @@ class _Draw:
             raise Unfilled
         with np.errstate(all="ignore"):
             for n in graph.nodes():
-                if math.prod(evaluate(d, extents) for d in n.type.shape) > LARGEST_INSIDE:
+                if math.prod(evaluate(d, extents) for d in n.type.shape) > self.inside:
                     raise Unfilled
                 key = (n, tuple(graph.parameters))
                 if key not in self.known:
@@ -188,319 +206,3 @@ def _decided(value, bound) -> float:
     size = np.where(np.isfinite(value), np.abs(value), 0)
     with np.errstate(over="ignore"):
         return float((np.isfinite(value) & (bound <= 0.02 * np.maximum(size, size.mean()))).mean())
-
-
-class Unfilled(Exception):
-    """There is nothing to fill a hole with."""
-
-
-class _Filler:
-    """Fills the holes of one form, from left to right."""
-
-    def __init__(self, draw: _Draw, form: str):
-        self.draw, self.r, self.form = draw, draw.r, form
-        self.x, self.shape, self.dtype = "", (), FLOAT64
-        self.axis: int | None = None
-        self.first: str | None = None
-        self.index_shape: Shape | None = None
-        self.keys_name: str | None = None
-        self.group_size = 1
-        self.read: set[str] = set()
-
-    def text(self) -> tuple[str, set[str]]:
-        """The text, and the values that it reads."""
-        return re.sub(r"\{(\w+)\}", lambda m: self._fill(m[1]), self.form), self.read
-
-    def _fill(self, hole: str) -> str:
-        if re.fullmatch(r"x\d?", hole):
-            return self._main(int(hole[1:] or 0))
-        if hole in ("n", "n1"):
-            return self._integer(int(hole[1:] or 0))
-        return HOLES[hole](self)
-
-    def _take(self, name: str) -> str:
-        self.read.add(name)
-        return name
-
-    def _main(self, rank: int) -> str:
-        if self.first is None:
-            found = [n for n, (shape, _) in self.draw.values.items() if len(shape) >= rank]
-            if not found:
-                raise Unfilled
-            self.first = self._recent(found)
-            self.shape, self.dtype = self.draw.values[self.first]
-        return self._take(self.first)
-
-    def _recent(self, names: list[str]) -> str:
-        """Mostly what was made last, so that chains grow."""
-        if not names:
-            raise Unfilled
-        return self.r.choice(names[-4:]) if self.r.random() < 0.5 else self.r.choice(names)
-
-    def _integer(self, rank: int) -> str:
-        found = [n for n, (s, d) in self.draw.values.items() if d.kind in "iu" and len(s) >= rank and self._fits(s)]
-        if self.first is None:
-            if not found:
-                raise Unfilled
-            self.first = self.r.choice(found)
-            self.shape, self.dtype = self.draw.values[self.first]
-            return self._take(self.first)
-        return self._take(self.r.choice(found) if found else self.draw._leaf(self.draw._near(self.shape), INT32))
-
-    def _fits(self, shape: Shape) -> bool:
-        if self.first is None:
-            return True
-        try:
-            return math.prod(np.broadcast_shapes(shape, self.shape)) <= LARGEST
-        except ValueError:
-            return False
-
-    def other(self) -> str:
-        """What broadcasts with x: a value, or a number."""
-        if self.r.random() < 0.2:
-            return self.number()
-        found = [n for n, (s, _) in self.draw.values.items() if self._fits(s)]
-        if (len(found) < 2 or self.r.random() < 0.15) and len(self.draw.arrays) < 7:
-            return self._take(self.draw._leaf(self.draw._near(self.shape), self.draw._dtype()))
-        return self._take(self._recent(found))
-
-    def number(self) -> str:
-        r = self.r
-        if r.random() < 0.5:
-            return str(r.choice((0, 1, 2, 3, -1, -2, 5, 100)))
-        return r.choice(("0.5", "1.0", "-0.25", "2.5", "1e-3", "3.0", "pi", "inf", "-1.5", "1e4"))
-
-    def condition(self) -> str:
-        found = [n for n, (s, d) in self.draw.values.items() if d.kind == "b" and self._fits(s)]
-        if found and self.r.random() < 0.6:
-            return self._take(self.r.choice(found))
-        return f"({self.other()} {self.r.choice(('<', '>', '>=', '!='))} {self.number()})"
-
-    def same(self) -> str:
-        return self._take(self.r.choice([n for n, (s, _) in self.draw.values.items() if s == self.shape]))
-
-    def scalar(self) -> str:
-        """A Python number, given at run time."""
-        if "s" not in self.draw.arrays:
-            self.draw.arrays["s"] = self.r.choice((1.25, -2.5, 3, 0, 0.1, True, 100, -7))
-            self.draw.layouts["s"] = "number"
-        return "s"
-
-    # -- literals
-
-    def place(self) -> str:
-        if self.axis is None:
-            if not self.shape:
-                raise Unfilled
-            self.axis = self.r.randrange(len(self.shape))
-        return str(self.axis if self.r.random() < 0.5 else self.axis - len(self.shape))
-
-    def some_axes(self, least: int = 0) -> str:
-        r, rank = self.r, len(self.shape)
-        if least == 0 and (r.random() < 0.3 or not rank):
-            return "None"
-        if r.random() < 0.6:
-            return str(r.randrange(-rank, rank))
-        chosen = r.sample(range(rank), r.randint(1, rank))
-        return f"({', '.join(str(a if r.random() < 0.7 else a - rank) for a in chosen)},)"
-
-    def order(self) -> str:
-        axes = list(range(len(self.shape)))
-        self.r.shuffle(axes)
-        return f"({', '.join(map(str, axes))}{',' * (len(axes) == 1)})" if axes else "()"
-
-    def target(self) -> str:
-        """A shape to reshape to."""
-        r, shape = self.r, list(self.shape)
-        kind = r.random()
-        if not shape or kind < 0.2:
-            return "-1" if kind < 0.1 else "(1, -1)"
-        k = r.randrange(len(shape))
-        if kind < 0.5 and len(shape) > 1:
-            k = min(k, len(shape) - 2)
-            shape[k : k + 2] = [shape[k] * shape[k + 1]]
-        else:
-            divisors = [d for d in range(1, shape[k] + 1) if shape[k] % d == 0] or [1]
-            d = r.choice(divisors)
-            shape[k : k + 1] = [d, shape[k] // d]
-        if kind > 0.8:
-            shape.reverse()
-        told = [str(n) for n in shape]
-        if 0 not in shape and r.random() < 0.4:
-            told[r.randrange(len(told))] = "-1"
-        return f"({', '.join(told)},)"
-
-    def slices(self) -> str:
-        r, parts = self.r, []
-        for n in self.shape[: r.randint(1, len(self.shape))]:
-            a, b = sorted((r.randint(0, n), r.randint(0, n)))
-            whole = [str(r.randrange(-n, n))] if n else []
-            parts.append(r.choice([":", "::-1", "1:", ":-1", "::2", f"{a}:{b}", f"{b}:{a}:-1", "-2:", "1::3", *whole]))
-        if r.random() < 0.2:
-            parts.insert(r.randrange(len(parts) + 1), "None")
-        if r.random() < 0.2:
-            parts.insert(0, "...")
-        return ", ".join(parts[: len(self.shape) + 1])
-
-    def wider(self) -> str:
-        shape = tuple(self.r.choice((1, 2, 3)) if n == 1 else n for n in self.shape)
-        return str((2, *shape) if self.r.random() < 0.5 else shape)
-
-    def index(self, axis: int | None) -> str:
-        """An array of positions along an axis, or of the flattened array; now and then one is out of range."""
-        r = self.r
-        if axis is not None and axis >= len(self.shape):
-            raise Unfilled
-        extent = math.prod(self.shape) if axis is None else self.shape[axis]
-        if self.index_shape is None:
-            self.index_shape = tuple(r.choice((1, 2, 3, 5, 9)) for _ in range(r.choice((0, 1, 1, 2))))
-        return self._positions(self.index_shape, extent)
-
-    def _positions(self, shape: Shape, extent: int) -> str:
-        r = self.r
-        d = DTYPES[r.choice(("int64", "int64", "int32", "int16", "uint8"))]
-        low, high = (-extent if d.kind == "i" else 0), max(extent, 1)
-        draw = np.random.default_rng(r.getrandbits(32))
-        info = np.iinfo(d.name)
-        found = draw.integers(max(low, info.min), min(high, info.max), shape)
-        if r.random() < 0.2:
-            found = np.where(draw.random(shape) < 0.2, min(extent + r.choice((0, 3)), info.max), found)
-        if len(self.draw.arrays) > 12:
-            raise Unfilled
-        return self._take(self.draw._leaf(shape, d, np.asarray(found).astype(numpy_dtype(d))))
-
-    def any_index(self) -> str:
-        if "axis=" not in self.form:
-            return self.index(None)
-        self.place()
-        return self.index(self.axis)
-
-    def along(self) -> str:
-        self.place()
-        assert self.axis is not None
-        shape = list(self.shape)
-        extent = shape[self.axis]
-        shape[self.axis] = self.r.choice((1, 2, 3, extent))
-        return self._positions(tuple(shape), extent)
-
-    def last(self) -> str:
-        found = [n for n, (s, _) in self.draw.values.items() if s == self.shape[-1:]]
-        if found:
-            return self._take(self.r.choice(found))
-        return self._take(self.draw._leaf(self.shape[-1:], self.draw._dtype()))
-
-    def times(self) -> str:
-        """What x is multiplied with from the right."""
-        found = [n for n, (s, _) in self.draw.values.items() if len(s) == 2 and s[0] == self.shape[-1]]
-        if found:
-            return self._take(self.r.choice(found))
-        return self._take(self.draw._leaf((self.shape[-1], self.r.choice((1, 3, 8, 17))), self.draw._dtype()))
-
-    def keys(self) -> str:
-        """Rows as long as those of x, the same ones throughout a form."""
-        self._main(2)
-        if self.keys_name is None:
-            *batch, rows, length = self.shape
-            found = [n for n, (s, _) in self.draw.values.items() if s[:-2] == (*batch,) and s[-1:] == (length,)]
-            found = [n for n in found if len(self.draw.values[n][0]) == len(self.shape)]
-            if not found or self.r.random() < 0.5:
-                self._grow()
-                shape = (
-                    *(n if self.r.random() < 0.7 else 1 for n in batch),
-                    self.r.choice((1, 3, rows, 17, 40)),
-                    length,
-                )
-                found = [self.draw._leaf(shape, self.dtype)]
-            self.keys_name = self.r.choice(found)
-        return self._take(self.keys_name)
-
-    def _score_shape(self) -> Shape:
-        rows = self.draw.values[self.keys()][0][-2]
-        return *self.shape[:-1], rows
-
-    def bias(self) -> str:
-        """What is added to scores."""
-        self._grow()
-        return self._take(self.draw._leaf(self.draw._near(self._score_shape()), self.draw._dtype()))
-
-    def mask(self) -> str:
-        """Which scores count."""
-        self._grow()
-        return self._take(self.draw._leaf(self.draw._near(self._score_shape()), BOOL))
-
-    def causal(self) -> str:
-        scores = f"{self._main(2)} @ {self.keys()}.mT"
-        return f"iota({scores}, -1) {self.r.choice(('<=', '<', '>='))} iota({scores}, -2)"
-
-    def grouped(self) -> str:
-        """A number for each group of elements of a row of x; `group` is how many these are."""
-        if not self.shape or not self.shape[-1]:
-            raise Unfilled
-        self.group_size = self.r.choice([d for d in range(1, self.shape[-1] + 1) if self.shape[-1] % d == 0])
-        self._grow()
-        return self._take(self.draw._leaf((*self.shape[:-1], self.shape[-1] // self.group_size), self.draw._dtype()))
-
-    def _grow(self) -> None:
-        """Raise where there are arrays enough."""
-        if len(self.draw.arrays) > 12:
-            raise Unfilled
-
-    def line(self) -> str:
-        found = [n for n, (s, _) in self.draw.values.items() if len(s) == 1 and s[0] <= 20]
-        return self._take(self.r.choice(found) if found else self.draw._leaf((3,), self.draw._dtype()))
-
-    def zero_dimensional(self) -> str:
-        found = [n for n, (s, _) in self.draw.values.items() if not s]
-        return self._take(self.r.choice(found)) if found else self.number()
-
-    def groups(self) -> str:
-        n = self.shape[1] if len(self.shape) > 1 else 0
-        return str(self.r.choice([d for d in range(1, n + 1) if n % d == 0] or [1]))
-
-    def room(self) -> str:
-        if not self.shape or not self.shape[-1]:
-            raise Unfilled
-        return str(self.r.randint(1, self.shape[-1]))
-
-
-HOLES: dict[str, Callable[[_Filler], str]] = {
-    "y": _Filler.other,
-    "z": _Filler.other,
-    "c": _Filler.number,
-    "pc": lambda f: f.r.choice(("0.5", "2.0", "0.125", "1.5", "3")),
-    "m": _Filler.condition,
-    "same": _Filler.same,
-    "s": _Filler.scalar,
-    "axis": _Filler.place,
-    "axes": _Filler.some_axes,
-    "axes1": lambda f: f.some_axes(1),
-    "axes_order": _Filler.order,
-    "newaxis": lambda f: str(f.r.randint(-len(f.shape) - 1, len(f.shape))),
-    "kd": lambda f: f.r.choice(("True", "False")),
-    "dt": lambda f: f.r.choice(list(DTYPES)),
-    "it": lambda f: f.r.choice([n for n, d in DTYPES.items() if d.kind in "iu"]),
-    "ft": lambda f: f.r.choice(("float16", "bfloat16", "float32", "float64")),
-    "k": lambda f: str(f.r.randint(-3, 4)),
-    "small": lambda f: str(f.r.randint(1, 3)),
-    "shape": _Filler.target,
-    "slices": _Filler.slices,
-    "wider": _Filler.wider,
-    "index": _Filler.any_index,
-    "index0": lambda f: f.index(0),
-    "index1": lambda f: f.index(1),
-    "along": _Filler.along,
-    "last": _Filler.last,
-    "times": _Filler.times,
-    "c1": _Filler.line,
-    "keys": _Filler.keys,
-    "bias": _Filler.bias,
-    "mask": _Filler.mask,
-    "causal": _Filler.causal,
-    "grouped": _Filler.grouped,
-    "group": lambda f: str(f.group_size),
-    "y0": _Filler.zero_dimensional,
-    "groups": _Filler.groups,
-    "room": _Filler.room,
-    "reps": lambda f: f.r.choice(("2", "(2, 1)", "(1, 3)", "3")),
-    "pads": lambda f: f"({', '.join(f'({f.r.randint(0, 2)}, {f.r.randint(0, 2)})' for _ in f.shape)},)",
-}

@@ -58,6 +58,13 @@ def traced(function, values, torch=None):
     return call.rebuild(results)
 
 
+def traced_graph(function, values):
+    """The graph of a call, and its arguments on the host."""
+    call = Fused(function, DEFAULT).prepared(list(values), {})
+    facts = [describe(v) for v in call.values]
+    return call.traced.graph, [a.value if isinstance(a, Weak) else to_host(a.owner) for a in facts]
+
+
 def as_tensor(torch, x):
     if x.dtype.name == "bfloat16":
         return torch.from_numpy(x.astype(np.float32)).to(torch.bfloat16)

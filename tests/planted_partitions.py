@@ -1,0 +1,208 @@
+"""Faults of partitions: kernels in a wrong order, stores and imports that are missing or of something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+
+from planted_plans import mutations
+
+from fusedsl.fusion.coordinates import Axis, Coordinate
+from fusedsl.fusion.groups import Group, Partition
+from fusedsl.fusion.lowered import Root
+from fusedsl.ir.dims import Symbol
+from fusedsl.ir.graph import node
+from fusedsl.ir.types import INT32
+
+Change = Callable[[Partition], Partition | None]
+STORES = ("stores", "row_stores", "rank_stores", "own_stores", "cross_stores")
+OTHER = Axis(Symbol(7, 3))
+
+
+def copied(g: Group, **changes) -> Group:
+    """A group with lists of its own, so that the partition that it came from stays as it was."""
+    own = {f.name: getattr(g, f.name) for f in fields(g)}
+    own = {name: type(v)(v) if isinstance(v, (list, dict, set)) else v for name, v in own.items()}
+    return Group(**(own | changes))
+
+
+def in_groups(change: Callable[[Group], Group | None]) -> Change:
+    """Changes the first group that can be changed."""
+
+    def planted(p: Partition) -> Partition | None:
+        for k, g in enumerate(p.groups):
+            made = change(copied(g))
+            if made is not None:
+                return replace(p, groups=(*p.groups[:k], made, *p.groups[k + 1 :]))
+        return None
+
+    return planted
+
+
+def in_stores(change: Callable[[Group, Root], list[Root] | None]) -> Change:
+    """Puts other roots in the place of the first one that can be changed."""
+
+    def changed(g: Group) -> Group | None:
+        for name in STORES:
+            for k, root in enumerate(roots := getattr(g, name)):
+                made = change(g, root)
+                if made is not None:
+                    return copied(g, **{name: [*roots[:k], *made, *roots[k + 1 :]]})
+        return None
+
+    return in_groups(changed)
+
+
+def _reversed(p: Partition) -> Partition | None:
+    """The order is wrong where a kernel reads what another one writes."""
+    if not any(g.after for g in p.groups):
+        return None
+    last = len(p.groups) - 1
+    return replace(p, groups=tuple(copied(g, after={last - k for k in g.after}) for g in reversed(p.groups)))
+
+
+def _forgotten_order(g: Group) -> Group | None:
+    return copied(g, after=set()) if g.after else None
+
+
+def _after_itself(p: Partition) -> Partition:
+    return replace(p, groups=(copied(p.groups[0], after={0}), *p.groups[1:]))
+
+
+def _without(which: int) -> Change:
+    return lambda p: replace(p, groups=tuple(g for k, g in enumerate(p.groups) if k != which % len(p.groups)))
+
+
+def _twice(p: Partition) -> Partition:
+    return replace(p, groups=(*p.groups, copied(p.groups[0], after={0})))
+
+
+def _of_kind(kind: str, change: Callable[[Root], list[Root]]) -> Change:
+    return in_stores(lambda g, r: change(r) if r.kind == kind else None)
+
+
+def _turned(g: Group, r: Root) -> list[Root] | None:
+    extents = [None if a is None else a.extent for a in r.axes]
+    return [replace(r, axes=tuple(reversed(r.axes)))] if extents != extents[::-1] else None
+
+
+def _doubled(g: Group, r: Root) -> list[Root] | None:
+    axes = [a for a in r.axes if a is not None]
+    return [replace(r, axes=tuple(axes[0] for _ in r.axes))] if len(axes) > 1 else None
+
+
+def _along_another_axis(g: Group, r: Root) -> list[Root] | None:
+    return [replace(r, axes=(OTHER, *r.axes[1:]))] if r.axes else None
+
+
+def _exchanged(p: Partition) -> Partition | None:
+    """Two temporaries, each stored where the other belongs."""
+    written = [r.index for g in p.groups for r in g.all_stores if r.kind == "temporary"]
+    if len(set(written)) < 2:
+        return None
+    a, b = sorted(set(written))[:2]
+    (ta, sa), (tb, sb) = p.temporaries[a], p.temporaries[b]
+    if (ta, sa) == (tb, sb):
+        return None
+    other = {a: b, b: a}
+
+    def moved(g: Group) -> Group:
+        def index(r: Root) -> Root:
+            return replace(r, index=other.get(r.index, r.index)) if r.kind == "temporary" else r
+
+        return copied(g, **{name: [index(r) for r in getattr(g, name)] for name in STORES})
+
+    return replace(p, groups=tuple(map(moved, p.groups)))
+
+
+def _imports(change: Callable[[dict], dict]) -> Change:
+    return in_groups(lambda g: copied(g, imports=change(g.imports)) if g.imports else None)
+
+
+def _of_another(imports: dict) -> dict:
+    """Every load, of the next temporary."""
+    made = {}
+    for fold, load in imports.items():
+        source, at = load.attr
+        made[fold] = node("load", (), (replace(source, index=source.index + 1), at), load.type)
+    return made
+
+
+def _along_other_axes(imports: dict) -> dict:
+    made = {}
+    for fold, load in imports.items():
+        source, at = load.attr
+        made[fold] = node("load", (), (source, tuple(replace(c, axis=OTHER) for c in at)), load.type)
+    return made
+
+
+def _shifted(imports: dict) -> dict:
+    made = {}
+    for fold, load in imports.items():
+        source, at = load.attr
+        moved = tuple(Coordinate(1, c.step, c.axis) for c in at)
+        made[fold] = node("load", (), (source, moved), load.type)
+    return made
+
+
+def _temporaries(change: Callable) -> Change:
+    def planted(p: Partition) -> Partition | None:
+        return replace(p, temporaries=(change(*p.temporaries[0]), *p.temporaries[1:])) if p.temporaries else None
+
+    return planted
+
+
+def _turned_group(g: Group) -> Group | None:
+    return copied(g, rows=g.columns, columns=g.rows) if g.rows and not g.streaming else None
+
+
+def _without_rows(g: Group) -> Group | None:
+    return copied(g, rows=g.rows[1:]) if g.rows and not g.streaming else None
+
+
+def _without_folds(g: Group) -> Group | None:
+    return copied(g, folds=g.folds[:-1]) if g.folds and not g.streaming else None
+
+
+def _another_column(g: Group) -> Group | None:
+    return copied(g, columns=(OTHER, *g.columns[1:])) if g.columns and not g.streaming else None
+
+
+def _row_twice(g: Group) -> Group | None:
+    return copied(g, rows=(*g.rows, g.rows[0])) if g.rows and not g.streaming else None
+
+
+PARTITIONS = mutations(
+    {
+        "the order of kernels reversed": _reversed,
+        "a kernel that does not wait": in_groups(_forgotten_order),
+        "a kernel that waits for itself": _after_itself,
+        "the first kernel left out": _without(0),
+        "the last kernel left out": _without(-1),
+        "a kernel twice": _twice,
+        "a temporary that is not stored": _of_kind("temporary", lambda r: []),
+        "a result that is not stored": _of_kind("result", lambda r: []),
+        "a store twice": in_stores(lambda g, r: [r, r]),
+        "a store to another temporary": _of_kind("temporary", lambda r: [replace(r, index=r.index + 9)]),
+        "a store to a result that there is not": _of_kind("result", lambda r: [replace(r, index=r.index + 9)]),
+        "two temporaries exchanged": _exchanged,
+        "the axes of a store exchanged": in_stores(_turned),
+        "an axis of a store twice": in_stores(_doubled),
+        "a store along an axis that the kernel has not": in_stores(_along_another_axis),
+        "a fold that is not imported": _imports(lambda imports: {}),
+        "an import of another temporary": _imports(_of_another),
+        "an import along an axis that the kernel has not": _imports(_along_other_axes),
+        "an import one further": _imports(_shifted),
+        "a temporary of another dtype": _temporaries(lambda t, shape: (replace(t, dtype=INT32), shape)),
+        "a temporary that is too small": _temporaries(
+            lambda t, shape: (replace(t, shape=(1,) * len(shape)), (1,) * len(shape))
+        ),
+        "a temporary without an axis": _temporaries(lambda t, shape: (replace(t, shape=shape[1:]), shape[1:])),
+        "rows and columns exchanged": in_groups(_turned_group),
+        "an axis of the rows left out": in_groups(_without_rows),
+        "an axis of the rows twice": in_groups(_row_twice),
+        "another axis of the columns": in_groups(_another_column),
+        "a fold that no kernel computes": in_groups(_without_folds),
+    },
+    {},
+)

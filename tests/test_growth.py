@@ -1,0 +1,80 @@
+"""Growing programs are planned and compiled in seconds, in time near linear in their size."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from growing import FAMILIES, LONGEST
+from growing_functions import FUNCTIONS
+from oracle import call, evaluate, graph_of
+
+import fusedsl as fd
+from fusedsl.config import DEFAULT
+
+sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
+from growth import exponent, family
+
+ALL = {f.name: f for f in (*FAMILIES, *FUNCTIONS)}
+SAMPLE = {
+    "squares of attention weights": 24,
+    "gathers of itself": 24,
+    "softmax along axes in turn": 12,
+    "products with itself": 16,
+    "reflected pads": 8,
+    "many sorts": 20,
+    "heat by rolls": 62,
+}
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_first_call_takes_seconds(name):
+    found = family(name, "cpu", (SAMPLE[name],))
+    assert not found["faults"], found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", ALL)
+def test_effort_grows_with_size(name, device):
+    if device == "cuda":
+        pytest.importorskip("numba_cuda")
+    found = family(name, device)
+    assert not found["faults"], found
+
+
+@pytest.mark.parametrize("family", [pytest.param(f, id=f.name) for f in FAMILIES])
+def test_texts_are_short_and_within_the_limits(family):
+    for n in family.sizes:
+        text, arrays = family.make(n)
+        assert len(text) <= LONGEST
+        graph, _ = graph_of(text, arrays)
+        assert len(graph.nodes()) <= DEFAULT.limits.operations
+    with np.errstate(all="ignore"):
+        text, arrays = family.make(family.sizes[0])
+        evaluate(text, **arrays)
+
+
+@pytest.mark.parametrize("family", [pytest.param(f, id=f.name) for f in FUNCTIONS])
+def test_functions_are_right_where_they_are_short(family):
+    """A trace of a few steps gives what the function gives: the families mean something."""
+    function, arrays = family.make(3)
+    with np.errstate(all="ignore"):
+        got, _ = call(function, *arrays.values())
+        want = function(*arrays.values())
+    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(want, np.float64), 2e-4, 2e-5)
+
+
+def test_the_exponent_is_that_of_times_above_the_floor():
+    calls = [{"n": 8, "seconds": 0.01}, {"n": 16, "seconds": 1.0}, {"n": 32, "seconds": 4.0}]
+    assert exponent(calls) == pytest.approx(2.0)
+    assert exponent(calls[:2]) is None
+
+
+def test_an_outer_product_beyond_memory_is_refused():
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    text = f'einsum("{",".join(letters)}->{letters}", {", ".join("x" for _ in letters)})'
+    with pytest.raises(fd.LimitError):
+        fd.evaluate(text, x=np.ones(9, np.float32))
