@@ -20,7 +20,7 @@ from .lines import FETCH_COST
 MOST_PLACES = 64  # at which an array is computed
 MOST_NESTED = 12  # reductions in one kernel that depend on each other
 TURNED = 3  # for how many of them one counts along other axes: it begins a kernel that computes all before it again
-MOST_OPERATIONS = 1000  # instructions of one element
+MOST_OPERATIONS = 2000  # instructions of one element
 UNKNOWN = 64  # elements that an axis of unknown extent has at least, where reductions along it are weighed
 VIEW_COST = 3  # instructions of a view of an argument: it has an address of its own
 FREE = (*VIEWS, "convert")  # what costs nothing where it is read
@@ -33,6 +33,13 @@ class Stored:
 
     node: Node
     reason: str
+
+    @property
+    def name(self) -> str:
+        """What decisions call it."""
+        if is_product(self.node):
+            return "a product of matrices"
+        return f"{self.node.attr[0] if self.node.op in ('reduce', 'scan') else self.node.op} of {self.node.type}"
 
 
 def materialize(results: Sequence[Node], instructions_per_byte: float) -> list[Stored]:

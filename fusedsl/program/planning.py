@@ -205,7 +205,8 @@ def cut_graph(
         tuple(s.node.type for s in stored),
         frozenset(k for k, s in enumerate(stored) if is_rounded(s.node)),
     )
-    parts: list[Partition] = []
+    told = tuple(Decision(False, (s.name,), f"it is stored: {s.reason}") for s in stored)
+    parts = [Partition((), (), told)]
     for segment in segments(graph, stored):
         parts.append(cutter.cut(segment, memory, sum(len(p.groups) for p in parts)))
         memory = replace(memory, temporaries=tuple(Type(t.dtype, shape) for t, shape in parts[-1].temporaries))
