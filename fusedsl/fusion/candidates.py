@@ -27,8 +27,9 @@ class Group:
 Key = tuple[frozenset, Axis]  # of a group: its rows, and its stream
 
 
-def grouped(roots: Sequence[Root], apart: set[Node]) -> tuple[dict[Node, Node], list[Group]]:
-    """(every node, with folds over alike streams on one axis, those streams); folds in `apart` are left alone.
+def grouped(roots: Sequence[Root], apart: set[Node], level: bool) -> tuple[dict[Node, Node], list[Group]]:
+    """(every node, with folds over alike streams on one axis, those streams); folds in `apart` are left alone. For
+    `level` see StreamFold.
 
     Streams get tags that no axis of the program has, a higher one for each level of nesting, and where a group would
     need its own results by way of a temporary.
@@ -47,20 +48,20 @@ def grouped(roots: Sequence[Root], apart: set[Node]) -> tuple[dict[Node, Node], 
         if not alone or not scores(made.args[0], made.attr[1][0], free):
             return made
         (along,) = made.attr[1]
-        whole, level = made, _levels_below(made.args[0], along, free, tag)
+        whole, depth = made, _levels_below(made.args[0], along, free, tag)
         while True:
-            stream = Axis(along.extent, tag + level)
-            value = hoisted(moved_to(whole.args[0], along, stream, free), stream)
+            stream = Axis(along.extent, tag + depth)
+            value = hoisted(moved_to(whole.args[0], along, stream, free), stream, level)
             kept = masks.setdefault(stream, Masks(Choices(partial(_reads_pass, stream))))
             value = kept.brought_out(value, made.attr[0])
             free.update(free_axes([value]))
             own, rows = frozenset[Axis](), free[value]
             if made.attr[0] == "sum":
-                rows, own, value = parted(value, stream, free)
+                rows, own, value = parted(value, stream, free, level)
             key = (rows - {stream}, stream)
             if order.admits(key, value):
                 break
-            level += 1
+            depth += 1
         made = node("fold", (value,), (made.attr[0], (stream,)), made.type)
         free.update(free_axes([made]))
         group = groups.setdefault(key, Group({}, [], set()))

@@ -7,16 +7,20 @@ element of it, and where kernels would grow beyond what compiles in short time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from ..ir.contraction import Subscripts
+from ..ir.dims import Dim
 from ..ir.graph import Node, walk
 from ..ir.ops import LEAVES, OPS, VIEWS
 from .coordinates import Coordinates
 from .demand import canonical, own_coordinates, places, reads, uses
 from .lines import FETCH_COST
 
+INSIDE = "it would be computed for each element of another product"
+WIDEST = 512  # of the axes of a product in a pass over scores: a tile of rows holds that much for each row
 MOST_PLACES = 64  # at which an array is computed
 MOST_NESTED = 12  # reductions in one kernel that depend on each other
 TURNED = 3  # for how many of them one counts along other axes: it begins a kernel that computes all before it again
@@ -25,6 +29,9 @@ UNKNOWN = 64  # elements that an axis of unknown extent has at least, where redu
 VIEW_COST = 3  # instructions of a view of an argument: it has an address of its own
 FREE = (*VIEWS, "convert")  # what costs nothing where it is read
 WORKS = ("reduce", "scan", "ranked", "contract")
+
+
+Fits = Callable[[Dim, int], bool]
 
 
 @dataclass(frozen=True)
@@ -42,9 +49,10 @@ class Stored:
         return f"{self.node.attr[0] if self.node.op in ('reduce', 'scan') else self.node.op} of {self.node.type}"
 
 
-def materialize(results: Sequence[Node], instructions_per_byte: float) -> list[Stored]:
-    """The arrays of a program to store. Storing and loading a byte takes as long as so many instructions."""
-    chosen = _Limited(results).find()
+def materialize(results: Sequence[Node], instructions_per_byte: float, fits: Fits) -> list[Stored]:
+    """The arrays of a program to store. Storing and loading a byte takes as long as so many instructions; `fits`
+    answers for this plan whether a count is within a limit."""
+    chosen = _Limited(results, fits).find()
     return _Placed(results, chosen, instructions_per_byte).find()
 
 
@@ -57,19 +65,27 @@ def base(n: Node) -> Node:
 
 def is_product(n: Node) -> bool:
     """Whether a node is a product of matrices: a contraction, or a sum of products of what is broadcast."""
-    return n.op == "contract" or (n.op == "reduce" and n.attr[0] == "sum" and bool(factors_of(n)))
+    return n.op == "contract" or bool(factors_of(n))
 
 
 def factors_of(n: Node) -> tuple[Node, ...]:
     """The two arrays that a product multiplies; nothing where they are as large as all products."""
+    factors = multiplied(n)
+    if n.op != "contract" and any(_wide(_widened(a)) >= _wide(n.args[0]) for a in factors):
+        return ()
+    return factors
+
+
+def multiplied(n: Node) -> tuple[Node, ...]:
+    """The two arrays whose products a node sums; nothing where it sums something else."""
     if n.op == "contract":
         return n.args
+    if n.op != "reduce" or n.attr[0] != "sum":
+        return ()
     x = _widened(n.args[0])
     if x.op == "where":
         x = _widened(x.args[1])
-    if x.op != "multiply" or any(_wide(_widened(a)) >= _wide(x) for a in x.args):
-        return ()
-    return x.args
+    return x.args if x.op == "multiply" else ()
 
 
 def _widened(n: Node) -> Node:
@@ -86,11 +102,13 @@ class _Limited:
     """Goes from arguments to results: no product inside the operand of another one, or one level of them where a pass
     over scores may take both; and nothing beyond the limits of a kernel."""
 
-    def __init__(self, results: Sequence[Node]):
+    def __init__(self, results: Sequence[Node], fits: Fits):
+        self.fits = fits
         self.order = list(walk(results))
+        self.place = {n: k for k, n in enumerate(self.order)}
         self.stored: dict[Node, str] = {}
         self.products: dict[Node, int] = {}  # how many products lie inside each other in what computes a node
-        self.folded: dict[Node, bool] = {}  # whether something other than a product is reduced there
+        self.folded: dict[Node, bool] = {}  # whether elements of products are reduced there
         self.nested: dict[Node, int] = {}  # reductions that depend on each other
         self.along: dict[Node, tuple[int, ...] | None] = {}  # the axes of the last of them
         self.size: dict[Node, int] = {}  # instructions of an element
@@ -100,6 +118,8 @@ class _Limited:
         for n in self.order:
             if is_product(n):
                 self._limit_operands(n)
+            else:
+                self._limit_row(n)
             self._note(n)
             if self.nested[n] > MOST_NESTED:
                 self._store_before(n, self.nested, "kernels would be long chains of reductions")
@@ -114,9 +134,8 @@ class _Limited:
         args = dict.fromkeys(map(base, n.args))
         below = max((self._of(self.products, a) for a in args), default=0)
         self.products[n] = below + is_product(n)
-        self.folded[n] = any(self.folded[a] for a in args if a not in self.stored) or (
-            n.op in WORKS and not is_product(n)
-        )
+        here = n.op in WORKS and below > 0 and not is_product(n)
+        self.folded[n] = here or any(self.folded[a] for a in args if a not in self.stored)
         self.nested[n] = max((self._of(self.nested, a) for a in args), default=0)
         self.along[n] = next((self.along[a] for a in args if self._of(self.nested, a) == self.nested[n]), None)
         if n.op in WORKS:
@@ -128,20 +147,51 @@ class _Limited:
 
     def _limit_operands(self, n: Node) -> None:
         """Store the operands of a product that no pass over scores computes as it goes."""
-        operands = [base(x) for x in factors_of(n)]
+        operands = [base(x) for x in multiplied(n)]
         for x in operands:
             if self._of(self.products, x) > 1:
-                self.stored[x] = "a product of it is computed once for each element of another one"
+                self._store_inner(x)
+            if self._of(self.products, x) > 1:
+                self.stored[x] = INSIDE
         held = [x for x in dict.fromkeys(operands) if self._of(self.products, x)]
-        if len(operands) == 2 and operands[0] is operands[1]:
-            held = [x for x in held if x is not operands[0]]
-            if self._of(self.products, operands[0]):
-                self.stored[operands[0]] = "both operands of a product are computed from it"
-        if len(held) == 2:
+        if held and operands[0] is operands[1]:
+            self.stored[held[0]] = "both operands of a product are computed from it"
+        elif len(held) == 2:
             scores = next((x for x in held if self.folded[x]), None)
             for x in held:
                 if x is not scores:
                     self.stored[x] = "both operands of a product are products: it is computed once"
+        for x in held:
+            if x not in self.stored:
+                self._limit_pass(n, x, operands)
+
+    def _limit_row(self, n: Node) -> None:
+        """Of a sum of what is weighed in each row, by weights that are made of scores: store what those are made of."""
+        held = [x for x in map(base, multiplied(n)) if self._of(self.products, x)]
+        if len(held) == 1 and self.folded[held[0]] and self.products[held[0]] > 1:
+            self._store_inner(held[0])
+
+    def _limit_pass(self, n: Node, x: Node, operands: Sequence[Node]) -> None:
+        """Of a product whose operand `x` is made of scores: store what a pass over them does not compute."""
+        scores = [m for m in self.inside[x] if is_product(m)]
+        weighed = _sides(n).alone[1 - operands.index(x)]
+        widths = [weighed, *(_sides(m).summed for m in scores)]
+        if not (self.folded[x] or all(len(d) == 1 and self.fits(d[0], WIDEST) for d in widths)):
+            self.stored[x] = "no pass over scores is as wide"
+            return
+        for y in (*operands, *(base(y) for m in scores for y in factors_of(m))):
+            if y is not x and _is_rounded(y):
+                self.stored.setdefault(y, "it is rounded to 16 bits, which tensor cores multiply")
+
+    def _store_inner(self, n: Node) -> None:
+        """Store the products that scores are products of, so that these may be folded where they are computed."""
+        inside = sorted(self.inside[n], key=self.place.__getitem__)
+        for m in inside:
+            for x in map(base, factors_of(m) if is_product(m) else ()):
+                if self._of(self.products, x) and not self.folded[x]:
+                    self.stored[x] = INSIDE
+        for m in inside:
+            self._note(m)
 
     def _store_before(self, n: Node, values: dict[Node, int], reason: str) -> None:
         """Store what makes a node too large, below it."""
@@ -150,6 +200,39 @@ class _Limited:
             if self._of(values, a) == most and base(a).op not in LEAVES:
                 self.stored.setdefault(base(a), reason)
         self._note(n)
+
+
+def _is_rounded(n: Node) -> bool:
+    """Whether an array is rounded to floats of 16 bits after more was done with its elements than multiplying them."""
+    if n.op != "cast" or n.type.dtype.kind != "f" or n.type.dtype.bits != 16:
+        return False
+    return base(n.args[0]).op not in (*LEAVES, "multiply", "divide", "cast")
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The extents of a product: those that only one of its two factors brings, and those that it sums over."""
+
+    alone: tuple[list[Dim], list[Dim]]
+    summed: list[Dim]
+
+
+def _sides(n: Node) -> Sides:
+    if n.op == "contract":
+        letters = Subscripts.parse(n.attr)
+        extent = dict(zip(letters.left, n.args[0].type.shape)) | dict(zip(letters.right, n.args[1].type.shape))
+        rows, columns, summed = ([extent[c] for c in part] for part in (letters.rows, letters.columns, letters.summed))
+        return Sides((rows, columns), summed)
+    left, right = (_aligned(a, n.args[0]) for a in multiplied(n))
+    pairs = [(x, y) for k, (x, y) in enumerate(zip(left, right)) if k not in n.attr[1]]
+    alone = [x for x, y in pairs if x != 1 == y], [y for x, y in pairs if x == 1 != y]
+    return Sides(alone, [n.args[0].type.shape[k] for k in n.attr[1]])
+
+
+def _aligned(a: Node, whole: Node) -> tuple[Dim, ...]:
+    """The shape of an operand with as many axes as the whole."""
+    shape = _widened(a).type.shape
+    return (1,) * (whole.type.rank - len(shape)) + shape
 
 
 def _axes(n: Node) -> tuple[int, ...] | None:

@@ -14,6 +14,7 @@ from .coordinates import Axis, memory_order
 from .counted import counts, read_where
 from .groups import loaded
 from .lowered import Lowered, Root
+from .scores import is_rounding
 from .streams import Streaming
 
 
@@ -37,7 +38,7 @@ def store_operands(program: Lowered, passes: Sequence[Streaming], computed: bool
         return loaded(stored[operand])
 
     def left(operand: Operand) -> Node:
-        wanted = _is_converted(operand) or (computed and operand.value.op != "load")
+        wanted = _is_converted(operand) or is_rounding(operand.value) or (computed and operand.value.op != "load")
         return kept(operand) if wanted else operand.value
 
     def right(operand: Operand, users: Iterable[Streaming]) -> Node:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..ir.folds import pick
-from ..ir.graph import Node, constant, is_literal, node, rebuild, walk
+from ..ir.graph import Node, Type, constant, is_literal, node, rebuild, walk
 from ..ir.ops import CASTS
-from ..ir.types import FLOAT16
+from ..ir.types import FLOAT16, DType
 from ..rewrite.scalars import free_axes, product_of, scalar_op, times
 from .coordinates import Axis
 from .crossing import BOUND
@@ -60,34 +60,71 @@ def _holds_sums(n: Node, free: dict[Node, frozenset]) -> bool:
 
 @dataclass
 class Factors:
-    """A product taken apart: multiplied, divided by, and where it is not 0."""
+    """A product taken apart: multiplied, divided by, and where it is not 0; and the floats of 16 bits that factors were
+    `rounded` to, before they were multiplied on."""
 
     over: list[Node]
     under: list[Node]
     where: list[Node]
+    rounded: dict[Node, DType] = field(default_factory=dict)
+
+    def product(self, factors: Sequence[Node]) -> Node | None:
+        """The product of some factors, rounded where all of them were, unless it is read from memory as it is."""
+        found, kinds = product_of(factors), {self.rounded.get(n) for n in factors}
+        if found is None or len(kinds) > 1 or (d := kinds.pop()) is None:
+            return found
+        stands = found.op in ("load", "fetch") and found.attr[0].holds(found.type.dtype) is d
+        return found if stands else node("cast", (found,), None, Type(d))
 
 
-def factors_of(root: Node) -> Factors:
+def factors_of(root: Node, whole: Callable[[Node], bool] = lambda n: False) -> Factors:
     """The factors of an element. Products are not rounded to narrow floats on the way: a factor of a sum has a rounding
     less. A rounding to float8, which changes a value by sixteenths, stays, and one of what is computed otherwise, which
-    may be beyond float16."""
+    may be beyond float16; and those that are to stay `whole`."""
     found = Factors([], [], [])
-    stack = [root]
+    stack: list[tuple[Node, DType | None]] = [(root, None)]
     while stack:
-        n = stack.pop()
+        n, rounded = stack.pop()
         if n.op == "multiply" and n.type.dtype.kind == "f":
-            stack += reversed(n.args)
+            stack += [(a, rounded) for a in reversed(n.args)]
         elif n.op == "divide":
             found.under.append(n.args[1])
-            stack.append(n.args[0])
-        elif n.op in CASTS and n.args[0].type.dtype.compute is n.type.dtype.compute and not _bounds(n):
-            stack.append(n.args[0])
+            stack.append((n.args[0], rounded))
+        elif n.op in CASTS and n.args[0].type.dtype.compute is n.type.dtype.compute and not (_bounds(n) or whole(n)):
+            stack.append((n.args[0], n.type.dtype if is_rounding(n) else rounded))
         elif n.op == "where" and is_literal(n.args[2], 0) and not is_literal(n.args[1], 1):  # that is a number, 1 or 0
             found.where.append(n.args[0])
-            stack.append(n.args[1])
+            stack.append((n.args[1], rounded))
         else:
             found.over.append(n)
+            if rounded is not None:
+                found.rounded[n] = rounded
     return found
+
+
+def is_rounding(n: Node) -> bool:
+    """Whether a value is rounded to a float of 16 bits."""
+    return n.op == "cast" and n.type.dtype.kind == "f" and n.type.dtype.bits == 16
+
+
+def is_operand(n: Node) -> bool:
+    """Whether a value is rounded to 16 bits after it was computed from several numbers: stored so for tensor cores,
+    which read what is rounded of one array, and a multiple of it, as that array."""
+    if not is_rounding(n):
+        return False
+    stack, varying = [n.args[0]], list[Node]()
+    while stack:
+        x = stack.pop()
+        if x.op in ("multiply", "convert"):
+            stack += x.args
+        elif not _is_number(x):
+            varying.append(x)
+    return len(varying) != 1 or varying[0].op not in ("load", "fetch")
+
+
+def _is_number(n: Node) -> bool:
+    """Whether a value is one for all elements."""
+    return n.op in ("const", "scalar", "size") or (n.op not in BOUND and bool(n.args) and all(map(_is_number, n.args)))
 
 
 def _bounds(n: Node) -> bool:
@@ -98,9 +135,10 @@ def _bounds(n: Node) -> bool:
     return n.type.dtype is FLOAT16 and x.op not in (*PRODUCTS, "load", "fetch", "const") and not nearest([x])
 
 
-def parted(value: Node, stream: Axis, free: dict[Node, frozenset]) -> tuple[frozenset, frozenset, Node]:
-    """(rows of the weights, axes of what they weigh alone, the element as weight * weighed)."""
-    parts = factors_of(value)
+def parted(value: Node, stream: Axis, free: dict[Node, frozenset], level: bool) -> tuple[frozenset, frozenset, Node]:
+    """(rows of the weights, axes of what they weigh alone, the element as weight * weighed); where `level`, what is
+    weighed stays as it is rounded."""
+    parts = factors_of(value, lambda n: level and is_operand(n) and not scores(n, stream, free))
     pieces = [*parts.over, *parts.under, *parts.where]
     rows = frozenset().union(*(free[n] for n in pieces if scores(n, stream, free)))
     own = free[value] - rows - {stream}
@@ -116,7 +154,7 @@ def parted(value: Node, stream: Axis, free: dict[Node, frozenset]) -> tuple[froz
         weight = scalar_op("divide", weight, n)
     for condition in parts.where:
         weight = pick(condition, weight, constant(0.0, weight.type.dtype))
-    whole = times(weight, product_of(weighed))
+    whole = times(weight, parts.product(weighed) if level else product_of(weighed))
     assert whole is not None
     free.update(free_axes([whole]))
     return rows, own, whole
@@ -233,10 +271,11 @@ def _sum_of(x: Node, whole: Node, free: dict[Node, frozenset]) -> Node:
     return total
 
 
-def hoisted(value: Node, stream: Axis) -> Node:
-    """An element whose scores are sums of products alone: factors that do not vary along a sum stand before it."""
+def hoisted(value: Node, stream: Axis, level: bool) -> Node:
+    """An element whose scores are sums of products alone: factors that do not vary along a sum stand before it, but for
+    those of operands that stay as they are rounded, where `level`."""
     free = free_axes([value])
-    done = {g: _before_sum(g, stream, free) for g in scores(value, stream, free)}
+    done = {g: _before_sum(g, stream, free, level) for g in scores(value, stream, free)}
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         return done.get(old) or (node(old.op, args, old.attr, old.type) if args != old.args else old)
@@ -244,9 +283,9 @@ def hoisted(value: Node, stream: Axis) -> Node:
     return rebuild([value], change)[value] if any(g is not made for g, made in done.items()) else value
 
 
-def _before_sum(g: Node, stream: Axis, free: dict[Node, frozenset]) -> Node:
+def _before_sum(g: Node, stream: Axis, free: dict[Node, frozenset], level: bool) -> Node:
     """sum(c * x * y) as c * sum(x * y), where both sides of the product remain."""
-    parts = factors_of(g.args[0])
+    parts = factors_of(g.args[0], lambda n: level and is_operand(n))
     own = set(g.attr[1])
     free |= free_axes([*parts.over, *parts.under])
     inside = [n for n in parts.over if free[n] & own]
@@ -255,6 +294,9 @@ def _before_sum(g: Node, stream: Axis, free: dict[Node, frozenset]) -> Node:
     if {stream in free[n] for n in inside} != {True, False}:
         return g
     product = product_of(inside)
+    if level and parts.rounded:
+        sides = ([n for n in inside if (stream in free[n]) is along] for along in (False, True))
+        product = times(*(parts.product(side) for side in sides))
     assert product is not None
     found = node("fold", (product,), g.attr, g.type)
     for n in parts.over:

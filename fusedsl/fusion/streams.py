@@ -6,10 +6,9 @@ What rewrite/online.py brings into one pass becomes a kernel of its own; what it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..ir.dims import Dim
 from ..ir.folds import FOLDS, pick
 from ..ir.graph import Node, constant, walk
 from ..rewrite.components import Component
@@ -19,11 +18,10 @@ from ..rewrite.stream import StreamFold
 from .candidates import Group, apart_by_scores, grouped, moved_to, singly
 from .coordinates import Axis, memory_order
 from .lowered import Lowered
-from .scores import Factors, distributed, factors_of, nearest, reached, scores
+from .materialize import WIDEST, Fits
+from .scores import Factors, distributed, factors_of, is_operand, nearest, reached, scores
 
-Fits = Callable[[Dim, int], bool]
 TILE_ROWS = 16  # of the smallest tile
-WIDEST = 512  # of the axes of a product and of a result: a tile of rows holds that much for each row
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def find_streams(program: Lowered, fits: Fits, level: bool = False) -> Found:
     apart: set[Node] = set()
     refused: dict[str, Node] = {}
     while True:
-        renamed, groups = grouped(roots, apart)
+        renamed, groups = grouped(roots, apart, level)
         values = [renamed[r.value] for r in roots]
         others: list[Node] = []
         if level:
@@ -181,7 +179,9 @@ def _streaming(stream: StreamFold, own: frozenset, fits: Fits) -> Streaming | st
         return "what is folded for each of its own axes is no sum of products"
     values = [f.args[0] for f, _ in stream.finish]
     free = free_axes(values)
-    products = [_product(g, along, free) for g in dict.fromkeys(g for v in values for g in scores(v, along, free))]
+    products = [
+        _product(g, along, free, stream.level) for g in dict.fromkeys(g for v in values for g in scores(v, along, free))
+    ]
     weighted = [_weighted(c, stream) for c in stream.components if _own(c, stream)]
     for one in (*products, *weighted):
         if isinstance(one, str):
@@ -216,15 +216,15 @@ def _longest_last(lanes: list[Axis], fits: Fits) -> tuple[Axis, ...]:
     return tuple(lanes)
 
 
-def _product(g: Node, along: Axis, free: dict[Node, frozenset]) -> Product | str:
-    """A score as a sum of products of what depends on the stream and what does not."""
+def _product(g: Node, along: Axis, free: dict[Node, frozenset], level: bool) -> Product | str:
+    """A score as a sum of products of what depends on the stream and what does not: rounded, where `level`."""
     if len(g.attr[1]) != 1:
         return "its scores sum over several axes at once"
-    parts = factors_of(g.args[0])
+    parts = factors_of(g.args[0], lambda n: level and is_operand(n))
     if parts.under or parts.where:
         parts = Factors([g.args[0]], [], [])
-    left = product_of([n for n in parts.over if along not in free[n]])
-    right = product_of([n for n in parts.over if along in free[n]])
+    sides = ([n for n in parts.over if (along in free[n]) is inside] for inside in (False, True))
+    left, right = (parts.product(side) if level else product_of(side) for side in sides)
     if left is None or right is None:
         return "its scores are no products of two operands"
     return Product(g, g.attr[1][0], left, right)
@@ -241,7 +241,7 @@ def _weighted(c: Component, stream: StreamFold) -> Weighted | str:
     if len(own) != 1:
         return "a result has several axes of its own"
     assert c.weight is not None
-    parts, free = factors_of(c.weight), free_axes([c.weight])
+    parts, free = factors_of(c.weight, lambda n: stream.level and is_operand(n)), free_axes([c.weight])
     free |= free_axes([*parts.over, *parts.under, *parts.where])
     right = [n for n in parts.over if free[n] & own]
     rest = product_of([n for n in parts.over if n not in right])
@@ -252,6 +252,6 @@ def _weighted(c: Component, stream: StreamFold) -> Weighted | str:
     for condition in parts.where:
         one = rest if rest is not None else constant(1.0, c.dtype)
         rest = pick(condition, one, constant(0.0, c.dtype))
-    weighed = product_of(right)
+    weighed = parts.product(right) if stream.level else product_of(right)
     assert weighed is not None
     return Weighted(c, next(iter(own)), replace(c, weight=rest), weighed)

@@ -199,7 +199,8 @@ def cut_graph(
     one GPU, so that all devices run the same kernels; `hardware` is the card of the prices.
     """
     cutter = _Cutter(extents, guards, hardware or facts(PRICED_FOR), together, budget, scores, steady)
-    stored = materialize(graph.results, INSTRUCTIONS_PER_BYTE if budget is not None else inf)
+    rate = INSTRUCTIONS_PER_BYTE if budget is not None else inf
+    stored = materialize(graph.results, rate, _fits(extents, guards))
     memory = Memory(
         len(graph.parameters),
         tuple(s.node.type for s in stored),

@@ -124,7 +124,7 @@ class Writer:
                 lines.append(f"{position.value.name} = {position.value.dtype}(i{position.axis})")
         lines += [f"{n} = {fold.get(f'{n}_lane', 'lane')}" for n in self.rows if n in wanted]
         found = {name: label for label, name in (tiles or {}).items() if name in wanted}
-        found |= {name: name for name in found if name in tiles}  # type: ignore[operator] # a score, not its copy
+        found |= {name: name for name in found if tiles and tiles.get(name) == name}  # a score, and not its copy
         return lines + [f"{name} = {fold.get(label, 'place')}" for name, label in found.items()]
 
     @cached_property
