@@ -40,6 +40,7 @@ class Stored:
 
     node: Node
     reason: str
+    product: bool  # it is computed from elements of a product: what is computed from its elements may be, too
 
     @property
     def name(self) -> str:
@@ -293,7 +294,8 @@ class _Placed:
                 for a, where in reads(n, at):
                     if len(read[a]) <= MOST_PLACES:
                         read[a][canonical(where)] = None
-        return [Stored(n, self.stored[n]) for n in self.order if n in self.stored]
+        stored = [n for n in self.order if n in self.stored]
+        return [Stored(n, self.stored[n], n in self.epilogues) for n in stored]
 
     def _stores(self, n: Node, demands: Collection[Coordinates]) -> str | None:
         """Why a node that is read at several places is to be stored, if it is."""

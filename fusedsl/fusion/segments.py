@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.graph import Graph, Node, Type, node, walk
+from ..ir.ops import CASTS, OPS
 from .materialize import Stored
 
 
@@ -36,26 +37,45 @@ def segments(graph: Graph, stored: Sequence[Stored]) -> list[Segment]:
     if not stored:
         return [Segment(graph, tuple(Target("result", k) for k in range(len(graph.results))))]
     index = {s.node: k for k, s in enumerate(stored)}
-    level = _levels([*index, *graph.results], index)
+    level = _levels([*index, *graph.results], index, {s.node for s in stored if s.product})
     leaf = {n: _leaf(n, len(graph.parameters) + k) for n, k in index.items()}
     found = []
     for number in range(max(level.values()) + 1):
         here = [(n, Target("temporary", k, is_rounded(n))) for n, k in index.items() if level[n] == number]
         here += [(n, Target("result", k)) for k, n in enumerate(graph.results) if level[n] == number]
-        roots = _reading([n for n, _ in here], leaf)
+        read = {n: x for n, x in leaf.items() if level[n] < number}
+        roots = _reading([n for n, _ in here], read)
         found.append(Segment(Graph(graph.parameters, tuple(roots), ()), tuple(t for _, t in here)))
     return found
 
 
-def _levels(roots: Sequence[Node], index: dict[Node, int]) -> dict[Node, int]:
-    """The segment of each root: one later than that of any stored array that it reads."""
-    below: dict[Node, int] = {}  # of what reads a node
+def _levels(roots: Sequence[Node], index: dict[Node, int], products: set[Node]) -> dict[Node, int]:
+    """The segment of each root: one later than that of any stored array that it reads. Of a product, what is computed
+    from its elements, each at its own place, is in the segment of the product: it is an epilogue."""
     level: dict[Node, int] = {}
-    for n in walk(roots):
-        own = max((below[a] for a in n.args), default=0)
-        level[n] = own
-        below[n] = own + 1 if n in index else own
-    return {n: level[n] for n in roots}
+    order = {n: k for k, n in enumerate(walk(roots))}
+    for root in sorted(dict.fromkeys(roots), key=order.__getitem__):
+        beside, elsewhere = _stored_below(root, index)
+        own = max((level[n] + (n not in products) for n in beside - elsewhere), default=0)
+        level[root] = max([own, *(level[n] + 1 for n in elsewhere)])
+    return level
+
+
+def _stored_below(root: Node, index: dict[Node, int]) -> tuple[set[Node], set[Node]]:
+    """The stored arrays that a root is computed from element by element, and those that it reads otherwise."""
+    found: tuple[set[Node], set[Node]] = (set(), set())
+    stack, seen = [(root, True)], set[tuple[Node, bool]]()
+    while stack:
+        n, beside = stack.pop()
+        beside &= n.type.shape == root.type.shape
+        if (n, beside) in seen:
+            continue
+        seen.add((n, beside))
+        if n in index and n is not root:
+            found[not beside].add(n)
+        else:
+            stack += [(a, beside and (n.op in OPS or n.op in CASTS)) for a in n.args]
+    return found
 
 
 def _leaf(n: Node, place: int) -> Node:
@@ -68,7 +88,7 @@ def is_rounded(n: Node) -> bool:
 
 
 def _reading(roots: Sequence[Node], leaf: dict[Node, Node]) -> list[Node]:
-    """The roots with stored arrays read; a root that is one is computed."""
+    """The roots with some arrays read from memory."""
     new: dict[Node, Node] = {}
 
     def made(n: Node) -> Node:

@@ -1,0 +1,87 @@
+"""Which arrays are stored between kernels: products that are read in several ways, what is dear at several places, and
+whatever would make kernels grow without bound."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fusedsl as fd
+from fusedsl.fusion.coordinates import Axis, Coordinate
+from fusedsl.fusion.demand import BOUND_TAG, places, uses
+from fusedsl.program import planning
+
+S, X, W = (64, 64), (64, 32), (32, 32)
+SHIFTED = "f(u) = u + 0.1 * (roll(u, 1, 0) + roll(u, -1, 0) + roll(u, 1, 1) + roll(u, -1, 1) - 4 * u)\n"
+
+# text, the arrays that are stored for it, kernels on the CPU, shapes
+PROGRAMS = {
+    "a product alone": ("x @ w", 0, 1, {"x": X, "w": W}),
+    "what is done with a product": ("y = x @ w; relu(y) * y", 0, 1, {"x": X, "w": W}),
+    "scores are not stored": ("softmax(x @ x.T) @ x", 0, 1, {"x": X}),
+    "their statistics beside": ("s = x @ x.T; logsumexp(s, -1), softmax(s) @ x", 0, 1, {"x": X}),
+    "a narrow chain": ("relu(x @ w) @ w", 0, 1, {"x": X, "w": W}),
+    "a product squared": ("a = x @ x.T; a @ a", 1, 2, {"x": X}),
+    "an epilogue that is multiplied on": ("(x @ w) @ (x @ w * 2).T", 2, 2, {"x": X, "w": W}),
+    "weights of projections": ("softmax((x @ w) @ (x @ v).T) @ (x @ u)", 3, 3, {"x": X, "w": W, "v": W, "u": W}),
+    "columns of weights": ("softmax(x @ x.T, axis=0) @ x", 1, 3, {"x": X}),
+    "each product once": ("b = s @ s; b = b @ b + b; b @ b", 2, 3, {"s": S}),
+    "the layer, and not its product": ("y = x @ w; z = relu(y + 1); z @ z.T", 1, 2, {"x": X, "w": W}),
+    "a step of a stencil": (SHIFTED + "f(s)", 0, 1, {"s": S}),
+    "steps of a stencil": (SHIFTED + "f(f(f(s)))", 2, 3, {"s": S}),
+    "neighbours of what is cheap": ("y = x * 2; y[1:] - y[:-1]", 0, 1, {"x": X}),
+    "rows that read their own elements": ("softmax(exp(x))", 0, 1, {"x": X}),
+}
+
+
+def arrays(shapes):
+    generator = np.random.default_rng(0)
+    return {n: generator.standard_normal(shape) / 8 for n, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_stored(name, monkeypatch):
+    text, stored, kernels, shapes = PROGRAMS[name]
+    found = []
+    real = planning.materialize
+    monkeypatch.setattr(planning, "materialize", lambda *told: found.append(real(*told)) or found[-1])
+    kernel = fd.kernel(text + f"  # {name}")
+    told = kernel.explain(**arrays(shapes))
+    assert (len(found[-1]), len(told.kernels)) == (stored, kernels), told
+    for one in found[-1]:
+        assert any(one.reason in refusal.reason for refusal in told.refused)
+
+
+@pytest.mark.parametrize("count", (20, 100))
+@pytest.mark.parametrize("step", ("y = softmax(y)", "y = y - mean(y, 0)", "y = sin(y) + x", "y = y @ y", "y = y[i] + y"))
+def test_long_programs_are_kernels_of_bounded_size(step, count):
+    given = {"x": np.ones((8, 8)), "i": np.arange(8)}
+    text = f"y = x\n{step}\n" + f"{step}\n" * (count - 1) + "return y"
+    told = fd.kernel(text).explain(**{n: given[n] for n in fd.kernel(text).params})
+    assert max(sum(map(len, kernel.members)) for kernel in told.kernels) < 20_000
+
+
+# -- places
+
+
+I, J = Axis(100), Axis(200)
+B, C = (Axis(100, BOUND_TAG + k) for k in range(2))
+
+
+def at(*axes):
+    return tuple(a if isinstance(a, Coordinate) else Coordinate(0, 1, a) for a in axes)
+
+
+@pytest.mark.parametrize(
+    "demands, several, ways",
+    [
+        ([at(I, J)], 1, 1),
+        ([at(I, J), at(I, B)], 1, 1),  # a row's elements, and what is reduced of them
+        ([at(I, B), at(B, C)], 1, 2),  # rows of a matrix, and those of all rows
+        ([at(I, B), at(B, J)], 2, 2),
+        ([at(I, J), at(J, I)], 2, 2),
+        ([at(I, J), at(I, Coordinate(1, 1, J))], 2, 2),
+    ],
+)
+def test_places_and_ways_of_reading(demands, several, ways):
+    assert (places(demands), uses(demands)) == (several, ways)
