@@ -57,6 +57,18 @@ def materialize(results: Sequence[Node], instructions_per_byte: float, fits: Fit
     return _Placed(results, chosen, instructions_per_byte).find()
 
 
+def everything(results: Sequence[Node]) -> list[Stored]:
+    """All that an unfused run stores, but for chains of elementwise operations that nothing else reads."""
+    users: dict[Node, int] = {}
+    order = list(walk(results))
+    for n in order:
+        for a in dict.fromkeys(n.args):
+            users[a] = users.get(a, 0) + 1
+    wanted = [n for n in order if n.op not in FREE and n.op not in LEAVES and n not in results and n.type.shape]
+    reason = "one operation after another takes less, by the time model"
+    return [Stored(n, reason, is_product(n)) for n in wanted if n.op in WORKS or users[n] > 1]
+
+
 def base(n: Node) -> Node:
     """What is computed below views and changes of dtype."""
     while n.op in FREE:

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from math import inf
+from collections.abc import Mapping
+from dataclasses import replace
 
 from .. import debug
 from ..codegen.emit import emit
 from ..config import Options
 from ..errors import FusionError, LimitError
-from ..fusion.budget import FEWEST, within
+from ..fusion.budget import FEWEST
 from ..fusion.bundle import bundled, side_by_side
-from ..fusion.factors import store_factors
-from ..fusion.finished import finish_rows
-from ..fusion.groups import Decision, Group, Partition, chained
-from ..fusion.lower import lower_segment
-from ..fusion.lowered import Memory
-from ..fusion.materialize import materialize
-from ..fusion.partition import partition
-from ..fusion.price import Prices
+from ..fusion.cut import Fits, cut_graph, fits_in
+from ..fusion.groups import Decision, Group, Partition
 from ..fusion.products import factors
-from ..fusion.recompute import store_dear
-from ..fusion.segments import Segment, is_rounded, segments
-from ..hardware import Hardware, facts
-from ..ir.dims import Dim, Symbol, evaluate, expression
+from ..hardware import Hardware
+from ..ir.dims import Symbol
 from ..ir.graph import Graph, Node, Parameter, Type, walk
 from ..ir.ops import OPS
 from ..ir.printer import show
@@ -37,10 +28,6 @@ from ..schedule.plan import KernelPlan, Plan
 from ..schedule.pressure import body_words
 from ..schedule.registers import words
 from . import pipeline
-
-Fits = Callable[[Dim, int], bool]
-INSTRUCTIONS_PER_BYTE = 6  # that GPUs issue while they move a byte, and CPUs about as many
-PRICED_FOR = (9, 0)  # the architecture whose figures price decisions: a plan does not depend on the device
 
 
 def make_graph(source: pipeline.Source, parameters: tuple[Parameter, ...], extents, options: Options):
@@ -78,7 +65,7 @@ def make_plan(
     graph, told = make_graph(source, parameters, extents, options)
     guards = dict(told)
     budget = budget or pipeline.REGISTERS
-    header, fits = source.header(), _fits(extents, guards)
+    header, fits = source.header(), fits_in(extents, guards)
     cut = cut_graph(graph, extents, guards, together=together, budget=budget, scores=scores, steady=options.steady)
     kernels, launches, cut = emitted(cut, header, parameters, fits)
     if options.max_kernels is not None and len(launches) > options.max_kernels:
@@ -182,86 +169,13 @@ def _check_kernels(count: int, cut: Partition, options: Options, parameters: tup
     raise error
 
 
-def cut_graph(
-    graph: Graph,
-    extents: Mapping[Symbol, int],
-    guards: dict[Dim, bool],
-    hardware: Hardware | None = None,
-    together: bool = True,
-    budget: int | None = None,
-    scores: str = "apart",
-    steady: bool = False,
-) -> Partition:
-    """The kernels of a rewritten graph at these extents; `guards` takes up which other extents they are for.
-
-    With a budget of registers, kernels that compute alike share what is dear, those whose values do not fit are cut,
-    and rows that no chip holds are read again by kernels of their own. What is in doubt is decided by the figures of
-    one GPU, so that all devices run the same kernels; `hardware` is the card of the prices.
-    """
-    cutter = _Cutter(extents, guards, hardware or facts(PRICED_FOR), together, budget, scores, steady)
-    rate = INSTRUCTIONS_PER_BYTE if budget is not None else inf
-    stored = materialize(graph.results, rate, _fits(extents, guards))
-    memory = Memory(
-        len(graph.parameters),
-        tuple(s.node.type for s in stored),
-        frozenset(k for k, s in enumerate(stored) if is_rounded(s.node)),
-    )
-    told = tuple(Decision(False, (s.name,), f"it is stored: {s.reason}") for s in stored)
-    parts = [Partition((), (), told)]
-    for segment in segments(graph, stored):
-        parts.append(cutter.cut(segment, memory, sum(len(p.groups) for p in parts)))
-        memory = replace(memory, temporaries=tuple(Type(t.dtype, shape) for t, shape in parts[-1].temporaries))
-    return chained(parts)
-
-
-@dataclass(frozen=True)
-class _Cutter:
-    """How the segments of a program are cut into kernels (see `cut_graph`)."""
-
-    extents: Mapping[Symbol, int]
-    guards: dict[Dim, bool]
-    hardware: Hardware
-    together: bool
-    budget: int | None
-    scores: str
-    steady: bool
-
-    def cut(self, segment: Segment, memory: Memory, first: int) -> Partition:
-        """The kernels of a segment, which are numbered from the `first`."""
-        prices, fits = Prices(self.extents, self.hardware), _fits(self.extents, self.guards)
-        lowered = lower_segment(segment, memory, _same(fits))
-        how = (prices, self.together, self.scores, self.steady, self.budget is None)
-        cut = partition(lowered, fits, *how, first=first)
-        kept = len(lowered.temporaries)
-        cut = finish_rows(cut, kept)
-        if self.budget is None:
-            return cut
-        fixed = Prices(self.extents, facts(PRICED_FOR))
-        return within(store_factors(store_dear(cut, fixed, fits), fixed, fits, kept), self.budget, prices)
-
-
-def _fits(extents: Mapping[Symbol, int], guards: dict[Dim, bool]) -> Fits:
-    """Whether a count is within a limit at this call; the plan then holds for calls where that is the same."""
-
-    def fits(count: Dim, limit: int) -> bool:
-        dim = expression("fits", count, limit)
-        return bool(dim) if isinstance(dim, int) else guards.setdefault(dim, evaluate(dim, extents) == 1)
-
-    return fits
-
-
-def _same(fits: Fits) -> Callable[[Dim, Dim], bool]:
-    """Whether two extents are equal, likewise."""
-    return lambda a, b: a == b or fits(expression("max", expression("-", a, b), expression("-", b, a)), 0)
-
-
 def decisions(
     graph: Graph, plan: Plan, extents: Mapping[Symbol, int], hardware: Hardware | None
 ) -> tuple[Decision, ...]:
     """What joined which kernel of a plan, what did not, and why, priced for a card (None: without prices)."""
     steady = any(kernel.steady for kernel in plan.kernels)
     cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget or None, plan.scores, steady)
-    _, _, cut = emitted(cut, (), plan.parameters, _fits(extents, {}))
+    _, _, cut = emitted(cut, (), plan.parameters, fits_in(extents, {}))
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
     return tuple(replace(d, members=(), reason=_told(d, plan.parameters)) for d in priced)
 
