@@ -91,7 +91,7 @@ def test_max_kernels_says_why_as_data():
     refused = [d for d in caught.value.decisions if not d["joined"]]
     assert [d["members"] for d in refused] == [("sum over axis 1 of x",)]
     assert refused[0]["reason"] == "it reduces axis 1 of x for each axis 0 of x, unlike kernel 0"
-    assert refused[0]["seconds"] == pytest.approx(LAUNCH + LATENCY)
+    assert refused[0]["seconds"] == pytest.approx(LAUNCH + LATENCY, rel=1e-3)
 
 
 def test_a_row_value_beside_a_reduction_is_right():
