@@ -4,15 +4,11 @@ others, in float64 and float32."""
 from __future__ import annotations
 
 import numpy as np
-import product_attention as attention
-import product_estimation as estimation
-import product_graphs as graphs
-import product_learning as learning
-import product_losses as losses
 import pytest
 from bounds import evaluate
 from fused import traced_graph
 from perturbed import deviations
+from product_list import PROGRAMS
 from product_programs import DIFFERENT, SIZES, Program, coinciding
 from product_torch import FUNCTIONS
 
@@ -20,13 +16,6 @@ import fusedsl as fd
 from fusedsl.runtime.arrays import describe_all
 from fusedsl.runtime.copies import to_host
 
-TABLES = (
-    *(estimation.ESTIMATION, estimation.CHAINS, estimation.STATISTICS),
-    *(graphs.KERNELS, graphs.GRAPHS, graphs.ITERATIONS),
-    *(learning.OPTIMISERS, learning.NETWORKS, losses.RECURRENT, losses.LOSSES),
-    *(attention.ATTENTION, attention.TENSORS),
-)
-PROGRAMS = [p for table in TABLES for p in table]
 DTYPES = {"float64": np.float64, "float32": np.float32}
 KINDS = [(form, dtype) for form in ("text", "function") for dtype in DTYPES]
 
