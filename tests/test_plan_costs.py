@@ -37,8 +37,9 @@ def test_a_plan_of_products_costs_no_more_than_the_unfused_program(program, devi
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize("drawn", [draw, draw_products], ids=["any", "products"])
 def test_a_random_plan_costs_no_more_than_the_unfused_program(drawn, seed):
-    """Shapes are small: what counts is the number of launches, and what each moves."""
-    program = drawn(seed)
+    """Shapes are small: what counts is the number of launches, and what each moves. Numbers are free for the unfused
+    program, so there are none."""
+    program = next(p for p in map(drawn, range(100 * seed, 100 * seed + 100)) if all(map(np.ndim, p.arrays.values())))
     kernel = fd.kernel(program.text)
     given = [program.arrays[name] for name in kernel.params]
     specs = [fd.spec(x.shape, x.dtype.newbyteorder("=")) if isinstance(x, np.ndarray) else x for x in given]
