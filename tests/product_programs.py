@@ -16,6 +16,8 @@ LETTERS = "nmdkhecrst"
 SIZES = (5, 16, 40, 65, 129)
 DIFFERENT = dict(zip(LETTERS, (21, 10, 6, 4, 9, 3, 8, 2, 7, 11)))
 
+PAIRED = dict(zip(LETTERS, (16, 16, 7, 7, 16, 7, 5, 5, 7, 16)))  # some coincide, others differ
+
 
 @dataclass(frozen=True)
 class Program:

@@ -9,7 +9,7 @@ from bounds import evaluate
 from fused import traced_graph
 from perturbed import deviations
 from product_list import PROGRAMS
-from product_programs import DIFFERENT, SIZES, Program, coinciding
+from product_programs import DIFFERENT, PAIRED, SIZES, Program, coinciding
 from product_torch import FUNCTIONS
 
 import fusedsl as fd
@@ -28,7 +28,7 @@ def cases(form: str):
             yield pytest.param(program, own, id=f"{program.name}, {dtype}", marks=marks)
 
 
-EXTENTS = {"all different": DIFFERENT} | {f"all {n}": coinciding(n) for n in SIZES}
+EXTENTS = {"all different": DIFFERENT, "some alike": PAIRED} | {f"all {n}": coinciding(n) for n in SIZES}
 LARGEST = 300_000  # elements of an argument: those of three axes are not as long
 TIGHT, MOST = 1e-3, 0.98  # what a derived bound says enough of: this share of a result's size, for most elements
 
@@ -60,7 +60,7 @@ def test_a_function_of_torch(function, arrays):
     """Beside torch itself; float64 leaves wrong plans no room."""
     torch = pytest.importorskip("torch")
     program, fused = Program(function.__name__, arrays, "", function), fd.fuse(function)
-    for extents in (DIFFERENT, coinciding(16), coinciding(40)):
+    for extents in (DIFFERENT, PAIRED | {"d": 8}, coinciding(16), coinciding(40)):
         tensors = [torch.from_numpy(v) for v in program.values(extents, np.float64).values()]
         for one, right in zip(*(t if isinstance(t, tuple) else (t,) for t in (fused(*tensors), function(*tensors)))):
             assert one.shape == right.shape

@@ -15,7 +15,7 @@ from oracle import call, evaluate
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
-from suite_trials import SMALL, check  # noqa: E402
+from suite_trials import SMALL, check, prepared  # noqa: E402
 from trials import EXEMPT, TRIALS  # noqa: E402
 
 
@@ -26,6 +26,18 @@ def test_a_trial_means_what_numpy_computes(trial):
     got = evaluate(trial.text, **arrays) if trial.text else call(trial.function, *arrays.values())[0]
     check(got, want)
     assert trial.kind in ("", *EXEMPT)
+
+
+LONG = ("6 steps", "10 steps", "in torch")
+ON_THE_CPU = [pytest.param(t, id=t.name, marks=pytest.mark.slow if t.name.endswith(LONG) else ()) for t in TRIALS]
+
+
+@pytest.mark.parametrize("trial", ON_THE_CPU)
+def test_a_trial_is_right_on_the_cpu(trial):
+    if trial.peer == "torch":
+        pytest.importorskip("torch")
+    ours, peer, _ = prepared(trial, SMALL / 4)
+    check(ours(), peer())
 
 
 def test_names_tell_trials_apart():
