@@ -44,7 +44,7 @@ def main() -> int:
     told: dict[str, Any] = {**Report(None).head, "device": given.device, "families": []}
     print(line("family", "n", "seconds", "MB", "exponent", "kernels"))
     for name in chosen(given.only):
-        found = family(name, given.device)
+        found = family(name, given.device, families()[name].sizes[: given.sizes])
         told["families"].append(found)
         for row in rows(found):
             print(line(*row), flush=True)
@@ -59,6 +59,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--only", action="append", default=[], help="a part of the names of families")
+    parser.add_argument("--sizes", type=int, help="how many sizes of each family, the smallest first (all)")
     parser.add_argument("--json", type=Path, help="where results go")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     return parser.parse_args()

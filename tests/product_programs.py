@@ -16,6 +16,8 @@ LETTERS = "nmdkhecrst"
 SIZES = (5, 16, 40, 65, 129)
 DIFFERENT = dict(zip(LETTERS, (21, 10, 6, 4, 9, 3, 8, 2, 7, 11)))
 
+PAIRED = dict(zip(LETTERS, (16, 16, 7, 7, 16, 7, 5, 5, 7, 16)))  # some coincide, others differ
+
 
 @dataclass(frozen=True)
 class Program:
@@ -27,21 +29,31 @@ class Program:
     text: str
     function: Callable[..., Any]
 
+    @property
+    def told(self) -> list[list[str]]:
+        """Each argument's name and what is said of it."""
+        return [part.split(": ") for part in self.arrays.split(", ")]
+
+    def shapes(self, extents: dict[str, int]) -> dict[str, tuple[int, ...]]:
+        return {name: shape_of(words, extents) for name, words in self.told}
+
     def values(self, extents: dict[str, int], dtype: type, seed: int = 0) -> dict[str, np.ndarray]:
         """Its arguments, the same numbers for both dtypes up to rounding."""
         draw = np.random.default_rng(seed)
-        told = [part.split(": ") for part in self.arrays.split(", ")]
-        return {name: drawn(draw, words, extents).astype(dtype) for name, words in told}
+        return {name: drawn(draw, words, extents).astype(dtype) for name, words in self.told}
 
 
 def coinciding(n: int) -> dict[str, int]:
     return dict.fromkeys(LETTERS, n)
 
 
+def shape_of(told: str, extents: dict[str, int]) -> tuple[int, ...]:
+    return tuple(int(c) if c.isdigit() else extents[c] for c in told.partition(" ")[0])
+
+
 def drawn(draw: np.random.Generator, told: str, extents: dict[str, int]) -> np.ndarray:
     """Numbers of a kind; those of matrices keep the products of matrices near 1."""
-    word, _, kind = told.partition(" ")
-    shape = tuple(int(c) if c.isdigit() else extents[c] for c in word)
+    shape, kind = shape_of(told, extents), told.partition(" ")[2]
     x = draw.standard_normal(shape)
     if kind == "unit":
         return x

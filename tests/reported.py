@@ -6,8 +6,8 @@ products and single operations are in reported_numbers.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ class Case:
     got: Callable[[], Any]
     want: Callable[[], Any]
     tolerance: float = 1e-11
+    source: str = ""  # its text, if it is one
+    arrays: Mapping[str, Any] = field(default_factory=dict)
 
 
 def softmax(s: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -44,7 +46,7 @@ def logsumexp(s: np.ndarray, axis: int) -> np.ndarray:
 
 def text(name: str, source: str, want: Callable[..., Any], tolerance: float = 1e-11, **arrays: Any) -> Case:
     """A text beside a NumPy function of its arrays, in the order in which they are given."""
-    return Case(name, lambda: fd.evaluate(source, arrays), lambda: want(*arrays.values()), tolerance)
+    return Case(name, lambda: fd.evaluate(source, arrays), lambda: want(*arrays.values()), tolerance, source, arrays)
 
 
 def fused(name: str, function: Callable[..., Any], *arrays: Any, tolerance: float = 1e-11) -> Case:

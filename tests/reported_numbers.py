@@ -122,6 +122,7 @@ NUMBERS = (
         x=np.float32([[-0.0, -0.0]]),
     ),
     fused("maximum.reduce of a list", lambda a, b: np.maximum.reduce([a, b]), X, X[::-1]),
+    fused("the root of an extent, in float32", lambda x: x / np.float32(x.shape[-1] ** 0.5), ROWS, tolerance=1e-6),
     fused("diff with an element before", lambda a: np.diff(a, prepend=a[0]), X[:, 0]),
 )
 NUMBERS_TORCH = (

@@ -4,28 +4,18 @@ others, in float64 and float32."""
 from __future__ import annotations
 
 import numpy as np
-import product_attention as attention
-import product_estimation as estimation
-import product_graphs as graphs
-import product_learning as learning
-import product_losses as losses
 import pytest
 from bounds import evaluate
 from fused import traced_graph
 from perturbed import deviations
-from product_programs import DIFFERENT, SIZES, Program, coinciding
+from product_list import PROGRAMS
+from product_programs import DIFFERENT, PAIRED, SIZES, Program, coinciding
 from product_torch import FUNCTIONS
 
 import fusedsl as fd
 from fusedsl.runtime.arrays import describe_all
+from fusedsl.runtime.copies import to_host
 
-TABLES = (
-    *(estimation.ESTIMATION, estimation.CHAINS, estimation.STATISTICS),
-    *(graphs.KERNELS, graphs.GRAPHS, graphs.ITERATIONS),
-    *(learning.OPTIMISERS, learning.NETWORKS, losses.RECURRENT, losses.LOSSES),
-    *(attention.ATTENTION, attention.TENSORS),
-)
-PROGRAMS = [p for table in TABLES for p in table]
 DTYPES = {"float64": np.float64, "float32": np.float32}
 KINDS = [(form, dtype) for form in ("text", "function") for dtype in DTYPES]
 
@@ -38,20 +28,21 @@ def cases(form: str):
             yield pytest.param(program, own, id=f"{program.name}, {dtype}", marks=marks)
 
 
-EXTENTS = {"all different": DIFFERENT} | {f"all {n}": coinciding(n) for n in SIZES}
+EXTENTS = {"all different": DIFFERENT, "some alike": PAIRED} | {f"all {n}": coinciding(n) for n in SIZES}
 LARGEST = 300_000  # elements of an argument: those of three axes are not as long
 TIGHT, MOST = 1e-3, 0.98  # what a derived bound says enough of: this share of a result's size, for most elements
+
+
+def graph_of(kernel, values):
+    """The graph of a call, and its arguments."""
+    arguments = [values[n] for n in kernel.params]
+    return kernel._program.plans.graph(describe_all(kernel.params, arguments)), arguments
 
 
 @pytest.mark.parametrize("program, dtype", list(cases("text")))
 def test_a_text_of_products(program, dtype):
     kernel = fd.kernel(program.text, fallback=False)
-
-    def given(values):
-        arguments = [values[n] for n in kernel.params]
-        return kernel._program.plans.graph(describe_all(kernel.params, arguments)), arguments
-
-    hold(program, dtype, lambda values: kernel(**values), given)
+    hold(program, dtype, lambda values: kernel(**values), lambda values: graph_of(kernel, values))
 
 
 @pytest.mark.parametrize("program, dtype", list(cases("function")))
@@ -69,17 +60,36 @@ def test_a_function_of_torch(function, arrays):
     """Beside torch itself; float64 leaves wrong plans no room."""
     torch = pytest.importorskip("torch")
     program, fused = Program(function.__name__, arrays, "", function), fd.fuse(function)
-    for extents in (DIFFERENT, coinciding(16), coinciding(40)):
+    for extents in (DIFFERENT, PAIRED | {"d": 8}, coinciding(16), coinciding(40)):
         tensors = [torch.from_numpy(v) for v in program.values(extents, np.float64).values()]
         for one, right in zip(*(t if isinstance(t, tuple) else (t,) for t in (fused(*tensors), function(*tensors)))):
             assert one.shape == right.shape
             np.testing.assert_allclose(one.numpy(), right.numpy(), 0, 1e-9 * float(right.abs().max()))
 
 
-def hold(program: Program, dtype: type, run, given) -> None:
+EMULATED = {"all different": DIFFERENT, "all 16": coinciding(16)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [pytest.param(p, id=p.name) for p in PROGRAMS])
+def test_a_text_on_an_emulated_gpu(program):
+    pytest.importorskip("numba_cuda")
+    from ptx import emulated_gpu
+
+    kernel = fd.kernel(program.text, fallback=False)
+    with emulated_gpu(multiprocessors=4) as gpu:
+
+        def run(values):
+            found = kernel(**{n: gpu.asarray(v) for n, v in values.items()})
+            return tuple(map(to_host, found)) if isinstance(found, tuple) else to_host(found)
+
+        hold(program, np.float32, run, lambda values: graph_of(kernel, values), EMULATED)
+
+
+def hold(program: Program, dtype: type, run, given, sizes=EXTENTS) -> None:
     """Raise where a result is wrong at some of the extents; the error says at which."""
     faults = []
-    for name, extents in EXTENTS.items():
+    for name, extents in sizes.items():
         values = program.values(extents, dtype)
         if max(v.size for v in values.values()) > LARGEST:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from reported import PRODUCTS, SIZES, TORCH, Case, coinciding
 from reported_numbers import LENGTHS, MASKS, NUMBERS, NUMBERS_TORCH, masked
 
 import fusedsl as fd
+from fusedsl.runtime.copies import to_host
 
 
 def named(cases):
@@ -40,6 +42,19 @@ def test_axes_of_one_extent_are_told_apart(which, n):
     hold(coinciding(n)[which])
 
 
+@pytest.mark.parametrize("n", [40, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("which", range(len(coinciding(8))), ids=[c.name for c in coinciding(8)])
+def test_axes_of_one_extent_are_told_apart_on_a_gpu(which, n):
+    """The kernels that CUDA compiles, on an interpreter of PTX."""
+    pytest.importorskip("numba_cuda")
+    from ptx import emulated_gpu
+
+    case = coinciding(n)[which]
+    with emulated_gpu(multiprocessors=4) as gpu:
+        found = fd.evaluate(case.source, {name: gpu.asarray(x) for name, x in case.arrays.items()})
+        hold(replace(case, got=lambda: to_host(found)))
+
+
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16], ids=lambda d: d.__name__)
 def test_a_masked_product_reads_every_row(name, dtype):
@@ -65,6 +80,20 @@ def test_verify_knows_how_far_a_function_of_products_may_be_off():
     t = np.tril(s.astype(np.float64), -1)
     got = fd.evaluate("t = tril(s, k=-1); arctan2(t @ t, k)", s=s, k=k, verify=True)
     np.testing.assert_allclose(got, np.arctan2(t @ t, k), 1e-6)
+
+
+GUARDED = (
+    "where((i >= 0) & (i < 4), x[i], 0)",
+    "where(i < 4, where(i >= 0, x[i], 0), 0)",
+    "where((i < 0) | (i >= 4), 0, x[i])",
+    "where(i < 4, x[maximum(i, 0)] * (i >= 0), 0)",
+)
+
+
+@pytest.mark.parametrize("text", GUARDED)
+def test_verify_leaves_alone_what_a_guard_never_reads(text):
+    x, i = np.arange(1.0, 5.0), np.array([0, 3, 9, -7])
+    np.testing.assert_array_equal(fd.evaluate(text, x=x, i=i, verify=True), [1, 4, 0, 0])
 
 
 SHIFTS = """
