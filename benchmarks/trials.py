@@ -65,7 +65,7 @@ def heads(t):
 def block(x, Wq, Wk, Wv, Wo, W, V):
     n = layer_norm(x)
     q, k, v = heads(n @ Wq), heads(n @ Wk), heads(n @ Wv)
-    a = softmax(q @ k.swapaxes(-1, -2) / np.float32(q.shape[-1] ** 0.5)) @ v
+    a = softmax(q @ k.swapaxes(-1, -2) * 32**-0.5) @ v
     x = x + a.swapaxes(1, 2).reshape(x.shape) @ Wo
     n = layer_norm(x)
     return x + np.maximum(n @ W, 0) @ V
@@ -124,7 +124,9 @@ PRODUCTS = (
     Trial(
         "a causal product without a softmax", masked, lambda f: {n: normal(side(512, f), 64, scale=0.2) for n in "qkv"}
     ),
-    Trial("Newton-Schulz, five steps", newton_schulz, squares("x", 256)),
+    Trial(
+        "Newton-Schulz, five steps", newton_schulz, lambda f: {"x": normal(side(256, f), side(256, f), scale=1 / 256)}
+    ),
     Trial("a square of a product", lambda x, w: (x @ w) @ (x @ w), squares("xw", 256), "a = x @ w; a @ a"),
 )
 
