@@ -13,6 +13,7 @@ from ..rewrite.scalars import free_axes, product_of, scalar_op, times
 from .coordinates import Axis
 from .crossing import BOUND
 
+MOST_FACTORS = 32  # of an element that is taken apart: what is multiplied with itself again and again has no end of them
 MOST_ADDENDS = 8  # of an element that is taken apart: each may be a pass of its own
 PRODUCTS = ("multiply", "divide", "where", "cast", "convert")  # what factors are taken out of
 
@@ -85,7 +86,7 @@ def factors_of(root: Node, whole: Callable[[Node], bool] = lambda n: False) -> F
     stack: list[tuple[Node, DType | None]] = [(root, None)]
     while stack:
         n, rounded = stack.pop()
-        if n.op == "multiply" and n.type.dtype.kind == "f":
+        if n.op == "multiply" and n.type.dtype.kind == "f" and len(stack) + len(found.over) < MOST_FACTORS:
             stack += [(a, rounded) for a in reversed(n.args)]
         elif n.op == "divide":
             found.under.append(n.args[1])
