@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....ir.types import FLOAT32, FLOAT64
-from ..number import Number, absolute, alone, call, copysign, fma, integer_of, intrinsic, polynomial, select, sqrt
+from ..number import Number, absolute, alone, call, copysign, fma, integer_of, polynomial, select, sqrt
 
 INF = float("inf")
 NAN = float("nan")
@@ -123,12 +123,17 @@ def split_exponent(x: Number) -> tuple[Number, Number]:
     """(n, f): x = 2^n · (1 + f), 1 + f in [√½, √2), for positive finite x."""
     d, width = x.dtype, MANTISSA[x.dtype]
     tiny = x < SMALLEST_NORMAL[d]
-    bits = select(tiny, x * 2.0**width, x).bits()
+    exponent, fraction = split_normal(select(tiny, x * 2.0**width, x))
+    return select(tiny, exponent - width, exponent), fraction
+
+
+def split_normal(x: Number) -> tuple[Number, Number]:
+    """The same for a normal number."""
+    d, width = x.dtype, MANTISSA[x.dtype]
     one, start = BIAS[d] << width, x.like(0.5**0.5).bits()
-    shifted = bits + (one - start)
+    shifted = x.bits() + (one - start)
     exponent = (shifted >> width) - BIAS[d]
-    fraction = ((shifted & ((1 << width) - 1)) + start).reinterpret(d) - 1
-    return select(tiny, exponent - width, exponent).to(d), fraction
+    return exponent.to(d), ((shifted & ((1 << width) - 1)) + start).reinterpret(d) - 1
 
 
 def log_of_one_plus(f: Number) -> tuple[Number, Number]:
@@ -236,29 +241,6 @@ def cbrt(x: Number) -> Number:
     wide = absolute(x).to(FLOAT64)
     root = exp(log(wide) * (1 / 3)).to(FLOAT32)
     return select((x == 0) | ~(absolute(x) < INF), x, copysign(root, x))
-
-
-def power(x: Number, y: Number) -> Number:
-    """C's pow: through float64 logarithms for float32, the C library's for float64."""
-    if x.dtype is FLOAT64:
-        return call("pow", x, y)
-    size = absolute(x)
-    value = exp(log(size.to(FLOAT64)) * y.to(FLOAT64)).to(FLOAT32)
-    whole, odd = is_whole(y), is_odd(y)
-    negative = x.bits() < 0
-    value = select(negative & odd, -value, value)
-    value = select((x < 0) & ~whole & (size < INF) & (absolute(y) < INF), NAN, value)
-    at_one = (x == 1) | ((x == -1) & (absolute(y) == INF)) | (y == 0)
-    return select(at_one, 1, value)
-
-
-def is_whole(y: Number) -> Number:
-    return intrinsic("trunc", y) == y
-
-
-def is_odd(y: Number) -> Number:
-    half = y * 0.5
-    return is_whole(y) & (intrinsic("trunc", half) != half) & (absolute(y) < 2.0**24)
 
 
 def ldexp(x: Number, n: Number) -> Number:

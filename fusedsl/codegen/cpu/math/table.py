@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 
 from ....ir.types import FLOAT32, FLOAT64
 from .. import number
 from ..number import Number, call, intrinsic, select
-from . import elementary, integers, special, trigonometric
+from . import elementary, integers, power, special, trigonometric
 from .elementary import INF, ldexp
 
 __all__ = ["BOTH", "FUNCTIONS", "PREDICATES", "ldexp"]
@@ -60,6 +61,7 @@ FUNCTIONS = {
         (elementary, "cbrt exp exp2 expm1 log log2 log10 log1p sinh cosh tanh arcsinh arccosh arctanh"),
         (trigonometric, "sin cos tan sin_near cos_near tan_near arcsin arccos arctan arctan2"),
         (special, "erf erfc lgamma"),
+        (power, "power_near"),
     )
     for name in names.split()
 }
@@ -81,8 +83,9 @@ def sign(x: Number) -> Number:
     return select(x > 0, 1, select(x < 0, -1, select(x == 0, 0, x)))
 
 
-PREDICATES = {
+PREDICATES: dict[str, Callable] = {
     "beyond": trigonometric.beyond,
+    "power_beyond": power.beyond,
     "isnan": lambda x: x != x,
     "isinf": lambda x: number.absolute(x) == INF,
     "isfinite": lambda x: number.absolute(x) < INF,
@@ -98,5 +101,5 @@ BOTH = {
     "absolute": (number.absolute, integers.absolute),
     "negative": (operator.neg, operator.neg),
     "fmod": (fmod, integers.fmod),
-    "power": (elementary.power, integers.power),
+    "power": (power.power, integers.power),
 }
