@@ -37,7 +37,7 @@ def iterations(instructions: list[ir.Instruction]) -> int:
     computed = [i for i in instructions if i.opname not in ("load", "alloca") and width(i.type)]
     if sum(not isinstance(i.type, ir.IntType) for i in computed) < FEWEST:
         return 1
-    lane = max([32, *(width(i.operands[0].type if i.opname == "store" else i.type) for i in instructions if touches(i))])
+    lane = max([32, *(width(moved(i)) for i in instructions if "alias.scope" in i.metadata)])
     size = sum(max(1.0, width(i.type) / lane) for i in computed)
     return next((count for most, count in COUNTS if size <= most), 1)
 
@@ -49,9 +49,9 @@ def width(kind: ir.Type) -> int:
     return {ir.FloatType: 32, ir.DoubleType: 64}.get(type(kind), 0)
 
 
-def touches(instruction: ir.Instruction) -> bool:
-    """Whether it loads or stores an element of an array, whose scope it names."""
-    return "alias.scope" in instruction.metadata
+def moved(instruction: ir.Instruction) -> ir.Type:
+    """What a load or a store moves: of an element of an array, which names its scope."""
+    return instruction.operands[0].type if instruction.opname == "store" else instruction.type
 
 
 def innermost(function: ir.Function) -> list[tuple[ir.Block, list[ir.Block]]]:

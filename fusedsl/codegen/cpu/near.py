@@ -1,8 +1,8 @@
 """Loops that look at arguments first: where all are common ones, functions have forms without the rare cases.
 
-Sines of angles near zero need no table of π, powers of positive normal numbers no rules for the others. A first pass
-over a block reads what the arguments need, and LLVM drops the rest of it. Blocks are short enough for the processor to
-fetch the next one meanwhile.
+Sines of angles near zero need no table of π, powers of positive normal numbers no rules for the others, remainders of
+common quotients no call. A first pass over a block reads what the arguments need, and LLVM drops the rest of it. Blocks
+are short enough for the processor to fetch the next one meanwhile.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Collection
 from .source import indented
 
 ARGUMENT = r"\w+(?:\([^()]*\))?"  # a name, or a typed literal
-CALL = re.compile(rf"\b(sin|cos|tan|power)\(({ARGUMENT}(?:, {ARGUMENT})?)\)")
-BEYOND = {"sin": "beyond", "cos": "beyond", "tan": "beyond", "power": "power_beyond"}
+CALL = re.compile(rf"\b(sin|cos|tan|power|fmod)\(({ARGUMENT}(?:, {ARGUMENT})?)\)")
+BEYOND = {"sin": "beyond", "cos": "beyond", "tan": "beyond", "power": "power_beyond", "fmod": "fmod_beyond"}
 BLOCK = 1024  # elements
 LITERAL = re.compile(r"float(32|64)\(")
 

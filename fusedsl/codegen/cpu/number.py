@@ -221,6 +221,12 @@ def polynomial(x: Number, coefficients) -> Number:
     return total
 
 
+def even_and_odd(x: Number, coefficients) -> Number:
+    """The same as two chains that do not wait for each other, for coefficients that soon get small."""
+    square = x * x
+    return fma(polynomial(square, coefficients[1::2]), x, polynomial(square, coefficients[::2]))
+
+
 def rint(x: Number) -> Number:
     return intrinsic("rint", x)
 

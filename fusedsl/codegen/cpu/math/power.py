@@ -1,35 +1,19 @@
 """x ** y without a call or a branch: log2 |x| in two parts, times y in two parts, and 2 to that.
 
-|x| = 2^k m for m in [√½, √2), and log2 m = 2/ln 2 · artanh q for q = (m - 1) / (m + 1), a polynomial of z = q². What
-the largest power multiplies by 2^10 (float32: 2^7) has to be right to 2^-65 (2^-33) of log2 x: q, z and the first two
-terms carry their rounding errors along, each as the exact rest of an fma (Dekker, 1971; Muller et al., Handbook of
-Floating-Point Arithmetic, ch. 4). The rest of both polynomials is minimax. Results are within 1 ulp.
+Beside the largest exponents log2 x counts 2^10 times (float32: 2^7), so that its two parts are needed. Results are
+within 1 ulp.
 """
 
 from __future__ import annotations
 
 from ....ir.types import FLOAT32, FLOAT64
-from ..number import Number, absolute, alone, constant_of, fma, intrinsic, polynomial, select
-from .elementary import INF, MANTISSA, NAN, ROUNDER, SMALLEST_NORMAL, clamp, scale, split_exponent, split_normal
+from ..number import Number, absolute, alone, constant_of, even_and_odd, fma, intrinsic, select
+from .elementary import INF, MANTISSA, NAN, ROUNDER, SMALLEST_NORMAL, clamp, scale
+from .logarithm import Pair, log2_pair, split_exponent, split_normal
 from .roots import has_roots, root_power
 
-# 2/ln 2, 2/(3 ln 2) and ln 2, each in two parts
-FIRST = {FLOAT32: (2.885390043258667, 3.851925982253235e-08), FLOAT64: (2.8853900817779268, 4.0710547481862066e-17)}
-SECOND = {FLOAT32: (0.9617967009544373, -7.028461650952758e-09), FLOAT64: (0.9617966939259756, 5.0577616648125907e-17)}
+# ln 2 in two parts
 LN2 = {FLOAT32: (0.6931471824645996, -1.904654299957768e-09), FLOAT64: (0.6931471805599453, 2.3190468138462996e-17)}
-# log2((1 + q) / (1 - q)) / q less these two terms, over z², for z <= (√2 - 1)⁴
-ARTANH = {
-    FLOAT32: (0.577080212469179, 0.41184800970408925, 0.3378604222022571),
-    FLOAT64: (
-        0.577078016355618,
-        0.4121985830919542,
-        0.32059890227105253,
-        0.2623077013424228,
-        0.2219839879134412,
-        0.19125538659554028,
-        0.19038336683052368,
-    ),
-}
 # (2^r - 1 - r ln 2) / r² for |r| <= 1/2
 EXP2 = {
     FLOAT32: (
@@ -57,8 +41,6 @@ HIGHEST = {FLOAT32: 130.0, FLOAT64: 1026.0}  # and infinite
 LARGE = 2.0**70  # an exponent that makes 0 or infinity of everything but 1
 COMMON = {FLOAT32: 87.0 * 2**23, FLOAT64: 708.0 * 2**52}  # e^±87 and e^±708 are normal numbers
 
-Pair = tuple[Number, Number]  # an unevaluated sum
-
 
 def power(x: Number, y: Number) -> Number:
     """C's pow."""
@@ -66,7 +48,7 @@ def power(x: Number, y: Number) -> Number:
         return root_power(x, y)
     size = absolute(x)
     finite = size < INF
-    high, low = log2(*split_exponent(size))
+    high, low = log2_pair(*split_exponent(size))
     high = select(size == 0, -INF, select(finite, high, size))
     value = exp2(*times(clamp(y, -LARGE, LARGE), high, low))
     whole = intrinsic("trunc", y) == y
@@ -79,7 +61,7 @@ def power_near(x: Number, y: Number) -> Number:
     """The same where x and y are not `beyond`."""
     if has_roots(y):
         return root_power(x, y)
-    value = near_exp2(*times(y, *log2(*split_normal(usual_base(x, y)))))
+    value = near_exp2(*times(y, *log2_pair(*split_normal(usual_base(x, y)))))
     return signed(value, x, is_odd(y)) if is_whole_literal(y) else value
 
 
@@ -114,24 +96,6 @@ def signed(value: Number, x: Number, odd: Number) -> Number:
     return (value.bits() | sign).reinterpret(x.dtype)
 
 
-def log2(k: Number, f: Number) -> Pair:
-    """log2 of 2^k (1 + f)."""
-    d = f.dtype
-    inverse = 1 / (f + 2)
-    q = alone(f, inverse)
-    doubled = q + q
-    q_low = fma(-q, f, f - doubled) * inverse
-    z = alone(q, q)
-    z_low = fma(doubled, q_low, fma(q, q, -z))
-    (first, first_low), (second, second_low) = FIRST[d], SECOND[d]
-    tail = fma(z, polynomial(z, ARTANH[d]), second_low)
-    slope = tail + second
-    total = fma(z, slope, first)
-    total_low = fma(z, tail, fma(z, second, -total + first)) + fma(z_low, slope + tail, first_low)
-    high = fma(q, total, k)
-    return high, fma(q_low, total, fma(q, total_low, fma(q, total, k - high)))
-
-
 def times(y: Number, high: Number, low: Number) -> Pair:
     product = alone(y, high)
     return product, fma(y, low, fma(y, high, -product))
@@ -160,5 +124,5 @@ def fraction_exp2(high: Number, low: Number) -> tuple[Number, Number]:
     ln2, ln2_low = LN2[d]
     first = fma(rest, ln2, 1)
     first_low = fma(low, ln2, fma(rest, ln2, -first + 1))
-    tail = fma(r, polynomial(r, EXP2[d]), ln2_low)
+    tail = fma(r, even_and_odd(r, EXP2[d]), ln2_low)
     return first + fma(r, tail, first_low), shifted.bits()

@@ -1,14 +1,63 @@
-"""x ** y for a literal y that is a small multiple of a half or a quarter: square roots and products, within 1 ulp.
+"""Cube roots, hypot, and x ** y for a literal y that is a small multiple of a half or a quarter, within 1 ulp.
 
 The rounding error of a root is known to twice the digits by one fma; what it is worth is added to the result.
 """
 
 from __future__ import annotations
 
-from ....ir.types import FLOAT32
-from ..number import Number, absolute, alone, constant_of, fma, select, sqrt
+from ....ir.types import FLOAT32, FLOAT64
+from ..number import Number, absolute, alone, constant_of, copysign, fma, polynomial, select, sqrt
+from .elementary import INF, power_of_two, round_to_integer
+from .logarithm import split_exponent
 
-INF = float("inf")
+# (1 + f)^-1/3 for 1 + f in [√½, √2], minimax: right to 2^-12 and 2^-20
+CUBE_ROOT = {
+    FLOAT32: (0.9997786325725656, -0.3346699609748614, 0.23772129213678506, -0.1585397911036422),
+    FLOAT64: (
+        1.0000007542093374,
+        -0.333343193566898,
+        0.22207593055217456,
+        -0.17207018754387737,
+        0.14786579748976414,
+        -0.1413424859972155,
+        0.0932846806850782,
+    ),
+}
+CUBE_ROOT_OF_2 = 1.2599210498948732
+
+
+def cbrt(x: Number) -> Number:
+    """|x| = 2^3n a, a = 2^j (1 + f) for j = -1, 0 or 1. t is near ∛a; with e = a / t³ - 1, ∛a is t (1 + e/3 - e²/9)."""
+    size = absolute(x)
+    k, f = split_exponent(size)
+    exponent = k.to(x.dtype)
+    third, n = round_to_integer(exponent, 1 / 3)
+    j = exponent - third * 3
+    one = x.like(1)
+    a = (f + 1) * select(j > 0, 2, select(j < 0, 0.5, one))
+    factor = select(j > 0, 1 / CUBE_ROOT_OF_2, select(j < 0, CUBE_ROOT_OF_2, one))
+    inverse = polynomial(f, CUBE_ROOT[x.dtype]) * factor
+    root = a * inverse * inverse
+    square = alone(root, root)
+    rest = fma(-square, root, a) - fma(root, root, -square) * root
+    error = rest / (square * root)
+    value = fma(root * error, fma(error, -1 / 9, 1 / 3), root)
+    return select((x == 0) | ~(size < INF), x, copysign(alone(value, power_of_two(n, x)), x))
+
+
+def hypot(x: Number, y: Number) -> Number:
+    """√(x² + y²), of neither very large nor very small numbers; float32 in float64."""
+    if x.dtype is FLOAT32:
+        a, b = x.to(FLOAT64), y.to(FLOAT64)
+        value = sqrt(a * a + b * b).to(FLOAT32)
+    else:
+        a, b = absolute(x), absolute(y)
+        large, small = select(a > b, a, b), select(a > b, b, a)
+        step = select(large > 2.0**500, 2.0**-600, select(large < 2.0**-400, 2.0**600, x.like(1)))
+        back = select(large > 2.0**500, 2.0**600, select(large < 2.0**-400, 2.0**-600, x.like(1)))
+        large, small = alone(large, step), alone(small, step)
+        value = alone(sqrt(fma(large, large, small * small)), back)
+    return select((absolute(x) == INF) | (absolute(y) == INF), INF, value)
 
 
 def has_roots(y: Number) -> bool:
