@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -42,10 +44,14 @@ def fresh(monkeypatch, tmp_path):
     return monkeypatch
 
 
-def test_iterations_of_long_chains_alternate(fresh):
-    modules, text = lowered("exp(x) * 0.125 + log(y)", fresh, x=np.ones(77), y=np.ones(77))
-    assert counts(modules) == ["4"]
-    assert text.count("fdiv contract <") >= 4  # log's division
+def test_iterations_of_chains_alternate(fresh):
+    modules, text = lowered("tanh(log(exp(x) + y))", fresh, x=np.ones(77), y=np.ones(77))
+    assert counts(modules) == ["8"]
+    assert text.count("fdiv contract <") >= 16  # those of log and tanh
+
+
+def test_fewer_alternate_where_an_element_has_independent_parts(fresh):
+    assert counts(lowered("erf(x) + exp(y) * log(z)", fresh, **{n: np.ones(77) for n in "xyz"})[0]) == ["4"]
 
 
 def test_short_loops_are_left_to_llvm(fresh):
@@ -62,6 +68,26 @@ def test_longer_loops_alternate_less_and_the_longest_not_at_all(fresh):
 def test_each_loop_of_a_row_kernel_is_judged_alone(fresh):
     found = counts(lowered("softmax(x)", fresh, x=np.ones((7, 77), np.float32))[0])
     assert "4" in found and found.count("") > found.count("4")
+
+
+ONE = "exp exp2 expm1 log log2 log10 log1p arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh cbrt erf erfc"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_are_vectors_without_calls(dtype, fresh):
+    x = np.linspace(0.1, 0.9, 77).astype(dtype)
+    texts = [f"{name}(x)" for name in ONE.split()]
+    texts += ["x ** y", "x ** 0.3", "x ** 2.5", "x ** -1.5", "hypot(x, y)", "arctan2(x, y)"]
+    for k in range(0, len(texts), 8):
+        _, text = lowered(", ".join(texts[k : k + 8]), fresh, **{n: x for n in "xy" if n in "".join(texts[k : k + 8])})
+        assert f"x {'float' if dtype == 'float32' else 'double'}>" in text
+        called = {name for name in re.findall(r"call .* @\"?([\w.]+)", text) if not name.startswith("llvm.")}
+        assert not called
+
+
+def test_remainders_call_the_c_library_for_rare_quotients_alone(fresh):
+    _, text = lowered("fmod(x, y)", fresh, x=np.ones(77), y=np.ones(77))
+    assert re.search(r"frem|@fmod", text) and "llvm.trunc.v" in text
 
 
 BODY = ["a_0 = load0(a0, i)", "b_0 = {line}", "store1(a1, i, b_0)"]

@@ -59,7 +59,7 @@ def _long(value):
 @pytest.mark.parametrize("kind", [kind for kind, _ in bases_and_exponents(FLOAT32, 2)])
 def test_powers_are_within_an_ulp(d, kind, tmp_path):
     x, y = rounded(*dict(bases_and_exponents(d, 2500))[kind], d)
-    assert ulps(computed(tmp_path, "power(x_0, x_1)", x, y), exact_powers(x, y)) <= 0.9
+    assert ulps(computed(tmp_path, "power(x_0, x_1)", x, y), exact_powers(x, y)) < (1 if d is FLOAT32 else 0.8)
 
 
 @TYPES

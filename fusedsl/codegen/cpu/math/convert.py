@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from ....ir.types import BFLOAT16, FLOAT8_E4M3FN, FLOAT32, FLOAT64, INT32, UINT8, UINT16, UINT32, DType
-from ..number import Number, absolute, intrinsic, select
+from ..number import Number, absolute, llvm_type, select
 
 
 def saturate(x: Number, d: DType) -> Number:
-    """Truncated towards zero, limited to the range of `d`; NaN gives 0."""
-    name = "fptosi.sat" if d.kind == "i" else "fptoui.sat"
-    return intrinsic(name, x, result=d, suffixes=(d, x.dtype))
+    """Truncated towards zero, limited to the range of `d`; NaN gives 0. (LLVM's own conversion is no vector code.)"""
+    signed, target = d.kind == "i", d if d.bits >= 32 else INT32
+    least, end = (-(2.0 ** (d.bits - 1)), 2.0 ** (d.bits - 1)) if signed else (0.0, 2.0**d.bits)
+    digits = 24 if x.dtype is FLOAT32 else 53
+    largest = end - max(1.0, end * 2.0**-digits)  # of the floats, or of the integers, below the end
+    limited = select(x > least, x, least)
+    limited = select(limited < largest, limited, largest)
+    convert = x.builder.fptosi if target.kind == "i" else x.builder.fptoui
+    whole = Number(x.builder, target, convert(limited.value, llvm_type(target))).to(d)
+    if largest != end - 1:
+        whole = select(x >= end, int(end) - 1, whole)
+    return select(x == x, whole, 0)
 
 
 def round_to(x: Number, d: DType) -> Number:

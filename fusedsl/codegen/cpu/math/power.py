@@ -7,13 +7,12 @@ within 1 ulp.
 from __future__ import annotations
 
 from ....ir.types import FLOAT32, FLOAT64
-from ..number import Number, absolute, alone, constant_of, even_and_odd, fma, intrinsic, select
-from .elementary import INF, MANTISSA, NAN, ROUNDER, SMALLEST_NORMAL, clamp, scale
+from ..number import Number, absolute, alone, constant_of, even_and_odd, fma, intrinsic, polynomial, select
+from .elementary import INF, LN2, MANTISSA, NAN, ROUNDER, SMALLEST_NORMAL, clamp, scale
 from .logarithm import Pair, log2_pair, split_exponent, split_normal
 from .roots import has_roots, root_power
 
-# ln 2 in two parts
-LN2 = {FLOAT32: (0.6931471824645996, -1.904654299957768e-09), FLOAT64: (0.6931471805599453, 2.3190468138462996e-17)}
+LN2_LOW = 2.3190468138462996e-17  # what is left of ln 2 beside LN2
 # (2^r - 1 - r ln 2) / r² for |r| <= 1/2
 EXP2 = {
     FLOAT32: (
@@ -121,8 +120,9 @@ def fraction_exp2(high: Number, low: Number) -> tuple[Number, Number]:
     shifted = high + ROUNDER[d]
     rest = high - (shifted - ROUNDER[d])
     r = rest + low
-    ln2, ln2_low = LN2[d]
-    first = fma(rest, ln2, 1)
-    first_low = fma(low, ln2, fma(rest, ln2, -first + 1))
-    tail = fma(r, even_and_odd(r, EXP2[d]), ln2_low)
+    if d is FLOAT32:
+        return fma(r, fma(r, polynomial(r, EXP2[d]), LN2), 1), shifted.bits()
+    first = fma(rest, LN2, 1)
+    first_low = fma(low, LN2, fma(rest, LN2, -first + 1))
+    tail = fma(r, even_and_odd(r, EXP2[d]), LN2_LOW)
     return first + fma(r, tail, first_low), shifted.bits()
