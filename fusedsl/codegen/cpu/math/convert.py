@@ -14,11 +14,16 @@ def saturate(x: Number, d: DType) -> Number:
     largest = end - max(1.0, end * 2.0**-digits)  # of the floats, or of the integers, below the end
     limited = select(x > least, x, least)
     limited = select(limited < largest, limited, largest)
-    convert = x.builder.fptosi if target.kind == "i" else x.builder.fptoui
-    whole = Number(x.builder, target, convert(limited.value, llvm_type(target))).to(d)
+    value = whole(limited, target).to(d)
     if largest != end - 1:
-        whole = select(x >= end, int(end) - 1, whole)
-    return select(x == x, whole, 0)
+        value = select(x >= end, int(end) - 1, value)
+    return select(x == x, value, 0)
+
+
+def whole(x: Number, d: DType) -> Number:
+    """x truncated towards zero, where `d` holds that."""
+    convert = x.builder.fptosi if d.kind == "i" else x.builder.fptoui
+    return Number(x.builder, d, convert(x.value, llvm_type(d)))
 
 
 def round_to(x: Number, d: DType) -> Number:

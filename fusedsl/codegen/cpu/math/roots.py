@@ -6,43 +6,34 @@ The rounding error of a root is known to twice the digits by one fma; what it is
 from __future__ import annotations
 
 from ....ir.types import FLOAT32, FLOAT64
-from ..number import Number, absolute, alone, constant_of, copysign, fma, polynomial, select, sqrt
-from .elementary import INF, power_of_two, round_to_integer
-from .logarithm import split_exponent
+from ..number import Number, absolute, alone, constant_of, copysign, fma, integer_of, select, sqrt
+from .convert import whole
+from .elementary import INF
 
-# (1 + f)^-1/3 for 1 + f in [√½, √2], minimax: right to 2^-12 and 2^-20
-CUBE_ROOT = {
-    FLOAT32: (0.9997786325725656, -0.3346699609748614, 0.23772129213678506, -0.1585397911036422),
-    FLOAT64: (
-        1.0000007542093374,
-        -0.333343193566898,
-        0.22207593055217456,
-        -0.17207018754387737,
-        0.14786579748976414,
-        -0.1413424859972155,
-        0.0932846806850782,
-    ),
-}
-CUBE_ROOT_OF_2 = 1.2599210498948732
+# where a line through the representations of x and of x^-1/3 meets x = 0, so that it is within 4 % of the latter
+CUBE_LINE = {FLOAT32: float(0x54A21D2A), FLOAT64: float(0x553EF0FF289DD796)}
+SCALED = {FLOAT32: (2.0**-60, 2.0**24), FLOAT64: (2.0**-500, 2.0**240)}  # below which numbers, by whose cube
 
 
 def cbrt(x: Number) -> Number:
-    """|x| = 2^3n a, a = 2^j (1 + f) for j = -1, 0 or 1. t is near ∛a; with e = a / t³ - 1, ∛a is t (1 + e/3 - e²/9)."""
-    size = absolute(x)
-    k, f = split_exponent(size)
-    exponent = k.to(x.dtype)
-    third, n = round_to_integer(exponent, 1 / 3)
-    j = exponent - third * 3
-    one = x.like(1)
-    a = (f + 1) * select(j > 0, 2, select(j < 0, 0.5, one))
-    factor = select(j > 0, 1 / CUBE_ROOT_OF_2, select(j < 0, CUBE_ROOT_OF_2, one))
-    inverse = polynomial(f, CUBE_ROOT[x.dtype]) * factor
-    root = a * inverse * inverse
-    square = alone(root, root)
-    rest = fma(-square, root, a) - fma(root, root, -square) * root
-    error = rest / (square * root)
-    value = fma(root * error, fma(error, -1 / 9, 1 / 3), root)
-    return select((x == 0) | ~(size < INF), x, copysign(alone(value, power_of_two(n, x)), x))
+    """a y² for y near 1 / ∛a, which one or two steps of (1 - e)^-1/3 for e = 1 - a y³ improve; then one of Newton's."""
+    d, size = x.dtype, absolute(x)
+    least, factor = SCALED[d]
+    small = size < least
+    a = select(small, size * factor**3, size)
+    y = whole(fma(a.bits().to(d), -1 / 3, CUBE_LINE[d]), integer_of(d)).reinterpret(d)
+    error = fma(-(a * y), y * y, 1)
+    y = fma(y * error, fma(error, fma(error, 14 / 81, 2 / 9), 1 / 3), y)
+    if d is FLOAT64:
+        error = fma(-(a * y), y * y, 1)
+        y = fma(y * error, fma(error, 2 / 9, 1 / 3), y)
+    squared = y * y
+    root = alone(a, squared)
+    twice = alone(root, root)
+    rest = fma(-twice, root, a) - fma(root, root, -twice) * root
+    value = fma(rest, squared * (1 / 3), root)
+    value = select(small, value * (1 / factor), value)
+    return select((x == 0) | ~(size < INF), x, copysign(value, x))
 
 
 def hypot(x: Number, y: Number) -> Number:
