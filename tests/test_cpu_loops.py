@@ -29,13 +29,13 @@ def lowered(text: str, monkeypatch, **given):
 
 def counts(modules) -> list[str]:
     """Of each innermost loop, how many iterations are to alternate; "" where LLVM decides."""
-    found = []
+    marked = []
     for module in modules:
         for function in module.functions:
             for latch, _ in innermost(function):
                 identity = latch.terminator.metadata.get("llvm.loop")
-                found.append(str(identity.operands[0].operands[1].constant) if identity else "")
-    return found
+                marked.append(str(identity.operands[0].operands[1].constant) if identity else "")
+    return marked
 
 
 @pytest.fixture
@@ -66,8 +66,8 @@ def test_longer_loops_alternate_less_and_the_longest_not_at_all(fresh):
 
 
 def test_each_loop_of_a_row_kernel_is_judged_alone(fresh):
-    found = counts(lowered("softmax(x)", fresh, x=np.ones((7, 77), np.float32))[0])
-    assert "4" in found and found.count("") > found.count("4")
+    marked = counts(lowered("softmax(x)", fresh, x=np.ones((7, 77), np.float32))[0])
+    assert "4" in marked and marked.count("") > marked.count("4")
 
 
 ONE = "exp exp2 expm1 log log2 log10 log1p arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh cbrt erf erfc"
@@ -120,5 +120,5 @@ def test_blocks_cover_every_element(size):
     x[size // 2 :: 5000] = -1.0  # these blocks take the general form
     with np.errstate(invalid="ignore"):
         expected = x**y, np.sin(y)
-    for found, wanted in zip(fd.evaluate("x**y, sin(y)", x=x, y=y, fallback=False), expected):
-        np.testing.assert_allclose(found, wanted, 1e-14)
+    for result, wanted in zip(fd.evaluate("x**y, sin(y)", x=x, y=y, fallback=False), expected):
+        np.testing.assert_allclose(result, wanted, 1e-14)

@@ -76,21 +76,21 @@ def test_powers_of_literal_exponents_are_within_an_ulp(d, y, tmp_path):
 def special_numbers(d):
     finfo = np.finfo(numpy_dtype(d))
     digits = finfo.nmant
-    found = [0, 0.5, 1, 1.5, 2, 3, 4, 7, 0.25, 0.1, 1e-30, 1e30, np.inf, np.nan, finfo.tiny, finfo.max]
-    found += [finfo.smallest_subnormal, 1 + finfo.eps, 1 - finfo.epsneg, 333.0, 2.0 ** (digits - 1) + 0.5]
-    found += [2.0**digits + k for k in (0, 1)] + [2.0 ** (digits + 1) + k for k in (-1, 0, 2)]
-    found = np.array(found, numpy_dtype(d))
-    return np.concatenate([found, -found])
+    numbers = [0, 0.5, 1, 1.5, 2, 3, 4, 7, 0.25, 0.1, 1e-30, 1e30, np.inf, np.nan, finfo.tiny, finfo.max]
+    numbers += [finfo.smallest_subnormal, 1 + finfo.eps, 1 - finfo.epsneg, 333.0, 2.0 ** (digits - 1) + 0.5]
+    numbers += [2.0**digits + k for k in (0, 1)] + [2.0 ** (digits + 1) + k for k in (-1, 0, 2)]
+    numbers = np.array(numbers, numpy_dtype(d))
+    return np.concatenate([numbers, -numbers])
 
 
-def assert_c_power(found, x, y):
+def assert_c_power(result, x, y):
     """C's pow: the same NaN, infinities and signs of zero; other values within an ulp."""
     with np.errstate(all="ignore"):
-        exact = np.power(x.astype(np.longdouble), y.astype(np.longdouble)).astype(found.dtype)
-        same = (found == exact) & (np.signbit(found) == np.signbit(exact)) | np.isnan(found) & np.isnan(exact)
-        near = np.abs(found - exact) <= np.spacing(np.abs(exact))
-    wrong = ~(same | near & (np.signbit(found) == np.signbit(exact)))
-    assert not wrong.any(), [*zip(x[wrong], y[wrong], found[wrong], exact[wrong])]
+        exact = np.power(x.astype(np.longdouble), y.astype(np.longdouble)).astype(result.dtype)
+        same = (result == exact) & (np.signbit(result) == np.signbit(exact)) | np.isnan(result) & np.isnan(exact)
+        near = np.abs(result - exact) <= np.spacing(np.abs(exact))
+    wrong = ~(same | near & (np.signbit(result) == np.signbit(exact)))
+    assert not wrong.any(), [*zip(x[wrong], y[wrong], result[wrong], exact[wrong])]
 
 
 @TYPES
@@ -112,15 +112,15 @@ def test_special_cases_of_literals_are_those_of_c(d, literal, tmp_path):
 @TYPES
 @pytest.mark.parametrize("y", ["x_1", "{d}(0.4545)", "{d}(1.5)", "{d}(-3.0)"])
 def test_every_lane_computes_the_same(d, y, tmp_path):
-    """Vectors, shorter vectors and what is left over, and blocks with and without rare cases beside it."""
+    """Vectors, shorter vectors and what is left over, and blocks with and without rare cases."""
     x, exponent = rounded(*dict(bases_and_exponents(d, 300))["common"], d)
     line, given = f"power(x_0, {y.format(d=d)})", (x, exponent) if y == "x_1" else (x,)
     whole = computed(tmp_path, line, *given)
     for start, count in ((1, 299), (7, 33), (100, 5), (299, 1)):
         part = computed(tmp_path, line, *(a[start : start + count].copy() for a in given))
         np.testing.assert_array_equal(part, whole[start : start + count])
-    beside = [np.concatenate([a, np.zeros(1, a.dtype)]) for a in given]
-    np.testing.assert_array_equal(computed(tmp_path, line, *beside)[:-1], whole)
+    padded = [np.concatenate([a, np.zeros(1, a.dtype)]) for a in given]
+    np.testing.assert_array_equal(computed(tmp_path, line, *padded)[:-1], whole)
 
 
 @TYPES
@@ -133,8 +133,8 @@ def test_the_form_for_common_numbers_gives_the_same_bits(d, y, tmp_path):
         given, text = (x, exponent) if y == "x_1" else (x,), f"(x_0, {y.format(d=d)})"
         common = ~computed(tmp_path, f"power_beyond{text}", *given, result=BOOL)
         assert common.mean() > 0.5 or kind in ("large results", "small results", "subnormal bases") or "-3" in y
-        found = [computed(tmp_path, f"{name}{text}", *given) for name in ("power", "power_near")]
-        np.testing.assert_array_equal(found[0][common], found[1][common])
+        general, near = [computed(tmp_path, f"{name}{text}", *given) for name in ("power", "power_near")]
+        np.testing.assert_array_equal(general[common], near[common])
 
 
 @TYPES

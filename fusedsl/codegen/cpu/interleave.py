@@ -50,10 +50,10 @@ def iterations(instructions: list[ir.Instruction]) -> int:
 
 def critical_path(instructions: list[ir.Instruction]) -> int:
     """Cycles of the longest chain of instructions that need one another, on common cores."""
-    done: dict[int, int] = {}
+    ready: dict[int, int] = {}
     for each in instructions:
-        done[id(each)] = latency(each) + max((done.get(id(x), 0) for x in each.operands), default=0)
-    return max(done.values())
+        ready[id(each)] = latency(each) + max((ready.get(id(x), 0) for x in each.operands), default=0)
+    return max(ready.values())
 
 
 def latency(instruction: ir.Instruction) -> int:
@@ -78,38 +78,45 @@ def moved(instruction: ir.Instruction) -> ir.Type:
 def innermost(function: ir.Function) -> list[tuple[ir.Block, list[ir.Block]]]:
     """The loops that hold no other: the block that jumps back, and all their blocks."""
     following = {block: successors(block) for block in function.blocks}
-    jumps = jumps_back(following)
-    headers = [header for _, header in jumps]
-    loops = [(latch, header, loop_blocks(following, header, latch)) for latch, header in jumps]
-    return [(latch, own) for latch, header, own in loops if [b for b in own if b in headers] == [header]]
+    preceding: Edges = {block: [] for block in following}
+    for block, targets in following.items():
+        for target in targets:
+            preceding[target].append(block)
+    edges = back_edges(following)
+    headers = {header for _, header in edges}
+    loops = [(latch, header, loop_blocks(preceding, header, latch)) for latch, header in edges]
+    return [(latch, [b for b in following if b in own]) for latch, header, own in loops if own & headers == {header}]
 
 
 def successors(block: ir.Block) -> list[ir.Block]:
     return [to for to in block.terminator.operands if isinstance(to, ir.Block)] if block.terminator else []
 
 
-def jumps_back(following: Edges) -> list[tuple[ir.Block, ir.Block]]:
-    """The edges to a block that is on the way to them, from the first block on."""
+def back_edges(following: Edges) -> list[tuple[ir.Block, ir.Block]]:
+    """The edges to a block that is on the way to them from the first block, in depth first order."""
     first = next(iter(following), None)
     if first is None:
         return []
-    found, seen, path = [], {first}, [(first, iter(following[first]))]
+    edges, seen, path = [], {first}, {first: iter(following[first])}
     while path:
-        block, edges = path[-1]
-        to = next(edges, None)
-        if to is None:
-            path.pop()
-        elif to not in seen:
-            seen.add(to)
-            path.append((to, iter(following[to])))
-        elif any(to is on for on, _ in path):
-            found.append((block, to))
-    return found
+        block = next(reversed(path))
+        target = next(path[block], None)
+        if target is None:
+            del path[block]
+        elif target in path:
+            edges.append((block, target))
+        elif target not in seen:
+            seen.add(target)
+            path[target] = iter(following[target])
+    return edges
 
 
-def loop_blocks(following: Edges, header: ir.Block, latch: ir.Block) -> list[ir.Block]:
+def loop_blocks(preceding: Edges, header: ir.Block, latch: ir.Block) -> set[ir.Block]:
     """The header, and the blocks from which the latch is reached without it."""
-    found = {header, latch}
-    while more := {block for block, to in following.items() if block not in found and found - {header} & set(to)}:
-        found |= more
-    return [block for block in following if block in found]
+    blocks, left = {header, latch}, [latch]
+    while left:
+        block = left.pop()
+        new = [b for b in preceding[block] if b not in blocks] if block is not header else []
+        blocks.update(new)
+        left += new
+    return blocks

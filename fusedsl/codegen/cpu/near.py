@@ -22,7 +22,7 @@ LITERAL = re.compile(r"float(32|64)\(")
 def loop(lines: list[str], loaded: Collection[str]) -> list[str]:
     """The loop over a chunk; `loaded` are the floats that are read from arrays, or are parameters."""
     code = [line.partition("#")[0] for line in lines]  # comments repeat the text
-    calls = [found for line in code for found in CALL.finditer(line) if _has_near_form(found, loaded)]
+    calls = [call for line in code for call in CALL.finditer(line) if _has_near_form(call, loaded)]
     if not calls:
         return ["for i in range(count):", *indented(lines)]
     near = [CALL.sub(lambda call: _near(call, loaded), line) for line in code]

@@ -67,7 +67,7 @@ def halves(size: Number) -> tuple[Number, Number, Number, Number]:
     z = r * r
     odd = fma(r * z, polynomial(z, SINH[d]), r)
     even = fma(z, polynomial(z, COSH[d]), 1)
-    lowest = intrinsic("smax", -n - 2, n.like(1 - BIAS[d]))  # there b is nothing beside a
+    lowest = intrinsic("smax", -n - 2, n.like(1 - BIAS[d]))  # there b does not count
     return even, odd, power_of_two(n - 2, size), power_of_two(lowest, size)
 
 
@@ -75,16 +75,17 @@ def arcsinh(x: Number) -> Number:
     """log1p(|x| + x² / (1 + √(1 + x²))); log |x| + ln 2 of large ones."""
     size = absolute(x)
     square = size * size
-    return copysign_unless_nan(beside_log1p(size, size + square / (sqrt(square + 1) + 1)), x)
+    return copysign_unless_nan(log1p_or_log(size, size + square / (sqrt(square + 1) + 1)), x)
 
 
 def arccosh(x: Number) -> Number:
     """log1p(t + √(2t + t²)) for t = x - 1; log x + ln 2 of large ones."""
     t = x - 1
-    return select(x < 1, NAN, beside_log1p(x, t + sqrt(fma(t, t, t + t))))
+    return select(x < 1, NAN, log1p_or_log(x, t + sqrt(fma(t, t, t + t))))
 
 
-def beside_log1p(x: Number, value: Number) -> Number:
+def log1p_or_log(x: Number, value: Number) -> Number:
+    """log1p of `value`, or log(2x) of an x that is large."""
     far = x > FAR[x.dtype]
     return log1p(select(far, x, value)) + select(far, x.like(LN2), 0)
 

@@ -12,7 +12,7 @@ from .elementary import INF, LN2, MANTISSA, NAN, ROUNDER, SMALLEST_NORMAL, clamp
 from .logarithm import Pair, log2_pair, split_exponent, split_normal
 from .roots import has_roots, root_power
 
-LN2_LOW = 2.3190468138462996e-17  # what is left of ln 2 beside LN2
+LN2_LOW = 2.3190468138462996e-17  # ln 2 - LN2
 # (2^r - 1 - r ln 2) / r² for |r| <= 1/2
 EXP2 = {
     FLOAT32: (
@@ -101,7 +101,7 @@ def times(y: Number, high: Number, low: Number) -> Pair:
 
 
 def exp2(high: Number, low: Number) -> Number:
-    """2^(high + low), of infinities and NaN too; `low` is nothing beside `high`."""
+    """2^(high + low), of infinities and NaN too; `low` is a rounding error of `high`."""
     d = high.dtype
     low = select(absolute(high) < -LOWEST[d], low, 0)
     value, whole = fraction_exp2(clamp(high, LOWEST[d], HIGHEST[d]), low)

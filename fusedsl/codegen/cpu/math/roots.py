@@ -109,7 +109,7 @@ def inverse_and_error(u: Number) -> tuple[Number, Number]:
 
 
 def finite_or_zero(rest: Number) -> Number:
-    """What is added to a result: nothing beside an infinity."""
+    """What is added to a result: nothing to an infinity."""
     return select(absolute(rest) < INF, rest, 0)
 
 
