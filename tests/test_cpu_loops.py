@@ -113,11 +113,11 @@ def test_angles_are_looked_at_wherever_they_come_from():
     assert looks("sin(b_0) + cos(x_0)") == "far = far | beyond(b_0)\nfar = far | beyond(x_0)"
 
 
-@pytest.mark.parametrize("size", [1, 1023, 1024, 1025, 2500, 16384 + 1030])
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 700, 16384 + 300])
 def test_blocks_cover_every_element(size):
     x = np.linspace(0.1, 9, size)
     y = np.linspace(-3, 3, size)
-    x[size // 2 :: 5000] = -1.0  # these blocks take the general form
+    x[size // 2 :: 1000] = -1.0  # these blocks take the general form
     with np.errstate(invalid="ignore"):
         expected = x**y, np.sin(y)
     for result, wanted in zip(fd.evaluate("x**y, sin(y)", x=x, y=y, fallback=False), expected):

@@ -15,7 +15,7 @@ from .source import indented
 ARGUMENT = r"\w+(?:\([^()]*\))?"  # a name, or a typed literal
 CALL = re.compile(rf"\b(sin|cos|tan|power|fmod)\(({ARGUMENT}(?:, {ARGUMENT})?)\)")
 BEYOND = {"sin": "beyond", "cos": "beyond", "tan": "beyond", "power": "power_beyond", "fmod": "fmod_beyond"}
-BLOCK = 1024  # elements
+BLOCK = 256  # elements: what the processor fetches ahead
 LITERAL = re.compile(r"float(32|64)\(")
 
 
