@@ -198,6 +198,47 @@ def test_functions_of_two_floats(name, d, tmp_path):
         assert (np.signbit(found[zero]) == np.signbit(exact[zero])).all()
 
 
+@pytest.mark.parametrize("d", [FLOAT32, FLOAT64], ids=str)
+def test_hypot_of_the_largest_and_the_smallest_numbers(d, tmp_path):
+    finfo = np.finfo(numpy_dtype(d))
+    sizes = [finfo.max / 2, finfo.max, finfo.tiny, finfo.smallest_subnormal, finfo.tiny * 3, 1.0, 2.0**-500, 2.0**501]
+    with np.errstate(over="ignore"):
+        sizes = np.array([s * f for s in sizes for f in (1, 0.75, -1e-3)]).astype(numpy_dtype(d))
+    x, y = (np.ascontiguousarray(part.ravel()) for part in np.meshgrid(sizes, sizes))
+    exact = np.hypot(x.astype(np.longdouble), y.astype(np.longdouble))
+    assert ulps(computed(tmp_path, "hypot(x_0, x_1)", x, y), exact) <= 1
+
+
+@pytest.mark.parametrize("d", [FLOAT32, FLOAT64], ids=str)
+def test_the_logarithm_of_a_power_of_ten_is_whole(d, tmp_path):
+    exponents = np.arange(-37, 39) if d is FLOAT32 else np.arange(-307, 309)
+    x = np.array([float(f"1e{k}") for k in exponents], numpy_dtype(d))
+    np.testing.assert_array_equal(computed(tmp_path, "log10(x_0)", x), exponents)
+
+
+def common_quotients(d):
+    """Operands of quotients below what floats hold as integers, many beside an integer."""
+    random = np.random.default_rng(6)
+    real = numpy_dtype(d).type
+    y = (random.standard_normal(40000) * 10.0 ** random.uniform(-30, 30, 40000)).astype(real)
+    quotients = 2.0 ** random.uniform(-3, np.finfo(real).nmant - 1, 40000) * random.choice([-1, 1], 40000)
+    beside = np.rint(quotients).astype(real) * y
+    x = np.concatenate([quotients.astype(real) * y, beside, np.nextafter(beside, real(0)), y, np.nextafter(y, real(0))])
+    return x, np.tile(y, 5)
+
+
+@pytest.mark.parametrize("d", [FLOAT32, FLOAT64], ids=str)
+def test_remainders_of_common_quotients_are_exact(d, tmp_path):
+    for x, y in (common_quotients(d), hard_pairs(d)):
+        common = ~computed(tmp_path, "fmod_beyond(x_0, x_1)", x, y, result=DTYPES["bool"])
+        assert common.any()
+        with np.errstate(all="ignore"):
+            exact = np.fmod(x, y)
+        found = computed(tmp_path, "fmod_near(x_0, x_1)", x, y)
+        np.testing.assert_array_equal(found[common], exact[common])
+        np.testing.assert_array_equal(np.signbit(found[common]), np.signbit(exact[common]))
+
+
 def test_fma_rounds_once(tmp_path):
     random = np.random.default_rng(3)
     a, b, c = (random.standard_normal(1 << 16).astype(np.float32) for _ in range(3))

@@ -23,6 +23,7 @@ from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
 
 from ...ir.types import BOOL, DTYPES, DType
 from . import host
+from .interleave import interleave
 from .number import Number
 from .words import OPERATORS, POINTER, Word
 
@@ -162,6 +163,7 @@ def lower(function, symbol: str) -> ir.Module:
             raise
     module = library.lowered
     module.name = symbol
+    interleave(module)
     export(module, next(f for f in module.functions if not f.is_declaration), symbol)
     return module
 

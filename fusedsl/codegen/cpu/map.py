@@ -6,13 +6,10 @@ still there for the next row of the block.
 
 from __future__ import annotations
 
-import re
-
 from ...schedule.kernel import Kernel
+from .near import loop
 from .source import address, decode, header, indented, load_line, parameters, step, store_line, times
 from .variant import CHUNK, TILE
-
-ANGLE = re.compile(r"\b(sin|cos|tan)\((\w+)\)")
 
 
 def emit(kernel: Kernel, tiled: bool = False) -> str:
@@ -63,24 +60,13 @@ def line(kernel: Kernel, inner: int) -> list[str]:
             lines.append(f"{position.value.name} = {position.value.dtype}(i{position.axis})")
     hoisted = tuple(load for load in kernel.loads if kernel.operands[load.operand].strides[inner] == "0")
     lines += [load_line(load, f"a{load.operand}", "0") for load in hoisted]
-    return [*lines, *loop(element(kernel, hoisted, "i"))]
+    return [*lines, *loop(element(kernel, hoisted, "i"), floats(kernel))]
 
 
-def loop(lines: list[str]) -> list[str]:
-    """The loop over a chunk. Where it takes sines, a first pass looks whether the arguments are near enough to zero
-
-    for their fast forms; LLVM drops what that pass does not need.
-    """
-    whole = ["for i in range(count):", *indented(lines)]
-    code = [line.partition("#")[0] for line in lines]  # comments repeat the text
-    angles = [found.group(2) for line in code for found in ANGLE.finditer(line)]
-    if not angles:
-        return whole
-    near = [ANGLE.sub(r"\1_near(\2)", line) for line in code]
-    look = [line for line in near if not line.startswith("store")]
-    look += [f"far = far | beyond({name})" for name in dict.fromkeys(angles)]
-    branches = ["if far:", *indented(whole), "else:", "    for i in range(count):", *indented(near, 2)]
-    return ["far = False", "for i in range(count):", *indented(look), *branches]
+def floats(kernel: Kernel) -> set[str]:
+    """The names of the floats that are not computed."""
+    values = [load.value for load in kernel.loads] + list(kernel.scalars)
+    return {value.name for value in values if value.dtype.kind == "f"}
 
 
 def element(kernel: Kernel, hoisted: tuple, index: str) -> list[str]:

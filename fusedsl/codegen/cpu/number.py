@@ -156,6 +156,8 @@ class Number:
             return self != 0
         if source.kind == "f":
             assert d.kind == "f"
+            if (value := constant_of(self)) is not None:
+                return Number(b, d, literal(d, value))
             return Number(b, d, b.fpext(self.value, target) if d is FLOAT64 else b.fptrunc(self.value, target))
         if d.kind == "f":
             return Number(b, d, (b.sitofp if source.kind == "i" else b.uitofp)(self.value, target))
@@ -164,6 +166,12 @@ class Number:
         if d.bits < source.bits:
             return Number(b, d, b.trunc(self.value, target))
         return Number(b, d, (b.sext if source.kind == "i" else b.zext)(self.value, target))
+
+
+def constant_of(x: Number) -> float | None:
+    """The value of a float literal."""
+    known = isinstance(x.value, ir.Constant) and isinstance(x.value.constant, float)
+    return x.value.constant if known else None
 
 
 def select(condition: Number, a, b) -> Number:
@@ -211,6 +219,12 @@ def polynomial(x: Number, coefficients) -> Number:
     for c in reversed(coefficients[:-1]):
         total = fma(total, x, c)
     return total
+
+
+def even_and_odd(x: Number, coefficients) -> Number:
+    """The same as two chains that do not wait for each other, for coefficients that soon get small."""
+    square = x * x
+    return fma(polynomial(square, coefficients[1::2]), x, polynomial(square, coefficients[::2]))
 
 
 def rint(x: Number) -> Number:

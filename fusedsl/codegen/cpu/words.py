@@ -43,6 +43,10 @@ def predicate(*kinds):
     return NotImplemented if same(*kinds) is NotImplemented else BOOL
 
 
+def float_predicate(*kinds):
+    return NotImplemented if same_float(*kinds) is NotImplemented else BOOL
+
+
 def always(d):
     return lambda *kinds: d
 
@@ -84,9 +88,10 @@ def words_of_arithmetic() -> dict[str, Word]:
     for name, meaning in table.FUNCTIONS.items():
         add(name, same_float, meaning)
     for name, meaning in table.PREDICATES.items():
-        add(name, lambda k: NotImplemented if same_float(k) is NotImplemented else BOOL, meaning)
+        add(name, float_predicate, meaning)
     for name, (real, whole) in table.BOTH.items():
         add(name, same, lambda *args, real=real, whole=whole: (real if args[0].dtype.kind == "f" else whole)(*args))
+    add("fmod_beyond", predicate, table.fmod_beyond)
     for name in ("floor_divide", "remainder", "shift_left", "shift_right"):
         add(name, same, getattr(integers, name))
     for name in ("philox", "philox_high", "philox_word", "philox_pair"):

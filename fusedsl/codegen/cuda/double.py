@@ -11,7 +11,8 @@ from collections.abc import Callable
 from math import inf, nan
 
 from ...ir.types import FLOAT64, INT32, INT64
-from ..cpu.math.elementary import LN2_PARTS, LOG, ROUNDER
+from ..cpu.math.elementary import LN2_PARTS, ROUNDER
+from ..cpu.math.logarithm import LOG
 from ..cpu.math.trigonometric import COS, HALF_PI_PARTS, SIN
 from ..cpu.number import Number, fma, select
 from .backend import F64, I32, Emitter, ir

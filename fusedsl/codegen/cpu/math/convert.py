@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from ....ir.types import BFLOAT16, FLOAT8_E4M3FN, FLOAT32, FLOAT64, INT32, UINT8, UINT16, UINT32, DType
-from ..number import Number, absolute, intrinsic, select
+from ..number import Number, absolute, llvm_type, select
 
 
 def saturate(x: Number, d: DType) -> Number:
-    """Truncated towards zero, limited to the range of `d`; NaN gives 0."""
-    name = "fptosi.sat" if d.kind == "i" else "fptoui.sat"
-    return intrinsic(name, x, result=d, suffixes=(d, x.dtype))
+    """Truncated towards zero, limited to the range of `d`; NaN gives 0. (LLVM's own conversion is no vector code.)"""
+    signed, target = d.kind == "i", d if d.bits >= 32 else INT32
+    least, end = (-(2.0 ** (d.bits - 1)), 2.0 ** (d.bits - 1)) if signed else (0.0, 2.0**d.bits)
+    digits = 24 if x.dtype is FLOAT32 else 53
+    largest = end - max(1.0, end * 2.0**-digits)  # of the floats, or of the integers, below the end
+    limited = select(x > least, x, least)
+    limited = select(limited < largest, limited, largest)
+    value = whole(limited, target).to(d)
+    if largest != end - 1:
+        value = select(x >= end, int(end) - 1, value)
+    return select(x == x, value, 0)
+
+
+def whole(x: Number, d: DType) -> Number:
+    """x truncated towards zero, where `d` holds that."""
+    convert = x.builder.fptosi if d.kind == "i" else x.builder.fptoui
+    return Number(x.builder, d, convert(x.value, llvm_type(d)))
 
 
 def round_to(x: Number, d: DType) -> Number:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 
-from ....ir.types import FLOAT32, FLOAT64
 from .. import number
-from ..number import Number, call, intrinsic, select
-from . import elementary, integers, special, trigonometric
+from ..number import Number, intrinsic, select
+from . import elementary, hyperbolic, integers, logarithm, power, remainder, roots, special, trigonometric
 from .elementary import INF, ldexp
 
 __all__ = ["BOTH", "FUNCTIONS", "PREDICATES", "ldexp"]
@@ -31,18 +31,6 @@ def fmin(x: Number, y: Number) -> Number:
     return select(y != y, x, select(x < y, x, y))
 
 
-def fmod(x: Number, y: Number) -> Number:
-    return call("fmodf" if x.dtype is FLOAT32 else "fmod", x, y)
-
-
-def hypot(x: Number, y: Number) -> Number:
-    if x.dtype is FLOAT64:
-        return call("hypot", x, y)
-    wide_x, wide_y = x.to(FLOAT64), y.to(FLOAT64)
-    value = number.sqrt(wide_x * wide_x + wide_y * wide_y).to(FLOAT32)
-    return select((number.absolute(x) == INF) | (number.absolute(y) == INF), INF, value)
-
-
 def nextafter(x: Number, y: Number) -> Number:
     """The neighbour of x towards y: the next representation as an integer, outwards or inwards."""
     bits = x.bits()
@@ -57,9 +45,13 @@ FUNCTIONS = {
     name: getattr(module, name)
     for module, names in (
         (number, "sqrt rint copysign fma"),
-        (elementary, "cbrt exp exp2 expm1 log log2 log10 log1p sinh cosh tanh arcsinh arccosh arctanh"),
+        (elementary, "exp exp2 expm1"),
+        (logarithm, "log log2 log10 log1p"),
+        (hyperbolic, "sinh cosh tanh arcsinh arccosh arctanh"),
+        (roots, "cbrt hypot"),
         (trigonometric, "sin cos tan sin_near cos_near tan_near arcsin arccos arctan arctan2"),
         (special, "erf erfc lgamma"),
+        (power, "power_near"),
     )
     for name in names.split()
 }
@@ -69,7 +61,6 @@ FUNCTIONS |= {
     "ceil": lambda x: intrinsic("ceil", x),
     "trunc": lambda x: intrinsic("trunc", x),
     "nextafter": nextafter,
-    "hypot": hypot,
     "logistic": lambda x: 1 / (1 + elementary.exp(-x)),
     "divisor_scale": lambda x: x.like(1),  # the CPU divides: see quotient
     "quotient": lambda x, divisor, scale, inverse: x / divisor,
@@ -81,8 +72,14 @@ def sign(x: Number) -> Number:
     return select(x > 0, 1, select(x < 0, -1, select(x == 0, 0, x)))
 
 
-PREDICATES = {
+def fmod_beyond(x: Number, y: Number) -> Number:
+    """No integers are."""
+    return remainder.beyond(x, y) if x.dtype.kind == "f" else x != x
+
+
+PREDICATES: dict[str, Callable] = {
     "beyond": trigonometric.beyond,
+    "power_beyond": power.beyond,
     "isnan": lambda x: x != x,
     "isinf": lambda x: number.absolute(x) == INF,
     "isfinite": lambda x: number.absolute(x) < INF,
@@ -97,6 +94,7 @@ BOTH = {
     "sign": (sign, integers.sign),
     "absolute": (number.absolute, integers.absolute),
     "negative": (operator.neg, operator.neg),
-    "fmod": (fmod, integers.fmod),
-    "power": (elementary.power, integers.power),
+    "fmod": (remainder.fmod, integers.fmod),
+    "fmod_near": (remainder.fmod_near, integers.fmod),
+    "power": (power.power, integers.power),
 }

@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from ....ir.types import FLOAT32, FLOAT64, INT32, INT64, UINT32
 from ..number import Number, absolute, alone, call, copysign, fma, polynomial, rint, select, sqrt
-from .elementary import INF, NAN, round_to_integer, through_float64
+from .elementary import INF, NAN, round_to_integer
 
 PI, HALF_PI, HALF_PI_LOW = 3.141592653589793, 1.5707963267948966, 6.123233995736766e-17
 # π/2 in three parts, and the largest argument that they reduce well
@@ -22,6 +22,7 @@ HALF_PI_PARTS = {
     FLOAT32: (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
     FLOAT64: (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
 }
+PI_PARTS = {FLOAT32: (3.1415927410125732, -8.742278000372485e-08), FLOAT64: (3.141592653589793, 1.2246467991473532e-16)}
 NEAR = {FLOAT32: 2.0**15, FLOAT64: 2.0**20}
 TWO_OVER_PI = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561  # · 2^256
 SIN = {
@@ -233,23 +234,30 @@ def arctan(x: Number) -> Number:
     """atan t for t <= 1, π/2 - atan(1/t) above."""
     size = absolute(x)
     above = size > 1
-    t = select(above, 1 / size, size)
+    value = arctan_below_1(select(above, 1 / size, size))
+    return copysign(select(above, minus(HALF_PI_PARTS, value), value), x)
+
+
+def arctan_below_1(t: Number) -> Number:
     z = t * t
-    value = fma(t * z, polynomial(z, ATAN[x.dtype]), t)
-    return copysign(select(above, (HALF_PI - value) + HALF_PI_LOW, value), x)
+    return fma(t * z, polynomial(z, ATAN[t.dtype]), t)
+
+
+def minus(parts: dict, angle: Number) -> Number:
+    """An angle less than that of two or more parts, π/2 or π."""
+    high, low, *_ = parts[angle.dtype]
+    return (high - angle) + low
 
 
 def arctan2(y: Number, x: Number) -> Number:
     """The angle of the point (x, y), with C's signs at zeros and infinities."""
-    if y.dtype is FLOAT32:
-        return through_float64(arctan2)(y, x)
     across, up = absolute(x), absolute(y)
     both_infinite = (across == INF) & (up == INF)
     large, small = select(across > up, across, up), select(across > up, up, across)
     ratio = select(both_infinite, 1, select(large == 0, 0, small / large))
-    angle = arctan(ratio)
-    angle = select(up > across, HALF_PI - angle, angle)
-    angle = select(x.bits() < 0, PI - angle, angle)
+    angle = arctan_below_1(ratio)
+    angle = select(up > across, minus(HALF_PI_PARTS, angle), angle)
+    angle = select(x.bits() < 0, minus(PI_PARTS, angle), angle)
     return select((x != x) | (y != y), x + y, copysign(angle, y))
 
 

@@ -1,0 +1,122 @@
+"""Which loops LLVM is to interleave: innermost ones whose elements are long chains of float operations.
+
+A function of one element is a chain of some hundred cycles. LLVM relies on the core to overlap iterations, but its
+schedulers hold about one iteration of such a loop. Iterations that alternate in the code fill them with instructions
+that do not wait for each other: exp, log and tanh in turn take 0.4 of the time (float64, Zen 5).
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+FEWEST = 12  # float operations of an iteration: LLVM interleaves shorter ones itself
+LONG, LONGEST = 320, 1000  # vector instructions of an iteration: two of longer ones alternate; the longest spill alone
+COUNTS = ((5.0, 8), (2.0, 4), (0.0, 2))  # where it waits for so many times as long as it issues, so many alternate
+ISSUED = 3  # vector instructions a cycle
+LATENCY = {"fdiv": 13, "fmul": 4, "fadd": 3, "fsub": 3, "load": 0, "sqrt": 18, "fma": 4, "fabs": 1, "copysign": 1}
+
+Edges = dict[ir.Block, list[ir.Block]]
+
+
+class LoopIdentity(ir.MDValue):
+    """The metadata of one loop: its first operand is itself, by which LLVM tells loops apart."""
+
+    def descr(self, buf):
+        buf += (f"distinct !{{ {', '.join(x.get_reference() for x in (self, *self.operands))} }}", "\n")
+
+
+def interleave(module: ir.Module) -> None:
+    """Mark the innermost loops of a lowered module that gain from it."""
+    for function in module.functions:
+        for latch, blocks in innermost(function):
+            if (count := iterations([i for block in blocks for i in block.instructions])) > 1:
+                operand = module.add_metadata(["llvm.loop.interleave.count", ir.IntType(32)(count)])
+                identity = LoopIdentity(module, [operand], name=str(len(module.metadata)))
+                latch.terminator.set_metadata("llvm.loop", identity)
+
+
+def iterations(instructions: list[ir.Instruction]) -> int:
+    """How many iterations are to alternate in a loop of these instructions."""
+    computed = [i for i in instructions if i.opname not in ("load", "alloca") and width(i.type)]
+    if sum(not isinstance(i.type, ir.IntType) for i in computed) < FEWEST:
+        return 1
+    lane = max([32, *(width(moved(i)) for i in instructions if "alias.scope" in i.metadata)])
+    size = sum(max(1.0, width(i.type) / lane) for i in computed)
+    if size > LONG:
+        return 2 if size <= LONGEST else 1
+    waits = critical_path(instructions) / (size / ISSUED)
+    return next(count for least, count in COUNTS if waits >= least)
+
+
+def critical_path(instructions: list[ir.Instruction]) -> int:
+    """Cycles of the longest chain of instructions that need one another, on common cores."""
+    ready: dict[int, int] = {}
+    for each in instructions:
+        ready[id(each)] = latency(each) + max((ready.get(id(x), 0) for x in each.operands), default=0)
+    return max(ready.values())
+
+
+def latency(instruction: ir.Instruction) -> int:
+    if instruction.opname != "call":
+        return LATENCY.get(instruction.opname, 1)
+    name = instruction.callee.name.removeprefix("llvm.").partition(".")[0]
+    return LATENCY.get(name, 4)
+
+
+def width(kind: ir.Type) -> int:
+    """Bits of a number; 0 of what is none."""
+    if isinstance(kind, ir.IntType):
+        return kind.width
+    return {ir.FloatType: 32, ir.DoubleType: 64}.get(type(kind), 0)
+
+
+def moved(instruction: ir.Instruction) -> ir.Type:
+    """What a load or a store moves: of an element of an array, which names its scope."""
+    return instruction.operands[0].type if instruction.opname == "store" else instruction.type
+
+
+def innermost(function: ir.Function) -> list[tuple[ir.Block, list[ir.Block]]]:
+    """The loops that hold no other: the block that jumps back, and all their blocks."""
+    following = {block: successors(block) for block in function.blocks}
+    preceding: Edges = {block: [] for block in following}
+    for block, targets in following.items():
+        for target in targets:
+            preceding[target].append(block)
+    edges = back_edges(following)
+    headers = {header for _, header in edges}
+    loops = [(latch, header, loop_blocks(preceding, header, latch)) for latch, header in edges]
+    return [(latch, [b for b in following if b in own]) for latch, header, own in loops if own & headers == {header}]
+
+
+def successors(block: ir.Block) -> list[ir.Block]:
+    return [to for to in block.terminator.operands if isinstance(to, ir.Block)] if block.terminator else []
+
+
+def back_edges(following: Edges) -> list[tuple[ir.Block, ir.Block]]:
+    """The edges to a block that is on the way to them from the first block, in depth first order."""
+    first = next(iter(following), None)
+    if first is None:
+        return []
+    edges, seen, path = [], {first}, {first: iter(following[first])}
+    while path:
+        block = next(reversed(path))
+        target = next(path[block], None)
+        if target is None:
+            del path[block]
+        elif target in path:
+            edges.append((block, target))
+        elif target not in seen:
+            seen.add(target)
+            path[target] = iter(following[target])
+    return edges
+
+
+def loop_blocks(preceding: Edges, header: ir.Block, latch: ir.Block) -> set[ir.Block]:
+    """The header, and the blocks from which the latch is reached without it."""
+    blocks, left = {header, latch}, [latch]
+    while left:
+        block = left.pop()
+        new = [b for b in preceding[block] if b not in blocks] if block is not header else []
+        blocks.update(new)
+        left += new
+    return blocks

@@ -1,0 +1,124 @@
+"""The inner loops of the CPU target: which are interleaved, and which look at their arguments first."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import fusedsl as fd
+from fusedsl.codegen.cpu import compiler, near
+from fusedsl.codegen.cpu.interleave import innermost
+
+
+def lowered(text: str, monkeypatch, **given):
+    """The modules of a text's kernels as they are given to LLVM, and as it optimises them."""
+    modules, optimised = [], []
+    original = compiler.optimise
+
+    def optimise(parts):
+        modules.extend(parts)
+        optimised.append(str(original(parts)))
+        return original(parts)
+
+    monkeypatch.setattr(compiler, "optimise", optimise)
+    fd.kernel(text, fallback=False)(**given)
+    return modules, "\n".join(optimised)
+
+
+def counts(modules) -> list[str]:
+    """Of each innermost loop, how many iterations are to alternate; "" where LLVM decides."""
+    marked = []
+    for module in modules:
+        for function in module.functions:
+            for latch, _ in innermost(function):
+                identity = latch.terminator.metadata.get("llvm.loop")
+                marked.append(str(identity.operands[0].operands[1].constant) if identity else "")
+    return marked
+
+
+@pytest.fixture
+def fresh(monkeypatch, tmp_path):
+    monkeypatch.setenv("FUSEDSL_CACHE_DIR", str(tmp_path))
+    return monkeypatch
+
+
+def test_iterations_of_chains_alternate(fresh):
+    modules, text = lowered("tanh(log(exp(x) + y))", fresh, x=np.ones(77), y=np.ones(77))
+    assert counts(modules) == ["8"]
+    assert text.count("fdiv contract <") >= 16  # those of log and tanh
+
+
+def test_fewer_alternate_where_an_element_has_independent_parts(fresh):
+    assert counts(lowered("erf(x) + exp(y) * log(z)", fresh, **{n: np.ones(77) for n in "xyz"})[0]) == ["4"]
+
+
+def test_short_loops_are_left_to_llvm(fresh):
+    assert counts(lowered("x * y + 3", fresh, x=np.ones(77), y=np.ones(77))[0]) == [""]
+
+
+def test_longer_loops_alternate_less_and_the_longest_not_at_all(fresh):
+    chain = "+".join(f"exp(x*0.{k})" for k in range(10, 25))
+    assert counts(lowered(chain, fresh, x=np.ones(77))[0]) == ["2"]
+    chain = "+".join(f"exp(x*0.{k})" for k in range(10, 60))
+    assert counts(lowered(chain, fresh, x=np.ones(77))[0]) == [""]
+
+
+def test_each_loop_of_a_row_kernel_is_judged_alone(fresh):
+    marked = counts(lowered("softmax(x)", fresh, x=np.ones((7, 77), np.float32))[0])
+    assert "4" in marked and marked.count("") > marked.count("4")
+
+
+ONE = "exp exp2 expm1 log log2 log10 log1p arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh cbrt erf erfc"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_are_vectors_without_calls(dtype, fresh):
+    x = np.linspace(0.1, 0.9, 77).astype(dtype)
+    texts = [f"{name}(x)" for name in ONE.split()]
+    texts += ["x ** y", "x ** 0.3", "x ** 2.5", "x ** -1.5", "hypot(x, y)", "arctan2(x, y)"]
+    for k in range(0, len(texts), 8):
+        _, text = lowered(", ".join(texts[k : k + 8]), fresh, **{n: x for n in "xy" if n in "".join(texts[k : k + 8])})
+        assert f"x {'float' if dtype == 'float32' else 'double'}>" in text
+        called = {name for name in re.findall(r"call .* @\"?([\w.]+)", text) if not name.startswith("llvm.")}
+        assert not called
+
+
+def test_remainders_call_the_c_library_for_rare_quotients_alone(fresh):
+    _, text = lowered("fmod(x, y)", fresh, x=np.ones(77), y=np.ones(77))
+    assert re.search(r"frem|@fmod", text) and "llvm.trunc.v" in text
+
+
+BODY = ["a_0 = load0(a0, i)", "b_0 = {line}", "store1(a1, i, b_0)"]
+
+
+def looks(line: str) -> str:
+    """What a loop with this line asks of arguments; x_0 and s_0 are loaded."""
+    lines = near.loop([part.format(line=line) for part in BODY], {"x_0", "s_0"})
+    return "\n".join(text.strip() for text in lines if "far |" in text)
+
+
+def test_powers_of_what_is_loaded_are_looked_at():
+    assert looks("power(x_0, s_0)  # x ** s") == "far = far | power_beyond(x_0, s_0)"
+    assert looks("power(x_0, float32(0.45))") == "far = far | power_beyond(x_0, float32(0.45))"
+    assert looks("power(float64(2.0), x_0)") == "far = far | power_beyond(float64(2.0), x_0)"
+
+
+def test_powers_of_what_is_computed_and_of_integers_are_not():
+    assert looks("power(b_0, s_0)") == looks("power(x_0, exp_1)") == looks("power(x_0, int32(3))") == ""
+
+
+def test_angles_are_looked_at_wherever_they_come_from():
+    assert looks("sin(b_0) + cos(x_0)") == "far = far | beyond(b_0)\nfar = far | beyond(x_0)"
+
+
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 700, 16384 + 300])
+def test_blocks_cover_every_element(size):
+    x = np.linspace(0.1, 9, size)
+    y = np.linspace(-3, 3, size)
+    x[size // 2 :: 1000] = -1.0  # these blocks take the general form
+    with np.errstate(invalid="ignore"):
+        expected = x**y, np.sin(y)
+    for result, wanted in zip(fd.evaluate("x**y, sin(y)", x=x, y=y, fallback=False), expected):
+        np.testing.assert_allclose(result, wanted, 1e-14)
