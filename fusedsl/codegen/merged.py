@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ..fusion.price import computed
 from ..fusion.streams import Weighted
 from ..ir.graph import Node, value_of, walk
 from ..rewrite.scalars import replaced
@@ -130,13 +131,8 @@ class Merging:
         """Whether elements count unless they are -inf, and no condition chooses what they are."""
         if kept.op != "not_equal" or kept.args[1].op != "const" or value_of(kept.args[1]) != float("-inf"):
             return False
-        leaves, stack = set(self.emitter.leaves), [kept]
-        while stack:
-            n = stack.pop()
-            if n.op == "where" and not is_absence(n):
-                return False
-            stack += [a for a in n.args if a not in leaves]
-        return True
+        below = computed([kept], frozenset(self.emitter.leaves))
+        return not any(n.op == "where" and not is_absence(n) for n in below)
 
 
 def frontier(roots: Sequence[Node], varies: Callable[[Node], bool], given: Iterable[Node]) -> list[Node]:

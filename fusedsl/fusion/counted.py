@@ -38,9 +38,12 @@ def _of_component(c: Component) -> list[Condition]:
 def _of_value(value: Node, nothing: float | None) -> list[Condition]:
     """The conditions under which a value is not the one that adds nothing."""
     found: list[Condition] = []
-    stack = [value]
+    stack, seen = [value], set[Node]()
     while stack:
         n = unwidened(stack.pop())
+        if n in seen:
+            continue
+        seen.add(n)
         if nothing == 0.0 and n.op == "multiply":
             stack += n.args
         elif n.op == "where":

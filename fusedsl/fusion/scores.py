@@ -13,7 +13,9 @@ from ..rewrite.scalars import free_axes, product_of, scalar_op, times
 from .coordinates import Axis
 from .crossing import BOUND
 
-MOST_FACTORS = 32  # of an element that is taken apart: what is multiplied with itself again and again has no end of them
+MOST_FACTORS = (
+    32  # of an element that is taken apart: what is multiplied with itself again and again has no end of them
+)
 MOST_ADDENDS = 8  # of an element that is taken apart: each may be a pass of its own
 PRODUCTS = ("multiply", "divide", "where", "cast", "convert")  # what factors are taken out of
 
@@ -114,7 +116,7 @@ def is_operand(n: Node) -> bool:
     if not is_rounding(n):
         return False
     stack, varying = [n.args[0]], list[Node]()
-    while stack:
+    while stack and len(varying) < 2:
         x = stack.pop()
         if x.op in ("multiply", "convert"):
             stack += x.args
@@ -125,7 +127,7 @@ def is_operand(n: Node) -> bool:
 
 def _is_number(n: Node) -> bool:
     """Whether a value is one for all elements."""
-    return n.op in ("const", "scalar", "size") or (n.op not in BOUND and bool(n.args) and all(map(_is_number, n.args)))
+    return all(m.op in ("const", "scalar", "size") if not m.args else m.op not in BOUND for m in walk([n]))
 
 
 def _bounds(n: Node) -> bool:

@@ -186,13 +186,13 @@ class Builder:
         """A weak value computed in the dtype of the strong value that it meets."""
         if to is BOOL:
             return self.truth(x)
-        order: list[Node] = []
+        order: dict[Node, None] = {}
         stack = [x]
         while stack:  # weak nodes below x that are rebuilt in dtype `to`, users first
             current = stack.pop()
             if (current, to) in self._coerced or current in order:
                 continue
-            order.append(current)
+            order[current] = None
             if self._rebuilt(current, to):
                 stack.extend(a for a in current.args if a.type.weak)
         for current in reversed(order):

@@ -13,6 +13,7 @@ from ..ir.types import BOOL, FLOAT32, DType
 from .scalars import product_of
 from .scalars import scalar_op as op
 
+MOST_FACTORS = 32  # that a weight is taken apart into
 HUGE = 2.0**26  # beyond this a rounding of float32 is worth several powers of two
 ADDING = ("add", "subtract", "fma", "where", "convert", "cast", "minimum", "maximum")
 OPPOSITE = {"max": "min", "min": "max"}
@@ -161,7 +162,7 @@ def factors(weight: Node | None) -> list[Node]:
     stack = [weight] if weight is not None else []
     while stack:
         n = stack.pop()
-        if n.op == "multiply" and n.type.dtype.kind == "f":
+        if n.op == "multiply" and n.type.dtype.kind == "f" and len(stack) + len(found) < MOST_FACTORS:
             stack += reversed(n.args)
         else:
             found.append(n)

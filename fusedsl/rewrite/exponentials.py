@@ -90,9 +90,12 @@ def reciprocal(a: Form) -> Term | None:
 
 def compared(condition: Node) -> Iterator[Node]:
     """What a condition compares with 0, or asks about NaN."""
-    stack = [condition]
+    stack, seen = [condition], set[Node]()
     while stack:
         n = stack.pop()
+        if n in seen:
+            continue
+        seen.add(n)
         if n.op in (*NOT, *AND):
             stack += n.args
         elif n.op == "isnan":

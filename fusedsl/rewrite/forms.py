@@ -86,19 +86,31 @@ def opposite(condition: Node) -> Node:
 
 def implies(guard: Node | None, condition: Node) -> bool:
     """Whether a guard is a condition, alone or with others."""
-    if guard is None or guard is condition:
-        return guard is condition
-    return guard.op == "logical_and" and any(implies(part, condition) for part in guard.args)
+    stack, seen = [guard], set()
+    while stack:
+        n = stack.pop()
+        if n is condition:
+            return True
+        if n is not None and n not in seen and n.op == "logical_and":
+            seen.add(n)
+            stack += n.args
+    return False
 
 
-def not_negative(n: Node) -> bool:
+def not_negative(root: Node) -> bool:
     """Whether a value is at least 0 (or NaN) by its operation."""
-    if n.op in ("absolute", "exp", "exp2", "sqrt", "rsqrt", "logistic"):
-        return True
-    if n.op == "const":
-        return value_of(n) >= 0
-    if n.op == "fold":
-        return n.attr[0] in ("sum", "max", "min") and not_negative(n.args[0])
-    if n.op == "where":
-        return all(map(not_negative, n.args[1:]))
-    return n.op in ("multiply", "divide", "add") and all(map(not_negative, n.args))
+    stack, seen = [root], set[Node]()
+    while stack:
+        n = stack.pop()
+        if n in seen or n.op in ("absolute", "exp", "exp2", "sqrt", "rsqrt", "logistic"):
+            continue
+        seen.add(n)
+        if n.op == "const" and value_of(n) >= 0:
+            continue
+        if n.op == "where":
+            stack += n.args[1:]
+        elif n.op in ("multiply", "divide", "add") or (n.op == "fold" and n.attr[0] in ("sum", "max", "min")):
+            stack += n.args
+        else:
+            return False
+    return True

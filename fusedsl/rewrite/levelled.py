@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import product
+from itertools import islice, product
 
 from ..ir.graph import Node, walk
 from .components import Reference, extrema
@@ -16,6 +16,7 @@ from .forms import Term, Terms, unwidened
 from .scalars import scalar_op as op
 from .terms import MOST_TERMS
 
+MOST_PARTS = 8  # that a power of a sum is taken apart into
 Power = tuple[Node, tuple[Node, ...]]
 
 
@@ -39,7 +40,9 @@ def _addends(t: Term, power: Power, stream: tuple) -> list[tuple[float, Power]] 
     element, rows = power
     if _is_measured(t, power, stream):
         return [(1.0, power)]
-    parts = list(_parts(element))
+    parts = list(islice(_parts(element), MOST_PARTS + 1))
+    if len(parts) > MOST_PARTS:
+        return None
     own: list[list[Node]] = [[] for _ in parts]
     for row in rows:
         below = set(walk([row]))

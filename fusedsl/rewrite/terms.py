@@ -17,6 +17,7 @@ from .scalars import times, total_of
 
 MOST_TERMS = 8
 MOST_POWERS = 3
+MOST_ROWS = 16  # that are added to an element: of squares of squares there is no end
 
 
 class Algebra:
@@ -86,9 +87,12 @@ class Algebra:
         return found if found is not None and self._allowed(found) else "a condition that reads it"
 
     def _allowed(self, terms: Form) -> bool:
-        """Whether there are few terms, and no exponent has a factor that the pass does not know beforehand."""
+        """Whether there are few terms of few row values, and no exponent has a factor that the pass does not know
+        beforehand."""
         if isinstance(terms, Affine):
-            return True
+            return len(terms.rows) <= MOST_ROWS
+        if any(t.exponential is not None and len(t.exponential.rows) > MOST_ROWS for t in terms):
+            return False
         factors = [t.exponential.factor for t in terms if t.exponential and t.exponential.factor]
         few = len(terms) <= MOST_TERMS and all(len(t.powers) <= MOST_POWERS for t in terms)
         return few and not any(map(self.depends, factors))
@@ -269,12 +273,3 @@ RULES: dict[str, Callable[..., Form | None]] = {
     "convert": _convert,
     "cast": _convert,
 }
-
-
-def not_negative(n: Node) -> bool:
-    """Whether a row value is at least 0 (or NaN) by its operation."""
-    if n.op in ("absolute", "exp", "exp2", "sqrt", "rsqrt", "logistic"):
-        return True
-    if n.op == "const":
-        return value_of(n) >= 0
-    return n.op in ("multiply", "divide", "add") and all(map(not_negative, n.args))
