@@ -25,7 +25,7 @@ LAYERS = (
     ("report", "interop"),
     ("aot", "arguments"),
     ("api", "decorator"),
-    ("lists", "attend"),
+    ("lists", "attend", "loading"),
     ("cli", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

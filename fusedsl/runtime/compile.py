@@ -6,14 +6,14 @@ import contextlib
 import dataclasses
 import hashlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from .. import debug
 from ..codegen.cpu.processor import Processor, host
-from ..errors import CompileError, DeviceError, FusedslError
+from ..errors import CompileError, DeviceError, FusedslError, not_installed
 from ..hardware import Hardware, facts
 from ..schedule import Geometry, Schedule, choose, geometry
 from ..schedule.attend import AttendSchedule, in_columns, narrower, windows
@@ -271,8 +271,11 @@ def facts_of(built: Built) -> dict[str, Any]:
 
 def _load(key: tuple, kernel: Any, schedule: Any) -> Built | None:
     entry = _shipped.get(plain_key(key)) or disk().get(cache_key(kernel=repr(key)))
-    if entry is None:
-        return None
+    return None if entry is None else stored_build(entry, kernel, schedule)
+
+
+def stored_build(entry: tuple[Mapping[str, Any], bytes], kernel: Any, schedule: Any) -> Built | None:
+    """A kernel as `facts_of` and its machine code tell of it; None where they do not."""
     told, code = entry
     try:
         symbols, source, path = tuple(told["symbols"]), told["source"], told["path"]
@@ -338,9 +341,7 @@ def _attempt(compiler, chosen: Any, path: str):
     except FusedslError:
         raise
     except ModuleNotFoundError as missing:
-        help = "pip install 'fusedsl[cu13]' (or cu12) compiles for GPUs, without one too; see python -m fusedsl doctor"
-        raise CompileError(f"the compiler needs {missing.name}, which is not installed", "compile.missing",
-                           help=help) from None  # fmt: skip
+        raise not_installed(missing) from None
     except Exception as fault:
         help = f"the generated source is {path}; please report it with the text of the kernel"
         raise CompileError(f"the generated kernel does not compile: {fault}", "compile.kernel", help=help) from fault

@@ -6,7 +6,9 @@ import os
 import sys
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
+from ...errors import not_installed
 from .vectors import Vectors
 
 # LLVM's names of the instruction sets that code may use, with the flag by which /proc/cpuinfo lists them where it is
@@ -68,18 +70,15 @@ BASELINES = {"x86_64": X86_64_V3, "aarch64": ARMV8}
 
 @cache
 def host() -> Processor:
-    """This machine's, with all that LLVM knows of it. Needs llvmlite."""
-    import llvmlite.binding as llvm
-
+    """This machine's, with all that LLVM knows of it; CompileError without llvmlite."""
+    llvm = _llvm()
     return Processor(_architecture(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
 
 
 @cache
 def native() -> Processor:
     """This machine's, without instruction sets of which another machine could not tell whether it has them."""
-    import llvmlite.binding as llvm
-
-    architecture = _architecture()
+    llvm, architecture = _llvm(), _architecture()
     names, found = FLAGS[architecture], llvm.get_host_cpu_features()
     used = [name for name, there in found.items() if there and name in names]
     features = ",".join(f"+{name}" if name in used else f"-{name}" for name in sorted(found))
@@ -89,9 +88,15 @@ def native() -> Processor:
 
 def _architecture() -> str:
     """This machine's, as LLVM says it: on Linux the same as `uname -m`."""
-    import llvmlite.binding as llvm
+    return _llvm().get_process_triple().partition("-")[0]
 
-    return llvm.get_process_triple().partition("-")[0]
+
+def _llvm() -> Any:
+    try:
+        import llvmlite.binding as llvm
+    except ImportError as missing:
+        raise not_installed(missing) from None
+    return llvm
 
 
 @cache

@@ -1,0 +1,142 @@
+"""Which calls a file is to serve besides those with the shapes that it was saved with: other lengths, extents of 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+
+from ..errors import FusedslError
+from ..ir.checks import holds
+from ..ir.dims import Symbol, evaluate
+from ..program import pipeline
+from ..program.plans import Plans
+from ..report.case import Case, bind_layouts
+from ..runtime.arrays import Array, Weak
+from ..runtime.bind import Bound
+from ..schedule.kernel import Kernel
+from ..schedule.plan import KernelPlan
+from .loops import general_loops
+
+LENGTHS = (4, 64, 300_000)  # short, usual, and longer than what one thread folds (codegen/cpu/variant.py)
+FEW = 4  # classes of extents, up to which every combination is tried
+EQUAL = ("equal", "contract", "same_size", "agree", "pairs")  # checks that say that two extents are one
+
+Arguments = Sequence["Array | Weak"]
+Units = tuple[Symbol, ...]
+"""Extents that are 1 together."""
+
+
+def given_and_others(case: Case, units: Sequence[Units]) -> Iterator[tuple[KernelPlan, Bound]]:
+    """The kernels of a case on the CPU, and those for other lengths, among them 1 where `units` allow it."""
+    groups, given = classes(case), case.facts
+    yield from case.kernels
+    for lengths in _lengths(len(groups)):
+        yield from _bound(case, _resized(given, _sizes(groups, lengths)))
+    for ones in units:
+        yield from _bound(case, _resized(given, dict.fromkeys(ones, 1)))
+
+
+def general_kernels(case: Case) -> Iterator[tuple[KernelPlan, Kernel, str]]:
+    """The kernels that serve any layout and lengths on the CPU, with their loops."""
+    for plan in case.plan.kernels:
+        yield plan, *general_loops(plan, case.layouts, case.extents)[:2]
+
+
+def unit_groups(case: Case) -> list[Units]:
+    """Extents that may be 1 in calls that a plan for other extents is to serve: what it computes is then the same.
+
+    A plan of its own would drop, or repeat, an axis of 1: asked of the text, for each group of extents.
+    """
+    if not case.plans.source.generic:
+        return []
+    groups = classes(case)
+    sizes = range(1, len(groups) + 1) if len(groups) <= FEW else (1, 2, len(groups))
+    chosen = [sum(some, ()) for n in sizes for some in combinations(groups, n)]
+    return [ones for ones in chosen if _serves(case, ones)]
+
+
+def classes(case: Case) -> list[Units]:
+    """The extents of the arguments' axes, those together that are always equal."""
+    dims = [d for p in case.plan.parameters for d in p.type.shape if isinstance(d, Symbol)]
+    leader = {d: d for d in dims}
+
+    def find(d: Symbol) -> Symbol:
+        while leader[d] != d:
+            d = leader[d]
+        return d
+
+    for check in case.plan.checks:
+        one, other = (check.dims[0], check.dims[1]) if check.kind in EQUAL else (None, None)
+        if isinstance(one, Symbol) and isinstance(other, Symbol):
+            leader[find(other)] = find(one)
+    groups: dict[Symbol, list[Symbol]] = {}
+    for d in dims:
+        groups.setdefault(find(d), []).append(d)
+    return [tuple(group) for group in groups.values()]
+
+
+def _lengths(count: int) -> Iterator[tuple[int | None, ...]]:
+    """Lengths for so many classes; None leaves a class as it is."""
+    if count <= FEW:
+        yield from product((None, *LENGTHS), repeat=count)
+        return
+    for length in LENGTHS:
+        yield (length,) * count
+        for k in range(count):
+            yield (*(None,) * k, length, *(None,) * (count - k - 1))
+
+
+def _sizes(groups: Sequence[Units], lengths: Sequence[int | None]) -> dict[Symbol, int]:
+    return {d: length for group, length in zip(groups, lengths) if length is not None for d in group}
+
+
+def _resized(given: Arguments, sizes: Mapping[Symbol, int]) -> list[Array | Weak]:
+    """Arguments with other extents, laid out as they were: as densely, with the same axes outside."""
+    return [_resized_one(a, k, sizes) if isinstance(a, Array) and a.shape else a for k, a in enumerate(given)]
+
+
+def _resized_one(a: Array, k: int, sizes: Mapping[Symbol, int]) -> Array:
+    shape = tuple(sizes.get(Symbol(k, axis), n) for axis, n in enumerate(a.shape))
+    near_first = sorted(range(len(shape)), key=lambda axis: (abs(a.strides[axis]), -axis))
+    strides, step = [0] * len(shape), 0
+    for axis in near_first:
+        if a.strides[axis]:
+            step = step or abs(a.strides[axis])
+            strides[axis] = step
+            step *= max(1, shape[axis])
+    return replace(a, shape=shape, strides=tuple(strides), pointer=0, owner=None)
+
+
+def _bound(case: Case, arguments: Arguments) -> Iterator[tuple[KernelPlan, Bound]]:
+    """The kernels of a plan for other arguments; none where their extents do not go together."""
+    extents = pipeline.extents_of(arguments)
+    try:
+        if not pipeline.guards_hold(case.plan.guards, extents):
+            return
+        pipeline.check_call(case.plan, extents)
+        layouts, _ = bind_layouts(case.plan, arguments, extents)
+        bounds = pipeline.bind_kernels(case.plan, layouts, extents)
+    except FusedslError:
+        return
+    yield from ((plan, bound) for plan, bound in zip(case.plan.kernels, bounds) if not bound.empty)
+
+
+def _serves(case: Case, ones: Units) -> bool:
+    """Whether a plan for any extents is right for calls where these are 1."""
+    plan, plans = case.plan, case.plans
+    arguments = _resized(case.facts, dict.fromkeys(ones, 1))
+    extents = pipeline.extents_of(arguments)
+    if not (pipeline.guards_hold(plan.guards, extents) and all(holds(check, extents) for check in plan.checks)):
+        return False
+    try:
+        own, _ = plans.source.build(_parameters(plans, arguments), extents, plans.options)
+    except FusedslError:
+        return False
+    types, others = [r.type for r in own.results], [r.type for r in case.graph.results]
+    shapes = [[tuple(evaluate(d, extents) for d in t.shape) for t in each] for each in (types, others)]
+    return shapes[0] == shapes[1] and [t.dtype for t in types] == [t.dtype for t in others]
+
+
+def _parameters(plans: Plans, arguments: Arguments) -> tuple:
+    return tuple(pipeline.signature(n, k, a) for k, (n, a) in enumerate(zip(plans.names, arguments)))
