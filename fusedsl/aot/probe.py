@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
@@ -11,7 +12,7 @@ from ..ir.checks import holds
 from ..ir.dims import Symbol, evaluate
 from ..program import pipeline
 from ..program.plans import Plans
-from ..report.case import Case, bind_layouts
+from ..report.case import Case, bind_layouts, make_case
 from ..runtime.arrays import Array, Weak
 from ..runtime.bind import Bound
 from ..schedule.kernel import Kernel
@@ -19,6 +20,7 @@ from ..schedule.plan import KernelPlan
 from .loops import general_loops
 
 LENGTHS = (4, 64, 300_000)  # short, usual, and longer than what one thread folds (codegen/cpu/variant.py)
+PLANS = 4  # of one signature that a file holds for the CPU
 FEW = 4  # classes of extents, up to which every combination is tried
 EQUAL = ("equal", "contract", "same_size", "agree", "pairs")  # checks that say that two extents are one
 
@@ -27,14 +29,32 @@ Units = tuple[Symbol, ...]
 """Extents that are 1 together."""
 
 
-def given_and_others(case: Case, units: Sequence[Units]) -> Iterator[tuple[KernelPlan, Bound]]:
+def served_cases(case: Case) -> list[Case]:
+    """A case on the CPU, and where plans are for some lengths alone, one for each further plan."""
+    found = [case]
+    for arguments in _other_lengths(case):
+        extents = pipeline.extents_of(arguments)
+        if len(found) < PLANS and not any(pipeline.guards_hold(each.plan.guards, extents) for each in found):
+            with contextlib.suppress(FusedslError):
+                named = dict(zip(case.arguments, arguments))
+                found.append(make_case(case.plans, named, case.target, alone=True))
+    return found
+
+
+def kernels_for(case: Case, units: Sequence[Units]) -> Iterator[tuple[KernelPlan, Bound]]:
     """The kernels of a case on the CPU, and those for other lengths, among them 1 where `units` allow it."""
-    groups, given = classes(case), case.facts
     yield from case.kernels
-    for lengths in _lengths(len(groups)):
-        yield from _bound(case, _resized(given, _sizes(groups, lengths)))
+    for arguments in _other_lengths(case):
+        yield from _bound(case, arguments)
     for ones in units:
-        yield from _bound(case, _resized(given, dict.fromkeys(ones, 1)))
+        yield from _bound(case, _resized(case.facts, dict.fromkeys(ones, 1)))
+
+
+def _other_lengths(case: Case) -> Iterator[list[Array | Weak]]:
+    """The arguments of a case with other extents."""
+    groups = classes(case)
+    for lengths in _lengths(len(groups)):
+        yield _resized(case.facts, _sizes(groups, lengths))
 
 
 def general_kernels(case: Case) -> Iterator[tuple[KernelPlan, Kernel, str]]:

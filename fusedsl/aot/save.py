@@ -29,15 +29,15 @@ from ..runtime.compile import (
 )
 from ..schedule.plan import graph_to_json, plan_to_json
 from .container import pack
-from .probe import general_kernels, given_and_others, unit_groups
+from .probe import Units, general_kernels, kernels_for, served_cases, unit_groups
 
 CPU, NATIVE = "cpu", "cpu-native"
 
 
 class Share(NamedTuple):
-    """What a file holds for one target: the plan, and kernels by `plain_key`; the processor, where it is a CPU."""
+    """What a file holds for one target: plans, and kernels by `plain_key`; the processor, where it is a CPU."""
 
-    plan: dict[str, Any]
+    plans: list[dict[str, Any]]
     kernels: Mapping[str, Built]
     processor: Processor | None = None
 
@@ -65,7 +65,7 @@ def _packed(called: Mapping[str, Any], program: Program, shares: Sequence[Share]
         number = None if share.processor is None else processors.index(share.processor)
         for key, built in share.kernels.items():
             kernels[key], code[key] = {**facts_of(replace(built, path="")), "processor": number}, built.code
-    plans = {json.dumps(share.plan, sort_keys=True): share.plan for share in shares}
+    plans = {json.dumps(plan, sort_keys=True): plan for share in shares for plan in share.plans}
     manifest = {
         "fusedsl": _version(),
         "called": called,
@@ -99,26 +99,27 @@ def _for_cuda(program: Program, values: Sequence[Any], cc: tuple[int, int]) -> S
         for members in case.launches:
             if not any(bound.empty for _, bound in members):
                 case.built(members)
-    return Share({**_plan(case), "on_cpu": False, "units": []}, built)
+    return Share([_plan(case, None)], built)
 
 
 def _for_cpu(program: Program, values: Sequence[Any], processor: Processor) -> Share:
     """The kernels of these and other shapes as shared objects."""
-    case = case_of(program, values, "cpu", None, alone=True)
-    ones = unit_groups(case)
-    wanted = {}
-    for plan, bound in given_and_others(case, ones):
-        kernel, loops = scheduled_cpu(bound)
-        wanted[plain_key(cpu_key(kernel, loops, plan.digest, processor))] = (kernel, loops, plan.digest)
-    for plan, kernel, loops in general_kernels(case):
-        wanted[plain_key(cpu_key(kernel, loops, plan.digest, processor))] = (kernel, loops, plan.digest)
+    plans, wanted = [], {}
+    for case in served_cases(case_of(program, values, "cpu", None, alone=True)):
+        ones = unit_groups(case)
+        plans.append(_plan(case, ones))
+        chosen = [(plan, *scheduled_cpu(bound)) for plan, bound in kernels_for(case, ones)]
+        for plan, kernel, loops in (*chosen, *general_kernels(case)):
+            wanted[plain_key(cpu_key(kernel, loops, plan.digest, processor))] = (kernel, loops, plan.digest)
     kernels = {key: _shared(build_loops(*one, processor), processor) for key, one in wanted.items()}
-    units = [[[d.argument, d.axis] for d in group] for group in ones]
-    return Share({**_plan(case), "on_cpu": True, "units": units}, kernels, processor)
+    return Share(plans, kernels, processor)
 
 
-def _plan(case: Case) -> dict[str, Any]:
-    return {"plan": plan_to_json(case.plan), "graph": graph_to_json(case.graph)}
+def _plan(case: Case, ones: Sequence[Units] | None) -> dict[str, Any]:
+    """A plan as JSON: for the CPU, with the extents that may be 1, or (None) for CUDA."""
+    units = [[[d.argument, d.axis] for d in group] for group in ones or ()]
+    told = {"plan": plan_to_json(case.plan), "graph": graph_to_json(case.graph)}
+    return {**told, "on_cpu": ones is not None, "units": units}
 
 
 def _shared(built: Built, processor: Processor) -> Built:
