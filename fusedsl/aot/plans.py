@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..config import Options
-from ..errors import CompileError
 from ..hardware import Hardware
 from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
@@ -14,7 +13,6 @@ from ..program import pipeline
 from ..program.builder import Builder, Shaped
 from ..program.pipeline import Source
 from ..program.plans import Arguments, Plans
-from ..program.text import TextSource
 from ..runtime.arrays import CPU, Facts
 from ..runtime.bind import Bound
 from ..runtime.compile import Built, cuda_key, shipped
@@ -107,27 +105,3 @@ class SavedPlans(Plans):
         extents = pipeline.extents_of(arguments)
         found = self._found(self._parameters(arguments), extents, on_cpu, (True, "apart"))
         return super().graph(facts) if found is None else found.graph
-
-
-class SavedText(TextSource):
-    """The text of a program in a file, with the graphs that it was built into: for their arguments nobody parses it."""
-
-    def __init__(self, saved: Saved):
-        called = saved.called
-        super().__init__(called["text"], saved.options, called["params"], called["constants"])
-        self.names = saved.names
-        self._plans = saved.plans
-
-    def build(self, parameters, extents, options):
-        """The graph for these parameters, and its guards."""
-        for each in self._plans:
-            if each.plan.parameters == tuple(parameters) and pipeline.guards_hold(each.plan.guards, extents):
-                return each.graph, dict(each.plan.guards)
-        return super().build(parameters, extents, options)
-
-    def header(self) -> tuple[str, ...]:
-        """The program re-printed, or without a parser as it was written."""
-        try:
-            return super().header()
-        except CompileError:
-            return tuple(self.text.strip().splitlines())

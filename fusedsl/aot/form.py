@@ -1,0 +1,67 @@
+"""How a function takes its arguments and gives its results, as JSON: tuples, lists and dicts around places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import ArgumentError
+from ..ir.graph import Parameter
+from ..trace import Argument, Array
+
+PLAIN = (bool, int, float, str, type(None))
+
+
+def arguments_form(placeholders: Any) -> Any:
+    """The form of arguments with a Parameter in place of every array and number; ArgumentError for what has none."""
+    return _form(placeholders, _parameter, "takes")
+
+
+def result_form(template: Any) -> Any:
+    """The form of what a function returns; ArgumentError for what has none."""
+    return _form(template, _result, "returns")
+
+
+def result_of_form(form: Any) -> Any:
+    """The inverse of `result_form`."""
+    ((kind, told),) = form.items()
+    match kind:
+        case "tuple":
+            return tuple(map(result_of_form, told))
+        case "list":
+            return list(map(result_of_form, told))
+        case "dict":
+            return {key: result_of_form(part) for key, part in told}
+        case "result":
+            return Array(told[0], told[1])
+        case "argument":
+            return Argument(told)
+        case "value":
+            return told
+    raise ValueError(f"nobody knows the form {kind!r}")
+
+
+def _form(value: Any, leaf: Callable[[Any], Any], what: str) -> Any:
+    if (told := leaf(value)) is not None:
+        return told
+    if type(value) in (tuple, list):
+        return {type(value).__name__: [_form(part, leaf, what) for part in value]}
+    if type(value) is dict and all(type(key) is str for key in value):
+        return {"dict": [[key, _form(part, leaf, what)] for key, part in value.items()]}
+    if type(value) in PLAIN:
+        return {"value": value}
+    raise ArgumentError(
+        f"the function {what} a {type(value).__name__}, for which a file has no form",
+        "argument.saved",
+        help="arrays, numbers, strings and None are saved, in tuples, lists and dicts",
+    )
+
+
+def _parameter(value: Any) -> Any:
+    return {"array": not value.scalar} if isinstance(value, Parameter) else None
+
+
+def _result(value: Any) -> Any:
+    if isinstance(value, Array):
+        return {"result": [value.index, value.number]}
+    return {"argument": value.index} if isinstance(value, Argument) else None
