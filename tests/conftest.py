@@ -32,7 +32,11 @@ def _missing() -> str | None:
     return None if cuda_available() else "there is no NVIDIA GPU"
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    if "slow" not in config.getoption("markexpr"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="it is slow, and run by -m slow"))
     reason = _missing() if any(i.get_closest_marker("gpu") for i in items) else None
     if reason:
         for item in items:

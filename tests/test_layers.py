@@ -26,7 +26,8 @@ LAYERS = (
     ("arguments",),
     ("aot",),
     ("api", "decorator"),
-    ("lists", "attend", "loading"),
+    ("lists", "attend", "loaded_function"),
+    ("loading",),
     ("cli", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -14,6 +14,7 @@ from ..ir.graph import Parameter
 from ..program import pipeline
 from ..schedule.plan import nodes_from_json, nodes_to_json, plan_from_json, plan_to_json
 from ..trace import Traced, trace
+from ..trace.home import is_array
 from .form import arguments_form, result_form, result_of_form
 
 NAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -69,7 +70,7 @@ def _replaced(value: Any, parameters: Iterator[Parameter]) -> Any:
 def function_to_json(function: Callable, call: Arguments, traced: Traced, text: str) -> dict[str, Any]:
     """What a file says of a function; ArgumentError where it reads arrays from outside, or has no form."""
     if traced.captures:
-        names = ", ".join(p.name for p in traced.graph.parameters[-len(traced.captures) :])
+        names = ", ".join(read.name for read in traced.reads if is_array(read.seen)) or "made where they are used"
         message = f"the function reads arrays from outside ({names}), and a file holds none"
         raise ArgumentError(message, "argument.saved", help="make them arguments")
     args, keywords = call.placeholders

@@ -102,13 +102,18 @@ def parsed(data: bytes, name: str) -> Saved:
 
 
 def _saved(manifest: Mapping[str, Any], code: Mapping[str, bytes], name: str, data: bytes) -> Saved:
+    called, plans = manifest["called"], tuple(map(_plan, manifest["plans"]))
+    if not plans or not isinstance(called["text"], str):
+        raise ValueError("nothing is called")
+    if any([p.name for p in each.plan.parameters] != manifest["names"] for each in plans):
+        raise ValueError("the plans have other parameters")
     return Saved(
         name,
         data,
-        manifest["called"],
+        called,
         tuple(manifest["names"]),
         Options(**manifest["options"]),
-        tuple(map(_plan, manifest["plans"])),
+        plans,
         tuple(Processor(**{**one, "flags": tuple(one["flags"])}) for one in manifest["processors"]),
         tuple((int(major), int(minor)) for major, minor in manifest["capabilities"]),
         {key: (facts, code[key]) for key, facts in manifest["kernels"].items()},
