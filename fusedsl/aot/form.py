@@ -8,6 +8,8 @@ from typing import Any
 from ..errors import ArgumentError
 from ..ir.graph import Parameter
 from ..trace import Argument, Array
+from ..trace.held import Held
+from ..trace.home import Constant
 
 PLAIN = (bool, int, float, str, type(None))
 
@@ -50,10 +52,11 @@ def _form(value: Any, leaf: Callable[[Any], Any], what: str) -> Any:
         return {"dict": [[key, _form(part, leaf, what)] for key, part in value.items()]}
     if type(value) in PLAIN:
         return {"value": value}
+    kind = type(value.owner if isinstance(value, Held) else value.array if isinstance(value, Constant) else value)
     raise ArgumentError(
-        f"the function {what} a {type(value).__name__}, for which a file has no form",
+        f"the function {what} a {kind.__name__}, for which a file has no form",
         "argument.saved",
-        help="arrays, numbers, strings and None are saved, in tuples, lists and dicts",
+        help="computed arrays, numbers, strings and None are saved, in tuples, lists and dicts",
     )
 
 
