@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import fusedsl as fd
+
 COMPILERS = ("numba", "numba_cuda", "llvmlite", "lark")
 BLOCKED = f"""
 import sys
@@ -25,6 +27,14 @@ kernel = fd.load(sys.argv[1])
 rows = int(sys.argv[2])
 x = np.random.default_rng(0).standard_normal((rows, 40), dtype=np.float32)
 """
+
+
+def saved(path, text="return softmax(x * s, axis=-1), sum(x)", cc="cpu", **options):
+    """The kernel of a text, saved."""
+    kernel = fd.kernel(text, **options)
+    values = {"x": fd.spec((64, 40), "float32"), "s": 2.5}
+    kernel.save(path, **{name: values[name] for name in kernel.params}, cc=cc)
+    return kernel
 
 
 def alone(tmp_path, path, code: str, rows: int = 30, check: bool = True) -> subprocess.CompletedProcess:

@@ -57,7 +57,9 @@ def no_plan(saved: Saved, parameters: Sequence[Parameter], arguments: Arguments,
     own = plans[0].plan.parameters
     differing = [k for k, pair in enumerate(zip(own, parameters)) if not _alike(*pair)]
     typed = [k for k in differing if _kind(own[k]) != _kind(parameters[k])]
-    chosen = typed or differing or list(range(len(own)))
+    if not differing:
+        return _no_lengths(saved, arguments)
+    chosen = typed or differing
     named = len(own) > 1
     given = ", ".join(_spelled(arguments[k], own[k].name if named else "") for k in chosen)
     has = ", ".join(_pattern(plans[0], k, named) for k in chosen)
@@ -97,6 +99,11 @@ def no_code(saved: Saved, arguments: Arguments, cc: tuple[int, int] | None) -> F
     """The error for a kernel that a file has a plan for and no machine code: on this CPU, or a compute capability."""
     if (cc is None and not saved.runnable) or (cc is not None and cc not in saved.capabilities):
         return _no_target(saved, cc is None, cc)
+    return _no_lengths(saved, arguments)
+
+
+def _no_lengths(saved: Saved, arguments: Arguments) -> ShapeError:
+    """The error for arguments of a signature that a file knows, if for other lengths."""
     names = saved.names if len(saved.names) > 1 else ("",)
     given = ", ".join(_spelled(a, name) for name, a in zip(names, arguments) if isinstance(a, Array))
     help = f"save one for lengths like these too: {_specs(arguments)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
@@ -15,13 +16,14 @@ from ..program.plans import Plans
 from ..report.case import Case, bind_layouts, make_case
 from ..runtime.arrays import Array, Weak
 from ..runtime.bind import Bound
+from ..runtime.compile import scheduled_cpu
 from ..schedule.kernel import Kernel
 from ..schedule.plan import KernelPlan
 from .loops import general_loops
 
 LENGTHS = (4, 64, 300_000)  # short, usual, and longer than what one thread folds (codegen/cpu/variant.py)
-PLANS = 4  # of one signature that a file holds for the CPU
 FEW = 4  # classes of extents, up to which every combination is tried
+PLAN_SHARE, KERNEL_SHARE = 0.1, 0.05  # of the calls that are tried, from which on a plan or a kernel is worth a place
 EQUAL = ("equal", "contract", "same_size", "agree", "pairs")  # checks that say that two extents are one
 
 Arguments = Sequence["Array | Weak"]
@@ -30,31 +32,36 @@ Units = tuple[Symbol, ...]
 
 
 def served_cases(case: Case) -> list[Case]:
-    """A case on the CPU, and where plans are for some lengths alone, one for each further plan."""
-    found = [case]
-    for arguments in _other_lengths(case):
-        extents = pipeline.extents_of(arguments)
-        if len(found) < PLANS and not any(pipeline.guards_hold(each.plan.guards, extents) for each in found):
-            with contextlib.suppress(FusedslError):
-                named = dict(zip(case.arguments, arguments))
-                found.append(make_case(case.plans, named, case.target, alone=True))
+    """A case on the CPU, and where plans are for some lengths alone, one for each further plan that many have."""
+    found, calls = [case], _calls(case)
+    left = [arguments for arguments in calls if not _holds(case, arguments)]
+    while len(left) > PLAN_SHARE * len(calls):
+        other = None
+        with contextlib.suppress(FusedslError):
+            other = make_case(case.plans, dict(zip(case.arguments, left[0])), case.target, alone=True)
+        alike = [arguments for arguments in left if other is not None and _holds(other, arguments)]
+        left = [arguments for arguments in left[1:] if arguments not in alike]
+        found += [other] if other is not None and len(alike) >= PLAN_SHARE * len(calls) else []
     return found
 
 
-def kernels_for(case: Case, units: Sequence[Units]) -> Iterator[tuple[KernelPlan, Bound]]:
-    """The kernels of a case on the CPU, and those for other lengths, among them 1 where `units` allow it."""
-    yield from case.kernels
-    for arguments in _other_lengths(case):
-        yield from _bound(case, arguments)
-    for ones in units:
-        yield from _bound(case, _resized(case.facts, dict.fromkeys(ones, 1)))
+def kernels_for(case: Case) -> list[tuple[KernelPlan, Kernel, str]]:
+    """The kernels of a case on the CPU, with their loops, and those that many calls with other lengths have."""
+    own = [(plan, *scheduled_cpu(bound)) for plan, bound in case.kernels]
+    calls = [_bound(case, arguments) for arguments in _calls(case) if _holds(case, arguments)]
+    others = Counter((plan, *scheduled_cpu(bound)) for call in calls for plan, bound in call)
+    return [*own, *(one for one, count in others.items() if count >= KERNEL_SHARE * len(calls))]
 
 
-def _other_lengths(case: Case) -> Iterator[list[Array | Weak]]:
+def _calls(case: Case) -> list[list[Array | Weak]]:
     """The arguments of a case with other extents."""
     groups = classes(case)
-    for lengths in _lengths(len(groups)):
-        yield _resized(case.facts, _sizes(groups, lengths))
+    return [_resized(case.facts, _sizes(groups, lengths)) for lengths in _lengths(len(groups))]
+
+
+def _holds(case: Case, arguments: Arguments) -> bool:
+    """Whether a case's plan is for these lengths."""
+    return pipeline.guards_hold(case.plan.guards, pipeline.extents_of(arguments))
 
 
 def general_kernels(case: Case) -> Iterator[tuple[KernelPlan, Kernel, str]]:
@@ -101,10 +108,9 @@ def _lengths(count: int) -> Iterator[tuple[int | None, ...]]:
     if count <= FEW:
         yield from product((None, *LENGTHS), repeat=count)
         return
-    for length in LENGTHS:
-        yield (length,) * count
-        for k in range(count):
-            yield (*(None,) * k, length, *(None,) * (count - k - 1))
+    yield from ((length,) * count for length in LENGTHS[:2])
+    for k in range(count):
+        yield from ((*(None,) * k, length, *(None,) * (count - k - 1)) for length in LENGTHS)
 
 
 def _sizes(groups: Sequence[Units], lengths: Sequence[int | None]) -> dict[Symbol, int]:
@@ -128,18 +134,16 @@ def _resized_one(a: Array, k: int, sizes: Mapping[Symbol, int]) -> Array:
     return replace(a, shape=shape, strides=tuple(strides), pointer=0, owner=None)
 
 
-def _bound(case: Case, arguments: Arguments) -> Iterator[tuple[KernelPlan, Bound]]:
+def _bound(case: Case, arguments: Arguments) -> list[tuple[KernelPlan, Bound]]:
     """The kernels of a plan for other arguments; none where their extents do not go together."""
     extents = pipeline.extents_of(arguments)
     try:
-        if not pipeline.guards_hold(case.plan.guards, extents):
-            return
         pipeline.check_call(case.plan, extents)
         layouts, _ = bind_layouts(case.plan, arguments, extents)
         bounds = pipeline.bind_kernels(case.plan, layouts, extents)
     except FusedslError:
-        return
-    yield from ((plan, bound) for plan, bound in zip(case.plan.kernels, bounds) if not bound.empty)
+        return []
+    return [(plan, bound) for plan, bound in zip(case.plan.kernels, bounds) if not bound.empty]
 
 
 def _serves(case: Case, ones: Units) -> bool:

@@ -25,7 +25,6 @@ from ..runtime.compile import (
     facts_of,
     plain_key,
     recorded,
-    scheduled_cpu,
 )
 from ..schedule.plan import graph_to_json, plan_to_json
 from .container import pack
@@ -108,8 +107,7 @@ def _for_cpu(program: Program, values: Sequence[Any], processor: Processor) -> S
     for case in served_cases(case_of(program, values, "cpu", None, alone=True)):
         ones = unit_groups(case)
         plans.append(_plan(case, ones))
-        chosen = [(plan, *scheduled_cpu(bound)) for plan, bound in kernels_for(case, ones)]
-        for plan, kernel, loops in (*chosen, *general_kernels(case)):
+        for plan, kernel, loops in (*kernels_for(case), *general_kernels(case)):
             wanted[plain_key(cpu_key(kernel, loops, plan.digest, processor))] = (kernel, loops, plan.digest)
     kernels = {key: _shared(build_loops(*one, processor), processor) for key, one in wanted.items()}
     return Share(plans, kernels, processor)
