@@ -252,8 +252,8 @@ class Kernel:
         """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
 
         `cc` lists targets: compute capabilities (80, 90, 100), "cpu" (on Linux, as this machine is: x86-64-v3, which
-        has AVX2 and FMA, or AArch64) and "cpu-native" (all that this machine's CPU has). Code for the CPU serves every
-        shape and layout of these dtypes and ranks, code for GPUs the shapes that need no other binary.
+        has AVX2 and FMA, or AArch64) and "cpu-native" (all that this machine's CPU has). Code for the CPU serves the
+        shapes and layouts of these dtypes and ranks, code for GPUs the shapes that need no other binary.
 
         Raises what a call would raise for the text, shapes and dtypes; CompileError where a compiler is missing;
         ArgumentError for an unknown target; Unsupported for the CPU outside of Linux; OSError where the file cannot be

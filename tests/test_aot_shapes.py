@@ -110,6 +110,14 @@ def test_lengths_have_the_loops_that_they_would_have_and_their_plans(tmp_path, c
     assert ("kernel",) in symbols and any("merge0" in names for names in symbols)  # rows, and few rows cut into parts
 
 
+def test_lengths_that_are_computed_from_others(tmp_path, compilers_are_missing):
+    for saved in ((4, 4), (4, 6)):  # of one length, or not: each has a plan
+        _, loaded = saved_and_loaded(tmp_path, "concat([x, y], 0) * z", *map(fd.spec, (*saved, sum(saved))))
+        for n, m in ((5, 5), (3, 9), (9, 3), (400, 300)):
+            x, y, z = (np.arange(k, dtype=np.float32) for k in (n, m, n + m))
+            np.testing.assert_array_equal(loaded(x, y, z), np.concatenate([x, y]) * z)
+
+
 @pytest.mark.parametrize("expression", [e for e in EXPRESSIONS + PRODUCTS if e.name in NAMES], ids=lambda e: e.name)
 def test_expressions_that_people_need(tmp_path, expression, compilers_are_missing):
     kernel = fd.kernel(expression.text)

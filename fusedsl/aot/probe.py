@@ -10,7 +10,7 @@ from itertools import combinations, product
 
 from ..errors import FusedslError
 from ..ir.checks import holds
-from ..ir.dims import Symbol, evaluate
+from ..ir.dims import Extents, Symbol, evaluate
 from ..program import pipeline
 from ..program.plans import Plans
 from ..report.case import Case, bind_layouts, make_case
@@ -24,7 +24,8 @@ from .loops import general_loops
 LENGTHS = (4, 64, 300_000)  # short, usual, and longer than what one thread folds (codegen/cpu/variant.py)
 FEW = 4  # classes of extents, up to which every combination is tried
 PLAN_SHARE, KERNEL_SHARE = 0.1, 0.05  # of the calls that are tried, from which on a plan or a kernel is worth a place
-EQUAL = ("equal", "contract", "same_size", "agree", "pairs")  # checks that say that two extents are one
+EQUAL = ("equal", "contract", "same_size", "agree", "pairs")  # checks that two lengths are one
+MULTIPLE = 8  # of a length, which may be divided as the length may
 
 Arguments = Sequence["Array | Weak"]
 Units = tuple[Symbol, ...]
@@ -56,7 +57,7 @@ def kernels_for(case: Case) -> list[tuple[KernelPlan, Kernel, str]]:
 def _calls(case: Case) -> list[list[Array | Weak]]:
     """The arguments of a case with other extents."""
     groups = classes(case)
-    return [_resized(case.facts, _sizes(groups, lengths)) for lengths in _lengths(len(groups))]
+    return [_resized(case.facts, _agreeing(case, _sizes(groups, lengths))) for lengths in _lengths(len(groups))]
 
 
 def _holds(case: Case, arguments: Arguments) -> bool:
@@ -84,23 +85,30 @@ def unit_groups(case: Case) -> list[Units]:
 
 
 def classes(case: Case) -> list[Units]:
-    """The extents of the arguments' axes, those together that are always equal."""
-    dims = [d for p in case.plan.parameters for d in p.type.shape if isinstance(d, Symbol)]
-    leader = {d: d for d in dims}
+    """The extents of the arguments' axes, those together that are always equal.
 
-    def find(d: Symbol) -> Symbol:
-        while leader[d] != d:
-            d = leader[d]
-        return d
+    These have one length, and a check that breaks where one of them changes alone holds where both do: so the channels
+    of x and of w in group_norm(x, 8, w).
+    """
+    found: list[tuple[Units, frozenset[int]]] = []  # with the checks that break where they change alone
+    for d in (d for p in case.plan.parameters for d in p.type.shape if isinstance(d, Symbol)):
+        alone = _broken(case, (d,))
+        for k, (group, broken) in enumerate(found):
+            if alone and case.extents[group[0]] == case.extents[d]:
+                together = _broken(case, (*group, d))
+                if (alone | broken) - together:
+                    found[k] = ((*group, d), together)
+                    break
+        else:
+            found.append(((d,), alone))
+    return [group for group, _ in found]
 
-    for check in case.plan.checks:
-        one, other = (check.dims[0], check.dims[1]) if check.kind in EQUAL else (None, None)
-        if isinstance(one, Symbol) and isinstance(other, Symbol):
-            leader[find(other)] = find(one)
-    groups: dict[Symbol, list[Symbol]] = {}
-    for d in dims:
-        groups.setdefault(find(d), []).append(d)
-    return [tuple(group) for group in groups.values()]
+
+def _broken(case: Case, group: Units) -> frozenset[int]:
+    """The checks of two lengths as one that do not hold where these extents are other ones."""
+    extents = Extents({d: n * MULTIPLE if d in group else n for d, n in case.extents.items()})
+    checks = enumerate(case.plan.checks)
+    return frozenset(k for k, check in checks if check.kind in EQUAL and not holds(check, extents))
 
 
 def _lengths(count: int) -> Iterator[tuple[int | None, ...]]:
@@ -115,6 +123,18 @@ def _lengths(count: int) -> Iterator[tuple[int | None, ...]]:
 
 def _sizes(groups: Sequence[Units], lengths: Sequence[int | None]) -> dict[Symbol, int]:
     return {d: length for group, length in zip(groups, lengths) if length is not None for d in group}
+
+
+def _agreeing(case: Case, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
+    """Lengths, of which those that must be what others give are that: of z in concat([x, y]) * z, the sum."""
+    extents = Extents({**case.extents, **sizes})
+    for check in case.plan.checks:
+        if check.kind in EQUAL and not holds(check, extents):
+            for one, other in (check.dims[:2], check.dims[1::-1]):
+                if isinstance(one, Symbol) and not isinstance(other, Symbol):
+                    extents = Extents({**extents, one: evaluate(other, extents)})
+                    break
+    return extents
 
 
 def _resized(given: Arguments, sizes: Mapping[Symbol, int]) -> list[Array | Weak]:
