@@ -121,11 +121,11 @@ class Kernel:
             values[name] = value
         missing = [name for name in self.params if name not in values]
         if missing:
-            help = self._told(missing) or signature
+            help = self._missing_hint(missing) or signature
             raise ArgumentError(f"missing {', '.join(missing)}", "argument.missing", help=help)
         return [values[name] for name in self.params]
 
-    def _told(self, missing: Sequence[str]) -> str | None:
+    def _missing_hint(self, missing: Sequence[str]) -> str | None:
         """What the text says of missing arguments, where there is a parser."""
         with contextlib.suppress(CompileError):
             from .lang.attention_call import unquoted_help

@@ -254,9 +254,9 @@ class Fused:
         call = Arguments(args, keywords, described)
         traced = self._trace(call).traced
         source = Retraced(self.function, call, traced, _source_of(self.function), self.options)
-        told = function_to_json(self.function, call, traced, source.text)
+        record = function_to_json(self.function, call, traced, source.text)
         names = [p.name for p in traced.graph.parameters]
-        save(path, told, Program(source, names, self.options), call.values, cc)
+        save(path, record, Program(source, names, self.options), call.values, cc)
 
     def __reduce__(self) -> Any:
         """Like a function, it is pickled and copied as a name of its module."""

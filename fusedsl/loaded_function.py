@@ -37,11 +37,11 @@ class LoadedFunction(Fused):
 
     def _traced(self, call: Arguments) -> Trace:
         """The trace in the file; the error for a call of another signature."""
-        saved, told = self._saved, self._saved.called
-        if arguments_form(call.placeholders) != told["arguments"]:
+        saved, record = self._saved, self._saved.called
+        if arguments_form(call.placeholders) != record["arguments"]:
             raise self._other("its strings and flags are others, or its arguments sit in other tuples, lists or dicts")
-        if call.library != told["library"]:
-            raise self._other(f"its arrays are {call.library}'s, and not {told['library']}'s")
+        if call.library != record["library"]:
+            raise self._other(f"its arrays are {call.library}'s, and not {record['library']}'s")
         if call.aliases != self._aliases and (self._aliases or self._only.traced.writes):
             raise self._other("one array stands for several arguments, or did so then")
         if not any(matches(each, call.parameters) for each in saved.plans):

@@ -40,7 +40,7 @@ def _restored(data: bytes, name: str) -> Kernel:
 
 def _kernel(saved: Saved) -> Kernel:
     source = SavedText(saved)
-    made = Kernel.__new__(Kernel)
-    made._made_from = (saved.called["text"], saved.called["params"], saved.called["constants"])
-    made._begin(source, SavedPlans(saved, source, saved.options, saved.name), (_restored, (saved.data, saved.name)))
-    return made
+    kernel = Kernel.__new__(Kernel)
+    kernel._made_from = (saved.called["text"], saved.called["params"], saved.called["constants"])
+    kernel._begin(source, SavedPlans(saved, source, saved.options, saved.name), (_restored, (saved.data, saved.name)))
+    return kernel

@@ -20,8 +20,8 @@ OLDER = b"PK"  # format 1 was a ZIP archive
 
 def pack(manifest: Mapping[str, Any], blobs: Mapping[str, bytes]) -> bytes:
     """A file of a manifest (what JSON can hold) and bytes by name."""
-    told = {"manifest": manifest, "blobs": [[name, len(blob)] for name, blob in blobs.items()]}
-    text = json.dumps(told, separators=(",", ":")).encode()
+    index = {"manifest": manifest, "blobs": [[name, len(blob)] for name, blob in blobs.items()]}
+    text = json.dumps(index, separators=(",", ":")).encode()
     body = zlib.compress(b"".join((LENGTH.pack(len(text)), text, *blobs.values())))
     return HEAD.pack(MAGIC, FORMAT, _digest(FORMAT, body)) + body
 
@@ -50,13 +50,13 @@ def unpack(data: bytes, name: str) -> tuple[dict[str, Any], dict[str, bytes]]:
 def _unpacked(content: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
     (length,) = LENGTH.unpack_from(content)
     at = LENGTH.size + length
-    told = json.loads(content[LENGTH.size : at])
+    index = json.loads(content[LENGTH.size : at])
     blobs = {}
-    for name, size in told["blobs"]:
+    for name, size in index["blobs"]:
         blobs[name], at = content[at : at + size], at + size
     if at != len(content):
         raise ValueError("its parts have other sizes")
-    return told["manifest"], blobs
+    return index["manifest"], blobs
 
 
 def misfit(what: str) -> ArgumentError:

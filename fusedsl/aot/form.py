@@ -26,26 +26,26 @@ def result_form(template: Any) -> Any:
 
 def result_of_form(form: Any) -> Any:
     """The inverse of `result_form`."""
-    ((kind, told),) = form.items()
+    ((kind, content),) = form.items()
     match kind:
         case "tuple":
-            return tuple(map(result_of_form, told))
+            return tuple(map(result_of_form, content))
         case "list":
-            return list(map(result_of_form, told))
+            return list(map(result_of_form, content))
         case "dict":
-            return {key: result_of_form(part) for key, part in told}
+            return {key: result_of_form(part) for key, part in content}
         case "result":
-            return Array(told[0], told[1])
+            return Array(content[0], content[1])
         case "argument":
-            return Argument(told)
+            return Argument(content)
         case "value":
-            return told
+            return content
     raise ValueError(f"nobody knows the form {kind!r}")
 
 
 def _form(value: Any, leaf: Callable[[Any], Any], what: str) -> Any:
-    if (told := leaf(value)) is not None:
-        return told
+    if (place := leaf(value)) is not None:
+        return place
     if type(value) in (tuple, list):
         return {type(value).__name__: [_form(part, leaf, what) for part in value]}
     if type(value) is dict and all(type(key) is str for key in value):

@@ -70,7 +70,7 @@ def _replaced(value: Any, parameters: Iterator[Parameter]) -> Any:
 def function_to_json(function: Callable, call: Arguments, traced: Traced, text: str) -> dict[str, Any]:
     """What a file says of a function; ArgumentError where it reads arrays from outside, or has no form."""
     if traced.captures:
-        names = ", ".join(read.name for read in traced.reads if is_array(read.seen)) or "made where they are used"
+        names = ", ".join(read.name for read in traced.reads if is_array(read.seen)) or "created inside of it"
         message = f"the function reads arrays from outside ({names}), and a file holds none"
         raise ArgumentError(message, "argument.saved", help="make them arguments")
     args, keywords = call.placeholders
@@ -102,30 +102,30 @@ def _order(function: Callable) -> list[str] | None:
     return None if several else [p.name for p in parameters if p.kind in NAMED]
 
 
-def traced_from_json(told: Mapping[str, Any], graph: Any) -> Traced:
+def traced_from_json(record: Mapping[str, Any], graph: Any) -> Traced:
     """The trace that a file tells of: nothing outside of it counts any more."""
-    conditions = told["conditions"]
+    conditions = record["conditions"]
     return Traced(
         graph,
-        result_of_form(told["result"]),
-        tuple((int(k), int(r)) for k, r in told["writes"]),
+        result_of_form(record["result"]),
+        tuple((int(k), int(r)) for k, r in record["writes"]),
         (),
-        {plan_from_json(dim): bool(unit) for dim, unit in told["guards"]},
+        {plan_from_json(dim): bool(unit) for dim, unit in record["guards"]},
         tuple(zip(nodes_from_json(conditions), conditions["values"])),
-        dict(told["baked"]),
+        dict(record["baked"]),
         (),
     )
 
 
-def as_saved(told: Mapping[str, Any], args: tuple, keywords: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+def as_saved(record: Mapping[str, Any], args: tuple, keywords: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
     """Arguments by position and by name as they were when the function was saved; ArgumentError for others."""
-    count, names = told["given"]
+    count, names = record["given"]
     if len(args) == count and list(keywords) == names:
         return args, keywords
-    order = told["order"]
+    order = record["order"]
     if order is None or len(args) > len(order):
         if len(args) != count or set(keywords) != set(names):
-            raise _other_arguments(told, f"{len(args)} by position and {', '.join(keywords) or 'none'} by name")
+            raise _other_arguments(record, f"{len(args)} by position and {', '.join(keywords) or 'none'} by name")
         return args, {name: keywords[name] for name in names}
     by_name = dict(zip(order, args))
     if twice := [name for name in keywords if name in by_name]:
@@ -133,14 +133,14 @@ def as_saved(told: Mapping[str, Any], args: tuple, keywords: dict[str, Any]) -> 
     by_name |= keywords
     wanted = [*order[:count], *names]
     if missing := [name for name in wanted if name not in by_name]:
-        raise _other_arguments(told, f"no {', '.join(missing)}", "argument.missing")
+        raise _other_arguments(record, f"no {', '.join(missing)}", "argument.missing")
     if surplus := [name for name in by_name if name not in wanted]:
-        raise _other_arguments(told, ", ".join(surplus), "argument.unused")
+        raise _other_arguments(record, ", ".join(surplus), "argument.unused")
     return tuple(by_name[name] for name in order[:count]), {name: by_name[name] for name in names}
 
 
-def _other_arguments(told: Mapping[str, Any], what: str, code: str = "argument.count") -> ArgumentError:
-    count, names = told["given"]
-    given = [*(told["order"] or [f"argument {k}" for k in range(count)])[:count], *names]
-    message = f"{told['function']} was saved for calls with {', '.join(given) or 'no arguments'}; this one has {what}"
+def _other_arguments(record: Mapping[str, Any], what: str, code: str = "argument.count") -> ArgumentError:
+    count, names = record["given"]
+    given = [*(record["order"] or [f"argument {k}" for k in range(count)])[:count], *names]
+    message = f"{record['function']} was saved for calls with {', '.join(given) or 'no arguments'}; this one has {what}"
     return ArgumentError(message, code, help="call it as it was saved, or save it as it is called")

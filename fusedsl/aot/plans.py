@@ -64,13 +64,13 @@ class SavedPlans(Plans):
     ) -> Plan:
         """The file's plan for these arguments; one for extents other than 1 does for 1 where it computes the same."""
         on_cpu, parameters = scores == "apart", self._parameters(arguments)
-        found = self._found(parameters, extents, on_cpu, (together, scores))
-        if found is not None:
-            return found.plan
+        match = self._match(parameters, extents, on_cpu, (together, scores))
+        if match is not None:
+            return match.plan
         compile_instead(self.saved, no_plan(self.saved, parameters, arguments, on_cpu), on_cpu)
         return super().plan(arguments, extents, together, scores, loose)
 
-    def _found(
+    def _match(
         self, parameters: Sequence[Parameter], extents: Mapping[Symbol, int], on_cpu: bool, way: tuple[bool, str]
     ) -> SavedPlan | None:
         """The file's plan for this signature: if there are several, the one that was made this way."""
@@ -103,5 +103,5 @@ class SavedPlans(Plans):
         arguments = list(facts.values())
         on_cpu = place(facts)[1] == CPU and not is_away(self.options, facts)
         extents = pipeline.extents_of(arguments)
-        found = self._found(self._parameters(arguments), extents, on_cpu, (True, "apart"))
-        return super().graph(facts) if found is None else found.graph
+        match = self._match(self._parameters(arguments), extents, on_cpu, (True, "apart"))
+        return super().graph(facts) if match is None else match.graph

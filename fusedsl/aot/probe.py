@@ -34,7 +34,7 @@ Units = tuple[Symbol, ...]
 
 def served_cases(case: Case) -> list[Case]:
     """A case on the CPU, and where plans are for some lengths alone, one for each further plan that many have."""
-    found, calls = [case], _calls(case)
+    cases, calls = [case], _calls(case)
     left = [arguments for arguments in calls if not _holds(case, arguments)]
     while len(left) > PLAN_SHARE * len(calls):
         other = None
@@ -42,8 +42,8 @@ def served_cases(case: Case) -> list[Case]:
             other = make_case(case.plans, dict(zip(case.arguments, left[0])), case.target, alone=True)
         alike = [arguments for arguments in left if other is not None and _holds(other, arguments)]
         left = [arguments for arguments in left[1:] if arguments not in alike]
-        found += [other] if other is not None and len(alike) >= PLAN_SHARE * len(calls) else []
-    return found
+        cases += [other] if other is not None and len(alike) >= PLAN_SHARE * len(calls) else []
+    return cases
 
 
 def kernels_for(case: Case) -> list[tuple[KernelPlan, Kernel, str]]:
@@ -90,18 +90,18 @@ def classes(case: Case) -> list[Units]:
     These have one length, and a check that breaks where one of them changes alone holds where both do: so the channels
     of x and of w in group_norm(x, 8, w).
     """
-    found: list[tuple[Units, frozenset[int]]] = []  # with the checks that break where they change alone
+    groups: list[tuple[Units, frozenset[int]]] = []  # with the checks that break where they change alone
     for d in (d for p in case.plan.parameters for d in p.type.shape if isinstance(d, Symbol)):
         alone = _broken(case, (d,))
-        for k, (group, broken) in enumerate(found):
+        for k, (group, broken) in enumerate(groups):
             if alone and case.extents[group[0]] == case.extents[d]:
                 together = _broken(case, (*group, d))
                 if (alone | broken) - together:
-                    found[k] = ((*group, d), together)
+                    groups[k] = ((*group, d), together)
                     break
         else:
-            found.append(((d,), alone))
-    return [group for group, _ in found]
+            groups.append(((d,), alone))
+    return [group for group, _ in groups]
 
 
 def _broken(case: Case, group: Units) -> frozenset[int]:

@@ -116,8 +116,8 @@ def _for_cpu(program: Program, values: Sequence[Any], processor: Processor) -> S
 def _plan(case: Case, ones: Sequence[Units] | None) -> dict[str, Any]:
     """A plan as JSON: for the CPU, with the extents that may be 1, or (None) for CUDA."""
     units = [[[d.argument, d.axis] for d in group] for group in ones or ()]
-    told = {"plan": plan_to_json(case.plan), "graph": graph_to_json(case.graph)}
-    return {**told, "on_cpu": ones is not None, "units": units}
+    program_json = {"plan": plan_to_json(case.plan), "graph": graph_to_json(case.graph)}
+    return {**program_json, "on_cpu": ones is not None, "units": units}
 
 
 def _shared(built: Built, processor: Processor) -> Built:

@@ -26,12 +26,12 @@ class SavedPlan:
     plan: Plan
     on_cpu: bool
     units: frozenset[frozenset[Symbol]]
-    told: Mapping[str, Any]  # its graph, as JSON
+    graph_json: Mapping[str, Any]
 
     @cached_property
     def graph(self) -> Graph:
         """What the plan was made of."""
-        return graph_from_json(self.told)
+        return graph_from_json(self.graph_json)
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ def _saved(manifest: Mapping[str, Any], code: Mapping[str, bytes], name: str, da
     )
 
 
-def _plan(told: Mapping[str, Any]) -> SavedPlan:
-    units = frozenset(frozenset(Symbol(*pair) for pair in group) for group in told["units"])
-    return SavedPlan(plan_from_json(told["plan"]), told["on_cpu"], units, told["graph"])
+def _plan(record: Mapping[str, Any]) -> SavedPlan:
+    units = frozenset(frozenset(Symbol(*pair) for pair in group) for group in record["units"])
+    return SavedPlan(plan_from_json(record["plan"]), record["on_cpu"], units, record["graph"])
 
 
 def matches(saved: SavedPlan, parameters: Sequence[Parameter]) -> bool:

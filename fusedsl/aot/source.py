@@ -40,10 +40,10 @@ class SavedFunction:
 
     def build(self, parameters, extents, options):
         """The graph for these parameters, and its guards; ArgumentError for others than it was saved for."""
-        found = saved_graph(self._saved, parameters, extents)
-        if found is None:
+        graph = saved_graph(self._saved, parameters, extents)
+        if graph is None:
             raise ArgumentError("a saved function is for one signature", "argument.signature")
-        return found
+        return graph
 
     def cache_parts(self) -> None:
         """Its plans are in the file alone."""

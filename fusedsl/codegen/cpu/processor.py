@@ -79,9 +79,9 @@ def host() -> Processor:
 def native() -> Processor:
     """This machine's, without instruction sets of which another machine could not tell whether it has them."""
     llvm, architecture = _llvm(), _architecture()
-    names, found = FLAGS[architecture], llvm.get_host_cpu_features()
-    used = [name for name, there in found.items() if there and name in names]
-    features = ",".join(f"+{name}" if name in used else f"-{name}" for name in sorted(found))
+    names, available = FLAGS[architecture], llvm.get_host_cpu_features()
+    used = [name for name, there in available.items() if there and name in names]
+    features = ",".join(f"+{name}" if name in used else f"-{name}" for name in sorted(available))
     flags = tuple(sorted({names[name] for name in used}))
     return Processor(architecture, llvm.get_host_cpu_name(), features, flags)
 

@@ -72,18 +72,18 @@ def link(object_bytes: bytes, exported: Sequence[str]) -> bytes:
 
 def _called(symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
     """The functions that must come from libraries."""
-    found = tuple(s for s in symbols if s.section == UNDEFINED and s.name)
-    if unknown := [s.name for s in found if s.name not in LIBRARY.split()]:
+    undefined = tuple(s for s in symbols if s.section == UNDEFINED and s.name)
+    if unknown := [s.name for s in undefined if s.name not in LIBRARY.split()]:
         raise refused(f"no C library has {', '.join(unknown)}")
-    return found
+    return undefined
 
 
 def _defined(source: Relocatable, names: Sequence[str]) -> tuple[Symbol, ...]:
     """The functions that the object defines under these names."""
-    found = {s.name: s for s in source.symbols if s.binding == GLOBAL and s.section in source.sections}
-    if missing := [name for name in names if name not in found]:
+    functions = {s.name: s for s in source.symbols if s.binding == GLOBAL and s.section in source.sections}
+    if missing := [name for name in names if name not in functions]:
         raise refused(f"it does not define {', '.join(missing)}")
-    return tuple(found[name] for name in names)
+    return tuple(functions[name] for name in names)
 
 
 def _pieces(
@@ -206,19 +206,19 @@ def _symbols(linked: Linked) -> bytes:
 
 def _relocations(linked: Linked) -> bytes:
     """What the loader fills in: the slots, and addresses in data."""
-    told = []
+    entries = []
     for symbol in linked.slots:
         if symbol in linked.called:
             kind, value = (1 + linked.called.index(symbol)) << 32 | linked.rules.filled, 0
         else:
             kind, value = linked.rules.moved, linked.address(symbol)
-        told.append((linked.slot(symbol), kind, value))
+        entries.append((linked.slot(symbol), kind, value))
     for r in linked.moved:
         if r.symbol.section == UNDEFINED or not linked.source.sections[r.section].flags & WRITE:
             raise refused("an address stands where it cannot be filled in")
         place = linked.layout[r.section].address + r.offset
-        told.append((place, linked.rules.moved, linked.address(r.symbol) + r.addend))
-    return b"".join(struct.pack("<QQq", *one) for one in told)
+        entries.append((place, linked.rules.moved, linked.address(r.symbol) + r.addend))
+    return b"".join(struct.pack("<QQq", *one) for one in entries)
 
 
 def _dynamic(linked: Linked) -> bytes:
