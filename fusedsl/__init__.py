@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 # What a call needs that the cache has prepared is imported here, so that it takes some ms in a new process; what makes
 # plans and kernels is imported where one is made.
-from .api import Kernel, evaluate, kernel, load, options, spec
+from .api import Kernel, evaluate, kernel, options, spec
 from .errors import (
     ArgumentError,
     CompileError,
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from .attend import attention
     from .decorator import fuse
     from .lists import foreach
+    from .loading import load
 
-_ELSEWHERE = {"attention": ".attend", "fuse": ".decorator", "foreach": ".lists"}
+_ELSEWHERE = {"attention": ".attend", "fuse": ".decorator", "foreach": ".lists", "load": ".loading"}
 
 __all__ = [
     "ArgumentError",
@@ -65,7 +66,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What traces functions and writes attention is imported when first used (PEP 562)."""
+    """What traces functions, writes attention and reads files is imported when first used (PEP 562)."""
     from importlib import import_module
 
     if name not in _ELSEWHERE:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .config import OPTION_NAMES, Options, current, options, split_options
-from .errors import ArgumentError, Unsupported, suggest
+from .errors import ArgumentError, CompileError, Unsupported, suggest
 from .program import Program
 from .program.text import TextSource
 from .runtime import dynamo
 from .specs import Spec, spec
 
 if TYPE_CHECKING:
+    from .program.plans import Plans
     from .runtime.fixed import BoundCall
     from .runtime.graph import GraphCall
-    from .schedule.plan import Plan
 
-__all__ = ["Kernel", "Spec", "evaluate", "kernel", "load", "options", "spec"]
+__all__ = ["Kernel", "Spec", "evaluate", "kernel", "options", "spec"]
 
 
 class Kernel:
@@ -36,21 +37,18 @@ class Kernel:
         params: Sequence[str] | str | None = None,
         constants: Mapping[str, Any] | None = None,
         chosen: Options | None = None,
-        *,
-        _saved: tuple[Sequence[str], Sequence[Plan]] | None = None,
     ):
-        self.options = chosen if chosen is not None else current()
-        self._source = TextSource(text, self.options, params, constants)
-        if _saved is not None:
-            self._source.names = tuple(_saved[0])
         self._made_from = (text, params, constants)
-        self.params = self._source.names
+        self._begin(TextSource(text, chosen if chosen is not None else current(), params, constants))
+
+    def _begin(self, source: TextSource, plans: Plans | None = None, restored: tuple | None = None) -> None:
+        """What every kernel has; one of a file has its plans, and what makes it again where it is unpickled."""
+        self._source, self._restored = source, restored
+        self.options, self.params = source.options, source.names
         self._count = len(self.params)
         dynamo.watch()
-        self._program = Program(self._source, self.params, self.options)
+        self._program = Program(source, self.params, self.options, plans)
         self._positions = {name: k for k, name in enumerate(self.params)}
-        for plan in _saved[1] if _saved is not None else ():
-            self._program.adopt(plan)
 
     @property
     def text(self) -> str:
@@ -123,18 +121,26 @@ class Kernel:
             values[name] = value
         missing = [name for name in self.params if name not in values]
         if missing:
-            from .lang.attention_call import unquoted_help
-
-            help = unquoted_help(self._source.program, missing) or signature
+            help = self._missing_hint(missing) or signature
             raise ArgumentError(f"missing {', '.join(missing)}", "argument.missing", help=help)
         return [values[name] for name in self.params]
 
+    def _missing_hint(self, missing: Sequence[str]) -> str | None:
+        """What the text says of missing arguments, where there is a parser."""
+        with contextlib.suppress(CompileError):
+            from .lang.attention_call import unquoted_help
+
+            return unquoted_help(self._source.program, missing)
+        return None
+
     def _unused(self, name: str, hint: str | None, others: Sequence[str], otherwise: str) -> ArgumentError:
         """The error for an argument that the text does not read; `others` are keywords that it may have meant."""
-        from .lang.attention_call import quoted
-
         near = suggest(name, (*self.params, *others))
-        hint = hint or quoted(self._source.program, name) or (f"did you mean {near}?" if near else otherwise)
+        with contextlib.suppress(CompileError):
+            from .lang.attention_call import quoted
+
+            hint = hint or quoted(self._source.program, name)
+        hint = hint or (f"did you mean {near}?" if near else otherwise)
         return ArgumentError(f"the text does not read {name!r}", "argument.unused", help=hint)
 
     # -- looking inside: arguments are arrays, or specs that stand for them
@@ -242,20 +248,22 @@ class Kernel:
         told = explain(self._program, values, device, cc, True, measure)
         file.write_text(page(told, sources(self._program, values, device, cc)), encoding="utf-8")
 
-    def save(self, path: Any, /, *args: Any, cc: Sequence[Any] = (90,), **named: Any) -> None:
+    def save(self, path: Any, /, *args: Any, cc: Any = (90,), **named: Any) -> None:
         """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
 
-        `cc` lists compute capabilities (80, 90, 100) and "cpu", which means the kind of CPU that this machine has. The
-        file serves every call of the same signature whose shapes need no other binary; other calls compile as ever.
+        `cc` lists targets: compute capabilities (80, 90, 100), "cpu" (on Linux, as this machine is: x86-64-v3, which
+        has AVX2 and FMA, or AArch64) and "cpu-native" (all that this machine's CPU has). Code for the CPU serves the
+        shapes and layouts of these dtypes and ranks, code for GPUs the shapes that need no other binary.
 
         Raises what a call would raise for the text, shapes and dtypes; CompileError where a compiler is missing;
-        ArgumentError for an unknown architecture; OSError where the file cannot be written.
+        ArgumentError for an unknown target; Unsupported for the CPU outside of Linux; OSError where the file cannot be
+        written.
         """
-        from . import aot
+        from .aot.save import save
 
-        if not isinstance(cc, (list, tuple)) or not cc:
-            cc = (cc,)
-        aot.save(path, self._made_from, self._program, self._bind(args, named), tuple(cc))
+        text, params, constants = self._made_from
+        called = {"text": text, "params": params, "constants": dict(constants or {})}
+        save(path, called, self._program, self._bind(args, named), cc)
 
     def grad(self, wrt: Sequence[str] = ()):
         """Not there yet: Unsupported."""
@@ -270,7 +278,7 @@ class Kernel:
         return f"<pre><b>Kernel</b>({escape(', '.join(self.params))})\n{escape(self.text.strip())}</pre>"
 
     def __reduce__(self):
-        return (Kernel, (*self._made_from, self.options))
+        return self._restored or (Kernel, (*self._made_from, self.options))
 
 
 def kernel(
@@ -377,15 +385,3 @@ def _is_value(x: Any) -> bool:
 def later(what: str, instead: str) -> Unsupported:
     """The error for what the language knows by name and does not do yet."""
     return Unsupported(f"{what} is not there yet", "unsupported", help=instead)
-
-
-def load(path: Any) -> Kernel:
-    """The kernel of a file that `Kernel.save` wrote: its calls run the machine code in it, and need no Numba.
-
-    The file holds machine code: load it only from whom you would take a program. Raises ArgumentError where it is
-    damaged or of another version of fusedsl, OSError where it cannot be read.
-    """
-    from . import aot
-
-    (text, params, constants), chosen, names, plans = aot.load(path)
-    return Kernel(text, params, constants, chosen, _saved=(names, plans))

@@ -12,8 +12,9 @@ import numpy as np
 from .ir.graph import Parameter
 from .program import pipeline
 from .runtime.arrays import Array, Weak, describe
+from .specs import Spec
 from .trace.held import Held, attributes_of, holds_arrays, is_object
-from .trace.home import is_array
+from .trace.home import is_array, library
 from .trace.reads import snapshot
 from .trace.tracer import Tracer
 
@@ -42,7 +43,7 @@ class Arguments:
             {name: self._placed(a, name) for name, a in keywords.items()},
         )
         self.aliases = _aliases(self.facts)
-        self.signature = (tuple(self.parameters), tuple(self.static), tuple(self.aliases.items()))
+        self.signature = (tuple(self.parameters), tuple(self.static), tuple(self.aliases.items()), self.library)
 
     def _placed(self, x: Any, name: str) -> Any:
         """`x` with a Parameter in place of every array and run-time number."""
@@ -97,9 +98,16 @@ class Arguments:
 
     @property
     def example(self) -> Any:
-        """An array among the arguments; one with axes, if there is one."""
-        arrays = [v for v, f in zip(self.values, self.facts) if isinstance(f, Array) and not isinstance(v, np.generic)]
+        """An array among the arguments; one with axes, if there is one. Specs stand for NumPy's."""
+        arrays = [v for v, f in zip(self.values, self.facts) if isinstance(f, Array)]
+        arrays = [v for v in arrays if not isinstance(v, (np.generic, Spec))]
         return next((a for a in arrays if a.shape), next(iter(arrays), None))
+
+    @property
+    def library(self) -> str:
+        """Whose rules the function follows: those of its arrays' library."""
+        example = self.example
+        return "numpy" if example is None else library(type(example))
 
     @property
     def immutable(self) -> frozenset[int]:

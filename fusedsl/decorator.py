@@ -19,6 +19,7 @@ from .runtime.arrays import Array, Facts, Weak, describe
 from .runtime.keys import look
 from .runtime.overlap import overlap
 from .schedule.plan import graph_to_json, plan_to_json
+from .specs import described
 from .trace import Traced, trace
 from .trace.home import is_array
 from .trace.replay import MISSED, Replay, missed, replay
@@ -66,7 +67,7 @@ class TracedSource:
 
 
 @dataclass
-class _Trace:
+class Trace:
     """One way through the function, with the program that runs it."""
 
     traced: Traced
@@ -83,7 +84,7 @@ class _Trace:
 class FusedCall:
     """One call of a fused function: the program that it runs, with what."""
 
-    trace: _Trace
+    trace: Trace
     values: list[Any]
     outs: list[Any] | None
     given: list[Any]  # the values that are the caller's
@@ -118,7 +119,7 @@ class Fused:
         functools.update_wrapper(self, function)
         self.function = function
         self.options = chosen
-        self._traces: dict[Any, list[_Trace]] = {}
+        self._traces: dict[Any, list[Trace]] = {}
         self._replays: tuple[Replay, ...] = ()
         self.name = dynamo.name(self)
         dynamo.watch()
@@ -167,7 +168,7 @@ class Fused:
         call = Arguments(tuple(args), keywords, described)
         return self._prepared(call, self._traced(call))
 
-    def _prepared(self, call: Arguments, found: _Trace) -> FusedCall:
+    def _prepared(self, call: Arguments, found: Trace) -> FusedCall:
         if found.traced.writes and found.traced.captures:
             _check_captures(found.traced, call.facts)
         values = [*call.values, *found.traced.captures]
@@ -187,7 +188,7 @@ class Fused:
             outs[result] = call.values[argument]
         return outs
 
-    def _trace(self, call: Arguments) -> _Trace:
+    def _trace(self, call: Arguments) -> Trace:
         """The trace that fits this call, made now if there is none."""
         if len(self._traces) > SIGNATURES:
             self._traces.clear()
@@ -200,7 +201,7 @@ class Fused:
         known[:] = [*known[1 - TRACES :], found]
         return found
 
-    def _traced(self, call: Arguments) -> _Trace:
+    def _traced(self, call: Arguments) -> Trace:
         """A trace for this call."""
         traced = trace(
             self.function,
@@ -213,7 +214,7 @@ class Fused:
             call.example,
         )
         names = [p.name for p in traced.graph.parameters]
-        return _Trace(traced, Program(TracedSource(self.function, traced), names, self.options))
+        return Trace(traced, Program(TracedSource(self.function, traced), names, self.options))
 
     def program(self, /, *args: Any, **keywords: Any) -> tuple[Program, Facts]:
         """The program that these arguments run, and their facts."""
@@ -226,7 +227,7 @@ class Fused:
         """What a call with these arguments launches, and why: an Explanation, printed as text."""
         from .report.explain import explain
 
-        call = Arguments(args, keywords)
+        call = Arguments(args, keywords, described)
         found = self._trace(call)
         return explain(found.program, [*call.values, *found.traced.captures])
 
@@ -234,11 +235,30 @@ class Fused:
         """The generated Python of every kernel, for "cuda" or "cpu"."""
         from .report.explain import source
 
-        call = Arguments(args, keywords)
+        call = Arguments(args, keywords, described)
         found = self._trace(call)
         return source(found.program, [*call.values, *found.traced.captures], device)
 
-    def __reduce__(self) -> str:
+    def save(self, path: Any, /, *args: Any, cc: Any = (90,), **keywords: Any) -> None:
+        """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
+
+        As `Kernel.save`, for the way that the function takes with these arguments: what it reads from outside stays as
+        it is now, and numbers that it uses as axes, shapes or in branches are part of the signature.
+
+        Raises ArgumentError for a function that reads arrays from outside, or takes or returns what is no array,
+        number, string, None, tuple, list or dict of them; else what `Kernel.save` raises.
+        """
+        from .aot.function import Retraced, function_to_json
+        from .aot.save import save
+
+        call = Arguments(args, keywords, described)
+        traced = self._trace(call).traced
+        source = Retraced(self.function, call, traced, _source_of(self.function), self.options)
+        record = function_to_json(self.function, call, traced, source.text)
+        names = [p.name for p in traced.graph.parameters]
+        save(path, record, Program(source, names, self.options), call.values, cc)
+
+    def __reduce__(self) -> Any:
         """Like a function, it is pickled and copied as a name of its module."""
         return self.function.__qualname__
 

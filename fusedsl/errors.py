@@ -137,6 +137,16 @@ class Unsupported(FusedslError, NotImplementedError):
     default_code = "unsupported"
 
 
+def not_installed(fault: ImportError) -> CompileError:
+    """The error for a compiler, or a part of it, that is not there."""
+    name = (fault.name or str(fault)).partition(".")[0]
+    if name in ("lark", "llvmlite", "numba"):
+        help = f"pip install {name}; a machine without it runs kernels that another one has saved (fusedsl.load)"
+    else:
+        help = "pip install 'fusedsl[cu13]' (or cu12) compiles for GPUs, without one too; see python -m fusedsl doctor"
+    return CompileError(f"the compiler needs {name}, which is not installed", "compile.missing", help=help)
+
+
 def suggest(name: str, candidates: Iterable[str]) -> str | None:
     """The candidate that `name` was probably meant to be, or None.
 

@@ -25,18 +25,21 @@ def named_file(path: Any) -> Path:
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Write beside, then rename into place; an interrupt leaves nothing behind. Raises OSError where that fails.
+    """Write beside, then rename into place; an interrupt leaves nothing behind. Raises OSError, with the name of the
+    file, where that fails.
 
     No link is followed on the way. `mode` are the permissions of a new file, less the process's mask.
     """
-    part = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(6).hex()}{PART}")
+    part = path.with_name(f"{path.name[:100]}.{os.getpid()}.{os.urandom(6).hex()}{PART}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
         number = os.open(part, flags | getattr(os, "O_NOFOLLOW", 0), mode)
         with open(number, "wb") as file:
             file.write(data)
         os.replace(part, path)
-    except BaseException:
+    except BaseException as fault:
         with contextlib.suppress(OSError):
             part.unlink()
+        if isinstance(fault, OSError) and fault.errno is not None:
+            raise OSError(fault.errno, fault.strerror, str(path)) from None
         raise

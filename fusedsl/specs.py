@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from operator import index
 from typing import Any
 
 from .errors import ArgumentError, suggest
 from .ir.types import DTYPES, DType
+from .runtime.arrays import CPU, Array, Weak, describe
 from .runtime.results import strides_in
 
 
@@ -42,6 +44,17 @@ def spec(shape: Sequence[int] | int, dtype: Any = "float32", strides: Sequence[i
         message = f"{len(steps)} strides for {len(extents)} axes"
         raise ArgumentError(message, "argument.strides", help="one for each axis, in elements")
     return Spec(extents, DTYPES[name], steps)
+
+
+_addresses = count(1 << 48, 1 << 40)  # of memory that is nobody's: no two specs stand for one array
+
+
+def described(argument: Any, name: str) -> Array | Weak:
+    """The facts of an argument, where a spec may stand for an array."""
+    if not isinstance(argument, Spec):
+        return describe(argument, name)
+    place = next(_addresses)
+    return Array("numpy", argument.dtype, argument.shape, argument.strides, place, CPU, False, None)
 
 
 def _integers(given: Any, what: str, least: int | None = None) -> tuple[int, ...]:

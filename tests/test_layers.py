@@ -23,9 +23,11 @@ LAYERS = (
     ("runtime",),
     ("program", "specs"),
     ("report", "interop"),
-    ("aot", "arguments"),
+    ("arguments",),
+    ("aot",),
     ("api", "decorator"),
-    ("lists", "attend"),
+    ("lists", "attend", "loaded_function"),
+    ("loading",),
     ("cli", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

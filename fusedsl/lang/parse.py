@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ..errors import FusedslError, LimitError, ParseError
+from ..errors import FusedslError, LimitError, ParseError, not_installed
 from .diagnose import attribute, method, stray_equals, unexpected
 from .scan import CONSTANTS, Token, scan
 from .syntax import (
@@ -88,9 +88,12 @@ class Keyword:
 
 @cache
 def _parser():
-    """Lark's LALR parser; imported and built (about 55 ms) when the first text arrives."""
-    from lark import Lark
-    from lark.lexer import Lexer
+    """Lark's LALR parser; imported and built (about 55 ms) when the first text arrives. CompileError without Lark."""
+    try:
+        from lark import Lark
+        from lark.lexer import Lexer
+    except ImportError as missing:
+        raise not_installed(missing) from None
 
     class NoLexer(Lexer):
         """Tokens come from `scan`, so Lark needs no lexer of its own."""

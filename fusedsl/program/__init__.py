@@ -24,7 +24,6 @@ from ..runtime.transfer import is_away
 
 if TYPE_CHECKING:
     from ..runtime.fixed import BoundCall
-    from ..schedule.plan import Plan
     from .pipeline import Source
     from .plans import Plans
 
@@ -36,14 +35,14 @@ REPLAYS = 8  # that are written for one call, where the last one did not take wh
 class Program:
     """One source with its options. Thread-safe; plans and prepared calls are made on first need."""
 
-    def __init__(self, source: Source, names: Sequence[str], options: Options):
+    def __init__(self, source: Source, names: Sequence[str], options: Options, plans: Plans | None = None):
         self.source = source
         self.names = tuple(names)
         self.options = options
-        self._plans: Plans | None = None
+        self._plans = plans
         self._calls: dict[tuple, Call] = {}
         self._kept = 0  # calls that were put on disk
-        self._adopted = False  # whether plans came from elsewhere
+        self._adopted = plans is not None  # its plans came from elsewhere
         self._lock = threading.RLock()
         self.name = dynamo.name(self)
         told = source.cache_parts()
@@ -151,11 +150,6 @@ class Program:
 
                 self._plans = Plans(self.source, self.names, self.options, self.family)
         return self._plans
-
-    def adopt(self, plan: Plan) -> None:
-        """Use a plan that was made before, for the signature that it was made for."""
-        self._adopted = True
-        self.plans.adopt(plan)
 
 
 def _flat(keys: tuple, outs: Sequence[Any] | None) -> tuple:

@@ -20,6 +20,7 @@ from ..runtime.results import place
 from ..runtime.transfer import is_away
 from ..schedule.plan import Plan, plan_from_json, plan_to_json
 from . import pipeline
+from .builder import COMPILERS
 from .pipeline import Source
 
 Arguments = Sequence["Array | Weak"]
@@ -39,6 +40,7 @@ class Plans:
         self.names = tuple(names)
         self.options = options
         self.family = family
+        self.builder = COMPILERS
         self._known: dict[tuple, list[Plan]] = {}
         self._strict: set[tuple[Parameter, ...]] = set()  # signatures whose extents of 1 are not as others
         self._lock = threading.RLock()
@@ -104,10 +106,6 @@ class Plans:
         if not all(holds(check, extents) for check in other.checks):
             return False
         return pipeline.result_shapes(plan, extents) == pipeline.result_shapes(other, extents)
-
-    def adopt(self, plan: Plan) -> None:
-        """Use a plan that was made before, for the signature that it was made for."""
-        self._known.setdefault(_key(plan), []).append(plan)
 
     def tighten(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
         """After a spill: plan these arguments anew, in more kernels that hold fewer values; False if there are none."""

@@ -13,7 +13,7 @@ from ..runtime import copies
 from ..runtime.arrays import CPU, Array, Facts
 from ..runtime.bind import Bound
 from ..runtime.call import Call
-from ..runtime.compile import build_scheduled, during_capture
+from ..runtime.compile import during_capture
 from ..runtime.driver import driver
 from ..runtime.launch import Launch
 from ..runtime.lengths import chosen_cuda, digests, joined_cuda
@@ -127,15 +127,14 @@ def _launches(found: Settled, names: Sequence[str], chooser: Chooser):
     numbers: list[int] = []
     launches: list[Any] = []
     spilled = False
-    given = (where, temporaries, numbers, extents, names, device)
     for together in plan.shared:
         members = [k for k in together if not bounds[k].empty]
         if device != CPU and any(0 in bounds[k].extents for k in members):
             raise EmptyRows
         if device == CPU:
-            launches += [launch_on_cpu(plan.kernels[k], bounds[k], *given) for k in members]
+            launches += [launch_on_cpu(found, k, where, temporaries, numbers, names) for k in members]
         elif members:
-            records, spills = _cuda([(k, plan.kernels[k], bounds[k]) for k in members], *given, chooser)
+            records, spills = _cuda(found, members, where, temporaries, numbers, names, chooser)
             launches += records
             spilled |= spills
     shared = [record.geometry for record in launches if isinstance(record, Launch)]
@@ -145,31 +144,35 @@ def _launches(found: Settled, names: Sequence[str], chooser: Chooser):
     return launches, numbers, workspace, Tickets(count, device[1]) if count else None, spilled
 
 
-def launch_on_cpu(kernel, bound: Bound, where, temporaries, numbers, extents, names, device):
+def launch_on_cpu(found: Settled, k: int, where, temporaries, numbers, names):
     """The launch record of one kernel on the pool, compiled and loaded."""
     from ..runtime import native
 
-    built = pipeline.build_kernel(kernel, bound, None)
+    kernel = found.plan.kernels[k]
+    built, bound = found.builder.on_cpu(kernel, found.bounds[k], found)
     functions = dict(zip(built.symbols, native.load(built.code, built.symbols)))
-    return cpu_launch(kernel, bound, built, functions, where, temporaries, numbers, extents, names)
+    return cpu_launch(kernel, bound, built, functions, where, temporaries, numbers, found.extents, names)
 
 
-def _cuda(members, where, temporaries, numbers, extents, names, device, chooser: Chooser) -> tuple[list[Launch], bool]:
-    """The launch records of kernels (with their numbers) that are to share one: one, or one each. And whether one of
-    them spills registers.
+def _cuda(
+    found: Settled, members: Sequence[int], where, temporaries, numbers, names, chooser: Chooser
+) -> tuple[list[Launch], bool]:
+    """The launch records of kernels (by number) that are to share one: one, or one each. And whether one of them spills
+    registers.
     """
-    told = driver().facts(device[1])
-    given = (where, temporaries, numbers, extents, names)
-    chosen = [chooser(k, plan, bound, pipeline.hardware_of(told)) for k, plan, bound in members]
-    pairs = [(plan, bound) for _, plan, bound in members]
+    index, build = found.device[1], found.builder.on_cuda
+    told = driver().facts(index)
+    given = (where, temporaries, numbers, found.extents, names)
+    pairs = [(found.plan.kernels[k], found.bounds[k]) for k in members]
+    chosen = [chooser(k, plan, bound, pipeline.hardware_of(told)) for k, (plan, bound) in zip(members, pairs)]
     joined = joined_cuda(pairs, chosen, pipeline.hardware_of(told)) if len(members) > 1 else None
     if joined is not None:
-        built = build_scheduled(*joined, digests(pairs), told.cc)
-        return [bundle_launch(pairs, built, loaded(built, device[1]), *given)], built.spill_bytes > 0
+        built = build(*joined, digests(pairs), told.cc, found)
+        return [bundle_launch(pairs, built, loaded(built, index), *given)], built.spill_bytes > 0
     records, spills = [], False
     for (plan, bound), (kernel, schedule) in zip(pairs, chosen):
-        built = build_scheduled(kernel, schedule, plan.digest, told.cc)
-        records.append(cuda_launch(plan, bound, built, loaded(built, device[1]), *given))
+        built = build(kernel, schedule, plan.digest, told.cc, found)
+        records.append(cuda_launch(plan, bound, built, loaded(built, index), *given))
         spills |= built.spill_bytes > 0
     return records, spills
 

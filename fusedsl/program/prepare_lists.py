@@ -211,7 +211,7 @@ class _Gathered:
 
     def _step(self, step: int, bounds: Sequence[Sequence[Any]]) -> Iterator[Any]:
         """The records of every call's kernel number `step`: what one call computes before, it has stored by then."""
-        members = []
+        members, launches = [], []
         for k, (found, kernels) in enumerate(zip(self.settled, bounds)):
             if step >= len(kernels) or kernels[step].empty:
                 continue
@@ -221,14 +221,11 @@ class _Gathered:
             places = self.items[k].arguments
             where = Places(all_.arguments, all_.results, all_.scratch, places, k, len(self.items))
             plan = found.plan.kernels[step]
-            members.append(Member(plan, kernels[step], Geometry(0, 0), where, self.temporaries[k], found.extents))
-        return self._cpu(members) if self.device == CPU else self._cuda(members)
-
-    def _cpu(self, members: Sequence[Member]) -> Iterator[Any]:
-        for m in members:
-            yield launch_on_cpu(
-                m.plan, m.bound, m.where, m.temporaries, self.numbers, m.extents, self.names, self.device
-            )
+            if self.device == CPU:
+                launches.append(launch_on_cpu(found, step, where, self.temporaries[k], self.numbers, self.names))
+            else:
+                members.append(Member(plan, kernels[step], Geometry(0, 0), where, self.temporaries[k], found.extents))
+        return iter(launches) if self.device == CPU else self._cuda(members)
 
     def _cuda(self, members: Sequence[Member]) -> Iterator[Any]:
         from ..runtime.driver import driver

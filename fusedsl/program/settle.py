@@ -20,6 +20,7 @@ from ..runtime.results import allocator, check_out, common_order, place, strides
 from ..runtime.transfer import device_empty
 from ..schedule.plan import KernelPlan, Plan
 from . import pipeline
+from .builder import Builder
 from .plans import Plans
 
 
@@ -37,6 +38,13 @@ class Settled:
     library: str
     device: tuple[str, int]
     once: bool  # there are copies: the call cannot be repeated for other arrays
+    layouts: Mapping[tuple[str, int], Layout]  # where each array has its elements, by kind and index
+    builder: Builder
+
+    @property
+    def facts(self) -> list:
+        """Of the arguments, as its kernels take them."""
+        return self.arguments
 
     @property
     def payloads(self) -> list:
@@ -121,7 +129,7 @@ def _settle(
     layouts |= temporary_layouts(plan, extents)
     once = packed or bool(late) or any(isinstance(a, Array) and a.copied for a in arguments)
     bounds = pipeline.bind_kernels(plan, layouts, extents, pipeline.family_of(plans.family, plans.options, plan))
-    return Settled(plan, extents, arguments, bounds, given, late, makers, library, device, once)
+    return Settled(plan, extents, arguments, bounds, given, late, makers, library, device, once, layouts, plans.builder)
 
 
 def _check_device(plans: Plans, device: tuple[str, int]) -> None:

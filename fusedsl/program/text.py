@@ -33,7 +33,7 @@ class TextSource:
             )
         self.text = text
         self.constants = {name: _plain(value) for name, value in (constants or {}).items()}
-        self._options = options
+        self.options = options
         self._params = _names_of(params)
         for name, value in self.constants.items():
             if not (isinstance(name, str) and name.isidentifier()):
@@ -44,10 +44,10 @@ class TextSource:
 
     @cached_property
     def program(self):
-        """The syntax tree; ParseError or LimitError where the text is none."""
+        """The syntax tree; ParseError or LimitError where the text is none, CompileError without a parser."""
         from ..lang.parse import parse
 
-        return parse(self.text, asdict(self._options.limits))
+        return parse(self.text, asdict(self.options.limits))
 
     def cache_parts(self) -> dict:
         """What the plans of this text depend on."""
@@ -56,7 +56,7 @@ class TextSource:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The parameters, in the order of the text or the one that `params` fixed; from the cache if it knows them."""
-        key = cache_key(names=self.cache_parts(), limits=asdict(self._options.limits))
+        key = cache_key(names=self.cache_parts(), limits=asdict(self.options.limits))
         entry = disk().get(key)
         if entry is not None and isinstance(entry[0].get("names"), list):
             return tuple(entry[0]["names"])

@@ -38,7 +38,13 @@ class Case:
     bounds: tuple[Bound, ...]
     copied: tuple[str, ...]
     target: Target
+    layouts: Mapping[tuple[str, int], Layout]
     claims: bool = False
+
+    @property
+    def facts(self) -> list[Array | Weak]:
+        """Of the arguments."""
+        return list(self.arguments.values())
 
     @property
     def kernels(self) -> list[tuple[KernelPlan, Bound]]:
@@ -66,7 +72,7 @@ class Case:
         """The kernels of the plan that stores no scores, which this one took the place of."""
         given = list(self.arguments.values())
         plan = self.plans.plan(given, self.extents, self.plan.together, "staged", False)
-        layouts, _ = _layouts(plan, given, self.extents)
+        layouts, _ = bind_layouts(plan, given, self.extents)
         return list(zip(plan.kernels, pipeline.bind_kernels(plan, layouts, self.extents, None)))
 
     def scheduled(self, plan: KernelPlan, bound: Bound) -> tuple[Any, Any]:
@@ -90,15 +96,15 @@ class Case:
 
     def built(self, members: Sequence[tuple[KernelPlan, Bound]]) -> Built:
         """The compiled launch; CompileError where the compiler is missing or refuses."""
-        hardware = self.target.hardware
+        hardware, build = self.target.hardware, self.plans.builder
         if len(members) > 1 and hardware is not None:
             joined = self.together(members)
             assert joined is not None
-            return compiler.build_scheduled(*joined, digests(members), hardware.cc)
+            return build.on_cuda(*joined, digests(members), hardware.cc, self)
         plan, bound = members[0]
         if hardware is None:
-            return pipeline.build_kernel(plan, bound, None)
-        return compiler.build_scheduled(*self.scheduled(plan, bound), plan.digest, hardware.cc)
+            return build.on_cpu(plan, bound, self)[0]
+        return build.on_cuda(*self.scheduled(plan, bound), plan.digest, hardware.cc, self)
 
     def shape_of(self, use: ArrayUse) -> tuple[int, ...]:
         """The shape of the array that a kernel reads or writes, before views."""
@@ -145,15 +151,15 @@ def _made(
     while way is not None:
         plan = plans.plan(given, extents, *way, loose)
         pipeline.check_call(plan, extents)
-        layouts, copied = _layouts(plan, given, extents)
+        layouts, copied = bind_layouts(plan, given, extents)
         family = None if alone else pipeline.family_of(plans.family, plans.options, plan)
         bounds = tuple(pipeline.bind_kernels(plan, layouts, extents, family))
         way = pipeline.other_way(plan, bounds, target.hardware, claims)
     names = tuple(plans.names[k] for k in copied)
-    return Case(plans, arguments, extents, plan, bounds, names, target, claims)
+    return Case(plans, arguments, extents, plan, bounds, names, target, layouts, claims)
 
 
-def _layouts(plan: Plan, given: Sequence[Array | Weak], extents) -> tuple[dict, list[int]]:
+def bind_layouts(plan: Plan, given: Sequence[Array | Weak], extents) -> tuple[dict, list[int]]:
     """Where every array of a call has its elements, and the arguments that must be packed for that."""
     layouts = {("argument", k): layout_of(a) for k, a in enumerate(given) if isinstance(a, Array)}
     copied = _pack(plan, layouts, extents)

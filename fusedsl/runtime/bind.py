@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.dims import Symbol, evaluate
@@ -131,6 +131,44 @@ def bind(
     if streamed is not None and _may_turn(plan) and lies_across(merged, row_axes, placed.dtypes):
         across = (_turned(plan, kernel, merged, placed), _turned(plan, streamed, merged, placed))
     return Bound(kernel, merged.extents, lines, placed.offsets, placed.steps, streamed, across)
+
+
+NO_AXIS = -1  # stands for an axis of 1, where a kernel has none of its kind
+
+
+def bind_general(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: Mapping[Symbol, int]) -> Bound:
+    """The kernel that serves arrays of any layout and any extents, with the numbers of these: no axes are merged, and
+    every stride is a number. It is for the CPU, which knows no vectors but those that its compiler finds."""
+    rows, columns = ([evaluate(d, extents) for d in dims] for dims in (plan.rows, plan.columns))
+    placed = _place(plan, layouts, extents)
+    uses = [{c.axis for c in use.at} for use in plan.arrays]
+    if plan.stream is not None:
+        bound = _bind_stream(plan, (*rows, *columns), placed, True)
+        operands = [
+            operand if use.gathered is not None else _any_strides(operand, range(len(rows + columns)), axes)
+            for operand, use, axes in zip(bound.kernel.operands, plan.arrays, uses)
+        ]
+        return replace(bound, kernel=replace(bound.kernel, operands=tuple(operands)))
+    of_rows = [] if plan.is_map else list(range(len(rows))) or [NO_AXIS]
+    of_columns = list(range(len(rows), len(rows) + len(columns))) or [NO_AXIS]
+    order = [*of_rows, *of_columns]
+    numbers = [*rows, *columns]
+    apart = Collapsed(
+        tuple(1 if a == NO_AXIS else numbers[a] for a in order),
+        tuple(tuple(0 if a == NO_AXIS else line[a] for a in order) for line in placed.strides),
+        tuple(() if a == NO_AXIS else (a,) for a in order),
+    )
+    kernel = _kernel(plan, apart, len(of_rows), placed, True)
+    operands = [_any_strides(operand, order, axes) for operand, axes in zip(kernel.operands, uses)]
+    kernel = replace(kernel, operands=tuple(operands), literals=())
+    lines = tuple(line + rank for line, rank in zip(apart.strides, placed.ranks))
+    return Bound(kernel, apart.extents, lines, placed.offsets, placed.steps)
+
+
+def _any_strides(operand: Operand, order: Iterable[int], axes: Container[int | None]) -> Operand:
+    """An operand of which is known along which axes it varies, and nothing else."""
+    strides = "".join("s" if a in axes else "0" for a in order)
+    return replace(operand, strides=strides, rank="s" if operand.rank else "")
 
 
 def _merged(

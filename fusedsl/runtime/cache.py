@@ -89,7 +89,9 @@ def _file_states() -> str:
     """
     digest = hashlib.sha256()
     for name in ("numba", "numba_cuda", "llvmlite"):
-        spec = find_spec(name)
+        spec = None
+        with contextlib.suppress(ImportError, ValueError):  # of whoever forbids the import
+            spec = find_spec(name)
         if spec is not None and spec.origin:
             _digest_state(digest, spec.origin, os.stat(spec.origin))
     _digest_states(digest, os.path.dirname(os.path.dirname(__file__)))

@@ -6,19 +6,20 @@ import contextlib
 import dataclasses
 import hashlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from .. import debug
-from ..errors import CompileError, DeviceError, FusedslError
+from ..codegen.cpu.processor import Processor, host
+from ..errors import CompileError, DeviceError, FusedslError, not_installed
 from ..hardware import Hardware, facts
 from ..schedule import Geometry, Schedule, choose, geometry
 from ..schedule.attend import AttendSchedule, in_columns, narrower, windows
 from ..schedule.bundle import Bundle, BundleSchedule, schedule_bundle
 from ..schedule.contract import schedule_contract
-from ..schedule.kernel import Kernel
+from ..schedule.kernel import Kernel, Operand
 from ..schedule.looped import streams
 from ..schedule.plan import KernelPlan
 from ..schedule.scores import schedule_scores
@@ -113,10 +114,16 @@ def scheduled_together(
 
 
 def scheduled_cpu(bound: Bound) -> tuple[Kernel, str]:
-    """The kernel of these extents and strides on a CPU, and the name of its loops."""
+    """The kernel of these extents and strides on a CPU, less what matters on CUDA alone, and the name of its loops."""
     from ..codegen.cpu import variant
 
-    return bound.kernel, variant.choose(bound.kernel, bound.extents, bound.strides)
+    return plain_kernel(bound.kernel), variant.choose(bound.kernel, bound.extents, bound.strides)
+
+
+def plain_kernel(kernel: Kernel) -> Kernel:
+    """A kernel without what no loops of the CPU ask for: how wide accesses and offsets may be."""
+    operands = tuple(Operand(o.name, o.dtype, o.strides, rank=o.rank) for o in kernel.operands)
+    return dataclasses.replace(kernel, operands=operands, wide=False, lengths=(), chained=False)
 
 
 def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardware | None = None) -> Built:
@@ -141,11 +148,22 @@ def build_scheduled(kernel: Kernel | Bundle, schedule: Any, digest: str, cc: tup
 
 def build_cpu(bound: Bound, digest: str) -> Built:
     """The kernel of these extents and strides for this CPU."""
-    from ..codegen.cpu import host
+    return build_loops(*scheduled_cpu(bound), digest, host())
 
-    kernel, chosen = scheduled_cpu(bound)
-    key = ("cpu", host.tag(), digest, _unnumbered(kernel.name), _shape_of(kernel), chosen)
-    return _once(key, lambda: _load(key, kernel, chosen) or _compile_cpu(kernel, chosen, key), kernel, chosen)
+
+def cpu_key(kernel: Kernel, chosen: str, digest: str, processor: Processor) -> tuple:
+    """What the machine code of a kernel and its loops depends on."""
+    return ("cpu", processor.tag, digest, _unnumbered(kernel.name), _shape_of(kernel), chosen)
+
+
+def build_loops(kernel: Kernel, chosen: str, digest: str, processor: Processor) -> Built:
+    """A kernel with its loops as object code for a processor, compiled where neither memory nor disk has it."""
+    key = cpu_key(kernel, chosen, digest, processor)
+
+    def make() -> Built:
+        return _load(key, kernel, chosen) or _compile_cpu(kernel, chosen, processor, key)
+
+    return _once(key, make, kernel, chosen)
 
 
 def source_of(kernel: Any, schedule: Any) -> str:
@@ -258,8 +276,11 @@ def facts_of(built: Built) -> dict[str, Any]:
 
 def _load(key: tuple, kernel: Any, schedule: Any) -> Built | None:
     entry = _shipped.get(plain_key(key)) or disk().get(cache_key(kernel=repr(key)))
-    if entry is None:
-        return None
+    return None if entry is None else stored_build(entry, kernel, schedule)
+
+
+def stored_build(entry: tuple[Mapping[str, Any], bytes], kernel: Any, schedule: Any) -> Built | None:
+    """A kernel as `facts_of` and its machine code tell of it; None where they do not."""
     told, code = entry
     try:
         symbols, source, path = tuple(told["symbols"]), told["source"], told["path"]
@@ -309,12 +330,12 @@ def _compiled(kernel: Any, schedule: Any, cc: tuple[int, int], name: str) -> Bui
     return Built(kernel, schedule, compiled.code, (compiled.function,), source, path, *figures)
 
 
-def _compile_cpu(kernel: Kernel, chosen: str, key: tuple) -> Built:
+def _compile_cpu(kernel: Kernel, chosen: str, processor: Processor, key: tuple) -> Built:
     from ..codegen.cpu import backend
 
-    source, _ = backend.generate(kernel, chosen)
+    source, _ = backend.generate(kernel, chosen, processor)
     path = disk().write_source(_file_name(key), source)
-    compiled = _attempt(lambda c: backend.compile_source(source, path, kernel, c), chosen, path)
+    compiled = _attempt(lambda c: backend.compile_source(source, path, kernel, c, processor), chosen, path)
     return _keep(key, Built(kernel, chosen, compiled.object_bytes, compiled.symbols, source, path))
 
 
@@ -325,9 +346,7 @@ def _attempt(compiler, chosen: Any, path: str):
     except FusedslError:
         raise
     except ModuleNotFoundError as missing:
-        help = "pip install 'fusedsl[cu13]' (or cu12) compiles for GPUs, without one too; see python -m fusedsl doctor"
-        raise CompileError(f"the compiler needs {missing.name}, which is not installed", "compile.missing",
-                           help=help) from None  # fmt: skip
+        raise not_installed(missing) from None
     except Exception as fault:
         help = f"the generated source is {path}; please report it with the text of the kernel"
         raise CompileError(f"the generated kernel does not compile: {fault}", "compile.kernel", help=help) from fault

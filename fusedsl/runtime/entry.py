@@ -12,6 +12,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from .entry_code import CODE
@@ -22,7 +23,6 @@ Entry = Callable[..., int]
 _ASKED = ("PyLong_AsUnsignedLongLongMask", "PyLong_FromLong", "PyBytes_AsString", "PyBytes_Size", "PyErr_Occurred",
           "PyEval_SaveThread", "PyEval_RestoreThread")  # fmt: skip
 _BUILTINS = ("launch", "graph", "run", "watch")
-AVAILABLE = sys.implementation.name == "cpython"  # whether Python has such builtins
 MISPLACED = -2  # an answer: something is wrong with the addresses, and nothing was done
 _FASTCALL = 0x80  # METH_FASTCALL: (self, array of arguments, how many)
 
@@ -100,6 +100,16 @@ def watcher(watch: Watch) -> Callable[..., int | bool]:
     return _builtin("watch", watch.words()) or watch.misplaced
 
 
+@cache
+def available() -> bool:
+    """Whether Python has such builtins, and LLVM is there to make them."""
+    try:
+        import llvmlite.binding  # noqa: F401
+    except ImportError:
+        return False
+    return sys.implementation.name == "cpython"
+
+
 def ready() -> bool:
     """Whether builtins cost less than 15 ms to have: LLVM is loaded, or they are there."""
     return _makers is not None or "llvmlite.binding" in sys.modules
@@ -117,7 +127,7 @@ def launcher(
     """What launches a kernel by the function whose address stands in memory at `cell`: cuLaunchKernelEx; 0 refuses.
 
     `words` are CUlaunchConfig, the size of the parameter block, and the block; each argument goes to its place among
-    them, and packed numbers to the word `numbers`. None where Python has no such builtins. `graph` is the address of a
+    them, and packed numbers to the word `numbers`. None where they are not available. `graph` is the address of a
     Graph of this kernel, which is launched instead wherever it may be; -1 asks for it to be recorded. MISPLACED is the
     answer where `watch` finds something, in the arguments by number.
     """
@@ -152,9 +162,9 @@ def _made(
 
 
 def _builtin(kind: str, record: bytes) -> Entry | None:
-    """A builtin of this record; None where Python has no such builtins."""
+    """A builtin of this record; None where they are not available."""
     global _makers
-    if not AVAILABLE:
+    if not available():
         return None
     with _lock:
         _makers = _makers or _load()

@@ -22,7 +22,7 @@ from ..errors import DeviceError, FusedslError, LimitError
 from ..geometry import Geometry
 from .block import BLOCK_BYTES, Layout, Namer, PointerSlot, ScalarSlot
 from .driver import Driver, Function, pointer
-from .entry import AVAILABLE, MISPLACED, NOTHING, Place, Watch, launcher, runner
+from .entry import MISPLACED, NOTHING, Place, Watch, available, launcher, runner
 from .graphs import Graph
 
 MOST_BLOCKS = 2**31 - 1  # of a launch along its first axis, on every architecture
@@ -112,7 +112,7 @@ class Launch:
 
     def watches(self, watch: Watch, constants: Mapping[int, Any]) -> bool:
         """Whether `repeat_lines` can look at what is watched, by payload."""
-        builtin = self.geometry.blocks and self.driver.entry.value and AVAILABLE
+        builtin = self.geometry.blocks and self.driver.entry.value and available()
         return bool(builtin) and self.layout.told(b"", constants).watches(watch)
 
     def repeat_lines(
@@ -265,7 +265,7 @@ class HostLaunch:
 
     def watches(self, watch: Watch, constants: Mapping[int, Any]) -> bool:
         """As that of `Launch`."""
-        return self.single is not None and AVAILABLE and self.layout.told(b"", constants).watches(watch)
+        return self.single is not None and available() and self.layout.told(b"", constants).watches(watch)
 
     def repeat_lines(
         self, words: Sequence[str], constants: Mapping[int, Any], name: Namer, watch: Watch = NOTHING

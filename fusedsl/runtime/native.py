@@ -1,27 +1,34 @@
-"""Loads cached object code as C functions, with llvmlite alone: no Numba, no linker, no file."""
+"""Loads machine code as C functions: object code of the cache with llvmlite alone, shared objects without even that."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
+import sys
+import tempfile
 import threading
 from typing import Any
 
+from ..errors import DeviceError
+
 PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+SHARED = b"\x03\x00"  # e_type of a shared object
 _lock = threading.Lock()
 _loaded: dict[tuple[bytes, tuple[str, ...]], tuple] = {}
 _engines: list = []  # keep the memory of loaded code alive
 
 
-def load(object_bytes: bytes, symbols: tuple[str, ...]) -> tuple:
+def load(code: bytes, symbols: tuple[str, ...]) -> tuple:
     """The C functions `void symbol(int64 *slots, int64 begin, int64 end)` of an object; a call releases the GIL.
 
-    Equal objects are loaded once, since nothing unloads them.
+    Equal objects are loaded once, since nothing unloads them. DeviceError where the system refuses a shared object.
     """
-    key = object_bytes, symbols
+    key = code, symbols
     if key not in _loaded:
         with _lock:
             if key not in _loaded:
-                _loaded[key] = _load(*key)
+                _loaded[key] = _open(*key) if code[16:18] == SHARED else _load(*key)
     return _loaded[key]
 
 
@@ -44,3 +51,44 @@ def _load(object_bytes: bytes, symbols: tuple[str, ...]) -> tuple:
     loaded.finalize_object()
     _engines.append(loaded)
     return tuple(PROTOTYPE(loaded.get_function_address(symbol)) for symbol in symbols)
+
+
+# -- shared objects
+
+
+def _open(code: bytes, symbols: tuple[str, ...]) -> tuple:
+    """The functions of a shared object, which is a file only while the system's loader reads it."""
+    with contextlib.suppress(OSError):  # else it is in the C library
+        ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
+    faults = []
+    for way in (_from_folder, _from_memory):
+        try:
+            library = way(code)
+        except OSError as fault:
+            faults.append(str(fault))
+        else:
+            _engines.append(library)
+            return tuple(PROTOTYPE((symbol, library)) for symbol in symbols)
+    raise DeviceError(f"the system does not load machine code: {'; '.join(faults)}", "device.code",
+                      help="TMPDIR should name a folder that can be written and is not mounted noexec")  # fmt: skip
+
+
+def _from_folder(code: bytes) -> ctypes.CDLL:
+    """Loaded by way of a file of this user's alone, under a name that no other has had."""
+    number, path = tempfile.mkstemp(".so", "fusedsl-")
+    try:
+        with open(number, "wb") as file:
+            file.write(code)
+        return ctypes.CDLL(path)
+    finally:
+        os.unlink(path)
+
+
+def _from_memory(code: bytes) -> ctypes.CDLL:
+    """Loaded by way of a file that is in no folder. It stays open: glibc takes one of the same name for the same."""
+    if not hasattr(os, "memfd_create"):
+        raise OSError(f"{sys.platform} has no files in memory")
+    number = os.memfd_create("fusedsl", os.MFD_CLOEXEC)
+    with open(number, "wb", closefd=False) as file:
+        file.write(code)
+    return ctypes.CDLL(f"/proc/self/fd/{number}")

@@ -14,7 +14,7 @@ from dataclasses import astuple
 from typing import Any
 
 from .. import config
-from ..codegen.cpu import host
+from ..codegen.cpu import processor
 from ..codegen.cpu.work import Launch as Work
 from ..codegen.cpu.work import Stage
 from ..errors import FusedslError
@@ -72,7 +72,7 @@ def _card(index: int) -> list:
 
 def _processor() -> list:
     """What launches on this CPU depend on."""
-    return [host.tag(), config.num_threads()]
+    return [processor.host().tag, config.num_threads()]
 
 
 # ---- writing

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
 from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
-from ..ir.graph import Check, Graph, Node, Parameter, Site, Type
+from ..ir.graph import Check, Graph, Node, Parameter, Site, Type, node, walk
 from ..ir.types import DType, dtype
 from .kernel import Finish, Load, Position
 from .phase import Body, FoldUse, Implied, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
@@ -154,10 +155,28 @@ def plan_from_json(data: Any) -> Any:
 def graph_to_json(graph: Graph) -> dict[str, Any]:
     """JSON form of a graph, in which graphs differ that differ in anything: operations, attributes, bits of constants,
     types, parameters, checks."""
+    told = {"parameters": plan_to_json(graph.parameters), "checks": plan_to_json(graph.checks)}
+    return {**nodes_to_json(graph.results), **told}
+
+
+def graph_from_json(data: Any) -> Graph:
+    """The inverse of `graph_to_json`; KeyError, TypeError or ValueError where the data is no graph."""
+    return Graph(plan_from_json(data["parameters"]), nodes_from_json(data), plan_from_json(data["checks"]))
+
+
+def nodes_to_json(roots: Sequence[Node]) -> dict[str, Any]:
+    """JSON form of nodes with all that they are made of."""
     places: dict[Node, int] = {}
     nodes = []
-    for n in graph.nodes():
+    for n in walk(roots):
         nodes.append([n.op, [places[a] for a in n.args], plan_to_json(n.attr), plan_to_json(n.type)])
         places[n] = len(places)
-    told = {"parameters": plan_to_json(graph.parameters), "checks": plan_to_json(graph.checks)}
-    return {"nodes": nodes, "results": [places[r] for r in graph.results], **told}
+    return {"nodes": nodes, "results": [places[r] for r in roots]}
+
+
+def nodes_from_json(data: Any) -> tuple[Node, ...]:
+    """The inverse of `nodes_to_json`."""
+    made: list[Node] = []
+    for op, args, attr, type in data["nodes"]:
+        made.append(node(op, tuple(made[a] for a in args), plan_from_json(attr), plan_from_json(type)))
+    return tuple(made[k] for k in data["results"])

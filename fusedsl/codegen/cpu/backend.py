@@ -1,4 +1,4 @@
-"""Kernel → generated Python file → object code for this CPU."""
+"""Kernel → generated Python file → object code for a CPU: this machine's, or another."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ...schedule.kernel import Kernel
 from . import contract, cross, map, row, split, stream, strip
+from .processor import Processor, host
 from .roles import Array
 
 
@@ -19,8 +20,11 @@ class CompiledCpu:
     source: str
 
 
-def generate(kernel: Kernel, variant: str) -> tuple[str, list[Array]]:
-    """The source of a kernel in a variant of `variant.choose`, and the working memory that it names."""
+def generate(kernel: Kernel, variant: str, processor: Processor | None = None) -> tuple[str, list[Array]]:
+    """The source of a kernel in a variant of `variant.choose`, and the working memory that it names.
+
+    It is for one processor, this machine's where none is given.
+    """
     kind, _, letters = variant.partition(":")
     match kind:
         case "map" | "tiles":
@@ -28,7 +32,7 @@ def generate(kernel: Kernel, variant: str) -> tuple[str, list[Array]]:
         case "rows":
             return row.emit(kernel)
         case "products":
-            return contract.emit(kernel, letters)
+            return contract.emit(kernel, letters, (processor or host()).vectors)
         case "split":
             return split.emit(kernel)
         case "cross":
@@ -40,23 +44,28 @@ def generate(kernel: Kernel, variant: str) -> tuple[str, list[Array]]:
     raise ValueError(f"unknown variant {variant!r}")
 
 
-def compile_kernel(kernel: Kernel, source_path: str | Path, variant: str = "map") -> CompiledCpu:
+def compile_kernel(
+    kernel: Kernel, source_path: str | Path, variant: str = "map", processor: Processor | None = None
+) -> CompiledCpu:
     """Write the source to `source_path` and compile it; `variant` as given by `variant.choose`."""
-    source, _ = generate(kernel, variant)
+    source, _ = generate(kernel, variant, processor)
     Path(source_path).write_text(source)
-    return compile_source(source, str(source_path), kernel, variant)
+    return compile_source(source, str(source_path), kernel, variant, processor)
 
 
-def compile_source(source: str, source_path: str, kernel: Kernel, variant: str) -> CompiledCpu:
-    """Compile a source that `generate` gave; tracebacks will look for it at `source_path`."""
+def compile_source(
+    source: str, source_path: str, kernel: Kernel, variant: str, processor: Processor | None = None
+) -> CompiledCpu:
+    """Compile a source that `generate` gave for this processor; tracebacks will look for it at `source_path`."""
     from .compiler import object_code
     from .words import vocabulary
 
-    _, arrays = generate(kernel, variant)
-    namespace = {"__builtins__": {}, "range": range, **vocabulary(kernel, arrays)}
+    processor = processor or host()
+    _, arrays = generate(kernel, variant, processor)
+    namespace = {"__builtins__": {}, "range": range, **vocabulary(kernel, arrays, processor.vectors)}
     exec(compile(source, source_path, "exec"), namespace)
     names = symbols(kernel, variant)
-    return CompiledCpu(object_code({name: namespace[name] for name in names}), names, source)
+    return CompiledCpu(object_code({name: namespace[name] for name in names}, processor), names, source)
 
 
 def symbols(kernel: Kernel, variant: str) -> tuple[str, ...]:

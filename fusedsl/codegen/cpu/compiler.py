@@ -1,4 +1,4 @@
-"""Generated Python → relocatable object code: Numba types and lowers it, LLVM optimises it for the host's CPU."""
+"""Generated Python → relocatable object code: Numba types and lowers it, LLVM optimises it for a processor."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from numba.core.typing.templates import AbstractTemplate, signature
 from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
 
 from ...ir.types import BOOL, DTYPES, DType
-from . import host
 from .interleave import interleave
 from .number import Number
+from .processor import Processor, host
 from .words import OPERATORS, POINTER, Word
 
 NUMBA: dict[DType | str | None, types.Type] = {
@@ -140,12 +140,19 @@ def contexts() -> tuple[ScalarTyping, ScalarTarget]:
 
 
 @cache
-def machine() -> llvm.TargetMachine:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    name, features = host.cpu()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    return target.create_target_machine(cpu=name, features=features, opt=3, reloc="pic", codemodel="default")
+def machine(processor: Processor) -> llvm.TargetMachine:
+    """LLVM's compiler for a processor."""
+    triple = llvm.get_process_triple()
+    if processor.architecture == host().architecture:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+    else:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        triple = f"{processor.architecture}-unknown-linux-gnu"
+    target = llvm.Target.from_triple(triple)
+    given = {"cpu": processor.name, "features": processor.features}
+    return target.create_target_machine(**given, opt=3, reloc="pic", codemodel="default")
 
 
 def lower(function, symbol: str) -> ir.Module:
@@ -182,16 +189,18 @@ def export(module: ir.Module, inner: ir.Function, symbol: str) -> None:
     builder.ret_void()
 
 
-def optimise(modules: list[ir.Module]) -> llvm.ModuleRef:
-    """One module of all the functions, vectorised for the host."""
+def optimise(modules: list[ir.Module], target: llvm.TargetMachine | None = None) -> llvm.ModuleRef:
+    """One module of all the functions, vectorised for a target: this machine, where none is given."""
+    target = target or machine(host())
     linked, *others = (llvm.parse_assembly(str(module)) for module in modules)
     for other in others:
         linked.link_in(other)
-    linked.data_layout = str(machine().target_data)
+    linked.triple = target.triple
+    linked.data_layout = str(target.target_data)
     tuning = llvm.create_pipeline_tuning_options(speed_level=3)
     tuning.loop_vectorization = tuning.loop_interleaving = True
     tuning.slp_vectorization = False
-    builder = llvm.create_pass_builder(machine(), tuning)
+    builder = llvm.create_pass_builder(target, tuning)
     first = llvm.create_new_module_pass_manager()
     first.add_always_inliner_pass()
     first.add_sroa_pass()
@@ -203,7 +212,9 @@ def optimise(modules: list[ir.Module]) -> llvm.ModuleRef:
     return linked
 
 
-def object_code(functions: dict[str, object]) -> bytes:
-    """Relocatable object code that exports each function under its symbol."""
+def object_code(functions: dict[str, object], processor: Processor) -> bytes:
+    """Relocatable object code for a processor that exports each function under its symbol."""
     with global_compiler_lock:
-        return machine().emit_object(optimise([lower(function, symbol) for symbol, function in functions.items()]))
+        target = machine(processor)
+        modules = [lower(function, symbol) for symbol, function in functions.items()]
+        return target.emit_object(optimise(modules, target))

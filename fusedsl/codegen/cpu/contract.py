@@ -12,32 +12,32 @@ from ...ir.types import INT64
 from ...schedule.kernel import Kernel, Load
 from ...schedule.phase import Body
 from ...schedule.product import sides
-from . import tile
 from .fold import get, put
 from .roles import Array
 from .row import claim, unclaim
 from .source import address, header, indented, load_line, parameters, store_line
 from .variant import PRODUCT_BLOCK
+from .vectors import TILE_PRODUCT, Vectors, tile_shape
 
 ROWS, COLUMNS, DEPTH = PRODUCT_BLOCK
 ROW, COLUMN, STEP = "row", "column", "step"  # what the three kinds of axes count
 
 
-def emit(kernel: Kernel, letters: str) -> tuple[str, list[Array]]:
+def emit(kernel: Kernel, letters: str, vectors: Vectors) -> tuple[str, list[Array]]:
     """The source of a kernel that sums products, and the working memory that it names.
 
     `letters` say how each operand goes along the last row axis, then along the last column axis of the tiles.
     """
-    return Contract(kernel, letters).emit()
+    return Contract(kernel, letters, vectors).emit()
 
 
 class Contract:
     """The text of one kernel."""
 
-    def __init__(self, kernel: Kernel, letters: str):
+    def __init__(self, kernel: Kernel, letters: str, vectors: Vectors):
         found = sides(kernel)
         assert found is not None
-        self.kernel, self.sides = kernel, found
+        self.kernel, self.sides, self.vectors = kernel, found, vectors
         self.along = {ROW: letters[: len(letters) // 2], COLUMN: letters[len(letters) // 2 :]}
         self.axes = {
             ROW: found.rows, COLUMN: found.columns, STEP: tuple(range(kernel.row_axes, kernel.axes)),
@@ -69,7 +69,7 @@ class Contract:
 
     def tile_shape(self) -> tuple[int, int]:
         """Rows and columns that blocks are a multiple of."""
-        shapes = [tile.shape(use.state[0].dtype) for use in self.folds]
+        shapes = [tile_shape(use.state[0].dtype, self.vectors) for use in self.folds]
         return shapes[0][0], max(wide for _, wide in shapes)
 
     def arrays(self) -> list[Array]:
@@ -217,7 +217,7 @@ class Contract:
         return [*lines, *indented(["for step in range(step_count):", *indented([*outer, *loops])])]
 
     def width(self, kind: str, body: Body) -> int:
-        high, wide = tile.shape(body.results[0].dtype)
+        high, wide = tile_shape(body.results[0].dtype, self.vectors)
         return high if kind == ROW else wide
 
     def loads(self, body: Body) -> list[Load]:
@@ -256,12 +256,12 @@ class Contract:
         lines = []
         for k, (use, pair) in enumerate(zip(self.folds, self.sides.factors)):
             d = use.state[0].dtype
-            high, wide = tile.shape(d)
+            high, wide = tile_shape(d, self.vectors)
             left, right = (self.packed(self.packs.index((kind, body))) for kind, body in zip((ROW, COLUMN), pair))
             a = f"offset({left}_at, row_strip * {high} * step_count * {d.itemsize})"
             b = f"offset({right}_at, column_strip * {wide} * step_count * {d.itemsize})"
             c = f"offset({self.sums(k)}_at, (row_strip * {high} * column_most + column_strip * {wide}) * {d.itemsize})"
-            inner = [f"{tile.NAME}_{d.name}({a}, {b}, {c}, step_count, column_most)"]
+            inner = [f"{TILE_PRODUCT}_{d.name}({a}, {b}, {c}, step_count, column_most)"]
             rows = [f"for row_strip in range((row_count + {high - 1}) // {high}):", *indented(inner)]
             lines += [f"for column_strip in range((column_count + {wide - 1}) // {wide}):", *indented(rows)]
         return lines

@@ -4,38 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from llvmlite import ir
 
 from ...ir.types import DType
 from .number import Number, llvm_type
-from .tile import WORD, fused, own_function, registers, spread
+from .tile import WORD, fused, own_function, spread
 from .variant import LANES
+from .vectors import Vectors
 
 ROWS = 4  # of the result at a time
 
 
-def product(builder: ir.IRBuilder, d: DType, c, a, b, count: Number, depth: Number, across: Number, along: Number):
+def product(
+    builder: ir.IRBuilder,
+    vectors: Vectors,
+    d: DType,
+    c,
+    a,
+    b,
+    count: Number,
+    depth: Number,
+    across: Number,
+    along: Number,
+) -> None:
     """c[m, lane] = sum over k of a[m * across + k * along] * b[k, lane], for m < count and k < depth.
 
     c and b have LANES columns, one row after the other. Four rows of c are summed at a time, with all their sums in
     registers: for as many lanes as fit, then for the next.
     """
     numbers = (count.value, depth.value, across.value, along.value)
-    builder.call(own_function(builder.module, d, "lane_product", len(numbers), _write), [c, a, b, *numbers])
+    function = own_function(builder.module, d, "lane_product", len(numbers), partial(_write, vectors))
+    builder.call(function, [c, a, b, *numbers])
 
 
-def _write(function: ir.Function, d: DType) -> None:
-    count, size, many = function.args[3], *registers()
+def _write(vectors: Vectors, function: ir.Function, d: DType) -> None:
+    count, size = function.args[3], vectors.bytes
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     vector = ir.VectorType(llvm_type(d), size // d.itemsize)
-    vectors = 4 if many == 32 else 2
+    together = 4 if vectors.registers == 32 else 2
     four = builder.udiv(count, WORD(ROWS))
     rest = builder.mul(four, WORD(ROWS))
     for begin, end, step in ((WORD(0), rest, ROWS), (rest, count, 1)):
         with _loop(builder, begin, end, step) as (first, _, _):
-            for start in range(0, LANES, vectors * vector.count):
-                _block(builder, d, vector, first, step, [start + v * vector.count for v in range(vectors)])
+            for start in range(0, LANES, together * vector.count):
+                _block(builder, d, vector, first, step, [start + v * vector.count for v in range(together)])
     builder.ret_void()
 
 

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import partial
 
 from llvmlite import ir
 
 from ...ir.types import DType
-from . import host
 from .memory import POINTER_TYPE
 from .number import Number, llvm_type
+from .vectors import TILE_PRODUCT, Vectors, tile_shape
 
 WORD = ir.IntType(64)
-NAME = "tile_product"
-
-
-@cache
-def registers() -> tuple[int, int]:
-    """(bytes of a vector register, how many there are) of this CPU."""
-    features = {f[1:] for f in host.cpu()[1].split(",") if f.startswith("+")}
-    if "avx512f" in features:
-        return 64, 32
-    if "avx" in features:
-        return 32, 16
-    return 16, 32 if "neon" in features else 16
-
-
-@cache
-def shape(d: DType) -> tuple[int, int]:
-    """(rows, columns) of a tile: two vectors wide, and as many rows as leave registers for the operands."""
-    size, count = registers()
-    return (12 if count == 32 else 6), 2 * size // d.itemsize
 
 
 def own_function(module: ir.Module, d: DType, name: str, numbers: int, write: Callable) -> ir.Function:
@@ -50,15 +31,16 @@ def own_function(module: ir.Module, d: DType, name: str, numbers: int, write: Ca
     return found
 
 
-def add_product(builder: ir.IRBuilder, d: DType, a, b, c, depth: Number, stride: Number) -> None:
+def add_product(builder: ir.IRBuilder, vectors: Vectors, d: DType, a, b, c, depth: Number, stride: Number) -> None:
     """c += a · b for one tile: a is (depth, rows) packed, b (depth, columns) packed, c has rows `stride` apart."""
     numbers = (depth.value, stride.value)
-    builder.call(own_function(builder.module, d, NAME, len(numbers), _write), [a, b, c, *numbers])
+    function = own_function(builder.module, d, TILE_PRODUCT, len(numbers), partial(_write, vectors))
+    builder.call(function, [a, b, c, *numbers])
 
 
-def _write(function: ir.Function, d: DType) -> None:
+def _write(vectors: Vectors, function: ir.Function, d: DType) -> None:
     a, b, c, depth, stride = function.args
-    rows, columns = shape(d)
+    rows, columns = tile_shape(d, vectors)
     lanes = columns // 2
     scalar, vector = llvm_type(d), ir.VectorType(llvm_type(d), lanes)
     before, loop, after = (function.append_basic_block(name) for name in ("before", "step", "after"))

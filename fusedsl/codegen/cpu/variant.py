@@ -53,6 +53,16 @@ def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, .
     return "rows"
 
 
+def general(kernel: Kernel) -> str:
+    """The loops that do for any extents and strides, if not as fast as those that are chosen."""
+    if kernel.stream is not None:
+        return f"stream:{min(kernel.stream.lanes)}"
+    if kernel.finish is not None:
+        return "cross"
+    computes = any(phase.folds or phase.scans or phase.select for phase in kernel.phases)
+    return "rows" if kernel.row_axes or computes else "map"
+
+
 def _product(kernel: Kernel, extents: tuple[int, ...]) -> Sides | None:
     """The sides of a kernel's products, where blocks of them are worth packing."""
     found = sides(kernel)

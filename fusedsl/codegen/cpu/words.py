@@ -15,10 +15,13 @@ from . import tile
 from .math import convert, integers, random, table
 from .memory import POINTER_TYPE, accumulate, allocate, element_address, fetch, load, read, release, scalar, store
 from .number import Number, intrinsic, llvm_type, select
+from .processor import host
 from .product import product
 from .roles import Array
+from .vectors import TILE_PRODUCT, Vectors
 
 POINTER = "pointer"
+FEW = Vectors(16, 16)  # of the least processor
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +103,7 @@ def words_of_arithmetic() -> dict[str, Word]:
     return found
 
 
-def words_of_loops() -> dict[str, Word]:
+def words_of_loops(vectors: Vectors) -> dict[str, Word]:
     """The words of skeletons: the parameter block, index arithmetic, scratch memory, reductions in registers."""
     found = {
         "pointer": Word("pointer", always(POINTER), lambda b, slots, k: read(b, slots, k, POINTER_TYPE)),
@@ -113,15 +116,15 @@ def words_of_loops() -> dict[str, Word]:
         "offset": Word("offset", always(POINTER), lambda b, p, n: b.gep(p, [n.value], source_etype=ir.IntType(8))),
     }
     for d in (FLOAT32, FLOAT64):
-        found[f"product_{d.name}"] = Word("product", always(None), lambda b, *args, d=d: product(b, d, *args))
+        found[f"product_{d.name}"] = Word("product", always(None), lambda b, *args, d=d: product(b, vectors, d, *args))
         found[f"number_{d.name}"] = Word("number", always(d), lambda b, p, i, d=d: load(b, d, p, i))
     for d in DTYPES.values():
         if d.compute is d:
             name = f"scalar_{d.name}"
             found[name] = Word(name, always(d), lambda b, slots, k, d=d: scalar(b, slots, k, d))
             if d is not BOOL:
-                name = f"{tile.NAME}_{d.name}"
-                found[name] = Word(name, always(None), lambda b, *args, d=d: tile.add_product(b, d, *args))
+                name = f"{TILE_PRODUCT}_{d.name}"
+                found[name] = Word(name, always(None), lambda b, *args, d=d: tile.add_product(b, vectors, d, *args))
     return found
 
 
@@ -148,12 +151,13 @@ def _fetch(d: DType, scopes: tuple[int, int]) -> Word:
     return Word("fetch", always(d.compute), lambda b, address, wanted: fetch(b, d, address, wanted, scopes))
 
 
-def vocabulary(kernel: Kernel, arrays: list[Array]) -> dict[str, object]:
-    """The namespace of a generated file, without builtins."""
+def vocabulary(kernel: Kernel, arrays: list[Array], vectors: Vectors | None = None) -> dict[str, object]:
+    """The namespace of a generated file, without builtins, for vector registers like these, or this machine's."""
     constants = {"inf": float("inf"), "nan": float("nan")}
-    return {**shared_words(), **constants, **words_of_memory(kernel, arrays)}
+    return {**shared_words(vectors or host().vectors), **constants, **words_of_memory(kernel, arrays)}
 
 
 @cache
-def shared_words() -> dict[str, Word]:
-    return words_of_arithmetic() | words_of_loops()
+def shared_words(vectors: Vectors = FEW) -> dict[str, Word]:
+    """The words that all files know."""
+    return words_of_arithmetic() | words_of_loops(vectors)

@@ -1,0 +1,33 @@
+"""Which of the loops that a file holds run a kernel on the CPU: those for its call, else those for any call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ..codegen.cpu import variant
+from ..ir.dims import Symbol
+from ..runtime.bind import Bound, bind_general
+from ..runtime.compile import plain_kernel, scheduled_cpu
+from ..runtime.layout import Layout
+from ..schedule.kernel import Kernel
+from ..schedule.plan import KernelPlan
+
+Layouts = Mapping[tuple[str, int], Layout]
+Loops = tuple[Kernel, str, Bound]
+"""A kernel, the name of its loops, the numbers that it is called with."""
+
+
+def general_loops(plan: KernelPlan, layouts: Layouts, extents: Mapping[Symbol, int]) -> Loops:
+    """Those that serve any layout and any extents."""
+    bound = bind_general(plan, layouts, extents)
+    kernel = plain_kernel(bound.kernel)
+    return kernel, variant.general(kernel), bound
+
+
+def loops_for(plan: KernelPlan, bound: Bound, layouts: Layouts, extents: Mapping[Symbol, int]) -> Iterator[Loops]:
+    """What may run a kernel, the fastest first."""
+    kernel, chosen = scheduled_cpu(bound)
+    yield kernel, chosen, bound
+    if (plainer := variant.general(kernel)) != chosen:
+        yield kernel, plainer, bound
+    yield general_loops(plan, layouts, extents)

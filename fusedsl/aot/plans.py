@@ -1,0 +1,107 @@
+"""The plans and the machine code of a file, in place of those that are made: what a program that was loaded runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..config import Options
+from ..hardware import Hardware
+from ..ir.dims import Symbol
+from ..ir.graph import Graph, Parameter
+from ..program import pipeline
+from ..program.builder import Builder, Shaped
+from ..program.pipeline import Source
+from ..program.plans import Arguments, Plans
+from ..runtime.arrays import CPU, Facts
+from ..runtime.bind import Bound
+from ..runtime.compile import Built, cuda_key, shipped
+from ..runtime.results import place
+from ..runtime.transfer import is_away
+from ..schedule.plan import KernelPlan, Plan
+from .loops import loops_for
+from .missing import compile_instead, no_code, no_plan
+from .saved import Saved, SavedPlan, matches
+
+
+class SavedBuilder(Builder):
+    """Takes machine code from a file; what it does not hold is compiled where compilers are there, or an error."""
+
+    def __init__(self, saved: Saved):
+        self.saved = saved
+
+    def on_cpu(self, plan: KernelPlan, bound: Bound, call: Shaped) -> tuple[Built, Bound]:
+        """The loops for a call, else those for any call."""
+        for kernel, loops, numbers in loops_for(plan, bound, call.layouts, call.extents):
+            if (built := self.saved.built(kernel, loops, plan.digest)) is not None:
+                return built, numbers
+        if self.saved.plans_kernel(plan.digest):
+            compile_instead(self.saved, no_code(self.saved, call.facts, None), True)
+        return super().on_cpu(plan, bound, call)
+
+    def on_cuda(self, kernel: Any, schedule: Any, digest: str, cc: tuple[int, int], call: Shaped) -> Built:
+        """The kernel for a call."""
+        if self.saved.plans_kernel(digest) and not shipped(cuda_key(kernel, schedule, digest, cc)):
+            compile_instead(self.saved, no_code(self.saved, call.facts, cc), False)
+        return super().on_cuda(kernel, schedule, digest, cc, call)
+
+
+class SavedPlans(Plans):
+    """The plans of a file. They are taken as they are: those of one call do not change with those that were before."""
+
+    def __init__(self, saved: Saved, source: Source, options: Options, family: str):
+        super().__init__(source, saved.names, options, family)
+        self.saved = saved
+        self.builder = SavedBuilder(saved)
+
+    def plan(
+        self,
+        arguments: Arguments,
+        extents: Mapping[Symbol, int],
+        together: bool = True,
+        scores: str = "apart",
+        loose: bool = False,
+    ) -> Plan:
+        """The file's plan for these arguments; one for extents other than 1 does for 1 where it computes the same."""
+        on_cpu, parameters = scores == "apart", self._parameters(arguments)
+        match = self._match(parameters, extents, on_cpu, (together, scores))
+        if match is not None:
+            return match.plan
+        compile_instead(self.saved, no_plan(self.saved, parameters, arguments, on_cpu), on_cpu)
+        return super().plan(arguments, extents, together, scores, loose)
+
+    def _match(
+        self, parameters: Sequence[Parameter], extents: Mapping[Symbol, int], on_cpu: bool, way: tuple[bool, str]
+    ) -> SavedPlan | None:
+        """The file's plan for this signature: if there are several, the one that was made this way."""
+        fit = [
+            each
+            for each in self.saved.plans
+            if each.on_cpu is on_cpu and matches(each, parameters) and pipeline.guards_hold(each.plan.guards, extents)
+        ]
+        return next((each for each in fit if (each.plan.together, each.plan.scores) == way), fit[0] if fit else None)
+
+    def share(
+        self,
+        plan: Plan,
+        bounds: Sequence[Bound],
+        arguments: Arguments,
+        extents: Mapping[Symbol, int],
+        hardware: Hardware,
+        listed: bool = False,
+        claim: bool = True,
+    ) -> bool:
+        """Never: there are as many binaries as the file holds."""
+        return False
+
+    def tighten(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
+        """Never: a kernel that spills was saved as it is."""
+        return False
+
+    def graph(self, facts: Facts) -> Graph:
+        """The typed graph for these arguments, from the file where it has their plan."""
+        arguments = list(facts.values())
+        on_cpu = place(facts)[1] == CPU and not is_away(self.options, facts)
+        extents = pipeline.extents_of(arguments)
+        match = self._match(self._parameters(arguments), extents, on_cpu, (True, "apart"))
+        return super().graph(facts) if match is None else match.graph

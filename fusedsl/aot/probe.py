@@ -1,0 +1,186 @@
+"""Which calls a file is to serve besides those with the shapes that it was saved with: other lengths, extents of 1."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+
+from ..errors import FusedslError
+from ..ir.checks import holds
+from ..ir.dims import Extents, Symbol, evaluate
+from ..program import pipeline
+from ..program.plans import Plans
+from ..report.case import Case, bind_layouts, make_case
+from ..runtime.arrays import Array, Weak
+from ..runtime.bind import Bound
+from ..runtime.compile import scheduled_cpu
+from ..schedule.kernel import Kernel
+from ..schedule.plan import KernelPlan
+from .loops import general_loops
+
+LENGTHS = (4, 64, 300_000)  # short, usual, and longer than what one thread folds (codegen/cpu/variant.py)
+FEW = 4  # classes of extents, up to which every combination is tried
+PLAN_SHARE, KERNEL_SHARE = 0.1, 0.05  # of the calls that are tried, from which on a plan or a kernel is worth a place
+EQUAL = ("equal", "contract", "same_size", "agree", "pairs")  # checks that two lengths are one
+MULTIPLE = 8  # of a length, which may be divided as the length may
+
+Arguments = Sequence["Array | Weak"]
+Units = tuple[Symbol, ...]
+"""Extents that are 1 together."""
+
+
+def served_cases(case: Case) -> list[Case]:
+    """A case on the CPU, and where plans are for some lengths alone, one for each further plan that many have."""
+    cases, calls = [case], _calls(case)
+    left = [arguments for arguments in calls if not _holds(case, arguments)]
+    while len(left) > PLAN_SHARE * len(calls):
+        other = None
+        with contextlib.suppress(FusedslError):
+            other = make_case(case.plans, dict(zip(case.arguments, left[0])), case.target, alone=True)
+        alike = [arguments for arguments in left if other is not None and _holds(other, arguments)]
+        left = [arguments for arguments in left[1:] if arguments not in alike]
+        cases += [other] if other is not None and len(alike) >= PLAN_SHARE * len(calls) else []
+    return cases
+
+
+def kernels_for(case: Case) -> list[tuple[KernelPlan, Kernel, str]]:
+    """The kernels of a case on the CPU, with their loops, and those that many calls with other lengths have."""
+    own = [(plan, *scheduled_cpu(bound)) for plan, bound in case.kernels]
+    calls = [_bound(case, arguments) for arguments in _calls(case) if _holds(case, arguments)]
+    others = Counter((plan, *scheduled_cpu(bound)) for call in calls for plan, bound in call)
+    return [*own, *(one for one, count in others.items() if count >= KERNEL_SHARE * len(calls))]
+
+
+def _calls(case: Case) -> list[list[Array | Weak]]:
+    """The arguments of a case with other extents."""
+    groups = classes(case)
+    return [_resized(case.facts, _agreeing(case, _sizes(groups, lengths))) for lengths in _lengths(len(groups))]
+
+
+def _holds(case: Case, arguments: Arguments) -> bool:
+    """Whether a case's plan is for these lengths."""
+    return pipeline.guards_hold(case.plan.guards, pipeline.extents_of(arguments))
+
+
+def general_kernels(case: Case) -> Iterator[tuple[KernelPlan, Kernel, str]]:
+    """The kernels that serve any layout and lengths on the CPU, with their loops."""
+    for plan in case.plan.kernels:
+        yield plan, *general_loops(plan, case.layouts, case.extents)[:2]
+
+
+def unit_groups(case: Case) -> list[Units]:
+    """Extents that may be 1 in calls that a plan for other extents is to serve: what it computes is then the same.
+
+    A plan of its own would drop, or repeat, an axis of 1: asked of the text, for each group of extents.
+    """
+    if not case.plans.source.generic:
+        return []
+    groups = classes(case)
+    sizes = range(1, len(groups) + 1) if len(groups) <= FEW else (1, 2, len(groups))
+    chosen = [sum(some, ()) for n in sizes for some in combinations(groups, n)]
+    return [ones for ones in chosen if _serves(case, ones)]
+
+
+def classes(case: Case) -> list[Units]:
+    """The extents of the arguments' axes, those together that are always equal.
+
+    These have one length, and a check that breaks where one of them changes alone holds where both do: so the channels
+    of x and of w in group_norm(x, 8, w).
+    """
+    groups: list[tuple[Units, frozenset[int]]] = []  # with the checks that break where they change alone
+    for d in (d for p in case.plan.parameters for d in p.type.shape if isinstance(d, Symbol)):
+        alone = _broken(case, (d,))
+        for k, (group, broken) in enumerate(groups):
+            if alone and case.extents[group[0]] == case.extents[d]:
+                together = _broken(case, (*group, d))
+                if (alone | broken) - together:
+                    groups[k] = ((*group, d), together)
+                    break
+        else:
+            groups.append(((d,), alone))
+    return [group for group, _ in groups]
+
+
+def _broken(case: Case, group: Units) -> frozenset[int]:
+    """The checks of two lengths as one that do not hold where these extents are other ones."""
+    extents = Extents({d: n * MULTIPLE if d in group else n for d, n in case.extents.items()})
+    checks = enumerate(case.plan.checks)
+    return frozenset(k for k, check in checks if check.kind in EQUAL and not holds(check, extents))
+
+
+def _lengths(count: int) -> Iterator[tuple[int | None, ...]]:
+    """Lengths for so many classes; None leaves a class as it is."""
+    if count <= FEW:
+        yield from product((None, *LENGTHS), repeat=count)
+        return
+    yield from ((length,) * count for length in LENGTHS[:2])
+    for k in range(count):
+        yield from ((*(None,) * k, length, *(None,) * (count - k - 1)) for length in LENGTHS)
+
+
+def _sizes(groups: Sequence[Units], lengths: Sequence[int | None]) -> dict[Symbol, int]:
+    return {d: length for group, length in zip(groups, lengths) if length is not None for d in group}
+
+
+def _agreeing(case: Case, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
+    """Lengths, of which those that must be what others give are that: of z in concat([x, y]) * z, the sum."""
+    extents = Extents({**case.extents, **sizes})
+    for check in case.plan.checks:
+        if check.kind in EQUAL and not holds(check, extents):
+            for one, other in (check.dims[:2], check.dims[1::-1]):
+                if isinstance(one, Symbol) and not isinstance(other, Symbol):
+                    extents = Extents({**extents, one: evaluate(other, extents)})
+                    break
+    return extents
+
+
+def _resized(given: Arguments, sizes: Mapping[Symbol, int]) -> list[Array | Weak]:
+    """Arguments with other extents, laid out as they were: as densely, with the same axes outside."""
+    return [_resized_one(a, k, sizes) if isinstance(a, Array) and a.shape else a for k, a in enumerate(given)]
+
+
+def _resized_one(a: Array, k: int, sizes: Mapping[Symbol, int]) -> Array:
+    shape = tuple(sizes.get(Symbol(k, axis), n) for axis, n in enumerate(a.shape))
+    near_first = sorted(range(len(shape)), key=lambda axis: (abs(a.strides[axis]), -axis))
+    strides, step = [0] * len(shape), 0
+    for axis in near_first:
+        if a.strides[axis]:
+            step = step or abs(a.strides[axis])
+            strides[axis] = step
+            step *= max(1, shape[axis])
+    return replace(a, shape=shape, strides=tuple(strides), pointer=0, owner=None)
+
+
+def _bound(case: Case, arguments: Arguments) -> list[tuple[KernelPlan, Bound]]:
+    """The kernels of a plan for other arguments; none where their extents do not go together."""
+    extents = pipeline.extents_of(arguments)
+    try:
+        pipeline.check_call(case.plan, extents)
+        layouts, _ = bind_layouts(case.plan, arguments, extents)
+        bounds = pipeline.bind_kernels(case.plan, layouts, extents)
+    except FusedslError:
+        return []
+    return [(plan, bound) for plan, bound in zip(case.plan.kernels, bounds) if not bound.empty]
+
+
+def _serves(case: Case, ones: Units) -> bool:
+    """Whether a plan for any extents is right for calls where these are 1."""
+    plan, plans = case.plan, case.plans
+    arguments = _resized(case.facts, dict.fromkeys(ones, 1))
+    extents = pipeline.extents_of(arguments)
+    if not (pipeline.guards_hold(plan.guards, extents) and all(holds(check, extents) for check in plan.checks)):
+        return False
+    try:
+        own, _ = plans.source.build(_parameters(plans, arguments), extents, plans.options)
+    except FusedslError:
+        return False
+    types, others = [r.type for r in own.results], [r.type for r in case.graph.results]
+    shapes = [[tuple(evaluate(d, extents) for d in t.shape) for t in each] for each in (types, others)]
+    return shapes[0] == shapes[1] and [t.dtype for t in types] == [t.dtype for t in others]
+
+
+def _parameters(plans: Plans, arguments: Arguments) -> tuple:
+    return tuple(pipeline.signature(n, k, a) for k, (n, a) in enumerate(zip(plans.names, arguments)))

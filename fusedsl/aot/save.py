@@ -1,0 +1,134 @@
+"""Writes a file: a program's plans for arguments of one signature, and their kernels for each target."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
+
+from ..codegen.cpu.elf import link
+from ..codegen.cpu.processor import BASELINES, Processor, host, native, obstacle
+from ..errors import Unsupported
+from ..files import named_file, write_whole
+from ..program import Program
+from ..report.case import Case
+from ..report.explain import case_of
+from ..report.target import parse_cc
+from ..runtime import native as loader
+from ..runtime.compile import (
+    Built,
+    build_loops,
+    cpu_key,
+    facts_of,
+    plain_key,
+    recorded,
+)
+from ..schedule.plan import graph_to_json, plan_to_json
+from .container import pack
+from .probe import Units, general_kernels, kernels_for, served_cases, unit_groups
+
+CPU, NATIVE = "cpu", "cpu-native"
+
+
+class Share(NamedTuple):
+    """What a file holds for one target: plans, and kernels by `plain_key`; the processor, where it is a CPU."""
+
+    plans: list[dict[str, Any]]
+    kernels: Mapping[str, Built]
+    processor: Processor | None = None
+
+
+def save(path: Any, called: Mapping[str, Any], program: Program, values: Sequence[Any], cc: Any) -> None:
+    """Write what calls with these arguments (or specs) need on each target: compute capabilities, "cpu", "cpu-native".
+
+    `called` says, as JSON, what is called: a text, or how a function takes its arguments and gives its results.
+    """
+    file = named_file(path)
+    if not file.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(file.parent))
+    targets = [_target(each) for each in (cc if isinstance(cc, (list, tuple)) and cc else (cc,))]
+    shares = [_for_cpu(program, values, t) if isinstance(t, Processor) else _for_cuda(program, values, t)
+              for t in targets]  # fmt: skip
+    capabilities = [list(t) for t in targets if not isinstance(t, Processor)]
+    write_whole(file, _packed(called, program, shares, capabilities))
+
+
+def _packed(called: Mapping[str, Any], program: Program, shares: Sequence[Share], capabilities: list) -> bytes:
+    """The bytes of the file."""
+    processors = [share.processor for share in shares if share.processor is not None]
+    kernels, code = {}, {}
+    for share in shares:
+        number = None if share.processor is None else processors.index(share.processor)
+        for key, built in share.kernels.items():
+            kernels[key], code[key] = {**facts_of(replace(built, path="")), "processor": number}, built.code
+    plans = {json.dumps(plan, sort_keys=True): plan for share in shares for plan in share.plans}
+    manifest = {
+        "fusedsl": _version(),
+        "called": called,
+        "names": list(program.names),
+        "options": asdict(program.options),
+        "capabilities": capabilities,
+        "processors": [asdict(processor) for processor in processors],
+        "plans": list(plans.values()),
+        "kernels": kernels,
+    }
+    return pack(manifest, code)
+
+
+def _target(cc: Any) -> Processor | tuple[int, int]:
+    """What kernels are compiled for: ArgumentError for what is no target, Unsupported where this machine cannot."""
+    if not (isinstance(cc, str) and cc in (CPU, NATIVE)):
+        return parse_cc(cc)
+    if sys.platform != "linux" or host().architecture not in BASELINES:
+        raise Unsupported(
+            f"kernels for the CPU of this machine ({host().architecture}, {sys.platform}) are not saved yet",
+            "unsupported.platform",
+            help="save them on Linux, x86-64 or AArch64; for GPUs (cc=[90]) this machine will do",
+        )
+    return BASELINES[host().architecture] if cc == CPU else native()
+
+
+def _for_cuda(program: Program, values: Sequence[Any], cc: tuple[int, int]) -> Share:
+    """The kernels of these shapes for a compute capability."""
+    with recorded() as built:
+        case = case_of(program, values, None, cc, alone=True)
+        for members in case.launches:
+            if not any(bound.empty for _, bound in members):
+                case.built(members)
+    return Share([_plan(case, None)], built)
+
+
+def _for_cpu(program: Program, values: Sequence[Any], processor: Processor) -> Share:
+    """The kernels of these and other shapes as shared objects."""
+    plans, wanted = [], {}
+    for case in served_cases(case_of(program, values, "cpu", None, alone=True)):
+        ones = unit_groups(case)
+        plans.append(_plan(case, ones))
+        for plan, kernel, loops in (*kernels_for(case), *general_kernels(case)):
+            wanted[plain_key(cpu_key(kernel, loops, plan.digest, processor))] = (kernel, loops, plan.digest)
+    kernels = {key: _shared(build_loops(*one, processor), processor) for key, one in wanted.items()}
+    return Share(plans, kernels, processor)
+
+
+def _plan(case: Case, ones: Sequence[Units] | None) -> dict[str, Any]:
+    """A plan as JSON: for the CPU, with the extents that may be 1, or (None) for CUDA."""
+    units = [[[d.argument, d.axis] for d in group] for group in ones or ()]
+    program_json = {"plan": plan_to_json(case.plan), "graph": graph_to_json(case.graph)}
+    return {**program_json, "on_cpu": ones is not None, "units": units}
+
+
+def _shared(built: Built, processor: Processor) -> Built:
+    """The same as a shared object, which the system has loaded once, if this machine runs its code."""
+    code = link(built.code, built.symbols)
+    if obstacle(processor) is None:
+        loader.load(code, built.symbols)
+    return replace(built, code=code)
+
+
+def _version() -> str:
+    from .. import __version__
+
+    return __version__

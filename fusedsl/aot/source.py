@@ -1,0 +1,62 @@
+"""Where a program of a file comes from: a text or a function, with the graphs that its plans were made of."""
+
+from __future__ import annotations
+
+from ..errors import ArgumentError, CompileError
+from ..program import pipeline
+from ..program.text import TextSource
+from .saved import Saved
+
+
+class SavedText(TextSource):
+    """A text. For arguments other than those that it was saved for it is parsed anew."""
+
+    def __init__(self, saved: Saved):
+        called = saved.called
+        super().__init__(called["text"], saved.options, called["params"], called["constants"])
+        self.names = saved.names
+        self._saved = saved
+
+    def build(self, parameters, extents, options):
+        """The graph for these parameters, and its guards."""
+        return saved_graph(self._saved, parameters, extents) or super().build(parameters, extents, options)
+
+    def header(self) -> tuple[str, ...]:
+        """The program re-printed, or without a parser as it was written."""
+        try:
+            return super().header()
+        except CompileError:
+            return tuple(self.text.strip().splitlines())
+
+
+class SavedFunction:
+    """A function, of which there is no more than what it computes for arguments of one signature."""
+
+    generic = False
+
+    def __init__(self, saved: Saved):
+        self.text: str = saved.called["text"]
+        self._saved = saved
+
+    def build(self, parameters, extents, options):
+        """The graph for these parameters, and its guards; ArgumentError for others than it was saved for."""
+        graph = saved_graph(self._saved, parameters, extents)
+        if graph is None:
+            raise ArgumentError("a saved function is for one signature", "argument.signature")
+        return graph
+
+    def cache_parts(self) -> None:
+        """Its plans are in the file alone."""
+
+    def header(self) -> tuple[str, ...]:
+        """The function's own lines, kept to what a comment may hold."""
+        lines = [line.rstrip() for line in self.text.splitlines()]
+        return tuple("".join(c if 32 <= ord(c) < 127 else "?" for c in line) for line in lines[:20])
+
+
+def saved_graph(saved: Saved, parameters, extents):
+    """(the graph for these parameters, its guards), where a file has it."""
+    for each in saved.plans:
+        if each.plan.parameters == tuple(parameters) and pipeline.guards_hold(each.plan.guards, extents):
+            return each.graph, dict(each.plan.guards)
+    return None

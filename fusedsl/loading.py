@@ -1,0 +1,46 @@
+"""`load`: what a file of saved kernels holds, ready to be called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .aot.plans import SavedPlans
+from .aot.saved import Saved, parsed, read
+from .aot.source import SavedText
+from .api import Kernel
+
+if TYPE_CHECKING:
+    from .loaded_function import LoadedFunction
+
+
+def load(path: Any) -> Kernel | LoadedFunction:
+    """The kernel, or the function, of a file that `save` wrote: its calls run the machine code in it, and need no
+    compiler.
+
+    The file holds machine code, which the system loads: take it only from whom you would take a program. A call for
+    which it has no kernel is an error that says which it has (DTypeError, ShapeError, DeviceError, of a function
+    ArgumentError too); for a text, where Numba is installed, one is compiled instead, with a line in the log
+    (`logging.getLogger("fusedsl")`).
+
+    Raises ArgumentError where the file is damaged or of another version of fusedsl, DeviceError where all of it is
+    for other CPUs, OSError where it cannot be read.
+    """
+    saved = read(path)
+    if "function" not in saved.called:
+        return _kernel(saved)
+    from .loaded_function import LoadedFunction
+
+    return LoadedFunction(saved)
+
+
+def _restored(data: bytes, name: str) -> Kernel:
+    """The kernel of a file's bytes: so it is unpickled."""
+    return _kernel(parsed(data, name))
+
+
+def _kernel(saved: Saved) -> Kernel:
+    source = SavedText(saved)
+    kernel = Kernel.__new__(Kernel)
+    kernel._made_from = (saved.called["text"], saved.called["params"], saved.called["constants"])
+    kernel._begin(source, SavedPlans(saved, source, saved.options, saved.name), (_restored, (saved.data, saved.name)))
+    return kernel

@@ -1,0 +1,23 @@
+"""A builder for the CPU that gives every call the loops that serve any extents and strides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fusedsl.codegen.cpu import processor, variant
+from fusedsl.program.builder import Builder
+from fusedsl.runtime import compile as compiler
+from fusedsl.runtime.bind import bind_general
+
+
+@dataclass
+class GeneralLoops(Builder):
+    """Builds so, and notes the loops that it gave."""
+
+    given: list[str] = field(default_factory=list)
+
+    def on_cpu(self, plan, bound, call):
+        bound = bind_general(plan, call.layouts, call.extents)
+        kernel = compiler.plain_kernel(bound.kernel)
+        self.given.append(variant.general(kernel))
+        return compiler.build_loops(kernel, self.given[-1], plan.digest, processor.host()), bound
