@@ -143,13 +143,26 @@ def attends(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
     return hardware is None or all(schedule_scores(b.kernel, b.extents, hardware) is not None for b in streams)
 
 
+def _are_slow(bounds: Sequence[Bound], hardware: Hardware) -> bool:
+    """Whether the passes over scores of a call would take less as products of matrices: where a row's results do not
+    depend on other rows, they are what they are."""
+    passes = [b for b in bounds if b.kernel.stream is not None and not b.kernel.steady]
+    if not passes:
+        return False
+    from .few_rows import take_less_stored
+
+    return take_less_stored(passes, hardware)
+
+
 def other_way(
     plan: Plan, bounds: Sequence[Bound], hardware: Hardware | None, claim: bool = True
 ) -> tuple[bool, str] | None:
-    """(`together`, `scores`) of the plan to try instead of one with a kernel that has no schedule at these extents, or
-    may have no binary for them (see `lengths.crosses`); None where every kernel has."""
+    """(`together`, `scores`) of the plan to try instead of one with a kernel that has no schedule at these extents,
+    takes longer than its parts or may have no binary for them (see `lengths.crosses`); None where every kernel has."""
     if not attends(bounds, hardware):
         return plan.together, "staged" if plan.scores == "level" else "stored"
+    if hardware is not None and _are_slow(bounds, hardware):
+        return plan.together, "stored"
     if not folds_together(bounds, hardware) or not (hardware is None or crosses(plan, bounds, hardware, claim)):
         return False, plan.scores
     return None

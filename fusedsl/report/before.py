@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from ..fusion.cost import Step, unfused
 from ..fusion.time import Work, seconds
 from ..hardware import Hardware
+from ..program.issued import multiplication
 from ..schedule.contract import EDGE, THREADS
 from ..schedule.product import SMALL
 from .case import Case
-from .issued import multiplication
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from ..fusion.time import LAUNCH, seconds
 from ..hardware import Hardware, occupancy, registers_for
 from ..ir.dims import evaluate
 from ..program.tune import Trial
+from ..program.work import computed, work_of
 from ..runtime.bind import Bound
 from ..runtime.compile import Built
 from ..schedule import geometry
@@ -21,7 +22,6 @@ from ..schedule.shared import kept_operands
 from .amounts import plural
 from .case import Case
 from .members import array_name, members_of
-from .work import computed, work_of
 
 Members = Sequence[tuple[KernelPlan, Bound]]
 """The kernels of a launch."""

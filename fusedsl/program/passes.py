@@ -42,7 +42,7 @@ def of_pass(
     stream = kernel.stream
     assert stream is not None
     some, every = counted(kernel, schedule, bound.extents, numbers)
-    busy = _padding(kernel, schedule, bound) / _share_at_work(kernel, schedule, bound, launch, hardware, some < 1)
+    busy = _padding(kernel, schedule, bound) / share_at_work(kernel, schedule, bound, launch, hardware, some < 1)
     shown = busy * EXPOSED
     found = scores(kernel, bound, (some - every) * shown, every * shown)
     terms = multiplied(kernel, bound) * some * busy
@@ -112,7 +112,7 @@ def _padding(kernel: Kernel, schedule: AttendSchedule | WarpSchedule, bound: Bou
     return -(-rows // unit) * unit / max(1, rows)
 
 
-def _share_at_work(
+def share_at_work(
     kernel: Kernel,
     schedule: AttendSchedule | WarpSchedule,
     bound: Bound,

@@ -1,0 +1,68 @@
+"""Whether a pass over scores leaves so much of a card idle that products of matrices with stored scores take less."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ..fusion.time import Work, seconds
+from ..hardware import Hardware
+from ..runtime.bind import Bound
+from ..runtime.compile import scheduled_cuda
+from ..schedule import geometry
+from ..schedule.attend import AttendSchedule
+from ..schedule.contract import EDGE, THREADS
+from ..schedule.kernel import Kernel
+from ..schedule.warps import WarpSchedule
+from .issued import multiplication
+from .passes import of_pass, share_at_work
+
+BUSY = 0.5  # the share of the multiprocessors' time beyond which passes are not asked about
+ACCESSES = 3  # instructions of an element of a product that is stored: two loads and a store
+
+
+def take_less_stored(bounds: Sequence[Bound], hardware: Hardware) -> bool:
+    """Whether the time model says so of the passes of a call, at these extents."""
+    found = [_scheduled(bound, hardware) for bound in bounds if not bound.empty]
+    if all(share_at_work(k, s, b, geometry(s, k, b.extents), hardware, False) > BUSY for k, s, b in found):
+        return False
+    return sum(stored_seconds(k, b, hardware) - pass_seconds(k, s, b, hardware) for k, s, b in found) < 0
+
+
+def _scheduled(bound: Bound, hardware: Hardware) -> tuple[Kernel, AttendSchedule | WarpSchedule, Bound]:
+    kernel, schedule = scheduled_cuda(bound, hardware)
+    assert isinstance(schedule, (AttendSchedule, WarpSchedule))
+    return kernel, schedule, bound
+
+
+def pass_seconds(kernel: Kernel, schedule: AttendSchedule | WarpSchedule, bound: Bound, hardware: Hardware) -> float:
+    """How long a pass takes whose masks are not known."""
+    sizes = [_bytes(kernel, bound, k) for k in range(len(kernel.operands))]
+    read, written = sum(sizes[: kernel.inputs]), sum(sizes[kernel.inputs :])
+    launch = geometry(schedule, kernel, bound.extents)
+    return seconds(of_pass(kernel, schedule, bound, launch, hardware, read, written, {}), hardware)
+
+
+def stored_seconds(kernel: Kernel, bound: Bound, hardware: Hardware) -> float:
+    """How long products of matrices take that store their scores in float32, and a kernel of their rows between."""
+    stream = kernel.stream
+    assert stream is not None
+    rows = prod(bound.extents[a] for a in stream.lanes)
+    batch = prod(bound.extents[: kernel.row_axes]) // max(1, rows)
+    columns, held = bound.extents[kernel.row_axes], 4 * batch * rows * bound.extents[kernel.row_axes]
+    total = sum(_product(batch, rows, columns, bound.extents[s.axis], held, hardware) for s in stream.scores)
+    total += sum(_product(batch, rows, bound.extents[w.axis], columns, held, hardware) for w in stream.weighings)
+    return total + seconds(Work(held, held if stream.weighings else 0, held), hardware)
+
+
+def _product(batch: int, rows: int, columns: int, terms: int, moved: int, hardware: Hardware) -> float:
+    """A product of matrices beside which so many bytes of scores are moved."""
+    issued = multiplication(batch, rows, columns, terms) + batch * rows * columns * ACCESSES
+    blocks = max(1, batch * -(-rows // EDGE) * -(-columns // EDGE))
+    return seconds(Work(moved, 0, issued, chain=issued / (blocks * THREADS)), hardware)
+
+
+def _bytes(kernel: Kernel, bound: Bound, operand: int) -> int:
+    """The elements of an array that a kernel reads or writes, in bytes."""
+    places = prod(n for n, stride in zip(bound.extents, bound.strides[operand]) if stride)
+    return kernel.operands[operand].dtype.itemsize * places
