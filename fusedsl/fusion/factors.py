@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..ir.dims import Dim, expression
@@ -18,6 +18,8 @@ from .recompute import temporary
 from .time import LATENCY, LAUNCH
 
 ALONE = round((LAUNCH + LATENCY) / ATTOSECOND)  # what a kernel takes beside its work
+FILLING = 4  # blocks on a multiprocessor, whose threads wait for each other's instructions
+DEAR = 20  # instructions of an element, more than those of a cast or of scaling
 TILE = 64  # rows and columns of a product for which an element of a factor is computed once
 
 
@@ -29,6 +31,21 @@ class Dear:
     value: Node
     axes: tuple[Axis, ...]
     saved: float
+
+
+def _in_tiles(group: Group, own: Sequence[Axis], instructions: int, prices: Prices) -> Dim:
+    """How long a product takes to compute a factor for each tile, in attoseconds: as many tiles as do not fill the
+    multiprocessors take as long as those that do."""
+    mine = _tiles(a for a in group.rows if a in own)
+    others = _tiles(a for a in group.rows if a not in own)
+    issued = times(times(count_of(own), others), round(instructions / prices.hardware.issue_rate / ATTOSECOND))
+    full = prices.hardware.multiprocessors * min(FILLING, prices.hardware.blocks)
+    idle = expression("//", full, expression("max", times(mine, others), 1))
+    return times(issued, expression("max", idle, 1))
+
+
+def _tiles(axes: Iterable[Axis]) -> Dim:
+    return expression("//", plus(count_of(axes), TILE - 1), TILE)
 
 
 def store_factors(cut: Partition, prices: Prices, fits: Callable[[Dim, int], bool], kept: int) -> Partition:
@@ -95,14 +112,11 @@ def _dear(groups: list[Group], k: int, prices: Prices, fits: Callable[[Dim, int]
         inner = [n for n in work if free[n] == free[value]]  # what varies along fewer axes is computed less often
         each = sum(map(cost, inner))
         special = any(n.op in OPS and OPS[n.op].special for n in inner)
-        if not special or not all(free[n] <= free[value] for n in work):
+        if not (special or each >= DEAR) or not all(free[n] <= free[value] for n in work):
             continue
         own = memory_order([value], tuple(a for a in (*group.rows, *group.columns) if a in free[value]))
-        others = count_of(a for a in group.rows if a not in free[value])
-        more = expression("//", plus(others, -1), TILE)  # tiles but one
-        again = times(times(count_of(own), more), round(each / prices.hardware.issue_rate / ATTOSECOND))
         root = temporary(value, own, 0)
         once = plus(prices.busy(Computation((value,), (root,), frozenset(group.imports))), ALONE)
-        saved = expression("-", again, once)
+        saved = expression("-", _in_tiles(group, own, each, prices), once)
         if not fits(saved, 0):
             yield Dear(k, value, own, prices.number(saved))

@@ -15,9 +15,10 @@ from ..schedule.contract import EDGE, THREADS
 from ..schedule.kernel import Kernel
 from ..schedule.warps import WarpSchedule
 from .issued import multiplication
-from .passes import of_pass, share_at_work
+from .passes import of_pass, scores, share_at_work
 
 BUSY = 0.5  # the share of the multiprocessors' time beyond which passes are not asked about
+WORTH = 0.85  # of the time of passes: for less, scores are not worth their memory
 ACCESSES = 3  # instructions of an element of a product that is stored: two loads and a store
 
 
@@ -26,7 +27,8 @@ def take_less_stored(bounds: Sequence[Bound], hardware: Hardware) -> bool:
     found = [_scheduled(bound, hardware) for bound in bounds if not bound.empty]
     if all(share_at_work(k, s, b, geometry(s, k, b.extents), hardware, False) > BUSY for k, s, b in found):
         return False
-    return sum(stored_seconds(k, b, hardware) - pass_seconds(k, s, b, hardware) for k, s, b in found) < 0
+    stored = sum(stored_seconds(k, b, hardware) for k, _, b in found)
+    return stored < WORTH * sum(pass_seconds(k, s, b, hardware) for k, s, b in found)
 
 
 def _scheduled(bound: Bound, hardware: Hardware) -> tuple[Kernel, AttendSchedule | WarpSchedule, Bound]:
@@ -52,7 +54,8 @@ def stored_seconds(kernel: Kernel, bound: Bound, hardware: Hardware) -> float:
     columns, held = bound.extents[kernel.row_axes], 4 * batch * rows * bound.extents[kernel.row_axes]
     total = sum(_product(batch, rows, columns, bound.extents[s.axis], held, hardware) for s in stream.scores)
     total += sum(_product(batch, rows, bound.extents[w.axis], columns, held, hardware) for w in stream.weighings)
-    return total + seconds(Work(held, held if stream.weighings else 0, held), hardware)
+    issued, special, double = scores(kernel, bound)
+    return total + seconds(Work(held, held if stream.weighings else 0, held + issued, special, double), hardware)
 
 
 def _product(batch: int, rows: int, columns: int, terms: int, moved: int, hardware: Hardware) -> float:
