@@ -20,7 +20,7 @@ from .materialize import Stored, everything, materialize
 from .partition import partition
 from .price import Prices, plus
 from .recompute import store_dear
-from .segments import Segment, is_rounded, segments
+from .segments import Segment, is_rounded, segments, with_shared
 from .time import Work, seconds
 
 Fits = Callable[[Dim, int], bool]
@@ -99,6 +99,7 @@ class _Cutter:
 
     def graph(self, graph: Graph, stored: Sequence[Stored]) -> Partition:
         """The kernels of a program that stores some arrays between them."""
+        stored = with_shared(graph, stored)
         rounded = frozenset(k for k, s in enumerate(stored) if is_rounded(s.node))
         memory = Memory(len(graph.parameters), tuple(s.node.type for s in stored), rounded)
         told = tuple(Decision(False, (s.name,), f"it is stored: {s.reason}") for s in stored)

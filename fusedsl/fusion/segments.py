@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..ir.graph import Graph, Node, Type, node, walk
 from ..ir.ops import CASTS, OPS
-from .materialize import Stored
+from .materialize import WORKS, Stored, base
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,40 @@ def segments(graph: Graph, stored: Sequence[Stored]) -> list[Segment]:
         roots = _reading([n for n, _ in here], read)
         found.append(Segment(Graph(graph.parameters, tuple(roots), ()), tuple(t for _, t in here)))
     return found
+
+
+def with_shared(graph: Graph, stored: Sequence[Stored]) -> list[Stored]:
+    """The arrays to store, and those besides that several segments would reduce, scan, order or multiply alike."""
+    found = list(stored)
+    while True:
+        added = _shared(graph, found) if found else []
+        if not added:
+            return found
+        found += added
+
+
+def _shared(graph: Graph, stored: Sequence[Stored]) -> list[Stored]:
+    """What several segments compute alike with more than elementwise operations, as far up as it is all of it."""
+    index = {s.node: k for k, s in enumerate(stored)}
+    roots = [*index, *graph.results]
+    level = _levels(roots, index, {s.node for s in stored if s.product})
+    where: dict[Node, set[int]] = {}
+    for root in roots:
+        stack, here = [root], level[root]
+        while stack:
+            n = stack.pop()
+            if here not in where.setdefault(n, set()) and not (n in index and level[n] < here):
+                where[n].add(here)
+                stack += n.args
+    order = [n for n in walk(roots) if len(where.get(n, ())) > 1]
+    works: set[Node] = set()
+    ends: dict[Node, None] = {}
+    for n in order:
+        if n.op in WORKS or not works.isdisjoint(n.args):
+            works.add(n)
+    for n in walk(roots):
+        ends |= {base(a): None for a in n.args if a in works and where.get(n, set()) != where[a]}
+    return [Stored(n, "segments of the program would compute it alike", False) for n in ends if n not in index]
 
 
 def _levels(roots: Sequence[Node], index: dict[Node, int], products: set[Node]) -> dict[Node, int]:
