@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 # What a call needs that the cache has prepared is imported here, so that it takes some ms in a new process; what makes
 # plans and kernels is imported where one is made.
-from .api import Kernel, evaluate, kernel, load, options, spec
+from .api import Kernel, kernel, load, options, spec
 from .errors import (
     ArgumentError,
     CompileError,
@@ -28,6 +28,7 @@ from .errors import (
     UnknownNameError,
     Unsupported,
 )
+from .evaluation import evaluate
 
 with contextlib.suppress(ImportError):
     import llvmlite.binding  # noqa: F401  (loads machine code of the CPU; where it is missing, its user says so)

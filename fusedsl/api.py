@@ -1,25 +1,30 @@
-"""The public names: evaluate, kernel, Kernel, spec, options."""
+"""`kernel` and `Kernel`: a program that is compiled once per signature, and called, explained, bound and saved."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from .config import OPTION_NAMES, Options, current, options, split_options
-from .errors import ArgumentError, Unsupported, suggest
+from .config import OPTION_NAMES, Options, current, options
+from .errors import ArgumentError, FusedslError, Unsupported, suggest
+from .interop import containers
+from .interop.containers import is_container
+from .interop.labelled import Labelled
 from .program import Program
 from .program.text import TextSource
 from .runtime import dynamo
 from .specs import Spec, spec
+from .variants import Variants
 
 if TYPE_CHECKING:
     from .runtime.fixed import BoundCall
     from .runtime.graph import GraphCall
     from .schedule.plan import Plan
 
-__all__ = ["Kernel", "Spec", "evaluate", "kernel", "load", "options", "spec"]
+Looked = TypeVar("Looked")
+
+__all__ = ["Kernel", "Spec", "kernel", "load", "options", "spec"]
 
 
 class Kernel:
@@ -39,6 +44,7 @@ class Kernel:
         *,
         _saved: tuple[Sequence[str], Sequence[Plan]] | None = None,
     ):
+        self.__name__ = "kernel"  # torch.jit.trace asks for one
         self.options = chosen if chosen is not None else current()
         self._source = TextSource(text, self.options, params, constants)
         if _saved is not None:
@@ -48,6 +54,7 @@ class Kernel:
         self._count = len(self.params)
         dynamo.watch()
         self._program = Program(self._source, self.params, self.options)
+        self._variants = Variants(self)
         self._positions = {name: k for k, name in enumerate(self.params)}
         for plan in _saved[1] if _saved is not None else ():
             self._program.adopt(plan)
@@ -63,6 +70,8 @@ class Kernel:
         Raises ArgumentError for missing, surplus or unusable arguments, ShapeError, DTypeError and DeviceError for
         those that do not go together; an error leaves `out` untouched.
         """
+        if named and not named.keys() <= self._positions.keys() and (other := self._variants.given(named)) is not self:
+            return other(*args, out=out, **named)
         values: Sequence[Any] = args if not named else self._bind(args, named)
         if not dynamo.reads():
             result = self._program.replay(values, out)
@@ -77,17 +86,32 @@ class Kernel:
         if torch is not None and (torch.compiler.is_compiling() or dynamo.records()):
             return self._in_trace(values, outs)
         dynamo.watch()
+        kernel, rest = self._variants.at(values)
+        if kernel is not self:
+            return kernel(*rest, out=outs if outs is None or len(outs) > 1 else outs[0])
         try:
-            results = self._program.run(values, outs)
-        except ArgumentError:
+            results = self._run(values, outs)
+        except ArgumentError as fault:
             from .trace.tracer import recorder_in
 
             if (recorder := recorder_in(values)) is not None and outs is None:
                 return recorder.inlined(self.text, self._source.program, self.params, self._source.constants, values)
             if torch is not None and self._is_abstract(values):
                 return self._in_trace(values, outs)
+            if self._variants.learn(fault, values):
+                return self._call(values, outs)
             raise
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _run(self, values: Sequence[Any], outs: Sequence[Any] | None) -> list:
+        """The results, of the kind of the arguments: lists and labelled arrays among these are read first."""
+        if not any(map(is_container, values)):
+            return self._program.run(values, outs)
+        read = [x if not is_container(x) else containers.read(x, name) for name, x in zip(self.params, values)]
+        plain = [x.array if isinstance(x, Labelled) else x for x in read]
+        results = self._program.run(plain, outs)
+        wrap = containers.wrapper(read, self.params) if outs is None else None
+        return results if wrap is None else wrap(results, lambda: self._program.origins(plain))
 
     @staticmethod
     def _is_abstract(values: Sequence[Any]) -> bool:
@@ -137,6 +161,19 @@ class Kernel:
         hint = hint or quoted(self._source.program, name) or (f"did you mean {near}?" if near else otherwise)
         return ArgumentError(f"the text does not read {name!r}", "argument.unused", help=hint)
 
+    def _looked(self, args: Sequence[Any], named: Mapping[str, Any], look: Callable[[Program, list], Looked]) -> Looked:
+        """What `look` finds of the program that these arguments would run, and of them as plain arrays."""
+        kernel = self._variants.given(named)
+        values = kernel._bind(args, named)
+        other, rest = kernel._variants.at(values)
+        read = [containers.read(x, name) for name, x in zip(other.params, rest)]
+        try:
+            return look(other._program, [x.array if isinstance(x, Labelled) else x for x in read])
+        except FusedslError as fault:
+            if not kernel._variants.learn(fault, values):
+                raise
+        return kernel._looked(values, {}, look)
+
     # -- looking inside: arguments are arrays, or specs that stand for them
 
     def explain(
@@ -162,7 +199,7 @@ class Kernel:
         """
         from .report.explain import explain
 
-        return explain(self._program, self._bind(args, named), device, cc, compile, measure)
+        return self._looked(args, named, lambda program, values: explain(program, values, device, cc, compile, measure))
 
     def source(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> str:
         """The generated Python of every kernel in launch order, for the place that `explain` would speak of.
@@ -171,7 +208,7 @@ class Kernel:
         """
         from .report.explain import source
 
-        return source(self._program, self._bind(args, named), device, cc)
+        return self._looked(args, named, lambda program, values: source(program, values, device, cc))
 
     def resources(self, /, *args: Any, cc: Any = None, **named: Any):
         """Registers, spills, shared memory and occupancy of each CUDA kernel, from the real compiler; needs no GPU.
@@ -181,7 +218,7 @@ class Kernel:
         """
         from .report.explain import resources
 
-        return resources(self._program, self._bind(args, named), cc)
+        return self._looked(args, named, lambda program, values: resources(program, values, cc))
 
     def compile(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> Kernel:
         """Compile now, into memory and the cache, what the first call with these arguments would compile.
@@ -191,7 +228,7 @@ class Kernel:
         """
         from .report.explain import compile_ahead
 
-        compile_ahead(self._program, self._bind(args, named), device, cc)
+        self._looked(args, named, lambda program, values: compile_ahead(program, values, device, cc))
         return self
 
     def bind(self, /, *args: Any, out: Any = None, **named: Any) -> BoundCall:
@@ -208,7 +245,8 @@ class Kernel:
         >>> double()
         array([4., 6.], dtype=float32)
         """
-        return self._program.bind(self._bind(args, named), None if out is None else self._outs(out))
+        outs = None if out is None else self._outs(out)
+        return self._looked(args, named, lambda program, values: program.bind(values, outs))
 
     def graph(self, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
         """As `bind`, with its launches recorded in a CUDA graph: a call of it is one launch, however many kernels it
@@ -238,9 +276,12 @@ class Kernel:
         from .report.explain import explain, sources
         from .report.page import page
 
-        file, values = named_file(path), self._bind(args, named)
-        told = explain(self._program, values, device, cc, True, measure)
-        file.write_text(page(told, sources(self._program, values, device, cc)), encoding="utf-8")
+        def shown(program: Program, values: Sequence[Any]) -> str:
+            told = explain(program, values, device, cc, True, measure)
+            return page(told, sources(program, values, device, cc))
+
+        file = named_file(path)
+        file.write_text(self._looked(args, named, shown), encoding="utf-8")
 
     def save(self, path: Any, /, *args: Any, cc: Sequence[Any] = (90,), **named: Any) -> None:
         """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
@@ -257,9 +298,14 @@ class Kernel:
             cc = (cc,)
         aot.save(path, self._made_from, self._program, self._bind(args, named), tuple(cc))
 
-    def grad(self, wrt: Sequence[str] = ()):
-        """Not there yet: Unsupported."""
-        raise later("Kernel.grad", "write the backward pass as a text of its own")
+    if not TYPE_CHECKING:  # refused by name, and offered by no editor
+
+        def grad(self, wrt: Sequence[str] = ()) -> Kernel:
+            """Not there yet: Unsupported."""
+            raise later("Kernel.grad", "write the backward pass as a text of its own")
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name != "grad"]
 
     def __repr__(self) -> str:
         return f"<fusedsl.Kernel({', '.join(self.params)}): {' '.join(self.text.split())[:60]}>"
@@ -293,85 +339,6 @@ def kernel(
     Raises ParseError, LimitError for the text, ArgumentError for params, constants and options.
     """
     return Kernel(text, params, constants, current().changed(changes))
-
-
-@lru_cache(maxsize=1024)
-def remembered(text: str, chosen: Options) -> Kernel:
-    """The kernel of a text, made once."""
-    return Kernel(text, None, None, chosen)
-
-
-def kernel_of(text: str, changes: tuple[tuple[str, Any], ...]) -> Kernel:
-    """The kernel of a text under the options in force with these changes."""
-    if dynamo.compiles():
-        return getattr(_compiled, _named(text, changes))
-    chosen = current().changed(dict(changes))
-    return remembered(text, chosen) if isinstance(text, str) else Kernel(text, None, None, chosen)
-
-
-class _Compiled:
-    """Kernels of texts that torch.compile has met, as attributes: those it can read, and notice if they change."""
-
-
-_compiled = _Compiled()
-
-
-@dynamo.constant
-def _named(text: str, changes: tuple[tuple[str, Any], ...]) -> str:
-    """The attribute of `_compiled` that holds the kernel of a text."""
-    made = remembered(text, current().changed(dict(changes)))
-    name = f"kernel_{id(made)}"
-    setattr(_compiled, name, made)
-    return name
-
-
-def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any = None, **named: Any) -> Any:
-    """The value of a text for arrays given by name or in a mapping; compiled once and remembered.
-
-    With no array given at all, names are looked up in the caller's locals, then globals (arrays and numbers only). A
-    mapping may hold more than the text uses; an unused keyword is an ArgumentError; a missing name UnknownNameError.
-
-    >>> import numpy as np
-    >>> evaluate("2*a + 3*b", a=np.float32([1, 2]), b=np.float32([3, 4]))
-    array([11., 16.], dtype=float32)
-    """
-    if arrays is not None and not isinstance(arrays, Mapping):
-        raise ArgumentError(
-            f"arrays come by name, and the second argument is a {type(arrays).__name__}",
-            "argument.mapping",
-            help='evaluate("a + b", a=a, b=b), or a mapping: evaluate("a + b", {"a": a, "b": b})',
-        )
-    changes, given = split_options(named)
-    made = kernel_of(text, changes)
-    if arrays is None and not given and made.params:
-        found: Mapping[str, Any] = _caller_values(made.params, sys._getframe(1))
-    else:
-        unused = [name for name in given if name not in made.params]
-        if unused:
-            read = f"the text reads {', '.join(made.params) or 'no names'}"
-            raise made._unused(unused[0], None, OPTION_NAMES, read)
-        found = {**(arrays or {}), **given}
-    missing = [name for name in made.params if name not in found]
-    if missing:
-        from .lang.build import undefined
-
-        raise undefined(made._source.program, missing, [name for name in found if isinstance(name, str)])
-    return made(*(found[name] for name in made.params), out=out)
-
-
-def _caller_values(names: Sequence[str], frame: Any) -> dict[str, Any]:
-    """Arrays and numbers of these names in a frame's locals, then globals."""
-    found = {}
-    for name in names:
-        for scope in (frame.f_locals, frame.f_globals):
-            if name in scope and _is_value(scope[name]):
-                found[name] = scope[name]
-                break
-    return found
-
-
-def _is_value(x: Any) -> bool:
-    return isinstance(x, (bool, int, float)) or (hasattr(x, "dtype") and hasattr(x, "shape"))
 
 
 def later(what: str, instead: str) -> Unsupported:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from .api import kernel_of
 from .config import OPTION_NAMES, split_options
 from .errors import ArgumentError, DTypeError
+from .evaluation import kernel_of
 from .runtime import dynamo
+from .scope import CONSTANTS
 
 
 def attention(
@@ -76,7 +77,8 @@ def attention(
         _check_offsets(offsets)
         values |= {OFFSETS[0]: offsets[0], OFFSETS[1]: offsets[1]}
     text, keywords = _constant_text(score, mask, tuple(values), tuple(given), return_lse)
-    return kernel_of(text, changes)(out=out, **values, **dict(zip(keywords, given.values())))
+    shadowed = tuple([name for name in given if name in CONSTANTS])
+    return kernel_of(text, changes, shadowed)(out=out, **values, **dict(zip(keywords, given.values())))
 
 
 OFFSETS = ("offsets_of_q", "offsets_of_k")  # what the text calls them
@@ -138,7 +140,7 @@ def _text(
     parts, read = ["q", "k", "v"], set[str]()
     for name, text in (("score", score), ("mask", mask)):
         if text is not None:
-            quoted, names = _quoted(text)
+            quoted, names = _quoted(text, arrays)
             parts.append(f"{name}={quoted}")
             read |= names
     for name in arrays:
@@ -160,13 +162,13 @@ def _constant_text(score: str | None, mask: str | None, values: tuple, arrays: t
     return _text(score, mask, values, arrays, lse)
 
 
-def _quoted(text: str) -> tuple[str, set[str]]:
-    """(the text as a string of a text, the names that it reads); several lines become one."""
+def _quoted(text: str, arrays: Sequence[str]) -> tuple[str, set[str]]:
+    """(the text as a string of a text, the names that it reads, those of `arrays` for sure); several lines become one."""
     from .lang.attention_names import names_read
     from .lang.parse import parse
     from .lang.syntax import show
 
-    program = parse(text)
+    program = parse(text, shadowed=arrays)
     if "\n" in text or ("'" in text and '"' in text):
         text = "; ".join(map(show, (*program.statements, *program.results)))
     quote = "'" if "'" not in text else '"'

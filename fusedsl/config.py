@@ -70,7 +70,7 @@ class Options:
         for name, (accepts, form) in _ACCEPTED.items():
             value = getattr(self, name)
             if not accepts(value):
-                raise ArgumentError(f"option {name} is {value!r}", "argument.option", help=f"{name} is {form}")
+                raise _misfit(name, value, form)
 
     @property
     def steady(self) -> bool:
@@ -124,6 +124,14 @@ _ACCEPTED = {
 }
 
 OPTION_NAMES = tuple(one.name for one in fields(Options))
+
+
+def _misfit(name: str, value: object, form: str) -> ArgumentError:
+    """The error for a value that an option cannot have; an array is more likely an argument of the same name."""
+    if hasattr(value, "shape") or isinstance(value, (list, tuple)):
+        help = f'{name} is {form}; pass an array of this name in a mapping: evaluate(text, {{"{name}": {name}}})'
+        return ArgumentError(f"option {name} is a {type(value).__name__}", "argument.option", help=help)
+    return ArgumentError(f"option {name} is {value!r}", "argument.option", help=f"{name} is {form}")
 
 
 def _check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:

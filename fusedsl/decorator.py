@@ -6,13 +6,14 @@ import functools
 import inspect
 import json
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .arguments import Arguments, Describe, InsideTrace
+from .arguments import Arguments, Describe, InsideTrace, Untraceable
 from .config import Options, current
-from .errors import ArgumentError
+from .errors import ArgumentError, Unsupported, outside
 from .program import Program, pipeline
 from .runtime import dynamo
 from .runtime.arrays import Array, Facts, Weak, describe
@@ -118,6 +119,8 @@ class Fused:
         functools.update_wrapper(self, function)
         self.function = function
         self.options = chosen
+        self._names = _positional(function)
+        self._told: set[str] = set()  # why calls ran without fusion
         self._traces: dict[Any, list[_Trace]] = {}
         self._replays: tuple[Replay, ...] = ()
         self.name = dynamo.name(self)
@@ -133,15 +136,37 @@ class Fused:
             return self._in_trace(args, keywords)
         try:
             call = self.prepared(args, keywords)
+            results = call.program.run(call.values, call.outs)
         except InsideTrace as inside:
             return inside.tracer.recorder.rebound(self.function)(*args, **keywords)
-        except ArgumentError:
+        except Untraceable as fault:
+            return self._unfused(args, keywords, f"{fault.message}: {fault.help}")
+        except ArgumentError as fault:
             if _is_abstract((args, keywords)):
                 return self._in_trace(args, keywords)
-            raise
-        results = call.program.run(call.values, call.outs)
+            if fault.code != "argument.grad":
+                raise
+            return self._unfused(args, keywords, f"{fault.message}; torch records the function's own operations")
+        except Unsupported as fault:
+            if fault.code != "unsupported.autocast":
+                raise
+            return self._unfused(args, keywords, "torch.autocast chooses the dtypes of the function's own operations")
+        if call.traced.is_idle:
+            self._tell("its arguments hold numbers in lists, from which NumPy computed the result; pass arrays")
         self._remember(call, args, keywords, results)
         return call.rebuild(results)
+
+    def _unfused(self, args: tuple, keywords: Mapping[str, Any], reason: str) -> Any:
+        """What the undecorated function returns, with a word about it."""
+        self._tell(reason)
+        return self.function(*args, **keywords)
+
+    def _tell(self, reason: str) -> None:
+        """A RuntimeWarning that a call ran without fusion; once for a function and a reason."""
+        if reason not in self._told:
+            self._told.add(reason)
+            name = getattr(self.function, "__qualname__", repr(self.function))
+            warnings.warn(f"{name} ran without fusion: {reason}", RuntimeWarning, stacklevel=outside())
 
     def _remember(self, call: FusedCall, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> None:
         """Make the next call like this one short. A trace that was made for one array in two places is left alone."""
@@ -159,13 +184,16 @@ class Fused:
     def prepared(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> FusedCall:
         """What a call with these arguments runs; traces the function where nothing known fits."""
         dynamo.watch()
-        call = Arguments(tuple(args), keywords)
+        call = self._arguments(args, keywords)
         return self._prepared(call, self._trace(call))
 
     def sketched(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe) -> FusedCall:
         """The same for arguments that may have no memory, and of which `described` tells: nothing is remembered."""
-        call = Arguments(tuple(args), keywords, described)
+        call = self._arguments(args, keywords, described)
         return self._prepared(call, self._traced(call))
+
+    def _arguments(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe = describe) -> Arguments:
+        return Arguments(tuple(args), keywords, described, self._names)
 
     def _prepared(self, call: Arguments, found: _Trace) -> FusedCall:
         if found.traced.writes and found.traced.captures:
@@ -217,7 +245,7 @@ class Fused:
 
     def program(self, /, *args: Any, **keywords: Any) -> tuple[Program, Facts]:
         """The program that these arguments run, and their facts."""
-        call = Arguments(args, keywords)
+        call = self._arguments(args, keywords)
         found = self._trace(call)
         facts = [*call.facts, *map(describe, found.traced.captures)]
         return found.program, dict(zip(found.program.names, facts))
@@ -226,7 +254,7 @@ class Fused:
         """What a call with these arguments launches, and why: an Explanation, printed as text."""
         from .report.explain import explain
 
-        call = Arguments(args, keywords)
+        call = self._arguments(args, keywords)
         found = self._trace(call)
         return explain(found.program, [*call.values, *found.traced.captures])
 
@@ -234,7 +262,7 @@ class Fused:
         """The generated Python of every kernel, for "cuda" or "cpu"."""
         from .report.explain import source
 
-        call = Arguments(args, keywords)
+        call = self._arguments(args, keywords)
         found = self._trace(call)
         return source(found.program, [*call.values, *found.traced.captures], device)
 
@@ -286,6 +314,15 @@ def _is_abstract(values: Any) -> bool:
     from .interop.torch_operator import is_abstract
 
     return any(map(is_abstract, torch.utils._pytree.tree_leaves(values)))
+
+
+def _positional(function: Callable) -> tuple[str, ...]:
+    """The names of the parameters that a function takes by position."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin
+        return ()
+    return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 
 def _source_of(function: Callable) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .api import Kernel, kernel_of
+from .api import Kernel
 from .config import split_options
 from .decorator import Fused
 from .errors import ArgumentError, CompileError
+from .evaluation import kernel_of
 from .program import REMEMBERED_CALLS, Program
 from .program.prepare import EmptyRows
 from .program.prepare_lists import Item, prepare_lists, settle_lists

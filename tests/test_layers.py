@@ -23,8 +23,9 @@ LAYERS = (
     ("runtime",),
     ("program", "specs"),
     ("report", "interop"),
-    ("aot", "arguments"),
+    ("aot", "arguments", "variants", "scope"),
     ("api", "decorator"),
+    ("evaluation",),
     ("lists", "attend"),
     ("cli", "__main__"),
 )

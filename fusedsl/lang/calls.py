@@ -307,9 +307,9 @@ def bound(ev: Evaluator, value: Any, expression: Expr, frame: Frame) -> Dim | No
         error = ArgumentError(
             f"a slice bound is an integer, not {show_value(value)}",
             code="argument.slice",
-            help="use literals, or arithmetic on size(x, axis)",
+            help=functions.CONSTANT,
         )
-        raise ev.fault(error, frame, expression)
+        raise ev.fault(functions.not_constant(error, value), frame, expression)
     return found
 
 

@@ -10,7 +10,7 @@ from ..ir.builder import Builder, fail
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, value_of
 from ..ir.types import FLOAT32, FLOAT64, UINT32, UINT64, DType
-from .functions import KINDS, dim_of, function, show_value
+from .functions import KINDS, dim_of, function, not_constant, show_value
 
 BITS = {FLOAT32: 24, FLOAT64: 53}  # that a number in [0, 1) takes
 
@@ -43,7 +43,8 @@ def _wanted(b: Builder, x: Any) -> tuple[tuple[Dim, ...], DType]:
         except ArgumentError as error:
             raise fail(error, 1) from None
     message = f"a shape is integers, or an array that has it, not {show_value(x)}"
-    raise fail(ArgumentError(message, code="argument.kind", help="uniform(seed, x) or uniform(seed, (n, m))"), 1)
+    fault = ArgumentError(message, code="argument.kind", help="uniform(seed, x) or uniform(seed, (n, m))")
+    raise fail(not_constant(fault, x), 1)
 
 
 def _words(b: Builder, name: str, seed: Node, stream: Node | int, shape: tuple[Dim, ...]) -> Node:

@@ -23,6 +23,7 @@ from ..runtime.results import place
 from ..runtime.transfer import is_away
 
 if TYPE_CHECKING:
+    from ..ir.labels import Origins
     from ..runtime.fixed import BoundCall
     from ..schedule.plan import Plan
     from .pipeline import Source
@@ -151,6 +152,10 @@ class Program:
 
                 self._plans = Plans(self.source, self.names, self.options, self.family)
         return self._plans
+
+    def origins(self, values: Sequence[Any]) -> list[Origins]:
+        """Which axes of these arguments the axes of each result run along, element by element."""
+        return self.plans.origins(describe_all(self.names, values))
 
     def adopt(self, plan: Plan) -> None:
         """Use a plan that was made before, for the signature that it was made for."""

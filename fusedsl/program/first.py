@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CompileError
+from ..errors import CompileError, outside
 from ..runtime.arrays import CPU, Array, Facts, Weak, describe_all
 from ..runtime.call import Call
 from ..runtime.copies import assign, from_host, to_host
@@ -38,7 +38,7 @@ def run_new(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[lis
     except CompileError as error:
         if not options.fallback:
             raise
-        warnings.warn(f"computed by the slow interpreter: {error}", RuntimeWarning, stacklevel=6)
+        warnings.warn(f"computed by the slow interpreter: {error}", RuntimeWarning, stacklevel=outside())
         return _run_interpreted(plans, facts, outs), None
     except EmptyRows:
         return _run_interpreted(plans, facts, outs), None

@@ -12,6 +12,7 @@ from ..hardware import Hardware
 from ..ir.checks import holds
 from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
+from ..ir.labels import Origins, axis_origins
 from ..runtime import cache, claims
 from ..runtime.arrays import CPU, Array, Facts, Weak
 from ..runtime.bind import Bound
@@ -40,6 +41,7 @@ class Plans:
         self.options = options
         self.family = family
         self._known: dict[tuple, list[Plan]] = {}
+        self._origins: dict[tuple[Parameter, ...], list[Origins]] = {}
         self._strict: set[tuple[Parameter, ...]] = set()  # signatures whose extents of 1 are not as others
         self._lock = threading.RLock()
 
@@ -138,6 +140,13 @@ class Plans:
         arguments = list(facts.values())
         graph, _ = self.source.build(self._parameters(arguments), pipeline.extents_of(arguments), self.options)
         return graph
+
+    def origins(self, facts: Facts) -> list[Origins]:
+        """Which axes of the arguments the axes of each result run along."""
+        key = self._parameters(list(facts.values()))
+        if key not in self._origins:
+            self._origins[key] = axis_origins(self.graph(facts))
+        return self._origins[key]
 
     def _read_or_make(self, parameters: tuple[Parameter, ...], extents, together: bool, scores: str) -> Plan:
         """The plan from the cache on disk, or a new one, which is put there."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
 from ..config import Options
 from ..errors import ArgumentError, DTypeError, suggest
+from ..ir.types import DTYPES
 from ..runtime.cache import cache_key, disk
 
-RESERVED = ("out", "True", "False", "None", "inf", "nan", "pi")
+RESERVED = ("out", "True", "False", "None")
+SHADOWABLE = ("pi", "inf", "nan", *DTYPES)  # what the language knows by name, and a caller may have values of
 
 
 class TextSource:
@@ -22,7 +25,14 @@ class TextSource:
 
     generic = True
 
-    def __init__(self, text: str, options: Options, params: Sequence[str] | str | None, constants: Mapping | None):
+    def __init__(
+        self,
+        text: str,
+        options: Options,
+        params: Sequence[str] | str | None,
+        constants: Mapping | None,
+        shadowed: Collection[str] = (),
+    ):
         if not isinstance(text, str):
             raise ArgumentError(
                 f"a program is a string, not {type(text).__name__}", "argument.text", help='e.g. kernel("a * b + c")'
@@ -35,6 +45,10 @@ class TextSource:
         self.constants = {name: _plain(value) for name, value in (constants or {}).items()}
         self._options = options
         self._params = _names_of(params)
+        given = (*shadowed, *(self._params or ()), *self.constants)
+        self.shadowed = tuple(name for name in SHADOWABLE if name in given)  # of these, values of the caller's
+        words = set(re.findall(r"[A-Za-z_]\w*", text))
+        self.shadowable = tuple(name for name in SHADOWABLE if name in words and name not in given)  # that it may read
         for name, value in self.constants.items():
             if not (isinstance(name, str) and name.isidentifier()):
                 help = 'constants={"w": 20}'
@@ -47,11 +61,11 @@ class TextSource:
         """The syntax tree; ParseError or LimitError where the text is none."""
         from ..lang.parse import parse
 
-        return parse(self.text, asdict(self._options.limits))
+        return parse(self.text, asdict(self._options.limits), self.shadowed)
 
     def cache_parts(self) -> dict:
         """What the plans of this text depend on."""
-        return {"text": self.text, "constants": self.constants, "params": self._params}
+        return {"text": self.text, "constants": self.constants, "params": self._params, "shadowed": self.shadowed}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -64,10 +78,19 @@ class TextSource:
         disk().put(key, {"names": list(names)})
         return names
 
+    def reads(self, name: str) -> bool:
+        """Whether the text reads a constant or a dtype of this name."""
+        from ..lang.syntax import Literal, Name
+
+        parts = self.program.parts
+        return any(
+            p.source == name if isinstance(p, Literal) else isinstance(p, Name) and p.name == name for p in parts
+        )
+
     def _read_names(self) -> tuple[str, ...]:
         from ..lang.build import parameter_names
 
-        found = tuple(n for n in parameter_names(self.program) if n not in self.constants)
+        found = tuple(n for n in parameter_names(self.program, self.shadowed) if n not in self.constants)
         for name in found:
             if name in RESERVED:
                 raise ArgumentError(f"{name} cannot be a parameter", "argument.name", help=f"rename it, e.g. {name}_")
