@@ -95,13 +95,22 @@ class Kernel:
             from .trace.tracer import recorder_in
 
             if (recorder := recorder_in(values)) is not None and outs is None:
-                return recorder.inlined(self.text, self._source.program, self.params, self._source.constants, values)
+                return self._inlined(recorder, values)
             if torch is not None and self._is_abstract(values):
                 return self._in_trace(values, outs)
             if self._variants.learn(fault, values):
                 return self._call(values, outs)
             raise
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _inlined(self, recorder: Any, values: Sequence[Any]) -> Any:
+        """The results of a call inside of a function that is traced: its operations become part of the trace."""
+        try:
+            return recorder.inlined(self.text, self._source.program, self.params, self._source.constants, values)
+        except ArgumentError as fault:
+            if not self._variants.learn(fault, values):
+                raise
+        return self._call(values, None)
 
     def _run(self, values: Sequence[Any], outs: Sequence[Any] | None) -> list:
         """The results, of the kind of the arguments: lists and labelled arrays among these are read first."""
@@ -170,9 +179,9 @@ class Kernel:
         try:
             return look(other._program, [x.array if isinstance(x, Labelled) else x for x in read])
         except FusedslError as fault:
-            if not kernel._variants.learn(fault, values):
+            if not other._variants.learn(fault, rest):
                 raise
-        return kernel._looked(values, {}, look)
+        return other._looked(rest, {}, look)
 
     # -- looking inside: arguments are arrays, or specs that stand for them
 

@@ -14,6 +14,7 @@ from typing import Any
 from .arguments import Arguments, Describe, InsideTrace, Untraceable
 from .config import Options, current
 from .errors import ArgumentError, Unsupported, outside
+from .interop.jax_arrays import as_given
 from .program import Program, pipeline
 from .runtime import dynamo
 from .runtime.arrays import Array, Facts, Weak, describe
@@ -106,7 +107,7 @@ class FusedCall:
     def rebuild(self, results: Sequence[Any]) -> Any:
         """What the function returns."""
         plain = [r[()] if type(r).__module__ == "numpy" and r.shape == () else r for r in results]
-        return self.traced.rebuild(plain, self.given)
+        return self.traced.rebuild(as_given(plain, self.given), self.given)
 
 
 class Fused:

@@ -65,7 +65,7 @@ class Variants:
                 self._specialised.popitem(last=False)
         else:
             self._specialised.move_to_end(key)
-        return made, [v for name, v in zip(params, values) if name not in fixed]
+        return made._variants.at([v for name, v in zip(params, values) if name not in fixed])
 
     def learn(self, fault: FusedslError, values: Sequence[Any]) -> bool:
         """Whether a fault is that arguments shape the program: then later calls take their values for constants."""
@@ -92,12 +92,18 @@ def _may_shape(x: Any) -> bool:
     """Whether an argument may be a size, an axis, a shape or a flag."""
     if type(x) in (tuple, list):
         return 0 < len(x) <= 32 and all(map(_may_shape, x))
-    return isinstance(_plain(x), int)
+    return isinstance(x, int) or _is_whole(x)
+
+
+def _is_whole(x: Any) -> bool:
+    """Whether it is an integer of NumPy's, or an array of one without axes."""
+    return type(x).__module__ == "numpy" and getattr(x, "shape", None) == () and x.dtype.kind in "biu"
 
 
 def _plain(x: Any) -> Any:
-    """An integer of NumPy's, or an array of one without axes, as Python's; lists as tuples; all else as it is."""
+    """An integer (a traced one is asked for its value) as Python's; lists as tuples."""
     if type(x) in (tuple, list):
         return tuple(map(_plain, x))
-    whole = type(x).__module__ == "numpy" and x.shape == () and x.dtype.kind in "biu"
-    return x.item() if whole else x
+    if _is_whole(x):
+        return x.item()
+    return bool(x) if isinstance(x, bool) else int(x)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import ArgumentError, FusedslError
 from ..ir.types import DTYPES
-from ..runtime.arrays import dtype_fault
+from ..runtime.arrays import dtype_fault, library_of
 from . import jax_arrays, pandas_objects, polars_objects, xarray_objects
 from .labelled import Label, Labelled
 
@@ -106,6 +106,8 @@ def wrapper(values: Sequence[Any], names: Sequence[str]) -> Callable[[Sequence[A
         return None
     first = next(iter(labelled.values()))
     library = LIBRARIES[first.library]
+    if first.library == "jax" and any(library_of(x) in ("torch", "cupy") for x in values):
+        return None
     own = {k: x for k, x in labelled.items() if x.library == first.library}
 
     def wrap(results: Sequence[Any], origins: Callable[[], Sequence[Origins]]) -> list:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ..runtime.arrays import library_of
 from .labelled import Label, Labelled
 
 
@@ -27,6 +28,19 @@ def read(x: Any, name: str) -> Labelled:
 def differ(a: Label, b: Label) -> None:
     """Nothing is labelled."""
     return
+
+
+def as_given(results: list, arguments: Sequence[Any]) -> list:
+    """The results of a function: JAX's where an argument is, and none belongs to another library of devices."""
+    if "jax" not in sys.modules or not any(_is_jax(type(x)) for x in arguments):
+        return results
+    if any(library_of(x) in ("torch", "cupy") for x in arguments):
+        return results
+    return [wrap(r, (), ()) for r in results]
+
+
+def _is_jax(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in ("jax", "jaxlib") and is_array(kind)
 
 
 def wrap(result: Any, labels: Sequence[Label | None], arguments: Sequence[Labelled]) -> Any:
