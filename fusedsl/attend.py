@@ -163,7 +163,7 @@ def _constant_text(score: str | None, mask: str | None, values: tuple, arrays: t
 
 
 def _quoted(text: str, arrays: Sequence[str]) -> tuple[str, set[str]]:
-    """(the text as a string of a text, the names that it reads, those of `arrays` for sure); several lines become one."""
+    """(the text as a string of a text, the names that it reads); lines become one. `arrays` shadow constants."""
     from .lang.attention_names import names_read
     from .lang.parse import parse
     from .lang.syntax import show

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MappingView, Sequence
+from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -73,7 +73,7 @@ def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
     another call reads or writes; what a single call would raise, with the place in the lists. An error leaves `out`
     untouched.
     """
-    args, named = [_listed_argument(a) for a in args], {name: _listed_argument(a) for name, a in named.items()}
+    args, named = tuple([_listed_argument(a) for a in args]), {name: _listed_argument(a) for name, a in named.items()}
     if isinstance(kernel, str):
         changes, named = split_options(named)
         kernel = kernel_of(kernel, changes)
@@ -106,7 +106,7 @@ def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
 
 def _listed_argument(value: Any) -> Any:
     """An iterator, or a dict's view, as the list of what it gives."""
-    return list(value) if not _is_list(value) and isinstance(value, (Iterator, MappingView)) else value
+    return list(value) if not _is_list(value) and isinstance(value, (Iterator, KeysView, ValuesView)) else value
 
 
 def _nothing(kernel: Kernel | Fused, out: Any) -> Any:
