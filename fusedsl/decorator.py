@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import inspect
 import json
@@ -14,6 +15,7 @@ from typing import Any
 from .arguments import Arguments, Describe, InsideTrace, Untraceable
 from .config import Options, current
 from .errors import ArgumentError, Unsupported, outside
+from .interop.cloudpickle import cloud_pickles, found_by_name
 from .interop.jax_arrays import as_given
 from .program import Program, pipeline
 from .runtime import dynamo
@@ -267,9 +269,16 @@ class Fused:
         found = self._trace(call)
         return source(found.program, [*call.values, *found.traced.captures], device)
 
-    def __reduce__(self) -> str:
-        """Like a function, it is pickled and copied as a name of its module."""
-        return self.function.__qualname__
+    def __reduce_ex__(self, protocol: Any) -> str | tuple:
+        """Like a function, it is pickled and copied as a name of its module, and by value where cloudpickle would
+        pickle a function so: of __main__, a notebook, another function's body, or a module that was registered."""
+        name = self.function.__qualname__
+        if cloud_pickles() and not found_by_name(self, self.function.__module__, name):
+            return copyreg.__newobj__, (Fused,), (self.function, self.options)  # type: ignore[attr-defined]
+        return name
+
+    def __setstate__(self, state: tuple[Callable, Options]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """A decorated method binds like a function."""
