@@ -28,7 +28,7 @@ from .errors import (
     UnknownNameError,
     Unsupported,
 )
-from .evaluation import evaluate
+from .evaluation import clear_cache, evaluate
 
 with contextlib.suppress(ImportError):
     import llvmlite.binding  # noqa: F401  (loads machine code of the CPU; where it is missing, its user says so)
@@ -55,6 +55,7 @@ __all__ = [
     "UnknownNameError",
     "Unsupported",
     "attention",
+    "clear_cache",
     "evaluate",
     "foreach",
     "fuse",

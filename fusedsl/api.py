@@ -54,7 +54,7 @@ class Kernel:
         self._count = len(self.params)
         dynamo.watch()
         self._program = Program(self._source, self.params, self.options)
-        self._variants = Variants(self)
+        self._variants = Variants()
         self._positions = {name: k for k, name in enumerate(self.params)}
         for plan in _saved[1] if _saved is not None else ():
             self._program.adopt(plan)
@@ -70,7 +70,11 @@ class Kernel:
         Raises ArgumentError for missing, surplus or unusable arguments, ShapeError, DTypeError and DeviceError for
         those that do not go together; an error leaves `out` untouched.
         """
-        if named and not named.keys() <= self._positions.keys() and (other := self._variants.given(named)) is not self:
+        if (
+            named
+            and not named.keys() <= self._positions.keys()
+            and (other := self._variants.given(self, named)) is not self
+        ):
             return other(*args, out=out, **named)
         values: Sequence[Any] = args if not named else self._bind(args, named)
         if not dynamo.reads():
@@ -86,7 +90,7 @@ class Kernel:
         if torch is not None and (torch.compiler.is_compiling() or dynamo.records()):
             return self._in_trace(values, outs)
         dynamo.watch()
-        kernel, rest = self._variants.at(values)
+        kernel, rest = self._variants.at(self, values)
         if kernel is not self:
             return kernel(*rest, out=outs if outs is None or len(outs) > 1 else outs[0])
         try:
@@ -98,7 +102,7 @@ class Kernel:
                 return self._inlined(recorder, values)
             if torch is not None and self._is_abstract(values):
                 return self._in_trace(values, outs)
-            if self._variants.learn(fault, values):
+            if self._variants.learn(self, fault, values):
                 return self._call(values, outs)
             raise
         return results[0] if len(results) == 1 else tuple(results)
@@ -108,7 +112,7 @@ class Kernel:
         try:
             return recorder.inlined(self.text, self._source.program, self.params, self._source.constants, values)
         except ArgumentError as fault:
-            if not self._variants.learn(fault, values):
+            if not self._variants.learn(self, fault, values):
                 raise
         return self._call(values, None)
 
@@ -172,14 +176,14 @@ class Kernel:
 
     def _looked(self, args: Sequence[Any], named: Mapping[str, Any], look: Callable[[Program, list], Looked]) -> Looked:
         """What `look` finds of the program that these arguments would run, and of them as plain arrays."""
-        kernel = self._variants.given(named)
+        kernel = self._variants.given(self, named)
         values = kernel._bind(args, named)
-        other, rest = kernel._variants.at(values)
+        other, rest = kernel._variants.at(kernel, values)
         read = [containers.read(x, name) for name, x in zip(other.params, rest)]
         try:
             return look(other._program, [x.array if isinstance(x, Labelled) else x for x in read])
         except FusedslError as fault:
-            if not other._variants.learn(fault, rest):
+            if not other._variants.learn(other, fault, rest):
                 raise
         return other._looked(rest, {}, look)
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from .config import OPTION_NAMES, split_options
+from .config import OPTION_NAMES, cache_size, split_options
 from .errors import ArgumentError, DTypeError
 from .evaluation import kernel_of
+from .lru import shared
 from .runtime import dynamo
 from .scope import CONSTANTS
 
@@ -129,7 +130,8 @@ def _no_text(name: str, given: Any) -> ArgumentError:
     return ArgumentError(f"{name} is a text, not a {type(given).__name__}", "argument.text", help=help)
 
 
-@lru_cache(maxsize=1024)
+@shared
+@lru_cache(maxsize=cache_size())
 def _text(
     score: str | None, mask: str | None, values: tuple[str, ...], arrays: tuple[str, ...], lse: bool
 ) -> tuple[str, tuple[str, ...]]:

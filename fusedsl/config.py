@@ -198,6 +198,16 @@ def cache_dir() -> Path:
     return Path(platformdirs.user_cache_dir("fusedsl", appauthor=False))
 
 
+def cache_size() -> int:
+    """FUSEDSL_CACHE_SIZE: how many programs of texts are kept in memory, and how many kernels; 512 unless set."""
+    return _environment_number("FUSEDSL_CACHE_SIZE", 512, 1, 999_999)
+
+
+def cache_megabytes() -> int:
+    """FUSEDSL_CACHE_MB: how much the cache folder may hold, in megabytes of files; 512 unless set, 0 for no limit."""
+    return _environment_number("FUSEDSL_CACHE_MB", 512, 0, 999_999)
+
+
 def debug_level() -> int:
     """FUSEDSL_DEBUG: 0 silent, then kernels, decisions, the graph after each pass, source, rewrites."""
     return _environment_number("FUSEDSL_DEBUG", 0, 0, 5)

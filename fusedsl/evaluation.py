@@ -8,13 +8,16 @@ from functools import lru_cache
 from typing import Any
 
 from .api import Kernel
-from .config import OPTION_NAMES, Options, current, split_options
+from .config import OPTION_NAMES, Options, cache_size, current, split_options
+from .lru import clear_all, shared
 from .program.text import TextSource
 from .runtime import dynamo
+from .runtime.cache import disk as files
 from .scope import as_mapping, check_constants, looked_up, shadowing, undefined
 
 
-@lru_cache(maxsize=1024)
+@shared
+@lru_cache(maxsize=cache_size())
 def remembered(text: str, chosen: Options, shadowed: tuple[str, ...] = ()) -> Kernel:
     """The kernel of a text, made once; `shadowed` are names of constants that are parameters of it."""
     params = TextSource(text, chosen, None, None, shadowed).names if shadowed else None
@@ -78,3 +81,15 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
     if len(found) < len(made.params):
         raise undefined(made, found, others, mapping if arrays is not None else ())
     return made(*[found[name] for name in made.params], out=out)
+
+
+def clear_cache(disk: bool = False) -> None:
+    """Forget the programs of texts that `evaluate` has met and the kernels compiled in this process; with `disk`, also
+    what the cache folder holds, for all processes.
+
+    A Kernel or function that the caller holds keeps what its calls need. Least recently used programs beyond
+    FUSEDSL_CACHE_SIZE (512), and files beyond FUSEDSL_CACHE_MB (512 megabytes), are forgotten without being asked.
+    """
+    clear_all()
+    if disk:
+        files().clear()

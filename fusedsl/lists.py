@@ -126,7 +126,7 @@ def _is_shaped(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) ->
     try:
         kernel._program.plans.settled(describe_all(kernel.params, values))
     except ArgumentError as fault:
-        return kernel._variants.learn(fault, values) or kernel._variants.at(values)[0] is not kernel
+        return kernel._variants.learn(kernel, fault, values) or kernel._variants.at(kernel, values)[0] is not kernel
     return False
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .errors import FusedslError
+from .lru import LRU
 from .program.text import TextSource
 from .runtime.cache import cache_key, disk
 
@@ -16,76 +16,75 @@ MOST = 64  # kernels for other integers that one keeps
 
 
 class Variants:
-    """The variants of one kernel, by the constants that are parameters there, or the integers that are none."""
+    """The variants of one kernel, by the constants that are parameters there, or the integers that are none.
 
-    def __init__(self, kernel: Kernel):
-        self.kernel = kernel
+    Methods take the kernel: it is freed with the last reference to it, since it is not held here.
+    """
+
+    def __init__(self) -> None:
         self._shadowing: dict[tuple[str, ...], Kernel] = {}
-        self._specialised: OrderedDict[tuple, Kernel] = OrderedDict()
+        self._specialised: LRU[tuple, Kernel] = LRU(lambda: MOST)
         self._static: frozenset[str] | None = None  # parameters whose values shape the program; None: not looked for
 
     # -- constants
 
-    def shadowing(self, names: tuple[str, ...]) -> Kernel:
+    def shadowing(self, kernel: Kernel, names: tuple[str, ...]) -> Kernel:
         """The kernel with these constants or dtypes of the text as parameters: values of the caller's, by name."""
         if names not in self._shadowing:
-            kernel = self.kernel
             text, params, constants = kernel._made_from
             ordered = TextSource(text, kernel.options, None, constants, names).names if params is None else ()
             made = type(kernel)(text, ordered or (*kernel.params, *names), constants, kernel.options)
             self._shadowing[names] = made
         return self._shadowing[names]
 
-    def given(self, named: Mapping[str, Any]) -> Kernel:
+    def given(self, kernel: Kernel, named: Mapping[str, Any]) -> Kernel:
         """The kernel in which constants that the caller gives by name are parameters; most often the one itself."""
-        source = self.kernel._source
+        source = kernel._source
         names = tuple(name for name in source.shadowable if name in named and source.reads(name))
-        return self.shadowing(names) if names else self.kernel
+        return self.shadowing(kernel, names) if names else kernel
 
     # -- integers
 
-    def at(self, values: Sequence[Any]) -> tuple[Kernel, Sequence[Any]]:
+    def at(self, kernel: Kernel, values: Sequence[Any]) -> tuple[Kernel, Sequence[Any]]:
         """(the kernel for the integers among these arguments that shape the program, the other arguments)."""
         if self._static is None:
-            self._static = frozenset(self._read()) if any(map(_may_shape, values)) else frozenset()
+            self._static = frozenset(self._read(kernel)) if any(map(_may_shape, values)) else frozenset()
         if not self._static:
-            return self.kernel, values
-        params = self.kernel.params
+            return kernel, values
+        params = kernel.params
         fixed = {n: _plain(v) for n, v in zip(params, values) if n in self._static and _may_shape(v)}
         if not fixed:
-            return self.kernel, values
-        key = tuple((name, type(v), v) for name, v in fixed.items())
+            return kernel, values
+        key = tuple((name, repr(v)) for name, v in fixed.items())
         made = self._specialised.get(key)
         if made is None:
-            text, _, constants = self.kernel._made_from
+            text, _, constants = kernel._made_from
             rest = tuple(name for name in params if name not in fixed)
-            made = type(self.kernel)(text, rest, {**(constants or {}), **fixed}, self.kernel.options)
-            self._specialised[key] = made
-            while len(self._specialised) > MOST:
-                self._specialised.popitem(last=False)
-        else:
-            self._specialised.move_to_end(key)
-        return made._variants.at([v for name, v in zip(params, values) if name not in fixed])
+            made = type(kernel)(text, rest, {**(constants or {}), **fixed}, kernel.options)
+            self._specialised.put(key, made)
+        return made._variants.at(made, [v for name, v in zip(params, values) if name not in fixed])
 
-    def learn(self, fault: FusedslError, values: Sequence[Any]) -> bool:
+    def learn(self, kernel: Kernel, fault: FusedslError, values: Sequence[Any]) -> bool:
         """Whether a fault is that arguments shape the program: then later calls take their values for constants."""
-        params = self.kernel.params
+        params = kernel.params
         places = {k for one in (fault, *fault.others) for k in getattr(one, "shaped_by", ())}
         names = {params[k] for k in places if _may_shape(values[k])}
         known = self._static or frozenset()
         if not names - known:
             return False
         self._static = known | names
-        disk().put(self._key(), {"static": sorted(self._static)})
+        disk().put(_key(kernel), {"static": sorted(self._static)})
         return True
 
-    def _read(self) -> Sequence[str]:
+    def _read(self, kernel: Kernel) -> Sequence[str]:
         """What another process learned."""
-        entry = disk().get(self._key())
-        return [] if entry is None else [name for name in entry[0].get("static", ()) if name in self.kernel.params]
+        entry = disk().get(_key(kernel))
+        return [] if entry is None else [name for name in entry[0].get("static", ()) if name in kernel.params]
 
-    def _key(self) -> str:
-        return cache_key(static=self.kernel._source.cache_parts())
+
+def _key(kernel: Kernel) -> str:
+    """Where it stands on disk which arguments shape a program."""
+    return cache_key(static=kernel._source.cache_parts())
 
 
 def _may_shape(x: Any) -> bool:

@@ -22,10 +22,6 @@ def doubled(x):
     return x * 2
 
 
-def around(x):
-    return doubled(x) + 1
-
-
 def test_what_a_module_holds_is_pickled_by_name():
     cloudpickle = pytest.importorskip("cloudpickle")
     for pickler in (pickle, cloudpickle):
@@ -62,8 +58,6 @@ def doubled(x):
 def power(x, n):
     return x if n == 0 else power(x, n - 1) * 2
 
-def around(x):
-    return doubled(x) + 1
 
 parallel = joblib.Parallel(2, backend="loky")
 for f, args in ((doubled, ()), (around, ()), (power, (3,)), (fd.kernel("x * 2"), ()), (fd.fuse(lambda x: -x), ())):

@@ -7,6 +7,7 @@ does without.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,7 @@ class Program:
         self._lock = threading.RLock()
         self.name = dynamo.name(self)
         told = source.cache_parts()
-        self.family = self.name if told is None else repr(told)
+        self.family = self.name if told is None else hashlib.sha256(repr(told).encode()).hexdigest()[:32]
         self.replay: Replay = nothing  # of the call that was made last
         self.others: tuple[Replay, ...] = ()  # of calls before it
 

@@ -11,9 +11,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from .. import debug
+from .. import config, debug
 from ..errors import CompileError, DeviceError, FusedslError
 from ..hardware import Hardware, facts
+from ..lru import LRU, shared
 from ..schedule import Geometry, Schedule, choose, geometry
 from ..schedule.attend import AttendSchedule, in_columns, narrower, windows
 from ..schedule.bundle import Bundle, BundleSchedule, schedule_bundle
@@ -45,7 +46,7 @@ class Built:
     entry: str = ""  # its key in the cache
 
 
-_built: dict[tuple, Built] = {}
+_built: LRU[tuple, Built] = shared(LRU(config.cache_size))
 _shipped: dict[str, tuple[dict, bytes]] = {}  # by `plain_key`: what came in files that were loaded
 _recorder: ContextVar[dict[str, Built] | None] = ContextVar("fusedsl_recorder", default=None)
 _capturing: ContextVar[bool] = ContextVar("fusedsl_capturing", default=False)
@@ -194,11 +195,12 @@ def _once(key: tuple, make, kernel: Any, schedule: Any) -> Built:
         with lock:
             found = _built.get(key)
             if found is None:
-                found = _built[key] = dataclasses.replace(make(), entry=cache_key(kernel=repr(key)))
+                found = _built.put(key, dataclasses.replace(make(), entry=cache_key(kernel=repr(key))))
                 debug.say(
                     debug.KERNELS, f"kernel {kernel.name} for {key[0]}", getattr(schedule, "reason", str(schedule))
                 )
                 debug.say(debug.SOURCES, found.path, found.source)
+        _locks.pop(key, None)
     if (kept := _recorder.get()) is not None:
         kept[plain_key(key)] = found
     if found.columns:

@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import threading
 from typing import Any
+from weakref import WeakValueDictionary
 
 PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _lock = threading.Lock()
-_loaded: dict[tuple[bytes, tuple[str, ...]], tuple] = {}
-_engines: list = []  # keep the memory of loaded code alive
+_loaded: WeakValueDictionary[tuple[bytes, tuple[str, ...]], Code] = WeakValueDictionary()
+
+
+class Code:
+    """Machine code in memory, which is freed with this: its C functions, by symbol, hold it."""
+
+    def __init__(self, engine: Any, symbols: tuple[str, ...]):
+        self.engine = engine
+        self.addresses = [engine.get_function_address(symbol) for symbol in symbols]
+
+    def functions(self) -> tuple:
+        """The C functions, each of which keeps the code alive."""
+        found = tuple(map(PROTOTYPE, self.addresses))
+        for function in found:
+            function.code = self  # type: ignore[attr-defined]
+        return found
 
 
 def load(object_bytes: bytes, symbols: tuple[str, ...]) -> tuple:
     """The C functions `void symbol(int64 *slots, int64 begin, int64 end)` of an object; a call releases the GIL.
 
-    Equal objects are loaded once, since nothing unloads them.
+    Equal objects are loaded once as long as one of their functions is there: whoever keeps an address keeps that.
     """
-    key = object_bytes, symbols
-    if key not in _loaded:
-        with _lock:
-            if key not in _loaded:
-                _loaded[key] = _load(*key)
-    return _loaded[key]
+    key = hashlib.sha256(object_bytes).digest(), symbols
+    with _lock:
+        code = _loaded.get(key)
+        if code is None:
+            code = _loaded[key] = _load(object_bytes, symbols)
+    return code.functions()
 
 
 def engine(module: Any) -> Any:
@@ -36,11 +52,10 @@ def engine(module: Any) -> Any:
     return llvm.create_mcjit_compiler(module, machine, use_lmm=True)
 
 
-def _load(object_bytes: bytes, symbols: tuple[str, ...]) -> tuple:
+def _load(object_bytes: bytes, symbols: tuple[str, ...]) -> Code:
     import llvmlite.binding as llvm
 
     loaded = engine(llvm.parse_assembly(""))
     loaded.add_object_file(llvm.ObjectFileRef.from_data(object_bytes))
     loaded.finalize_object()
-    _engines.append(loaded)
-    return tuple(PROTOTYPE(loaded.get_function_address(symbol)) for symbol in symbols)
+    return Code(loaded, symbols)

@@ -109,7 +109,7 @@ def single(functions: Mapping[str, Callable], launch: Launch) -> tuple[int, int]
     if not stage.count or (stage.count > stage.grain and config.num_threads() > 1):
         return None
     function: Any = functions[stage.symbol]
-    return ctypes.cast(function, ctypes.c_void_p).value or 0, stage.count
+    return ctypes.c_void_p.from_buffer(function).value or 0, stage.count  # ctypes.cast would leave a cycle behind
 
 
 def runner(functions: Mapping[str, Callable], launch: Launch, slots: int) -> Callable[[int], None]:
