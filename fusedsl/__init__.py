@@ -37,8 +37,15 @@ if TYPE_CHECKING:
     from .attend import attention
     from .decorator import fuse
     from .lists import foreach
+    from .threads import get_num_threads, set_num_threads
 
-_ELSEWHERE = {"attention": ".attend", "fuse": ".decorator", "foreach": ".lists"}
+_ELSEWHERE = {
+    "attention": ".attend",
+    "foreach": ".lists",
+    "fuse": ".decorator",
+    "get_num_threads": ".threads",
+    "set_num_threads": ".threads",
+}
 
 __all__ = [
     "ArgumentError",
@@ -59,9 +66,11 @@ __all__ = [
     "evaluate",
     "foreach",
     "fuse",
+    "get_num_threads",
     "kernel",
     "load",
     "options",
+    "set_num_threads",
     "spec",
 ]
 

@@ -218,13 +218,25 @@ def launch_graphs() -> bool:
     return _environment_number("FUSEDSL_GRAPHS", 1, 0, 1) == 1
 
 
+MOST_THREADS = 4096
+_num_threads: int | None = None  # that were chosen
+
+
+def choose_num_threads(threads: int | None) -> None:
+    """What `num_threads` is from now on; None for what it is by itself."""
+    global _num_threads
+    _num_threads = threads
+
+
 def num_threads() -> int:
-    """FUSEDSL_NUM_THREADS, else the processors that this process may run on."""
+    """What was chosen, else FUSEDSL_NUM_THREADS, else the processors that this process may run on."""
+    if _num_threads is not None:
+        return _num_threads
     if hasattr(os, "sched_getaffinity"):
         present = len(os.sched_getaffinity(0))
     else:
         present = os.cpu_count() or 1
-    return _environment_number("FUSEDSL_NUM_THREADS", present, 1, 4096)
+    return _environment_number("FUSEDSL_NUM_THREADS", present, 1, MOST_THREADS)
 
 
 def _environment_number(name: str, default: int, low: int, high: int) -> int:

@@ -12,7 +12,7 @@ from .decorator import Fused
 from .errors import ArgumentError, CompileError
 from .evaluation import kernel_of
 from .interop.containers import is_container
-from .program import REMEMBERED_CALLS, Program
+from .program import REMEMBERED_CALLS, Program, forgetting
 from .program.prepare import EmptyRows
 from .program.prepare_lists import Item, prepare_lists, settle_lists
 from .runtime import dynamo
@@ -50,6 +50,7 @@ def _hashable(key: Any) -> Any:
 
 
 _memories: WeakKeyDictionary[Kernel | Fused, Memory] = WeakKeyDictionary()
+forgetting.append(_memories.clear)
 
 
 def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:

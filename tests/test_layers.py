@@ -23,7 +23,7 @@ LAYERS = (
     ("runtime",),
     ("program", "specs"),
     ("report", "interop"),
-    ("aot", "arguments", "variants", "scope"),
+    ("aot", "arguments", "variants", "scope", "threads"),
     ("api", "decorator"),
     ("evaluation",),
     ("lists", "attend"),

@@ -59,6 +59,9 @@ def power(x, n):
     return x if n == 0 else power(x, n - 1) * 2
 
 
+def around(x):
+    return doubled(x) + 1
+
 parallel = joblib.Parallel(2, backend="loky")
 for f, args in ((doubled, ()), (around, ()), (power, (3,)), (fd.kernel("x * 2"), ()), (fd.fuse(lambda x: -x), ())):
     print([y.tolist() for y in parallel(joblib.delayed(f)(np.ones(2) * k, *args) for k in (1, 2))])

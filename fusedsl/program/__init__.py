@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from .. import debug
 from ..config import Options
@@ -35,6 +36,18 @@ KINDS = 4  # of calls that are short to make again
 REPLAYS = 8  # that are written for one call, where the last one did not take what the call takes
 
 
+_programs: WeakSet[Program] = WeakSet()
+forgetting: list[Callable[[], None]] = []  # what else forgets prepared calls
+
+
+def forget_calls() -> None:
+    """Prepare all calls anew, as for another number of threads. What was bound stays as it was prepared."""
+    for program in list(_programs):
+        program.forget()
+    for forget in forgetting:
+        forget()
+
+
 class Program:
     """One source with its options. Thread-safe; plans and prepared calls are made on first need."""
 
@@ -52,6 +65,7 @@ class Program:
         self.family = self.name if told is None else hashlib.sha256(repr(told).encode()).hexdigest()[:32]
         self.replay: Replay = nothing  # of the call that was made last
         self.others: tuple[Replay, ...] = ()  # of calls before it
+        _programs.add(self)
 
     # -- the hot path
 
@@ -141,6 +155,11 @@ class Program:
         from . import first
 
         return first.bound(self.plans, self.run, values, outs)
+
+    def forget(self) -> None:
+        """Forget all prepared calls; plans and binaries stay."""
+        self._calls.clear()
+        self.replay, self.others = nothing, ()
 
     # -- what is imported where a call is prepared
 
