@@ -12,7 +12,7 @@ from .interop import containers
 from .interop.containers import is_container
 from .interop.labelled import Labelled
 from .program import Program
-from .program.text import TextSource
+from .program.text import TextSource, one_line
 from .runtime import dynamo
 from .specs import Spec, spec
 from .variants import Variants
@@ -321,7 +321,7 @@ class Kernel:
         return [name for name in super().__dir__() if name != "grad"]
 
     def __repr__(self) -> str:
-        return f"<fusedsl.Kernel({', '.join(self.params)}): {' '.join(self.text.split())[:60]}>"
+        return f"<fusedsl.Kernel({', '.join(self.params)}): {one_line(self.text)}>"
 
     def _repr_html_(self) -> str:
         from html import escape

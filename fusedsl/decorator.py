@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 from .arguments import Arguments, Describe, InsideTrace, Untraceable
@@ -40,6 +41,7 @@ class TracedSource:
     def __init__(self, function: Callable, traced: Traced):
         self.traced = traced
         self.text = _source_of(function)
+        self.title = getattr(function, "__qualname__", repr(function))
 
     def build(self, parameters, extents, options):
         """The graph that the trace gave; ArgumentError for parameters of another signature than its own."""
@@ -75,6 +77,7 @@ class _Trace:
 
     traced: Traced
     program: Program
+    seconds: float  # that tracing took, until the call after it is over
     replayed: bool = False  # whether its warm calls are short already
 
     def applies(self, extents, numbers) -> bool:
@@ -139,7 +142,8 @@ class Fused:
             return self._in_trace(args, keywords)
         try:
             call = self.prepared(args, keywords)
-            results = call.program.run(call.values, call.outs)
+            spent, call.trace.seconds = call.trace.seconds, 0.0
+            results = call.program.run(call.values, call.outs, spent)
         except InsideTrace as inside:
             return inside.tracer.recorder.rebound(self.function)(*args, **keywords)
         except Untraceable as fault:
@@ -233,6 +237,7 @@ class Fused:
 
     def _traced(self, call: Arguments) -> _Trace:
         """A trace for this call."""
+        start = perf_counter()
         traced = trace(
             self.function,
             *call.placeholders,
@@ -244,7 +249,8 @@ class Fused:
             call.example,
         )
         names = [p.name for p in traced.graph.parameters]
-        return _Trace(traced, Program(TracedSource(self.function, traced), names, self.options))
+        program = Program(TracedSource(self.function, traced), names, self.options)
+        return _Trace(traced, program, perf_counter() - start)
 
     def program(self, /, *args: Any, **keywords: Any) -> tuple[Program, Facts]:
         """The program that these arguments run, and their facts."""

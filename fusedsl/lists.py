@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -12,6 +13,7 @@ from .decorator import Fused
 from .errors import ArgumentError, CompileError
 from .evaluation import kernel_of
 from .interop.containers import is_container
+from .logs import first_call
 from .program import REMEMBERED_CALLS, Program, forgetting
 from .program.prepare import EmptyRows
 from .program.prepare_lists import Item, prepare_lists, settle_lists
@@ -336,7 +338,9 @@ def _first(
     options = programs[0].options
     if not (options.verify or any(is_away(options, item.facts) for item in items)):
         try:
+            start = perf_counter()
             prepared = prepare_lists(items, settled, names, shared)
+            first_call(f"foreach of {programs[0].source.title}", perf_counter() - start)
             return prepared.run(), prepared.call if prepared.reusable else None
         except CompileError:
             if not options.fallback:

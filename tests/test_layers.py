@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "fusedsl"
 
 # From the ground up; what stands on one line is one layer.
 LAYERS = (
-    ("errors", "config", "hardware", "geometry", "debug", "generated", "files", "lru"),
+    ("errors", "config", "hardware", "geometry", "debug", "generated", "files", "logs", "lru"),
     ("ir",),
     ("lang",),
     ("trace", "rewrite"),

@@ -69,10 +69,13 @@ class Program:
 
     # -- the hot path
 
-    def run(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> list:
-        """The results for these arguments, in the order of `names`; `outs` holds an array or None per result."""
+    def run(self, values: Sequence[Any], outs: Sequence[Any] | None = None, spent: float = 0.0) -> list:
+        """The results for these arguments, in the order of `names`; `outs` holds an array or None per result.
+
+        A first call is told of with how long it took to prepare, after the seconds that were `spent` on the program.
+        """
         results = self.again(values, outs)
-        return self._run_first(values, outs) if results is None else results
+        return self._run_first(values, outs, spent) if results is None else results
 
     def again(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> list | None:
         """The results where a call alike to this one was made before; else None, and nothing happens."""
@@ -113,7 +116,7 @@ class Program:
         """Whether some call can be made again."""
         return bool(self._calls)
 
-    def _run_first(self, values: Sequence[Any], outs: Sequence[Any] | None) -> list:
+    def _run_first(self, values: Sequence[Any], outs: Sequence[Any] | None, spent: float) -> list:
         """The results of a call that is like none before it: as another process prepared it, or prepared now."""
         looked, payloads = look_all(values)
         keys = looked if outs is None else (looked, look_outs(outs))
@@ -127,7 +130,7 @@ class Program:
             from . import first
 
             with claims.noting() as noted:
-                results, call = first.run_new(self.plans, facts, outs)
+                results, call = first.run_new(self.plans, facts, outs, spent)
             # what was refused binaries of its own follows from earlier calls
             if call is not None and key is not None and not noted.refused and self._kept < stored.MOST:
                 self._kept += 1

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from .. import logs
 from ..errors import CompileError, outside
 from ..runtime.arrays import CPU, Array, Facts, Weak, describe_all
 from ..runtime.call import Call
@@ -25,15 +27,19 @@ if TYPE_CHECKING:
 Shapes = Sequence[tuple[int, ...]]
 
 
-def run_new(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[list, Call | None]:
-    """The results of a call that is prepared now, and what repeats it, if anything does."""
+def run_new(plans: Plans, facts: Facts, outs: Sequence[Any] | None, spent: float = 0.0) -> tuple[list, Call | None]:
+    """The results of a call that is prepared now, and what repeats it, if anything does. `spent` are seconds of its
+    preparation so far.
+    """
     options = plans.options
     try:
         if options.verify:
             return _run_verified(plans, facts, outs), None
         if is_away(options, facts):
             return _run_there(plans, facts, outs), None
+        start = perf_counter()
         prepared = _prepared(plans, facts, outs)
+        logs.first_call(plans.source.title, spent + perf_counter() - start)
         results = prepared.run()
     except CompileError as error:
         if not options.fallback:

@@ -52,6 +52,10 @@ class Source(Protocol):
     def text(self) -> str:
         """The program as the user wrote it."""
 
+    @property
+    def title(self) -> str:
+        """The program as a line of a log names it."""
+
 
 def signature(name: str, index: int, argument: Array | Weak, loose: bool = False) -> Parameter:
     """What a plan fixes of an argument: dtype, rank, and, unless it is to be `loose`, which extents are 1."""

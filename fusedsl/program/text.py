@@ -63,6 +63,11 @@ class TextSource:
 
         return parse(self.text, asdict(self._options.limits), self.shadowed)
 
+    @property
+    def title(self) -> str:
+        """The program as a line of a log names it."""
+        return one_line(self.text)
+
     def cache_parts(self) -> dict:
         """What the plans of this text depend on."""
         return {"text": self.text, "constants": self.constants, "params": self._params, "shadowed": self.shadowed}
@@ -123,6 +128,20 @@ class TextSource:
 
         lines = [show(s) for s in self.program.statements]
         return (*lines, "return " + ", ".join(show(r) for r in self.program.results))
+
+
+def one_line(text: str, most: int = 60) -> str:
+    """A program on one line: its lines joined by semicolons, cut where it is long.
+
+    >>> one_line("a = x * 2\\n    return a + 1, a")
+    'a = x * 2; return a + 1, a'
+    """
+    lines = (" ".join(line.partition("#")[0].split()).rstrip(";") for line in text.splitlines())
+    joined = "; ".join(line for line in lines if line)
+    for bracket in "([,":
+        joined = joined.replace(f"{bracket}; ", f"{bracket} " if bracket == "," else bracket)
+    joined = joined.replace("; )", ")").replace("; ]", "]")
+    return joined if len(joined) <= most else f"{joined[: most - 3]}..."
 
 
 def _plain(value: Any) -> Any:

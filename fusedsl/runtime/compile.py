@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from .. import config, debug
+from .. import config, debug, logs
 from ..errors import CompileError, DeviceError, FusedslError
 from ..hardware import Hardware, facts
 from ..lru import LRU, shared
@@ -284,6 +284,7 @@ def _compile_cuda(kernel: Any, schedule: Any, cc: tuple[int, int], key: tuple) -
         help = "call it once before the capture, or Kernel.compile(...), with arrays of these shapes"
         raise DeviceError(f"{kernel.name} is not compiled yet, and a CUDA graph is being captured", "device.capture",
                           help=help)  # fmt: skip
+    logs.compiling(kernel.name, f"sm_{cc[0]}{cc[1]}")
     built = _compiled(kernel, schedule, cc, _file_name(key))
     for less in narrower(kernel, schedule) if isinstance(schedule, AttendSchedule) else ():
         if not built.spill_bytes:
@@ -309,6 +310,7 @@ def _compiled(kernel: Any, schedule: Any, cc: tuple[int, int], name: str) -> Bui
 def _compile_cpu(kernel: Kernel, chosen: str, key: tuple) -> Built:
     from ..codegen.cpu import backend
 
+    logs.compiling(kernel.name, "the CPU")
     source, _ = backend.generate(kernel, chosen)
     path = disk().write_source(_file_name(key), source)
     compiled = _attempt(lambda c: backend.compile_source(source, path, kernel, c), chosen, path)
@@ -318,7 +320,8 @@ def _compile_cpu(kernel: Kernel, chosen: str, key: tuple) -> Built:
 def _attempt(compiler, chosen: Any, path: str):
     """Run a compiler; whatever it raises becomes a CompileError that names the generated file, or what is missing."""
     try:
-        return compiler(chosen)
+        with logs.silenced():
+            return compiler(chosen)
     except FusedslError:
         raise
     except ModuleNotFoundError as missing:
