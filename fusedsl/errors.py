@@ -115,6 +115,12 @@ class LimitError(FusedslError, ValueError):
     default_code = "limit"
 
 
+class MemoryLimitError(LimitError, MemoryError):
+    """Results, temporaries or what the interpreter holds would take more memory than there is."""
+
+    default_code = "limit.memory"
+
+
 class DeviceError(FusedslError, RuntimeError):
     """Arrays of different libraries or devices in one call, or a device that is not there."""
 

@@ -16,6 +16,7 @@ import fusedsl as fd
 from fusedsl import logs
 from fusedsl.program import first
 from fusedsl.program.text import one_line
+from fusedsl.runtime import cache, compile
 
 CODE = """
 import logging
@@ -39,8 +40,11 @@ def test_a_service_that_logs_everything_sees_a_line_a_kernel(tmp_path):
 
 
 @pytest.fixture
-def slow(monkeypatch):
+def slow(monkeypatch, tmp_path):
     """Preparing a call takes more than is silent."""
+    own = cache.Cache(tmp_path / "cache")
+    for module in (cache, compile):
+        monkeypatch.setattr(module, "disk", lambda: own)
     real = first.prepare
 
     def prepare(*given):
@@ -63,7 +67,7 @@ def test_a_slow_first_call_logs_one_line(slow, caplog):
     assert told[0].getMessage().startswith("first call of a = x * 1.0625; return a + 1: planned and compiled in ")
 
 
-def test_a_slow_trace_counts(monkeypatch, caplog):
+def test_a_slow_trace_counts(slow, monkeypatch, caplog):
     monkeypatch.setattr(logs, "LONG", 0.2)
 
     @fd.fuse

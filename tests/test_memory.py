@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 import weakref
 
 import numpy as np
@@ -14,8 +15,10 @@ import pytest
 
 import fusedsl as fd
 from fusedsl import evaluation
+from fusedsl.ir import interp
 from fusedsl.lru import LRU
-from fusedsl.runtime import cache, compile, native
+from fusedsl.runtime import cache, compile, free_memory, native, results
+from fusedsl.runtime.arrays import describe_all
 
 X = np.ones(10, np.float32)
 
@@ -113,3 +116,90 @@ def test_a_use_is_noted_once_a_day(tmp_path):
         os.utime(own._path(key), (then, then))
         own.get(key)
         assert (time.time() - own._path(key).stat().st_mtime < 60) is noted
+
+
+# ---- memory that is not there
+
+
+@pytest.fixture
+def little(monkeypatch):
+    """A machine with 100 MB left, where what takes a tenth of that is asked for."""
+    monkeypatch.setattr(free_memory, "available", lambda: 100_000_000)
+    monkeypatch.setattr(free_memory, "ASKED", 1_000_000)
+
+
+ROW = np.ones(4000)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x[:, None] * x", r"0.128 GB of float64\[4000, 4000\], and 0.1 GB are available"),
+        ("tile(x, 5000)", r"float64\[20000000\]"),
+        ("pad(x, 10_000_000)", r"float64\[20004000\]"),
+        ("arange(20_000_000) + x[0]", r"float64\[20000000\]"),
+        ("float64(arange(16)[None] == arange(1_000_000)[:, None]) + x[0]", r"float64\[1000000, 16\]"),
+        ("x[:2500, None] * x[:2500], x[:2500, None] + x[:2500], 2 * x", "and float64"),
+        ("sum(cumsum(cumsum(x[:, None] * x, 1), 0))", "temporaries"),
+    ],
+)
+def test_what_a_program_only_implies_is_checked_before_it_begins(little, text, says):
+    with pytest.raises(fd.LimitError, match=says) as caught:
+        fd.evaluate(text, x=ROW)
+    assert isinstance(caught.value, MemoryError) and caught.value.code == "limit.memory"
+
+
+def test_what_is_reduced_is_never_held(little):
+    assert fd.evaluate("sum(x[:, None] * x)", x=ROW) == 16_000_000
+
+
+def test_what_the_interpreter_holds_is_checked_too(little):
+    with pytest.raises(fd.MemoryLimitError, match="interpreter"):
+        fd.evaluate("sum(x[:, None] * x)", x=ROW, verify=True)
+    assert fd.evaluate("sum(x * x)", x=ROW, verify=True) == 4000
+
+
+def test_an_output_of_ones_own_takes_no_memory(little):
+    out = np.empty((4000, 4000))
+    assert fd.evaluate("x[:, None] * x", x=ROW, out=out) is out
+    with pytest.raises(fd.MemoryLimitError):
+        fd.foreach("x[:, None] * x", [ROW[:2600], ROW[:2600]])
+
+
+def test_a_large_result_is_asked_for_at_each_call(monkeypatch):
+    monkeypatch.setattr(results, "LARGE", 100_000_000)
+    kernel, left = fd.kernel("x[:, None] + x"), [1 << 40]
+    monkeypatch.setattr(free_memory, "available", lambda: left[0])
+    for _ in range(3):
+        assert kernel(ROW)[-1, -1] == 2
+    left[0] = 1 << 20
+    with pytest.raises(MemoryError, match="available"):
+        kernel(ROW)
+
+
+@pytest.mark.parametrize(
+    "text", ["softmax(x)", "sum(x[:, None, :8] * x[None, :, :8], -1)", "x @ x", "x[i]", "tile(x, 3)", "x.T + x"]
+)
+def test_the_footprint_of_the_interpreter_is_about_what_it_takes(text):
+    x, i = np.random.default_rng(0).random((400, 400)), np.arange(400)
+    kernel = fd.kernel(text)
+    values = [{"x": x, "i": i}[name] for name in kernel.params]
+    graph = kernel._program.plans.graph(describe_all(kernel.params, values))
+    gc.collect()
+    tracemalloc.start()
+    interp.interpret(graph, values)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 0.6 * peak < interp.footprint(graph, values) < 3 * peak
+
+
+def test_limits_of_control_groups_and_of_the_process_count(tmp_path, monkeypatch):
+    inner = tmp_path / "pod" / "container"
+    inner.mkdir(parents=True)
+    for group, most, used in ((tmp_path / "pod", "5000", "3000"), (inner, "max", "1")):
+        (group / "memory.max").write_text(f"{most}\n")
+        (group / "memory.current").write_text(f"{used}\n")
+        (group / "memory.stat").write_text("anon 7\ninactive_file 500\n")
+    names = ("memory.max", "memory.current", "inactive_file")
+    assert list(free_memory._left(tmp_path, "/pod/container", *names)) == [2500]
+    assert free_memory.available() is None or free_memory.available() > 0

@@ -13,6 +13,7 @@ from ..errors import CompileError, outside
 from ..runtime.arrays import CPU, Array, Facts, Weak, describe_all
 from ..runtime.call import Call
 from ..runtime.copies import assign, from_host, to_host
+from ..runtime.free_memory import require
 from ..runtime.results import empty, place
 from ..runtime.transfer import download, is_away, upload
 from ..schedule.plan import Plan
@@ -112,10 +113,12 @@ def _run_interpreted(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> 
 
 def interpreted(plans: Plans, facts: Facts, strict: bool = False) -> list:
     """What the reference interpreter says, as NumPy arrays; where `strict`, an index out of range is an error."""
-    from ..ir.interp import interpret
+    from ..ir.interp import footprint, interpret
 
     values = [a.value if isinstance(a, Weak) else to_host(a.owner) for a in facts.values()]
-    return interpret(plans.graph(facts), values, strict)
+    graph = plans.graph(facts)
+    require(footprint(graph, values), "what the interpreter computes, step by step")
+    return interpret(graph, values, strict)
 
 
 def _checked(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[Plan, Shapes]:
