@@ -445,7 +445,7 @@ def test_new_arrays_have_the_order_that_was_asked_for(library, order):
 
 @pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=needs_torch), "dlpack"])
 def test_an_output_beyond_memory_is_a_limit(library):
-    with pytest.raises(LimitError, match="no memory for .* GB of float32"):
+    with pytest.raises(LimitError, match=r"no memory for .* GB of float32"):
         empty(library, CPU, (1 << 50,), FLOAT32)
 
 
