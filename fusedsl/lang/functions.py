@@ -121,6 +121,7 @@ def lookup(name: str) -> Function | None:
     from . import (  # noqa: F401
         array_functions,
         contraction_functions,
+        creation_functions,
         einsum,
         index_functions,
         quantisation,
@@ -254,6 +255,10 @@ def extent(b: Builder, name: str, value: Any) -> Dim:
     return found
 
 
+def optional_extent(b: Builder, name: str, value: Any) -> Dim | None:
+    return None if value is None else extent(b, name, value)
+
+
 def axes(b: Builder, name: str, value: Any) -> int | tuple[int, ...] | None:
     if value is None:
         return None
@@ -325,6 +330,7 @@ KINDS: dict[str, Callable[[Builder, str, Any], Any]] = {
     "flag": flag,
     "int": integer,
     "extent": extent,
+    "extent | None": optional_extent,
     "axis": axis,
     "axes": axes,
     "shape": shape,
