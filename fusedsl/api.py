@@ -6,14 +6,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .config import OPTION_NAMES, Options, current, options
-from .errors import ArgumentError, FusedslError, Unsupported, suggest
+from .config import Options, current, options
+from .errors import ArgumentError, FusedslError, Unsupported, edge, trimmed
 from .interop import containers
 from .interop.containers import is_container
 from .interop.labelled import Labelled
 from .program import Program
 from .program.text import TextSource, one_line
 from .runtime import dynamo
+from .scope import bound
 from .specs import Spec, spec
 from .variants import Variants
 
@@ -70,19 +71,19 @@ class Kernel:
         Raises ArgumentError for missing, surplus or unusable arguments, ShapeError, DTypeError and DeviceError for
         those that do not go together; an error leaves `out` untouched.
         """
-        if (
-            named
-            and not named.keys() <= self._positions.keys()
-            and (other := self._variants.given(self, named)) is not self
-        ):
-            return other(*args, out=out, **named)
-        values: Sequence[Any] = args if not named else self._bind(args, named)
-        if not dynamo.reads():
-            result = self._program.replay(values, out)
-            if result is not None or (result := self._program.replay_other(values, out)) is not None:
-                return result
-        values = values if len(values) == self._count else self._bind(args, named)
-        return self._call(values, None if out is None else self._outs(out))
+        try:
+            unknown = named and not named.keys() <= self._positions.keys()
+            if unknown and (other := self._variants.given(self, named)) is not self:
+                return other(*args, out=out, **named)
+            values: Sequence[Any] = args if not named else self._bind(args, named)
+            if not dynamo.reads():
+                result = self._program.replay(values, out)
+                if result is not None or (result := self._program.replay_other(values, out)) is not None:
+                    return result
+            values = values if len(values) == self._count else self._bind(args, named)
+            return self._call(values, None if out is None else self._outs(out))
+        except FusedslError as fault:
+            raise trimmed(fault) from fault.__cause__
 
     def _call(self, values: Sequence[Any], outs: Sequence[Any] | None) -> Any:
         """The result of a call that is not the one that was made last, or that torch traces."""
@@ -145,34 +146,7 @@ class Kernel:
 
     def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The arguments in order; ArgumentError for what is missing, surplus or unknown."""
-        signature = f"the kernel takes {', '.join(self.params) or 'no arguments'}"
-        if len(args) > len(self.params):
-            raise ArgumentError(
-                f"{len(args)} arguments for {len(self.params)} parameters", "argument.count", help=signature
-            )
-        values = dict(zip(self.params, args))
-        for name, value in named.items():
-            if name not in self._positions:
-                hint = f"{name} is an option: give it to kernel(...)" if name in OPTION_NAMES else None
-                raise self._unused(name, hint, (), signature)
-            if name in values:
-                raise ArgumentError(f"{name} is given twice", "argument.twice", help="give it by position or by name")
-            values[name] = value
-        missing = [name for name in self.params if name not in values]
-        if missing:
-            from .lang.attention_call import unquoted_help
-
-            help = unquoted_help(self._source.program, missing) or signature
-            raise ArgumentError(f"missing {', '.join(missing)}", "argument.missing", help=help)
-        return [values[name] for name in self.params]
-
-    def _unused(self, name: str, hint: str | None, others: Sequence[str], otherwise: str) -> ArgumentError:
-        """The error for an argument that the text does not read; `others` are keywords that it may have meant."""
-        from .lang.attention_call import quoted
-
-        near = suggest(name, (*self.params, *others))
-        hint = hint or quoted(self._source.program, name) or (f"did you mean {near}?" if near else otherwise)
-        return ArgumentError(f"the text does not read {name!r}", "argument.unused", help=hint)
+        return bound(self, args, named)
 
     def _looked(self, args: Sequence[Any], named: Mapping[str, Any], look: Callable[[Program, list], Looked]) -> Looked:
         """What `look` finds of the program that these arguments would run, and of them as plain arrays."""
@@ -189,6 +163,7 @@ class Kernel:
 
     # -- looking inside: arguments are arrays, or specs that stand for them
 
+    @edge
     def explain(
         self,
         /,
@@ -214,6 +189,7 @@ class Kernel:
 
         return self._looked(args, named, lambda program, values: explain(program, values, device, cc, compile, measure))
 
+    @edge
     def source(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> str:
         """The generated Python of every kernel in launch order, for the place that `explain` would speak of.
 
@@ -223,6 +199,7 @@ class Kernel:
 
         return self._looked(args, named, lambda program, values: source(program, values, device, cc))
 
+    @edge
     def resources(self, /, *args: Any, cc: Any = None, **named: Any):
         """Registers, spills, shared memory and occupancy of each CUDA kernel, from the real compiler; needs no GPU.
 
@@ -233,6 +210,7 @@ class Kernel:
 
         return self._looked(args, named, lambda program, values: resources(program, values, cc))
 
+    @edge
     def compile(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> Kernel:
         """Compile now, into memory and the cache, what the first call with these arguments would compile.
 
@@ -244,6 +222,7 @@ class Kernel:
         self._looked(args, named, lambda program, values: compile_ahead(program, values, device, cc))
         return self
 
+    @edge
     def bind(self, /, *args: Any, out: Any = None, **named: Any) -> BoundCall:
         """A function of nothing that computes this call again and again: on these arrays, whatever they hold by then.
 
@@ -261,6 +240,7 @@ class Kernel:
         outs = None if out is None else self._outs(out)
         return self._looked(args, named, lambda program, values: program.bind(values, outs))
 
+    @edge
     def graph(self, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
         """As `bind`, with its launches recorded in a CUDA graph: a call of it is one launch, however many kernels it
         has. `then` adds further kernels' calls. On the CPU it makes the calls in turn.
@@ -278,6 +258,7 @@ class Kernel:
 
         return GraphCall((self.bind(*args, out=out, **named),))
 
+    @edge
     def report(
         self, path: Any, /, *args: Any, device: str | None = None, cc: Any = None, measure: bool = False, **named: Any
     ) -> None:
@@ -296,6 +277,7 @@ class Kernel:
         file = named_file(path)
         file.write_text(self._looked(args, named, shown), encoding="utf-8")
 
+    @edge
     def save(self, path: Any, /, *args: Any, cc: Sequence[Any] = (90,), **named: Any) -> None:
         """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
 
@@ -332,6 +314,7 @@ class Kernel:
         return (Kernel, (*self._made_from, self.options))
 
 
+@edge
 def kernel(
     text: str,
     params: Sequence[str] | str | None = None,
@@ -359,6 +342,7 @@ def later(what: str, instead: str) -> Unsupported:
     return Unsupported(f"{what} is not there yet", "unsupported", help=instead)
 
 
+@edge
 def load(path: Any) -> Kernel:
     """The kernel of a file that `Kernel.save` wrote: its calls run the machine code in it, and need no Numba.
 

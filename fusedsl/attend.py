@@ -7,13 +7,14 @@ from functools import lru_cache
 from typing import Any
 
 from .config import OPTION_NAMES, cache_size, split_options
-from .errors import ArgumentError, DTypeError
+from .errors import ArgumentError, DTypeError, edge
 from .evaluation import kernel_of
 from .lru import shared
 from .runtime import dynamo
 from .scope import CONSTANTS
 
 
+@edge
 def attention(
     q: Any,
     k: Any,

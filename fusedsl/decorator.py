@@ -5,114 +5,26 @@ from __future__ import annotations
 import copyreg
 import functools
 import inspect
-import json
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 from .arguments import Arguments, Describe, InsideTrace, Untraceable
 from .config import Options, current
-from .errors import ArgumentError, Unsupported, outside
+from .errors import ArgumentError, FusedslError, outside, trimmed
 from .interop.cloudpickle import cloud_pickles, found_by_name
-from .interop.jax_arrays import as_given
-from .program import Program, pipeline
+from .program import Program
 from .runtime import dynamo
-from .runtime.arrays import Array, Facts, Weak, describe
-from .runtime.keys import look
-from .runtime.overlap import overlap
-from .schedule.plan import graph_to_json, plan_to_json
+from .runtime.arrays import Array, Facts, describe
 from .trace import Traced, trace
-from .trace.home import is_array
 from .trace.replay import MISSED, Replay, missed, replay
+from .traces import FusedCall, Trace, TracedSource, check_captures, repeating
 
 REPLAYS = 4  # warm calls of so many kinds are short
 TRACES = 32  # that are kept, of one signature; the oldest go, with the arrays outside that they watch
 SIGNATURES = 1024
-
-
-class TracedSource:
-    """A traced function as the source of one signature's graph."""
-
-    generic = False
-
-    def __init__(self, function: Callable, traced: Traced):
-        self.traced = traced
-        self.text = _source_of(function)
-        self.title = getattr(function, "__qualname__", repr(function))
-
-    def build(self, parameters, extents, options):
-        """The graph that the trace gave; ArgumentError for parameters of another signature than its own."""
-        graph = self.traced.graph
-        if [p.type for p in parameters] != [p.type for p in graph.parameters]:
-            raise ArgumentError("a trace is for one signature", "argument.signature", help="trace the function again")
-        return graph, dict(self.traced.guards)
-
-    def cache_parts(self) -> dict | None:
-        """The graph that the trace gave, and the text that files show: all that is made of it depends on these alone.
-
-        A process that finds it made has traced the function: what that does depends on more than its text.
-        """
-        return self._parts
-
-    @functools.cached_property
-    def _parts(self) -> dict | None:
-        guards = [[plan_to_json(dim), unit] for dim, unit in self.traced.guards.items()]
-        try:
-            return {"traced": json.dumps([graph_to_json(self.traced.graph), guards]), "text": self.text}
-        except TypeError:  # an attribute that JSON has no form for
-            return None
-
-    def header(self) -> tuple[str, ...]:
-        """The function's own lines, kept to what a comment may hold."""
-        lines = [line.rstrip() for line in self.text.splitlines()]
-        return tuple("".join(c if 32 <= ord(c) < 127 else "?" for c in line) for line in lines[:20])
-
-
-@dataclass
-class _Trace:
-    """One way through the function, with the program that runs it."""
-
-    traced: Traced
-    program: Program
-    seconds: float  # that tracing took, until the call after it is over
-    replayed: bool = False  # whether its warm calls are short already
-
-    def applies(self, extents, numbers) -> bool:
-        if not self.traced.unchanged() or not self.traced.applies(extents, numbers):
-            return False
-        return pipeline.guards_hold(self.traced.guards.items(), extents)
-
-
-@dataclass(frozen=True)
-class FusedCall:
-    """One call of a fused function: the program that it runs, with what."""
-
-    trace: _Trace
-    values: list[Any]
-    outs: list[Any] | None
-    given: list[Any]  # the values that are the caller's
-    aliased: bool  # one array stands for several arguments
-
-    @property
-    def program(self) -> Program:
-        return self.trace.program
-
-    @property
-    def traced(self) -> Traced:
-        return self.trace.traced
-
-    @property
-    def results(self) -> int:
-        """How many the program has."""
-        return len(self.traced.graph.results)
-
-    def rebuild(self, results: Sequence[Any]) -> Any:
-        """What the function returns."""
-        plain = [r[()] if type(r).__module__ == "numpy" and r.shape == () else r for r in results]
-        return self.traced.rebuild(as_given(plain, self.given), self.given)
 
 
 class Fused:
@@ -127,7 +39,7 @@ class Fused:
         self.options = chosen
         self._names = _positional(function)
         self._told: set[str] = set()  # why calls ran without fusion
-        self._traces: dict[Any, list[_Trace]] = {}
+        self._traces: dict[Any, list[Trace]] = {}
         self._replays: tuple[Replay, ...] = ()
         self.name = dynamo.name(self)
         dynamo.watch()
@@ -138,33 +50,30 @@ class Fused:
         for known in self._replays:
             if (result := known(args, keywords)) is not MISSED:
                 return result
-        if dynamo.traces():
-            return self._in_trace(args, keywords)
+        try:
+            return self._in_trace(args, keywords) if dynamo.traces() else self._run(args, keywords)
+        except FusedslError as fault:
+            raise trimmed(fault) from fault.__cause__
+
+    def _run(self, args: tuple, keywords: dict[str, Any]) -> Any:
+        """What a call returns that is like none of those that are short."""
         try:
             call = self.prepared(args, keywords)
             spent, call.trace.seconds = call.trace.seconds, 0.0
             results = call.program.run(call.values, call.outs, spent)
         except InsideTrace as inside:
             return inside.tracer.recorder.rebound(self.function)(*args, **keywords)
-        except Untraceable as fault:
-            return self._unfused(args, keywords, f"{fault.message}: {fault.help}")
-        except ArgumentError as fault:
-            if _is_abstract((args, keywords)):
+        except FusedslError as fault:
+            if isinstance(fault, ArgumentError) and _is_abstract((args, keywords)):
                 return self._in_trace(args, keywords)
-            if fault.code != "argument.grad":
+            reason = _why_unfused(fault)
+            if reason is None:
                 raise
-            return self._unfused(args, keywords, f"{fault.message}; torch records the function's own operations")
-        except Unsupported as fault:
-            if fault.code != "unsupported.autocast":
-                raise
-            return self._unfused(args, keywords, "torch.autocast chooses the dtypes of the function's own operations")
-        if call.traced.is_idle:
-            self._tell("its arguments hold numbers in lists, from which NumPy computed the result; pass arrays")
-        self._remember(call, args, keywords, results)
-        return call.rebuild(results)
-
-    def _unfused(self, args: tuple, keywords: Mapping[str, Any], reason: str) -> Any:
-        """What the undecorated function returns, with a word about it."""
+        else:
+            if call.traced.is_idle:
+                self._tell("its arguments hold numbers in lists, from which NumPy computed the result; pass arrays")
+            self._remember(call, args, keywords, results)
+            return call.rebuild(results)
         self._tell(reason)
         return self.function(*args, **keywords)
 
@@ -179,7 +88,7 @@ class Fused:
         """Make the next call like this one short. A trace that was made for one array in two places is left alone."""
         if call.program.remembers and not call.aliased and not call.trace.replayed:
             call.trace.replayed = True
-            made = replay(call.traced, _again(call), args, keywords, results)
+            made = replay(call.traced, repeating(call), args, keywords, results)
             self._replays = (made, *self._replays[: REPLAYS - 1]) if made is not missed else self._replays
 
     def _in_trace(self, args: tuple, keywords: Mapping[str, Any]) -> Any:
@@ -202,9 +111,9 @@ class Fused:
     def _arguments(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe = describe) -> Arguments:
         return Arguments(tuple(args), keywords, described, self._names)
 
-    def _prepared(self, call: Arguments, found: _Trace) -> FusedCall:
+    def _prepared(self, call: Arguments, found: Trace) -> FusedCall:
         if found.traced.writes and found.traced.captures:
-            _check_captures(found.traced, call.facts)
+            check_captures(found.traced, call.facts)
         values = [*call.values, *found.traced.captures]
         outs = self._outs(found.traced, call)
         return FusedCall(found, values, outs, call.values, bool(call.aliases))
@@ -222,7 +131,7 @@ class Fused:
             outs[result] = call.values[argument]
         return outs
 
-    def _trace(self, call: Arguments) -> _Trace:
+    def _trace(self, call: Arguments) -> Trace:
         """The trace that fits this call, made now if there is none."""
         if len(self._traces) > SIGNATURES:
             self._traces.clear()
@@ -235,7 +144,7 @@ class Fused:
         known[:] = [*known[1 - TRACES :], found]
         return found
 
-    def _traced(self, call: Arguments) -> _Trace:
+    def _traced(self, call: Arguments) -> Trace:
         """A trace for this call."""
         start = perf_counter()
         traced = trace(
@@ -250,7 +159,7 @@ class Fused:
         )
         names = [p.name for p in traced.graph.parameters]
         program = Program(TracedSource(self.function, traced), names, self.options)
-        return _Trace(traced, program, perf_counter() - start)
+        return Trace(traced, program, perf_counter() - start)
 
     def program(self, /, *args: Any, **keywords: Any) -> tuple[Program, Facts]:
         """The program that these arguments run, and their facts."""
@@ -294,34 +203,6 @@ class Fused:
         return f"<fusedsl.fuse of {getattr(self.function, '__qualname__', self.function)}>"
 
 
-def _again(call: FusedCall) -> Callable[[Sequence[Any], Sequence[Any] | None], list | None]:
-    """What repeats a call; one that writes, only where its arrays are as many as they were when it was traced."""
-    again = call.program.again
-    if call.outs is None:
-        return again
-    places = [k for k, value in enumerate(call.values) if is_array(value)]
-    if any(not call.values[k].shape for k in places):
-        return lambda values, outs: None  # their addresses are not looked at
-
-    def apart(values: Sequence[Any], outs: Sequence[Any] | None) -> list | None:
-        addresses = {look(values[k])[1] for k in places}
-        return again(values, outs) if len(addresses) == len(places) else None
-
-    return apart
-
-
-def _check_captures(traced: Traced, facts: Sequence[Array | Weak]) -> None:
-    """ArgumentError where the function writes an argument whose memory it also reads under a name from outside."""
-    for array in map(describe, traced.captures):
-        for k, _ in traced.writes:
-            if overlap(facts[k], array):  # type: ignore[arg-type]
-                raise ArgumentError(
-                    "the function writes an argument that it also reads as an array from outside",
-                    "argument.overlap",
-                    help="pass the array as one argument, or a copy",
-                )
-
-
 def _is_abstract(values: Any) -> bool:
     """Whether a tensor among the arguments has no memory: a fake one, or one of a transformation such as vmap."""
     torch = sys.modules.get("torch")
@@ -341,11 +222,15 @@ def _positional(function: Callable) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 
-def _source_of(function: Callable) -> str:
-    try:
-        return inspect.cleandoc(inspect.getsource(function))
-    except (OSError, TypeError):
-        return f"def {getattr(function, '__name__', 'function')}(...): ..."
+def _why_unfused(fault: FusedslError) -> str | None:
+    """Why a call runs the undecorated function instead of raising a fault; None where it raises."""
+    if isinstance(fault, Untraceable):
+        return f"{fault.message}: {fault.help}"
+    if fault.code == "argument.grad":
+        return f"{fault.message}; torch records the function's own operations"
+    if fault.code == "unsupported.autocast":
+        return "torch.autocast chooses the dtypes of the function's own operations"
+    return None
 
 
 def fuse(function: Callable | None = None, /, **changes: Any) -> Any:

@@ -9,11 +9,12 @@ from typing import Any
 
 from .api import Kernel
 from .config import OPTION_NAMES, Options, cache_size, current, split_options
+from .errors import FusedslError, trimmed
 from .lru import clear_all, shared
 from .program.text import TextSource
 from .runtime import dynamo
 from .runtime.cache import disk as files
-from .scope import as_mapping, check_constants, looked_up, shadowing, undefined
+from .scope import as_mapping, check_constants, looked_up, shadowing, undefined, unused
 
 
 @shared
@@ -59,28 +60,31 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
     >>> evaluate("2*a + 3*b", a=np.float32([1, 2]), b=np.float32([3, 4]))
     array([11., 16.], dtype=float32)
     """
-    changes, given = split_options(named)
-    made = kernel_of(text, changes)
-    if arrays is None and not given:
-        if not made.params:
-            return made(out=out)
-        frame = sys._getframe(1)
-        found, others = looked_up(made.params, frame.f_locals, frame.f_globals)
-        check_constants(made, frame.f_locals, frame.f_globals)
-    else:
-        mapping = {} if arrays is None else as_mapping(arrays)
-        shadowed = shadowing(made, given, mapping)
-        if shadowed:
-            made = kernel_of(text, changes, shadowed)
-        for name in given:
-            if name not in made.params:
-                read = f"the text reads {', '.join(made.params) or 'no names'}"
-                raise made._unused(name, None, OPTION_NAMES, read)
-        found, others = {n: mapping[n] for n in made.params if n not in given and n in mapping}, {}
-        found.update(given)
-    if len(found) < len(made.params):
-        raise undefined(made, found, others, mapping if arrays is not None else ())
-    return made(*[found[name] for name in made.params], out=out)
+    try:
+        changes, given = split_options(named)
+        made = kernel_of(text, changes)
+        if arrays is None and not given:
+            if not made.params:
+                return made(out=out)
+            frame = sys._getframe(1)
+            found, others = looked_up(made.params, frame.f_locals, frame.f_globals)
+            check_constants(made, frame.f_locals, frame.f_globals)
+        else:
+            mapping = {} if arrays is None else as_mapping(arrays)
+            shadowed = shadowing(made, given, mapping)
+            if shadowed:
+                made = kernel_of(text, changes, shadowed)
+            for name in given:
+                if name not in made.params:
+                    read = f"the text reads {', '.join(made.params) or 'no names'}"
+                    raise unused(made, name, None, OPTION_NAMES, read)
+            found, others = {n: mapping[n] for n in made.params if n not in given and n in mapping}, {}
+            found.update(given)
+        if len(found) < len(made.params):
+            raise undefined(made, found, others, mapping if arrays is not None else ())
+        return made(*[found[name] for name in made.params], out=out)
+    except FusedslError as fault:
+        raise trimmed(fault) from fault.__cause__
 
 
 def clear_cache(disk: bool = False) -> None:

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from .api import Kernel
 from .config import split_options
 from .decorator import Fused
-from .errors import ArgumentError, CompileError
+from .errors import ArgumentError, CompileError, edge
 from .evaluation import kernel_of
 from .interop.containers import is_container
 from .logs import first_call
@@ -55,6 +55,7 @@ _memories: WeakKeyDictionary[Kernel | Fused, Memory] = WeakKeyDictionary()
 forgetting.append(_memories.clear)
 
 
+@edge
 def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
     """What a kernel gives for the first of every list, for the second, and so on, computed in one launch.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from .config import OPTION_NAMES
-from .errors import ArgumentError, FusedslError
+from .errors import ArgumentError, FusedslError, suggest
 from .interop import containers
 
 Kernel = Any  # api.Kernel, which stands above this file
@@ -87,3 +87,37 @@ def undefined(kernel: Kernel, found: Collection[str], others: Mapping[str, Any],
     hints |= {n: f'{n}= is an option of evaluate; pass the array in a mapping: {{"{n}": {n}}}' for n in options}
     given = [name for name in (*found, *mapping) if isinstance(name, str)]
     return undefined(kernel._source.program, missing, given, hints)
+
+
+# -- the arguments of a call
+
+
+def bound(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    """The arguments of a kernel in order; ArgumentError for what is missing, surplus or unknown."""
+    params, signature = kernel.params, f"the kernel takes {', '.join(kernel.params) or 'no arguments'}"
+    if len(args) > len(params):
+        raise ArgumentError(f"{len(args)} arguments for {len(params)} parameters", "argument.count", help=signature)
+    values = dict(zip(params, args))
+    for name, value in named.items():
+        if name not in kernel._positions:
+            hint = f"{name} is an option: give it to kernel(...)" if name in OPTION_NAMES else None
+            raise unused(kernel, name, hint, (), signature)
+        if name in values:
+            raise ArgumentError(f"{name} is given twice", "argument.twice", help="give it by position or by name")
+        values[name] = value
+    missing = [name for name in params if name not in values]
+    if missing:
+        from .lang.attention_call import unquoted_help
+
+        help = unquoted_help(kernel._source.program, missing) or signature
+        raise ArgumentError(f"missing {', '.join(missing)}", "argument.missing", help=help)
+    return [values[name] for name in params]
+
+
+def unused(kernel: Kernel, name: str, hint: str | None, others: Sequence[str], otherwise: str) -> ArgumentError:
+    """The error for an argument that the text does not read; `others` are keywords that it may have meant."""
+    from .lang.attention_call import quoted
+
+    near = suggest(name, (*kernel.params, *others))
+    hint = hint or quoted(kernel._source.program, name) or (f"did you mean {near}?" if near else otherwise)
+    return ArgumentError(f"the text does not read {name!r}", "argument.unused", help=hint)

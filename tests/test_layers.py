@@ -23,7 +23,7 @@ LAYERS = (
     ("runtime",),
     ("program", "specs"),
     ("report", "interop"),
-    ("aot", "arguments", "variants", "scope", "threads"),
+    ("aot", "arguments", "variants", "scope", "threads", "traces"),
     ("api", "decorator"),
     ("evaluation",),
     ("lists", "attend"),
