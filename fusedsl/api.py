@@ -260,7 +260,15 @@ class Kernel:
 
     @edge
     def report(
-        self, path: Any, /, *args: Any, device: str | None = None, cc: Any = None, measure: bool = False, **named: Any
+        self,
+        path: Any,
+        /,
+        *args: Any,
+        device: str | None = None,
+        cc: Any = None,
+        compile: bool = True,
+        measure: bool = False,
+        **named: Any,
     ) -> None:
         """Write `explain` of these arguments as a page: one HTML file with a picture, every kernel and its source.
 
@@ -271,7 +279,7 @@ class Kernel:
         from .report.page import page
 
         def shown(program: Program, values: Sequence[Any]) -> str:
-            told = explain(program, values, device, cc, True, measure)
+            told = explain(program, values, device, cc, compile, measure)
             return page(told, sources(program, values, device, cc))
 
         file = named_file(path)

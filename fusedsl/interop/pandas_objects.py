@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DTypeError
 from ..runtime.arrays import dtype_fault
 from .labelled import Label, Labelled, common_name
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def is_array(kind: type) -> bool:
@@ -38,6 +39,8 @@ def read(x: Any, name: str) -> Any:
 
 def _table(x: Any, name: str) -> np.ndarray:
     """The columns side by side, in their common dtype; a single block of memory as it is."""
+    import numpy as np
+
     kinds = set(x.dtypes)
     if len(kinds) == 1 and _is_number(next(iter(kinds))):
         return x.to_numpy()
@@ -46,11 +49,13 @@ def _table(x: Any, name: str) -> np.ndarray:
 
 
 def _is_number(dtype: Any) -> bool:
-    return isinstance(dtype, np.dtype) and dtype.kind in "biuf"
+    return type(dtype).__module__.partition(".")[0] == "numpy" and dtype.kind in "biuf"
 
 
 def _values(x: Any, name: str, form: str | None = None) -> np.ndarray:
     """The numbers of a Series. Missing ones are NaN, which makes floats of integers, as in pandas itself."""
+    import numpy as np
+
     dtype, form = x.dtype, form or name
     if isinstance(dtype, np.dtype):
         if dtype.kind in "biuf":
@@ -78,7 +83,7 @@ def differ(a: Label, b: Label) -> tuple[str, str] | None:
 def wrap(result: Any, labels: Sequence[Label | None], arguments: Sequence[Labelled]) -> Any:
     """A Series where one axis is labelled, a DataFrame where one of two is; else the array."""
     pandas, indexes = sys.modules["pandas"], [None if label is None else label.index for label in labels]
-    if all(index is None for index in indexes) or type(result) is not np.ndarray:
+    if all(index is None for index in indexes) or type(result).__module__ != "numpy":
         return result
     if len(indexes) == 1:
         return pandas.Series(result, index=indexes[0], name=common_name(list(arguments)), copy=False)

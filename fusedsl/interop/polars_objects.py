@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from ..runtime.arrays import dtype_fault
 from .labelled import Label, Labelled, common_name
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def is_array(kind: type) -> bool:
@@ -27,6 +28,8 @@ def read(x: Any, name: str) -> Labelled:
     """The array of a Series or DataFrame; nulls are NaN, which makes floats of integers, as in polars itself."""
     if isinstance(x, sys.modules["polars"].Series):
         return Labelled("polars", _values(x, name), (Label(range(len(x))),), x.name)
+    import numpy as np
+
     parts = [_values(x[c], f"column {c!r} of {name}", f"{name}[{c!r}]") for c in x.columns]
     table = np.stack(parts, axis=1) if parts else np.empty(x.shape)
     return Labelled("polars", table, (Label(range(len(x))), Label(tuple(x.columns))))
@@ -50,7 +53,7 @@ def differ(a: Label, b: Label) -> tuple[str, str] | None:
 
 def wrap(result: Any, labels: Sequence[Label | None], arguments: Sequence[Labelled]) -> Any:
     """A Series where the one axis runs along rows, a DataFrame where one of two axes is labelled; else the array."""
-    if all(label is None for label in labels) or type(result) is not np.ndarray:
+    if all(label is None for label in labels) or type(result).__module__ != "numpy":
         return result
     polars = sys.modules["polars"]
     if len(labels) == 1 and isinstance(labels[0].index, range):  # type: ignore[union-attr]

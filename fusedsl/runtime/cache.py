@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import config
+from ..errors import outside
 from ..files import PART, write_whole
 
 FORMAT = 1  # of an entry's file
@@ -244,10 +245,11 @@ class Cache:
         """Whether the folder is ours alone; asked once, with a warning where it is not."""
         if self._usable is None:
             fault = _folder_fault(self.folder)
+            self._usable = fault is None
             if fault:
                 message = f"fusedsl keeps compiled kernels in memory only: {self.folder} {fault}"
-                warnings.warn(message, RuntimeWarning, stacklevel=3)
-            self._usable = fault is None
+                with contextlib.suppress(RuntimeWarning):  # where warnings are errors, this one ends no call
+                    warnings.warn(message, RuntimeWarning, stacklevel=outside())
         return self._usable
 
 
