@@ -19,6 +19,10 @@ from .specs import Spec, spec
 from .variants import Variants
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .config import OptionChanges
+    from .report.explain import Explanation, Resources
     from .runtime.fixed import BoundCall
     from .runtime.graph import GraphCall
     from .schedule.plan import Plan
@@ -173,7 +177,7 @@ class Kernel:
         compile: bool = True,
         measure: bool = False,
         **named: Any,
-    ):
+    ) -> Explanation:
         """What a call with these arguments launches, and why: an Explanation, whose `str()` is the text, `to_dict()`
         the data, and `mermaid()` and `dot()` diagrams.
 
@@ -200,7 +204,7 @@ class Kernel:
         return self._looked(args, named, lambda program, values: source(program, values, device, cc))
 
     @edge
-    def resources(self, /, *args: Any, cc: Any = None, **named: Any):
+    def resources(self, /, *args: Any, cc: Any = None, **named: Any) -> Resources:
         """Registers, spills, shared memory and occupancy of each CUDA kernel, from the real compiler; needs no GPU.
 
         `cc` is the compute capability (80, 90, 100); by default that of the arrays' GPU, else 90. The result is a
@@ -318,7 +322,7 @@ class Kernel:
 
         return f"<pre><b>Kernel</b>({escape(', '.join(self.params))})\n{escape(self.text.strip())}</pre>"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         return (Kernel, (*self._made_from, self.options))
 
 
@@ -327,7 +331,7 @@ def kernel(
     text: str,
     params: Sequence[str] | str | None = None,
     constants: Mapping[str, Any] | None = None,
-    **changes: Any,
+    **changes: Unpack[OptionChanges],
 ) -> Kernel:
     """A reusable kernel from a text; keywords are options.
 

@@ -8,7 +8,10 @@ from collections.abc import Iterable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 from .errors import ArgumentError, suggest
 
@@ -94,6 +97,22 @@ class Options:
         return replace(self, **changes)
 
 
+class OptionChanges(TypedDict, total=False):
+    """The options as keywords, for type checkers: those of Options, each by what it accepts."""
+
+    fastmath: bool
+    max_kernels: int | None
+    rounding: Literal["store", "op"]
+    matmul: Literal["exact", "tf32"]
+    autotune: bool
+    device: str | None
+    deterministic: Literal[True, "batch"]
+    verify: bool
+    fallback: bool
+    dynamic: bool | None
+    limits: Limits | Mapping[str, int] | None
+
+
 _DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
 
 
@@ -162,7 +181,7 @@ class options:
     (True, 1)
     """
 
-    def __init__(self, **changes: Any) -> None:
+    def __init__(self, **changes: Unpack[OptionChanges]) -> None:
         DEFAULT.changed(changes)  # refuse a bad value here, not at the `with`
         self.changes = changes
         self.tokens: list[Token[Options]] = []

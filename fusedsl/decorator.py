@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from .arguments import Arguments, Describe, InsideTrace, Untraceable
 from .config import Options, current
@@ -22,18 +22,28 @@ from .trace import Traced, trace
 from .trace.replay import MISSED, Replay, missed, replay
 from .traces import FusedCall, Trace, TracedSource, check_captures, repeating
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .config import OptionChanges
+    from .report.explain import Explanation
+
 REPLAYS = 4  # warm calls of so many kinds are short
 TRACES = 32  # that are kept, of one signature; the oldest go, with the arrays outside that they watch
 SIGNATURES = 1024
 
 
-class Fused:
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Fused(Generic[P, R]):
     """A function whose calls run as fused kernels; made by `fuse`. Thread-safe.
 
     Arrays and Python numbers may sit in tuples, lists and dicts. Everything else is part of the signature by value.
     """
 
-    def __init__(self, function: Callable, chosen: Options):
+    def __init__(self, function: Callable[P, R], chosen: Options):
         functools.update_wrapper(self, function)
         self.function = function
         self.options = chosen
@@ -44,7 +54,7 @@ class Fused:
         self.name = dynamo.name(self)
         dynamo.watch()
 
-    def __call__(self, /, *args: Any, **keywords: Any) -> Any:
+    def __call__(self, /, *args: P.args, **keywords: P.kwargs) -> R:
         if dynamo.reads():
             return self._in_trace(args, keywords)
         for known in self._replays:
@@ -168,7 +178,7 @@ class Fused:
         facts = [*call.facts, *map(describe, found.traced.captures)]
         return found.program, dict(zip(found.program.names, facts))
 
-    def explain(self, /, *args: Any, **keywords: Any):
+    def explain(self, /, *args: P.args, **keywords: P.kwargs) -> Explanation:
         """What a call with these arguments launches, and why: an Explanation, printed as text."""
         from .report.explain import explain
 
@@ -194,6 +204,12 @@ class Fused:
 
     def __setstate__(self, state: tuple[Callable, Options]) -> None:
         self.__init__(*state)  # type: ignore[misc]
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Fused[P, R]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]: ...
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """A decorated method binds like a function."""
@@ -231,6 +247,14 @@ def _why_unfused(fault: FusedslError) -> str | None:
     if fault.code == "unsupported.autocast":
         return "torch.autocast chooses the dtypes of the function's own operations"
     return None
+
+
+@overload
+def fuse(function: Callable[P, R], /, **changes: Unpack[OptionChanges]) -> Fused[P, R]: ...
+
+
+@overload
+def fuse(function: None = None, /, **changes: Unpack[OptionChanges]) -> Callable[[Callable[P, R]], Fused[P, R]]: ...
 
 
 def fuse(function: Callable | None = None, /, **changes: Any) -> Any:

@@ -8,12 +8,9 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import ParamSpec, TypeVar
 
-if TYPE_CHECKING:
-    from typing_extensions import ParamSpec
-
-    P = ParamSpec("P")
+P = ParamSpec("P")
 T = TypeVar("T")
 
 WINDOW = 100  # columns of the text that a drawing shows; longer lines are cropped around the caret
