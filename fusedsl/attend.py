@@ -40,10 +40,10 @@ def attention(
     without an index is aligned with [i, j] or [j], and refused where its axes fit other places too. `mask` keeps what
     is True; a row that is masked whole is 0, and its log-sum-exp -inf. `scale` is d**-0.5 unless given.
 
-    `lengths` (batch,) end the keys of each sequence. `offsets` (of q, of k; sequences + 1 each) cut (tokens, heads, d)
-    into sequences: they ascend from 0, and tokens of no sequence give 0. `pages` (batch, n) are numbers of pages, with
-    k and v (pages, page, kv_heads, d); pages that are not there give NaN. `verify=True` raises where indices, of pages
-    or of arrays in texts, are out of range.
+    `lengths` (batch,) end the keys of each sequence, and score and mask may read them, as lengths[b]. `offsets` (of q,
+    of k; sequences + 1 each) cut (tokens, heads, d) into sequences: they ascend from 0, and tokens of no sequence give
+    0. `pages` (batch, n) are numbers of pages, with k and v (pages, page, kv_heads, d); pages that are not there give
+    NaN. `verify=True` raises where indices, of pages or of arrays in texts, are out of range.
 
     Returns the result, of q's dtype, or with `return_lse` also the natural logarithm of the sum of exp(score), float32
     (float64 for float64), (batch, heads, n). `out` is written as in any call; other keywords are options.

