@@ -81,14 +81,14 @@ class Fused(Generic[P, R]):
                 raise
         else:
             if call.traced.is_idle:
-                self._tell("its arguments hold numbers in lists, from which NumPy computed the result; pass arrays")
+                self.tell("its arguments hold numbers in lists, from which NumPy computed the result; pass arrays")
             self._remember(call, args, keywords, results)
             return call.rebuild(results)
-        self._tell(reason)
+        self.tell(reason)
         return self.function(*args, **keywords)
 
-    def _tell(self, reason: str) -> None:
-        """A RuntimeWarning that a call ran without fusion; once for a function and a reason."""
+    def tell(self, reason: str) -> None:
+        """Warn that a call ran without fusion; once for a function and a reason."""
         if reason not in self._told:
             self._told.add(reason)
             name = getattr(self.function, "__qualname__", repr(self.function))

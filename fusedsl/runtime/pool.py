@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import config
 from ..codegen.cpu.work import Launch
+from .free_memory import exhausted
 
 PIECES = 8  # for each thread, at most, of work that is short: enough to even out their speeds
 FIRST = 32  # grains of a piece, before one was timed: no more than some tenths of a second
@@ -166,7 +167,10 @@ def runner(functions: Mapping[str, Callable], launch: Launch, slots: int) -> Cal
     def run_stages(block: int) -> None:
         import numpy as np
 
-        workspace = np.empty(launch.workspace + 64, np.uint8)
+        try:
+            workspace = np.empty(launch.workspace + 64, np.uint8)
+        except MemoryError as fault:
+            raise exhausted(launch.workspace, "working memory") from fault
         own = (ctypes.c_int64 * (slots + 2))()
         ctypes.memmove(own, block, 8 * slots)
         own[slots] = -(-workspace.ctypes.data // 64) * 64
