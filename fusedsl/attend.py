@@ -114,7 +114,7 @@ def _check_offsets(offsets: Any) -> None:
         found = f"{len(offsets)} of them" if isinstance(offsets, tuple) else f"a {type(offsets).__name__}"
         raise ArgumentError(f"offsets is a tuple of two arrays, not {found}", "argument.attention", help=help)
     for place, one in enumerate(offsets):
-        if one is None or isinstance(one, (list, tuple, str)):
+        if one is None or isinstance(one, str):
             message = f"offsets[{place}] is a {type(one).__name__}, no array"
             raise ArgumentError(message, "argument.type", help=f"pass numpy.asarray(offsets[{place}])")
 

@@ -193,8 +193,10 @@ def test_offsets_are_arrays_of_elements():
         assert found[:2] == (fd.ShapeError, "shape.attention") and found[2][found[3] - 1 :].startswith(
             f"offsets_of_{place}"
         )
-    with pytest.raises(fd.ArgumentError, match=re.escape("offsets[1] is a list")):
-        fd.attention(*TOKENS, offsets=(ends, [0, 24]))
+    with pytest.raises(fd.ArgumentError, match=re.escape("offsets[1] is a NoneType")):
+        fd.attention(*TOKENS, offsets=(ends, None))
+    wanted = fd.attention(*TOKENS, offsets=(ends, np.array([0, 24])))
+    assert np.array_equal(fd.attention(*TOKENS, offsets=([0, 16], [0, 24])), wanted)
     assert "offsets=(cu_seqlens_q, cu_seqlens_k)" in refused(fd.attention, *TOKENS, offsets=[ends, ends])[4]
     text = "attention(q, k, v, offsets=q)"
     assert refused(fd.evaluate, text, q=Q, k=K, v=V)[4] == "offsets=(cu_seqlens_q, cu_seqlens_k)"

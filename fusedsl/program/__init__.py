@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from .. import debug
+from .. import config, debug
 from ..config import Options
 from ..errors import FusedslError
+from ..lru import LRU
 from ..runtime import claims, dynamo, stored
 from ..runtime.arrays import Facts, describe_all
 from ..runtime.call import Call
@@ -57,6 +58,7 @@ class Program:
         self.options = options
         self._plans: Plans | None = None
         self._calls: dict[tuple, Call] = {}
+        self._origins: LRU[tuple, list[Origins]] = LRU(config.cache_size)
         self._kept = 0  # calls that were put on disk
         self._adopted = False  # whether plans came from elsewhere
         self._lock = threading.RLock()
@@ -178,7 +180,12 @@ class Program:
 
     def origins(self, values: Sequence[Any]) -> list[Origins]:
         """Which axes of these arguments the axes of each result run along, element by element."""
-        return self.plans.origins(describe_all(self.names, values))
+        keys, _ = look_all(values)
+        found = self._origins.get(keys)
+        if found is None:
+            found = self.plans.origins(describe_all(self.names, values))
+            self._origins.put(keys, found)
+        return found
 
     def adopt(self, plan: Plan) -> None:
         """Use a plan that was made before, for the signature that it was made for."""
