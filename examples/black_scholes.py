@@ -6,7 +6,7 @@ python examples/black_scholes.py [--device cuda] [--size 65536]
 import math
 
 import numpy as np
-from comparison import arguments, compare, library
+from _comparison import arguments, compare, library
 
 import fusedsl as fd
 

@@ -4,7 +4,7 @@ python examples/gelu_swiglu.py [--device cuda] [--size 65536]
 """
 
 import numpy as np
-from comparison import arguments, compare, library, normal
+from _comparison import arguments, compare, library, normal
 
 import fusedsl as fd
 

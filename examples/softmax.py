@@ -3,7 +3,7 @@
 python examples/softmax.py [--device cuda] [--size 65536]
 """
 
-from comparison import arguments, compare, library, normal
+from _comparison import arguments, compare, library, normal
 
 import fusedsl as fd
 

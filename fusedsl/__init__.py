@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 # What a call needs that the cache has prepared is imported here, so that it takes some ms in a new process; what makes
 # plans and kernels is imported where one is made.
-from .api import Kernel, evaluate, kernel, options, spec
+from .api import Kernel, kernel, options, spec
 from .errors import (
     ArgumentError,
     CompileError,
@@ -22,12 +22,14 @@ from .errors import (
     FusedslError,
     FusionError,
     LimitError,
+    MemoryLimitError,
     ParseError,
     ShapeError,
     TraceError,
     UnknownNameError,
     Unsupported,
 )
+from .evaluation import clear_cache, evaluate
 
 with contextlib.suppress(ImportError):
     import llvmlite.binding  # noqa: F401  (loads machine code of the CPU; where it is missing, its user says so)
@@ -37,8 +39,16 @@ if TYPE_CHECKING:
     from .decorator import fuse
     from .lists import foreach
     from .loading import load
+    from .threads import get_num_threads, set_num_threads
 
-_ELSEWHERE = {"attention": ".attend", "fuse": ".decorator", "foreach": ".lists", "load": ".loading"}
+_ELSEWHERE = {
+    "attention": ".attend",
+    "foreach": ".lists",
+    "fuse": ".decorator",
+    "get_num_threads": ".threads",
+    "load": ".loading",
+    "set_num_threads": ".threads",
+}
 
 __all__ = [
     "ArgumentError",
@@ -49,18 +59,22 @@ __all__ = [
     "FusionError",
     "Kernel",
     "LimitError",
+    "MemoryLimitError",
     "ParseError",
     "ShapeError",
     "TraceError",
     "UnknownNameError",
     "Unsupported",
     "attention",
+    "clear_cache",
     "evaluate",
     "foreach",
     "fuse",
+    "get_num_threads",
     "kernel",
     "load",
     "options",
+    "set_num_threads",
     "spec",
 ]
 

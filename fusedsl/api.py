@@ -1,26 +1,35 @@
-"""The public names: evaluate, kernel, Kernel, spec, options."""
+"""`kernel` and `Kernel`: a program that is compiled once per signature, and called, explained, bound and saved."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from .config import OPTION_NAMES, Options, current, options, split_options
-from .errors import ArgumentError, CompileError, Unsupported, suggest
+from .config import Options, current, options
+from .errors import ArgumentError, FusedslError, Unsupported, edge, trimmed
+from .interop import containers
+from .interop.containers import is_container
+from .interop.labelled import Labelled
 from .program import Program
-from .program.text import TextSource
+from .program.text import TextSource, one_line
 from .runtime import dynamo
+from .scope import bound
 from .specs import Spec, spec
+from .variants import Variants
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .config import OptionChanges
     from .program.plans import Plans
+    from .report.explain import Explanation, Resources
     from .runtime.fixed import BoundCall
     from .runtime.graph import GraphCall
 
-__all__ = ["Kernel", "Spec", "evaluate", "kernel", "options", "spec"]
+Looked = TypeVar("Looked")
+
+__all__ = ["Kernel", "Spec", "kernel", "options", "spec"]
 
 
 class Kernel:
@@ -43,11 +52,13 @@ class Kernel:
 
     def _begin(self, source: TextSource, plans: Plans | None = None, restored: tuple | None = None) -> None:
         """What every kernel has; one of a file has its plans, and what makes it again where it is unpickled."""
+        self.__name__ = "kernel"  # torch.jit.trace asks for one
         self._source, self._restored = source, restored
         self.options, self.params = source.options, source.names
         self._count = len(self.params)
         dynamo.watch()
         self._program = Program(source, self.params, self.options, plans)
+        self._variants = Variants()
         self._positions = {name: k for k, name in enumerate(self.params)}
 
     @property
@@ -61,13 +72,19 @@ class Kernel:
         Raises ArgumentError for missing, surplus or unusable arguments, ShapeError, DTypeError and DeviceError for
         those that do not go together; an error leaves `out` untouched.
         """
-        values: Sequence[Any] = args if not named else self._bind(args, named)
-        if not dynamo.reads():
-            result = self._program.replay(values, out)
-            if result is not None or (result := self._program.replay_other(values, out)) is not None:
-                return result
-        values = values if len(values) == self._count else self._bind(args, named)
-        return self._call(values, None if out is None else self._outs(out))
+        try:
+            unknown = named and not named.keys() <= self._positions.keys()
+            if unknown and (other := self._variants.given(self, named)) is not self:
+                return other(*args, out=out, **named)
+            values: Sequence[Any] = args if not named else self._bind(args, named)
+            if not dynamo.reads():
+                result = self._program.replay(values, out)
+                if result is not None or (result := self._program.replay_other(values, out)) is not None:
+                    return result
+            values = values if len(values) == self._count else self._bind(args, named)
+            return self._call(values, None if out is None else self._outs(out))
+        except FusedslError as fault:
+            raise trimmed(fault) from fault.__cause__
 
     def _call(self, values: Sequence[Any], outs: Sequence[Any] | None) -> Any:
         """The result of a call that is not the one that was made last, or that torch traces."""
@@ -75,17 +92,41 @@ class Kernel:
         if torch is not None and (torch.compiler.is_compiling() or dynamo.records()):
             return self._in_trace(values, outs)
         dynamo.watch()
+        kernel, rest = self._variants.at(self, values)
+        if kernel is not self:
+            return kernel(*rest, out=outs if outs is None or len(outs) > 1 else outs[0])
         try:
-            results = self._program.run(values, outs)
-        except ArgumentError:
+            results = self._run(values, outs)
+        except ArgumentError as fault:
             from .trace.tracer import recorder_in
 
             if (recorder := recorder_in(values)) is not None and outs is None:
-                return recorder.inlined(self.text, self._source.program, self.params, self._source.constants, values)
+                return self._inlined(recorder, values)
             if torch is not None and self._is_abstract(values):
                 return self._in_trace(values, outs)
+            if self._variants.learn(self, fault, values):
+                return self._call(values, outs)
             raise
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _inlined(self, recorder: Any, values: Sequence[Any]) -> Any:
+        """The results of a call inside of a function that is traced: its operations become part of the trace."""
+        try:
+            return recorder.inlined(self.text, self._source.program, self.params, self._source.constants, values)
+        except ArgumentError as fault:
+            if not self._variants.learn(self, fault, values):
+                raise
+        return self._call(values, None)
+
+    def _run(self, values: Sequence[Any], outs: Sequence[Any] | None) -> list:
+        """The results, of the kind of the arguments: lists and labelled arrays among these are read first."""
+        if not any(map(is_container, values)):
+            return self._program.run(values, outs)
+        read = [x if not is_container(x) else containers.read(x, name) for name, x in zip(self.params, values)]
+        plain = [x.array if isinstance(x, Labelled) else x for x in read]
+        results = self._program.run(plain, outs)
+        wrap = containers.wrapper(read, self.params) if outs is None else None
+        return results if wrap is None else wrap(results, lambda: self._program.origins(plain))
 
     @staticmethod
     def _is_abstract(values: Sequence[Any]) -> bool:
@@ -106,45 +147,24 @@ class Kernel:
 
     def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The arguments in order; ArgumentError for what is missing, surplus or unknown."""
-        signature = f"the kernel takes {', '.join(self.params) or 'no arguments'}"
-        if len(args) > len(self.params):
-            raise ArgumentError(
-                f"{len(args)} arguments for {len(self.params)} parameters", "argument.count", help=signature
-            )
-        values = dict(zip(self.params, args))
-        for name, value in named.items():
-            if name not in self._positions:
-                hint = f"{name} is an option: give it to kernel(...)" if name in OPTION_NAMES else None
-                raise self._unused(name, hint, (), signature)
-            if name in values:
-                raise ArgumentError(f"{name} is given twice", "argument.twice", help="give it by position or by name")
-            values[name] = value
-        missing = [name for name in self.params if name not in values]
-        if missing:
-            help = self._missing_hint(missing) or signature
-            raise ArgumentError(f"missing {', '.join(missing)}", "argument.missing", help=help)
-        return [values[name] for name in self.params]
+        return bound(self, args, named)
 
-    def _missing_hint(self, missing: Sequence[str]) -> str | None:
-        """What the text says of missing arguments, where there is a parser."""
-        with contextlib.suppress(CompileError):
-            from .lang.attention_call import unquoted_help
-
-            return unquoted_help(self._source.program, missing)
-        return None
-
-    def _unused(self, name: str, hint: str | None, others: Sequence[str], otherwise: str) -> ArgumentError:
-        """The error for an argument that the text does not read; `others` are keywords that it may have meant."""
-        near = suggest(name, (*self.params, *others))
-        with contextlib.suppress(CompileError):
-            from .lang.attention_call import quoted
-
-            hint = hint or quoted(self._source.program, name)
-        hint = hint or (f"did you mean {near}?" if near else otherwise)
-        return ArgumentError(f"the text does not read {name!r}", "argument.unused", help=hint)
+    def _looked(self, args: Sequence[Any], named: Mapping[str, Any], look: Callable[[Program, list], Looked]) -> Looked:
+        """What `look` finds of the program that these arguments would run, and of them as plain arrays."""
+        kernel = self._variants.given(self, named)
+        values = kernel._bind(args, named)
+        other, rest = kernel._variants.at(kernel, values)
+        read = [containers.read(x, name) for name, x in zip(other.params, rest)]
+        try:
+            return look(other._program, [x.array if isinstance(x, Labelled) else x for x in read])
+        except FusedslError as fault:
+            if not other._variants.learn(other, fault, rest):
+                raise
+        return other._looked(rest, {}, look)
 
     # -- looking inside: arguments are arrays, or specs that stand for them
 
+    @edge
     def explain(
         self,
         /,
@@ -154,7 +174,7 @@ class Kernel:
         compile: bool = True,
         measure: bool = False,
         **named: Any,
-    ):
+    ) -> Explanation:
         """What a call with these arguments launches, and why: an Explanation, whose `str()` is the text, `to_dict()`
         the data, and `mermaid()` and `dot()` diagrams.
 
@@ -168,8 +188,9 @@ class Kernel:
         """
         from .report.explain import explain
 
-        return explain(self._program, self._bind(args, named), device, cc, compile, measure)
+        return self._looked(args, named, lambda program, values: explain(program, values, device, cc, compile, measure))
 
+    @edge
     def source(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> str:
         """The generated Python of every kernel in launch order, for the place that `explain` would speak of.
 
@@ -177,9 +198,10 @@ class Kernel:
         """
         from .report.explain import source
 
-        return source(self._program, self._bind(args, named), device, cc)
+        return self._looked(args, named, lambda program, values: source(program, values, device, cc))
 
-    def resources(self, /, *args: Any, cc: Any = None, **named: Any):
+    @edge
+    def resources(self, /, *args: Any, cc: Any = None, **named: Any) -> Resources:
         """Registers, spills, shared memory and occupancy of each CUDA kernel, from the real compiler; needs no GPU.
 
         `cc` is the compute capability (80, 90, 100); by default that of the arrays' GPU, else 90. The result is a
@@ -187,8 +209,9 @@ class Kernel:
         """
         from .report.explain import resources
 
-        return resources(self._program, self._bind(args, named), cc)
+        return self._looked(args, named, lambda program, values: resources(program, values, cc))
 
+    @edge
     def compile(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> Kernel:
         """Compile now, into memory and the cache, what the first call with these arguments would compile.
 
@@ -197,9 +220,10 @@ class Kernel:
         """
         from .report.explain import compile_ahead
 
-        compile_ahead(self._program, self._bind(args, named), device, cc)
+        self._looked(args, named, lambda program, values: compile_ahead(program, values, device, cc))
         return self
 
+    @edge
     def bind(self, /, *args: Any, out: Any = None, **named: Any) -> BoundCall:
         """A function of nothing that computes this call again and again: on these arrays, whatever they hold by then.
 
@@ -214,8 +238,10 @@ class Kernel:
         >>> double()
         array([4., 6.], dtype=float32)
         """
-        return self._program.bind(self._bind(args, named), None if out is None else self._outs(out))
+        outs = None if out is None else self._outs(out)
+        return self._looked(args, named, lambda program, values: program.bind(values, outs))
 
+    @edge
     def graph(self, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
         """As `bind`, with its launches recorded in a CUDA graph: a call of it is one launch, however many kernels it
         has. `then` adds further kernels' calls. On the CPU it makes the calls in turn.
@@ -233,8 +259,17 @@ class Kernel:
 
         return GraphCall((self.bind(*args, out=out, **named),))
 
+    @edge
     def report(
-        self, path: Any, /, *args: Any, device: str | None = None, cc: Any = None, measure: bool = False, **named: Any
+        self,
+        path: Any,
+        /,
+        *args: Any,
+        device: str | None = None,
+        cc: Any = None,
+        compile: bool = True,
+        measure: bool = False,
+        **named: Any,
     ) -> None:
         """Write `explain` of these arguments as a page: one HTML file with a picture, every kernel and its source.
 
@@ -244,10 +279,14 @@ class Kernel:
         from .report.explain import explain, sources
         from .report.page import page
 
-        file, values = named_file(path), self._bind(args, named)
-        told = explain(self._program, values, device, cc, True, measure)
-        file.write_text(page(told, sources(self._program, values, device, cc)), encoding="utf-8")
+        def shown(program: Program, values: Sequence[Any]) -> str:
+            told = explain(program, values, device, cc, compile, measure)
+            return page(told, sources(program, values, device, cc))
 
+        file = named_file(path)
+        file.write_text(self._looked(args, named, shown), encoding="utf-8")
+
+    @edge
     def save(self, path: Any, /, *args: Any, cc: Any = (90,), **named: Any) -> None:
         """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
 
@@ -265,27 +304,33 @@ class Kernel:
         called = {"text": text, "params": params, "constants": dict(constants or {})}
         save(path, called, self._program, self._bind(args, named), cc)
 
-    def grad(self, wrt: Sequence[str] = ()):
-        """Not there yet: Unsupported."""
-        raise later("Kernel.grad", "write the backward pass as a text of its own")
+    if not TYPE_CHECKING:  # refused by name, and offered by no editor
+
+        def grad(self, wrt: Sequence[str] = ()) -> Kernel:
+            """Not there yet: Unsupported."""
+            raise later("Kernel.grad", "write the backward pass as a text of its own")
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name != "grad"]
 
     def __repr__(self) -> str:
-        return f"<fusedsl.Kernel({', '.join(self.params)}): {' '.join(self.text.split())[:60]}>"
+        return f"<fusedsl.Kernel({', '.join(self.params)}): {one_line(self.text)}>"
 
     def _repr_html_(self) -> str:
         from html import escape
 
         return f"<pre><b>Kernel</b>({escape(', '.join(self.params))})\n{escape(self.text.strip())}</pre>"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         return self._restored or (Kernel, (*self._made_from, self.options))
 
 
+@edge
 def kernel(
     text: str,
     params: Sequence[str] | str | None = None,
     constants: Mapping[str, Any] | None = None,
-    **changes: Any,
+    **changes: Unpack[OptionChanges],
 ) -> Kernel:
     """A reusable kernel from a text; keywords are options.
 
@@ -301,85 +346,6 @@ def kernel(
     Raises ParseError, LimitError for the text, ArgumentError for params, constants and options.
     """
     return Kernel(text, params, constants, current().changed(changes))
-
-
-@lru_cache(maxsize=1024)
-def remembered(text: str, chosen: Options) -> Kernel:
-    """The kernel of a text, made once."""
-    return Kernel(text, None, None, chosen)
-
-
-def kernel_of(text: str, changes: tuple[tuple[str, Any], ...]) -> Kernel:
-    """The kernel of a text under the options in force with these changes."""
-    if dynamo.compiles():
-        return getattr(_compiled, _named(text, changes))
-    chosen = current().changed(dict(changes))
-    return remembered(text, chosen) if isinstance(text, str) else Kernel(text, None, None, chosen)
-
-
-class _Compiled:
-    """Kernels of texts that torch.compile has met, as attributes: those it can read, and notice if they change."""
-
-
-_compiled = _Compiled()
-
-
-@dynamo.constant
-def _named(text: str, changes: tuple[tuple[str, Any], ...]) -> str:
-    """The attribute of `_compiled` that holds the kernel of a text."""
-    made = remembered(text, current().changed(dict(changes)))
-    name = f"kernel_{id(made)}"
-    setattr(_compiled, name, made)
-    return name
-
-
-def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any = None, **named: Any) -> Any:
-    """The value of a text for arrays given by name or in a mapping; compiled once and remembered.
-
-    With no array given at all, names are looked up in the caller's locals, then globals (arrays and numbers only). A
-    mapping may hold more than the text uses; an unused keyword is an ArgumentError; a missing name UnknownNameError.
-
-    >>> import numpy as np
-    >>> evaluate("2*a + 3*b", a=np.float32([1, 2]), b=np.float32([3, 4]))
-    array([11., 16.], dtype=float32)
-    """
-    if arrays is not None and not isinstance(arrays, Mapping):
-        raise ArgumentError(
-            f"arrays come by name, and the second argument is a {type(arrays).__name__}",
-            "argument.mapping",
-            help='evaluate("a + b", a=a, b=b), or a mapping: evaluate("a + b", {"a": a, "b": b})',
-        )
-    changes, given = split_options(named)
-    made = kernel_of(text, changes)
-    if arrays is None and not given and made.params:
-        found: Mapping[str, Any] = _caller_values(made.params, sys._getframe(1))
-    else:
-        unused = [name for name in given if name not in made.params]
-        if unused:
-            read = f"the text reads {', '.join(made.params) or 'no names'}"
-            raise made._unused(unused[0], None, OPTION_NAMES, read)
-        found = {**(arrays or {}), **given}
-    missing = [name for name in made.params if name not in found]
-    if missing:
-        from .lang.build import undefined
-
-        raise undefined(made._source.program, missing, [name for name in found if isinstance(name, str)])
-    return made(*(found[name] for name in made.params), out=out)
-
-
-def _caller_values(names: Sequence[str], frame: Any) -> dict[str, Any]:
-    """Arrays and numbers of these names in a frame's locals, then globals."""
-    found = {}
-    for name in names:
-        for scope in (frame.f_locals, frame.f_globals):
-            if name in scope and _is_value(scope[name]):
-                found[name] = scope[name]
-                break
-    return found
-
-
-def _is_value(x: Any) -> bool:
-    return isinstance(x, (bool, int, float)) or (hasattr(x, "dtype") and hasattr(x, "shape"))
 
 
 def later(what: str, instead: str) -> Unsupported:

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from .errors import ArgumentError
+from .interop.containers import is_labelled_type
 from .ir.graph import Parameter
 from .program import pipeline
-from .runtime.arrays import Array, Weak, describe
+from .runtime.arrays import Array, Weak, describe, type_name
 from .specs import Spec
 from .trace.held import Held, attributes_of, holds_arrays, is_object
 from .trace.home import is_array, library
@@ -29,17 +31,26 @@ class InsideTrace(Exception):
         self.tracer = tracer
 
 
-class Arguments:
-    """The arguments of one call, taken apart: arrays and numbers by place, everything else as the signature."""
+class Untraceable(ArgumentError):
+    """An argument has rules of its own that no trace follows: a call runs the function as it is."""
 
-    def __init__(self, args: tuple, keywords: Mapping[str, Any], described: Describe = describe):
+
+class Arguments:
+    """The arguments of one call, taken apart: arrays and numbers by place, everything else as the signature.
+
+    `names` are those of the function's positional parameters; messages and generated files call arguments so.
+    """
+
+    def __init__(
+        self, args: tuple, keywords: Mapping[str, Any], described: Describe = describe, names: Sequence[str] = ()
+    ):
         self.described = described
         self.values: list[Any] = []
         self.facts: list[Array | Weak] = []
         self.parameters: list[Parameter] = []
         self.static: list[Any] = []
         self.placeholders = (
-            tuple(self._placed(a, f"arg{k}") for k, a in enumerate(args)),
+            tuple(self._placed(a, names[k] if k < len(names) else f"arg{k}") for k, a in enumerate(args)),
             {name: self._placed(a, name) for name, a in keywords.items()},
         )
         self.aliases = _aliases(self.facts)
@@ -59,6 +70,9 @@ class Arguments:
             return {key: self._placed(part, f"{name}_{key}") for key, part in x.items()}
         if isinstance(x, Tracer):
             raise InsideTrace(x)
+        if is_labelled_type(type(x)):
+            message = f"{name} is a {type_name(type(x))}, whose own rules a trace would drop"
+            raise Untraceable(message, "argument.type", help=f"pass {name}.to_numpy()")
         run_time = _is_run_time(x)
         if not run_time and is_object(x) and holds_arrays(x):
             return self._placed_object(x, name)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from .api import kernel_of
-from .config import OPTION_NAMES, split_options
-from .errors import ArgumentError, DTypeError
+from .config import OPTION_NAMES, cache_size, split_options
+from .errors import ArgumentError, DTypeError, edge
+from .evaluation import kernel_of
+from .lru import shared
 from .runtime import dynamo
+from .scope import CONSTANTS
 
 
+@edge
 def attention(
     q: Any,
     k: Any,
@@ -37,10 +40,10 @@ def attention(
     without an index is aligned with [i, j] or [j], and refused where its axes fit other places too. `mask` keeps what
     is True; a row that is masked whole is 0, and its log-sum-exp -inf. `scale` is d**-0.5 unless given.
 
-    `lengths` (batch,) end the keys of each sequence. `offsets` (of q, of k; sequences + 1 each) cut (tokens, heads, d)
-    into sequences: they ascend from 0, and tokens of no sequence give 0. `pages` (batch, n) are numbers of pages, with
-    k and v (pages, page, kv_heads, d); pages that are not there give NaN. `verify=True` raises where indices, of pages
-    or of arrays in texts, are out of range.
+    `lengths` (batch,) end the keys of each sequence, and score and mask may read them, as lengths[b]. `offsets` (of q,
+    of k; sequences + 1 each) cut (tokens, heads, d) into sequences: they ascend from 0, and tokens of no sequence give
+    0. `pages` (batch, n) are numbers of pages, with k and v (pages, page, kv_heads, d); pages that are not there give
+    NaN. `verify=True` raises where indices, of pages or of arrays in texts, are out of range.
 
     Returns the result, of q's dtype, or with `return_lse` also the natural logarithm of the sum of exp(score), float32
     (float64 for float64), (batch, heads, n). `out` is written as in any call; other keywords are options.
@@ -76,7 +79,8 @@ def attention(
         _check_offsets(offsets)
         values |= {OFFSETS[0]: offsets[0], OFFSETS[1]: offsets[1]}
     text, keywords = _constant_text(score, mask, tuple(values), tuple(given), return_lse)
-    return kernel_of(text, changes)(out=out, **values, **dict(zip(keywords, given.values())))
+    shadowed = tuple([name for name in given if name in CONSTANTS])
+    return kernel_of(text, changes, shadowed)(out=out, **values, **dict(zip(keywords, given.values())))
 
 
 OFFSETS = ("offsets_of_q", "offsets_of_k")  # what the text calls them
@@ -110,7 +114,7 @@ def _check_offsets(offsets: Any) -> None:
         found = f"{len(offsets)} of them" if isinstance(offsets, tuple) else f"a {type(offsets).__name__}"
         raise ArgumentError(f"offsets is a tuple of two arrays, not {found}", "argument.attention", help=help)
     for place, one in enumerate(offsets):
-        if one is None or isinstance(one, (list, tuple, str)):
+        if one is None or isinstance(one, str):
             message = f"offsets[{place}] is a {type(one).__name__}, no array"
             raise ArgumentError(message, "argument.type", help=f"pass numpy.asarray(offsets[{place}])")
 
@@ -127,7 +131,8 @@ def _no_text(name: str, given: Any) -> ArgumentError:
     return ArgumentError(f"{name} is a text, not a {type(given).__name__}", "argument.text", help=help)
 
 
-@lru_cache(maxsize=1024)
+@shared
+@lru_cache(maxsize=cache_size())
 def _text(
     score: str | None, mask: str | None, values: tuple[str, ...], arrays: tuple[str, ...], lse: bool
 ) -> tuple[str, tuple[str, ...]]:
@@ -138,7 +143,7 @@ def _text(
     parts, read = ["q", "k", "v"], set[str]()
     for name, text in (("score", score), ("mask", mask)):
         if text is not None:
-            quoted, names = _quoted(text)
+            quoted, names = _quoted(text, arrays)
             parts.append(f"{name}={quoted}")
             read |= names
     for name in arrays:
@@ -160,13 +165,13 @@ def _constant_text(score: str | None, mask: str | None, values: tuple, arrays: t
     return _text(score, mask, values, arrays, lse)
 
 
-def _quoted(text: str) -> tuple[str, set[str]]:
-    """(the text as a string of a text, the names that it reads); several lines become one."""
+def _quoted(text: str, arrays: Sequence[str]) -> tuple[str, set[str]]:
+    """(the text as a string of a text, the names that it reads); lines become one. `arrays` shadow constants."""
     from .lang.attention_names import names_read
     from .lang.parse import parse
     from .lang.syntax import show
 
-    program = parse(text)
+    program = parse(text, shadowed=arrays)
     if "\n" in text or ("'" in text and '"' in text):
         text = "; ".join(map(show, (*program.statements, *program.results)))
     quote = "'" if "'" not in text else '"'

@@ -8,7 +8,10 @@ from collections.abc import Iterable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 from .errors import ArgumentError, suggest
 
@@ -70,7 +73,7 @@ class Options:
         for name, (accepts, form) in _ACCEPTED.items():
             value = getattr(self, name)
             if not accepts(value):
-                raise ArgumentError(f"option {name} is {value!r}", "argument.option", help=f"{name} is {form}")
+                raise _misfit(name, value, form)
 
     @property
     def steady(self) -> bool:
@@ -92,6 +95,22 @@ class Options:
             _check_names(limits, LIMIT_NAMES, "limit")
             changes = {**changes, "limits": replace(self.limits, **limits)}
         return replace(self, **changes)
+
+
+class OptionChanges(TypedDict, total=False):
+    """The options as keywords, for type checkers: those of Options, each by what it accepts."""
+
+    fastmath: bool
+    max_kernels: int | None
+    rounding: Literal["store", "op"]
+    matmul: Literal["exact", "tf32"]
+    autotune: bool
+    device: str | None
+    deterministic: Literal[True, "batch"]
+    verify: bool
+    fallback: bool
+    dynamic: bool | None
+    limits: Limits | Mapping[str, int] | None
 
 
 _DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
@@ -126,6 +145,14 @@ _ACCEPTED = {
 OPTION_NAMES = tuple(one.name for one in fields(Options))
 
 
+def _misfit(name: str, value: object, form: str) -> ArgumentError:
+    """The error for a value that an option cannot have; an array is more likely an argument of the same name."""
+    if hasattr(value, "shape") or isinstance(value, (list, tuple)):
+        help = f'{name} is {form}; pass an array of this name in a mapping: evaluate(text, {{"{name}": {name}}})'
+        return ArgumentError(f"option {name} is a {type(value).__name__}", "argument.option", help=help)
+    return ArgumentError(f"option {name} is {value!r}", "argument.option", help=f"{name} is {form}")
+
+
 def _check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
     known = tuple(known)
     for name in given:
@@ -154,7 +181,7 @@ class options:
     (True, 1)
     """
 
-    def __init__(self, **changes: Any) -> None:
+    def __init__(self, **changes: Unpack[OptionChanges]) -> None:
         DEFAULT.changed(changes)  # refuse a bad value here, not at the `with`
         self.changes = changes
         self.tokens: list[Token[Options]] = []
@@ -190,6 +217,16 @@ def cache_dir() -> Path:
     return Path(platformdirs.user_cache_dir("fusedsl", appauthor=False))
 
 
+def cache_size() -> int:
+    """FUSEDSL_CACHE_SIZE: how many programs of texts are kept in memory, and how many kernels; 512 unless set."""
+    return _environment_number("FUSEDSL_CACHE_SIZE", 512, 1, 999_999)
+
+
+def cache_megabytes() -> int:
+    """FUSEDSL_CACHE_MB: how much the cache folder may hold, in megabytes of files; 512 unless set, 0 for no limit."""
+    return _environment_number("FUSEDSL_CACHE_MB", 512, 0, 999_999)
+
+
 def debug_level() -> int:
     """FUSEDSL_DEBUG: 0 silent, then kernels, decisions, the graph after each pass, source, rewrites."""
     return _environment_number("FUSEDSL_DEBUG", 0, 0, 5)
@@ -200,13 +237,25 @@ def launch_graphs() -> bool:
     return _environment_number("FUSEDSL_GRAPHS", 1, 0, 1) == 1
 
 
+MOST_THREADS = 4096
+_num_threads: int | None = None  # that were chosen
+
+
+def choose_num_threads(threads: int | None) -> None:
+    """What `num_threads` is from now on; None for what it is by itself."""
+    global _num_threads
+    _num_threads = threads
+
+
 def num_threads() -> int:
-    """FUSEDSL_NUM_THREADS, else the processors that this process may run on."""
+    """What was chosen, else FUSEDSL_NUM_THREADS, else the processors that this process may run on."""
+    if _num_threads is not None:
+        return _num_threads
     if hasattr(os, "sched_getaffinity"):
         present = len(os.sched_getaffinity(0))
     else:
         present = os.cpu_count() or 1
-    return _environment_number("FUSEDSL_NUM_THREADS", present, 1, 4096)
+    return _environment_number("FUSEDSL_NUM_THREADS", present, 1, MOST_THREADS)
 
 
 def _environment_number(name: str, default: int, low: int, high: int) -> int:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .api import Kernel, kernel_of
+from .api import Kernel
 from .config import split_options
 from .decorator import Fused
-from .errors import ArgumentError, CompileError
-from .program import REMEMBERED_CALLS, Program
+from .errors import ArgumentError, CompileError, edge
+from .evaluation import kernel_of
+from .interop.containers import is_container
+from .logs import first_call
+from .program import REMEMBERED_CALLS, Program, forgetting
 from .program.prepare import EmptyRows
 from .program.prepare_lists import Item, prepare_lists, settle_lists
 from .runtime import dynamo
-from .runtime.arrays import describe
+from .runtime.arrays import describe, describe_all
 from .runtime.keys import SLOW, Tensors, addresses_of, look, look_all, look_list, look_outs
 from .runtime.many import ManyCall
 from .runtime.transfer import is_away
@@ -48,8 +52,10 @@ def _hashable(key: Any) -> Any:
 
 
 _memories: WeakKeyDictionary[Kernel | Fused, Memory] = WeakKeyDictionary()
+forgetting.append(_memories.clear)
 
 
+@edge
 def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
     """What a kernel gives for the first of every list, for the second, and so on, computed in one launch.
 
@@ -65,17 +71,28 @@ def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
     >>> foreach("a * x + 1", 2.0, [np.float32([1, 2]), np.float32([[3]])])
     [array([3., 5.], dtype=float32), array([[7.]], dtype=float32)]
 
-    Raises ArgumentError for lists of unequal lengths, no list or an empty one, and for outputs that overlap what
+    Lists may be iterators, or views of dicts; empty ones give empty ones.
+
+    Raises ArgumentError for lists of unequal lengths or no list, and for outputs that overlap what
     another call reads or writes; what a single call would raise, with the place in the lists. An error leaves `out`
     untouched.
     """
+    args, named = tuple([_listed_argument(a) for a in args]), {name: _listed_argument(a) for name, a in named.items()}
     if isinstance(kernel, str):
         changes, named = split_options(named)
         kernel = kernel_of(kernel, changes)
+    lists = [a for a in (*args, *named.values()) if _is_list(a)]
+    if isinstance(kernel, (Kernel, Fused)) and lists and not any(lists):
+        return _nothing(kernel, out)
     if isinstance(kernel, (Kernel, Fused)) and dynamo.traces():
         return _one_by_one(kernel, args, named, out)
     if isinstance(kernel, Kernel):
-        return _over_kernel(kernel, args, named, out)
+        try:
+            return _over_kernel(kernel, args, named, out)
+        except ArgumentError:
+            if not (_is_shaped(kernel, args, named) or any(is_container(x) for one in lists for x in one)):
+                raise
+        return _one_by_one(kernel, args, named, out)
     if isinstance(kernel, Fused):
         if out is not None:
             raise ArgumentError(
@@ -91,6 +108,32 @@ def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
     )
 
 
+def _listed_argument(value: Any) -> Any:
+    """An iterator, or a dict's view, as the list of what it gives."""
+    return list(value) if not _is_list(value) and isinstance(value, (Iterator, KeysView, ValuesView)) else value
+
+
+def _nothing(kernel: Kernel | Fused, out: Any) -> Any:
+    """What there is for lists without elements, such as the parameters of an optimiser that has none."""
+    if out is not None:
+        return out
+    count = len(kernel._source.program.results) if isinstance(kernel, Kernel) else 1
+    return [] if count == 1 else tuple([] for _ in range(count))
+
+
+def _is_shaped(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
+    """Whether integers among the arguments shape the program: each call then has its own."""
+    given = kernel._bind(args, named)
+    if any(_is_list(value) and not value for value in given):
+        return False
+    values = [value[0] if _is_list(value) else value for value in given]
+    try:
+        kernel._program.plans.settled(describe_all(kernel.params, values))
+    except ArgumentError as fault:
+        return kernel._variants.learn(kernel, fault, values) or kernel._variants.at(kernel, values)[0] is not kernel
+    return False
+
+
 def _is_list(value: Any) -> bool:
     return isinstance(value, (list, tuple))
 
@@ -98,7 +141,8 @@ def _is_list(value: Any) -> bool:
 def _length(lists: Mapping[str, Sequence[Any]]) -> int:
     """The length that all lists have; ArgumentError where there is none."""
     if not lists:
-        raise ArgumentError("there is no list among the arguments", "argument.list", help="call the kernel itself")
+        help = "call the kernel itself; the values of a dict are list(d.values())"
+        raise ArgumentError("there is no list among the arguments", "argument.list", help=help)
     (first, sample), *others = lists.items()
     for name, other in others:
         if len(other) != len(sample):
@@ -107,8 +151,6 @@ def _length(lists: Mapping[str, Sequence[Any]]) -> int:
                 "argument.length",
                 help="all lists need one length; what is the same for all calls is passed once, outside of a list",
             )
-    if not sample:
-        raise ArgumentError(f"the list {first} is empty", "argument.empty", help="pass at least one array")
     return len(sample)
 
 
@@ -297,7 +339,9 @@ def _first(
     options = programs[0].options
     if not (options.verify or any(is_away(options, item.facts) for item in items)):
         try:
+            start = perf_counter()
             prepared = prepare_lists(items, settled, names, shared)
+            first_call(f"foreach of {programs[0].source.title}", perf_counter() - start)
             return prepared.run(), prepared.call if prepared.reusable else None
         except CompileError:
             if not options.fallback:

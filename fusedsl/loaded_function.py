@@ -28,7 +28,7 @@ class LoadedFunction(Fused):
         plans = SavedPlans(saved, source, saved.options, saved.name)
         self._saved = saved
         traced = traced_from_json(called, saved.plans[0].graph)
-        self._only = Trace(traced, Program(source, saved.names, saved.options, plans))
+        self._only = Trace(traced, Program(source, saved.names, saved.options, plans), 0.0)
         self._aliases = {int(k): int(earlier) for k, earlier in called["aliases"]}
 
     def __call__(self, /, *args: Any, **keywords: Any) -> Any:
@@ -63,7 +63,7 @@ class LoadedFunction(Fused):
         message = f"{self.__name__} was loaded from a file, and is saved where its source is"
         raise Unsupported(message, "unsupported.save", help="copy the file")
 
-    def __reduce__(self) -> tuple:
+    def __reduce_ex__(self, protocol: Any) -> tuple:
         return (_restored, (self._saved.data, self._saved.name))
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ SYMBOLS = {name: op.symbol for name, op in OPS.items() if op.symbol and not op.i
 UNARY = [name for name, op in OPS.items() if op.arity == 1 and not op.internal]
 BINARY = [name for name, op in OPS.items() if op.arity == 2 and not op.internal]
 ACTIVATIONS = "sigmoid relu relu6 selu silu mish softsign hardsigmoid hardswish tanhshrink gelu softplus elu celu"
-ACTIVATIONS += " leaky_relu hardtanh softshrink sinc deg2rad radians rad2deg degrees"
+ACTIVATIONS += " leaky_relu hardtanh softshrink sinc ndtr deg2rad radians rad2deg degrees"
 PLAIN = "copy positive square fabs fix reciprocal round nan_to_num zeros_like ones_like"
 FOLDS = "sum prod mean var std max min any all count_nonzero norm nansum nanmean logsumexp"
 MASKED = "sum prod mean var std max min any all logsumexp"
@@ -72,6 +72,11 @@ FORMS: dict[str, tuple[int, list[str]]] = {
         + [f"{name}({{x}}, axis={{axis}}, keepdims={{kd}})" for name in ("argmax", "argmin")]
         + ["argmax({x})", "argmin({x}, keepdims=True)", "sum({x}, dtype={dt})", "prod({x}, {axes}, dtype={dt})"]
         + ["mean({x}, {axes}, dtype={ft})", "var({x}, {axes}, ddof=1)", "std({x}, {axes}, ddof=1, keepdims=True)"]
+        + [
+            f"{name}({{x}}, axis={{axes}}, keepdims={{kd}})"
+            for name in ("nanmax", "nanmin", "nanvar", "ptp", "average")
+        ]
+        + ["average({x1}, axis={axis}, weights={same})", "trapezoid({x1}, axis={axis})", "trapezoid({x1}, dx={pc})"]
         + ["sum({x} * {y}, axis={axis})", "sum(({x} - {y}) ** 2, {axes})", "max(abs({x}), axis={axes})"],
     ),
     "reductions of some elements": (
@@ -165,10 +170,20 @@ FORMS: dict[str, tuple[int, list[str]]] = {
     "positions": (
         3,
         ["iota({x1}, {axis}) + {x1}", "where(iota({x1}, {axis}) < {k}, {x1}, {c})", "arange(size({x1}, -1)) * {x1}"]
+        + [
+            "zeros(shape({x})) + {x}",
+            "ones({small}, dtype={dt})",
+            "full(shape({x}), {y0})",
+            "linspace(0, {pc}, {small})",
+        ]
+        + ["eye(size({x1}, -1)) * {x1}", "one_hot({n}, {small})", "eye({small}, {small}, {k})"]
         + ["iota({x1}, {axis}) * {k}", "size({x}) * 2", "arange({small}, 9, 2)", "{x1} - iota({x1}, -1)"]
         + ["where(iota({x2}, -1) <= iota({x2}, -2), {x2}, -inf)", "shape({x1})"],
     ),
-    "random numbers": (2, ["uniform({small}, {x})", "normal({small}, {x}, {small})", "uniform({small}, shape({x1}))"]),
+    "random numbers": (
+        2,
+        ["uniform({small}, {x})", "normal({small}, {x}, stream={small})", "uniform({small}, shape({x1}))"],
+    ),
     "quantised numbers": (
         3,
         ["quantize({x}, {pc})", "quantize({x}, {pc}, {k}, dtype={it})", "dequantize({n}, {pc})", "unpack({n1})"]

@@ -83,6 +83,8 @@ ELEMENTWISE = [
     "full_like(i, fill_value=2)", *each("tril triu", "?(x)", "?(i)", "?(m)", "?(x, k=1)", "?(x, -2)", "?(s, k=9)"),
 ]  # fmt: skip
 
+ELEMENTWISE += [("logit(p)", "torch_('logit', p)"), ("ndtr(x)", "torch_('erfc', -x / sqrt(float32(2))) / 2")]
+
 CASTS = [
     "astype(x, int32)", "astype(x, 'float64')", ("astype(i, dtype=float32)", "astype(i, float32)"), "astype(x, bool)",
     *each("int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64", "?(j)"), ("bool(i)", "i != 0"),
@@ -93,7 +95,8 @@ CASTS = [
 AXES = ("", ", axis=None", ", axis=0", ", axis=1", ", axis=-1", ", axis=(0, 2)", ", axis=(-1, 0)", ", axis=()")
 SUMS = {"sum": "x", "prod": "p", "mean": "x", "var": "x", "std": "x", "any": "m", "all": "c", "nansum": "n",
         "nanmean": "n"}  # fmt: skip
-MOST = {"max": "x", "min": "x", "count_nonzero": "i"}
+SUMS |= {"nanvar": "n", "nanstd": "n"}
+MOST = {"nanmax": "n", "nanmin": "n", "ptp": "x", "max": "x", "min": "x", "count_nonzero": "i"}
 REDUCTIONS = [
     *(f"{f}({a}{axis}{keep})" for f, a in (SUMS | MOST).items() for axis in AXES for keep in ("", ", keepdims=True")),
     *(f"{f}({a}, -1)" for f, a in (SUMS | {"argmax": "x", "argmin": "x"}).items()),
@@ -125,7 +128,19 @@ REDUCTIONS = [
     ("norm(x, axis=0, where=m)", "sqrt(sum(where(m, x * x, 0), axis=0))"), ("norm(b)", "sqrt(sum((1.0 * b) ** 2))"),
 ]  # fmt: skip
 
+REDUCTIONS += [
+    *each("nanvar nanstd", "?(n, axis=0, ddof=1)", "?(i)"), "nanmax(i, axis=0)", "nanmin(m)",
+    *each("nanmax nanmin", "?(where(c, nan, x), axis=-1)"),
+    ("nanmax(n, axis=0, where=c)", "nanmax(where(c, n, nan), axis=0)"), "ptp(i, axis=1)", "ptp(w)",
+    "average(x)", "average(x, axis=0)", "average(i)", "average(x, weights=p)", "average(x, 1, q[0, :, 0])",
+    "average(x, axis=-1, weights=abs(v), keepdims=True)", "average(x, axis=(0, 1), weights=p)", "average(i, 2, p)",
+    *((f"cross_entropy(x, w[:, 0] % 4{r})", f"cross_entropy_(x, w[:, 0] % 4{r})")
+      for r in ("", ", reduction='sum'", ", reduction='none'")),
+    ("cross_entropy(x[:, :, 0], w[:, 0, 0] % 4, axis=-1)", "cross_entropy_(x[:, :, 0], w[:, 0, 0] % 4)"),
+]  # fmt: skip
+
 ROWS = [
+    *each("x p,dx=0.5 x,axis=0 x,v x,y x,x=s[:,0],axis=1 i", "trapezoid(?)"),
     *each("cumsum cumprod cumulative_sum cumulative_prod", "?(v)", "?(p, axis=0)", "?(p, axis=-1)", "?(j, axis=1)",
           "?(p, axis=1, dtype=float64)", "?(m, axis=0)"),
     *each("cumsum cumprod", "?(p)", "?(p, 1)", "?(p, None)"),
@@ -183,6 +198,14 @@ SHAPES = [
     ("iota(x, axis=-1) + x", "arange(5, dtype=float32) + x"), ("arange(5) * v", "arange(5, dtype=float32) * v"),
     *each("5 2,7 1,10,2 9,0,-3 1,10,step=3 0,5,dtype=float32", "arange(?)"), ("arange(size(x, 1))", "arange(4)"),
     ("arange(start=1, stop=5)", "arange(1, 5)"),
+    *each("zeros ones", "?(3)", "?((2, 3))", "?([2, 3], dtype=int32)"), ("zeros(shape(x)) + x", "x"),
+    "full((2, 3), 2.5)", "full(3, x[0, 0, 0])", "full((2, 5), v)", "full(3, 2, dtype=float16)", "eye(3)", "eye(2, 4)",
+    "eye(4, k=-1)", "eye(3, M=5, k=2, dtype=int8)", ("eye(size(x, 0))", "eye(3)"),
+    ("eye(5) * v", "eye(5, dtype=float32) * v"),
+    *each("0,1 1,2,7 1,2,1 3,-1,num=4 0,1,5,endpoint=False 0,1,4,dtype=float32 2,2,3", "linspace(?)"),
+    ("linspace(x[0, 0, 0], x[0, 0, 1], 4)", "linspace(x[0, 0, 0], x[0, 0, 1], 4, dtype=float32)"),
+    ("one_hot(w, 9)", "(w[..., None] == arange(9)).astype(int64)"),
+    ("one_hot(e, num_classes=3, dtype=float32)", "(e[..., None] == arange(3)).astype(float32)"),
 ]  # fmt: skip
 
 GATHERS = [

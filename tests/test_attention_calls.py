@@ -193,8 +193,10 @@ def test_offsets_are_arrays_of_elements():
         assert found[:2] == (fd.ShapeError, "shape.attention") and found[2][found[3] - 1 :].startswith(
             f"offsets_of_{place}"
         )
-    with pytest.raises(fd.ArgumentError, match=re.escape("offsets[1] is a list")):
-        fd.attention(*TOKENS, offsets=(ends, [0, 24]))
+    with pytest.raises(fd.ArgumentError, match=re.escape("offsets[1] is a NoneType")):
+        fd.attention(*TOKENS, offsets=(ends, None))
+    wanted = fd.attention(*TOKENS, offsets=(ends, np.array([0, 24])))
+    assert np.array_equal(fd.attention(*TOKENS, offsets=([0, 16], [0, 24])), wanted)
     assert "offsets=(cu_seqlens_q, cu_seqlens_k)" in refused(fd.attention, *TOKENS, offsets=[ends, ends])[4]
     text = "attention(q, k, v, offsets=q)"
     assert refused(fd.evaluate, text, q=Q, k=K, v=V)[4] == "offsets=(cu_seqlens_q, cu_seqlens_k)"
@@ -280,13 +282,23 @@ def test_faults_of_numbers_are_drawn_in_their_text(given, kind, column):
     [
         ("kv_idx <= i", "write j"),
         ("j <= q_idx", "write i"),
-        ("j < lengths[b]", "once more, by another name"),
+        ("j < pages[b, 0]", "once more, by another name"),
         ("j < w", "give it to attention by name: w=..."),
     ],
 )
 def test_names_that_nobody_gives(mask, told):
     found = refused(fd.attention, Q, K, V, mask=mask, lengths=LENGTHS)
     assert found[:2] == (fd.UnknownNameError, "name.value") and told in found[4]
+
+
+def test_score_and_mask_read_the_lengths():
+    given = {"lengths": LENGTHS}
+    wanted = fd.attention(Q, K, V, mask="j < m[b] - 2", score="score * (j - m[b])", m=LENGTHS, **given)
+    found = fd.attention(Q, K, V, mask="j < lengths[b] - 2", score="score * (j - lengths[b])", **given)
+    assert np.array_equal(found, wanted)
+    text = "attention(q, k, v, mask='j < lengths[b] - 2', score='score * (j - lengths[b])', lengths=n)"
+    assert np.array_equal(fd.evaluate(text, q=Q, k=K, v=V, n=LENGTHS), wanted)
+    assert refused(fd.attention, Q, K, V, mask="j < lengths[b]")[4] == "pass lengths=..., which score and mask may read"
 
 
 def test_what_a_quoted_text_reads_is_given_inside_the_call():

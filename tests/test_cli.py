@@ -154,3 +154,31 @@ def test_doctor_names_a_cache_that_cannot_be_trusted(tmp_path, monkeypatch):
     monkeypatch.setenv("FUSEDSL_CACHE_DIR", str(loose))
     found = doctor.cache()
     assert found.mark == "problem" and "FUSEDSL_CACHE_DIR" in found.help
+
+
+def test_requests_that_cannot_be_met_are_told_and_not_taken_for_done(capsys):
+    from fusedsl.__main__ import main
+
+    assert main(["demo", "--only", "nope"]) == 2
+    assert "no workload has 'nope' in its name" in capsys.readouterr().err
+    assert main(["reference", "sin", "conv2d", "exp", "fft"]) == 2
+    told = capsys.readouterr()
+    assert "sin(x)" in told.out and "exp(x)" in told.out
+    assert "no function conv2d" in told.err and "no function fft" in told.err
+
+
+def test_counts_are_written_as_people_do():
+    from fusedsl.cli.demo import whole
+
+    assert [whole(text) for text in ("1000", "1_000", "1e6")] == [1000, 1000, 1_000_000]
+    for bad in ("0", "1.5", "-3", "many", "nan"):
+        with pytest.raises(ValueError):
+            whole(bad)
+
+
+def test_explain_is_about_this_machine_unless_it_is_told(capsys):
+    from fusedsl.__main__ import main
+    from fusedsl.runtime.driver import cuda_available
+
+    assert main(["explain", "softmax(x)", "-s", "x=64,100", "--no-compile"]) == 0
+    assert ("CPU" in capsys.readouterr().out) is not cuda_available()

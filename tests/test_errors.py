@@ -1,11 +1,16 @@
 """Every error draws the text it is about, with the caret where the fault is."""
 
 import pickle
+import traceback
+import warnings
 
+import numpy as np
 import pytest
 
+import fusedsl as fd
 from fusedsl import errors
 from fusedsl.errors import FusedslError, LimitError, ParseError, ShapeError, suggest
+from fusedsl.runtime.cache import Cache
 
 FAMILY = {
     "ParseError": (ValueError,),
@@ -15,6 +20,7 @@ FAMILY = {
     "ShapeError": (ValueError, IndexError),
     "TraceError": (TypeError,),
     "LimitError": (ValueError,),
+    "MemoryLimitError": (ValueError, MemoryError),
     "DeviceError": (RuntimeError,),
     "FusionError": (RuntimeError,),
     "CompileError": (RuntimeError,),
@@ -99,3 +105,75 @@ def test_an_error_survives_pickling():
 )
 def test_a_misspelt_name_is_guessed(typed, meant):
     assert suggest(typed, ["x", "exp", "expm1", "tan", "tanh", "eps", "axis", "softmax"]) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("3 outputs for 1 results", "3 outputs for 1 result"),
+        ("1 axes, 1 indices, 1 launches and 1 threads", "1 axis, 1 index, 1 launch and 1 thread"),
+        ("11 axes, 1.1 threads, -1 axes, 64 x 1 axes", "11 axes, 1.1 threads, -1 axes, 64 x 1 axis"),
+        ("1 × 1 blocks", "1 × 1 blocks"),
+    ],
+)
+def test_one_of_them_is_not_many(text, shown):
+    assert errors.singular(text) == shown
+    assert FusedslError(text, help=text).message == shown and shown in str(FusedslError("x", help=text))
+
+
+def frames(fault):
+    """The files of a traceback, ours as one word."""
+    found = traceback.extract_tb(fault.__traceback__)
+    return ["ours" if frame.filename.startswith(errors.PACKAGE) else frame.name for frame in found]
+
+
+def traced(x):
+    return asks(x) * 2
+
+
+def asks(x):
+    return float(x)
+
+
+CALLS = {
+    "evaluate": lambda x: fd.evaluate("x + y", x=x, y=np.ones(3)),
+    "a kernel": lambda x: fd.kernel("x + y")(x, np.ones(3)),
+    "a text that is none": lambda x: fd.kernel("x +"),
+    "explain": lambda x: fd.kernel("x + y").explain(x, np.ones(3)),
+    "bind": lambda x: fd.kernel("x + y").bind(x, np.ones(3)),
+    "attention": lambda x: fd.attention(x, x, x),
+    "foreach": lambda x: fd.foreach("x + y", [x], [np.ones(3)]),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_traceback_shows_the_users_frames_and_one_of_ours(call, monkeypatch):
+    monkeypatch.delenv("FUSEDSL_DEBUG", raising=False)
+    with pytest.raises(FusedslError) as caught:
+        call(np.ones(4))
+    assert frames(caught.value)[1:] == ["<lambda>", "ours"]
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "During handling" not in shown and "direct cause" not in shown
+    monkeypatch.setenv("FUSEDSL_DEBUG", "1")
+    with pytest.raises(FusedslError) as caught:
+        call(np.ones(4))
+    assert frames(caught.value).count("ours") > 2
+
+
+def test_the_lines_of_a_traced_function_stay():
+    with pytest.raises(fd.TraceError) as caught:
+        fd.fuse(traced)(np.ones(4))
+    assert frames(caught.value)[1:] == ["ours", "traced", "asks"]
+
+
+def test_a_warning_points_at_the_line_of_the_user(tmp_path):
+    (tmp_path / "cache").write_text("no folder")
+    cache = Cache(tmp_path / "cache")
+    with pytest.warns(RuntimeWarning, match="in memory only") as told:
+        cache.put("0" * 64, {})
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        other = Cache(tmp_path / "cache")
+        other.put("0" * 64, {"a": 1})
+        assert other.get("0" * 64) == ({"a": 1}, b"")

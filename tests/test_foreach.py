@@ -171,16 +171,37 @@ def refused(error, code, *args, **named):
     return str(caught.value)
 
 
-def test_lists_have_one_length_and_something_in_them():
+def test_lists_have_one_length():
     xs = lists()
     assert "x has 9 elements and y has 2" in refused(ArgumentError, "argument.length", "x + y", xs, xs[:2])
     refused(ArgumentError, "argument.length", "x * 2", xs, out=xs[:2])
-    refused(ArgumentError, "argument.empty", "x * 2", [])
     refused(ArgumentError, "argument.list", "x * 2", xs[0])
     refused(ArgumentError, "argument.kernel", len, xs)
     refused(ArgumentError, "argument.missing", fd.kernel("x + y"), xs)
     refused(ArgumentError, "argument.out", "x * 2", xs, out=xs[0])
     refused(ArgumentError, "argument.out", "x * 2, x", xs, out=(xs, xs[0]))
+
+
+def test_lists_of_nothing_give_nothing():
+    empty: list = []
+    assert fd.foreach("x * 2", empty) == [] == fd.foreach("x + w", empty, w=2.0)
+    assert fd.foreach("x * 2, x", []) == ([], []) and fd.foreach(fd.fuse(lambda x: x + 1), []) == []
+    assert fd.foreach("x * 2", [], out=empty) is empty
+    refused(ArgumentError, "argument.length", "x + y", [], lists())
+
+
+def test_iterators_and_views_of_dicts_are_lists():
+    xs = {str(k): np.full(k, 2.0) for k in range(1, 4)}
+    for given in (xs.values(), (x for x in xs.values()), map(np.copy, xs.values())):
+        assert [y.tolist() for y in fd.foreach("2 * p", given)] == [[4.0] * k for k in range(1, 4)]
+    assert "list(d.values())" in refused(ArgumentError, "argument.list", "2 * p", xs)
+
+
+def test_elements_of_any_kind_and_integers_that_shape_calls():
+    found = fd.foreach("x[w:]", [np.arange(3.0), [1, 2, 3, 4]], w=[1, 3])
+    assert [y.tolist() for y in found] == [[1, 2], [4]]
+    xs = [np.arange(float(n)) for n in (3, 5)]
+    assert [y.size for y in fd.foreach("x[w:]", xs, w=1)] == [2, 4]
 
 
 def test_errors_name_the_place_in_the_lists():

@@ -7,7 +7,8 @@ import re
 import numpy as np
 import oracle
 import pytest
-from function_table import ARRAYS, GROUPS, floats
+import recipes
+from function_table import ARRAYS, GROUPS
 
 import fusedsl as fd
 from fusedsl.ir.types import DTYPES, numpy_dtype
@@ -24,6 +25,12 @@ def torch_(name: str, x: np.ndarray, *args, **keywords) -> np.ndarray:
     return function(torch.from_numpy(x.astype(np.float64)), *args, **keywords).numpy().astype(np.float32)
 
 
+def cross_entropy(x: np.ndarray, target: np.ndarray, reduction: str = "mean") -> np.ndarray:
+    torch = pytest.importorskip("torch")
+    tensors = torch.from_numpy(x), torch.from_numpy(target.astype(np.int64))
+    return torch.nn.functional.cross_entropy(*tensors, reduction=reduction).numpy()
+
+
 def normal(x: np.ndarray, axis=-1, eps=1e-5) -> np.ndarray:
     return (x - x.mean(axis, keepdims=True)) / np.sqrt(x.var(axis, keepdims=True) + x.mean().dtype.type(eps))
 
@@ -35,7 +42,7 @@ def unpacked(words: np.ndarray, bits: int, signed: bool) -> np.ndarray:
 
 
 NAMES = {name: getattr(np, name) for name in dir(np)} | ARRAYS
-NAMES |= {"torch_": torch_, "normal": normal, "unpacked": unpacked}
+NAMES |= {"torch_": torch_, "cross_entropy_": cross_entropy, "normal": normal, "unpacked": unpacked}
 NAMES |= {name: numpy_dtype(DTYPES[d]).type for name, d in
           (("BFLOAT16", "bfloat16"), ("E4M3", "float8_e4m3fn"), ("E5M2", "float8_e5m2"))}  # fmt: skip
 
@@ -116,22 +123,39 @@ def test_rows_of_no_elements_need_no_largest_one():
         assert np.isneginf(parts[-1]).all()
 
 
-STATIC = {"axis": "0", "axes": "(3, 0, 1, 2)", "shape": "(2, 3, 4, 4)", "repeats": "2", "k": "2", "n": "4"}
-RANKS = {"cross_entropy": 2, "nll_loss": 2, "histogram": 1, "scatter": 1, "kron": 2, "embedding": 1, "addr": 2}
-RANKS |= {"matvec": 2}  # of x, where it is not 4
+def recipe(name: str) -> tuple[str, dict]:
+    """The form of a name with literals for what shapes it, and its arrays."""
+    scope = {**recipes.ARRAYS, "np": np, "nans": recipes.WITH_NAN}
+    with np.errstate(all="ignore"):
+        arrays = recipes.ARRAYS | {k: eval(text, scope) for k, text in recipes.OTHER.get(name, {}).items()}
+    static = {n: text for n, text in recipes.STATIC.items() if not re.search(rf"\b{n} =", FORMS[name])}
+    return re.sub(rf"\b({'|'.join(static)})\b(?![=(])", lambda word: static[word[1]], FORMS[name]), arrays
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_a_name_of_another_library_is_refused_with_a_form_that_works(name):
+def test_a_name_of_another_library_is_refused_with_a_form_that_does_the_same(name):
+    torch = pytest.importorskip("torch")
     with pytest.raises((fd.UnknownNameError, fd.Unsupported)) as fault:
         fd.evaluate(f"{name}(x)", x=ARRAYS["x"])
     assert f"write {FORMS[name]}" in str(fault.value)
-    x = floats(2, 3, 4, 4)[(0,) * (4 - RANKS.get(name, 4))]
-    samples = dict.fromkeys("xywabd", x) | dict.fromkeys(("c1", "c2", "mask"), x > 0) | {"i": np.array([0, 2, 1, 3])}
-    samples |= {"edges": np.float32([0, 1, 2]), "indices": np.zeros((2, 3, 4, 4), int), "seed": 3}
-    samples |= dict.fromkeys(("weight", "value", "threshold", "eps", "min", "max", "p", "start", "stop"), 0.5)
-    text = re.sub(rf"\b({'|'.join(STATIC)})\b(?![=(])", lambda word: STATIC[word[1]], FORMS[name])
-    oracle.evaluate(text, **samples)
+    text, arrays = recipe(name)
+    found = oracle.evaluate(text, **arrays, seed=3)
+    if name in recipes.RANDOM_NAMES:
+        return
+
+    def filled(x, value):
+        x = x.copy()
+        np.fill_diagonal(x, value)
+        return x
+
+    scope = arrays | {"np": np, "torch": torch, "F": torch.nn.functional, "filled": filled, "nans": recipes.WITH_NAN}
+    wanted = eval(recipes.WANTED[name], scope | {"t": lambda a: torch.from_numpy(np.ascontiguousarray(a))})
+    several = isinstance(found, (tuple, list))
+    pairs = zip(found, wanted, strict=True) if several else [(found, wanted)]
+    for one, other in pairs:
+        other = np.asarray(other)
+        assert np.shape(one) == other.shape
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-12)
 
 
 def test_a_name_that_writes_in_place_is_refused_with_the_function():

@@ -325,7 +325,7 @@ def test_what_is_read_only_is_not_written():
 
     fixed = np.ones(2)
     fixed.flags.writeable = False
-    with pytest.raises(fd.ArgumentError, match="writes to arg0, which is read-only"):
+    with pytest.raises(fd.ArgumentError, match="writes to x, which is read-only"):
         grow(fixed)
     with pytest.raises(fd.DTypeError, match="no complex numbers"):
         fd.fuse(lambda x: x * 1j)(ONE)

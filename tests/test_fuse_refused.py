@@ -121,3 +121,13 @@ def test_texts_refuse_them_by_name(name):
     with pytest.raises(fd.FusedslError, match=name) as refused:
         fd.evaluate(f"{name}(x)", x=X)
     assert refused.value.help
+
+
+def test_helps_speak_of_the_library_of_the_arguments():
+    def scattered(x):
+        return x.scatter_add(0, x.long(), x)
+
+    with pytest.raises(fd.Unsupported, match=r"torch.arange\(n\)"):
+        fd.fuse(scattered)(torch.ones(3))
+    with pytest.raises(fd.Unsupported, match=r"np.arange\(n\)"):
+        fd.fuse(lambda x: np.put_along_axis(x, x, 1, 0))(np.ones((2, 2), int))

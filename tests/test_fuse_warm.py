@@ -63,8 +63,8 @@ def test_a_short_call_returns_what_a_long_one_does():
     assert type(again["max"]) is type(long["max"]) and again["max"].indices.tolist() == [2, 2]
     assert again["n"] == 5.0 and again["none"][0] is None and again["none"][1] == [2, x]
     assert type(again["sum"]) is torch.Tensor and again["sum"].shape == ()
-    with pytest.raises(fd.ArgumentError, match="requires grad"):
-        f(x.clone().requires_grad_(), 1.5)
+    with pytest.warns(RuntimeWarning, match="ran without fusion: x requires grad"):
+        assert f(x.clone().requires_grad_(), 1.5)["sum"].requires_grad
 
 
 def test_traces_that_hold_no_more_are_forgotten():
@@ -112,5 +112,5 @@ def test_what_torchs_functions_depend_on_beside_their_arguments_is_watched():
         assert f(x).dtype == f(x).dtype == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
-    with torch.autocast("cpu"), pytest.raises(fd.Unsupported, match="autocast"):
-        f(x)
+    with torch.autocast("cpu"), pytest.warns(RuntimeWarning, match="ran without fusion: torch.autocast"):
+        assert f(x).dtype == torch.float32

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "fusedsl"
 
 # From the ground up; what stands on one line is one layer.
 LAYERS = (
-    ("errors", "config", "hardware", "geometry", "debug", "generated", "files"),
+    ("errors", "config", "hardware", "geometry", "debug", "generated", "files", "logs", "lru"),
     ("ir",),
     ("lang",),
     ("trace", "rewrite"),
@@ -23,9 +23,10 @@ LAYERS = (
     ("runtime",),
     ("program", "specs"),
     ("report", "interop"),
-    ("arguments",),
+    ("arguments", "variants", "scope", "threads", "traces"),
     ("aot",),
     ("api", "decorator"),
+    ("evaluation",),
     ("lists", "attend", "loaded_function"),
     ("loading",),
     ("cli", "__main__"),

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
+from fusedsl.fusion import cut
 from fusedsl.fusion.coordinates import Axis, Coordinate
 from fusedsl.fusion.demand import BOUND_TAG, places, uses
-from fusedsl.fusion import cut
 
 S, X, W = (64, 64), (64, 32), (32, 32)
 SHIFTED = "f(u) = u + 0.1 * (roll(u, 1, 0) + roll(u, -1, 0) + roll(u, 1, 1) + roll(u, -1, 1) - 4 * u)\n"
@@ -53,7 +53,9 @@ def test_what_is_stored(name, monkeypatch):
 
 
 @pytest.mark.parametrize("count", (20, 100))
-@pytest.mark.parametrize("step", ("y = softmax(y)", "y = y - mean(y, 0)", "y = sin(y) + x", "y = y @ y", "y = y[i] + y"))
+@pytest.mark.parametrize(
+    "step", ("y = softmax(y)", "y = y - mean(y, 0)", "y = sin(y) + x", "y = y @ y", "y = y[i] + y")
+)
 def test_long_programs_are_kernels_of_bounded_size(step, count):
     given = {"x": np.ones((8, 8)), "i": np.arange(8)}
     text = f"y = x\n{step}\n" + f"{step}\n" * (count - 1) + "return y"
@@ -64,7 +66,7 @@ def test_long_programs_are_kernels_of_bounded_size(step, count):
 # -- places
 
 
-I, J = Axis(100), Axis(200)
+ROW, COLUMN = Axis(100), Axis(200)
 B, C = (Axis(100, BOUND_TAG + k) for k in range(2))
 
 
@@ -75,12 +77,12 @@ def at(*axes):
 @pytest.mark.parametrize(
     "demands, several, ways",
     [
-        ([at(I, J)], 1, 1),
-        ([at(I, J), at(I, B)], 1, 1),  # a row's elements, and what is reduced of them
-        ([at(I, B), at(B, C)], 1, 2),  # rows of a matrix, and those of all rows
-        ([at(I, B), at(B, J)], 2, 2),
-        ([at(I, J), at(J, I)], 2, 2),
-        ([at(I, J), at(I, Coordinate(1, 1, J))], 2, 2),
+        ([at(ROW, COLUMN)], 1, 1),
+        ([at(ROW, COLUMN), at(ROW, B)], 1, 1),  # a row's elements, and what is reduced of them
+        ([at(ROW, B), at(B, C)], 1, 2),  # rows of a matrix, and those of all rows
+        ([at(ROW, B), at(B, COLUMN)], 2, 2),
+        ([at(ROW, COLUMN), at(COLUMN, ROW)], 2, 2),
+        ([at(ROW, COLUMN), at(ROW, Coordinate(1, 1, COLUMN))], 2, 2),
     ],
 )
 def test_places_and_ways_of_reading(demands, several, ways):

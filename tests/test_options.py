@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from fusedsl import config
-from fusedsl.api import kernel_of
 from fusedsl.config import DEFAULT, Limits, Options, current, options, split_options
 from fusedsl.errors import ArgumentError
+from fusedsl.evaluation import kernel_of
 
 
 def test_the_defaults_are_those_of_the_language():

@@ -24,6 +24,7 @@ from fusedsl.ir import folds
 from fusedsl.ir.interp import RULES, interpret
 from fusedsl.ir.ops import OPS
 from fusedsl.ir.types import FLOAT64
+from fusedsl.lru import LRU
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.runtime.cache import Cache
 
@@ -303,7 +304,7 @@ def _anew(tmp_path):
     """Plans and kernels made anew, and forgotten."""
     cache_ = Cache(tmp_path)
     with ExitStack() as stack:
-        stack.enter_context(patch.dict("fusedsl.runtime.compile._built", {}, clear=True))
+        stack.enter_context(patch("fusedsl.runtime.compile._built", LRU(lambda: 1000)))
         for module in ("fusedsl.runtime.compile", "fusedsl.runtime.cache", "fusedsl.program.text"):
             stack.enter_context(patch(f"{module}.disk", lambda: cache_))
         yield

@@ -158,10 +158,10 @@ def test_the_interpreter_checks_every_output_before_it_writes_one(monkeypatch):
 def test_a_new_shape_loads_no_code_again():
     k = fd.kernel("exp(x) * 1.25 + x")
     k(np.ones((5, 7)))
-    before = len(native._engines)
+    before = len(native._loaded)
     for rows in range(6, 20):
         k(np.ones((rows, 7)))
-    assert len(native._engines) == before
+    assert len(native._loaded) == before
 
 
 def test_a_traced_number_stays_weak_through_augmented_assignments():

@@ -18,6 +18,7 @@ import fusedsl as fd
 from fusedsl.ir.dims import Expression, Symbol
 from fusedsl.ir.graph import node
 from fusedsl.ir.types import DType
+from fusedsl.lru import LRU
 from fusedsl.program import first
 from fusedsl.runtime import cache, claims, compile, stored
 from fusedsl.runtime.arrays import describe_all
@@ -31,7 +32,7 @@ def disk(tmp_path, monkeypatch):
     own = cache.Cache(tmp_path / "calls")
     for module in (cache, compile):
         monkeypatch.setattr(module, "disk", lambda: own)
-    monkeypatch.setattr(compile, "_built", {})
+    monkeypatch.setattr(compile, "_built", LRU(lambda: 1000))
     return own
 
 

@@ -244,3 +244,60 @@ def test_functions_that_torch_compiles_for_a_card(mode):
     function = torch.compile(around, fullgraph=True, mode=mode)
     for _ in range(4):
         torch.testing.assert_close(function(x, y).clone(), around(x, y), rtol=1e-2, atol=1e-1)
+
+
+# ---- eager gradients: a call runs the function itself, which torch records
+
+
+def test_eager_calls_that_record_gradients_run_the_function_itself():
+    @fd.fuse
+    def loss(x, w):
+        return (torch.tanh(x @ w) ** 2).mean()
+
+    x, w = torch.randn(5, 4), torch.randn(4, 3, requires_grad=True)
+    with pytest.warns(RuntimeWarning, match=r"loss ran without fusion: w requires grad") as told:
+        loss(x, w).backward()
+    assert told[0].filename == __file__
+    found, w.grad = w.grad, None
+    loss.function(x, w).backward()
+    torch.testing.assert_close(found, w.grad)
+    with torch.no_grad():
+        torch.testing.assert_close(loss(x, w), loss.function(x, w))
+        assert len(loss.explain(x, w).kernels) >= 1
+
+
+@pytest.mark.filterwarnings("ignore:.*ran without fusion")
+def test_gradients_flow_to_arrays_from_outside_and_warn_once():
+    w = torch.randn(4, requires_grad=True)
+    weighed = fd.fuse(lambda x: (x * w).sum())
+    weighed(torch.ones(4)).backward()
+    assert w.grad.tolist() == [1.0] * 4
+
+    def fails(x):
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine") as caught:
+        fd.fuse(fails)(w)
+    assert caught.value.__context__ is None
+    kernel = fd.kernel("x * 2")
+    with pytest.raises(fd.ArgumentError, match=r"x requires grad.*\n.*x.detach\(\), or call under torch.no_grad"):
+        kernel(w)
+
+
+def test_transformations_that_a_kernel_cannot_follow_say_what_to_do():
+    kernel = fd.kernel("tanh(x) * 2")
+    with pytest.raises(fd.Unsupported, match=r"torch.vmap of a kernel.*\n.*programs broadcast"):
+        torch.vmap(kernel)(torch.ones(3, 4))
+    with pytest.raises(fd.DeviceError, match=r"x is a torch tensor on meta\n.*fusedsl.spec\(x.shape, x.dtype\)"):
+        kernel(torch.ones(3, device="meta"))
+    assert "grad" not in dir(kernel)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch.jit is deprecated, and warns of sizes that a trace takes for granted
+def test_a_trace_of_torch_jit_records_the_operator():
+    kernel, doubled = fd.kernel("tanh(x) * 2"), fd.fuse(lambda x: torch.tanh(x) * 3)
+    x, y = torch.randn(3), torch.randn(3)
+    for f in (kernel, doubled, lambda x: kernel(x) + doubled(x)):
+        for _ in range(5):
+            f(x)  # calls that are short to make are seen too
+        torch.testing.assert_close(torch.jit.trace(f, x)(y), f(y))

@@ -50,6 +50,11 @@ class Retraced:
         given = self.call.immutable, self.call.aliases, self.call.example
         return trace(self.function, positional, named, extents, self.call.numbers, self.options, *given)
 
+    @property
+    def title(self) -> str:
+        """The function's name."""
+        return getattr(self.function, "__qualname__", repr(self.function))
+
     def cache_parts(self) -> None:
         """Its plans are in the file alone."""
 

@@ -36,6 +36,7 @@ class SavedFunction:
 
     def __init__(self, saved: Saved):
         self.text: str = saved.called["text"]
+        self.title: str = saved.called["function"]
         self._saved = saved
 
     def build(self, parameters, extents, options):

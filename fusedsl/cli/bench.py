@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from ..report.table import text_table
-from .demo import HEAD, row
+from .demo import HEAD, row, whole
 from .measure import find_place, measure
 from .workloads import WORKLOADS
 
@@ -18,7 +18,7 @@ SIZES = (1 << 14, 1 << 18, 1 << 22)
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The options of `bench`: those of benchmarks/run.py."""
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="elements, for the built-in workloads")
+    parser.add_argument("--sizes", type=whole, nargs="+", default=SIZES, help="elements, for the built-in workloads")
     parser.add_argument("rest", nargs=argparse.REMAINDER, help="for benchmarks/run.py in a checkout, e.g. cpu --quick")
 
 

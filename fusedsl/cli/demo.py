@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
+from ..errors import ArgumentError
 from ..report.amounts import bytes_text, seconds_text
 from ..report.table import text_table
 from .measure import Measured, find_place, measure
@@ -15,17 +16,28 @@ HEAD = ("workload", "kernels", "bytes moved", "registers", "time", "unfused", "s
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The options of `demo`."""
-    parser.add_argument("--elements", type=int, help="elements of each array (default: 2 million, on a GPU 16)")
+    parser.add_argument("--elements", type=whole, help="elements of each array (default: 2 million, on a GPU 16)")
     parser.add_argument("--only", default="", metavar="WORD", help="workloads whose name holds this word")
+
+
+def whole(text: str) -> int:
+    """The number of a count as people write it: 1000, 1_000 or 1e6."""
+    number = float(text)
+    if not 1 <= number <= 1e12 or number != int(number):
+        raise ValueError(f"{text} is no count")
+    return int(number)
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Print the table; 1 where a result is wrong."""
     begun = time.perf_counter()
-    place = find_place()
-    elements = place.elements if chosen.elements is None else max(1, chosen.elements)
-    print(f"on {place.name}; unfused: {place.unfused}; float32, {elements:,} elements")
     wanted = [w for w in WORKLOADS if chosen.only.lower() in w.name.lower()]
+    if not wanted:
+        help = f"the workloads are {', '.join(w.name for w in WORKLOADS)}"
+        raise ArgumentError(f"no workload has {chosen.only!r} in its name", "argument.workload", help=help)
+    place = find_place()
+    elements = place.elements if chosen.elements is None else chosen.elements
+    print(f"on {place.name}; unfused: {place.unfused}; float32, {elements:,} elements")
     found = [measure(w, elements, place) for w in wanted]
     print(text_table(HEAD, [row(m) for m in found]))
     print("bytes and kernels: fused / unfused. registers: a thread on CUDA, by the compiler (~: by estimate).")

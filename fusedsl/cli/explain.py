@@ -25,8 +25,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         nargs="+",
     )
     parser.add_argument("--number", "-n", action="append", default=[], metavar="NAME=VALUE", help="a Python number")
-    parser.add_argument("--cc", help="compute capability: 80, 90 (default), 100")
-    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda")
+    parser.add_argument("--cc", help="compute capability of a GPU to ask about: 80, 90, 100; it need not be here")
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: what this machine has")
     parser.add_argument("--no-compile", action="store_true", help="predicted registers only")
     parser.add_argument("--source", action="store_true", help="print the generated Python instead")
     parser.add_argument("--format", choices=FORMATS, default="text", help="text (default), data, or a diagram")
@@ -37,13 +37,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Print the explanation, as text, data or a diagram, or the source."""
     from ..api import kernel
+    from ..runtime.driver import cuda_available
 
     made = kernel(sys.stdin.read() if chosen.text == "-" else chosen.text)
     values = dict(_array(one) for group in chosen.shape for one in group) | dict(map(_number, chosen.number))
+    device = chosen.device or (None if chosen.cc is not None or cuda_available() else "cpu")
     if chosen.source:
-        print(made.source(*_ordered(made, values), device=chosen.device, cc=chosen.cc))
+        print(made.source(*_ordered(made, values), device=device, cc=chosen.cc))
         return 0
-    asked = {"device": chosen.device, "cc": chosen.cc, "compile": not chosen.no_compile, "measure": chosen.measure}
+    asked = {"device": device, "cc": chosen.cc, "compile": not chosen.no_compile, "measure": chosen.measure}
     told = made.explain(*_ordered(made, values), **asked)
     match chosen.format:
         case "json":

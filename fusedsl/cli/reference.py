@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
+
+from ..errors import UnknownNameError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -13,11 +16,23 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print entries or the page, or write the page."""
+    """Print entries or the page, or write the page; 2 where some names are no functions."""
     from ..report.reference import card, page
 
     if chosen.write:
         Path(chosen.write).write_text(page(), encoding="utf-8")
-    else:
-        print("\n\n".join(map(card, chosen.names)) if chosen.names else page(), end="\n" if chosen.names else "")
-    return 0
+        return 0
+    if not chosen.names:
+        print(page(), end="")
+        return 0
+    found, faults = [], []
+    for name in chosen.names:
+        try:
+            found.append(card(name))
+        except UnknownNameError as fault:
+            faults.append(str(fault))
+    if found:
+        print("\n\n".join(found))
+    for told in faults:
+        print(told, file=sys.stderr)
+    return 2 if faults else 0

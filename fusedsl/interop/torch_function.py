@@ -21,7 +21,7 @@ import torch
 from torch._subclasses.fake_tensor import is_fake
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, FusedslError
 from ..ir.printer import show
 from ..runtime import dynamo
 from ..runtime.arrays import Array, Weak
@@ -123,14 +123,17 @@ def _told(fused: Any, form: Form, leaves: Sequence[Any]) -> Told | None:
     """The operator for these arguments, registered when it is first asked for; None where there can be none."""
     tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
     if any(torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors):
+        return fused.tell("torch.func transforms the function's own operations")
+    if not tensors:
         return None
-    if not tensors or (torch.is_grad_enabled() and any(x.requires_grad for x in tensors)):
-        return None
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        return fused.tell("torch records gradients of the function's own operations")
     try:
         call = _sketched(fused, form, leaves)
         returned = _returned(call)
-    except Exception:  # torch then sees what the function does, errors included
-        return None
+    except Exception as fault:  # torch then sees what the function does, errors included
+        unfit = "an operator of torch's reads no arrays from outside, and returns tensors, numbers and containers"
+        return fused.tell(fault.message if isinstance(fault, FusedslError) else unfit)
     traced, kinds = call.traced, ["Tensor" if isinstance(x, torch.Tensor) else "Scalar" for x in leaves]
     digest = hashlib.sha256(repr((
         getattr(fused.function, "__module__", ""), getattr(fused.function, "__qualname__", ""), form, kinds, returned,

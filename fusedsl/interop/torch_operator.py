@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import is_fake
 
+from ..errors import Unsupported
 from ..ir.types import DTYPES
 from ..program import Program
 from ..program.pipeline import extents_of
@@ -36,6 +37,10 @@ def is_abstract(x: Any) -> bool:
 def call(program: Program, values: Sequence[Any], outs: Sequence[Any] | None) -> Sequence[Any]:
     """The results of a kernel's operator, in the order of the program's results; `outs` as in a call."""
     for parameter, value in zip(program.names, values):
+        if isinstance(value, torch.Tensor) and torch._C._functorch.is_batchedtensor(value):
+            message, help = "torch.vmap of a kernel is not implemented", "pass the batch as one more axis, x[:, None]: "
+            help += "programs broadcast; or vmap a function under @fusedsl.fuse, which then runs unfused"
+            raise Unsupported(message, "unsupported.vmap", help=help)
         if isinstance(value, torch.Tensor) and value.requires_grad and torch.is_grad_enabled():
             raise gradient_fault(parameter)
     kinds = "".join(["t" if isinstance(v, torch.Tensor) else "n" for v in values])

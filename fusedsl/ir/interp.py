@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -13,7 +14,7 @@ from .contraction import Subscripts
 from .dims import Extents, Symbol, evaluate
 from .folds import highest, lowest
 from .graph import Graph, Node, value_of
-from .ops import OPS
+from .ops import LEAVES, OPS, VIEWS
 from .types import BOOL, DType, fits, numpy_dtype
 
 
@@ -34,12 +35,55 @@ def interpret(graph: Graph, arguments: Sequence, strict: bool = False) -> list[n
             raise explain(check, extents)
     values: dict[Node, np.ndarray] = {}
     with np.errstate(all="ignore"):
-        for n in graph.nodes():
+        for n, done in last_uses(graph):
             args = [values[a] for a in n.args]
             if strict and n.op == "gather":
                 check_indices(n, args)
             values[n] = evaluate_node(n, args, arguments, extents)
+            for a in done:
+                del values[a]
         return [store(values[r], r.type.dtype) for r in graph.results]
+
+
+def last_uses(graph: Graph) -> Iterator[tuple[Node, list[Node]]]:
+    """Every node, arguments first, with those of its arguments that no later node reads and that are no results."""
+    nodes, kept = graph.nodes(), set(graph.results)
+    last = {a: n for n in nodes for a in n.args}
+    for n in nodes:
+        yield n, [a for a in dict.fromkeys(n.args) if last[a] is n and a not in kept]
+
+
+def footprint(graph: Graph, arguments: Sequence) -> int:
+    """About how many bytes `interpret` holds at once beside the arguments; views of arrays take none."""
+    extents = extents_of(arguments)
+
+    def elements(n: Node) -> int:
+        return prod(evaluate(d, extents) for d in n.type.shape)
+
+    held: dict[Node, int] = {}
+    bases: dict[Node, Node] = {}  # of views, the arrays that they keep
+    readers: Counter[Node] = Counter()  # of an array, with its views, those that are still needed
+    most = total = 0
+    for n, done in last_uses(graph):
+        is_view = n.op in VIEWS and n.op != "reshape"
+        base = bases[n] = bases[n.args[0]] if is_view else n
+        readers[base] += 1
+        size = elements(n) * numpy_dtype(n.type.dtype.compute).itemsize
+        if not is_view:
+            held[n] = 0 if n.op in LEAVES and n.op != "iota" else size
+            total += held[n]
+        working = size * WORKING.get(n.op, 0) + sum(held[bases[a]] for a in n.args) * (n.op == "contract")
+        most = max(most, total + working)
+        for a in done:
+            readers[bases[a]] -= 1
+            if not readers[bases[a]]:
+                total -= held[bases[a]]
+    return most + sum(elements(r) * r.type.dtype.itemsize for r in graph.results)
+
+
+# arrays as large as the result that are made on the way
+WORKING = {"gather": 2, "contract": 1, "scan": 3, "ranked": 1, **dict.fromkeys(("erf", "erfc", "lgamma"), 6)}
+WORKING |= dict.fromkeys(("philox", "philox_high", "philox_word", "philox_pair"), 10)
 
 
 def store(value: np.ndarray, d: DType) -> np.ndarray:

@@ -15,6 +15,7 @@ from .diagnose import check_chains
 from .frames import BROKEN, Broken, Frame
 from .functions import show_value
 from .parse import parse
+from .scan import NAMED_NUMBERS
 from .syntax import Argument, Call, Literal, Name, Program, Span, free_names
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _program(given: Given, name: str) -> Program | None:
         help = text_for(name, text.type.shape if named else None)  # type: ignore[union-attr]
         message = f"{name} is a text, not {show_value(text)}"
         raise given.fault(name, ArgumentError(message, code="argument.attention", help=help))
-    program = parse(text, asdict(given.ev.limits))
+    program = parse(text, asdict(given.ev.limits), [n for n in NAMED_NUMBERS if n in given.arguments])
     check_chains(program)
     return program
 
@@ -110,6 +111,8 @@ def _arrays(given: Given, texts: Mapping[str, Program | None]) -> dict[str, Node
             error = UnknownNameError(message, code="name.keyword", help=help)
             raise given.ev.fault(error, given.frame, argument)
         arrays[name] = _array(given, keyword, given.values[keyword])
+    if "lengths" in read and given.values.get("lengths") is not None:
+        arrays.setdefault("lengths", _array(given, "lengths", given.values["lengths"]))
     return arrays
 
 

@@ -70,6 +70,8 @@ def unseen(name: str) -> str | None:
     """The help for a name that a text reads and nobody gives; None where there is nothing to say."""
     if name in PLACES:
         return f"write {PLACES[name]}"
+    if name == "lengths":
+        return "pass lengths=..., which score and mask may read"
     if name in KEYWORDS:
         return f"what {name}= is given is no array of the texts: pass it once more, by another name"
     return None

@@ -33,19 +33,22 @@ from .syntax import (
 )
 
 
-def parameter_names(program: Program) -> tuple[str, ...]:
-    """The program's parameters in order of first appearance; a dtype's name given as an argument is none."""
+def parameter_names(program: Program, shadowed: Collection[str] = ()) -> tuple[str, ...]:
+    """The program's parameters in order of first appearance; a dtype's name given as an argument is none, unless it is
+    `shadowed` by a value of the caller's."""
     found = [name for name, _ in free_names(program)]
     if not any(name in DTYPES for name in found):
         return tuple(found)
     children = (child for part in program.parts for child in _operands(part))
     operands = {child.name for child in children if isinstance(child, Name) and child.name in DTYPES}
-    return tuple(name for name in found if name not in DTYPES or name in operands)
+    return tuple(name for name in found if name not in DTYPES or name in operands or name in shadowed)
 
 
-def undefined(program: Program, missing: Collection[str], given: Collection[str]) -> UnknownNameError:
+def undefined(
+    program: Program, missing: Collection[str], given: Collection[str], hints: Mapping[str, str] | None = None
+) -> UnknownNameError:
     """The error for names that a call gave no value, drawn where the text first reads each, with the functions that
-    do not exist. `given` are the names that the call did give.
+    do not exist. `given` are the names that the call did give, `hints` the help for some of the missing ones.
     """
     faults: list[FusedslError] = []
     found = (part for part in program.parts if isinstance(part, Call))
@@ -54,7 +57,7 @@ def undefined(program: Program, missing: Collection[str], given: Collection[str]
     for name, span in free_names(program):
         if name in missing and len(faults) < MOST_FAULTS:
             within = next((help for (start, end), help in unquoted if start <= span[0] < end), None)
-            hint = within or value_hint(name, given, defined) or f"pass {name}=..."
+            hint = (hints or {}).get(name) or within or value_hint(name, given, defined) or f"pass {name}=..."
             faults.append(UnknownNameError(f"nothing is called {name}", "name.value", span=span, help=hint))
     above: set[str] = set()
     for statement in (*program.statements, *program.results):

@@ -28,6 +28,10 @@ SPELLINGS = {
     "correction": "ddof", "keepdim": "keepdims", "dim": "axis", "a_min": "min", "a_max": "max", "reps": "repetitions",
 }  # fmt: skip
 WIDENED = ("softmax",)  # by the mask that `where=` gives it: all elements stay
+SURPLUS = {
+    "normal": "it takes a seed and a shape: mean + deviation * normal(seed, shape); stream=1 gives further numbers",
+    "uniform": "it takes a seed and a shape: low + (high - low) * uniform(seed, shape); stream=1 gives further numbers",
+}
 POINTLESS = {"max": "maximum", "min": "minimum"}
 
 
@@ -238,6 +242,8 @@ def _surplus(node: Call, parameters: tuple[Parameter, ...], k: int) -> FusedslEr
         help = f"{POINTLESS[name]}(x, {second}), or axis={axis}?"
     elif (tupled := _as_tuple(node, parameters, positional)) is not None:
         help = f"give them as one tuple: {tupled}"
+    elif name in SURPLUS:
+        help = SURPLUS[name]
     elif positional < len(parameters):
         keywords = ", ".join(f"{p.name}=" for p in parameters if p.named)
         help = f"arrays and axis go by position, the rest by keyword: {keywords}"
@@ -289,7 +295,9 @@ def unknown(name: str, defined: Iterable[str], values: Iterable[str]) -> Fusedsl
         return UnknownNameError(
             f"{name} is a value, not a function", code="name.function", help=f"write {name}*(...) to multiply"
         )
-    help = function_hint(name, defined) or f"if {name} is an array, write {name} * (...), or {name}[...]"
+    help = function_hint(name, defined) or f"define it, {name}(x) = ..., or compute it outside and pass the result"
+    if len(name) <= 2 and help.startswith("define it"):
+        help = f"if {name} is an array, write {name} * (...), or {name}[...]"
     return UnknownNameError(f"there is no function {name}", code="name.function", help=help)
 
 
@@ -307,9 +315,9 @@ def bound(ev: Evaluator, value: Any, expression: Expr, frame: Frame) -> Dim | No
         error = ArgumentError(
             f"a slice bound is an integer, not {show_value(value)}",
             code="argument.slice",
-            help="use literals, or arithmetic on size(x, axis)",
+            help=functions.CONSTANT,
         )
-        raise ev.fault(error, frame, expression)
+        raise ev.fault(functions.not_constant(error, value), frame, expression)
     return found
 
 

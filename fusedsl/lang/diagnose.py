@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..errors import FusedslError, ParseError, UnknownNameError, Unsupported
-from .syntax import Argument, Binary, Compare, Expr, Program, Span, show
+from .syntax import Argument, Binary, Compare, Expr, Name, Program, Span, show
 
 if TYPE_CHECKING:
     from .scan import Token
@@ -114,8 +114,33 @@ def foreign_character(text: str, at: int) -> ParseError:
     shown = character if character.isprintable() and not character.isspace() else f"U+{ord(character):04X}"
     if not character.isascii() and character.isprintable():
         shown += f" (U+{ord(character):04X})"
-    help = CHARACTERS.get(character) or _spelled(character)
+    help = CHARACTERS.get(character) or _named(text, at) or _spelled(character)
     return ParseError(f"the character {shown} has no meaning here", "parse.character", text, (at, at + 1), help=help)
+
+
+def _named(text: str, at: int) -> str | None:
+    """The help for a name that is not ASCII: how to write it, and to pass its array under that name."""
+    if not text[at].isidentifier():
+        return None
+    start = at - len(re.search(r"[A-Za-z0-9_]*$", text[max(at - 64, 0) : at]).group())  # type: ignore[union-attr]
+    word = re.match(r"\w+", text[start:]).group()  # type: ignore[union-attr]
+    plain = "".join(map(_ascii, word))
+    if not plain.isidentifier():
+        return f"names are ASCII here: call it otherwise, and pass that name={word}"
+    return f"names are ASCII here: write {plain}, and pass {plain}={word}"
+
+
+def _ascii(character: str) -> str:
+    """A letter in ASCII: of a Greek one its name."""
+    import unicodedata
+
+    name = unicodedata.name(character, "")
+    if name.startswith("GREEK "):
+        return name.split(" WITH ")[0].split()[-1].lower()
+    forms = (
+        unicodedata.normalize("NFKD", c).encode("ascii", "ignore").decode() for c in (character, character.casefold())
+    )
+    return next(forms) or next(forms)
 
 
 def _spelled(character: str) -> str:
@@ -127,9 +152,6 @@ def _spelled(character: str) -> str:
         return "write a blank"
     if (digit := unicodedata.digit(character, None)) is not None:
         return f"write {digit}"
-    name = unicodedata.name(character, "")
-    if name.startswith("GREEK "):
-        return f"names are ASCII; write {name.split()[-1].lower()}"
     plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
     if plain.isprintable() and len(plain) == 1:
         return f"texts are ASCII; write {plain}"
@@ -166,6 +188,8 @@ def foreign_operator(text: str, word: str, at: int) -> ParseError:
 def foreign_word(text: str, word: str, at: int) -> ParseError:
     """The error for a word of Python that the language does not have."""
     help = WORDS.get(word, "it is a word of Python's; use another name")
+    if word == "is" and re.match(r"is\s+(not\s+)?None\b", text[at : at + 80]):
+        help = "an array is never None: decide in Python which program to run, or leave the argument out"
     return ParseError(f"{word} is not part of the language", "parse.word", text, (at, at + len(word)), help=help)
 
 
@@ -194,6 +218,8 @@ def attribute(base: Expr, name: str, span: Span) -> FusedslError:
     """The error for `base.name`; only .T and .mT exist."""
     from .hints import method_hint
 
+    if isinstance(base, Name) and base.name in SUBMODULES:
+        return _member(base, name, "")
     help = method_hint(name, _operand(base), ()) or "only .T and .mT exist; everything else is a function"
     if name == "grad":
         return Unsupported("gradients are not there yet", code="unsupported.grad", span=span, help=help)
@@ -204,11 +230,30 @@ def method(base: Expr, name: str, span: Span, arguments: tuple[Argument, ...]) -
     """The error for `base.name(arguments)`."""
     from .hints import method_hint
 
+    if isinstance(base, Name) and base.name in SUBMODULES:
+        return _member(base, name, f"({', '.join(map(show, arguments))})")
     if name in ("T", "mT"):
         return ParseError(f".{name} takes no arguments", "parse.attribute", None, span, help=f"write .{name}")
     shown = [show(argument) for argument in arguments]
     help = method_hint(name, _operand(base), shown) or "there are no methods; the functions are NumPy's, called f(x)"
     return ParseError(f"arrays have no method .{name}", "parse.attribute", None, span, help=help)
+
+
+def _member(base: Name, member: str, arguments: str) -> UnknownNameError:
+    """The error for a function by the name of a module that arrays are seldom called by, as in `linalg.norm(x)`."""
+    message = f"{base.name} is no value: functions have no module"
+    return UnknownNameError(message, "name.module", None, base.span, help=_without_module(member, arguments))
+
+
+def _without_module(member: str, arguments: str) -> str:
+    """What to write for a member of a module."""
+    from .hints import function_hint, is_known
+
+    if member in ("normal", "uniform"):
+        return f"write {member}(seed, shape): there is no state, so that a seed gives the same numbers again"
+    if is_known(member) or member in MEMBERS:
+        return f"write {MEMBERS.get(member, member)}{arguments}"
+    return function_hint(member) or f"there is no {member} without it either"
 
 
 def _operand(base: Expr) -> str:
@@ -219,6 +264,8 @@ def _operand(base: Expr) -> str:
 MODULES = frozenset(
     ["np", "numpy", "cp", "cupy", "torch", "jnp", "jax", "math", "scipy", "special", "F", "xp", "nn", "tf"]
 )
+# Parts of these, which arrays may well be called by: refused where a function is called so.
+SUBMODULES = frozenset(["linalg", "fft", "random", "functional", "signal", "stats", "ndimage", "lax", "fd", "ne"])
 PATH = re.compile(r"[A-Za-z_]\w*(?:[ \t]*\.[ \t]*(?!m?T\b)[A-Za-z_]\w*)+")
 CALL = re.compile(r"[ \t]*\([^()\n#]{0,60}\)")
 MEMBERS = {"newaxis": "None", "Inf": "inf", "infty": "inf", "NaN": "nan", "e": "exp(1)", "bool_": "bool"}
@@ -229,17 +276,11 @@ def module_member(text: str, at: int) -> UnknownNameError | None:
     path = PATH.match(text, at)
     if path is None:
         return None
-    from .hints import function_hint, is_known
-
     base, member = re.match(r"\w+", path.group()).group(), re.split(r"[ \t]*\.[ \t]*", path.group())[-1]  # type: ignore[union-attr]
     called = CALL.match(text, path.end())
     arguments = called.group().strip() if called else "(...)" if text[path.end() : path.end() + 1] == "(" else ""
-    if is_known(member) or member in MEMBERS:
-        help: str | None = f"write {MEMBERS.get(member, member)}{arguments}"
-    else:
-        help = function_hint(member) or f"there is no {member} without it either"
     message = f"{base} is no value: functions have no module"
-    return UnknownNameError(message, "name.module", text, (at, at + len(base)), help=help)
+    return UnknownNameError(message, "name.module", text, (at, at + len(base)), help=_without_module(member, arguments))
 
 
 def stray_equals(span: Span) -> ParseError:
@@ -305,6 +346,10 @@ def _stopped(text: str, tokens: list[Token], expected: set[str]) -> ParseError:
     if before.type == "COMMA":
         message, help = "a result is missing after the comma", "remove the comma"
         return ParseError(message, "parse.syntax", text, before.span, help=help)
+    doubled = tokens[-3] if len(tokens) > 2 else None
+    if doubled is not None and doubled.value == before.value and before.value in "+-" and doubled.end == before.start:
+        message, help = f"{before.value * 2} is not an operator", f"write name = name {before.value} 1"
+        return ParseError(message, "parse.operator", text, (doubled.start, before.end), help=help)
     what = "the text" if token.type == "$END" else "the line"
     if "ELSE" in expected and "LPAR" not in expected:
         return ParseError(f"{what} ends without else", "parse.syntax", text, place, help="write `a if c else b`")

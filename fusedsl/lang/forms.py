@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from .outside import HELP
+
 # Name → a text that says it.
 FORMS = {
     # activations
     "swish": "silu(x)",
     "expit": "sigmoid(x)",
-    "logit": "log(x / (1 - x))",
     "logsigmoid": "-softplus(-x)",
     "log_sigmoid": "-softplus(-x)",
     "hardshrink": "where(abs(x) > 0.5, x, 0)",
@@ -22,31 +23,30 @@ FORMS = {
     "quick_gelu": "x * sigmoid(1.702 * x)",
     "relu_squared": "square(relu(x))",
     # norms and losses
-    "normalize": "x / norm(x, axis=-1, keepdims=True)",
-    "vector_norm": "norm(x, axis=-1)",
+    "normalize": "x / maximum(norm(x, axis=1, keepdims=True), 1e-12)",
+    "vector_norm": "norm(x)",
     "batch_norm": "(x - mean(x, axis=0)) * rsqrt(var(x, axis=0) + eps)",
     "instance_norm": "layer_norm(x, axis=(2, 3))",
     "mse_loss": "mean(square(x - y))",
     "l1_loss": "mean(abs(x - y))",
-    "cross_entropy": "logsumexp(x, -1) - take_along_axis(x, i[:, None], -1)[:, 0]",
     "smooth_l1_loss": "mean(where(abs(x - y) < 1, 0.5 * square(x - y), abs(x - y) - 0.5))",
     "huber_loss": "mean(where(abs(x - y) < 1, 0.5 * square(x - y), abs(x - y) - 0.5))",
     "kl_div": "mean(xlogy(y, y) - x * y)",
     "binary_cross_entropy": "-mean(xlogy(y, x) + xlogy(1 - y, 1 - x))",
     "binary_cross_entropy_with_logits": "mean(softplus(x) - x * y)",
     "entropy": "-sum(xlogy(x, x), axis=-1)",
-    "zscore": "(x - mean(x)) / std(x)",
+    "zscore": "(x - mean(x, axis=0)) / std(x, axis=0)",
     "standardize": "(x - mean(x)) / std(x)",
     "rms": "sqrt(mean(square(x)))",
     "l1_norm": "sum(abs(x))",
     "l2_norm": "norm(x)",
-    "nll_loss": "-take_along_axis(x, i[:, None], -1)[:, 0]",
-    "cosine_similarity": "sum(x * y, -1) / (norm(x, -1) * norm(y, -1))",
+    "nll_loss": "-mean(take_along_axis(x, i[:, None], 1))",
+    "cosine_similarity": "sum(x * y, 1) / (norm(x, 1) * norm(y, 1))",
     # elementwise
     "clamp": "clip(x, min, max)",
     "masked_fill": "where(mask, value, x)",
     "select": "where(c1, a, where(c2, b, d))",
-    "choose": "where(c1, a, where(c2, b, d))",
+    "choose": "where(i == 0, a, where(i == 1, b, d))",
     "piecewise": "where(c1, a, where(c2, b, d))",
     "ifelse": "x if mask else y",
     "clamp_min": "maximum(x, min)",
@@ -65,10 +65,9 @@ FORMS = {
     "lshift": "i << 1",
     "rshift": "i >> 1",
     "sqr": "square(x)",
-    "exp10": "10 ** x",
+    "exp10": "10.0 ** x",
     "ln": "log(x)",
-    "ndtr": "0.5 * erfc(-0.7071067811865476 * x)",
-    "normcdf": "0.5 * erfc(-0.7071067811865476 * x)",
+    "normcdf": "ndtr(x)",
     "cast": "astype(x, float32)",
     "clone": "copy(x)",
     "detach": "copy(x)",
@@ -83,30 +82,25 @@ FORMS = {
     "int": "int64(x)",
     "float": "float64(x)",
     # reductions and scans
-    "average": "sum(x * w) / sum(w)",
-    "ptp": "max(x) - min(x)",
-    "nanmax": "max(x, where=~isnan(x))",
-    "nanmin": "min(x, where=~isnan(x))",
     "nanprod": "prod(x, where=~isnan(x))",
-    "nanvar": "var(x, where=~isnan(x))",
-    "nanstd": "std(x, where=~isnan(x))",
     "nanargmax": "argmax(x, where=~isnan(x))",
     "nanargmin": "argmin(x, where=~isnan(x))",
-    "nancumsum": "cumsum(where(isnan(x), 0, x), axis=-1)",
-    "var_mean": "var(x), mean(x)",
-    "std_mean": "std(x), mean(x)",
-    "logcumsumexp": "m = max(x, axis=-1, keepdims=True); m + log(cumsum(exp(x - m), axis=-1))",
+    "nancumsum": "cumsum(where(isnan(x), 0, x))",
+    "var_mean": "var(x, ddof=1), mean(x)",
+    "std_mean": "std(x, ddof=1), mean(x)",
+    "logcumsumexp": (
+        "m = max(x, axis=-1, keepdims=True); m + log(cumsum(exp(x - m), axis=-1))  # rows that span less than 700"
+    ),
     "isin": "any(x[..., None] == edges, axis=-1)",
-    "gradient": "(x[2:] - x[:-2]) / 2",
+    "gradient": "concat([x[1:2] - x[:1], (x[2:] - x[:-2]) / 2, x[-1:] - x[-2:-1]])",
     "ediff1d": "diff(reshape(x, -1))",
     "cov": "d = x - mean(x, axis=-1, keepdims=True); d @ d.mT / (size(x, -1) - 1)",
     "polyval": "(a * x + b) * x + d",
     "kthvalue": "sort(x)[..., k - 1]",
     "allclose": "all(isclose(x, y))",
     "array_equal": "all(x == y)",
-    "trapezoid": "sum((x[1:] + x[:-1]) / 2)",
-    "partition": "topk(x, k)[0]",
-    "argpartition": "topk(x, k)[1]",
+    "partition": "sort(x)",
+    "argpartition": "argsort(x)",
     # shapes
     "ravel": "reshape(x, -1)",
     "flatten": "reshape(x, -1)",
@@ -120,9 +114,9 @@ FORMS = {
     "expand": "broadcast_to(x, shape)",
     "broadcast_arrays": "broadcast_to(x, shape(y))",
     "cat": "concat([x, y], axis=0)",
-    "append": "concat([x, y], axis=0)",
+    "append": "concat([x, y], axis=None)",
     "vstack": "concat([x, y], axis=0)",
-    "hstack": "concat([x, y], axis=-1)",
+    "hstack": "concat([x, y], axis=1)",
     "dstack": "concat([x, y], axis=2)",
     "column_stack": "stack([x, y], axis=1)",
     "split": "x[:n], x[n:]",
@@ -153,16 +147,12 @@ FORMS = {
     "scaled_dot_product_attention": "attention(x, x, x)",
     "diag": "diagonal(x)",
     "len": "size(x, 0)",
+    "range": "arange(n)",
+    "sorted": "sort(x)",
     # arrays from nothing
-    "zeros": "broadcast_to(0.0, shape)",
-    "ones": "broadcast_to(1.0, shape)",
-    "full": "broadcast_to(value, shape)",
-    "empty": "zeros_like(x)",
+    "empty": "zeros(shape)",
     "empty_like": "zeros_like(x)",
-    "eye": "float32(arange(n)[:, None] == arange(n))",
-    "identity": "float32(arange(n)[:, None] == arange(n))",
-    "one_hot": "i[..., None] == arange(n)",
-    "linspace": "start + arange(n) * ((stop - start) / (n - 1))",
+    "identity": "eye(n)",
     "meshgrid": "x[None, :], y[:, None]",
     "indices": "iota(x, axis)",
     "rand": "uniform(seed, shape)",
@@ -173,13 +163,22 @@ FORMS = {
     "randint": "int64(floor(uniform(seed, shape) * n))",
     "bernoulli": "uniform(seed, x) < p",
     # later, and by other means until then
-    "median": "sort(x)[..., size(x, -1) // 2]",
-    "percentile": "sort(x)[..., k]",
-    "quantile": "sort(x)[..., k]",
+    "median": "s = sort(reshape(x, -1)); (s[(size(x) - 1) // 2] + s[size(x) // 2]) / 2",
+    "percentile": (
+        "s = sort(reshape(x, -1)); t = (q / 100) * (size(x) - 1); k = int64(t); "
+        "s[k] + (t - k) * (s[minimum(k + 1, size(x) - 1)] - s[k])"
+    ),
+    "quantile": (
+        "s = sort(reshape(x, -1)); t = q * (size(x) - 1); k = int64(t); "
+        "s[k] + (t - k) * (s[minimum(k + 1, size(x) - 1)] - s[k])"
+    ),
     "searchsorted": "sum(edges < x[..., None], axis=-1)",
     "scatter": "sum(where(i[:, None] == arange(n), x[:, None], 0), axis=0)",
     "bincount": "sum(i[:, None] == arange(n), axis=0)",
-    "histogram": "sum((x[:, None] >= edges[:-1]) & (x[:, None] < edges[1:]), axis=0)",
+    "histogram": (
+        "c = sum(x[:, None] >= edges, axis=0); "
+        "c[:-1] - c[1:] + where(arange(n) == n - 1, sum(x == edges[-1]), 0)  # n is size(edges) - 1"
+    ),
     "convolve": "w[0] * x[1:] + w[1] * x[:-1]",
 }
 
@@ -193,7 +192,6 @@ WORDS = {
         ("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"),
         "reduce windows of a reshape, max(reshape(x, (size(x, 0), -1, 2)), axis=-1), or join strided slices",
     ),
-    **dict.fromkeys(("gcd", "lcm", "bitwise_count", "interp", "erfinv", "digamma", "i0"), "compute it outside"),
     **dict.fromkeys(("array", "asarray", "tensor"), "pass the array as an argument, by name"),
     **dict.fromkeys(("real", "imag", "conj"), "pass the parts of complex numbers as two arrays"),
     "angle": "pass the parts of complex numbers as two arrays, and write arctan2(imaginary, real)",
@@ -249,4 +247,4 @@ def form(name: str) -> str | None:
     >>> form("ravel")
     'write reshape(x, -1)'
     """
-    return f"write {FORMS[name]}" if name in FORMS else WORDS.get(name)
+    return f"write {FORMS[name]}" if name in FORMS else WORDS.get(name) or HELP.get(name)

@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError
 from ..ir.builder import Builder, fail
 from ..ir.dims import Dim, expression
-from ..ir.graph import Node, value_of
+from ..ir.graph import Node, value_of, walk
 from ..ir.ops import OPS
 from ..ir.types import BOOL, DTYPES, DType
 
@@ -121,6 +121,7 @@ def lookup(name: str) -> Function | None:
     from . import (  # noqa: F401
         array_functions,
         contraction_functions,
+        creation_functions,
         einsum,
         index_functions,
         quantisation,
@@ -191,12 +192,27 @@ def _malformed(what: str, wanted: str, value: Any, help: str | None = None) -> A
     return ArgumentError(f"{what} takes {wanted}, not {show_value(value)}", code="argument.kind", help=help)
 
 
+CONSTANT = "it shapes the kernel: an integer of the text, an argument, constants={...}, or arithmetic on size(x, axis)"
+
+
+def not_constant(error: ArgumentError, value: Any) -> ArgumentError:
+    """The error for a value that must be known before a kernel is made. It knows the arguments that the value is made
+    of alone (`shaped_by`): a call may take theirs for constants.
+    """
+    found = [n for n in walk([value]) if n.op in ("param", "scalar")] if isinstance(value, Node) else []
+    if not any(n.type.dtype.kind == "f" for n in found):
+        error.shaped_by = tuple(n.attr for n in found)  # type: ignore[attr-defined]
+    return error
+
+
 def show_value(value: Any) -> str:
     """A value as an error names it."""
     if isinstance(value, Node):
         if value.op == "const":
             return str(value_of(value))
-        return "an array" if value.type.shape or not value.type.weak else "a number known only at run time"
+        if value.type.shape or not value.type.weak:
+            return f"an array of {value.type.dtype}"
+        return {"i": "an integer", "b": "a bool", "f": "a float"}[value.type.dtype.kind] + " known only at run time"
     if isinstance(value, tuple):
         return "several values"
     return repr(value)
@@ -222,23 +238,25 @@ def flag(b: Builder, name: str, value: Any) -> bool:
         return bool(value_of(value))
     if isinstance(value, bool):
         return value
-    raise _malformed(name, "True or False", value, "write True or False: it shapes the kernel")
+    raise not_constant(_malformed(name, "True or False", value, "write True or False: it shapes the kernel"), value)
 
 
 def integer(b: Builder, name: str, value: Any) -> int:
     found = dim_of(value)
     if not isinstance(found, int):
-        help = "write a literal, or fix its name in constants={...}: it shapes the kernel"
-        raise _malformed(name, "an integer", value, help)
+        raise not_constant(_malformed(name, "an integer", value, CONSTANT), value)
     return found
 
 
 def extent(b: Builder, name: str, value: Any) -> Dim:
     found = dim_of(value)
     if found is None:
-        help = "use a literal, a name fixed in constants={...}, or arithmetic on size(x, axis)"
-        raise _malformed(name, "an integer", value, help)
+        raise not_constant(_malformed(name, "an integer", value, CONSTANT), value)
     return found
+
+
+def optional_extent(b: Builder, name: str, value: Any) -> Dim | None:
+    return None if value is None else extent(b, name, value)
 
 
 def axes(b: Builder, name: str, value: Any) -> int | tuple[int, ...] | None:
@@ -312,6 +330,7 @@ KINDS: dict[str, Callable[[Builder, str, Any], Any]] = {
     "flag": flag,
     "int": integer,
     "extent": extent,
+    "extent | None": optional_extent,
     "axis": axis,
     "axes": axes,
     "shape": shape,

@@ -11,6 +11,7 @@ from ..errors import suggest
 from ..ir.types import DTYPES
 from . import functions, prelude
 from .forms import form
+from .outside import outside
 
 # The form to use for methods and attributes of arrays, where it is more than the function's call. {rest:...} are the
 # method's arguments, or what follows the colon; {shape:...} are they as one tuple.
@@ -107,6 +108,8 @@ def function_hint(name: str, known: Iterable[str] = ()) -> str | None:
         return form(name[:-1]) or f"write {name[:-1]}: nothing is written in place, but by out="
     if hasattr(builtins, name):
         return "Python's own functions are not there: a text computes with arrays"
+    if (elsewhere := outside(name)) is not None:
+        return elsewhere
     near = suggest(name, {*known, *functions.known_names(), *prelude.names(), "attention"})
     return f"did you mean {near}?" if near else None
 

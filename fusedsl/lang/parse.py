@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from ..errors import FusedslError, LimitError, ParseError, not_installed
 from .diagnose import attribute, method, stray_equals, unexpected
-from .scan import CONSTANTS, Token, scan
+from .scan import CONSTANTS, NAMED_NUMBERS, Token, scan
 from .syntax import (
     Argument,
     Assign,
@@ -32,21 +32,22 @@ from .syntax import (
 )
 
 
-def parse(text: str, limits: Mapping[str, int] | None = None) -> Program:
+def parse(text: str, limits: Mapping[str, int] | None = None, shadowed: Collection[str] = ()) -> Program:
     """The syntax tree of a text, or ParseError, UnknownNameError (a module's name) or LimitError with the place.
 
-    `limits` overrides the sizes in `scan.LIMITS`: text, nesting, literal, operations.
+    `limits` overrides the sizes in `scan.LIMITS`: text, nesting, literal, operations. `shadowed` are constants (pi,
+    inf, nan) whose names stand for values of the caller's.
 
     >>> parse("y = 2*a; y + b").results[0].op
     '+'
     """
-    return _program(text, _statements(text, limits))
+    return _program(text, _statements(text, limits, shadowed))
 
 
 def parse_definitions(text: str) -> tuple[Definition, ...]:
     """The functions that a text defines; unlike `parse`, it wants nothing else and no result."""
     found = []
-    for statement in _statements(text, None):
+    for statement in _statements(text, None, ()):
         if not isinstance(statement, Definition):
             raise ParseError(
                 "only function definitions belong here",
@@ -105,21 +106,25 @@ def _parser():
     return Lark(grammar, start="program", parser="lalr", lexer=NoLexer, transformer=Actions(), keep_all_tokens=True)
 
 
-def _statements(text: str, limits: Mapping[str, int] | None) -> list[Assign | Definition | Results]:
+def _statements(
+    text: str, limits: Mapping[str, int] | None, shadowed: Collection[str]
+) -> list[Assign | Definition | Results]:
     try:
-        return _parsed(text, limits)
+        return _parsed(text, limits, shadowed)
     except FusedslError as error:
         error.text = text
         raise
 
 
-def _parsed(text: str, limits: Mapping[str, int] | None) -> list[Assign | Definition | Results]:
+def _parsed(
+    text: str, limits: Mapping[str, int] | None, shadowed: Collection[str]
+) -> list[Assign | Definition | Results]:
     state = _parser().parse_interactive().parser_state
     from lark.exceptions import UnexpectedToken
 
     tokens: list[Token] = []
     try:
-        for token in scan(text, limits):
+        for token in scan(text, limits, shadowed):
             tokens.append(token)
             state.feed_token(token)
         tokens.append(Token("$END", "", len(text), len(text)))
@@ -297,14 +302,14 @@ class Actions:
 
     def call(self, parts):
         name, _, (elements, _), closed = parts
-        return Call((name.start, closed.end), name.value, name.span, _arguments(elements), closed.start)
+        return Call((name.start, closed.end), name.value, name.span, _arguments(elements, name.value), closed.start)
 
     def keyword(self, parts):
         name, equals, value = parts
         return Keyword((name.start, value.span[1]), name, equals, _inner(value))
 
 
-def _arguments(elements) -> tuple[Argument, ...]:
+def _arguments(elements, function: str = "") -> tuple[Argument, ...]:
     found: list[Argument] = []
     seen: set[str] = set()
     for part in elements:
@@ -315,7 +320,8 @@ def _arguments(elements) -> tuple[Argument, ...]:
             found.append(Argument(part.span, None, None, _inner(part)))
             continue
         name = part.name
-        if name.type == "LITERAL" and name.value != "nan":  # nan_to_num(x, nan=0) is NumPy's
+        named = NAMED_NUMBERS if function == "attention" else ("nan",)  # its arrays; nan_to_num(x, nan=0) is NumPy's
+        if name.type == "LITERAL" and name.value not in named:
             raise stray_equals(part.equals.span)
         if name.value in seen:
             raise _fault(f"{name.value} is given twice", "argument", name.span, help="keep one")

@@ -10,20 +10,20 @@ from ..ir.builder import Builder, fail
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, value_of
 from ..ir.types import FLOAT32, FLOAT64, UINT32, UINT64, DType
-from .functions import KINDS, dim_of, function, show_value
+from .functions import KINDS, dim_of, function, not_constant, show_value
 
 BITS = {FLOAT32: 24, FLOAT64: 53}  # that a number in [0, 1) takes
 
 
 @function(x_or_shape="any", stream="array")
-def uniform(b: Builder, seed: Node, x_or_shape: Any, stream: Node | int = 0):
+def uniform(b: Builder, seed: Node, x_or_shape: Any, *, stream: Node | int = 0):
     """Random numbers in [0, 1), each from the seed, the stream and its position."""
     shape, kind = _wanted(b, x_or_shape)
     return _unit(b, _words(b, "philox_pair" if kind is FLOAT64 else "philox_word", seed, stream, shape), kind)
 
 
 @function(x_or_shape="any", stream="array")
-def normal(b: Builder, seed: Node, x_or_shape: Any, stream: Node | int = 0):
+def normal(b: Builder, seed: Node, x_or_shape: Any, *, stream: Node | int = 0):
     """Random numbers of the standard normal distribution."""
     shape, kind = _wanted(b, x_or_shape)
     first, second = _two(b, seed, stream, shape, kind)
@@ -39,11 +39,12 @@ def _wanted(b: Builder, x: Any) -> tuple[tuple[Dim, ...], DType]:
         return x.type.shape, FLOAT64 if x.type.dtype is FLOAT64 else FLOAT32
     if isinstance(x, tuple) or (isinstance(x, Node) and dim_of(x) is not None):
         try:
-            return KINDS["shape"](b, "x", x), FLOAT32
+            return KINDS["shape"](b, "shape", x), FLOAT32
         except ArgumentError as error:
             raise fail(error, 1) from None
     message = f"a shape is integers, or an array that has it, not {show_value(x)}"
-    raise fail(ArgumentError(message, code="argument.kind", help="uniform(seed, x) or uniform(seed, (n, m))"), 1)
+    fault = ArgumentError(message, code="argument.kind", help="uniform(seed, x) or uniform(seed, (n, m))")
+    raise fail(not_constant(fault, x), 1)
 
 
 def _words(b: Builder, name: str, seed: Node, stream: Node | int, shape: tuple[Dim, ...]) -> Node:

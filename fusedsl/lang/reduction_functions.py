@@ -5,12 +5,14 @@ The signature of each function here is its signature in a text; `function` names
 
 from __future__ import annotations
 
-from ..errors import ArgumentError
+from collections.abc import Callable
+
+from ..errors import ArgumentError, ShapeError
 from ..ir import shapes
 from ..ir.builder import Builder, fail
 from ..ir.folds import highest, lowest
 from ..ir.graph import Node, constant, value_of
-from ..ir.types import BOOL, DType
+from ..ir.types import BOOL, FLOAT64, DType
 from .array_functions import exact
 from .functions import function
 from .index_functions import diagonal
@@ -109,6 +111,50 @@ def min_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, init
     kept = _kept(b, x, where, _least(b, x, highest(x.type.dtype), initial))
     found = shapes.reduce(b, "min", kept, axis, keepdims, initial is not None)
     return found if _is(initial, highest(x.type.dtype)) else _joined(b, "minimum", found, initial)
+
+
+@function()
+def nanmax(b: Builder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
+    """The largest element that is not NaN; NaN where there is none."""
+    return _besides_nan(b, max_, x, axis, keepdims, where)
+
+
+@function()
+def nanmin(b: Builder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
+    """The smallest element that is not NaN; NaN where there is none."""
+    return _besides_nan(b, min_, x, axis, keepdims, where)
+
+
+def _besides_nan(b: Builder, extreme: Callable[..., Node], x: Node, axis: Axes, keepdims: bool, where: Node | None):
+    if x.type.dtype.kind != "f":
+        return extreme(b, x, axis=axis, keepdims=keepdims, where=where)
+    counts = b.elementwise("logical_not", b.elementwise("isnan", x))
+    counts = counts if where is None else b.elementwise("logical_and", counts, where)
+    found = extreme(b, x, axis=axis, keepdims=keepdims, where=counts)
+    some = shapes.reduce(b, "any", counts, axis, keepdims)
+    return b.elementwise("where", some, found, b.literal(float("nan")))
+
+
+@function(weights="array | None")
+def average(b: Builder, x: Node, axis: Axes = None, weights: Node | None = None, *, keepdims: bool = False):
+    """Σ weights · x / Σ weights, the mean without weights; these are of the shape of `x`, or of one axis of it."""
+    if x.type.dtype.kind != "f" and not x.type.weak:
+        x = b.convert(x, FLOAT64)
+    if weights is None:
+        weights = b.literal(1.0)
+    elif weights.type.rank != x.type.rank:
+        if not isinstance(axis, int) or weights.type.rank != 1:
+            message = f"weights of {b.describe(weights.type)} do not fit {b.describe(x.type)}"
+            help = "give weights the shape of x, or one axis and the axis: average(x, axis=0, weights=w)"
+            raise fail(ShapeError(message, code="shape.weights", help=help), 2)
+        behind = x.type.rank - shapes.normalize_axis(b, x, axis) - 1
+        weights = shapes.expand_dims(b, weights, list(range(1, behind + 1))) if behind else weights
+    weighed = b.elementwise("multiply", x, weights)
+    if not weighed.type.weak:
+        weights = b.coerce(weights, weighed.type.dtype) if weights.type.weak else b.convert(weights, weighed.type.dtype)
+    spread = shapes.broadcast_to(b, weights, weighed.type.shape)
+    total, whole = (sum_(b, part, axis, keepdims=keepdims) for part in (weighed, spread))
+    return b.elementwise("divide", total, whole)
 
 
 @function()

@@ -86,11 +86,35 @@ def diff(b: Builder, x: Node, n: int = 1, axis: int = -1, *, prepend: Node | Non
         x = joins.concat(b, [part for part in parts if part is not None], before, "diff")
     operation = "not_equal" if x.type.dtype is BOOL else "subtract"
     for _ in range(n):
-        later, earlier = (
-            shapes.index(b, x, (*[slice(None)] * before, part)) for part in (slice(1, None), slice(None, -1))
-        )
-        x = b.elementwise(operation, later, earlier)
+        x = b.elementwise(operation, *_neighbours(b, x, before))
     return x
+
+
+@function(x="array | None", axis="int")
+def trapezoid(b: Builder, y: Node, x: Node | None = None, dx: Node | float = 1.0, axis: int = -1):
+    """The integral of samples along an axis by the trapezoidal rule; `x` are their places, else they are `dx` apart."""
+    if y.type.rank == 0:
+        message = f"{b.describe(y.type)} has no axis to integrate along"
+        raise ShapeError(message, code="shape.axis", help="give it an array with an axis")
+    before = shapes.normalize_axis(b, y, axis)
+    later, earlier = _neighbours(b, y, before)
+    height = b.elementwise("divide", b.elementwise("add", later, earlier), b.literal(2.0))
+    if x is None:
+        width = b.literal(dx) if isinstance(dx, float) else dx
+    elif x.type.rank <= 1:
+        behind = y.type.rank - before - 1
+        width = b.elementwise("subtract", *_neighbours(b, x, 0)) if x.type.rank else b.literal(0.0)
+        width = shapes.expand_dims(b, width, list(range(1, behind + 1))) if behind and x.type.rank else width
+    else:
+        width = b.elementwise("subtract", *_neighbours(b, x, shapes.normalize_axis(b, x, axis)))
+    return shapes.reduce(b, "sum", b.elementwise("multiply", width, height), before)
+
+
+def _neighbours(b: Builder, x: Node, axis: int) -> tuple[Node, Node]:
+    """All elements but the first along an axis, and all but the last."""
+    whole = [slice(None)] * axis
+    later, earlier = (shapes.index(b, x, (*whole, part)) for part in (slice(1, None), slice(None, -1)))
+    return later, earlier
 
 
 def _edge(b: Builder, edge: Node | None, x: Node, axis: int) -> Node | None:

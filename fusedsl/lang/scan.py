@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from ..errors import LimitError, ParseError
 from .diagnose import MODULES, foreign_character, foreign_operator, foreign_word, malformed_number, module_member
@@ -15,6 +15,7 @@ NAME_LENGTH = 64
 WORDS = {"return": "RETURN", "if": "IF", "else": "ELSE", "or": "OR", "and": "AND", "not": "NOT"}
 CONSTANTS = {"True": True, "False": False, "None": None, "inf": float("inf"), "nan": float("nan")}
 CONSTANTS["pi"] = 3.141592653589793
+NAMED_NUMBERS = ("inf", "nan", "pi")  # the constants whose names Python leaves to everybody
 REFUSED = frozenset(keyword.kwlist) - WORDS.keys() - CONSTANTS.keys()
 
 TERMINALS = {
@@ -75,8 +76,9 @@ class Token:
         return self.start, self.end
 
 
-def scan(text: str, limits: Mapping[str, int] | None = None) -> Iterator[Token]:
-    """Yield the tokens of `text`; newlines inside brackets join, and empty statements vanish.
+def scan(text: str, limits: Mapping[str, int] | None = None, shadowed: Collection[str] = ()) -> Iterator[Token]:
+    """Yield the tokens of `text`; newlines inside brackets join, and empty statements vanish. Of NAMED_NUMBERS, those
+    that are `shadowed` are names as any other.
 
     Raises ParseError at the first character that cannot be part of a program, LimitError at the first excess.
     """
@@ -87,10 +89,10 @@ def scan(text: str, limits: Mapping[str, int] | None = None) -> Iterator[Token]:
             "limit.text",
             help="pass data as arrays, or raise limits={'text': ...}",
         )
-    return _tokens(text, most)
+    return _tokens(text, most, shadowed)
 
 
-def _tokens(text: str, most: Mapping[str, int]) -> Iterator[Token]:
+def _tokens(text: str, most: Mapping[str, int], shadowed: Collection[str]) -> Iterator[Token]:
     match, length = TOKEN.match, len(text)
     brackets: list[Token] = []
     position = operations = signs = 0
@@ -111,7 +113,7 @@ def _tokens(text: str, most: Mapping[str, int]) -> Iterator[Token]:
                 separated = separated or Token("SEP", "\n", position, found.end())
             position = found.end()
             continue
-        token = _token(text, found, most, previous)
+        token = _token(text, found, most, previous, shadowed)
         position = token.end
         type = token.type
         if type == "SEP" and not brackets:
@@ -138,7 +140,7 @@ def _tokens(text: str, most: Mapping[str, int]) -> Iterator[Token]:
         yield token
 
 
-def _token(text: str, found: re.Match[str], most: Mapping[str, int], previous: str) -> Token:
+def _token(text: str, found: re.Match[str], most: Mapping[str, int], previous: str, shadowed: Collection[str]) -> Token:
     """The token that was found, or the error that says why it is none."""
     kind, word, (start, end) = found.lastgroup, found.group(), found.span()
     if kind == "symbol":
@@ -146,7 +148,7 @@ def _token(text: str, found: re.Match[str], most: Mapping[str, int], previous: s
     if kind == "name":
         if word in WORDS:
             return Token(WORDS[word], word, start, end)
-        if word in CONSTANTS:
+        if word in CONSTANTS and word not in shadowed:
             return Token("LITERAL", word, start, end)
         if word in REFUSED:
             raise foreign_word(text, word, start)

@@ -7,13 +7,16 @@ does without.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
-from .. import debug
+from .. import config, debug
 from ..config import Options
 from ..errors import FusedslError
+from ..lru import LRU
 from ..runtime import claims, dynamo, stored
 from ..runtime.arrays import Facts, describe_all
 from ..runtime.call import Call
@@ -23,6 +26,7 @@ from ..runtime.results import place
 from ..runtime.transfer import is_away
 
 if TYPE_CHECKING:
+    from ..ir.labels import Origins
     from ..runtime.fixed import BoundCall
     from .pipeline import Source
     from .plans import Plans
@@ -30,6 +34,18 @@ if TYPE_CHECKING:
 REMEMBERED_CALLS = 4096
 KINDS = 4  # of calls that are short to make again
 REPLAYS = 8  # that are written for one call, where the last one did not take what the call takes
+
+
+_programs: WeakSet[Program] = WeakSet()
+forgetting: list[Callable[[], None]] = []  # what else forgets prepared calls
+
+
+def forget_calls() -> None:
+    """Prepare all calls anew, as for another number of threads. What was bound stays as it was prepared."""
+    for program in list(_programs):
+        program.forget()
+    for forget in forgetting:
+        forget()
 
 
 class Program:
@@ -41,21 +57,26 @@ class Program:
         self.options = options
         self._plans = plans
         self._calls: dict[tuple, Call] = {}
+        self._origins: LRU[tuple, list[Origins]] = LRU(config.cache_size)
         self._kept = 0  # calls that were put on disk
         self._adopted = plans is not None  # its plans came from elsewhere
         self._lock = threading.RLock()
         self.name = dynamo.name(self)
         told = source.cache_parts()
-        self.family = self.name if told is None else repr(told)
+        self.family = self.name if told is None else hashlib.sha256(repr(told).encode()).hexdigest()[:32]
         self.replay: Replay = nothing  # of the call that was made last
         self.others: tuple[Replay, ...] = ()  # of calls before it
+        _programs.add(self)
 
     # -- the hot path
 
-    def run(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> list:
-        """The results for these arguments, in the order of `names`; `outs` holds an array or None per result."""
+    def run(self, values: Sequence[Any], outs: Sequence[Any] | None = None, spent: float = 0.0) -> list:
+        """The results for these arguments, in the order of `names`; `outs` holds an array or None per result.
+
+        A first call is told of with how long it took to prepare, after the seconds that were `spent` on the program.
+        """
         results = self.again(values, outs)
-        return self._run_first(values, outs) if results is None else results
+        return self._run_first(values, outs, spent) if results is None else results
 
     def again(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> list | None:
         """The results where a call alike to this one was made before; else None, and nothing happens."""
@@ -96,7 +117,7 @@ class Program:
         """Whether some call can be made again."""
         return bool(self._calls)
 
-    def _run_first(self, values: Sequence[Any], outs: Sequence[Any] | None) -> list:
+    def _run_first(self, values: Sequence[Any], outs: Sequence[Any] | None, spent: float) -> list:
         """The results of a call that is like none before it: as another process prepared it, or prepared now."""
         looked, payloads = look_all(values)
         keys = looked if outs is None else (looked, look_outs(outs))
@@ -110,7 +131,7 @@ class Program:
             from . import first
 
             with claims.noting() as noted:
-                results, call = first.run_new(self.plans, facts, outs)
+                results, call = first.run_new(self.plans, facts, outs, spent)
             # what was refused binaries of its own follows from earlier calls
             if call is not None and key is not None and not noted.refused and self._kept < stored.MOST:
                 self._kept += 1
@@ -139,6 +160,11 @@ class Program:
 
         return first.bound(self.plans, self.run, values, outs)
 
+    def forget(self) -> None:
+        """Forget all prepared calls; plans and binaries stay."""
+        self._calls.clear()
+        self.replay, self.others = nothing, ()
+
     # -- what is imported where a call is prepared
 
     @property
@@ -150,6 +176,15 @@ class Program:
 
                 self._plans = Plans(self.source, self.names, self.options, self.family)
         return self._plans
+
+    def origins(self, values: Sequence[Any]) -> list[Origins]:
+        """Which axes of these arguments the axes of each result run along, element by element."""
+        keys, _ = look_all(values)
+        found = self._origins.get(keys)
+        if found is None:
+            found = self.plans.origins(describe_all(self.names, values))
+            self._origins.put(keys, found)
+        return found
 
 
 def _flat(keys: tuple, outs: Sequence[Any] | None) -> tuple:

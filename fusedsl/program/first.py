@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CompileError, FusedslError
+from .. import logs
+from ..errors import CompileError, FusedslError, outside
 from ..runtime.arrays import CPU, Array, Facts, Weak, describe_all
 from ..runtime.call import Call
 from ..runtime.copies import assign, from_host, to_host
+from ..runtime.free_memory import require
 from ..runtime.results import empty, place
 from ..runtime.transfer import download, is_away, upload
 from ..schedule.plan import Plan
@@ -25,20 +28,24 @@ if TYPE_CHECKING:
 Shapes = Sequence[tuple[int, ...]]
 
 
-def run_new(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[list, Call | None]:
-    """The results of a call that is prepared now, and what repeats it, if anything does."""
+def run_new(plans: Plans, facts: Facts, outs: Sequence[Any] | None, spent: float = 0.0) -> tuple[list, Call | None]:
+    """The results of a call that is prepared now, and what repeats it, if anything does. `spent` are seconds of its
+    preparation so far.
+    """
     options = plans.options
     try:
         if options.verify:
             return _run_verified(plans, facts, outs), None
         if is_away(options, facts):
             return _run_there(plans, facts, outs), None
+        start = perf_counter()
         prepared = _prepared(plans, facts, outs)
+        logs.first_call(plans.source.title, spent + perf_counter() - start)
         results = prepared.run()
     except CompileError as error:
         if not options.fallback:
             raise
-        warnings.warn(f"computed by the slow interpreter: {error}", RuntimeWarning, stacklevel=6)
+        warnings.warn(f"computed by the slow interpreter: {error}", RuntimeWarning, stacklevel=outside())
         return _run_interpreted(plans, facts, outs), None
     except EmptyRows:
         return _run_interpreted(plans, facts, outs), None
@@ -124,10 +131,12 @@ def _run_interpreted(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> 
 
 def interpreted(plans: Plans, facts: Facts, strict: bool = False) -> list:
     """What the reference interpreter says, as NumPy arrays; where `strict`, an index out of range is an error."""
-    from ..ir.interp import interpret
+    from ..ir.interp import footprint, interpret
 
     values = [a.value if isinstance(a, Weak) else to_host(a.owner) for a in facts.values()]
-    return interpret(plans.graph(facts), values, strict)
+    graph = plans.graph(facts)
+    require(footprint(graph, values), "what the interpreter computes, step by step")
+    return interpret(graph, values, strict)
 
 
 def _checked(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[Plan, Shapes]:

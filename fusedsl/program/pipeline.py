@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import FusedslError, LimitError
+from ..errors import FusedslError
 from ..hardware import Hardware, facts
 from ..ir.checks import explain, holds, require_size
 from ..ir.dims import Dim, Extents, Symbol, evaluate
@@ -18,6 +18,7 @@ from ..ir.types import BOOL
 from ..runtime import compile as compiler
 from ..runtime.arrays import Array, Weak
 from ..runtime.bind import Bound, Family, bind
+from ..runtime.free_memory import exhausted
 from ..runtime.layout import Layout
 from ..runtime.lengths import crosses
 from ..schedule import can_cross
@@ -51,6 +52,10 @@ class Source(Protocol):
     @property
     def text(self) -> str:
         """The program as the user wrote it."""
+
+    @property
+    def title(self) -> str:
+        """The program as a line of a log names it."""
 
 
 def signature(name: str, index: int, argument: Array | Weak, loose: bool = False) -> Parameter:
@@ -108,8 +113,7 @@ def result_shapes(plan: Plan, extents: Mapping[Symbol, int], limit: int = 1 << 6
         for n in shape:
             size *= n
         if size >= limit:
-            message = f"the result {t.dtype}{list(shape)} takes {size} bytes"
-            raise LimitError(message, "limit.memory", help="reduce inside the expression, or compute in parts")
+            raise exhausted(size, f"{t.dtype}{list(shape)}")
     return shapes
 
 

@@ -6,12 +6,15 @@ import contextlib
 import threading
 from collections.abc import Mapping, Sequence
 
+from .. import config
 from ..config import Options
 from ..errors import FusedslError
 from ..hardware import Hardware
 from ..ir.checks import holds
 from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
+from ..ir.labels import Origins, axis_origins
+from ..lru import LRU
 from ..runtime import cache, claims
 from ..runtime.arrays import CPU, Array, Facts, Weak
 from ..runtime.bind import Bound
@@ -41,7 +44,8 @@ class Plans:
         self.options = options
         self.family = family
         self.builder = COMPILERS
-        self._known: dict[tuple, list[Plan]] = {}
+        self._known: LRU[tuple, list[Plan]] = LRU(config.cache_size)
+        self._origins: LRU[tuple[Parameter, ...], list[Origins]] = LRU(config.cache_size)
         self._strict: set[tuple[Parameter, ...]] = set()  # signatures whose extents of 1 are not as others
         self._lock = threading.RLock()
 
@@ -61,13 +65,17 @@ class Plans:
         parameters = self._parameters(arguments, loose)
         together = together and not self.options.steady  # a row's results do not depend on how others are folded
         key = (parameters, together, scores)
-        for plan in self._known.get(key, ()):
+        for plan in self._plans_of(key):
             if pipeline.guards_hold(plan.guards, extents):
                 return plan
         with self._lock:
             plan = self._read_or_make(parameters, extents, together, scores)
-            self._known.setdefault(key, []).append(plan)
+            self._known.put(key, [*(self._known.get(key) or ()), plan])
         return plan
+
+    def _plans_of(self, key: tuple) -> list[Plan]:
+        """The plans in memory for a signature, each for other guards."""
+        return self._known.get(key) or []
 
     def share(
         self,
@@ -110,7 +118,7 @@ class Plans:
     def tighten(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
         """After a spill: plan these arguments anew, in more kernels that hold fewer values; False if there are none."""
         with self._lock:
-            plans = self._known.get(_key(plan), [])
+            plans = self._plans_of(_key(plan))
             if plan not in plans:  # another thread was here
                 return True
             from .planning import tightened
@@ -118,7 +126,7 @@ class Plans:
             made = tightened(self.source, plan, extents, self.options)
             if made is None:
                 return False
-            plans[plans.index(plan)] = made
+            self._known.put(_key(plan), [made, *(p for p in plans if p is not plan)])
             _store(self._disk_key(plan.parameters, plan.together, plan.scores), made)
         return True
 
@@ -146,6 +154,11 @@ class Plans:
         arguments = list(facts.values())
         graph, _ = self.source.build(self._parameters(arguments), pipeline.extents_of(arguments), self.options)
         return graph
+
+    def origins(self, facts: Facts) -> list[Origins]:
+        """Which axes of the arguments the axes of each result run along."""
+        key = self._parameters(list(facts.values()))
+        return self._origins.get(key) or self._origins.put(key, axis_origins(self.graph(facts)))
 
     def _read_or_make(self, parameters: tuple[Parameter, ...], extents, together: bool, scores: str) -> Plan:
         """The plan from the cache on disk, or a new one, which is put there."""

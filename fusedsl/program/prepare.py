@@ -32,7 +32,7 @@ from ..runtime.tickets import Tickets
 from ..schedule.plan import KernelPlan, Plan
 from . import pipeline
 from .plans import Plans
-from .settle import Settled, result_allocator, settle
+from .settle import Settled, require_memory, result_allocator, settle
 
 
 class EmptyRows(Exception):
@@ -82,6 +82,7 @@ def prepare(plans: Plans, facts: Facts, outs: Sequence[Any] | None, chooser: Cho
     `chooser` says how each kernel (by its number in the plan) runs on a CUDA device.
     """
     found = settle(plans, facts, outs)
+    require_memory([found])
     library, device, given = found.library, found.device, found.given
     stream = stream_reader(library, device)
     with _on(device, stream):

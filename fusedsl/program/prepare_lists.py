@@ -27,7 +27,7 @@ from ..schedule import Kernel, geometry
 from . import pipeline
 from .plans import Plans
 from .prepare import EmptyRows, launch_on_cpu, loaded
-from .settle import Settled, result_allocator, settle
+from .settle import Settled, require_memory, result_allocator, settle
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ def prepare_lists(
     `names` name the arguments of all calls; `shared` are those that are the same array or number for all. All calls
     have the same number of results.
     """
+    require_memory(settled)
     first = settled[0]
     library, device = first.library, first.device
     payloads: list[Any] = [0] * len(names)

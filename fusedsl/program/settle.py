@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from ..errors import ArgumentError, DeviceError
@@ -13,10 +14,12 @@ from ..runtime import copies
 from ..runtime.arrays import CPU, Array, Facts, describe
 from ..runtime.bind import Bound
 from ..runtime.driver import driver
+from ..runtime.free_memory import require
 from ..runtime.keys import owned_address
 from ..runtime.layout import ALIGNMENT, Layout, NeedsCopy, contiguous, place_array, view
 from ..runtime.overlap import alike, overlap, span
-from ..runtime.results import allocator, check_out, common_order, place, strides_in
+from ..runtime.records import workspace_size
+from ..runtime.results import Allocator, allocator, check_out, common_order, place, strides_in
 from ..runtime.transfer import device_empty
 from ..schedule.plan import KernelPlan, Plan
 from . import pipeline
@@ -149,6 +152,16 @@ def _hardware(device: tuple[str, int]) -> Hardware | None:
 # -- memory
 
 
+def require_memory(calls: Sequence[Settled]) -> None:
+    """MemoryLimitError where the new results and temporaries of calls are more than the CPU's memory has room for."""
+    found = [call for call in calls if call.device == CPU]
+    pairs = [pair for call in found for pair in zip(call.makers, call.given)]
+    made = [make for make, given in pairs if given is None and isinstance(make, Allocator)]
+    held = sum(workspace_size(call.plan, call.extents)[0] for call in found)
+    arrays = [make.told for make in made[:3]] + ["others"] * (len(made) > 3) + ["temporaries"] * (held > 0)
+    require(sum(make.size for make in made) + held, " and ".join(arrays))
+
+
 def result_allocator(library: str, device: tuple[str, int], shape, dtype, order=None) -> Callable[[], Any]:
     """What makes a result; for NumPy arrays computed on a device, memory there."""
     if library == "numpy" and device != CPU:
@@ -175,6 +188,8 @@ def _pack(plan: Plan, arguments: list, extents, library: str) -> tuple[list, boo
         try:
             view(layout_of(a), use.views, extents)
         except NeedsCopy:
+            if a.device == CPU:
+                require(prod(a.shape) * a.dtype.itemsize, f"a contiguous copy of {a.dtype}{list(a.shape)}")
             arguments[use.index] = describe(copies.packed(a.owner, library))
             packed = True
     return arguments, packed

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
 from ..config import Options
 from ..errors import ArgumentError, DTypeError, suggest
+from ..ir.types import DTYPES
 from ..runtime.cache import cache_key, disk
 
-RESERVED = ("out", "True", "False", "None", "inf", "nan", "pi")
+RESERVED = ("out", "True", "False", "None")
+SHADOWABLE = ("pi", "inf", "nan", *DTYPES)  # what the language knows by name, and a caller may have values of
 
 
 class TextSource:
@@ -22,7 +25,14 @@ class TextSource:
 
     generic = True
 
-    def __init__(self, text: str, options: Options, params: Sequence[str] | str | None, constants: Mapping | None):
+    def __init__(
+        self,
+        text: str,
+        options: Options,
+        params: Sequence[str] | str | None,
+        constants: Mapping | None,
+        shadowed: Collection[str] = (),
+    ):
         if not isinstance(text, str):
             raise ArgumentError(
                 f"a program is a string, not {type(text).__name__}", "argument.text", help='e.g. kernel("a * b + c")'
@@ -35,6 +45,10 @@ class TextSource:
         self.constants = {name: _plain(value) for name, value in (constants or {}).items()}
         self.options = options
         self._params = _names_of(params)
+        given = (*shadowed, *(self._params or ()), *self.constants)
+        self.shadowed = tuple(name for name in SHADOWABLE if name in given)  # of these, values of the caller's
+        words = set(re.findall(r"[A-Za-z_]\w*", text))
+        self.shadowable = tuple(name for name in SHADOWABLE if name in words and name not in given)  # that it may read
         for name, value in self.constants.items():
             if not (isinstance(name, str) and name.isidentifier()):
                 help = 'constants={"w": 20}'
@@ -47,11 +61,16 @@ class TextSource:
         """The syntax tree; ParseError or LimitError where the text is none, CompileError without a parser."""
         from ..lang.parse import parse
 
-        return parse(self.text, asdict(self.options.limits))
+        return parse(self.text, asdict(self.options.limits), self.shadowed)
+
+    @property
+    def title(self) -> str:
+        """The program as a line of a log names it."""
+        return one_line(self.text)
 
     def cache_parts(self) -> dict:
         """What the plans of this text depend on."""
-        return {"text": self.text, "constants": self.constants, "params": self._params}
+        return {"text": self.text, "constants": self.constants, "params": self._params, "shadowed": self.shadowed}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -64,10 +83,19 @@ class TextSource:
         disk().put(key, {"names": list(names)})
         return names
 
+    def reads(self, name: str) -> bool:
+        """Whether the text reads a constant or a dtype of this name."""
+        from ..lang.syntax import Literal, Name
+
+        parts = self.program.parts
+        return any(
+            p.source == name if isinstance(p, Literal) else isinstance(p, Name) and p.name == name for p in parts
+        )
+
     def _read_names(self) -> tuple[str, ...]:
         from ..lang.build import parameter_names
 
-        found = tuple(n for n in parameter_names(self.program) if n not in self.constants)
+        found = tuple(n for n in parameter_names(self.program, self.shadowed) if n not in self.constants)
         for name in found:
             if name in RESERVED:
                 raise ArgumentError(f"{name} cannot be a parameter", "argument.name", help=f"rename it, e.g. {name}_")
@@ -100,6 +128,20 @@ class TextSource:
 
         lines = [show(s) for s in self.program.statements]
         return (*lines, "return " + ", ".join(show(r) for r in self.program.results))
+
+
+def one_line(text: str, most: int = 60) -> str:
+    """A program on one line: its lines joined by semicolons, cut where it is long.
+
+    >>> one_line("a = x * 2\\n    return a + 1, a")
+    'a = x * 2; return a + 1, a'
+    """
+    lines = (" ".join(line.partition("#")[0].split()).rstrip(";") for line in text.splitlines())
+    joined = "; ".join(line for line in lines if line)
+    for bracket in "([,":
+        joined = joined.replace(f"{bracket}; ", f"{bracket} " if bracket == "," else bracket)
+    joined = joined.replace("; )", ")").replace("; ]", "]")
+    return joined if len(joined) <= most else f"{joined[: most - 3]}..."
 
 
 def _plain(value: Any) -> Any:

@@ -10,7 +10,7 @@ FAMILIES = {
         "sinh cosh tanh arcsinh arccosh arctanh erf erfc lgamma sinc floor ceil round rint fix trunc minimum maximum "
         "fmin fmax clip where isnan isinf isfinite isclose signbit copysign nextafter ldexp hypot fmod divmod square "
         "reciprocal logaddexp logaddexp2 xlogy lerp heaviside deg2rad rad2deg degrees radians nan_to_num fma "
-        "logical_xor fabs positive copy zeros_like ones_like full_like tril triu"
+        "logical_xor fabs positive copy zeros_like ones_like full_like tril triu logit ndtr"
     ),
     "Activations": (
         "sigmoid relu relu6 leaky_relu elu selu celu gelu silu mish softplus softsign hardtanh hardsigmoid hardswish "
@@ -21,15 +21,16 @@ FAMILIES = {
         "float8_e5m2"
     ),
     "Reductions": (
-        "sum prod mean var std max min any all argmax argmin count_nonzero logsumexp norm nansum nanmean trace"
+        "sum prod mean var std max min any all argmax argmin count_nonzero logsumexp norm nansum nanmean nanvar nanstd "
+        "nanmax nanmin ptp average trace cross_entropy"
     ),
     "Scans, rows and order": (
         "cumsum cumprod cumulative_sum cumulative_prod cummax cummin diff softmax log_softmax layer_norm rms_norm "
-        "group_norm topk sort argsort"
+        "group_norm topk sort argsort trapezoid"
     ),
     "Shapes": (
         "reshape transpose matrix_transpose swapaxes expand_dims squeeze broadcast_to concat stack flip roll repeat "
-        "tile pad outer diagonal size shape iota arange"
+        "tile pad outer diagonal size shape iota arange zeros ones full eye linspace one_hot"
     ),
     "Products": "matmul dot inner vdot vecdot tensordot einsum attention",
     "Gathers and random numbers": "take take_along_axis uniform normal",
@@ -84,17 +85,25 @@ EXAMPLES = {
     "take": "take(v, j)", "take_along_axis": "take_along_axis(x, argsort(x), axis=-1)",
     "uniform": "uniform(7, (3,))", "normal": "normal(7, x)", "quantize": "quantize(v, 0.1)",
     "dequantize": "dequantize(i, 0.1, zero=2)", "unpack": "unpack(uint8(i), bits=4)", "as_float": "as_float(i)",
+    "logit": "logit(p - 0.1)", "ndtr": "ndtr(v)", "nanvar": "nanvar(sqrt(x), axis=-1)",
+    "nanstd": "nanstd(sqrt(x), axis=-1)", "nanmax": "nanmax(sqrt(x), axis=-1)", "nanmin": "nanmin(sqrt(x), axis=-1)",
+    "ptp": "ptp(x, axis=-1)", "average": "average(x, axis=-1, weights=p)", "trapezoid": "trapezoid(x)",
+    "cross_entropy": "cross_entropy(x, int64(m[:, 0]))", "zeros": "zeros((2, 3))", "ones": "ones(3)",
+    "full": "full(3, 7)", "eye": "eye(2, 3)", "linspace": "linspace(0, 1, 5)", "one_hot": "one_hot(abs(j), 4)",
     "given": "1 if given(None) else 2", "summand": "summand(i)",
 }  # fmt: skip
 
 # What says more of dtypes than the example does.
 PLAIN = {"nan_to_num": "nan_to_num(v)", "round": "round(v)", "nansum": "nansum(x)", "nanmean": "nanmean(x)",
-         "nextafter": "nextafter(v, w)"}  # fmt: skip
+         "nextafter": "nextafter(v, w)", "ndtr": "ndtr(v)",
+         **{name: f"{name}(x)" for name in ("nanvar", "nanstd", "nanmax", "nanmin", "logit")}}  # fmt: skip
 
 # What other libraries call it, where it is not numpy's function of the same name.
 ELSEWHERE = {
     **{name: f"torch.nn.functional.{name}" for name in _names(FAMILIES["Activations"])},
     **{name: f"scipy.special.{name}" for name in ("erf", "erfc", "xlogy", "logsumexp", "softmax", "log_softmax")},
+    **{name: f"scipy.special.{name}" for name in ("logit", "ndtr")},
+    **{name: f"torch.nn.functional.{name}" for name in ("cross_entropy", "one_hot")},
     **{name: f"torch.nn.functional.{name}" for name in ("layer_norm", "rms_norm", "group_norm")},
     "rsqrt": "1 / numpy.sqrt(x)", "lgamma": "scipy.special.gammaln", "lerp": "torch.lerp", "fma": "math.fma",
     "attention": "torch.nn.functional.scaled_dot_product_attention", "norm": "numpy.linalg.norm", "topk": "torch.topk",

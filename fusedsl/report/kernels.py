@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from ..errors import singular
 from ..fusion.time import LAUNCH, seconds
 from ..hardware import Hardware, occupancy, registers_for
 from ..ir.dims import evaluate
@@ -163,12 +164,13 @@ def _open(kernel: Kernel) -> str:
 def _settled(schedule: Any, threads: int, built: Built | None, hardware: Hardware) -> tuple[str, int]:
     """(why the schedule is as it is, registers at most): where values spilled, fewer blocks are asked for, or fewer
     columns taken."""
+    why = singular(schedule.reason)
     if built is not None and built.columns:
-        return f"{schedule.reason}; so many spilled, and {built.columns} are taken at a time", schedule.registers
+        return f"{why}; so many spilled, and {built.columns} are taken at a time", schedule.registers
     if built is None or not 0 < built.blocks < schedule.blocks:
-        return schedule.reason, schedule.registers
+        return why, schedule.registers
     fewer = f"; so many spilled, and {plural(built.blocks, 'block')} an SM are asked for"
-    return schedule.reason + fewer, registers_for(hardware, built.blocks, threads)
+    return why + fewer, registers_for(hardware, built.blocks, threads)
 
 
 def figures_of(case: Case, members: Members, built: Built) -> Figures:

@@ -67,7 +67,7 @@ def _refusal(refusal: Refusal) -> str:
 
 
 def _kernel(kernel: KernelReport) -> list[str]:
-    launch = f" on {plural(kernel.blocks, 'block')} of {kernel.threads} threads" if kernel.blocks else ""
+    launch = f" on {plural(kernel.blocks, 'block')} of {plural(kernel.threads or 0, 'thread')}" if kernel.blocks else ""
     lines = [
         *_labelled("computes", kernel.members),
         *_labelled("iterates", [kernel.iteration + launch]),

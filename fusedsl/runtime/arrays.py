@@ -91,7 +91,7 @@ def describe(argument: Any, name: str = "argument") -> Array | Weak:
     except (FusedslError, MemoryError):
         raise
     except Exception as error:  # whatever another library's object raises where it is asked for its facts
-        message = f"{name}, a {_type_name(type(argument))}, cannot be read: {error}"
+        message = f"{name}, a {type_name(type(argument))}, cannot be read: {error}"
         help = f"pass {name} as a plain NumPy, CuPy or torch array"
         raise ArgumentError(message, "argument.type", help=help) from error
 
@@ -175,7 +175,7 @@ def _describe_number(argument: Any, name: str) -> Weak:
         raise dtype_fault(name, "complex")
     kind = type(argument)
     help = f"pass {_form(argument, name) or 'a NumPy, CuPy or torch array, or a number'}"
-    raise ArgumentError(f"{name} is a {_type_name(kind)}", "argument.type", help=help)
+    raise ArgumentError(f"{name} is a {type_name(kind)}", "argument.type", help=help)
 
 
 def _form(argument: Any, name: str) -> str | None:
@@ -188,12 +188,18 @@ def _form(argument: Any, name: str) -> str | None:
     return f"float({name})" if hasattr(kind, "__float__") else None
 
 
-def _type_name(kind: type) -> str:
+def type_name(kind: type) -> str:
+    """A class as messages name it."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def dtype_fault(name: str, dtype: str) -> FusedslError:
-    """The DTypeError for an element type that no kernel computes with; strings and objects are such too."""
+def dtype_fault(name: str, dtype: str, form: str | None = None) -> FusedslError:
+    """The DTypeError for an element type that no kernel computes with; strings and objects are such too.
+
+    `form` is how the user writes what is called `name`.
+    """
+    message = f"{name} has elements of type {dtype}"
+    name = form or name
     forms = {
         "complex": f"pass {name}.real and {name}.imag",
         "longdouble": f"pass {name}.astype(numpy.float64)",
@@ -202,12 +208,13 @@ def dtype_fault(name: str, dtype: str) -> FusedslError:
         "datetime": f"pass {name}.astype(numpy.int64)",
         "timedelta": f"pass {name}.astype(numpy.int64)",
         "str": f"pass numbers: {name}.astype(numpy.float64), or numpy.unique({name}, return_inverse=True)[1]",
+        "category": f"pass {name}.cat.codes, the number of each element's category",
         "object": f"pass {name}.astype(numpy.float64)",
         "void": f'pass one field: {name}["field"]',
     }
     form = next((form for start, form in forms.items() if dtype.startswith(start)), None)
     help = form or f"pass {name} cast to one of {', '.join(DTYPES)}"
-    return DTypeError(f"{name} has elements of type {dtype}", "dtype.unknown", help=help)
+    return DTypeError(message, "dtype.unknown", help=help)
 
 
 # ---- NumPy
@@ -239,7 +246,7 @@ def _is_plain(x: Any) -> bool:
 def _refuse_numpy_subclass(argument: Any, name: str) -> None:
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())
     form = f"{name}.filled(0), or its parts {name}.data and {name}.mask" if isinstance(argument, masked) else None
-    kind = _type_name(type(argument))
+    kind = type_name(type(argument))
     help = f"pass {form or f'numpy.asarray({name})'}"
     raise ArgumentError(f"{name} is a {kind}, whose own rules a kernel would drop", "argument.type", help=help)
 
@@ -256,6 +263,8 @@ def _describe_torch(x: Any, name: str) -> Array:
     kind, index = x.device.type, x.device.index
     if kind not in ("cpu", "cuda"):
         help = f"pass {name}.cpu() or {name}.cuda()"
+        if kind == "meta":
+            help = f"it has no elements; explain() takes fusedsl.spec({name}.shape, {name}.dtype) in its place"
         raise DeviceError(f"{name} is a torch tensor on {x.device}", "device.unknown", help=help)
     plain = x.resolve_neg() if x.is_neg() else x
     try:
@@ -271,7 +280,7 @@ def _check_tensor(torch: Any, x: Any, name: str) -> None:
     if type(x) is not torch.Tensor and type(x) is not torch.nn.Parameter:
         help = f"pass {name}.as_subclass(torch.Tensor)"
         raise ArgumentError(
-            f"{name} is a {_type_name(type(x))}, whose own rules a kernel would drop", "argument.type", help=help
+            f"{name} is a {type_name(type(x))}, whose own rules a kernel would drop", "argument.type", help=help
         )
     if x.layout is not torch.strided:
         help = f"pass {name}.to_dense()"
@@ -298,7 +307,7 @@ def _aligned(cupy: Any, x: Any, size: int) -> Any:
 def _describe_cupy(x: Any, name: str) -> Array:
     cupy = sys.modules["cupy"]
     if type(x) is not cupy.ndarray:
-        kind = _type_name(type(x))
+        kind = type_name(type(x))
         help = f"pass cupy.asarray({name})"
         raise ArgumentError(f"{name} is a {kind}, whose own rules a kernel would drop", "argument.type", help=help)
     dtype = DTYPES.get(x.dtype.name)

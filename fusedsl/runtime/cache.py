@@ -21,18 +21,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import config
+from ..errors import outside
 from ..files import PART, write_whole
 
 FORMAT = 1  # of an entry's file
 SUFFIX = ".fused"
 REMEMBERED = 256  # entries kept in memory where the disk cannot be used
 LEFT_BEHIND = 3600  # seconds after which nobody writes to a file any more
+DAY = 86400  # seconds; an entry's time of use is right to one
+SWEEP = 512  # entries that a process writes until it looks at the folder's size again
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
 
 class Entry(NamedTuple):
-    """One entry as `Cache.list` shows it: size in bytes, time of writing in seconds since 1970."""
+    """One entry as `Cache.list` shows it: size in bytes, time of writing (or use, to a day) in seconds since 1970."""
 
     key: str
     size: int
@@ -139,14 +142,14 @@ class Cache:
         self._lock = threading.Lock()
         self._memory: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._usable: bool | None = None
-        self._swept = False
+        self._unswept = 0  # entries to write until the folder is looked at
 
     def get(self, key: str) -> tuple[dict, bytes] | None:
         """The entry of this key, exactly as it was put; None where there is none or it is damaged."""
         _check_key(key)
         if self._writable():
             path = self._path(key)
-            data = _read(path)
+            data = _read(path, touch=True)
             if data is not None:
                 found = _unpack(key, data)
                 if found is None:
@@ -210,15 +213,27 @@ class Cache:
         return made_up
 
     def _sweep(self) -> None:
-        """Once, before the first entry is written: remove what writers left that were killed, an hour ago or more."""
-        if self._swept:
+        """Before the first entry is written, and now and then: remove what writers left that were killed, an hour ago
+        or more; where the folder holds more than it may, also what was unused for longest, down to three quarters.
+        """
+        self._unswept -= 1
+        if self._unswept > 0:
             return
-        self._swept = True
+        self._unswept = SWEEP
+        files, limit = [], config.cache_megabytes() * 1_000_000
         for path in self._files():
-            if path.suffix == PART:
-                with contextlib.suppress(OSError):
-                    if time.time() - path.lstat().st_mtime > LEFT_BEHIND:
-                        _remove(path)
+            with contextlib.suppress(OSError):
+                facts = path.lstat()
+                if path.suffix == PART and time.time() - facts.st_mtime > LEFT_BEHIND:
+                    _remove(path)
+                elif path.suffix in (SUFFIX, ".py"):
+                    files.append((facts.st_mtime, getattr(facts, "st_blocks", 0) * 512 or facts.st_size, path))
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files) if limit and total > limit else ():
+            if total <= limit * 3 // 4:
+                break
+            _remove(path)
+            total -= size
 
     def _path(self, key: str) -> Path:
         return self.folder / (key + SUFFIX)
@@ -232,10 +247,11 @@ class Cache:
         """Whether the folder is ours alone; asked once, with a warning where it is not."""
         if self._usable is None:
             fault = _folder_fault(self.folder)
+            self._usable = fault is None
             if fault:
                 message = f"fusedsl keeps compiled kernels in memory only: {self.folder} {fault}"
-                warnings.warn(message, RuntimeWarning, stacklevel=3)
-            self._usable = fault is None
+                with contextlib.suppress(RuntimeWarning):  # where warnings are errors, this one ends no call
+                    warnings.warn(message, RuntimeWarning, stacklevel=outside())
         return self._usable
 
 
@@ -304,13 +320,17 @@ def _digest(key: str, facts: bytes, binary: bytes) -> str:
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
-def _read(path: Path) -> bytes | None:
+def _read(path: Path, touch: bool = False) -> bytes | None:
+    """The bytes of a file of ours, None where there is none; `touch` keeps its time right to a day."""
     try:
         number = os.open(path, os.O_RDONLY | _NO_LINKS | getattr(os, "O_NONBLOCK", 0))
         with open(number, "rb") as file:
             facts = os.fstat(number)
             if not stat.S_ISREG(facts.st_mode) or (os.name == "posix" and facts.st_uid != os.geteuid()):
                 return None
+            if touch and time.time() - facts.st_mtime > DAY:
+                with contextlib.suppress(OSError):
+                    os.utime(number if os.utime in os.supports_fd else path)
             return file.read()
     except (OSError, MemoryError):
         return None

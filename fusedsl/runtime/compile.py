@@ -11,10 +11,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from .. import debug
+from .. import config, debug, logs
 from ..codegen.cpu.processor import Processor, host
 from ..errors import CompileError, DeviceError, FusedslError, not_installed
 from ..hardware import Hardware, facts
+from ..lru import LRU, shared
 from ..schedule import Geometry, Schedule, choose, geometry
 from ..schedule.attend import AttendSchedule, in_columns, narrower, windows
 from ..schedule.bundle import Bundle, BundleSchedule, schedule_bundle
@@ -46,7 +47,7 @@ class Built:
     entry: str = ""  # its key in the cache
 
 
-_built: dict[tuple, Built] = {}
+_built: LRU[tuple, Built] = shared(LRU(config.cache_size))
 _shipped: dict[str, tuple[dict, bytes]] = {}  # by `plain_key`: what came in files that were loaded
 _recorder: ContextVar[dict[str, Built] | None] = ContextVar("fusedsl_recorder", default=None)
 _capturing: ContextVar[bool] = ContextVar("fusedsl_capturing", default=False)
@@ -217,11 +218,12 @@ def _once(key: tuple, make, kernel: Any, schedule: Any) -> Built:
         with lock:
             found = _built.get(key)
             if found is None:
-                found = _built[key] = dataclasses.replace(make(), entry=cache_key(kernel=repr(key)))
+                found = _built.put(key, dataclasses.replace(make(), entry=cache_key(kernel=repr(key))))
                 debug.say(
                     debug.KERNELS, f"kernel {kernel.name} for {key[0]}", getattr(schedule, "reason", str(schedule))
                 )
                 debug.say(debug.SOURCES, found.path, found.source)
+        _locks.pop(key, None)
     if (kept := _recorder.get()) is not None:
         kept[plain_key(key)] = found
     if found.columns:
@@ -308,6 +310,7 @@ def _compile_cuda(kernel: Any, schedule: Any, cc: tuple[int, int], key: tuple) -
         help = "call it once before the capture, or Kernel.compile(...), with arrays of these shapes"
         raise DeviceError(f"{kernel.name} is not compiled yet, and a CUDA graph is being captured", "device.capture",
                           help=help)  # fmt: skip
+    logs.compiling(kernel.name, f"sm_{cc[0]}{cc[1]}")
     built = _compiled(kernel, schedule, cc, _file_name(key))
     for less in narrower(kernel, schedule) if isinstance(schedule, AttendSchedule) else ():
         if not built.spill_bytes:
@@ -333,6 +336,7 @@ def _compiled(kernel: Any, schedule: Any, cc: tuple[int, int], name: str) -> Bui
 def _compile_cpu(kernel: Kernel, chosen: str, processor: Processor, key: tuple) -> Built:
     from ..codegen.cpu import backend
 
+    logs.compiling(kernel.name, "the CPU")
     source, _ = backend.generate(kernel, chosen, processor)
     path = disk().write_source(_file_name(key), source)
     compiled = _attempt(lambda c: backend.compile_source(source, path, kernel, c, processor), chosen, path)
@@ -342,7 +346,8 @@ def _compile_cpu(kernel: Kernel, chosen: str, processor: Processor, key: tuple) 
 def _attempt(compiler, chosen: Any, path: str):
     """Run a compiler; whatever it raises becomes a CompileError that names the generated file, or what is missing."""
     try:
-        return compiler(chosen)
+        with logs.silenced():
+            return compiler(chosen)
     except FusedslError:
         raise
     except ModuleNotFoundError as missing:

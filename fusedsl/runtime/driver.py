@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import sys
 import threading
@@ -206,9 +207,9 @@ class Driver:
 
     def loaded(self, image: bytes, name: str, device: int = 0) -> Function:
         """The kernel of a cubin on a device, loaded once."""
-        key = image, name, device
+        key = hashlib.sha256(image).digest(), name, device
         found = self._loaded.get(key)
-        return found if found is not None else self._loaded.setdefault(key, self.load(*key))
+        return found if found is not None else self._loaded.setdefault(key, self.load(image, name, device))
 
     def _function_attribute(self, number: int, function: c_void_p) -> int:
         value = c_int()

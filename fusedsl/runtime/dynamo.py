@@ -21,10 +21,10 @@ def watch() -> None:
 
 
 def records() -> bool:
-    """Whether torch hands all that is done to tensors to somebody (make_fx, torch.export, fake tensors, counters): a
-    launch behind its back would be missing there."""
+    """Whether torch hands all that is done to tensors to somebody (make_fx, torch.export, torch.jit, fake tensors):
+    a launch behind its back would be missing there."""
     torch = sys.modules.get("torch")
-    return torch is not None and torch._C._len_torch_dispatch_stack() > 0
+    return torch is not None and (torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None)
 
 
 def compiles() -> bool:

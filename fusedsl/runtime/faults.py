@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..errors import CompileError, DeviceError, FusedslError
+from ..errors import CompileError, DeviceError, FusedslError, MemoryLimitError
 
 # CUresult codes that call for other words than the driver's own: (class, help). CUDA driver API, "enum CUresult".
 MEANING: dict[int, tuple[type[FusedslError], str]] = {
-    2: (DeviceError, "free arrays, or what CuPy's or torch's pool holds (torch.cuda.empty_cache())"),
+    2: (MemoryLimitError, "free arrays, or what CuPy's or torch's pool holds (torch.cuda.empty_cache())"),
     3: (DeviceError, 'CUDA cannot be used in a forked child: start it with multiprocessing.get_context("spawn")'),
     35: (DeviceError, "update the NVIDIA driver"),
     100: (DeviceError, "no device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES"),
@@ -23,7 +23,10 @@ MEANING: dict[int, tuple[type[FusedslError], str]] = {
 }
 
 
+CODES = {CompileError: "compile.cuda", MemoryLimitError: "limit.memory"}
+
+
 def fault(code: int, message: str) -> FusedslError:
     """The error that a CUresult other than 0 stands for."""
     kind, help = MEANING.get(code, (DeviceError, None))
-    return kind(message, f"{'compile' if kind is CompileError else 'device'}.cuda", help=help)
+    return kind(message, CODES.get(kind, "device.cuda"), help=help)

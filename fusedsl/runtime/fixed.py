@@ -51,6 +51,7 @@ class Fixed:
 def bind_results(bound: Any, result: Any, fixed: Fixed) -> BoundCall:
     """A function of nothing as a bound call."""
     bound.result, bound.fixed = result, fixed
+    bound.__qualname__ = "Kernel.bind.<locals>.bound"  # by which pickle says why it cannot take it along
     return bound
 
 

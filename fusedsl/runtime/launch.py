@@ -226,8 +226,8 @@ class HostLaunch:
     """One compiled CPU kernel with its work divided: `run(address of a parameter block)` returns when all is done
     (runtime/pool.py), and so does `fire(payloads, stream=0)`.
 
-    `single` is (address of a C function, units of work) where that is one call of the function; `work` are the stages
-    (codegen/cpu/variant.py) that `run` runs.
+    `single` is (address of a C function that `run` holds, units of work) where that is one call of it; `work` are the
+    stages (codegen/cpu/variant.py) that `run` runs.
     """
 
     def __init__(
@@ -277,5 +277,6 @@ class HostLaunch:
             entry = runner(*self.single, told.memory, told.places, told.start, told.watch(watch))
         if entry is None:
             return self.layout.pack_lines(told, words, name), [f"{name(self.fire)}(({', '.join(words)},))"]
+        name(self.run)  # which keeps the machine code that the entry calls by its address
         packs, call = self.layout.call_lines(name(entry), told, words, name)
         return packs, [f"if {call}:", "    return None"] if watch.remainders else [call]

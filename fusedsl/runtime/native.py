@@ -4,32 +4,49 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import os
 import sys
 import tempfile
 import threading
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ..errors import DeviceError
 
 PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 SHARED = b"\x03\x00"  # e_type of a shared object
 _lock = threading.Lock()
-_loaded: dict[tuple[bytes, tuple[str, ...]], tuple] = {}
-_engines: list = []  # keep the memory of loaded code alive
+_loaded: WeakValueDictionary[tuple[bytes, tuple[str, ...]], Code] = WeakValueDictionary()
+
+
+class Code:
+    """Machine code in memory, which is freed with this: its C functions, by symbol, hold it."""
+
+    def __init__(self, holder: Any, addresses: list[int]):
+        self.holder = holder  # what keeps the code in memory
+        self.addresses = addresses
+
+    def functions(self) -> tuple:
+        """The C functions, each of which keeps the code alive."""
+        found = tuple(map(PROTOTYPE, self.addresses))
+        for function in found:
+            function.code = self  # type: ignore[attr-defined]
+        return found
 
 
 def load(code: bytes, symbols: tuple[str, ...]) -> tuple:
     """The C functions `void symbol(int64 *slots, int64 begin, int64 end)` of an object; a call releases the GIL.
 
-    Equal objects are loaded once, since nothing unloads them. DeviceError where the system refuses a shared object.
+    Equal objects are loaded once as long as one of their functions is there: whoever keeps an address keeps that.
+    DeviceError where the system refuses a shared object.
     """
-    key = code, symbols
-    if key not in _loaded:
-        with _lock:
-            if key not in _loaded:
-                _loaded[key] = _open(*key) if code[16:18] == SHARED else _load(*key)
-    return _loaded[key]
+    key = hashlib.sha256(code).digest(), symbols
+    with _lock:
+        found = _loaded.get(key)
+        if found is None:
+            found = _loaded[key] = _open(code, symbols) if code[16:18] == SHARED else _load(code, symbols)
+    return found.functions()
 
 
 def engine(module: Any) -> Any:
@@ -43,20 +60,19 @@ def engine(module: Any) -> Any:
     return llvm.create_mcjit_compiler(module, machine, use_lmm=True)
 
 
-def _load(object_bytes: bytes, symbols: tuple[str, ...]) -> tuple:
+def _load(object_bytes: bytes, symbols: tuple[str, ...]) -> Code:
     import llvmlite.binding as llvm
 
     loaded = engine(llvm.parse_assembly(""))
     loaded.add_object_file(llvm.ObjectFileRef.from_data(object_bytes))
     loaded.finalize_object()
-    _engines.append(loaded)
-    return tuple(PROTOTYPE(loaded.get_function_address(symbol)) for symbol in symbols)
+    return Code(loaded, [loaded.get_function_address(symbol) for symbol in symbols])
 
 
 # -- shared objects
 
 
-def _open(code: bytes, symbols: tuple[str, ...]) -> tuple:
+def _open(code: bytes, symbols: tuple[str, ...]) -> Code:
     """The functions of a shared object, which is a file only while the system's loader reads it."""
     with contextlib.suppress(OSError):  # else it is in the C library
         ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
@@ -67,10 +83,13 @@ def _open(code: bytes, symbols: tuple[str, ...]) -> tuple:
         except OSError as fault:
             faults.append(str(fault))
         else:
-            _engines.append(library)
-            return tuple(PROTOTYPE((symbol, library)) for symbol in symbols)
+            return Code(library, [_address(library, symbol) for symbol in symbols])
     raise DeviceError(f"the system does not load machine code: {'; '.join(faults)}", "device.code",
                       help="TMPDIR should name a folder that can be written and is not mounted noexec")  # fmt: skip
+
+
+def _address(library: ctypes.CDLL, symbol: str) -> int:
+    return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
 
 
 def _from_folder(code: bytes) -> ctypes.CDLL:

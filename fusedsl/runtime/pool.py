@@ -7,12 +7,16 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from queue import SimpleQueue
+from time import perf_counter
 from typing import Any
 
 from .. import config
 from ..codegen.cpu.work import Launch
+from .free_memory import exhausted
 
-PIECES = 8  # for each thread, at most: enough to even out their speeds
+PIECES = 8  # for each thread, at most, of work that is short: enough to even out their speeds
+FIRST = 32  # grains of a piece, before one was timed: no more than some tenths of a second
+SHORT, LONG = 0.02, 0.1  # seconds between which pieces are kept: an interrupt waits for one
 _lock = threading.Lock()
 _pool: Pool | None = None
 
@@ -27,17 +31,24 @@ class Pool:
             threading.Thread(target=self._work, daemon=True, name="fusedsl").start()
 
     def _work(self) -> None:
-        while True:
-            job = self.queue.get()
+        while (job := self.queue.get()) is not None:
             job.help()
             job = None  # while waiting, hold on to nothing
 
+    def close(self) -> None:
+        """Let the threads end, once the jobs that wait are done."""
+        for _ in range(self.threads - 1):
+            self.queue.put(None)
+
     def run(self, function, slots: int, count: int, grain: int) -> None:
-        """function(slots, begin, end) over [0, count) in pieces of `grain` units or more; returns when all is done."""
+        """function(slots, begin, end) over [0, count) in pieces of `grain` units or more; returns when all is done.
+
+        Python handles signals between the pieces that the calling thread computes: where a handler raises, as that of
+        Ctrl-C does, no further piece is begun, and what the kernel writes is left half written.
+        """
         # few pieces: a thread that comes for its next one may have to wait for the GIL
-        grain = max(grain, -(-count // (PIECES * self.threads)))
-        job = Job(function, slots, count, grain)
-        for _ in range(min(self.threads, -(-count // grain)) - 1):
+        job = Job(function, slots, count, grain, -(-count // (PIECES * self.threads)))
+        for _ in range(min(self.threads, -(-count // job.step)) - 1):
             self.queue.put(job)
         try:
             job.run()
@@ -46,20 +57,43 @@ class Pool:
 
 
 class Job:
-    """Pieces of one launch, claimed by whichever thread is free."""
+    """Pieces of one launch, claimed by whichever thread is free. How many units the next ones have follows from how
+    long the last one took: at most `largest`, or a `grain` where that is more.
+    """
 
-    __slots__ = ("claims", "count", "ended", "function", "grain", "slots", "started")
+    __slots__ = ("begun", "count", "ended", "function", "grain", "largest", "lock", "slots", "started", "step")
 
-    def __init__(self, function, slots: int, count: int, grain: int):
+    def __init__(self, function, slots: int, count: int, grain: int, largest: int):
         self.function, self.slots, self.count, self.grain = function, slots, count, grain
-        self.claims = iter(range(0, count, grain))  # next() is atomic under the GIL
+        self.largest = max(grain, largest)
+        self.step = min(self.largest, FIRST * grain)
+        self.begun = 0  # units that somebody computes, or has computed
+        self.lock = threading.Lock()
         self.started: list[None] = []
         self.ended: SimpleQueue = SimpleQueue()
 
+    def claim(self) -> tuple[int, int] | None:
+        """The next piece; None where there is none left."""
+        with self.lock:
+            begin = self.begun
+            if begin >= self.count:
+                return None
+            self.begun = end = min(begin + self.step, self.count)
+        return begin, end
+
     def run(self) -> None:
         """Compute pieces until none is left."""
-        for begin in self.claims:
-            self.function(self.slots, begin, min(begin + self.grain, self.count))
+        while (piece := self.claim()) is not None:
+            start = perf_counter()
+            self.function(self.slots, *piece)
+            self.adapt(perf_counter() - start)
+
+    def adapt(self, seconds: float) -> None:
+        """Choose the next pieces' length, now that one took so long."""
+        if seconds > LONG and self.step > self.grain:
+            self.step = max(self.grain, self.step // 2)
+        elif seconds < SHORT and self.step < self.largest:
+            self.step = min(self.largest, self.step * 2)
 
     def help(self) -> None:
         """The same on a thread of the pool; the caller waits for those that started before the pieces ran out."""
@@ -71,8 +105,8 @@ class Job:
 
     def settle(self) -> None:
         """Leave nothing running: after an interrupt, too, since the threads write to the caller's arrays."""
-        for _ in self.claims:
-            pass
+        with self.lock:
+            self.begun = self.count
         ended, interrupt = 0, None
         while ended < len(self.started):  # counted anew: one that started late may end before one that computes
             try:
@@ -82,6 +116,16 @@ class Job:
                 interrupt = error
         if interrupt is not None:
             raise interrupt
+
+
+def set_num_threads(threads: int | None) -> None:
+    """Compute on so many threads from now on; None for as many as `config.num_threads` finds by itself."""
+    global _pool
+    config.choose_num_threads(threads)
+    with _lock:
+        old, _pool = _pool, None
+    if old is not None:
+        old.close()
 
 
 def run(function, slots: int, count: int, grain: int) -> None:
@@ -95,10 +139,7 @@ def run(function, slots: int, count: int, grain: int) -> None:
     if pool is None:
         with _lock:
             pool = _pool = _pool or Pool(config.num_threads())
-    if pool.threads == 1:
-        function(slots, 0, count)
-    else:
-        pool.run(function, slots, count, grain)
+    pool.run(function, slots, count, grain)
 
 
 def single(functions: Mapping[str, Callable], launch: Launch) -> tuple[int, int] | None:
@@ -106,10 +147,11 @@ def single(functions: Mapping[str, Callable], launch: Launch) -> tuple[int, int]
     if len(launch.stages) != 1 or launch.workspace:
         return None
     stage = launch.stages[0]
-    if not stage.count or (stage.count > stage.grain and config.num_threads() > 1):
+    most = stage.grain if config.num_threads() > 1 else FIRST * stage.grain
+    if not stage.count or stage.count > most:
         return None
     function: Any = functions[stage.symbol]
-    return ctypes.cast(function, ctypes.c_void_p).value or 0, stage.count
+    return ctypes.c_void_p.from_buffer(function).value or 0, stage.count  # ctypes.cast would leave a cycle behind
 
 
 def runner(functions: Mapping[str, Callable], launch: Launch, slots: int) -> Callable[[int], None]:
@@ -125,7 +167,10 @@ def runner(functions: Mapping[str, Callable], launch: Launch, slots: int) -> Cal
     def run_stages(block: int) -> None:
         import numpy as np
 
-        workspace = np.empty(launch.workspace + 64, np.uint8)
+        try:
+            workspace = np.empty(launch.workspace + 64, np.uint8)
+        except MemoryError as fault:
+            raise exhausted(launch.workspace, "working memory") from fault
         own = (ctypes.c_int64 * (slots + 2))()
         ctypes.memmove(own, block, 8 * slots)
         own[slots] = -(-workspace.ctypes.data // 64) * 64

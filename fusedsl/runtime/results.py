@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
-from ..errors import ArgumentError, DeviceError, LimitError
+from ..errors import ArgumentError, DeviceError, MemoryLimitError
 from ..ir.types import UINT8, DType, numpy_dtype
 from .arrays import CPU, SPELLED, Array, Weak, describe
+from .free_memory import exhausted, require
 from .overlap import overlap, overlaps_itself
 from .streams import stand_in
 
@@ -123,19 +124,27 @@ def empty(
 
 class Allocator:
     """Makes `empty(...)`: what a remembered launch calls for its results. `make` does the same, and raises what the
-    library raises where memory is exhausted, one of `exhausted`; `told` says what there is no memory for, and `form`
-    which arrays: (shape, dtype, order).
+    library raises where memory is exhausted, one of `exhausted`; `told` says what of `size` bytes there is no memory
+    for, and `form` which arrays: (shape, dtype, order).
     """
 
-    def __init__(self, make: Callable[[], Any], exhausted: tuple[type[Exception], ...], told: str, form: tuple = ()):
-        self.make, self.exhausted, self.told, self.form = make, exhausted, told, form
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        exhausted: tuple[type[Exception], ...],
+        size: int,
+        told: str,
+        form: tuple = (),
+    ):
+        self.make, self.exhausted, self.size, self.told, self.form = make, exhausted, size, told, form
 
     def __call__(self) -> Any:
         try:
             return self.make()
         except self.exhausted as fault:
-            help = "compute in parts, or reduce inside the expression"
-            raise LimitError(f"no memory for {self.told}", "limit.memory", help=help) from fault
+            if isinstance(fault, MemoryLimitError):
+                raise
+            raise exhausted(self.size, self.told) from fault
 
 
 def allocator(
@@ -144,11 +153,22 @@ def allocator(
     """A function that makes `empty(...)`."""
     shape = tuple(shape)
     maker = {"numpy": _numpy_maker, "torch": _torch_maker, "cupy": _cupy_maker}[home(library, device)]
-    make, exhausted = maker(device, shape, dtype, order)
+    make, failures = maker(device, shape, dtype, order)
     size = dtype.itemsize
     for extent in shape:
         size *= extent
-    return Allocator(make, exhausted, f"{size} bytes of {dtype}{list(shape)}", (shape, dtype, order))
+    told = f"{dtype}{list(shape)}"
+    if device == CPU and size >= LARGE:
+        make = partial(_made_where_there_is_room, make, size, told)
+    return Allocator(make, failures, size, told, (shape, dtype, order))
+
+
+LARGE = 1 << 28  # bytes that are asked for at each call: to write them takes longer
+
+
+def _made_where_there_is_room(make: Callable[[], Any], size: int, told: str) -> Any:
+    require(size, told)
+    return make()
 
 
 Maker = tuple[Callable[[], Any], tuple[type[Exception], ...]]

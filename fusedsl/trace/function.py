@@ -74,6 +74,13 @@ class Traced:
             return False
         return all(concrete(node, self.baked, extents) == value for node, value in self.conditions)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was traced: NumPy computed what the function returns, from the numbers that it was given."""
+        made: list[Constant] = []
+        _mapped(self.template, lambda one: made.append(one) or one, Constant)  # type: ignore[func-returns-value]
+        return bool(made and self.baked) and not self.graph.results
+
     def rebuild(self, results: Sequence[Any], arguments: Sequence[Any]) -> Any:
         """What the function returns, from the graph's results and the caller's arguments."""
         return _filled(self.template, results, arguments)

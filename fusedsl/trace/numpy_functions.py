@@ -59,7 +59,11 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
     if method == "accumulate" and name in SCANS:
         return _accumulate(recorder, SCANS[name], *inputs, **kwargs)
     if method != "__call__":
-        known = "reduce, accumulate and outer are there; or write it with slices"
+        those = {"reduce": REDUCTIONS, "accumulate": SCANS}.get(method)
+        known = (
+            f"{method} is there for {', '.join(those)}" if those else "reduce, accumulate and outer of some are there"
+        )
+        known += "; or write it with slices"
         help = HELP["scatter"] if method == "at" else known
         raise Unsupported(f"{name}.{method} is not there yet", code="unsupported.function", help=help)
     if name in SPECIAL and (("where" not in kwargs and "out" not in kwargs) or name == "vecdot"):

@@ -335,6 +335,8 @@ class Recorder:
         try:
             yield
         except FusedslError as error:
+            if error.help and library(self.array_class) in ("torch", "cupy"):  # helps are written as NumPy's users do
+                error.help = error.help.replace("np.", "torch." if library(self.array_class) == "torch" else "cp.")
             if error.span is None and error.text is None:
                 site, note = site_of(innermost(error.__traceback__))
                 error.text, error.span, error.caret = site.text, site.span, site.caret

@@ -66,6 +66,7 @@ def emulated_gpu(
     """
     from fusedsl import hardware
     from fusedsl.codegen.cuda import backend
+    from fusedsl.lru import LRU
     from fusedsl.program import pipeline
     from fusedsl.runtime import cache, compile, driver
 
@@ -89,7 +90,7 @@ def emulated_gpu(
             (pipeline, "hardware_of", lambda device: known),
             (compile, "disk", lambda: own),
             (cache, "disk", lambda: own),
-            (compile, "_built", {}),
+            (compile, "_built", LRU(lambda: 1000)),
         ):
             stack.enter_context(mock.patch.object(module, name, stand_in))
         stack.callback(_stand_in(device.cupy))

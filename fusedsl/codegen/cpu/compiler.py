@@ -7,6 +7,8 @@ from types import BuiltinFunctionType
 
 import llvmlite.binding as llvm
 from llvmlite import ir
+from llvmlite.binding.ffi import ObjectRef
+from llvmlite.binding.newpassmanagers import ModulePassManager, NewPassManager
 from numba.core import codegen, cpu, types, typing
 from numba.core.compiler import CompilerBase, Flags
 from numba.core.compiler_lock import global_compiler_lock
@@ -43,6 +45,10 @@ def call_signature(word: Word, args):
     if None in kinds or (result := word.result(*kinds)) is NotImplemented:
         return None
     return signature(NUMBA[result], *(types.unliteral(a) for a in args))
+
+
+# llvmlite 0.50 frees no pass manager, 30 kB each: the method that would is hidden by ObjectRef's empty one
+LEAKS = hasattr(NewPassManager, "_dispose") and ModulePassManager._dispose is ObjectRef._dispose
 
 
 @cache
@@ -94,6 +100,12 @@ class ScalarTarget(cpu.CPUContext):
             return found.value if isinstance(found, Number) else found
 
         return emit
+
+    def get_constant_generic(self, builder, ty, val):
+        """Words have no value; Numba would remember that of each, for ever."""
+        if isinstance(ty, types.Function):
+            return self.get_dummy_value()
+        return super().get_constant_generic(builder, ty, val)
 
 
 class CapturedLibrary(codegen.CPUCodeLibrary):
@@ -207,14 +219,19 @@ def optimise(modules: list[ir.Module], target: llvm.TargetMachine | None = None)
     first.add_simplify_cfg_pass()
     first.add_instruction_combine_pass()
     first.add_loop_rotate_pass()
-    first.run(linked, builder)
-    builder.getModulePassManager().run(linked, builder)
+    for passes in (first, builder.getModulePassManager()):
+        passes.run(linked, builder)
+        if LEAKS:
+            NewPassManager._dispose(passes)
     return linked
 
 
 def object_code(functions: dict[str, object], processor: Processor) -> bytes:
     """Relocatable object code for a processor that exports each function under its symbol."""
     with global_compiler_lock:
-        target = machine(processor)
-        modules = [lower(function, symbol) for symbol, function in functions.items()]
-        return target.emit_object(optimise(modules, target))
+        try:
+            target = machine(processor)
+            modules = [lower(function, symbol) for symbol, function in functions.items()]
+            return target.emit_object(optimise(modules, target))
+        finally:
+            callable_type.cache_clear()  # of words that are this file's own

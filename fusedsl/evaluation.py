@@ -1,0 +1,99 @@
+"""`evaluate`: the value of a text for arrays by name, and the kernels of texts, made once and kept while in use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from .api import Kernel
+from .config import OPTION_NAMES, Options, cache_size, current, split_options
+from .errors import FusedslError, trimmed
+from .lru import clear_all, shared
+from .program.text import TextSource
+from .runtime import dynamo
+from .runtime.cache import disk as files
+from .scope import as_mapping, check_constants, looked_up, shadowing, undefined, unused
+
+
+@shared
+@lru_cache(maxsize=cache_size())
+def remembered(text: str, chosen: Options, shadowed: tuple[str, ...] = ()) -> Kernel:
+    """The kernel of a text, made once; `shadowed` are names of constants that are parameters of it."""
+    params = TextSource(text, chosen, None, None, shadowed).names if shadowed else None
+    return Kernel(text, params, None, chosen)
+
+
+def kernel_of(text: str, changes: tuple[tuple[str, Any], ...], shadowed: tuple[str, ...] = ()) -> Kernel:
+    """The kernel of a text under the options in force with these changes."""
+    if dynamo.compiles():
+        return getattr(_compiled, _named(text, changes, shadowed))
+    chosen = current().changed(dict(changes))
+    return remembered(text, chosen, shadowed) if isinstance(text, str) else Kernel(text, None, None, chosen)
+
+
+class _Compiled:
+    """Kernels of texts that torch.compile has met, as attributes: those it can read, and notice if they change."""
+
+
+_compiled = _Compiled()
+
+
+@dynamo.constant
+def _named(text: str, changes: tuple[tuple[str, Any], ...], shadowed: tuple[str, ...]) -> str:
+    """The attribute of `_compiled` that holds the kernel of a text."""
+    made = remembered(text, current().changed(dict(changes)), shadowed)
+    name = f"kernel_{id(made)}"
+    setattr(_compiled, name, made)
+    return name
+
+
+def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any = None, **named: Any) -> Any:
+    """The value of a text for arrays given by name or in a mapping; compiled once and remembered.
+
+    With no array given at all, names are looked up in the caller's locals, then globals (arrays, numbers, lists, and
+    pandas, polars and xarray objects). A mapping may hold more than the text uses, and may be a DataFrame, whose
+    columns are then the arrays; an unused keyword is an ArgumentError; a missing name UnknownNameError.
+
+    >>> import numpy as np
+    >>> evaluate("2*a + 3*b", a=np.float32([1, 2]), b=np.float32([3, 4]))
+    array([11., 16.], dtype=float32)
+    """
+    try:
+        changes, given = split_options(named)
+        made = kernel_of(text, changes)
+        if arrays is None and not given:
+            if not made.params:
+                return made(out=out)
+            frame = sys._getframe(1)
+            found, others = looked_up(made.params, frame.f_locals, frame.f_globals)
+            check_constants(made, frame.f_locals, frame.f_globals)
+        else:
+            mapping = {} if arrays is None else as_mapping(arrays)
+            shadowed = shadowing(made, given, mapping)
+            if shadowed:
+                made = kernel_of(text, changes, shadowed)
+            for name in given:
+                if name not in made.params:
+                    read = f"the text reads {', '.join(made.params) or 'no names'}"
+                    raise unused(made, name, None, OPTION_NAMES, read)
+            found, others = {n: mapping[n] for n in made.params if n not in given and n in mapping}, {}
+            found.update(given)
+        if len(found) < len(made.params):
+            raise undefined(made, found, others, mapping if arrays is not None else ())
+        return made(*[found[name] for name in made.params], out=out)
+    except FusedslError as fault:
+        raise trimmed(fault) from fault.__cause__
+
+
+def clear_cache(disk: bool = False) -> None:
+    """Forget the programs of texts that `evaluate` has met and the kernels compiled in this process; with `disk`, also
+    what the cache folder holds, for all processes.
+
+    A Kernel or function that the caller holds keeps what its calls need. Least recently used programs beyond
+    FUSEDSL_CACHE_SIZE (512), and files beyond FUSEDSL_CACHE_MB (512 megabytes), are forgotten without being asked.
+    """
+    clear_all()
+    if disk:
+        files().clear()

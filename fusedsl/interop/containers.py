@@ -1,0 +1,141 @@
+"""Lists and labelled arrays (pandas, polars, xarray, JAX) as arguments: plain arrays in, results of their kind out.
+
+A library is looked up by the type of what it made, among the modules that are there: none is imported here.
+"""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..errors import ArgumentError, FusedslError
+from ..ir.types import DTYPES
+from ..runtime.arrays import dtype_fault, library_of
+from . import jax_arrays, pandas_objects, polars_objects, xarray_objects
+from .labelled import Label, Labelled
+
+LISTS = (list, tuple, range, array.array)
+LIBRARIES = {
+    "pandas": pandas_objects,
+    "polars": polars_objects,
+    "xarray": xarray_objects,
+    "jax": jax_arrays,
+    "jaxlib": jax_arrays,
+}
+NATIVE = ("builtins", "numpy", "torch", "cupy")
+Origins = Sequence[frozenset[tuple[int, int]]]
+
+
+def is_container_type(kind: type) -> bool:
+    """Whether objects of a class are read as arrays, and are none of a library that kernels take as it is."""
+    found = _known_types.get(kind)
+    if found is None:
+        library = (kind.__module__ or "").partition(".")[0]
+        found = kind in LISTS or (library in LIBRARIES and LIBRARIES[library].is_array(kind))
+        if found or library in NATIVE:
+            _known_types[kind] = found
+    return found
+
+
+_known_types: dict[type, bool] = {}
+
+
+def is_container(x: Any) -> bool:
+    """Whether an argument is a list, a labelled array, or an array of JAX's."""
+    return is_container_type(type(x))
+
+
+def is_labelled_type(kind: type) -> bool:
+    """Whether objects of a class have labels, and rules of their own about them."""
+    return is_container_type(kind) and kind not in LISTS and not (kind.__module__ or "").startswith("jax")
+
+
+def columns(x: Any) -> Mapping[str, Any] | None:
+    """The columns of a DataFrame by name; None for what is none."""
+    library = type(x).__module__.partition(".")[0]
+    found = LIBRARIES[library].columns(x) if library in ("pandas", "polars") else None
+    return None if found is None else {name: part for name, part in found if isinstance(name, str)}
+
+
+def read(x: Any, name: str) -> Any:
+    """An argument as kernels take it: a Labelled for a labelled array, a NumPy array for a list, all else as it is.
+
+    Raises ArgumentError or DTypeError, naming the argument (or the column), for what holds no numbers.
+    """
+    kind = type(x)
+    if not is_container_type(kind):
+        return x
+    if kind in LISTS:
+        return _listed(x, name)
+    return LIBRARIES[kind.__module__.partition(".")[0]].read(x, name)
+
+
+def _listed(x: Any, name: str) -> Any:
+    """A list of numbers, or of lists of one length, as NumPy makes an array of it."""
+    import numpy as np
+
+    if type(x) in (list, tuple) and any(type(part).__module__.partition(".")[0] in ("torch", "cupy") for part in x):
+        library = type(x[0]).__module__.partition(".")[0]
+        raise ArgumentError(
+            f"{name} is a {type(x).__name__} of {library} arrays", "argument.type",
+            help=f"pass {library}.stack({name}), or one argument for each; foreach takes lists of arrays",
+        )  # fmt: skip
+    try:
+        found = np.asarray(x)
+    except ValueError:
+        raise ArgumentError(
+            f"the parts of {name} differ in length", "argument.type",
+            help="an array is rectangular: pad the parts, or give each an argument; foreach takes lists of arrays",
+        ) from None  # fmt: skip
+    if found.dtype.name not in DTYPES:
+        raise dtype_fault(name, found.dtype.name)
+    return found
+
+
+# -- results
+
+
+def wrapper(values: Sequence[Any], names: Sequence[str]) -> Callable[[Sequence[Any], Callable], list] | None:
+    """What gives results the kind and the labels of labelled arguments; None where no argument is labelled.
+
+    f(results, origins) where `origins()` says which axes of arguments each result's axes run along.
+    """
+    labelled = {k: x for k, x in enumerate(values) if isinstance(x, Labelled)}
+    if not labelled:
+        return None
+    first = next(iter(labelled.values()))
+    library = LIBRARIES[first.library]
+    if first.library == "jax" and any(library_of(x) in ("torch", "cupy") for x in values):
+        return None
+    own = {k: x for k, x in labelled.items() if x.library == first.library}
+
+    def wrap(results: Sequence[Any], origins: Callable[[], Sequence[Origins]]) -> list:
+        wrapped = []
+        for result, axes in zip(results, origins()):
+            labels = [_label(library, own, names, sources, n) for sources, n in zip(axes, result.shape)]
+            wrapped.append(library.wrap(result, labels, list(own.values())))
+        return wrapped
+
+    return wrap
+
+
+def _label(
+    library: Any, own: Mapping[int, Labelled], names: Sequence[str], sources: frozenset[tuple[int, int]], extent: int
+) -> Label | None:
+    """The label of a result's axis; ArgumentError where arguments that meet there do not agree about it."""
+    found: tuple[int, Label] | None = None
+    for k, axis in sorted(sources):
+        label = own[k].axes[axis] if k in own else None
+        if label is None or len(label) != extent:
+            continue
+        if found is None:
+            found = k, label
+        elif (fault := library.differ(found[1], label)) is not None:
+            raise _misaligned(names[found[0]], names[k], *fault)
+    return None if found is None else found[1]
+
+
+def _misaligned(first: str, second: str, what: str, help: str) -> FusedslError:
+    help = help.format(a=first, b=second)
+    return ArgumentError(f"{first} and {second} have different {what}", "argument.labels", help=help)

@@ -1,0 +1,51 @@
+"""Functions of NumPy, SciPy, torch and JAX that no text has and that no line of one replaces: what to do about each."""
+
+from __future__ import annotations
+
+import sys
+
+OUTSIDE = "it is not available in fusedsl: compute it outside, and pass the result"
+# (what to do, names)
+FAMILIES: tuple[tuple[str, str], ...] = (
+    (
+        "there are no complex numbers: compute it outside, and pass the result",
+        "fft ifft rfft irfft fft2 ifft2 fftn ifftn rfft2 rfftn hfft ihfft fftfreq rfftfreq fftshift ifftshift stft "
+        "istft dct idct dst idst hilbert spectrogram periodogram",
+    ),
+    (
+        "matrices are decomposed outside: pass the result; products, norms and traces are there",
+        "inv solve det slogdet logdet svd svdvals qr eig eigh eigvals eigvalsh cholesky lu lu_factor lu_solve lstsq "
+        "pinv pinverse matrix_exp expm logm sqrtm matrix_power matrix_rank cond solve_triangular triangular_solve "
+        "tensorinv tensorsolve roots polyfit",
+    ),
+    (
+        "recurrences run outside, but for cumsum, cumprod, cummax and cummin",
+        "scan associative_scan fori_loop while_loop cond ema ewm ewma lfilter sosfilt filtfilt rnn lstm gru",
+    ),
+    (
+        OUTSIDE,
+        "beta factorial comb perm binom gamma digamma polygamma psi zeta erfinv erfcinv ndtri gammainc gammaincc "
+        "betainc betaln i0 i0e i1 i1e j0 j1 jn jv y0 y1 yn yv iv kv kn k0 k1 bessel_j0 airy ellipk ellipe hyp2f1 expi "
+        "exp1 lambertw gcd lcm bitwise_count frexp interp interp1d spline cdist pdist vmap grad jacobian hessian",
+    ),
+)
+HELP = {name: help for help, names in reversed(FAMILIES) for name in names.split()}
+
+
+def outside(name: str) -> str | None:
+    """What to do about a function of another library that fusedsl does not have; None for a name that none has.
+
+    >>> outside("det")
+    'matrices are decomposed outside: pass the result; products, norms and traces are there'
+    >>> outside("percentileofscore") is None
+    True
+    """
+    return HELP.get(name) or (OUTSIDE if _is_elsewhere(name) else None)
+
+
+def _is_elsewhere(name: str) -> bool:
+    """Whether a library that is there has a function of this name."""
+    homes = ("numpy", "numpy.linalg", "numpy.fft", "torch", "torch.nn.functional", "torch.special", "scipy.special",
+             "scipy.stats", "scipy.signal", "scipy.ndimage", "jax.numpy", "jax.nn", "jax.lax")  # fmt: skip
+    found = (getattr(sys.modules.get(home), name, None) for home in homes)
+    return any(callable(one) and not isinstance(one, type) for one in found)

@@ -1,0 +1,65 @@
+"""The logger `fusedsl`: compilations, and first calls that take long; and Numba's loggers, silent while it compiles.
+
+`logging` is imported where there is something to say.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import logging
+
+LONG = 1.0  # seconds of planning and compiling that are worth a line
+OTHERS = ("numba", "numba_cuda")  # whose loggers write thousands of lines a kernel at level DEBUG
+
+_lock = threading.Lock()
+_silencing = 0  # blocks of `silenced` that threads are in
+_levels: dict[str, int] = {}  # of these loggers, outside of them
+
+
+@cache
+def logger() -> logging.Logger:
+    """The package's logger, which is silent unless the program has handlers."""
+    import logging
+
+    found = logging.getLogger("fusedsl")
+    found.addHandler(logging.NullHandler())
+    return found
+
+
+def compiling(kernel: str, target: str) -> None:
+    """A kernel is compiled now: INFO."""
+    logger().info("compiling %s for %s", kernel, target)
+
+
+def first_call(title: str, seconds: float) -> None:
+    """A program was traced, planned and compiled in so many seconds: a WARNING where that is long."""
+    if seconds > LONG:
+        logger().warning("first call of %s: planned and compiled in %.1f s", title, seconds)
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Numba's loggers say nothing below WARNING inside of the block, and are as they were afterwards."""
+    import logging
+
+    global _silencing
+    with _lock:
+        _silencing += 1
+        if _silencing == 1:
+            for name in OTHERS:
+                _levels[name] = logging.getLogger(name).level
+                logging.getLogger(name).setLevel(max(_levels[name], logging.WARNING))
+    try:
+        yield
+    finally:
+        with _lock:
+            _silencing -= 1
+            if not _silencing:
+                for name in OTHERS:
+                    logging.getLogger(name).setLevel(_levels[name])

@@ -1,0 +1,82 @@
+"""How much memory is left to the process, and the error for what does not fit: asked before anything is computed.
+
+Systems promise more memory than they have, and end a process that uses it: an allocation that succeeds says little.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import MemoryLimitError
+
+ASKED = 1 << 26  # bytes that are allocated without being asked for: less than it takes to ask
+GROUPS = Path("/sys/fs/cgroup")
+
+
+def require(size: int, what: str) -> None:
+    """MemoryLimitError where `size` bytes, which `what` takes, are more than the process can have."""
+    if size < ASKED:
+        return
+    found = available()
+    if found is not None and size > found:
+        raise exhausted(size, what, found)
+
+
+def exhausted(size: int, what: str, found: int | None = None) -> MemoryLimitError:
+    """The error for memory that is not there."""
+    left = "" if found is None else f", and {found / 1e9:.3g} GB are available"
+    help = "compute in parts, or reduce inside the expression"
+    return MemoryLimitError(f"no memory for {size / 1e9:.3g} GB of {what}{left}", "limit.memory", help=help)
+
+
+def available() -> int | None:
+    """Bytes that the process can still use; None where the system does not say."""
+    found = [*_of_system(), *_of_groups(), *_of_process()]
+    return max(0, min(found)) if found else None
+
+
+def _of_system() -> Iterator[int]:
+    """What the kernel would give without swapping others out, and free swap."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        told = {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(":") for line in lines)}
+        yield told["MemAvailable"] + told.get("SwapFree", 0)
+
+
+def _of_groups() -> Iterator[int]:
+    """What the process's control groups, and those around them, leave: containers and schedulers set such limits."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, name = line.split(":", 2)
+            if not controllers:
+                yield from _left(GROUPS, name, "memory.max", "memory.current", "inactive_file")
+            elif "memory" in controllers.split(","):
+                names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+                yield from _left(GROUPS / "memory", name, *names)
+
+
+def _left(root: Path, name: str, limit: str, usage: str, reclaimed: str) -> Iterator[int]:
+    """What a group and those around it leave, with the page cache that they would give up."""
+    inner = root / name.lstrip("/")
+    for group in (inner, *inner.parents):
+        if not group.is_relative_to(root):
+            break
+        with contextlib.suppress(OSError, ValueError):
+            most = (group / limit).read_text().strip()
+            if most != "max":
+                stats = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                yield int(most) - int((group / usage).read_text()) + int(stats.get(reclaimed, 0))
+
+
+def _of_process() -> Iterator[int]:
+    """What the limit of the address space leaves (ulimit -v)."""
+    with contextlib.suppress(ImportError, OSError, ValueError, IndexError):
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            yield limit - pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,133 @@
+"""Which names of a program are the caller's: values in a scope, columns of a mapping, constants that are shadowed."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from .config import OPTION_NAMES
+from .errors import ArgumentError, CompileError, FusedslError, suggest
+from .interop import containers
+
+Kernel = Any  # api.Kernel, which stands above this file
+
+CONSTANTS = {"pi": math.pi, "inf": math.inf, "nan": math.nan}
+Scope = Mapping[str, Any]
+
+
+def as_mapping(arrays: Any) -> Mapping[str, Any]:
+    """The arrays of a call by name: a mapping, or the columns of a DataFrame. ArgumentError for anything else."""
+    found = arrays if isinstance(arrays, Mapping) else containers.columns(arrays)
+    if found is None:
+        raise ArgumentError(
+            f"arrays come by name, and the second argument is a {type(arrays).__name__}",
+            "argument.mapping",
+            help='evaluate("a + b", a=a, b=b), or a mapping: evaluate("a + b", {"a": a, "b": b})',
+        )
+    return found
+
+
+def is_value(x: Any) -> bool:
+    """Whether a program may read such an object of the caller's scope: an array, a number, a list, a Series …"""
+    return isinstance(x, (bool, int, float)) or containers.is_container(x) or (
+        hasattr(x, "dtype") and hasattr(x, "shape") and not isinstance(x, type)
+    )  # fmt: skip
+
+
+def looked_up(names: Collection[str], *scopes: Scope) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(the values of these names, what other names stand for) in the first scope that has each."""
+    found: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for name in names:
+        for scope in scopes:
+            if name not in scope:
+                continue
+            if is_value(scope[name]):
+                found[name] = scope[name]
+                break
+            others.setdefault(name, scope[name])
+    return found, {name: x for name, x in others.items() if name not in found}
+
+
+def shadowing(kernel: Kernel, given: Mapping[str, Any], mapping: Mapping[str, Any]) -> tuple[str, ...]:
+    """The constants and dtypes of a program whose names the caller passes with values of their own: theirs count."""
+    names = kernel._source.shadowable
+    return tuple([n for n in names if n in given or (n in mapping and _differs(n, mapping[n]))])
+
+
+def check_constants(kernel: Kernel, *scopes: Scope) -> None:
+    """ArgumentError where a program reads a constant, and the caller's scope has a value of its own by that name."""
+    for name in kernel._source.shadowable:
+        found, _ = looked_up((name,), *scopes)
+        if name in CONSTANTS and name in found and _differs(name, found[name]) and kernel._source.reads(name):
+            raise ArgumentError(
+                f"{name} is the constant {CONSTANTS[name]:.7g} in a program, and the caller's scope has "
+                f"a {type(found[name]).__name__} called {name}",
+                "argument.constant",
+                help=f"pass it by name, {name}={name}, with all other arrays; or rename it",
+            )
+
+
+def _differs(name: str, value: Any) -> bool:
+    """Whether this is a value, and another one than the constant of that name, which `from math import pi` gives."""
+    if isinstance(value, float) and name in CONSTANTS:
+        return not (value == CONSTANTS[name] or (math.isnan(value) and name == "nan"))
+    return is_value(value)
+
+
+def undefined(kernel: Kernel, found: Collection[str], others: Mapping[str, Any], mapping: Any) -> FusedslError:
+    """The error for names that have no value. `others` are objects of those names that are no values; `mapping` holds
+    what the caller gave."""
+    from .lang.build import undefined
+
+    missing = [name for name in kernel.params if name not in found]
+    hints = {name: f"{name} is a {type(x).__name__}, which is no array" for name, x in others.items()}
+    options = [name for name in missing if name in OPTION_NAMES]
+    hints |= {n: f'{n}= is an option of evaluate; pass the array in a mapping: {{"{n}": {n}}}' for n in options}
+    given = [name for name in (*found, *mapping) if isinstance(name, str)]
+    return undefined(kernel._source.program, missing, given, hints)
+
+
+# -- the arguments of a call
+
+
+def bound(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    """The arguments of a kernel in order; ArgumentError for what is missing, surplus or unknown."""
+    params, signature = kernel.params, f"the kernel takes {', '.join(kernel.params) or 'no arguments'}"
+    if len(args) > len(params):
+        raise ArgumentError(f"{len(args)} arguments for {len(params)} parameters", "argument.count", help=signature)
+    values = dict(zip(params, args))
+    for name, value in named.items():
+        if name not in kernel._positions:
+            hint = f"{name} is an option: give it to kernel(...)" if name in OPTION_NAMES else None
+            raise unused(kernel, name, hint, (), signature)
+        if name in values:
+            raise ArgumentError(f"{name} is given twice", "argument.twice", help="give it by position or by name")
+        values[name] = value
+    missing = [name for name in params if name not in values]
+    if missing:
+        help = _missing_help(kernel, missing) or signature
+        raise ArgumentError(f"missing {', '.join(missing)}", "argument.missing", help=help)
+    return [values[name] for name in params]
+
+
+def _missing_help(kernel: Kernel, missing: Sequence[str]) -> str | None:
+    """What the text says of missing arguments, where there is a parser."""
+    with contextlib.suppress(CompileError):
+        from .lang.attention_call import unquoted_help
+
+        return unquoted_help(kernel._source.program, missing)
+    return None
+
+
+def unused(kernel: Kernel, name: str, hint: str | None, others: Sequence[str], otherwise: str) -> ArgumentError:
+    """The error for an argument that the text does not read; `others` are keywords that it may have meant."""
+    near = suggest(name, (*kernel.params, *others))
+    with contextlib.suppress(CompileError):
+        from .lang.attention_call import quoted
+
+        hint = hint or quoted(kernel._source.program, name)
+    hint = hint or (f"did you mean {near}?" if near else otherwise)
+    return ArgumentError(f"the text does not read {name!r}", "argument.unused", help=hint)
