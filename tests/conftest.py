@@ -1,4 +1,4 @@
-"""What all tests share: a cache folder of their own, and at the end how many tests were skipped for which reason."""
+"""What all tests share: a cache folder of their own, and at the end how many were skipped or left out, and why."""
 
 from __future__ import annotations
 
@@ -40,8 +40,27 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+SLOW = pytest.StashKey[int]()  # how many slow tests are left out; the workers of xdist tell the process they work for
+
+
+def pytest_deselected(items):
+    slow = sum(item.get_closest_marker("slow") is not None for item in items)
+    if slow:
+        config = items[0].config
+        config.stash[SLOW] = config.stash.get(SLOW, 0) + slow
+        if hasattr(config, "workeroutput"):
+            config.workeroutput["slow"] = config.stash[SLOW]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    node.config.stash[SLOW] = getattr(node, "workeroutput", {}).get("slow", 0)  # every worker leaves out the same
+
+
 def pytest_terminal_summary(terminalreporter):
-    """`N skipped: why`, a line for each reason."""
+    """`N skipped: why`, a line for each reason, and how many slow tests are left out."""
+    if slow := terminalreporter.config.stash.get(SLOW, 0):
+        terminalreporter.write_line(f"{slow} deselected: they take minutes; -m slow runs them")
     skipped = terminalreporter.stats.get("skipped", [])
     reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
     for reason, count in reasons.most_common():
