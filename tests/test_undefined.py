@@ -207,7 +207,19 @@ def test_every_cast_as_operand(source, target):
     check(of_casts(), {"x": edges(source)}, target)
 
 
-# -- what is written for LLVM
+# -- what is written for LLVM, and what it makes of it
+
+
+@pytest.fixture
+def anew(monkeypatch, tmp_path):
+    """Kernels are compiled, whatever has been compiled before."""
+    from fusedsl.runtime import cache, compile
+
+    own = cache.Cache(tmp_path)
+    monkeypatch.setattr(compile, "disk", lambda: own)
+    monkeypatch.setattr(cache, "disk", lambda: own)
+    monkeypatch.setattr(compile, "_built", {})
+
 
 SHIFT = re.compile(r"(%\S+) = (?:shl|lshr|ashr) i\d+ [^,]+, (\S+)$")
 DIVISION = re.compile(r"= [su](?:div|rem) i(?:8|16|32) [^,]+, (\S+)$")
@@ -216,7 +228,7 @@ COUNTER = re.compile(r"= sub nsw i64 \S+, 1$")  # of a loop, as Numba has it
 
 
 @pytest.mark.parametrize("dtype", ("int8", "uint32"))
-def test_what_llvm_is_given_on_the_cpu_promises_nothing(dtype, monkeypatch):
+def test_what_llvm_is_given_on_the_cpu_promises_nothing(dtype, anew, monkeypatch):
     """A shift by anything but a number within its width is frozen, a divisor is chosen, and no result is said not to
     overflow, or to be no NaN. (Divisions of 64 bits share the work among threads.)"""
     from fusedsl.codegen.cpu import compiler
@@ -242,3 +254,21 @@ def test_what_llvm_is_given_on_the_cpu_promises_nothing(dtype, monkeypatch):
                 divisors += 1
                 assert found[1] in chosen, line
     assert shifts > 20 and divisors > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ("x86-64", "haswell"))
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_divisors_on_other_processors(dtype, name, anew, monkeypatch):
+    """Which loops are computed in vectors, and what a vector's shift makes of a distance, differs between them."""
+    from fusedsl.codegen.cpu import compiler, host
+
+    if not host.cpu()[1] or "+avx2" not in host.cpu()[1]:
+        pytest.skip("this processor has no AVX2")
+    monkeypatch.setattr(host, "cpu", lambda: (name, ""))
+    compiler.machine.cache_clear()
+    try:
+        check([f"x // {y}" for y in DIVISORS], triples(dtype), "cpu", VECTORS)
+        check(share(nested(dtype), dtype, "cpu"), triples(dtype), "cpu", VECTORS)
+    finally:
+        compiler.machine.cache_clear()
