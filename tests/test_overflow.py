@@ -142,18 +142,34 @@ MASKS = (("j <= i + w", GREATEST), ("j - w <= i", LEAST + 1), ("abs((j - i) * w)
          ("-j - w < i", GREATEST), ("(j + w) // 64 == (i + w) // 64", GREATEST))  # fmt: skip
 
 
-@pytest.mark.parametrize(("mask", "w"), MASKS)
-def test_a_mask_whose_numbers_wrap_is_known_of_no_tile(mask, w):
+def attended(mask, **numbers):
+    """Attention with a mask, and the same in NumPy, where integers wrap too."""
     random = np.random.default_rng(0)
     q, k, v = (random.standard_normal((1, 2, n, 16)).astype(np.float32) for n in (100, 170, 170))
-    made = fd.attention(q, k, v, mask=mask, w=w)
-    j, i = np.arange(170)[None, :], np.arange(100)[:, None]
+    made = fd.attention(q, k, v, mask=mask, **numbers)
+    names = {"minimum": np.minimum, "where": np.where, "abs": np.abs, "int8": np.int8, "uint8": np.uint8}
+    names |= {
+        "j": np.arange(170)[None, :],
+        "i": np.arange(100)[:, None],
+        **{n: np.int64(x) for n, x in numbers.items()},
+    }
     with np.errstate(over="ignore"):
-        kept = eval(mask, {"i": i, "j": j, "w": np.int64(w), "minimum": np.minimum, "where": np.where, "abs": np.abs})
-    scores = np.where(kept, q.astype(np.float64) @ k.swapaxes(-1, -2) / 4, -np.inf)
+        scores = np.where(eval(mask, names), q.astype(np.float64) @ k.swapaxes(-1, -2) / 4, -np.inf)
     weights = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e30))
     total = weights.sum(-1, keepdims=True)
-    np.testing.assert_allclose(made, weights @ v / np.where(total == 0, 1, total), rtol=1e-4, atol=1e-5)
+    return made, weights @ v / np.where(total == 0, 1, total)
+
+
+@pytest.mark.parametrize(("mask", "w"), MASKS)
+def test_a_mask_whose_numbers_wrap_is_known_of_no_tile(mask, w):
+    made, wanted = attended(mask, w=w)
+    np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mask", ("int8(j <= i) * 100 * 2 > 50", "(uint8(j <= i) << 7) * 2 == 0", "-uint8(j <= i) > 3"))
+def test_literals_of_a_mask_wrap_as_their_dtype_does(mask):
+    made, wanted = attended(mask)
+    np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
 
 
 # -- exponents
