@@ -95,6 +95,7 @@ def test_dear_formulas_have_little_more_code_than_a_causal_mask(text):
         ("a = int64(i - int64(1024))  # i - 1024", "a = int64(int32(i - int64(1024)))  # i - 1024"),
         ("a = remainder(i, int64(3))", "a = int64(remainder(uint32(i + 0), uint32(3)))"),
         ("a = remainder(i, n)", "a = remainder(i, n)"),
+        ("a = remainder(i, int64(1099511627776))", "a = remainder(i, int64(1099511627776))"),
         ("a = absolute(x)", "a = absolute(x)"),
         ("a = x * y", "a = x * y"),
     ],
@@ -113,6 +114,11 @@ def test_floored_divisions_of_numbers_below_0_are_those_of_a_number_that_is_not(
         given = dict(names, i=np.int64(i), j=np.int64(j))
         exec("\n".join(shortened(lines, {"i": PLACES, "j": PLACES})), given)
         assert (given["r"], given["q"]) == ((i - j) % divisor, (i - j) // divisor)
+
+
+def test_what_is_beyond_32_bits_is_computed_in_64():
+    lines = ["r = remainder(i, int64(4294967295))", "s = absolute(r)", "q = floor_divide(r, int64(1))"]
+    assert shortened(lines, {"i": PLACES})[1:] == lines[1:]
 
 
 def test_the_quick_tanh_is_within_its_bound_and_never_above_1():

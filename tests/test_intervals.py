@@ -6,14 +6,15 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from oracle import graph_of
 
+import fusedsl as fd
 from fusedsl.fusion.lower import lower
 from fusedsl.ir.graph import Type, node, walk
 from fusedsl.ir.ops import OPS
-from fusedsl.ir.types import INT64
+from fusedsl.ir.types import INT64, fits
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.rewrite.execute import scalars
@@ -29,10 +30,12 @@ KEPT = np.arange(COLUMNS) < 50
 class Mask:
     """A mask's scalar, and its values by brute force."""
 
-    def __init__(self, text: str, width: int = 7):
+    def __init__(self, text: str, width: int = 7, start: int = 5):
         x = np.zeros((ROWS, COLUMNS), np.float32)
-        arrays = {"x": x, "doc": DOCUMENT, "kept": KEPT, "w": width}
+        starts = np.array([start, 0], np.int32)
+        arrays = {"x": x, "doc": DOCUMENT, "kept": KEPT, "w": width, "starts": starts}
         lines = "i = iota(x, 0); j = iota(x, 1); own = doc[:60][:, None]; other = doc[None, :]; kept_ = kept[None, :]\n"
+        lines += "s = starts[0]\n"
         graph, _ = graph_of(lines + f"where({text}, x, -inf)", arrays)
         (root,) = lower(rewrite(graph)).roots
         self.root, self.value = root.axes, root.value.args[0]
@@ -46,7 +49,10 @@ class Mask:
         if n.op == "load":
             source = np.asarray(self.arrays[self.names[n.attr[0].index]])
             return source[tuple(c.start + c.step * at[c.axis] if c.axis else np.asarray(c.start) for c in n.attr[1])]
-        return np.asarray(self.arrays[self.names[n.attr]] if n.op == "scalar" else COLUMNS)
+        value = self.arrays[self.names[n.attr]] if n.op == "scalar" else COLUMNS
+        if n.type.dtype.kind != "f" and not fits(value, n.type.dtype):
+            raise OverflowError  # a call refuses it
+        return np.asarray(value, n.type.dtype.name)
 
     def values(self, roots, tile, known=()):
         rows, columns = self.root
@@ -152,14 +158,15 @@ def test_documents_by_their_least_and_greatest_number():
 
 NUMBERS = st.recursive(
     st.sampled_from(
-        ["i", "j", "w", "own", "other", "3", "-5", "17", "int32(j <= i)", "int64(kept_)", "where(j < w, 4, i)"]
-        + ["where(kept_ & (i < 9), i, j)"]
+        ["i", "j", "w", "s", "own", "other", "3", "-5", "17", "2**62", "int32(j <= i)", "int64(kept_)"]
+        + ["where(j < w, 4, i)", "where(kept_ & (i < 9), i, j)"]
     ),
     lambda x: st.one_of(
         st.tuples(x, st.sampled_from(["+", "-", "*"]), x).map(lambda p: f"({' '.join(p)})"),
         st.tuples(st.sampled_from(["abs", "-"]), x).map(lambda p: f"{p[0]}({p[1]})"),
         st.tuples(st.sampled_from(["minimum", "maximum"]), x, x).map(lambda p: f"{p[0]}({p[1]}, {p[2]})"),
-        st.tuples(x, st.sampled_from(["// 5", "% 7", ">> 2"])).map(lambda p: f"({p[0]} {p[1]})"),
+        st.tuples(x, st.sampled_from(["// 5", "% 7", ">> 2", "<< 58", "& 15"])).map(lambda p: f"({p[0]} {p[1]})"),
+        st.tuples(st.sampled_from(["int8", "uint8", "int32", "uint32"]), x).map(lambda p: f"{p[0]}({p[1]})"),
     ),
     max_leaves=4,
 )
@@ -186,13 +193,21 @@ CONDITIONS = st.recursive(
 )
 
 
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-@settings(max_examples=80, deadline=None)
-@given(CONDITIONS, st.integers(1, 9), st.integers(0, 59), st.integers(0, 71), st.integers(1, 30))
-def test_what_is_said_of_a_tile_is_so(text, width, row, column, size):
-    """A tile that is skipped has nothing, one that is whole has everything; anything else may be partial."""
-    mask = Mask(f"({text}) | (i < -j)", width)  # what depends on both axes stays an array
+LARGE = st.sampled_from([2**63 - 1, 2**63 - 40, -(2**63), -(2**63) + 1, 2**62, -(2**62), 2**57, 2**58 - 1, 2**32, 0])
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning")
+@settings(max_examples=160, deadline=None)
+@given(CONDITIONS, st.one_of(st.integers(1, 9), LARGE), st.sampled_from([5, 2**31 - 1, -(2**31), 2**31 - 30, 2**30]),
+       st.integers(0, 59), st.integers(0, 71), st.integers(1, 30))  # fmt: skip
+def test_what_is_said_of_a_tile_is_so(text, width, start, row, column, size):
+    """A tile that is skipped has nothing, one that is whole has everything; anything else may be partial. Integers
+    wrap, and the bounds of what wraps within a tile are none."""
     tile = ((row, min(ROWS, row + size)), (column, min(COLUMNS, column + size)))
-    somewhere, everywhere, so = mask.tile(tile)
+    try:
+        # what depends on both axes stays an array
+        somewhere, everywhere, so = Mask(f"({text}) | (i < -j)", width, start).tile(tile)
+    except (OverflowError, fd.DTypeError, fd.LimitError):  # an integer is beyond those that it meets, or beyond all
+        reject()
     assert somewhere or not so.any()
     assert not everywhere or so.all()

@@ -9,7 +9,7 @@ from ..errors import DTypeError, FusedslError, ShapeError
 from . import fold_constants
 from .checks import describe, explain, holds, phrase, spelled
 from .dims import Dim, Expression, Symbol, evaluate, parts
-from .graph import Check, Graph, Node, Parameter, Site, Type, constant, node, resolve_dims, value_of
+from .graph import Check, Graph, Node, Parameter, Site, Type, constant, is_int64, node, resolve_dims, value_of
 from .ops import OPS, VIEWS, Op, RuleError, infer
 from .types import BOOL, FLOAT64, INT32, INT64, UINT32, UINT64, DType, fits, promote
 
@@ -326,11 +326,12 @@ class Builder:
         return INT64 if common.kind != "f" and common is not UINT64 else common
 
     def _exact_comparison(self, op: Op, args: tuple[Node, ...]) -> Node | None:
-        """int64 against uint64 compares the numbers, not their float64 roundings."""
-        if op.rule != "compare" or any(a.type.weak for a in args):
-            return None
+        """int64 against uint64 compares the numbers, not their float64 roundings, nor what is below 0 modulo 2**64."""
         dtypes = [a.type.dtype for a in args]
-        if UINT64 not in dtypes or not any(d.kind == "i" for d in dtypes):
+        if op.rule != "compare" or UINT64 not in dtypes or not any(d.kind == "i" for d in dtypes):
+            return None
+        args = tuple(self.strong(a) if is_int64(a) else a for a in args)
+        if any(a.type.weak for a in args):
             return None
         signed = 0 if dtypes[0].kind == "i" else 1
         negative = self.elementwise("less", args[signed], self.literal(0))

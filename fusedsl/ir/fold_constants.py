@@ -91,22 +91,29 @@ PYTHON: dict[str, Callable] = {
 def fold(op: Op, args: tuple[Node, ...]) -> bool | int | float | None:
     """The value of an operation on literals, or None where it is left to run time."""
     values = [value_of(a) for a in args]
+    operands = values[op.rule == "where" :]
+    if _has_dtype(op, operands):
+        return None
     if op.name in PYTHON:
-        if any(isinstance(v, bool) for v in values[op.rule == "where" :]) and op.rule not in (
-            "logical",
-            "compare",
-            "bits",
-        ):
+        if op.rule in ("bits", "shift") and any(isinstance(v, float) for v in operands):
             return None
-        if op.rule in ("bits", "shift") and any(isinstance(v, float) for v in values):
-            return None
-        if op.name in ("where", "minimum", "maximum") and isinstance(values[-2], int) != isinstance(values[-1], int):
-            values[-2:] = [float(values[-2]), float(values[-1])]
+        if op.name in IN_ONE_TYPE and any(isinstance(v, float) for v in operands):
+            values[-2:] = [float(v) for v in operands]
         return _checked(PYTHON[op.name](*values))
     if op.rule == "float":
         with np.errstate(all="ignore"):
             return float(op.meaning(*(np.float64(v) for v in values)))
     return None
+
+
+# An integer that float64 does not hold is compared as it is rounded, as at run time; Python compares it as it is.
+IN_ONE_TYPE = ("where", "minimum", "maximum", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+
+
+def _has_dtype(op: Op, operands: list) -> bool:
+    """Whether a bool, which is no weak number, gives the result a dtype of its own."""
+    bools = [isinstance(v, bool) for v in operands]
+    return any(bools) and op.rule not in ("logical", "compare") and not (op.rule == "bits" and all(bools))
 
 
 def _checked(value):

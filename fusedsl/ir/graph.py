@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from .dims import Dim, substitute
-from .types import BOOL, DType
+from .types import BOOL, INT64, DType, fits
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -87,6 +87,15 @@ def value_of(n: Node) -> bool | int | float:
 def is_literal(n: Node, *values: float) -> bool:
     """Whether a node is a literal, one of these numbers."""
     return n.op == "const" and value_of(n) in values
+
+
+def is_int64(n: Node) -> bool:
+    """Whether a weak integer is computed of positions, extents and literals that int64 holds, and is no literal."""
+    if not n.type.weak or n.type.dtype.kind != "i" or n.op in ("const", "size"):
+        return False
+    return all(
+        m.op != "scalar" and (m.op != "const" or fits(int(value_of(m)), INT64)) for m in walk([n]) if m.type.weak
+    )
 
 
 def resolve(known: MutableMapping[K, T], root: K, needs: Callable[[K], Iterable[K]], make: Callable[[K], T]) -> T:

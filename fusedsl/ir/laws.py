@@ -159,6 +159,12 @@ INTEGERS = (
         ("int32", (1, -1, 5, -5)), ("int32", (32, 31, 40, 40)), ("int32", (0, LOW[32] + 1, 0, 1)),
     ),
     _law(
+        "what shifts leave nothing of divides as 0 does",
+        "LLVM: a divisor that is never 0; x86: a trap",
+        "x ** 3 // (3 << y)",
+        ("uint16", (9, 9, 40, 65535)), ("uint16", (1, 16, 4, 65535)), ("uint16", (121, 0, 1333, 0)),
+    ),
+    _law(
         "an integer ** a negative is 0, or ±1 of ±1",
         "NumPy: ValueError; Numba: float64",
         "x ** y",

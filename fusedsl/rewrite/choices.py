@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, isfinite, isinf
 
-from ..errors import LimitError
+import numpy as np
+
 from ..ir.fold_constants import convert, fold
 from ..ir.folds import pick
 from ..ir.graph import Node, constant, is_literal, node, resolve, value_of
+from ..ir.interp import evaluate_node
 from ..ir.ops import CASTS, OPS
-from ..ir.types import BOOL
+from ..ir.types import BOOL, numpy_dtype
 from .orders import ordered
 from .scalars import is_positive
 from .scalars import scalar_op as op
@@ -152,13 +154,12 @@ def stands_for(n: Node, number: float) -> bool:
 
 
 def _folded(n: Node, args: tuple[Node, ...]) -> Node | None:
-    """An operation on literals."""
-    if n.op in CASTS:
-        return constant(convert(value_of(args[0]), n.type.dtype), n.type.dtype)
-    try:
-        found = fold(OPS[n.op], args)
-    except LimitError:
-        return None
+    """An operation on literals: of integers as their dtype has them, of floats before they are rounded to theirs."""
+    if n.op in CASTS or all(a.type.dtype.kind != "f" for a in args):
+        values = [np.asarray(value_of(a), numpy_dtype(a.type.dtype.compute)) for a in args]
+        with np.errstate(all="ignore"):
+            return constant(evaluate_node(n, values, (), {}).item(), n.type.dtype)
+    found = fold(OPS[n.op], args)
     return None if found is None else constant(found, n.type.dtype)
 
 

@@ -13,7 +13,8 @@ from ..ir.graph import Node, Type, constant, node, resolve, walk
 from ..ir.ops import CASTS
 from ..ir.types import BOOL
 from .bounds import ARITHMETIC, COMPARISONS, RULES, Bounds, divisor_of, without_nan
-from .truths import AND, LOGIC, NOT, OR, UNKNOWN, Truth, is_logic
+from .ranges import Ranges, wraps_nowhere
+from .truths import AND, LOGIC, NOT, OR, UNKNOWN, YES, Truth, all_hold, both, either, invert, is_logic
 
 PARTED = (*AND, *OR, *NOT, *CASTS)
 STEPS = ("add", "subtract", "negative", "convert")
@@ -36,6 +37,8 @@ class Intervals:
         self.runs = runs
         self.extremes: dict[Node, Bounds] = {}
         self._known: dict[Node, Bounds | None] = {}
+        self._certain: dict[Node, Node] = {}  # bounds that hold only where this does: where no arithmetic wraps
+        self._ranges = Ranges()
         self._stepped: dict[Node, frozenset] = {}
 
     def varies(self, n: Node) -> frozenset:
@@ -88,10 +91,18 @@ class Intervals:
         args: list = [self._known.get(a) for a in n.args]
         if is_logic(n):
             return LOGIC[n.op](*args)
-        if n.op in CASTS and args[0] is not None:
+        if None in args or n.op not in (*CASTS, *COMPARISONS):
+            return None
+        if n.op in CASTS:
             zero = constant(0, n.args[0].type.dtype.compute)
-            return COMPARISONS["not_equal"](args[0], (zero, zero))
-        return COMPARISONS[n.op](*args) if n.op in COMPARISONS and None not in args else None
+            args.append((zero, zero))
+        some, every = COMPARISONS[n.op if n.op in COMPARISONS else "not_equal"](*args)
+        certain = self._certainty(n)
+        return either(some, invert(certain)), both(every, certain)
+
+    def _certainty(self, n: Node) -> Node:
+        """Where the bounds of a value's operands hold."""
+        return all_hold(self._certain.get(a, YES) for a in n.args)
 
     def _asks_twice(self, n: Node, answers: Truth) -> bool:
         """Whether answers about conditions are made of what the kernel finds, which it may as well find of theirs."""
@@ -104,8 +115,12 @@ class Intervals:
         if n.op == "remainder" and (divisor := divisor_of(n) or RUN + 1) <= RUN and self.steps(n.args[0]):
             return constant(0, n.type.dtype), constant(divisor - 1, n.type.dtype)
         if n.op in RULES and not self._may_wrap(n):
-            made = RULES[n.op](n, [self._known.get(a) for a in n.args])
+            args: list = [self._known.get(a) for a in n.args]
+            made = RULES[n.op](n, args)
             made = None if made is None else without_nan(n, made)
+            self._certain[n] = self._certainty(n)
+            if made is not None and n.op in ARITHMETIC and n.type.dtype.kind in "iu" and self._ranges.may_wrap(n):
+                self._certain[n] = both(self._certain[n], wraps_nowhere(n, args))
         whole = n.type.dtype.kind in "iu"
         return self._extreme(n) if made is None and whole and len(self.varies(n)) == 1 else made
 

@@ -1,4 +1,4 @@
-"""Conditions in fewer operations: j < i + 1 is j <= i, not (j > i) is j <= i, and c ^ True is not c.
+"""Conditions in fewer operations: j < i + 1 and j - i < 1 are j <= i, not (j > i) is j <= i, and c ^ True is not c.
 
 Positions, extents and literals are far from where integers wrap; numbers of memory may not be.
 """
@@ -25,7 +25,7 @@ def ordered(condition: Node) -> Node:
         if c.op in NOT and _is_order(x := known[c.args[0]]):
             return op(CONTRARY[x.op], *x.args, dtype=BOOL)
         if _is_order(c):
-            return _compared(c)
+            return _compared(_moved(c))
         args = tuple(known.get(a, a) for a in c.args)
         if is_logic(c) and any(a.op == "const" for a in args):
             return LOGIC[c.op](*((a, a) for a in args))[0]
@@ -39,6 +39,15 @@ def _is_order(c: Node) -> bool:
     if c.op not in CONTRARY or any(a.type.dtype.kind != "i" or a.type.dtype.bits < 64 for a in c.args):
         return False
     return all(n.op in PLACES and (n.op != "const" or abs(value_of(n)) < NEAR) for n in walk(c.args))
+
+
+def _moved(c: Node) -> Node:
+    """x - y < k as x < y + k, for a literal k."""
+    difference, k = c.args
+    if difference.op != "subtract" or k.op != "const":
+        return c
+    x, y = difference.args
+    return op(c.op, x, op("add", y, k) if value_of(k) else y, dtype=BOOL)
 
 
 def _compared(c: Node) -> Node:

@@ -6,6 +6,7 @@ import struct
 from functools import cache
 
 from llvmlite import ir
+from llvmlite.ir.instructions import Instruction
 
 from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT32, INT64, DType
 
@@ -180,6 +181,17 @@ def select(condition: Number, a, b) -> Number:
         a = b.like(a)
     b = a.like(b)
     return Number(a.builder, a.dtype, a.builder.select(condition.value, a.value, b.value))
+
+
+def frozen(x: Number) -> Number:
+    """x, or where that is poison, any one value of its type (LLVM Language Reference, `freeze`).
+
+    What may be poison in an arm of a `select` that is not chosen is still poison to what LLVM does with that arm: it
+    divides by it before it selects, once it has seen that the value is never 0.
+    """
+    instruction = Instruction(x.builder.block, x.value.type, "freeze", [x.value])  # llvmlite's builder has no freeze
+    x.builder._insert(instruction)
+    return Number(x.builder, x.dtype, instruction)
 
 
 def intrinsic(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .backend import I1, Emitter, ir, types
+from llvmlite.ir.instructions import CastInstr
+
+from .backend import I1, I32, Emitter, ir, types
 
 
 def truncated(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
@@ -59,19 +61,48 @@ def power(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.Value:
 
 
 def shift_left(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.Value:
-    """x << y, and 0 where y is as large as the type or larger."""
-    b = e.builder
-    inside = b.icmp_unsigned("<", y, y.type(kind.bitwidth))
-    return b.select(inside, b.shl(x, b.select(inside, y, y.type(0))), x.type(0))
+    """x << y, and 0 where y is negative or at least the width."""
+    known, width = _literal(y), x.type.width
+    if known is None:
+        return _shifted(e, kind, "shl", x, y)
+    return e.builder.shl(x, y) if 0 <= known < width else x.type(0)
 
 
 def shift_right(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.Value:
-    """x >> y, and the sign in all bits where y is as large as the type or larger."""
-    b = e.builder
-    inside = b.icmp_unsigned("<", y, y.type(kind.bitwidth))
-    if kind.signed:
-        return b.ashr(x, b.select(inside, y, y.type(kind.bitwidth - 1)))
-    return b.select(inside, b.lshr(x, b.select(inside, y, y.type(0))), x.type(0))
+    """x >> y, and the sign in all bits where y is negative or at least the width."""
+    b, known, width = e.builder, _literal(y), x.type.width
+    if known is None:
+        return _shifted(e, kind, "ashr" if kind.signed else "lshr", x, y)
+    if 0 <= known < width:
+        return (b.ashr if kind.signed else b.lshr)(x, y)
+    return b.ashr(x, x.type(width - 1)) if kind.signed else x.type(0)
+
+
+def _literal(y: ir.Value) -> int | None:
+    """The number that a literal is, by way of changes of its type too."""
+    while isinstance(y, CastInstr):
+        y = y.operands[0]
+    return y.constant if isinstance(y, ir.Constant) else None
+
+
+_SHIFTS = {"shl": "shl.b", "ashr": "shr.s", "lshr": "shr.u"}
+
+
+def _shifted(e: Emitter, kind: types.Type, name: str, x: ir.Value, y: ir.Value) -> ir.Value:
+    """A shift by a distance that is taken for an unsigned one: a negative one is beyond every width.
+
+    LLVM's shift by the width or more is poison, so that none is written. PTX's instruction takes such a distance for
+    the width; narrow integers are shifted in 32 bits, of which 31 leave nothing of them but their sign.
+    """
+    b, width = e.builder, x.type.width
+    if width < 32:
+        wide, distance = (b.sext if kind.signed else b.zext)(x, I32), b.zext(y, I32)
+        distance = b.select(b.icmp_unsigned("<", distance, I32(31)), distance, I32(31))
+        return b.trunc(getattr(b, name)(wide, distance), x.type)
+    if width == 64:
+        y = b.trunc(b.select(b.icmp_unsigned("<", y, y.type(width)), y, y.type(width)), I32)
+    letter = "l" if width == 64 else "r"
+    return e.asm(x.type, f"{_SHIFTS[name]}{width} $0, $1, $2;", f"={letter},{letter},r", [x, y])
 
 
 def negative(e: Emitter, x: ir.Value) -> ir.Value:

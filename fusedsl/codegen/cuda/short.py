@@ -36,7 +36,7 @@ def _short(value: ast.expr, known: Mapping[str, Range]) -> tuple[str, Range] | N
             return _divided(name, x, _range(x, known), _range(y, known))
         case ast.Call(func=ast.Name(id="absolute"), args=[x]):
             found = _range(x, known)
-            if found is None or found[0] == WORD[0]:
+            if found is None or not _fits(found) or found[0] == WORD[0]:
                 return None
             least = max(0, found[0], -found[1])
             return f"int64(absolute(int32({ast.unparse(x)})))", (least, max(-found[0], found[1]))
@@ -48,13 +48,13 @@ def _divided(name: str, x: ast.expr, held: Range | None, by: Range | None) -> tu
     if held is None or by is None or by[0] != by[1] or by[0] <= 0:
         return None
     divisor = by[0]
-    times = max(0, -(held[0] // divisor))
-    if held[1] + times * divisor >= 1 << 32:
+    times, quotients = max(0, -(held[0] // divisor)), (held[0] // divisor, held[1] // divisor)
+    if max(divisor, held[1] + times * divisor) >= 1 << 32 or not _fits(quotients):
         return None
     call = f"int64({name}(uint32({ast.unparse(x)} + {times * divisor}), uint32({divisor})))"
     if name == "remainder":
         return call, (0, divisor - 1)
-    return f"int64(int32({call} - {times}))", (held[0] // divisor, held[1] // divisor)
+    return f"int64(int32({call} - {times}))", quotients
 
 
 def _range(value: ast.expr, known: Mapping[str, Range]) -> Range | None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....ir.types import FLOAT32, FLOAT64
-from ..number import Number, absolute, alone, copysign, even_and_odd, fma, integer_of, polynomial, select
+from ....ir.types import FLOAT32, FLOAT64, INT64
+from ..number import Number, absolute, alone, copysign, even_and_odd, fma, polynomial, select
 
 INF = float("inf")
 NAN = float("nan")
@@ -106,10 +106,19 @@ def expm1(x: Number) -> Number:
 
 
 def ldexp(x: Number, n: Number) -> Number:
-    """x · 2^n for any int32 n."""
-    reach = 300 if x.dtype is FLOAT32 else 2200
+    """x · 2^n for any int32 n, rounded once: for float32 in float64, for float64 as in musl's scalbn.c."""
+    if x.dtype is FLOAT32:
+        n = limited(n, 300)
+        return (x.to(FLOAT64) * power_of_two(n, x.like(0).to(FLOAT64))).to(FLOAT32)
+    n = limited(n, 2200)
+    for _ in range(2):  # what a small factor of 2^-969 rounds is too small for the rest to leave anything of it
+        small, large = n < -1022, n > 1023
+        x = x * select(small, 2.0**-969, select(large, 2.0**1023, x.like(1.0)))
+        n = n - select(small, -969, select(large, 1023, n.like(0)))
+    return alone(x, power_of_two(n, x))
+
+
+def limited(n: Number, reach: int) -> Number:
+    """An int32 within ±reach, as an int64."""
     n = select(n < -reach, -reach, n)
-    n = select(n > reach, reach, n).to(integer_of(x.dtype))
-    quarter = n >> 2
-    step = power_of_two(quarter, x)
-    return alone(x * step * step * step, power_of_two(n - quarter * 3, x))
+    return select(n > reach, reach, n).to(INT64)

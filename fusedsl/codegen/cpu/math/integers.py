@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..number import Number, intrinsic, select
+from ..number import Number, frozen, intrinsic, select
 
 
 def safe_divisor(x: Number, y: Number) -> Number:
@@ -36,17 +36,17 @@ def fmod(x: Number, y: Number) -> Number:
 
 def shift_left(x: Number, n: Number) -> Number:
     """x << n; 0 where n is negative or at least the width."""
-    inside = unsigned_below_width(n)
-    return select(inside, x << select(inside, n, 0), 0)
+    return select(below_width(n), frozen(x << n), 0)
 
 
 def shift_right(x: Number, n: Number) -> Number:
     """x >> n with the sign repeated; a distance outside the width gives 0, or -1 where x is negative."""
-    inside = unsigned_below_width(n)
-    return select(inside, x >> select(inside, n, 0), select(x < 0, -1, x.like(0)) if x.dtype.kind == "i" else 0)
+    beyond = select(x < 0, -1, x.like(0)) if x.dtype.kind == "i" else x.like(0)
+    return select(below_width(n), frozen(x >> n), beyond)
 
 
-def unsigned_below_width(n: Number) -> Number:
+def below_width(n: Number) -> Number:
+    """0 <= n < width; at any other distance LLVM's shifts are poison."""
     return (n >= 0) & (n < n.dtype.bits)
 
 
