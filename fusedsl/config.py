@@ -45,8 +45,8 @@ class Options:
     may be rounded so. autotune: try schedules on first use. device: where NumPy arrays are computed. deterministic:
     True, or "batch" for bits that do not depend on other rows. verify: compare with the reference interpreter.
     fallback: interpret what no kernel can do yet. dynamic: on CUDA, False compiles for each class of lengths, True for
-    lengths in general, None for those that come first alone (runtime/lengths.py). limits: a Limits, or a mapping of the
-    ones to change.
+    lengths in general, None for those that come first alone (runtime/lengths.py). fp_contract: a product that one sum
+    reads may enter it unrounded, as a multiply-add. limits: a Limits, or a mapping of the ones to change.
     """
 
     fastmath: bool = False
@@ -59,6 +59,7 @@ class Options:
     verify: bool = False
     fallback: bool = True
     dynamic: bool | None = None
+    fp_contract: bool = True
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -120,6 +121,7 @@ _ACCEPTED = {
     "verify": _FLAG,
     "fallback": _FLAG,
     "dynamic": (lambda v: v is None or _flag(v), "None, True or False"),
+    "fp_contract": _FLAG,
     "limits": (lambda v: isinstance(v, Limits), f"a mapping of {', '.join(LIMIT_NAMES)}"),
 }
 

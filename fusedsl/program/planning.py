@@ -28,6 +28,7 @@ from ..ir.printer import show
 from ..ir.verify import verify
 from ..rewrite import rules as _rules  # noqa: F401  (registers the laws)
 from ..rewrite.engine import Rule, rewrite
+from ..rewrite.fp_contract import round_products
 from ..rewrite.scalars import free_axes
 from ..schedule.plan import KernelPlan, Plan
 from ..schedule.pressure import body_words
@@ -75,12 +76,12 @@ def make_plan(
     budget = budget or pipeline.REGISTERS
     header, fits = source.header(), _fits(extents, guards)
     cut = cut_graph(graph, extents, guards, together=together, budget=budget, scores=scores, steady=options.steady)
-    kernels, launches, cut = emitted(cut, header, parameters, fits)
+    kernels, launches, cut = emitted(cut, header, parameters, fits, options.fp_contract)
     if options.max_kernels is not None and len(launches) > options.max_kernels:
         # slower kernels still keep what was promised
         budget = 0
         cut = cut_graph(graph, extents, guards, together=together, scores=scores, steady=options.steady)
-        kernels, launches, cut = emitted(cut, header, parameters, fits)
+        kernels, launches, cut = emitted(cut, header, parameters, fits, options.fp_contract)
     reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
@@ -105,7 +106,9 @@ def make_plan(
     )
 
 
-def emitted(cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter, ...], fits: Fits):
+def emitted(
+    cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter, ...], fits: Fits, contract: bool = True
+):
     """(the kernels in launch order, how many of them each launch holds, the partition with what decided that)."""
     kernels: list[KernelPlan] = []
     launches: list[int] = []
@@ -114,7 +117,7 @@ def emitted(cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter
         first = len(kernels)
         numbers = range(first, first + len(members))
         groups = [cut.groups[g] for g in members]
-        plans = [emit(g, _kernel_name(g, k), header, parameters) for g, k in zip(groups, numbers)]
+        plans = [emit(g, _kernel_name(g, k), header, parameters, contract) for g, k in zip(groups, numbers)]
         split, reasons = bundled([(_words(plan), len(plan.arrays)) for plan in plans], numbers)
         decisions += reasons if len(members) > 1 else []
         kernels += [plans[k - first] for launch in split for k in launch]
@@ -188,7 +191,7 @@ def cut_graph(
     """
     prices = Prices(extents, hardware or facts(PRICED_FOR))
     fits = _fits(extents, guards)
-    lowered = lower(graph, _same(fits))
+    lowered = lower(round_products(graph), _same(fits))
     cut = partition(lowered, fits, prices, together, scores, steady, budget is None)
     cut = finish_rows(cut, len(lowered.temporaries))
     if budget is None:

@@ -64,6 +64,7 @@ FUNCTIONS = {
     for name in names.split()
 }
 FUNCTIONS |= {
+    "mul_rn": number.alone,
     "rsqrt": lambda x: 1 / number.sqrt(x),
     "floor": lambda x: intrinsic("floor", x),
     "ceil": lambda x: intrinsic("ceil", x),
