@@ -17,7 +17,6 @@ from ..schedule.plan import Plan
 from .plans import Plans
 from .prepare import EmptyRows, Prepared, prepare
 from .settle import outputs
-from .verify import compare
 
 if TYPE_CHECKING:
     from ..runtime.fixed import BoundCall
@@ -82,8 +81,10 @@ def _run_there(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> list:
 
 def _run_verified(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> list:
     """The results, written to `outs` only once they agree with the interpreter."""
+    from .verify import compare, exact
+
     plan, _ = _checked(plans, facts, outs)
-    expected = interpreted(plans, facts, strict=True)
+    expected = exact(plans.graph(facts), _on_host(facts), plans.options)
     away = is_away(plans.options, facts)
     results = _run_there(plans, facts, None) if away else _prepared(plans, facts, None).run()
     compare(plan, expected, results)
@@ -104,12 +105,15 @@ def _run_interpreted(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> 
     return results
 
 
-def interpreted(plans: Plans, facts: Facts, strict: bool = False) -> list:
-    """What the reference interpreter says, as NumPy arrays; where `strict`, an index out of range is an error."""
+def interpreted(plans: Plans, facts: Facts) -> list:
+    """What the reference interpreter says, as NumPy arrays."""
     from ..ir.interp import interpret
 
-    values = [a.value if isinstance(a, Weak) else to_host(a.owner) for a in facts.values()]
-    return interpret(plans.graph(facts), values, strict)
+    return interpret(plans.graph(facts), _on_host(facts))
+
+
+def _on_host(facts: Facts) -> list:
+    return [a.value if isinstance(a, Weak) else to_host(a.owner) for a in facts.values()]
 
 
 def _checked(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[Plan, Shapes]:
