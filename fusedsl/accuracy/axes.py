@@ -79,7 +79,7 @@ def _close_to_best(fold: str, value, bound, axis: int):
 
 
 def scan(n: Node, value, bound, arguments, extents) -> Ball:
-    """Prefixes: a few hundred additions one after another, then the tree of what they give."""
+    """Prefixes: a few hundred additions one after another, then those of whole tiles."""
     fold, axis = n.attr
     accumulate = ACCUMULATE[fold].accumulate
     unknown = np.logical_or.accumulate(np.isinf(bound), axis=axis)
@@ -93,7 +93,7 @@ def scan(n: Node, value, bound, arguments, extents) -> Ball:
         return total, np.where(unknown, np.inf, np.maximum(moved, either))
     count = np.arange(1, value.shape[axis] + 1).reshape([-1 if a == axis else 1 for a in range(value.ndim)])
     if fold == "sum":
-        passed = _prefix_sums(value, bound, total, compute, np.minimum(count, 4096 + count // 2048), axis)
+        passed = _prefix_sums(value, bound, total, compute, np.minimum(count, 256 + count // 1024), axis)
     else:
         passed = _product(value, bound, total, compute, count, lambda f, x: f.accumulate(x, axis=axis))
     total, passed = bounded("add", (), total, passed, compute)
