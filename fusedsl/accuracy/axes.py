@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..ir.graph import Node
-from ..ir.interp import ACCUMULATE, RULES
+from ..ir.interp import RULES, accumulate
 from ..ir.types import DType, numpy_dtype
-from .ball import EPS, LARGEST, SMALLEST, Ball, bounded, corners, distance, of_either_sign
+from .ball import EPS, LARGEST, SMALLEST, Ball, bounded, corners, distance
 
 
 def reduction(n: Node, value, bound, arguments, extents) -> Ball:
@@ -32,9 +32,6 @@ def reduction(n: Node, value, bound, arguments, extents) -> Ball:
         either = [np.where(bound > 0, v, value) for v in (True, False)]
         return total, distance(total, *(RULES["reduce"](n, [v], arguments, extents) for v in either))
     moved = distance(total, *(RULES["reduce"](n, [v], arguments, extents) for v in corners(value, bound)))
-    if total.dtype.kind == "f":
-        either = of_either_sign(total, lambda holds: holds(value).any(axis=axes, keepdims=True))
-        moved = np.maximum(moved, either)
     return total, np.where(unknown, np.inf, moved)
 
 
@@ -81,16 +78,14 @@ def _close_to_best(fold: str, value, bound, axis: int):
 def scan(n: Node, value, bound, arguments, extents) -> Ball:
     """Prefixes: a few hundred additions one after another, then those of whole tiles."""
     fold, axis = n.attr
-    accumulate = ACCUMULATE[fold].accumulate
     unknown = np.logical_or.accumulate(np.isinf(bound), axis=axis)
     if n.type.dtype.kind != "f":
-        total = accumulate(value, axis=axis, dtype=numpy_dtype(n.type.dtype))
+        total = accumulate(fold, value, axis, numpy_dtype(n.type.dtype))
         return total, np.where(unknown, np.inf, 0.0)
-    total, compute = accumulate(value, axis=axis), n.type.dtype.compute
+    total, compute = accumulate(fold, value, axis), n.type.dtype.compute
     if fold in ("max", "min"):
-        moved = distance(total, *(accumulate(v, axis=axis) for v in corners(value, bound)))
-        either = of_either_sign(total, lambda holds: np.logical_or.accumulate(holds(value), axis=axis))
-        return total, np.where(unknown, np.inf, np.maximum(moved, either))
+        moved = distance(total, *(accumulate(fold, v, axis) for v in corners(value, bound)))
+        return total, np.where(unknown, np.inf, moved)
     count = np.arange(1, value.shape[axis] + 1).reshape([-1 if a == axis else 1 for a in range(value.ndim)])
     if fold == "sum":
         passed = _prefix_sums(value, bound, total, compute, np.minimum(count, 256 + count // 1024), axis)

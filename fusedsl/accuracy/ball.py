@@ -81,9 +81,3 @@ def bounded(op: str, values, value, bound, compute: DType) -> Ball:
     if op == "multiply" or (op == "power" and (np.abs(values[1]) >= 2).all()):
         unsure = unsure | beyond | (np.isinf(value) & ((bound > 0) | (np.isfinite(values[0]) & np.isfinite(values[1]))))
     return np.where(beyond, np.copysign(np.inf, value), value), np.where(unsure, np.inf, np.where(beyond, 0.0, bound))
-
-
-def of_either_sign(value, some: Callable):
-    """The bound of a largest or a smallest value that is 0, of either sign: NumPy's depends on the processor, too."""
-    positive = some(lambda x: (x == 0) & ~np.signbit(x))
-    return np.where((value == 0) & positive & some(lambda x: (x == 0) & np.signbit(x)), TINY["float64"], 0.0)

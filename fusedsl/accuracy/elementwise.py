@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.graph import Node
 from ..ir.ops import OPS
 from ..ir.types import FLOAT32, FLOAT64, DType, numpy_dtype
-from .ball import EPS, SMALLEST, TINY, Ball, bounded, corners, distance, holding, of_either_sign, unknown_of
+from .ball import EPS, SMALLEST, TINY, Ball, bounded, corners, distance, holding, unknown_of
 
 FUNCTION_ULPS = 4.0  # the largest in CUDA's table of single-precision functions but lgamma's
 EXACT = {"negative", "absolute", "sign", "maximum", "minimum", "fmax", "fmin", "where", "floor", "ceil", "trunc"}
@@ -38,8 +38,6 @@ def operation(n: Node, args: list[Ball], roundings: Roundings) -> Ball:
         bound = np.where(np.isnan(values[-1]), np.inf, bound)
     if value.dtype.kind != "f":
         return value, np.where(bound > 0, np.inf, 0.0)
-    if n.op in ("maximum", "minimum", "fmax", "fmin"):
-        bound = np.maximum(bound, of_either_sign(value, lambda holds: holds(values[0]) | holds(values[1])))
     if n.op in roundings and compute is FLOAT32:
         value, bound = value, bound + roundings[n.op](values, value)
     else:

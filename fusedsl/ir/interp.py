@@ -177,16 +177,32 @@ def _reduce(n, args, arguments, extents):
         return np.full(_shape(n, extents), value_of((lowest if fold == "max" else highest)(n.type.dtype)), x.dtype)
     if fold in ("sum", "prod"):
         return getattr(np, fold)(x, axis=axes, keepdims=True, dtype=numpy_dtype(n.type.dtype.compute))
-    return getattr(np, fold)(x, axis=axes, keepdims=True)
+    found = getattr(np, fold)(x, axis=axes, keepdims=True)
+    return _ordered_zeros(fold, x, found, lambda holds: holds.any(axis=axes, keepdims=True))
+
+
+def _ordered_zeros(fold: str, x: np.ndarray, found: np.ndarray, some: Callable) -> np.ndarray:
+    """Extremes with the right sign where they are 0: -0.0 is less than 0.0. NumPy's own depends on the processor."""
+    if fold not in ("max", "min") or x.dtype.kind != "f":
+        return found
+    zero, negative = np.zeros_like(found), np.signbit(x)
+    positive = some((x == 0) & ~negative) if fold == "max" else ~some((x == 0) & negative)
+    return np.where(found == 0, np.where(positive, zero, -zero), found)
 
 
 ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
+def accumulate(fold: str, x: np.ndarray, axis: int, dtype: np.dtype | None = None) -> np.ndarray:
+    """The prefixes of a fold along an axis."""
+    found = ACCUMULATE[fold].accumulate(x, axis=axis, dtype=dtype)
+    return _ordered_zeros(fold, x, found, lambda holds: np.logical_or.accumulate(holds, axis=axis))
+
+
 def _scan(n, args, arguments, extents):
     """Sums of float32 are rounded once, from float64: one after another they would drift over long rows."""
     fold, axis = n.attr
-    found = ACCUMULATE[fold].accumulate(args[0], axis=axis, dtype=numpy_dtype(n.type.dtype.compute))
+    found = accumulate(fold, args[0], axis, numpy_dtype(n.type.dtype.compute))
     if fold != "sum" or found.dtype != np.float32:
         return found
     return np.where(np.isfinite(found), np.add.accumulate(args[0], axis=axis, dtype=np.float64), found)

@@ -158,7 +158,9 @@ def _larger(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value, order: str) 
         name = "max" if order == ">" else "min"
         return e.asm(F32, f"{name}.NaN.f32 $0, $1, $2;", "=f,f,f", [x, y])
     first = b.or_(b.fcmp_ordered(order, x, y), b.fcmp_unordered("uno", x, x))
-    return b.select(first, x, y)
+    bits = ir.IntType(kind.bitwidth)  # equal numbers have equal bits, but zeros: -0.0 is less than 0.0
+    signed = (b.and_ if order == ">" else b.or_)(b.bitcast(x, bits), b.bitcast(y, bits))
+    return b.select(b.fcmp_ordered("==", x, y), b.bitcast(signed, x.type), b.select(first, x, y))
 
 
 def _pairwise(emit):
