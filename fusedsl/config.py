@@ -46,7 +46,8 @@ class Options:
     True, or "batch" for bits that do not depend on other rows. verify: compare with the reference interpreter.
     fallback: interpret what no kernel can do yet. dynamic: on CUDA, False compiles for each class of lengths, True for
     lengths in general, None for those that come first alone (runtime/lengths.py). fp_contract: a product that one sum
-    reads may enter it unrounded, as a multiply-add. limits: a Limits, or a mapping of the ones to change.
+    reads may enter it unrounded, as a multiply-add. bounds: what an element is whose index is out of range: "zero" (0,
+    NaN of floats), or on the CPU "raise". limits: a Limits, or a mapping of the ones to change.
     """
 
     fastmath: bool = False
@@ -60,6 +61,7 @@ class Options:
     fallback: bool = True
     dynamic: bool | None = None
     fp_contract: bool = True
+    bounds: str = "zero"
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -122,6 +124,7 @@ _ACCEPTED = {
     "fallback": _FLAG,
     "dynamic": (lambda v: v is None or _flag(v), "None, True or False"),
     "fp_contract": _FLAG,
+    "bounds": (_one_of("zero", "raise"), '"zero" or "raise"'),
     "limits": (lambda v: isinstance(v, Limits), f"a mapping of {', '.join(LIMIT_NAMES)}"),
 }
 

@@ -11,6 +11,7 @@ from .config import split_options
 from .decorator import Fused
 from .errors import ArgumentError, CompileError
 from .program import REMEMBERED_CALLS, Program
+from .program.first import require_in_range
 from .program.prepare import EmptyRows
 from .program.prepare_lists import Item, prepare_lists, settle_lists
 from .runtime import dynamo
@@ -295,10 +296,11 @@ def _first(
     """(the results, and what repeats the calls or None): prepared together, or where that cannot be, one by one."""
     settled = settle_lists(items)
     options = programs[0].options
+    asked = [require_in_range(item.plans, item.facts) for item in items] if options.bounds == "raise" else []
     if not (options.verify or any(is_away(options, item.facts) for item in items)):
         try:
             prepared = prepare_lists(items, settled, names, shared)
-            return prepared.run(), prepared.call if prepared.reusable else None
+            return prepared.run(), prepared.call if prepared.reusable and not any(asked) else None
         except CompileError:
             if not options.fallback:
                 raise

@@ -222,5 +222,5 @@ def test_torchs_attention_takes_its_default_scale_in_float64():
     attend = torch.nn.functional.scaled_dot_product_attention
     q, k, v = (torch.sin(torch.arange(96, dtype=torch.float64) * c).reshape(1, 2, 6, 8) for c in (1.0, 2.0, 3.0))
     for causal in (False, True):
-        made = fd.fuse(lambda q, k, v: attend(q, k, v, is_causal=causal))(q, k, v)
+        made = fd.fuse(lambda q, k, v, causal: attend(q, k, v, is_causal=causal))(q, k, v, causal)
         assert (made - attend(q, k, v, is_causal=causal)).abs().max() < 1e-15

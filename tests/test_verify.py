@@ -12,7 +12,6 @@ RANDOM = np.random.default_rng(17)
 A = RANDOM.random(1000) + 1
 S = np.sin(np.arange(36.0) * 7).reshape(6, 6).astype(np.float32)
 X = np.arange(1.0, 7)
-K = np.array([0, 7, 3, -9])
 
 
 @pytest.mark.parametrize(
@@ -69,54 +68,6 @@ def test_elements_that_rounding_decides_are_counted(monkeypatch, capsys):
     b = np.array([1.1, 1.2, 1.3, 2.0, 1.0])
     fd.evaluate("a*a > b*b", a=a, b=b, verify=True)
     assert "result 0 agrees: 3 of 5 elements were not judged" in capsys.readouterr().err
-
-
-# ---- indices
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "where((k >= -6) & (k < 6), x[k], 0)",
-        "where(k < -6, 0, where(k >= 6, 1, x[k] * 2))",
-        "sum(where((k >= 0) & (k < 6), x[k], 0)), max(where(abs(k) < 6, x[k], -inf))",
-        "sum(x[k], where=abs(k) < 6)",
-        "(abs(k) < 6) & (x[k] > 2), (x[k] > 2) & (abs(k) < 6), (abs(k) > 5) | (x[k] > 2), abs(k) < 6 and x[k] > 2",
-        "softmax(where(abs(k) < 6, x[k], -inf))",
-        "y = x[k]; concat([y[:1], y[2:3]])",
-        "cumsum(x[k][:1]), flip(x[k])[1]",
-    ],
-)
-def test_what_a_condition_leaves_out_is_not_read(text):
-    fd.evaluate(text, x=X, k=K, verify=True)
-
-
-@pytest.mark.parametrize(
-    ("text", "index"),
-    [
-        ("x[k]", 7),
-        ("where(k > 0, x[k], 0)", 7),
-        ("where(k < 6, x[k], 0)", 7),
-        ("sum(x[k]), 1", 7),
-        ("(abs(k) < 6) * x[k]", 7),
-        ("(k < 7) | (x[k] > 2)", 7),
-        ("softmax(x[k])[0]", 7),
-        ("x[k][3]", 7),
-        ("take_along_axis(x, k), x", 7),
-    ],
-)
-def test_an_index_that_a_result_depends_on_is_an_error(text, index):
-    with pytest.raises(IndexError, match=f"index {index} is out of range for an axis of 6"):
-        fd.evaluate(text, x=X, k=K, verify=True)
-
-
-def test_keys_beyond_a_sequence_need_no_page():
-    q = RANDOM.standard_normal((2, 2, 1, 8)).astype(np.float32)
-    pages = RANDOM.standard_normal((3, 4, 2, 8)).astype(np.float32)
-    table = np.array([[0, 1], [2, 99]])
-    fd.attention(q, pages, pages, pages=table, lengths=np.array([8, 4]), verify=True)
-    with pytest.raises(IndexError, match="index 99"):
-        fd.attention(q, pages, pages, pages=table, lengths=np.array([8, 5]), verify=True)
 
 
 # ---- on CUDA

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CompileError
-from ..runtime.arrays import CPU, Array, Facts, Weak, describe_all
+from ..runtime.arrays import CPU, Array, Facts, describe_all
 from ..runtime.call import Call
-from ..runtime.copies import assign, from_host, to_host
+from ..runtime.copies import assign, from_host, on_host
 from ..runtime.results import empty, place
 from ..runtime.transfer import download, is_away, upload
 from ..schedule.plan import Plan
@@ -19,12 +19,14 @@ from .prepare import EmptyRows, Prepared, prepare
 from .settle import outputs
 
 if TYPE_CHECKING:
+    from ..config import Options
     from ..runtime.fixed import BoundCall
+    from .indices import CheckedCall
 
 Shapes = Sequence[tuple[int, ...]]
 
 
-def run_new(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[list, Call | None]:
+def run_new(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[list, Call | CheckedCall | None]:
     """The results of a call that is prepared now, and what repeats it, if anything does."""
     options = plans.options
     try:
@@ -33,6 +35,7 @@ def run_new(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[lis
         if is_away(options, facts):
             return _run_there(plans, facts, outs), None
         prepared = _prepared(plans, facts, outs)
+        check = require_in_range(plans, facts)
         results = prepared.run()
     except CompileError as error:
         if not options.fallback:
@@ -41,7 +44,28 @@ def run_new(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[lis
         return _run_interpreted(plans, facts, outs), None
     except EmptyRows:
         return _run_interpreted(plans, facts, outs), None
-    return results, prepared.call if prepared.reusable else None
+    if not prepared.reusable or check is None:
+        return results, prepared.call if prepared.reusable else None
+    from .indices import CheckedCall
+
+    return results, CheckedCall(check.call, prepared.call) if check.reusable else None
+
+
+def raises(options: Options, facts: Facts) -> bool:
+    """Whether an index out of range is an error of a call with these arguments.
+
+    On a CUDA device nobody waits for what a kernel finds: there `verify` alone raises.
+    """
+    return options.bounds == "raise" and place(facts)[1] == CPU and not is_away(options, facts)
+
+
+def require_in_range(plans: Plans, facts: Facts) -> Prepared | None:
+    """Raise where a result depends on an index out of range, if that is an error; what asks later calls, if needed."""
+    if not raises(plans.options, facts):
+        return None
+    from .indices import require
+
+    return require(plans, facts)
 
 
 def bound(plans: Plans, run: Callable[..., list], values: Sequence[Any], outs: Sequence[Any] | None) -> BoundCall:
@@ -56,10 +80,19 @@ def bound(plans: Plans, run: Callable[..., list], values: Sequence[Any], outs: S
     if not (plans.options.verify or is_away(plans.options, facts)):
         with contextlib.suppress(EmptyRows):
             prepared = _prepared(plans, facts, results)
-            if prepared.reusable:
+            if prepared.reusable and not _asks(plans, facts):
                 return fix(prepared.call, prepared.payloads, results, values, index)
     result = results[0] if len(results) == 1 else tuple(results)
     return bind_results(lambda: (run(values, results), result)[1], result, Fixed(index))
+
+
+def _asks(plans: Plans, facts: Facts) -> bool:
+    """Whether each call asks for its indices first."""
+    if not raises(plans.options, facts):
+        return False
+    from .indices import asks
+
+    return asks(plans, facts)
 
 
 def _prepared(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
@@ -84,7 +117,7 @@ def _run_verified(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> lis
     from .verify import compare, exact
 
     plan, _ = _checked(plans, facts, outs)
-    expected = exact(plans.graph(facts), _on_host(facts), plans.options)
+    expected = exact(plans.graph(facts), on_host(facts), plans.options)
     away = is_away(plans.options, facts)
     results = _run_there(plans, facts, None) if away else _prepared(plans, facts, None).run()
     compare(plan, expected, results)
@@ -98,6 +131,10 @@ def _run_verified(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> lis
 def _run_interpreted(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> list:
     """The results from the interpreter, in arrays of the caller's library."""
     plan, shapes = _checked(plans, facts, outs)
+    if raises(plans.options, facts):
+        from .indices import require_interpreted
+
+        require_interpreted(plans, facts)
     values = interpreted(plans, facts)
     results = _destinations(plan, shapes, facts, outs)
     for value, result in zip(values, results):
@@ -109,11 +146,7 @@ def interpreted(plans: Plans, facts: Facts) -> list:
     """What the reference interpreter says, as NumPy arrays."""
     from ..ir.interp import interpret
 
-    return interpret(plans.graph(facts), _on_host(facts))
-
-
-def _on_host(facts: Facts) -> list:
-    return [a.value if isinstance(a, Weak) else to_host(a.owner) for a in facts.values()]
+    return interpret(plans.graph(facts), on_host(facts))
 
 
 def _checked(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[Plan, Shapes]:

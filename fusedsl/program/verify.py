@@ -29,7 +29,7 @@ def exact(graph: Graph, arguments: Sequence, options: Options) -> list[Ball]:
     Raises the ShapeError of an index out of range that a result depends on.
     """
     balls = evaluate_nodes(graph, arguments, FASTMATH if options.fastmath else None)
-    require_indices_in_range(graph, balls, arguments)
+    require_indices_in_range(graph, arguments)
     with np.errstate(all="ignore"):
         return [stored(*balls[r], r.type.dtype) for r in graph.results]
 
