@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from llvmlite import ir
@@ -61,6 +63,24 @@ def test_a_value_that_is_read_twice_is_one_number(form, dtype, layout):
     for value in VALUES:
         difference, found = fd.evaluate(READ_TWICE[form].format(value), given(dtype, layout), fallback=False)
         assert np.all(difference == 0) and found, (value, difference, found)
+
+
+def drawn(r: random.Random, depth: int) -> str:
+    """A value made of products and sums of arrays, rows, columns and numbers."""
+    if not depth or r.random() < 0.15:
+        return r.choice((*"xyzrsuv", "1.7", "1e10"))
+    form = r.choice(("{} * {}", "{} * {}", "({} + {})", "({} - {})", "where({} > 0, x*y, {})", "tanh({}) * {}"))
+    return form.format(drawn(r, depth - 1), drawn(r, depth - 1))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_drawn_value_that_is_read_twice_is_one_number(seed):
+    r = random.Random(seed)
+    value, form = drawn(r, 4), r.choice(list(READ_TWICE))
+    if not {"x", "y", "z"} & set(value):
+        value += " * x"
+    difference, found = fd.evaluate(READ_TWICE[form].format(value), given(r.choice("fd"), np.copy), fallback=False)
+    assert np.all((difference == 0) | np.isnan(difference)) and (found or np.isnan(difference).any()), (value, form)
 
 
 @pytest.mark.parametrize(

@@ -51,25 +51,26 @@ def _rounded(results: Sequence[Node]) -> set[Node]:
 
 
 def _beside_the_first(total: Node) -> Iterator[Node]:
-    """The products that a sum reads, but for the first that has an element for each of its own."""
+    """The products that a sum reads, but for the first that has an element for each of its own, and no other choice:
+    a loop over what a condition does not depend on is two loops, without it."""
     found = False
     for k in range(2):
-        products = list(_products(total, k))
-        alike = not found and all(p.type.shape == total.type.shape for p in products)
+        products = dict(_products(total, k))
+        alike = not found and all(p.type.shape == total.type.shape and not picked for p, picked in products.items())
         found |= bool(products) and alike
         yield from () if alike else products
 
 
-def _products(n: Node, k: int) -> Iterator[Node]:
-    """The products that operand k is, but for a sign, a choice or a view."""
-    stack, seen = [n.args[k]], set[Node]()
+def _products(n: Node, k: int) -> Iterator[tuple[Node, bool]]:
+    """The products that operand k is, but for a sign, a choice or a view, and whether a choice picks them."""
+    stack, seen = [(n.args[k], False)], set[Node]()
     while stack:
-        a = stack.pop()
+        a, picked = stack.pop()
         if a not in seen:
             seen.add(a)
             if _is_product(a):
-                yield a
-            stack += [b for j, b in enumerate(a.args) if _passes(a, j)]
+                yield a, picked
+            stack += [(b, picked or a.op == "where") for j, b in enumerate(a.args) if _passes(a, j)]
 
 
 def _is_product(n: Node) -> bool:
