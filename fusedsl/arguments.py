@@ -45,6 +45,7 @@ class Arguments:
         self, args: tuple, keywords: Mapping[str, Any], described: Describe = describe, names: Sequence[str] = ()
     ):
         self.described = described
+        self.names = names
         self.values: list[Any] = []
         self.facts: list[Array | Weak] = []
         self.parameters: list[Parameter] = []

@@ -48,8 +48,9 @@ class Options:
     may be rounded so. autotune: try schedules on first use. device: where NumPy arrays are computed. deterministic:
     True, or "batch" for bits that do not depend on other rows. verify: compare with the reference interpreter.
     fallback: interpret what no kernel can do yet. dynamic: on CUDA, False compiles for each class of lengths, True for
-    lengths in general, None for those that come first alone (runtime/lengths.py). limits: a Limits, or a mapping of the
-    ones to change.
+    lengths in general, None for those that come first alone (runtime/lengths.py). fp_contract: a product that one sum
+    reads may enter it unrounded, as a multiply-add. bounds: what an element is whose index is out of range: "zero" (0,
+    NaN of floats), or on the CPU "raise". limits: a Limits, or a mapping of the ones to change.
     """
 
     fastmath: bool = False
@@ -62,6 +63,8 @@ class Options:
     verify: bool = False
     fallback: bool = True
     dynamic: bool | None = None
+    fp_contract: bool = True
+    bounds: str = "zero"
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -107,6 +110,8 @@ class OptionChanges(TypedDict, total=False):
     autotune: bool
     device: str | None
     deterministic: Literal[True, "batch"]
+    fp_contract: bool
+    bounds: Literal["zero", "raise"]
     verify: bool
     fallback: bool
     dynamic: bool | None
@@ -139,6 +144,8 @@ _ACCEPTED = {
     "verify": _FLAG,
     "fallback": _FLAG,
     "dynamic": (lambda v: v is None or _flag(v), "None, True or False"),
+    "fp_contract": _FLAG,
+    "bounds": (_one_of("zero", "raise"), '"zero" or "raise"'),
     "limits": (lambda v: isinstance(v, Limits), f"a mapping of {', '.join(LIMIT_NAMES)}"),
 }
 

@@ -15,6 +15,7 @@ from .evaluation import kernel_of
 from .interop.containers import is_container
 from .logs import first_call
 from .program import REMEMBERED_CALLS, Program, forgetting
+from .program.first import require_in_range
 from .program.prepare import EmptyRows
 from .program.prepare_lists import Item, prepare_lists, settle_lists
 from .runtime import dynamo
@@ -337,12 +338,13 @@ def _first(
     """(the results, and what repeats the calls or None): prepared together, or where that cannot be, one by one."""
     settled = settle_lists(items)
     options = programs[0].options
+    asked = [require_in_range(item.plans, item.facts) for item in items] if options.bounds == "raise" else []
     if not (options.verify or any(is_away(options, item.facts) for item in items)):
         try:
             start = perf_counter()
             prepared = prepare_lists(items, settled, names, shared)
             first_call(f"foreach of {programs[0].source.title}", perf_counter() - start)
-            return prepared.run(), prepared.call if prepared.reusable else None
+            return prepared.run(), prepared.call if prepared.reusable and not any(asked) else None
         except CompileError:
             if not options.fallback:
                 raise

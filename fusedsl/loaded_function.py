@@ -24,6 +24,7 @@ class LoadedFunction(Fused):
         stub = _stub(saved)
         super().__init__(stub, saved.options)
         self.__name__ = stub.__name__
+        self._names = tuple(saved.called["names"])
         source, called = SavedFunction(saved), saved.called
         plans = SavedPlans(saved, source, saved.options, saved.name)
         self._saved = saved

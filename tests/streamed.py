@@ -8,7 +8,7 @@ from fusedsl.ir.ops import OPS
 from fusedsl.ir.types import numpy_dtype
 
 WORDS = {name: op.meaning for name, op in OPS.items()}
-WORDS |= {"select": np.where, "not_": np.logical_not, "nan": np.nan, "inf": np.inf}
+WORDS |= {"select": np.where, "not_": np.logical_not, "mul_rn": np.multiply, "nan": np.nan, "inf": np.inf}
 WORDS |= {"quotient": lambda x, divisor, scale, inverse: x * scale / divisor, "divisor_scale": np.ones_like}
 WORDS |= {kind.__name__: kind for kind in (np.float32, np.float64, np.int32, np.int64)}
 

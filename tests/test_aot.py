@@ -14,6 +14,7 @@ from lean import alone, saved
 
 import fusedsl as fd
 from fusedsl.codegen.cpu import processor
+from fusedsl.lru import LRU
 from fusedsl.program import planning
 from fusedsl.runtime.cache import Cache
 from fusedsl.runtime.copies import to_host
@@ -101,7 +102,7 @@ for use in (
     codes = " ".join(line.split()[1] for line in alone(tmp_path, path, code).stdout.splitlines())
     assert codes == (
         "file.dtype file.dtype file.dtype file.shape file.shape shape.broadcast argument.missing argument.unused "
-        "argument.count argument.type argument.out file.device compile.missing compile.missing compile.missing"
+        "argument.count file.dtype argument.out file.device compile.missing compile.missing compile.missing"
     )
 
 
@@ -243,7 +244,7 @@ def test_a_gpu_runs_the_code_of_a_file_and_is_told_what_it_lacks(tmp_path, monke
     path, x = tmp_path / "k.fused", np.random.default_rng(0).standard_normal((64, 40), dtype=np.float32)
     with emulated_gpu() as gpu:
         saved(path, "softmax(x * s) + 1", cc=[90, "cpu"])
-        monkeypatch.setattr("fusedsl.runtime.compile._built", {})
+        monkeypatch.setattr("fusedsl.runtime.compile._built", LRU(64))
         monkeypatch.setattr("fusedsl.runtime.compile._compile_cuda", pytest.fail)
         monkeypatch.setattr("fusedsl.runtime.compile.disk", lambda: Cache(tmp_path / "cold"))
         loaded = fd.load(path)

@@ -193,3 +193,34 @@ def test_operands_that_do_not_go_together():
         fd.attention(Q, K, V, causal=True)
     with pytest.raises(fd.ArgumentError, match="means something else"):
         fd.attention(Q, K, V, score="score * b[i]", b=SLOPE)
+
+
+@pytest.mark.parametrize("width", [3, 8, 24])
+def test_float64_takes_its_default_scale_in_float64(width):
+    q, k, v = (np.sin(np.arange(2 * 6 * width) * c).reshape(1, 2, 6, width) for c in (1.0, 2.0, 3.0))
+    wanted, lse = reference(q, k, v)
+    ends = np.array([0, 6])
+    as_pages = [x.transpose(0, 2, 1, 3).copy() for x in (k, v)]
+    ragged = [x[0].transpose(1, 0, 2).copy() for x in (q, k, v)]
+    for found in (
+        fd.attention(q, k, v),
+        fd.attention(q, k, v, score="score + 0 * i"),
+        fd.attention(q, k, v, lengths=np.array([6])),
+        fd.attention(q, *as_pages, pages=np.array([[0]])),
+        fd.attention(*ragged, offsets=(ends, ends)).transpose(1, 0, 2)[None],
+        fd.evaluate("attention(q, k, v)", q=q, k=k, v=v),
+        fd.fuse(lambda q, k, v: fd.attention(q, k, v))(q, k, v),
+    ):
+        assert np.abs(found - wanted).max() < 1e-15
+    assert np.abs(fd.attention(q, k, v, return_lse=True)[1] - lse).max() < 1e-15
+    masked, _ = reference(q, k, v, np.tri(6, dtype=bool))
+    assert np.abs(fd.attention(q, k, v, mask="j <= i") - masked).max() < 1e-15
+
+
+def test_torchs_attention_takes_its_default_scale_in_float64():
+    torch = pytest.importorskip("torch")
+    attend = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (torch.sin(torch.arange(96, dtype=torch.float64) * c).reshape(1, 2, 6, 8) for c in (1.0, 2.0, 3.0))
+    for causal in (False, True):
+        made = fd.fuse(lambda q, k, v, causal: attend(q, k, v, is_causal=causal))(q, k, v, causal)
+        assert (made - attend(q, k, v, is_causal=causal)).abs().max() < 1e-15

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from threads import at_once
 
-from fusedsl.errors import CompileError, DeviceError, DTypeError
+from fusedsl.errors import CompileError, DeviceError, DTypeError, MemoryLimitError
 from fusedsl.generated import Lines
 from fusedsl.ir.types import DTYPES
 from fusedsl.runtime import driver as driver_module
@@ -596,7 +596,9 @@ def test_addresses_and_streams(cuda, library):
     assert library.called == ["cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuEventDestroy_v2"]
 
 
-@pytest.mark.parametrize("code, kind", [(2, DeviceError), (100, DeviceError), (209, CompileError), (999, DeviceError)])
+@pytest.mark.parametrize(
+    "code, kind", [(2, MemoryLimitError), (100, DeviceError), (209, CompileError), (999, DeviceError)]
+)
 def test_every_result_is_an_error_of_ours_with_the_drivers_words(cuda, library, code, kind):
     library.answers["cuStreamSynchronize"] = code
     with pytest.raises(kind, match=f"cuStreamSynchronize failed: CUDA_ERROR_{code}"):

@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "fusedsl"
 LAYERS = (
     ("errors", "config", "hardware", "geometry", "debug", "generated", "files", "logs", "lru"),
     ("ir",),
+    ("accuracy",),
     ("lang",),
     ("trace", "rewrite"),
     ("fusion",),

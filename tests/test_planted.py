@@ -17,6 +17,7 @@ from laws import Case, hold, keeps
 from memory import again
 from oracle import graph_of
 
+from fusedsl.accuracy.elementwise import needs_no_rounding
 from fusedsl.codegen import body
 from fusedsl.codegen.cpu import variant
 from fusedsl.errors import FusedslError
@@ -342,7 +343,7 @@ def test_a_fault_of_generated_code_is_caught(name, tmp_path):
 def test_products_that_are_subnormal_are_not_taken_for_exact():
     """A target may round them together with the sum that they enter; powers of two lose nothing."""
     a, b = np.array([-0.001, -0.5, 3.0, 0.0]), np.array([7e-308, 7.5, 0.5, 5e-324])
-    assert bounds._needs_no_rounding(a, b, a * b, FLOAT64).tolist() == [False, True, True, True]
+    assert needs_no_rounding(a, b, a * b, FLOAT64).tolist() == [False, True, True, True]
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,20 @@ def test_what_mixes_weak_values_alone_stays_weak():
         assert found[2].dtype == np.int8 and (found[2] == np.int64(20540).astype(np.int8)).all()
 
 
+@pytest.mark.parametrize("d", [np.int8, np.uint8, np.int16, np.int32, np.int64, np.float16, np.float32])
+def test_what_conditions_pick_among_literals_stays_weak(d):
+    """A condition has no part in a dtype, whatever it compares."""
+    y = np.arange(3, dtype=d)
+    for text, expected in {
+        "where(-y < 0, 1, 2) - 2 + y": np.where(-y < 0, 1, 2) - 2 + y,
+        "y * where(y > 1.5, 2, 3)": y * np.where(y > 1.5, 2, 3),
+        "where(y == 1, where(y < 0, 5, 6), 7) + y": np.where(y == 1, 6, 7) + y,
+        "y + (2 if y > 0 else 1)": y + np.where(y > 0, 2, 1),
+    }.items():
+        for made in (fd.evaluate(text, y=y, verify=True), interpreted(text, y=y)):
+            assert made.dtype == d and (made == expected.astype(d)).all(), text
+
+
 def test_the_mean_of_64_bit_integers_does_not_wrap():
     x = np.array([2**62, 2**62, 2**62, 5], np.int64)
     np.testing.assert_allclose(fd.evaluate("mean(x), var(x)", {"x": x}), (x.mean(), x.var()), rtol=1e-12)

@@ -13,6 +13,7 @@ from edges import FLOATS, INTEGERS, combined, edges, nested
 from oracle import evaluate
 
 import fusedsl as fd
+from fusedsl.lru import LRU
 from fusedsl.runtime.copies import to_host
 
 TOGETHER = 48  # results of one kernel
@@ -218,7 +219,7 @@ def anew(monkeypatch, tmp_path):
     own = cache.Cache(tmp_path)
     monkeypatch.setattr(compile, "disk", lambda: own)
     monkeypatch.setattr(cache, "disk", lambda: own)
-    monkeypatch.setattr(compile, "_built", {})
+    monkeypatch.setattr(compile, "_built", LRU(64))
 
 
 SHIFT = re.compile(r"(%\S+) = (?:shl|lshr|ashr) i\d+ [^,]+, (\S+)$")

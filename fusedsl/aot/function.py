@@ -85,6 +85,7 @@ def function_to_json(function: Callable, call: Arguments, traced: Traced, text: 
         "doc": inspect.getdoc(function),
         "text": text,
         "order": _order(function),
+        "names": list(call.names),
         "given": [len(args), list(keywords)],
         "arguments": arguments_form((args, keywords)),
         "result": result_form(traced.template),

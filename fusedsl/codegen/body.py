@@ -10,6 +10,7 @@ from ..ir.graph import Node, value_of
 from ..ir.ops import CASTS, OPS
 from ..ir.printer import show_literal
 from ..ir.types import BOOL, FLOAT16, FLOAT64, DType
+from ..rewrite.fp_contract import ROUNDED
 from ..schedule.phase import Body, Value
 
 # One row per operation: how it is written for floats (f), integers (i) and bools (b); "{t}" is the computing dtype.
@@ -178,6 +179,8 @@ class Scribe:
             return f"fetch_{n.attr[2].name}({', '.join(args)})"
         if n.op == "signbit" or n.op not in LINES:
             return f"{n.op}({', '.join(args)})"
+        if n.attr == ROUNDED:
+            return f"mul_rn({', '.join(args)})"
         d = n.args[-1].type.dtype.compute
         return LINES[n.op][letter(d)].format(*args, op=n.op, args=", ".join(args), t=d.name)
 

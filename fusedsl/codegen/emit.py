@@ -12,12 +12,16 @@ from ..ir.graph import Parameter
 from ..schedule.plan import KernelPlan, plan_to_json
 from .phases import PhaseEmitter
 from .scored import ScoreEmitter
+from .uncontracted import uncontracted
 
 
-def emit(group: Group, name: str, header: Sequence[str], parameters: Sequence[Parameter]) -> KernelPlan:
-    """The kernel plan of a group."""
+def emit(
+    group: Group, name: str, header: Sequence[str], parameters: Sequence[Parameter], contract: bool = True
+) -> KernelPlan:
+    """The kernel plan of a group; products may be contracted into sums where `contract` says so."""
     emitter = PhaseEmitter if group.streaming is None else ScoreEmitter
     made = emitter(group, parameters).plan(name, tuple(header))
+    made = made if contract else uncontracted(made)
     return dataclasses.replace(made, digest=_digest(made))
 
 

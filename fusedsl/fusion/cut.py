@@ -9,6 +9,7 @@ from math import inf
 from ..hardware import CPU, Hardware, facts
 from ..ir.dims import Dim, Symbol, evaluate, expression
 from ..ir.graph import Graph, Type
+from ..rewrite.fp_contract import round_products
 from .budget import within
 from .cost import unfused
 from .factors import ALONE, store_factors
@@ -45,6 +46,7 @@ def cut_graph(
     and rows that no chip holds are read again by kernels of their own. What is in doubt is decided by the figures of
     one GPU, so that all devices run the same kernels; `hardware` is the card of the prices.
     """
+    graph = round_products(graph)
     cutter = _Cutter(extents, guards, hardware or _priced_for(scores), together, budget, scores, steady)
     rate = INSTRUCTIONS_PER_BYTE if budget is not None else inf
     cut = cutter.graph(graph, materialize(graph.results, rate, fits_in(extents, guards)))

@@ -80,6 +80,8 @@ def reduced_coordinates(n: Node, at: Coordinates, pieces: Pieces | None) -> tupl
 def fold(n: Node, columns: tuple[Axis, ...], x: Node) -> Node:
     """A reduction of `x` over these axes."""
     name, _ = n.attr
+    if not columns and name == "sum" and x.type.dtype.kind == "f":  # of one element -0.0, too, the sum is 0.0
+        return node("add", (x, constant(0.0, x.type.dtype)), None, Type(n.type.dtype))
     if not columns:  # one element: nothing to merge
         return constant(0, INT64) if FOLDS[name].positional else x
     return node("fold", (x,), (name, columns), Type(n.type.dtype))

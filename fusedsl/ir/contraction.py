@@ -71,6 +71,7 @@ def contract(b: Builder, x: Node, y: Node, left: str, right: str, result: str, w
     they are stored as before they are multiplied in float32. Of two weak operands the result is weak.
     """
     _unify(b, (x, y), (left, right), what)
+    summed = set(left + right) - set(result)
     x, left = _without_units(b, x, left)
     y, right = _without_units(b, y, right)
     x, y = alike(b, (x, y))
@@ -85,6 +86,8 @@ def contract(b: Builder, x: Node, y: Node, left: str, right: str, result: str, w
         made = _sum_of_products(b, x, y, Subscripts(left, right, kept))
     else:
         made = b.elementwise("multiply", _placed(b, x, left, kept), _placed(b, y, right, kept))
+        if summed and made.type.dtype.kind == "f":  # over axes of one element: of -0.0, too, the sum is 0.0
+            made = b.elementwise("add", made, b.literal(0.0))
     return _placed(b, made if d.storage or made.type.weak else b.convert(made, d), kept, result)
 
 

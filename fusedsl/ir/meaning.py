@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -22,10 +23,6 @@ bitwise_and = np.bitwise_and
 bitwise_or = np.bitwise_or
 bitwise_xor = np.bitwise_xor
 logical_not = np.logical_not
-maximum = np.maximum
-minimum = np.minimum
-fmax = np.fmax
-fmin = np.fmin
 isnan = np.isnan
 isinf = np.isinf
 isfinite = np.isfinite
@@ -91,6 +88,35 @@ def fma(a, b, c):
     even = (np.asarray(total).view(np.int64) & 1) == 0
     odd = np.nextafter(total, np.copysign(np.inf, lost))
     return np.where(even & (lost != 0) & np.isfinite(lost), odd, total).astype(np.float32)
+
+
+def _ordered_zeros(found, a, b, both: Callable):
+    """`found`, the larger or smaller of two, but of zeros by their signs: -0.0 is less than 0.0 (IEEE 754-2019, 9.6).
+    NumPy's own depends on the processor."""
+    if np.asarray(found).dtype.kind != "f":
+        return found
+    zero = np.zeros_like(found)
+    return np.where((a == 0) & (b == 0), np.where(both(np.signbit(a), np.signbit(b)), -zero, zero), found)
+
+
+def maximum(a, b):
+    """The larger; NaN where either is."""
+    return _ordered_zeros(np.maximum(a, b), a, b, np.logical_and)
+
+
+def minimum(a, b):
+    """The smaller; NaN where either is."""
+    return _ordered_zeros(np.minimum(a, b), a, b, np.logical_or)
+
+
+def fmax(a, b):
+    """The larger; the other one where one is NaN."""
+    return _ordered_zeros(np.fmax(a, b), a, b, np.logical_and)
+
+
+def fmin(a, b):
+    """The smaller; the other one where one is NaN."""
+    return _ordered_zeros(np.fmin(a, b), a, b, np.logical_or)
 
 
 def _nonzero(b):

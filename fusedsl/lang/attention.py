@@ -13,7 +13,7 @@ from ..ir import shapes
 from ..ir.builder import Builder
 from ..ir.contraction import matmul
 from ..ir.graph import Node, value_of
-from ..ir.types import BOOL, FLOAT32
+from ..ir.types import BOOL
 from .attention_layout import Layout, Request, laid_back, laid_out
 from .attention_texts import PairEvaluator, read_as_they_lie
 from .evaluate import Evaluator
@@ -25,8 +25,8 @@ def attention(ev: Evaluator, r: Request) -> Node | tuple[Node, Node]:
     b = ev.builder
     found = laid_out(b, r)
     width = r.q.type.shape[-1]
-    scale = r.scale if r.scale is not None else b.elementwise("rsqrt", b.convert(b.extent(width), FLOAT32))
     wide = r.q.type.dtype.compute
+    scale = r.scale if r.scale is not None else b.elementwise("rsqrt", b.convert(b.extent(width), wide))
     q, k, v = (b.convert(x, wide) for x in (found.q, found.k, found.v))
     score = b.elementwise("multiply", matmul(b, q, shapes.swapaxes(b, k, -1, -2)), b.convert(scale, wide))
     score, keep = _scored(ev, r, score, found)

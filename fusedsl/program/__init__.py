@@ -56,7 +56,7 @@ class Program:
         self.names = tuple(names)
         self.options = options
         self._plans = plans
-        self._calls: dict[tuple, Call] = {}
+        self._calls: dict[tuple, Any] = {}  # a Call, or one that asks for its indices first
         self._origins: LRU[tuple, list[Origins]] = LRU(config.cache_size)
         self._kept = 0  # calls that were put on disk
         self._adopted = plans is not None  # its plans came from elsewhere
@@ -102,7 +102,7 @@ class Program:
         if call is None or (outs is not None and not call.may_write(payloads, outs)):
             return None
         results = call(payloads, outs)
-        if call.replay is None and not call.worth_replaying():
+        if results is None or (call.replay is None and not call.worth_replaying()):
             return results
         if call.replay is None or (self.replay is call.replay and call.replays < REPLAYS):
             call.replay, call.replays = replay(call, values, outs, results), call.replays + 1
@@ -124,7 +124,7 @@ class Program:
         facts = describe_all(self.names, values)
         lasting = not any(k is SLOW for k in _flat(keys, outs))
         key = self._stored_key(facts, outs) if lasting else None
-        call = None if key is None else stored.read(key)
+        call: Any = None if key is None else stored.read(key)
         if call is not None and (outs is None or call.may_write(payloads, outs)):
             results = call(payloads, outs)
         else:
@@ -133,7 +133,7 @@ class Program:
             with claims.noting() as noted:
                 results, call = first.run_new(self.plans, facts, outs, spent)
             # what was refused binaries of its own follows from earlier calls
-            if call is not None and key is not None and not noted.refused and self._kept < stored.MOST:
+            if isinstance(call, Call) and key is not None and not noted.refused and self._kept < stored.MOST:
                 self._kept += 1
                 stored.keep(key, call, place(facts)[1], noted.claimed)
         if call is not None and lasting:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import logs
 from ..errors import CompileError, FusedslError, outside
-from ..runtime.arrays import CPU, Array, Facts, Weak, describe_all
+from ..runtime.arrays import CPU, Array, Facts, describe_all
 from ..runtime.call import Call
-from ..runtime.copies import assign, from_host, to_host
+from ..runtime.copies import assign, from_host, on_host
 from ..runtime.free_memory import require
 from ..runtime.results import empty, place
 from ..runtime.transfer import download, is_away, upload
@@ -20,15 +20,18 @@ from ..schedule.plan import Plan
 from .plans import Plans
 from .prepare import EmptyRows, Prepared, prepare
 from .settle import outputs
-from .verify import compare
 
 if TYPE_CHECKING:
+    from ..config import Options
     from ..runtime.fixed import BoundCall
+    from .indices import CheckedCall
 
 Shapes = Sequence[tuple[int, ...]]
 
 
-def run_new(plans: Plans, facts: Facts, outs: Sequence[Any] | None, spent: float = 0.0) -> tuple[list, Call | None]:
+def run_new(
+    plans: Plans, facts: Facts, outs: Sequence[Any] | None, spent: float = 0.0
+) -> tuple[list, Call | CheckedCall | None]:
     """The results of a call that is prepared now, and what repeats it, if anything does. `spent` are seconds of its
     preparation so far.
     """
@@ -40,6 +43,7 @@ def run_new(plans: Plans, facts: Facts, outs: Sequence[Any] | None, spent: float
             return _run_there(plans, facts, outs), None
         start = perf_counter()
         prepared = _prepared(plans, facts, outs)
+        check = require_in_range(plans, facts)
         logs.first_call(plans.source.title, spent + perf_counter() - start)
         results = prepared.run()
     except CompileError as error:
@@ -49,7 +53,28 @@ def run_new(plans: Plans, facts: Facts, outs: Sequence[Any] | None, spent: float
         return _run_interpreted(plans, facts, outs), None
     except EmptyRows:
         return _run_interpreted(plans, facts, outs), None
-    return results, prepared.call if prepared.reusable else None
+    if not prepared.reusable or check is None:
+        return results, prepared.call if prepared.reusable else None
+    from .indices import CheckedCall
+
+    return results, CheckedCall(check.call, prepared.call) if check.reusable else None
+
+
+def raises(options: Options, facts: Facts) -> bool:
+    """Whether an index out of range is an error of a call with these arguments.
+
+    On a CUDA device nobody waits for what a kernel finds: there `verify` alone raises.
+    """
+    return options.bounds == "raise" and place(facts)[1] == CPU and not is_away(options, facts)
+
+
+def require_in_range(plans: Plans, facts: Facts) -> Prepared | None:
+    """Raise where a result depends on an index out of range, if that is an error; what asks later calls, if needed."""
+    if not raises(plans.options, facts):
+        return None
+    from .indices import require
+
+    return require(plans, facts)
 
 
 def bound(plans: Plans, run: Callable[..., list], values: Sequence[Any], outs: Sequence[Any] | None) -> BoundCall:
@@ -64,10 +89,19 @@ def bound(plans: Plans, run: Callable[..., list], values: Sequence[Any], outs: S
     if not (plans.options.verify or is_away(plans.options, facts)):
         with contextlib.suppress(EmptyRows):
             prepared = _prepared(plans, facts, results)
-            if prepared.reusable:
+            if prepared.reusable and not _asks(plans, facts):
                 return fix(prepared.call, prepared.payloads, results, values, index)
     result = results[0] if len(results) == 1 else tuple(results)
     return bind_results(lambda: (run(values, results), result)[1], result, Fixed(index))
+
+
+def _asks(plans: Plans, facts: Facts) -> bool:
+    """Whether each call asks for its indices first."""
+    if not raises(plans.options, facts):
+        return False
+    from .indices import asks
+
+    return asks(plans, facts)
 
 
 def _prepared(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
@@ -105,9 +139,11 @@ def _run_there(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> list:
 
 def _run_verified(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> list:
     """The results, written to `outs` only once they agree with the interpreter."""
+    from .verify import compare, exact
+
     with _faults():
         plan, _ = _checked(plans, facts, outs)
-    expected = interpreted(plans, facts, strict=True)
+    expected = exact(plans.graph(facts), on_host(facts), plans.options)
     away = is_away(plans.options, facts)
     results = _run_there(plans, facts, None) if away else _prepared(plans, facts, None).run()
     compare(plan, expected, results)
@@ -122,6 +158,10 @@ def _run_interpreted(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> 
     """The results from the interpreter, in arrays of the caller's library."""
     plan, shapes = plans.outline(facts)
     outputs(plan, outs, shapes, place(facts), facts)
+    if raises(plans.options, facts):
+        from .indices import require_interpreted
+
+        require_interpreted(plans, facts)
     values = interpreted(plans, facts)
     results = _destinations(plan, shapes, facts, outs)
     for value, result in zip(values, results):
@@ -129,14 +169,13 @@ def _run_interpreted(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> 
     return results
 
 
-def interpreted(plans: Plans, facts: Facts, strict: bool = False) -> list:
-    """What the reference interpreter says, as NumPy arrays; where `strict`, an index out of range is an error."""
+def interpreted(plans: Plans, facts: Facts) -> list:
+    """What the reference interpreter says, as NumPy arrays."""
     from ..ir.interp import footprint, interpret
 
-    values = [a.value if isinstance(a, Weak) else to_host(a.owner) for a in facts.values()]
-    graph = plans.graph(facts)
+    values, graph = on_host(facts), plans.graph(facts)
     require(footprint(graph, values), "what the interpreter computes, step by step")
-    return interpret(graph, values, strict)
+    return interpret(graph, values)
 
 
 def _checked(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[Plan, Shapes]:

@@ -67,12 +67,12 @@ def make_plan(
     budget = budget or pipeline.REGISTERS
     header, fits = source.header(), fits_in(extents, guards)
     cut = cut_graph(graph, extents, guards, together=together, budget=budget, scores=scores, steady=options.steady)
-    kernels, launches, cut = emitted(cut, header, parameters, fits)
+    kernels, launches, cut = emitted(cut, header, parameters, fits, options.fp_contract)
     if options.max_kernels is not None and len(launches) > options.max_kernels:
         # slower kernels still keep what was promised
         budget = 0
         cut = cut_graph(graph, extents, guards, together=together, scores=scores, steady=options.steady)
-        kernels, launches, cut = emitted(cut, header, parameters, fits)
+        kernels, launches, cut = emitted(cut, header, parameters, fits, options.fp_contract)
     reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
@@ -104,7 +104,9 @@ def make_outline(source: pipeline.Source, parameters: tuple[Parameter, ...], ext
     return Plan(source.text, parameters, results, (), graph.checks, tuple(told.items()), ())
 
 
-def emitted(cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter, ...], fits: Fits):
+def emitted(
+    cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter, ...], fits: Fits, contract: bool = True
+):
     """(the kernels in launch order, how many of them each launch holds, the partition with what decided that)."""
     kernels: list[KernelPlan] = []
     launches: list[int] = []
@@ -113,7 +115,7 @@ def emitted(cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter
         first = len(kernels)
         numbers = range(first, first + len(members))
         groups = [cut.groups[g] for g in members]
-        plans = [emit(g, _kernel_name(g, k), header, parameters) for g, k in zip(groups, numbers)]
+        plans = [emit(g, _kernel_name(g, k), header, parameters, contract) for g, k in zip(groups, numbers)]
         split, reasons = bundled([(_words(plan), len(plan.arrays)) for plan in plans], numbers)
         decisions += reasons if len(members) > 1 else []
         kernels += [plans[k - first] for launch in split for k in launch]

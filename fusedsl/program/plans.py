@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from .. import config
 from ..config import Options
@@ -114,6 +115,14 @@ class Plans:
         if not all(holds(check, extents) for check in other.checks):
             return False
         return pipeline.result_shapes(plan, extents) == pipeline.result_shapes(other, extents)
+
+    @cached_property
+    def indices(self) -> Plans:
+        """The plans of what says whether a result depends on an index out of range."""
+        from .indices import CHANGES, IndexSource
+
+        options = self.options.changed(CHANGES)
+        return Plans(IndexSource(self.source), self.names, options, f"indices of {self.family}")
 
     def tighten(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
         """After a spill: plan these arguments anew, in more kernels that hold fewer values; False if there are none."""

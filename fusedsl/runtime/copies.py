@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import DTYPES, numpy_dtype
+from .arrays import Facts, Weak
 
 # The element types that NumPy has from ml_dtypes and torch does not share with it, and integers of their size.
 WORDS = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
@@ -42,6 +43,11 @@ def to_host(x: Any) -> Any:
     if hasattr(x, "get"):
         return x.get()
     return np.from_dlpack(x)
+
+
+def on_host(facts: Facts) -> list:
+    """Every argument so."""
+    return [a.value if isinstance(a, Weak) else to_host(a.owner) for a in facts.values()]
 
 
 def from_host(x: np.ndarray, like: Any, library: str) -> None:

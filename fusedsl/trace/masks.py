@@ -68,7 +68,7 @@ def write_part(array: Any, key: tuple, value: Node) -> None:
 
 
 def _write(array: Any, mask: Node, value: Node) -> None:
-    b, to = array.recorder.builder, array.node.type.dtype
+    b, to, value = array.recorder.builder, array.node.type.dtype, array._number(value)
     exact = value.type.weak and (value.type.dtype.kind != "f" or to.kind == "f")
     value = b.coerce(value, to) if exact else b.cast(value, to)
     array._write(views.masked(b, array.node, mask, value), "unsafe")

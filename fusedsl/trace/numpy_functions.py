@@ -17,6 +17,7 @@ from .numpy_nan import NAN_FAMILY
 from .numpy_order import ORDER
 from .numpy_out import single, write, written
 from .numpy_pieces import PIECES
+from .numpy_reduce import REDUCED_BY
 from .numpy_shapes import SHAPES
 from .numpy_signatures import SIGNATURES, arguments
 from .numpy_statistics import FORMULAS
@@ -52,6 +53,8 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
         kwargs.setdefault("axis", inputs[1] if len(inputs) > 1 else 0)
         kwargs["out"] = single(kwargs.get("out"))
         return call_function(recorder, REDUCTIONS[name], inputs[:1], kwargs)
+    if method == "reduce" and name in REDUCED_BY:
+        return REDUCED_BY[name](recorder, *inputs, **kwargs)
     if method == "outer":
         a, b = map(recorder.lifted, inputs)
         a = a[(..., *[None] * recorder.node(b).type.rank)] if isinstance(a, Tracer) else a
@@ -59,12 +62,12 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
     if method == "accumulate" and name in SCANS:
         return _accumulate(recorder, SCANS[name], *inputs, **kwargs)
     if method != "__call__":
-        those = {"reduce": REDUCTIONS, "accumulate": SCANS}.get(method)
-        known = (
-            f"{method} is there for {', '.join(those)}" if those else "reduce, accumulate and outer of some are there"
-        )
-        known += "; or write it with slices"
-        help = HELP["scatter"] if method == "at" else known
+        helps = {
+            "at": HELP["scatter"],
+            "reduce": f"a list is reduced one by one: np.{name}.reduce([a, b])",
+            "accumulate": "add, multiply, maximum and minimum accumulate; or write it with slices",
+        }
+        help = helps.get(method, "reduce slices: x[a:b].sum()")
         raise Unsupported(f"{name}.{method} is not there yet", code="unsupported.function", help=help)
     if name in SPECIAL and (("where" not in kwargs and "out" not in kwargs) or name == "vecdot"):
         kwargs.pop("casting", None)
@@ -142,6 +145,8 @@ def _call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) ->
             return call_elementwise(recorder, name, args, kwargs)
         return view_or_value(recorder, name, args, kwargs)
     given, out = arguments(name, args, kwargs)
+    if name == "clip":
+        given = {key: recorder.array_like(v) if isinstance(v, (list, tuple)) else v for key, v in given.items()}
     if "dtype" in given and name in CAST_FIRST:
         given["array"] = recorder.apply("astype", given["array"], recorder.dtype(given.pop("dtype")))
     initial = given.pop("initial", None) if name == "nansum" else None
@@ -191,7 +196,7 @@ def _diff(recorder: Recorder, a: Any, n: int = 1, axis: int = -1, prepend: Any =
     edges = {}
     for name, edge in (("prepend", prepend), ("append", append)):
         if edge is not None and edge is not np._NoValue:
-            plain = isinstance(edge, (bool, int, float))
+            plain = isinstance(edge, (bool, int, float)) and not isinstance(edge, Tracer)
             edges[name] = recorder.apply("astype", edge, recorder.dtype(np.asarray(edge).dtype)) if plain else edge
     return recorder.apply("diff", a, n, axis, **edges)
 

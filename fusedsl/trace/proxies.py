@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TraceError, Unsupported
+from . import numpy_lists
 from .tracer import Tracer, recorder_in
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ CREATORS = (
     "arange", "zeros", "ones", "full", "empty", "tensor", "scalar_tensor",
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",
 )  # fmt: skip
-OF_LISTS = frozenset(["sum", "prod", "mean", "var", "std", "max", "min", "amax", "amin", "any", "all"])
 TORCH_CREATORS = (*CREATORS, "linspace", "eye", "as_tensor")
 FILLED = {"numpy": ("zeros", "ones", "full", "empty"), "cupy": (), "torch": ("zeros", "ones", "full", "empty")}
 
@@ -117,13 +117,13 @@ class ModuleProxy:
                 code="unsupported.trace",
                 help="write it for whole tensors, with another dimension",
             )
+        if self._library == "numpy" and name in ("r_", "c_"):
+            return numpy_lists.Joiner(found, self._recorder, name == "c_")
         if isinstance(found, type) or not callable(found):
             return found
-        if self._library != "numpy" or name in CREATORS:
+        if self._library != "numpy":
             return bridge(found, name, self._recorder, self._library)
-        if name in OF_LISTS:
-            return _of_lists(found, name, self._recorder)
-        return found
+        return self.__dict__.setdefault(name, of_numpy(found, name, self._recorder))
 
     def __eq__(self, other: object) -> bool:
         return self._module is (other._module if isinstance(other, ModuleProxy) else other)
@@ -132,17 +132,11 @@ class ModuleProxy:
         return hash(self._module)
 
 
-def _of_lists(function: Callable, name: str, recorder: Recorder) -> Callable:
-    """NumPy's function, which makes an array of a list without asking what is in it."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        from .numpy_functions import call_function
-
-        if args and type(args[0]) in (list, tuple) and _holds_tracer(args[0]):
-            return call_function(recorder, name, (recorder.array_like(args[0]), *args[1:]), kwargs)
-        return function(*args, **kwargs)
-
-    return functools.update_wrapper(call, function)
+def of_numpy(function: Callable, name: str, recorder: Recorder) -> Any:
+    """A function of NumPy's as a traced function sees it."""
+    if name in CREATORS:
+        return bridge(function, name, recorder, "numpy")
+    return numpy_lists.seen(function, name, recorder)
 
 
 def bridge(function: Callable, name: str, recorder: Recorder, library: str) -> Callable:

@@ -27,7 +27,8 @@ from .held import (
     refuse_leak,
 )
 from .home import is_array, library
-from .proxies import RANDOM, ModuleProxy, Randomness, TypeOf, UserClass, UserModule, bridge, library_of
+from .numpy_lists import is_numpys
+from .proxies import RANDOM, ModuleProxy, Randomness, TypeOf, UserClass, UserModule, bridge, library_of, of_numpy
 from .reads import PLAIN, Read, read_ambient, snapshot
 from .tracer import Tracer
 
@@ -126,6 +127,8 @@ class Rebinder:
         if library in ("cupy", "torch") and callable(value) and not isinstance(value, type) and not is_array(value):
             name = getattr(value, "__name__", "") or getattr(value, "name", "")
             return bridge(value, name, self.recorder, library)
+        if library == "numpy" and is_numpys(value):
+            return of_numpy(value, value.__name__, self.recorder)
         if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)) and not library:
             return self.function(value) if _own(value) else value
         if isinstance(value, type):

@@ -131,8 +131,13 @@ class Storage:
         root._node = None
         return True
 
+    def _number(self, value: Node) -> Node:
+        """A value to assign; of a number, what the library makes of it in this array's dtype."""
+        return value
+
     def _assigned(self, value: Node) -> Node:
         """A value to assign: NumPy drops leading axes of extent 1 that the target lacks."""
+        value = self._number(value)
         extra = max(0, value.type.rank - self.node.type.rank)
         droppable = [a for a in range(extra) if self.recorder.builder.is_unit(value.type.shape[a])]
         return shapes.squeeze(self.recorder.builder, value, droppable) if len(droppable) == extra else value

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import DTypeError, ShapeError, TraceError
 from ..ir.types import BOOL, DTYPES, INT64
 from .torch_functions import TABLE, cast, dtype_of, language, recorder_of, torch_function
+from .torch_numbers import checked, checked_integer
 from .torch_types import default_float, promoted_dtype
 from .tracer import Tracer
 
@@ -92,11 +94,13 @@ def type_as(input, other):
 # -- creators
 
 
-def filled(r: Any, shape: Any, value: Any, dtype: Any, device: Any = None) -> Any:
-    """A tensor of one value."""
+def filled(r: Any, shape: Any, value: Any, dtype: Any, device: Any = None, fitting: Callable = checked) -> Any:
+    """A tensor of one value; a number has to fit the dtype."""
     if device is not None and r.example is not None:
         _same_device(r.tracer(r.node(0)), device)
     given = r.node(value)
+    if given.type.weak and dtype is not None:
+        return r.apply("broadcast_to", r.tracer(fitting(r, value, r.dtype(dtype))), _shape(shape))
     to = r.dtype(dtype) if dtype is not None else default_float() if given.type.dtype.kind == "f" else given.type.dtype
     return r.apply("broadcast_to", r.apply("astype", value, to), _shape(shape))
 
@@ -222,7 +226,9 @@ def _tensor(r: Any, data: Any, dtype: Any) -> Any:
         return _listed(r, data, dtype)
     if isinstance(data, Tracer) and data.ndim:
         return cast(language("copy", data), dtype)
-    return filled(r, (), data, dtype)
+    if type(data) is int and dtype is not None and r.dtype(dtype).kind == "f":
+        data = float(data)  # however large
+    return filled(r, (), data, dtype, fitting=checked_integer)
 
 
 def _listed(r: Any, data: Any, dtype: Any) -> Any:
@@ -230,9 +236,7 @@ def _listed(r: Any, data: Any, dtype: Any) -> Any:
     if dtype is None:
         kinds = [dtype_of(filled(r, (), part, None)) for part in _flat(data)]
         dtype = functools.reduce(promoted_dtype, kinds, BOOL) if kinds else default_float()
-    parts = [
-        _listed(r, part, dtype) if isinstance(part, (list, tuple)) else filled(r, (), part, dtype) for part in data
-    ]
+    parts = [_listed(r, part, dtype) if isinstance(part, (list, tuple)) else _tensor(r, part, dtype) for part in data]
     return r.apply("stack", tuple(parts), 0)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from ..errors import ArgumentError, DTypeError
 from ..ir.types import BOOL, INT64
 from .torch_functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
-from .torch_types import common, converted, default_float, operate, result_type
+from .torch_numbers import checked, checked_integer
+from .torch_types import common, default_float, operate
 from .tracer import Tracer
 from .views import View
 
@@ -75,23 +76,32 @@ TABLE["radd"] = lambda input, other: add(other, input)
 TABLE["rdiv"] = lambda input, other: div(other, input)
 
 
+def _is_one(factor: Any) -> bool:
+    return type(factor) in (int, float) and factor == 1
+
+
 def _scaled(x: Any, factor: Any) -> Any:
-    return x if isinstance(factor, (int, float)) and factor == 1 else x * factor
+    return x if _is_one(factor) else x * factor
 
 
 def _with_scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     """`input` and alpha times `other`, in the dtype that the two have in common, which alpha has no part in."""
     r = recorder_of(input, other)
-    if isinstance(alpha, (int, float)) and alpha == 1:
+    if _is_one(alpha):
         return operate(r, name, input, other)
     (_, scaled), dtype = common(r, input, other)
     if isinstance(alpha, float) and dtype.kind != "f":
         message = f"alpha is {alpha}, and the operands are no floats"
         raise DTypeError(message, code="dtype.float", help="torch takes an integer: alpha=2")
+    if isinstance(alpha, bool) and dtype is not BOOL:
+        raise DTypeError("alpha is a bool, and the operands are not", code="dtype.alpha", help="write alpha=1")
     if dtype is BOOL:
         operate(r, name, input, other)  # what torch refuses of bools is refused
         return operate(r, name, input, language("logical_and", r.tracer(scaled), bool(alpha)))
-    return operate(r, name, input, r.tracer(scaled) * alpha)
+    if name == "subtract" and not isinstance(alpha, Tracer):  # torch adds -alpha times it
+        name, alpha = "add", -alpha
+    times: Any = r.tracer(checked(r, alpha, dtype))
+    return operate(r, name, input, r.tracer(scaled) * times)
 
 
 @torch_function("divide")
@@ -163,7 +173,10 @@ def clamp(input, min=None, max=None):
     if not given:
         raise ArgumentError("clamp takes min, max or both", code="argument.missing", help="torch.clamp(x, min=0)")
     r = recorder_of(input, *given)
-    (x, *bounds), _ = common(r, input, *given)
+    (x, *bounds), dtype = common(r, input, *given)
+    if dtype is BOOL:
+        raise DTypeError("torch has no clamp of bools", code="dtype.clamp", help="cast it first")
+    bounds = [checked(r, bound, dtype) if is_number(r, bound) else b for bound, b in zip(given, bounds)]
     low, high = (bounds[0], bounds[-1]) if len(given) == 2 else (bounds[0], None) if max is None else (None, bounds[0])
     found = r.tracer(x)
     for name, bound in (("maximum", low), ("minimum", high)):
@@ -188,33 +201,26 @@ def where(condition, input=None, other=None):
             "where with one argument has no known shape", code="argument.missing", help="give all three"
         )
     r = recorder_of(condition, input, other)
-    if _is_number(input) and _is_number(other):
-        dtype = result_type([r.node(input), r.node(other)])
-        x, y = (r.tracer(converted(r, r.node(v), dtype)) for v in (input, other))
-    else:
-        x, y = map(r.tracer, common(r, input, other)[0])
-    return language("where", condition, x, y)
+    nodes, dtype = common(r, input, other)
+    numbers = (checked_integer(r, v, dtype) if is_number(r, v) else x for v, x in zip((input, other), nodes))
+    return language("where", condition, *map(r.tracer, numbers))
 
 
 TABLE["Tensor.where"] = lambda input, condition, other: where(condition, input, other)
 
 
-def _is_number(x: Any) -> bool:
-    return isinstance(x, (bool, int, float))
+def is_number(r: Any, x: Any) -> bool:
+    """Whether it is, or stands for, one of Python's numbers."""
+    node = r.node(x)
+    return not node.type.shape and (node.type.weak or type(x) is bool)
 
 
 @torch_function()
 def masked_fill(input, mask, value):
-    r = recorder_of(input)
-    filled = r.tracer(converted(r, r.node(value), dtype_of(input))) if _fits(r, input, value) else None
-    if filled is None:
-        raise DTypeError(f"a float does not go into {dtype_of(input)}", code="dtype.write", help="cast it first: x.to")
-    return language("where", mask, filled, input)
-
-
-def _fits(r: Any, input: Any, value: Any) -> bool:
-    node = r.node(value)
-    return node.type.dtype.kind != "f" or dtype_of(input).kind == "f"
+    r, dtype = recorder_of(input), dtype_of(input)
+    if r.node(value).type.dtype.kind == "f" and dtype.kind != "f" and not is_number(r, value):
+        raise DTypeError(f"a float does not go into {dtype}", code="dtype.write", help="cast it first: x.to")
+    return language("where", mask, r.tracer(checked(r, value, dtype)), input)
 
 
 @torch_function()
@@ -252,7 +258,7 @@ def ldexp(input, other):
 
 @torch_function()
 def float_power(input, exponent):
-    parts = [cast(x, "float64") if not _is_number(x) else x for x in (input, exponent)]
+    parts = [cast(x, "float64") if isinstance(x, Tracer) else x for x in (input, exponent)]
     return operate(recorder_of(input, exponent), "power", *parts)
 
 
@@ -260,8 +266,8 @@ def float_power(input, exponent):
 def heaviside(input, values):
     r = recorder_of(input, values)
     x, level = map(r.tracer, common(r, input, values)[0])
-    found = cast(language("heaviside", input, level), dtype_of(level))
-    return language("where", x == 0, level, found)
+    above = cast(operate(r, "greater", x, 0), dtype_of(level))  # 0 of NaN
+    return language("where", x == 0, level, above)
 
 
 @torch_function()
@@ -274,7 +280,12 @@ def lerp(input, end, weight):
 
 @torch_function()
 def addcmul(input, tensor1, tensor2, *, value=1):
-    return input + _scaled(tensor1 * tensor2, value)
+    r = recorder_of(input)
+    dtype = common(r, input, tensor1, tensor2)[1]
+    if dtype is BOOL:
+        raise DTypeError("torch has no addcmul of bools", code="dtype.addcmul", help="cast them first")
+    product = tensor1 * tensor2
+    return input + (product if _is_one(value) else product * r.tracer(checked_integer(r, value, dtype)))
 
 
 @torch_function()

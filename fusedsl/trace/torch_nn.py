@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ArgumentError, ShapeError, TraceError, Unsupported
+from ..errors import ArgumentError, DTypeError, ShapeError, TraceError, Unsupported
+from ..ir.types import BOOL
 from .torch_functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
 from .torch_math import clamp, where
+from .torch_numbers import checked
 from .torch_reductions import axes_of, mean, p_norm, var
 from .torch_shapes import axis_of
 from .torch_types import operate, result_type
+from .tracer import Tracer
 
 # -- activations: those that the prelude has under torch's name
 
@@ -43,7 +46,16 @@ def relu(input):
 
 @torch_function()
 def hardtanh(input, min_val=-1.0, max_val=1.0):
-    return cast(clamp(input, min_val, max_val), input.dtype)
+    dtype = dtype_of(input)
+    if dtype is BOOL:
+        raise DTypeError("torch has no hardtanh of bools", code="dtype.hardtanh", help="cast it first: x.float()")
+    if dtype.kind == "u" and not isinstance(min_val, Tracer) and min_val < 0:
+        help = "unsigned integers are not negative"
+        raise DTypeError(f"{min_val} does not fit {dtype}", code="dtype.literal", help=help)
+    if not any(isinstance(v, Tracer) for v in (min_val, max_val)) and min_val > max_val:
+        raise ArgumentError(f"min_val is {min_val}, above max_val", code="argument.choice", help="change their places")
+    r = recorder_of(input)
+    return clamp(input, *(r.tracer(checked(r, v, dtype)) for v in (min_val, max_val)))
 
 
 @torch_function()
@@ -83,7 +95,11 @@ def log(x: Any) -> Any:
 
 @torch_function("_threshold")
 def threshold(input, threshold, value):
-    return where(input <= threshold, value, input)
+    r, dtype = recorder_of(input), dtype_of(input)
+    if dtype is BOOL:
+        raise DTypeError("torch has no threshold of bools", code="dtype.threshold", help="cast it first: x.float()")
+    level, other = (r.tracer(checked(r, v, dtype)) for v in (threshold, value))
+    return where(input <= level, other, input)
 
 
 @torch_function()
@@ -253,6 +269,8 @@ def pad(input, pad, mode="constant", value=None):
     if mode not in modes:
         raise ArgumentError(f"mode of pad is {mode!r}", code="argument.choice", help=", ".join(modes))
     named = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
+    if value is not None:
+        checked(recorder_of(input), value, dtype_of(input))
     return language("pad", input, pairs, modes[mode], **named)
 
 

@@ -12,6 +12,7 @@ from .contraction_functions import spelled
 from .torch_functions import cast, dtype_of, language, recorder_of, torch_function
 from .torch_joins import outer
 from .torch_nn import dropout
+from .torch_numbers import checked_integer
 from .torch_reductions import sum_ as total
 from .torch_shapes import reshape, transpose, unsqueeze
 from .tracer import Tracer
@@ -30,10 +31,11 @@ def linear(input, weight, bias=None):
 
 def _plus(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
     """beta input + alpha product; of input with a beta of 0 not even NaN is left."""
-    if dtype_of(product).kind != "f":
+    r, dtype = recorder_of(product), dtype_of(product)
+    if dtype.kind != "f":
         beta, alpha = int(beta), int(alpha)
-    scaled = product if alpha == 1 else product * alpha
-    return scaled if beta == 0 else (input if beta == 1 else input * beta) + scaled
+    scaled = product if alpha == 1 else product * r.tracer(checked_integer(r, alpha, dtype))
+    return scaled if beta == 0 else (input if beta == 1 else input * r.tracer(checked_integer(r, beta, dtype))) + scaled
 
 
 @torch_function("baddbmm")

@@ -13,6 +13,7 @@ from ..ir.dims import Dim
 from ..ir.graph import Node
 from . import torch_types, views
 from .operators import BINARY, COMPARE
+from .torch_numbers import checked_integer
 from .torch_size import Size
 from .tracer import Tracer, recorder_in
 
@@ -121,6 +122,9 @@ class Tensor(Tracer):
             )
 
     # -- operators
+
+    def _number(self, value: Node) -> Node:
+        return checked_integer(self.recorder, value, self.node.type.dtype) if value.type.weak else value
 
     def _is_scalar(self, key: tuple) -> bool:
         return False  # torch's subscripts of one element are views

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DTypeError
 from ..ir.builder import fits
-from ..ir.graph import Node, constant, value_of
+from ..ir.graph import Node, constant, value_of, walk
 from ..ir.types import BOOL, DTYPES, INT64, DType, promote
+from .torch_numbers import checked, held, wrapped
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -56,16 +57,14 @@ def can_cast(a: DType, to: DType) -> bool:
 def converted(r: Recorder, x: Node, to: DType) -> Node:
     """An operand in the common dtype; numbers that do not fit wrap, as torch's do."""
     if x.type.weak:
-        if x.op == "const" and to.kind in "iu" and not fits(int(value_of(x)), to):
-            return constant(wrapped(int(value_of(x)), to), to)
+        if x.op == "const" and x.type.dtype.kind == "i":
+            value = held(int(value_of(x)))
+            if to.kind in "iu" and not fits(value, to):
+                return constant(wrapped(value, to), to)
+        if x.type.dtype.kind == "i" and to.kind in "iu" and any(n.op == "scalar" for n in walk([x])):
+            return r.builder.cast(r.builder.coerce(x, INT64), to)
         return r.builder.coerce(x, to)
     return r.builder.convert(x, to) if to.kind == "f" else r.builder.cast(x, to)
-
-
-def wrapped(value: int, to: DType) -> int:
-    """An integer in two's complement of a width."""
-    low = value % (1 << to.bits)
-    return low - (1 << to.bits) if to.kind == "i" and low >> (to.bits - 1) else low
 
 
 def common(r: Recorder, *values: Any, floating: bool = False) -> tuple[list[Node], DType]:
@@ -98,11 +97,25 @@ def operate(r: Recorder, name: str, *operands: Any) -> Any:
         if all(x.type.weak for x in nodes):
             return r.wrap(r.call(name, tuple(map(r.tracer, nodes)), {}))
         values, dtype = common(r, *map(r.tracer, nodes), floating=name in FLOATING)
-        bools = [x for x in nodes if x.type.dtype is BOOL and not x.type.weak and x.op != "const"]
+        bools = [x for x in nodes if x.type.dtype is BOOL and not x.type.weak]
         if name in REFUSED and (dtype is BOOL or (name == "subtract" and bools)):
             raise DTypeError(f"torch has no {name} of bools", code=f"dtype.{name}", help=REFUSED[name])
-        if name == "power" and dtype.kind in "iu" and nodes[1].op == "const" and value_of(nodes[1]) < 0:
-            raise DTypeError(
-                "torch has no negative powers of integers", code="dtype.power", help="make one of them a float"
-            )
+        if name == "power" and nodes[1].op == "const" and nodes[1].type.weak:
+            if dtype.kind in "iu" and value_of(nodes[1]) < 0:
+                help = "make one of them a float"
+                raise DTypeError("torch has no negative powers of integers", code="dtype.power", help=help)
+            values[1] = checked(r, nodes[1], dtype)
+        if name == "remainder" and dtype.kind == "f":
+            return r.wrap(_remainder(r, *values))
         return r.wrap(r.call(name, tuple(map(r.tracer, values)), {}))
+
+
+def _remainder(r: Recorder, x: Node, y: Node) -> Node:
+    """The sign follows the divisor, but that of 0 the dividend. Source: c10/util/generic_math.h of PyTorch."""
+    b, zero = r.builder, r.builder.literal(0.0)
+    rest = b.elementwise("fmod", x, y)
+    negative = (b.elementwise("less", n, zero) for n in (rest, y))
+    crossed = b.elementwise(
+        "logical_and", b.elementwise("not_equal", rest, zero), b.elementwise("logical_xor", *negative)
+    )
+    return b.elementwise("where", crossed, b.elementwise("add", rest, y), rest)

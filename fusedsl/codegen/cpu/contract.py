@@ -20,6 +20,8 @@ from .variant import PRODUCT_BLOCK
 from .vectors import TILE_PRODUCT, Vectors, tile_shape
 
 ROWS, COLUMNS, DEPTH = PRODUCT_BLOCK
+SERIAL = 64  # blocks of steps whose sums are added one after another
+MANY = f"(step_blocks > {SERIAL})"
 ROW, COLUMN, STEP = "row", "column", "step"  # what the three kinds of axes count
 
 
@@ -76,7 +78,8 @@ class Contract:
         """Packed blocks, sums, and where elements stand along merged axes."""
         found = [Array(self.packed(k), body.results[0].dtype, f"{kind}_most * step_most")
                  for k, (kind, body) in enumerate(self.packs)]  # fmt: skip
-        found += [Array(self.sums(k), use.state[0].dtype, "row_most * column_most") for k, use in enumerate(self.folds)]
+        for k, use in enumerate(self.folds):
+            found += [Array(label, use.state[0].dtype, "row_most * column_most") for label in self.sums_of(k)]
         for kind in (ROW, COLUMN, STEP):
             found += [Array(label, INT64, f"{kind}_most") for label, _ in self.tables(kind)]
         return found
@@ -88,6 +91,10 @@ class Contract:
     @staticmethod
     def sums(k: int) -> str:
         return f"sums{k}"
+
+    def sums_of(self, k: int) -> tuple[str, str]:
+        """The sums of some blocks of steps, and of all before these."""
+        return self.sums(k), f"before{k}"
 
     # -- where elements stand
 
@@ -179,14 +186,27 @@ class Contract:
         for kind in (ROW, COLUMN):
             lines += [*self.start(everyone, "b", "b", kind), *self.fill_tables(kind)]
         for k, use in enumerate(self.folds):
-            zero = [put(self.sums(k), "place", f"{use.state[0].dtype}(0)")]
-            lines += ["for place in range(row_most * column_most):", *indented(zero)]
+            zero = [put(label, "place", f"{use.state[0].dtype}(0)") for label in self.sums_of(k)]
+            lines += ["for place in range(row_most * column_most):", *indented(zero[:1])]
+            lines += [f"if {MANY}:", *indented(["for place in range(row_most * column_most):"])]
+            lines += indented(zero[1:], 2)
         depth = [f"step_from = block * {DEPTH}", "step_count = smaller(step_most, steps - step_from)"]
         depth += self.fill_tables(STEP)
         for k, (kind, body) in enumerate(self.packs):
             depth += ["", *self.pack(k, kind, body)]
-        lines += ["for block in range(step_blocks):", *indented([*depth, "", *self.multiply()])]
+        depth += ["", *self.multiply(), "", f"if {MANY} & (block % {SERIAL} == {SERIAL - 1}):", *indented(self.move(0))]
+        lines += ["for block in range(step_blocks):", *indented(depth), f"if {MANY}:", *indented(self.move(1))]
         return [*lines, *self.after()]
+
+    def move(self, into: int) -> list[str]:
+        """The sums of the last blocks join those before (0), or the other way (1)."""
+        lines = []
+        for k, use in enumerate(self.folds):
+            parts, d = self.sums_of(k), use.state[0].dtype
+            total = " + ".join(get(label, "place") for label in parts)
+            to, rest = (parts[1], parts[0]) if into == 0 else parts
+            lines += [put(to, "place", total if d.kind == "f" else f"{d}({total})"), put(rest, "place", f"{d}(0)")]
+        return ["for place in range(row_most * column_most):", *indented(lines)]
 
     def pack(self, k: int, kind: str, body: Body) -> list[str]:
         """Compute one factor for the block, in strips as wide as a tile; a step's elements are side by side."""

@@ -40,8 +40,13 @@ def states(fold: FoldUse) -> list[str]:
     return [value.name for value in fold.state]
 
 
-def identity(fold: FoldUse) -> list[str]:
-    return [f"{name} = {text}" for name, text in zip(states(fold), fold.identity)]
+def named(fold: FoldUse, part: str) -> list[str]:
+    """The variables (or arrays) of a part of a state; the state's own where the part has no name."""
+    return [f"{name}_{part}" for name in states(fold)] if part else states(fold)
+
+
+def identity(fold: FoldUse, part: str = "") -> list[str]:
+    return [f"{name} = {text}" for name, text in zip(named(fold, part), fold.identity)]
 
 
 def get(label: str, index: str) -> str:
@@ -99,17 +104,27 @@ def join_lanes(folds: tuple[FoldUse, ...]) -> list[str]:
     return [f"half = {LANES // 2}", "while half > 0:", *indented(inner), *reads]
 
 
-def push(folds: tuple[FoldUse, ...], number: str) -> list[str]:
+def appended(fold: FoldUse, part: str, other: str) -> list[str]:
+    """part = merge(part, other), for parts of a state."""
+    return merged(fold, named(fold, part), named(fold, other), named(fold, part))
+
+
+def push(folds: tuple[FoldUse, ...], number: str, part: str = "") -> list[str]:
     """Add part `number` (counted from 0) to the pairwise tree: parts of equal size merge, as in a binary counter."""
-    merges = [line for fold in folds for line in merged(fold, got(fold, "tree", "level"), states(fold), states(fold))]
-    keep = [line for fold in folds for line in kept(fold, "tree", "level", states(fold))]
+    merges = _from_tree(folds, part)
+    keep = [line for fold in folds for line in kept(fold, "tree", "level", named(fold, part))]
     inner = [*merges, "level = level + 1", "rest = rest >> 1"]
     return ["level = 0", f"rest = {number}", "while (rest & 1) != 0:", *indented(inner), *keep]
 
 
-def join_tree(folds: tuple[FoldUse, ...], count: str) -> list[str]:
+def _from_tree(folds: tuple[FoldUse, ...], part: str) -> list[str]:
+    """What the tree holds at a level joins a part of each state."""
+    own = [(fold, named(fold, part)) for fold in folds]
+    return [line for fold, names in own for line in merged(fold, got(fold, "tree", "level"), names, names)]
+
+
+def join_tree(folds: tuple[FoldUse, ...], count: str, part: str = "") -> list[str]:
     """The state of all `count` parts; the identity where there is none."""
-    lines = [line for fold in folds for line in identity(fold)]
-    merges = [line for fold in folds for line in merged(fold, got(fold, "tree", "level"), states(fold), states(fold))]
-    inner = ["if (rest & 1) != 0:", *indented(merges), "level = level + 1", "rest = rest >> 1"]
+    lines = [line for fold in folds for line in identity(fold, part)]
+    inner = ["if (rest & 1) != 0:", *indented(_from_tree(folds, part)), "level = level + 1", "rest = rest >> 1"]
     return [*lines, "level = 0", f"rest = {count}", "while rest != 0:", *indented(inner)]

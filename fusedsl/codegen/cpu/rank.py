@@ -11,6 +11,7 @@ from . import fold
 from .roles import Array, Roles
 from .source import indented, store_line, times
 
+BLOCK = 64  # places of the order that are folded one after another
 FEW = 64  # of a row that are kept in order while the row is read; more are sorted
 
 
@@ -155,5 +156,9 @@ def ranks(roles: Roles, phase: Phase) -> list[str]:
     for use in phase.folds:
         inner += fold.merged(use, fold.states(use), [value.name for value in use.lifted], fold.states(use))
     count = "columns" if select.count is None else str(select.count)
-    starts = [line for use in phase.folds for line in fold.identity(use)]
-    return [*starts, f"for rank in range({count}):", *indented(inner)]
+    if not phase.folds:
+        return [f"for rank in range({count}):", *indented(inner)]
+    block = [line for use in phase.folds for line in fold.identity(use)]
+    block += [f"for rank in range(block * {BLOCK}, smaller(block * {BLOCK} + {BLOCK}, {count})):", *indented(inner)]
+    blocks = [f"blocks = ({count} + {BLOCK - 1}) // {BLOCK}", "for block in range(blocks):"]
+    return [*blocks, *indented([*block, *fold.push(phase.folds, "block")]), *fold.join_tree(phase.folds, "blocks")]

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...ir.types import DType
+from ...ir.types import FLOAT64, DType
 from ...schedule.kernel import Kernel, Load, Position
 from ...schedule.phase import FoldUse, Phase, Value
 
@@ -14,6 +14,10 @@ from ...schedule.phase import FoldUse, Phase, Value
 SIMPLE = re.compile(
     r"(\w+) = (?:(?:u?int\d+)\((\w+) ([+*]) (\w+)\)|(\w+) ([+*&|]) (\w+)|(maximum|minimum)\((\w+), (\w+)\))\s*(?:#.*)?$"
 )
+
+# reads at computed addresses, and what the C library computes an element at a time; of float64, further functions
+SCALAR = re.compile(r"\b(fetch_\w+|fmod|lgamma)\(")
+SCALAR_DOUBLE = re.compile(r"\b(hypot|log10|cbrt|power|sin|cos|tan)\(")
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,25 @@ class Roles:
         """The element loads of a phase."""
         names = self.used(self.kernel.phases[p]) | {value.name for value in self.held_by(p)}
         return tuple(load for load in self.element_loads if load.value.name in names - set(self.held_before(p)))
+
+    def vectorises(self, p: int) -> bool:
+        """Whether LLVM turns the loop over a phase's elements into one over vectors, as far as can be told: nothing
+        runs along it, and its elements are neighbours that no function of the C library takes one at a time."""
+        phase, last = self.kernel.phases[p], self.kernel.axes - 1
+        touched = [load.operand for load in self.loads_of(p)] + [store.operand for store in phase.stores]
+        near = all(self.kernel.operands[k].strides[last] in ("0", "1") for k in touched)
+        double = any(value.dtype is FLOAT64 for value in (*phase.element.args, *phase.element.results))
+        scalar = [SCALAR, SCALAR_DOUBLE] if double else [SCALAR]
+        lines = phase.element.lines
+        return near and not phase.scans and not any(form.search(line) for form in scalar for line in lines)
+
+    def folds_in_lanes(self, p: int) -> bool:
+        """Whether a phase's elements are folded in lanes in memory: merges of several lines, and sums and products of
+        floats whose loop stays scalar, for one element after another their roundings would add up."""
+        folds = self.kernel.phases[p].folds
+        if not all(map(in_registers, folds)):
+            return True
+        return not self.vectorises(p) and any(map(accumulation, folds))
 
     def made_by_row(self, p: int) -> tuple[Value, ...]:
         """The row values that a phase makes: fold states and results of its row body."""

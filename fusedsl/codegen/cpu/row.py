@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...schedule.kernel import Kernel
 from . import fold, rank, scan
 from .fold import LANES, LEVELS
-from .roles import Array, Roles, in_registers
+from .roles import Array, Roles
 from .source import address, decode, header, indented, load_line, parameters, step, store_line, times
 from .variant import SEGMENT
 
@@ -37,7 +37,8 @@ def fold_arrays(kernel: Kernel, phases) -> list[Array]:
     for p in phases:
         folds = kernel.phases[p].folds
         found += fold.state_arrays(folds, "tree", str(LEVELS))
-        if not all(in_registers(f) for f in folds):
+        found += scan.arrays(kernel.phases[p])
+        if Roles(kernel).folds_in_lanes(p):
             found += fold.state_arrays(folds, "lane", str(LANES))
     return found
 
@@ -85,32 +86,36 @@ def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[s
         return rank.ranks(roles, phase)
     if not (phase.stores or phase.folds or phase.cross or phase.select or roles.held_by(p)):
         return []
-    lines = segment_start(roles, p, base) + scan.part_starts(phase)
     number = "segment" if low == "0" else f"segment - {low}"
     if scan.is_reverse(phase):
         number = f"{high} - 1 - segment"
-    if all(in_registers(f) for f in phase.folds):
-        lines += [line for f in phase.folds for line in fold.identity(f)]
-        folding = [line for f in phase.folds for line in fold.in_register(f)]
-        lines += scan.counted(phase, "j", "0", "count", element(roles, p, "j") + folding)
-    else:
-        folding = [line for f in phase.folds for line in fold.in_lane(f, "lane")]
-        place = "count - 1 - start - lane" if scan.is_reverse(phase) else "start + lane"
-        inner = [f"j = {place}", *element(roles, p, "j"), *folding]
-        lines += fold.reset_lanes(phase.folds, str(LANES))
-        block = [f"start = block * {LANES}", f"for lane in range(smaller({LANES}, count - start)):", *indented(inner)]
-        lines += [
-            f"for block in range((count + {LANES - 1}) // {LANES}):",
-            *indented(block),
-            *fold.join_lanes(phase.folds),
-        ]
-    lines += scan.part_ends(phase)
+    lines = [*segment_start(roles, p, base), *scan.segment_starts(phase), *elements(roles, p)]
+    lines += scan.segment_ends(phase, number)
     if phase.folds:
         lines += fold.push(phase.folds, number)
     total = "segments" if low == "0" else f"{high} - {low}"
     joined = fold.join_tree(phase.folds, total) if phase.folds else []
     opening = [*rank.starts(phase), *scan.starts(phase)]
     return [*opening, *scan.counted(phase, "segment", low, high, lines), *joined, *rank.sort(phase)]
+
+
+def elements(roles: Roles, p: int) -> list[str]:
+    """The elements of a segment, folded into its states: in registers, or in lanes in memory; scans go by blocks."""
+    phase, lanes = roles.kernel.phases[p], roles.folds_in_lanes(p)
+    if lanes:
+        start = fold.reset_lanes(phase.folds, str(LANES))
+        folding = [line for f in phase.folds for line in fold.in_lane(f, "lane")]
+    else:
+        start = [line for f in phase.folds for line in fold.identity(f)]
+        folding = [line for f in phase.folds for line in fold.in_register(f)]
+    if not lanes and not phase.scans:
+        return [*start, "for j in range(count):", *indented([*element(roles, p, "j"), *folding])]
+    place = "count - 1 - start - lane" if scan.is_reverse(phase) else "start + lane"
+    inner = [f"j = {place}", *element(roles, p, "j"), *folding]
+    block = [f"start = block * {LANES}", *scan.block_starts(phase)]
+    block += [f"for lane in range(smaller({LANES}, count - start)):", *indented(inner), *scan.block_ends(phase)]
+    loop = [f"for block in range((count + {LANES - 1}) // {LANES}):", *indented(block)]
+    return [*start, *loop, *(fold.join_lanes(phase.folds) if lanes else [])]
 
 
 def segment_start(roles: Roles, p: int, base: str) -> list[str]:

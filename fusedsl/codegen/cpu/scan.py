@@ -29,26 +29,39 @@ def counted(phase: Phase, name: str, first: str, last: str, inner: Sequence[str]
 
 def starts(phase: Phase) -> list[str]:
     """Nothing has been scanned of the row."""
-    return [f"{name} = {text}" for use in uses(phase) for name, text in zip(named(use, "before"), use.identity)]
+    return [line for use in uses(phase) for line in fold.identity(use, "before")]
 
 
-def part_starts(phase: Phase) -> list[str]:
+def segment_starts(phase: Phase) -> list[str]:
     """Nothing has been scanned of a segment."""
-    return [f"{name} = {text}" for use in uses(phase) for name, text in zip(named(use, "part"), use.identity)]
+    return [line for use in uses(phase) for line in fold.identity(use, "segment")]
 
 
-def part_ends(phase: Phase) -> list[str]:
-    """A segment joins what lies before the next: sums of many elements are sums of segments' sums."""
+def block_starts(phase: Phase) -> list[str]:
+    """What lies before a block: the segments before its own, and the blocks of its own."""
     found = []
     for use in uses(phase):
-        before = named(use, "before")
-        found += fold.merged(use, before, named(use, "part"), before)
+        sides = fold.named(use, "before"), fold.named(use, "segment")
+        found += [*fold.merged(use, *sides, fold.named(use, "base")), *fold.identity(use, "block")]
     return found
 
 
-def named(use: ScanUse, part: str) -> list[str]:
-    """The variables (or arrays) of a part of a scan's state."""
-    return [f"{name}_{part}" for name in fold.states(use)]
+def block_ends(phase: Phase) -> list[str]:
+    """A block joins those of its segment."""
+    return [line for use in uses(phase) for line in fold.appended(use, "segment", "block")]
+
+
+def segment_ends(phase: Phase, number: str) -> list[str]:
+    """A segment joins the tree of those before, and what that comes to lies before the next."""
+    found = uses(phase)
+    if not found:
+        return []
+    return [*fold.push(found, number, "segment"), *fold.join_tree(found, f"{number} + 1", "before")]
+
+
+def arrays(phase: Phase) -> list[Array]:
+    """The trees of the scans of a row."""
+    return fold.state_arrays(uses(phase), "tree", str(fold.LEVELS))
 
 
 def lines(phase: Phase, step: Callable[[ScanUse], list[str]]) -> list[str]:
@@ -61,15 +74,15 @@ def lines(phase: Phase, step: Callable[[ScanUse], list[str]]) -> list[str]:
 
 
 def in_row(use: ScanUse) -> list[str]:
-    """The state up to an element: what lies before its segment, and its segment so far."""
-    part = named(use, "part")
-    lines = fold.merged(use, part, [value.name for value in use.lifted], part)
-    return lines + fold.merged(use, named(use, "before"), part, fold.states(use))
+    """The state up to an element: what lies before its block, and its block so far."""
+    block = fold.named(use, "block")
+    lines = fold.merged(use, block, [value.name for value in use.lifted], block)
+    return lines + fold.merged(use, fold.named(use, "base"), block, fold.states(use))
 
 
 def in_strip(use: ScanUse) -> list[str]:
     """The same for a row of a strip, whose states are elements of arrays."""
-    fresh = named(use, "next")
+    fresh = fold.named(use, "next")
     lines = fold.merged(use, fold.got(use, "part", "lane"), [value.name for value in use.lifted], fresh)
     lines += fold.kept(use, "part", "lane", fresh)
     return lines + fold.merged(use, fold.got(use, "before", "lane"), fresh, fold.states(use))
@@ -81,16 +94,12 @@ def strip_starts(phase: Phase) -> list[str]:
     return [line for use in uses(phase) for part in parts for line in fold.kept(use, part, "lane", list(use.identity))]
 
 
-def strip_part_ends(phase: Phase) -> list[str]:
-    """A block of columns joins what lies before the next."""
-    found = []
-    for use in uses(phase):
-        fresh = named(use, "next")
-        found += fold.merged(use, fold.got(use, "before", "lane"), fold.got(use, "part", "lane"), fresh)
-        found += fold.kept(use, "before", "lane", fresh) + fold.kept(use, "part", "lane", list(use.identity))
-    return found
+def strip_part_starts(phase: Phase) -> list[str]:
+    """Nothing has been scanned of a block, for each row of a strip."""
+    return [line for use in uses(phase) for line in fold.kept(use, "part", "lane", list(use.identity))]
 
 
 def strip_arrays(phase: Phase, count: str) -> list[Array]:
     """The states of a strip."""
-    return [array for part in ("before", "part") for array in fold.state_arrays(uses(phase), part, count)]
+    found = [array for part in ("before", "part") for array in fold.state_arrays(uses(phase), part, count)]
+    return found + fold.state_arrays(uses(phase), "tree", f"{count} * {fold.LEVELS}")

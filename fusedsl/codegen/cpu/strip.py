@@ -6,7 +6,7 @@ Row values are arrays over the strip. A block of columns is folded one after ano
 from __future__ import annotations
 
 from ...schedule.kernel import Kernel
-from ...schedule.phase import Body
+from ...schedule.phase import Body, FoldUse
 from . import fold, scan
 from .fold import LEVELS
 from .roles import Array, Roles
@@ -102,15 +102,15 @@ class Strip:
             f"for {place} in range(block * {BLOCK}, smaller(block * {BLOCK} + {BLOCK}, columns)):",
             *indented(per_column),
         ]
-        tree = self.push(p) if phase.folds else []
+        tree = self.push(phase.folds, "lane") if phase.folds else []
         reset = fold.reset_lanes(phase.folds, str(STRIP)) if phase.folds else []
         lines = [
             *self.lanes(scan.strip_starts(phase)),
             f"blocks = (columns + {BLOCK - 1}) // {BLOCK}",
             "for block in range(blocks):",
-            *indented([*reset, *loop, *self.lanes(scan.strip_part_ends(phase)), *tree]),
+            *indented([*reset, *loop, *self.scanned(p), *tree]),
         ]
-        return lines + (self.join(p) if phase.folds else [])
+        return lines + (self.join(phase.folds, "lane", "row", "blocks") if phase.folds else [])
 
     def column_start(self, p: int) -> list[str]:
         """Where a column starts in each operand, and what is the same for all rows."""
@@ -141,35 +141,38 @@ class Strip:
         lines += [store_line(x, f"c{x.operand}", times("lane", self.step(x.operand))) for x in phase.stores]
         return lines + [fold.put(v.name, place, v.name) for v in self.roles.held_by(p)]
 
-    def push(self, p: int) -> list[str]:
-        """Add a block's states to the tree of every row."""
-        merges, keep = [], []
-        for f in self.kernel.phases[p].folds:
-            fresh = [f"{name}_next" for name in fold.states(f)]
-            merges += fold.merged(f, fold.got(f, "tree", f"level * {STRIP} + lane"), fold.got(f, "lane", "lane"), fresh)
-            merges += fold.kept(f, "lane", "lane", fresh)
-            keep += fold.kept(f, "tree", f"level * {STRIP} + lane", fold.got(f, "lane", "lane"))
-        loop = [*self.lanes(merges), "level = level + 1", "rest = rest >> 1"]
+    def push(self, folds: tuple[FoldUse, ...], part: str) -> list[str]:
+        """Add a block's states, of this name, to the tree of every row."""
+        keep = []
+        for f in folds:
+            keep += fold.kept(f, "tree", f"level * {STRIP} + lane", fold.got(f, part, "lane"))
+        loop = [*self.lanes(self.from_tree(folds, part)), "level = level + 1", "rest = rest >> 1"]
         return ["level = 0", "rest = block", "while (rest & 1) != 0:", *indented(loop), *self.lanes(keep)]
 
-    def join(self, p: int) -> list[str]:
-        """Merge what is left in the tree, into the rows' states."""
-        folds = self.kernel.phases[p].folds
-        merges, keep = [], []
+    def join(self, folds: tuple[FoldUse, ...], part: str, into: str, count: str) -> list[str]:
+        """Merge what the tree of every row holds of so many blocks."""
+        nothing = [line for f in folds for line in fold.kept(f, part, "lane", list(f.identity))]
+        keep = [line for f in folds for line in fold.kept(f, into, "lane", fold.got(f, part, "lane"))]
+        some = ["if (rest & 1) != 0:", *indented(self.lanes(self.from_tree(folds, part)))]
+        loop = ["while rest != 0:", *indented([*some, "level = level + 1", "rest = rest >> 1"])]
+        return [*self.lanes(nothing), "level = 0", f"rest = {count}", *loop, *self.lanes(keep)]
+
+    def from_tree(self, folds: tuple[FoldUse, ...], part: str) -> list[str]:
+        """What the tree holds at a level joins a part of a row's states."""
+        merges = []
         for f in folds:
-            fresh = [f"{name}_next" for name in fold.states(f)]
-            merges += fold.merged(f, fold.got(f, "tree", f"level * {STRIP} + lane"), fold.got(f, "lane", "lane"), fresh)
-            merges += fold.kept(f, "lane", "lane", fresh)
-            keep += fold.kept(f, "row", "lane", fold.got(f, "lane", "lane"))
-        some = ["if (rest & 1) != 0:", *indented(self.lanes(merges)), "level = level + 1", "rest = rest >> 1"]
-        return [
-            *fold.reset_lanes(folds, str(STRIP)),
-            "level = 0",
-            "rest = blocks",
-            "while rest != 0:",
-            *indented(some),
-            *self.lanes(keep),
-        ]
+            fresh = fold.named(f, "next")
+            merges += fold.merged(f, fold.got(f, "tree", f"level * {STRIP} + lane"), fold.got(f, part, "lane"), fresh)
+            merges += fold.kept(f, part, "lane", fresh)
+        return merges
+
+    def scanned(self, p: int) -> list[str]:
+        """A block joins the tree of those before, and what that comes to lies before the next."""
+        found = scan.uses(self.kernel.phases[p])
+        if not found:
+            return []
+        starts = self.lanes(scan.strip_part_starts(self.kernel.phases[p]))
+        return [*self.push(found, "part"), *self.join(found, "part", "before", "block + 1"), *starts]
 
     def row_part(self, p: int) -> list[str]:
         """The row body of a phase and its stores, for every row of the strip."""

@@ -46,7 +46,7 @@ def vocabulary() -> dict[str, Any]:
     names |= {name: _libdevice(name, target, 2) for name, target in LIBDEVICE_2.items()}
     names |= {f"saturate_{name}": saturate(name) for name in CASTS if "int" in name}
     names |= {f"{name}_round": round_through(name) for name, d in DTYPES.items() if d.compute is not d}
-    names |= {"inf": inf, "nan": nan, "fma": _fma(), "ldexp": _ldexp(), "float64": _float64()}
+    names |= {"inf": inf, "nan": nan, "fma": _fma(), "mul_rn": _mul_rn(), "ldexp": _ldexp(), "float64": _float64()}
     names |= {"philox": philox(0), "philox_high": philox(2), **{name: shared_philox(name) for name in SHARES}}
     for rule, arity in _RULES.items():
         names[rule.__name__] = intrinsic(arity)(rule)
@@ -94,6 +94,17 @@ def _fma():
         return (kinds[0], lambda e, *values: _libdevice_call(e, "fma", kinds[0], values)) if same else None
 
     return intrinsic(3)(fma)
+
+
+def _mul_rn():
+    def mul_rn(*kinds):
+        """x * y, rounded before anything is added to it: PTX's mul.rn, which no compiler contracts."""
+        if not _is_float(kinds[0]) or len(set(kinds)) != 1:
+            return None
+        name = f"__nv_{'f' if kinds[0].bitwidth == 32 else 'd'}mul_rn"
+        return kinds[0], lambda e, x, y: e.call(x.type, name, [x, y])
+
+    return intrinsic(2)(mul_rn)
 
 
 def _float64():
@@ -147,7 +158,9 @@ def _larger(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value, order: str) 
         name = "max" if order == ">" else "min"
         return e.asm(F32, f"{name}.NaN.f32 $0, $1, $2;", "=f,f,f", [x, y])
     first = b.or_(b.fcmp_ordered(order, x, y), b.fcmp_unordered("uno", x, x))
-    return b.select(first, x, y)
+    bits = ir.IntType(kind.bitwidth)  # equal numbers have equal bits, but zeros: -0.0 is less than 0.0
+    signed = (b.and_ if order == ">" else b.or_)(b.bitcast(x, bits), b.bitcast(y, bits))
+    return b.select(b.fcmp_ordered("==", x, y), b.bitcast(signed, x.type), b.select(first, x, y))
 
 
 def _pairwise(emit):

@@ -12,7 +12,7 @@ from ...schedule.registers import NAME
 
 FUNCTION = re.compile(r"\w+ = (?P<function>exp|log)\((?P<x>\w+)\)")
 SCALED = re.compile(
-    r"\w+ \* \w+|\w+ / \w+|((near|byte)_)?quotient\(.*\)"
+    r"\w+ \* \w+|mul_rn\(.*\)|\w+ / \w+|((near|byte)_)?quotient\(.*\)"
 )  # what leaves an error what it is, relative to a value
 ADDED = re.compile(rf"{SCALED.pattern}|\w+ [-+] \w+")  # … or relative to the largest of what is added
 SUMMED = re.compile(rf"{ADDED.pattern}|(near_)?log\(.*\)")

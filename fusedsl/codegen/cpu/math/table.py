@@ -24,11 +24,12 @@ def minimum(x: Number, y: Number) -> Number:
 
 def fmax(x: Number, y: Number) -> Number:
     """The larger; the other one where one is NaN."""
-    return select(y != y, x, select(x > y, x, y))
+    return select(y != y, x, select(x != x, y, maximum(x, y)))
 
 
 def fmin(x: Number, y: Number) -> Number:
-    return select(y != y, x, select(x < y, x, y))
+    """The smaller; the other one where one is NaN."""
+    return select(y != y, x, select(x != x, y, minimum(x, y)))
 
 
 def nextafter(x: Number, y: Number) -> Number:
@@ -56,6 +57,7 @@ FUNCTIONS = {
     for name in names.split()
 }
 FUNCTIONS |= {
+    "mul_rn": number.alone,
     "rsqrt": lambda x: 1 / number.sqrt(x),
     "floor": lambda x: intrinsic("floor", x),
     "ceil": lambda x: intrinsic("ceil", x),

@@ -1,0 +1,1 @@
+"""How far a correct result may be from the exact one: error bounds that are derived from the expression."""

@@ -1,0 +1,118 @@
+"""Bounds of what goes along axes: reductions, scans and orders."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ir.graph import Node
+from ..ir.interp import RULES, accumulate
+from ..ir.types import DType, numpy_dtype
+from .ball import EPS, LARGEST, SMALLEST, Ball, bounded, corners, distance
+
+
+def reduction(n: Node, value, bound, arguments, extents) -> Ball:
+    fold, axes = n.attr
+    unknown = np.isinf(bound).any(axis=axes, keepdims=True)
+    if not value.size and fold in ("max", "min", "argmax", "argmin"):
+        total = np.asarray(RULES["reduce"](n, [value], arguments, extents))
+        return total, np.zeros(total.shape)
+    if fold in ("sum", "prod") and n.type.dtype.kind == "f":  # in float64: one float32 after another is off by more
+        total = np.asarray(getattr(np, fold)(value, axis=axes, keepdims=True))
+        count = max(1, int(np.prod([value.shape[a] for a in axes])))
+        found = _sum if fold == "sum" else _product
+        passed = found(value, bound, total, n.type.dtype.compute, count, lambda f, x: f.reduce(x, axes, keepdims=True))
+        total, passed = bounded("add", (), total, passed, n.type.dtype.compute)
+        return total, np.where(unknown, np.inf, passed)
+    total = np.asarray(RULES["reduce"](n, [value], arguments, extents))
+    if fold in ("argmax", "argmin"):
+        return total, np.where(_close_to_best(fold, value, bound, axes[0]), np.inf, 0.0)
+    if fold in ("sum", "prod"):
+        return total, np.where(unknown, np.inf, 0.0)
+    if value.dtype.kind == "b":
+        either = [np.where(bound > 0, v, value) for v in (True, False)]
+        return total, distance(total, *(RULES["reduce"](n, [v], arguments, extents) for v in either))
+    moved = distance(total, *(RULES["reduce"](n, [v], arguments, extents) for v in corners(value, bound)))
+    return total, np.where(unknown, np.inf, moved)
+
+
+def _sum(value, bound, total, compute: DType, count: int, along):
+    """Chunks added one after another, then a tree of what they give; nothing to round where all are small integers."""
+    size = along(np.add, np.abs(np.where(np.isfinite(value), value, 0)))
+    passed = along(np.add, bound)
+    beyond = size + passed > LARGEST[compute.name]  # on the way, in some order
+    whole = along(np.logical_and, np.isfinite(value) & (value == np.trunc(value))) & (size * EPS[compute.name] <= 1)
+    terms = min(count, 8 + 64 + np.log2(count))
+    rounding = np.where((passed == 0) & whole, 0.0, 2 * terms * EPS[compute.name] * size)
+    return np.where(beyond, np.inf, np.where(np.isfinite(total), passed + rounding, 0.0))
+
+
+def _product(value, bound, total, compute: DType, count, along):
+    """Each factor at the end of its bound. Partial products in some order may leave the range of normal floats."""
+    size = np.where(np.isfinite(value), np.abs(value), 1.0)
+    ends = along(np.multiply, size + np.where(np.isfinite(bound), bound, 0))
+    passed = ends - along(np.multiply, size)
+    high = along(np.multiply, np.maximum(size + bound, 1.0)) > LARGEST[compute.name]
+    low = along(np.multiply, np.where(size == 0, 1.0, np.minimum(size, 1.0))) < SMALLEST[compute.name]
+    moved = along(np.logical_or, bound > 0)
+    whole = along(np.logical_and, value == np.trunc(value)) & (ends * EPS[compute.name] <= 1) & ~moved
+    rounding = np.where(whole, 0.0, 4 * count * EPS[compute.name] * ends)
+    crossing = moved & ~np.isfinite(total)
+    return np.where(high | low | crossing, np.inf, np.where(np.isfinite(total), passed * 1.001 + rounding, 0.0))
+
+
+def _close_to_best(fold: str, value, bound, axis: int):
+    """Whether an element that is not the best may be."""
+    if not bound.any():
+        return np.zeros([1 if a == axis else d for a, d in enumerate(value.shape)], bool)
+    if value.dtype.kind != "f":
+        return np.isinf(bound).any(axis=axis, keepdims=True)
+    signed = value if fold == "argmax" else -value
+    best = np.expand_dims(np.argmax(signed, axis=axis), axis)
+    least = np.take_along_axis(signed - bound, best, axis)
+    others = np.where(np.arange(value.shape[axis]).reshape([-1 if a == axis else 1 for a in range(value.ndim)]) == best,
+                      -np.inf, np.where(np.isnan(signed), -np.inf, signed + bound))  # fmt: skip
+    unsure = np.isinf(bound).any(axis=axis, keepdims=True)
+    return unsure | ((np.max(others, axis=axis, keepdims=True) >= least) & (bound > 0).any(axis=axis, keepdims=True))
+
+
+def scan(n: Node, value, bound, arguments, extents) -> Ball:
+    """Prefixes: a few hundred additions one after another, then those of whole tiles."""
+    fold, axis = n.attr
+    unknown = np.logical_or.accumulate(np.isinf(bound), axis=axis)
+    if n.type.dtype.kind != "f":
+        total = accumulate(fold, value, axis, numpy_dtype(n.type.dtype))
+        return total, np.where(unknown, np.inf, 0.0)
+    total, compute = accumulate(fold, value, axis), n.type.dtype.compute
+    if fold in ("max", "min"):
+        moved = distance(total, *(accumulate(fold, v, axis) for v in corners(value, bound)))
+        return total, np.where(unknown, np.inf, moved)
+    count = np.arange(1, value.shape[axis] + 1).reshape([-1 if a == axis else 1 for a in range(value.ndim)])
+    if fold == "sum":
+        passed = _prefix_sums(value, bound, total, compute, np.minimum(count, 256 + count // 1024), axis)
+    else:
+        passed = _product(value, bound, total, compute, count, lambda f, x: f.accumulate(x, axis=axis))
+    total, passed = bounded("add", (), total, passed, compute)
+    return total, np.where(unknown, np.inf, passed)
+
+
+def _prefix_sums(value, bound, total, compute: DType, serial, axis: int):
+    size = np.add.accumulate(np.abs(np.where(np.isfinite(value), value, 0)), axis=axis)
+    passed = np.add.accumulate(bound, axis=axis)
+    whole = np.logical_and.accumulate(np.isfinite(value) & (value == np.trunc(value)), axis=axis)
+    exact = (passed == 0) & whole & (size * EPS[compute.name] <= 1)
+    found = passed + np.where(exact, 0.0, 2 * serial * EPS[compute.name] * size)
+    return np.where(size + passed > LARGEST[compute.name], np.inf, np.where(np.isfinite(total), found, 0.0))
+
+
+def ranked(n: Node, value, bound, arguments, extents) -> Ball:
+    """The k-th of the sorted values moves no further than the k-th of the ends; places may change among close ones."""
+    found = np.asarray(RULES["ranked"](n, [value], arguments, extents))
+    unknown = np.broadcast_to(np.isinf(bound).any(axis=-1, keepdims=True), found.shape)
+    if not bound.any():
+        return found, np.zeros(found.shape)
+    if n.attr[0] == "values":
+        moved = distance(found, *(RULES["ranked"](n, [v], arguments, extents) for v in corners(value, bound)))
+        return found, np.where(unknown, np.inf, moved)
+    ordered, slack = np.sort(value, axis=-1), np.max(bound, axis=-1, keepdims=True)
+    near = ((np.diff(ordered, axis=-1) <= 2 * slack) & (slack > 0)).any(axis=-1, keepdims=True)
+    return found, np.where(unknown | near, np.inf, 0.0)

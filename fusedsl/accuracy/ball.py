@@ -1,0 +1,83 @@
+"""Balls: exact values beside how far correct targets may be from them (midpoint-radius interval arithmetic)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..ir.interp import cast
+from ..ir.types import FLOAT64, DType, numpy_dtype
+
+EPS = {"float64": 2.0**-53, "float32": 2.0**-24}  # half an ulp, relative
+HALF_ULP = {"float16": (2.0**-11, 2.0**-25), "bfloat16": (2.0**-8, 2.0**-134)}  # relative; of subnormal numbers
+TINY = {"float64": 2.0**-1074, "float32": 2.0**-149}
+LARGEST = {"float64": np.finfo(np.float64).max, "float32": float(np.finfo(np.float32).max)}
+SMALLEST = {"float64": 2.0**-1022, "float32": 2.0**-126}  # that are normal
+
+Ball = tuple[np.ndarray, np.ndarray]
+"""(exact value, bound)"""
+
+
+def stored(value: np.ndarray, bound: np.ndarray, d: DType) -> Ball:
+    """A value cast to a dtype: casts are monotone, so what is within the bound lies between the casts of its ends."""
+    if value.dtype.kind == "f" and d is FLOAT64:
+        return value, bound
+    middle = wide(cast(value, d), d)
+    if not bound.any():
+        return middle, np.zeros(middle.shape)
+    moved = distance(middle, *(wide(cast(v, d), d) for v in corners(value, bound)))
+    if d.kind == "b" and value.dtype.kind == "f":  # only 0 is False
+        moved = np.where((bound > 0) & (np.abs(value) <= bound), np.inf, moved)
+    return middle, np.where(np.isinf(bound) & (value.dtype.kind != "b"), np.inf, moved)
+
+
+def distance(middle: np.ndarray, *others: np.ndarray) -> np.ndarray:
+    """How far the others are, at most; infinity where one is NaN and the other not, or where integers differ."""
+    found = np.zeros(middle.shape)
+    for other in others:
+        if middle.dtype.kind != "f":
+            change = np.where(middle == other, 0.0, np.inf)
+        else:
+            change = np.abs(other - middle)
+            change = np.where(np.isnan(change), np.where(np.isnan(middle) == np.isnan(other), 0.0, np.inf), change)
+            change = np.where((middle == other) | (np.isnan(middle) & np.isnan(other)), 0.0, change)
+        found = np.maximum(found, change)
+    return found
+
+
+def wide(x: np.ndarray, d: DType) -> np.ndarray:
+    """Floats are worked in float64, all else in its own dtype."""
+    return x.astype(np.float64) if d.kind == "f" else x.astype(numpy_dtype(d))
+
+
+def unknown_of(args: list[Ball], shape) -> np.ndarray:
+    """Where an operand may be anything."""
+    return holding(args, shape, np.isinf)
+
+
+def holding(args: list[Ball], shape, holds: Callable) -> np.ndarray:
+    """Where something holds for the bound of an operand."""
+    found = np.zeros(shape, bool)
+    for _, bound in args:
+        found = found | holds(bound)
+    return found
+
+
+def corners(value, bound) -> tuple[np.ndarray, ...]:
+    """The ends of what an operand may be; a bool that is unsure may be either."""
+    if value.dtype.kind == "f":
+        step = np.where(np.isfinite(bound), bound, 0.0)
+        return (value - step, value + step) if step.any() else (value,)
+    return (value, value ^ (bound > 0)) if value.dtype.kind == "b" and bound.any() else (value,)
+
+
+def bounded(op: str, values, value, bound, compute: DType) -> Ball:
+    """Beyond the largest float is infinity; a product (a power) that is added to may escape that, where both are
+    rounded once."""
+    largest, size = LARGEST[compute.name], np.abs(value)
+    beyond = np.isfinite(value) & (size - bound > largest)
+    unsure = (size + bound > largest) & np.isfinite(value) & ~beyond
+    if op == "multiply" or (op == "power" and (np.abs(values[1]) >= 2).all()):
+        unsure = unsure | beyond | (np.isinf(value) & ((bound > 0) | (np.isfinite(values[0]) & np.isfinite(values[1]))))
+    return np.where(beyond, np.copysign(np.inf, value), value), np.where(unsure, np.inf, np.where(beyond, 0.0, bound))

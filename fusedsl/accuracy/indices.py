@@ -1,0 +1,189 @@
+"""Whether a result depends on an element whose index is out of range: one that a condition leaves out is never read.
+
+A graph of its own says so, which targets compile as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from ..errors import ShapeError
+from ..ir import contraction, shapes
+from ..ir.builder import Builder
+from ..ir.contraction import Subscripts
+from ..ir.dims import Dim, Extents, Symbol, evaluate, product
+from ..ir.gathers import CHECKED
+from ..ir.graph import Graph, Node, Type, node, walk
+from ..ir.interp import extents_of, interpret
+from ..ir.ops import OPS, VIEWS
+from ..ir.types import BOOL, INT32
+
+
+def checked_gathers(graph: Graph) -> list[Node]:
+    """What reads at positions that may be out of range."""
+    return [n for n in graph.nodes() if n.op == "gather" and n.attr[0] == CHECKED]
+
+
+def dependence(
+    graph: Graph, gathers: Sequence[Node], extents: Mapping[Symbol, int]
+) -> tuple[Graph, Mapping[Dim, bool]]:
+    """The graph of one bool, whether a result depends on what one of these gathers reads out of range; its guards."""
+    b = Builder(graph.parameters, extents)
+    b.checks += graph.checks
+    missing = _Missing(b, frozenset(gathers))
+    for n in graph.nodes():
+        missing.visit(n)
+    found = b.literal(False)
+    for r in graph.results:
+        part = missing.found.get(r)
+        found = found if part is None else b.elementwise("logical_or", found, missing.some(r, range(r.type.rank)))
+    return b.finish([shapes.reshape(b, found, ())]), b.guards
+
+
+def require_indices_in_range(graph: Graph, arguments: Sequence) -> None:
+    """ShapeError, which is an IndexError, where a result depends on what an index out of range reads."""
+    extents = extents_of(arguments)
+    for n in checked_gathers(graph):
+        (depends,) = interpret(dependence(graph, [n], extents)[0], arguments)
+        if depends:
+            raise fault(*_first_outside(n, graph, arguments, extents))
+
+
+def fault(position: int | None, extent: int) -> ShapeError:
+    """The error of a position that is out of range; None where it is not known."""
+    what = "an index" if position is None else f"index {position}"
+    help = f"indices run from {-extent} to {extent - 1}"
+    return ShapeError(f"{what} is out of range for an axis of {extent}", "shape.index", help=help)
+
+
+def _first_outside(n: Node, graph: Graph, arguments: Sequence, extents: Extents) -> tuple[int, int]:
+    """The first position of a gather that is out of range, and the extent of its axis."""
+    for at, d in _axes(n):
+        (positions,), extent = interpret(Graph(graph.parameters, (at,)), arguments), evaluate(d, extents)
+        outside = positions[(positions < -extent) | (positions >= extent)]
+        if outside.size:
+            return int(outside[0]), extent
+    raise AssertionError(f"every position is in range: {n!r}")
+
+
+def _axes(n: Node):
+    """(the positions, the extent) of each axis that a gather reads at positions."""
+    x, *arrays = n.args
+    return zip(arrays, [d for d, (kind, _) in zip(x.type.shape, n.attr[1]) if kind == "at"])
+
+
+class _Missing:
+    """For each node the bools, which elements depend on one that is not there; nothing for a node of which none does.
+
+    They broadcast to the node's shape.
+    """
+
+    def __init__(self, b: Builder, sources: frozenset[Node]):
+        self.b = b
+        self.sources = sources
+        self.found: dict[Node, Node] = {}
+
+    def visit(self, n: Node) -> None:
+        """Ask for a node whose arguments are known."""
+        made = [self._of_node(n)] if any(a in self.found for a in n.args) else []
+        made += [self._beyond(n)] if n in self.sources else []
+        if (found := self._either(*made)) is not None:
+            self.found[n] = found
+
+    def _either(self, *sides: Node | None) -> Node | None:
+        given = [side for side in sides if side is not None]
+        return reduce(lambda one, other: self.b.elementwise("logical_or", one, other), given) if given else None
+
+    def _beyond(self, n: Node) -> Node | None:
+        """Which elements a gather reads out of range."""
+        b, sides = self.b, list[Node]()
+        for at, d in _axes(n):
+            extent = b.extent(d)
+            sides.append(b.elementwise("less", at, b.elementwise("negative", extent)))
+            sides.append(b.elementwise("greater_equal", at, extent))
+        return self._either(*sides)
+
+    def _of_node(self, n: Node) -> Node | None:
+        sides = [self.found.get(a) for a in n.args]
+        if n.op == "where":
+            return self._picked(n.args[0], sides)
+        if n.op in ("logical_and", "logical_or", "bitwise_and", "bitwise_or") and n.type.dtype is BOOL:
+            return self._unsettled(n, sides)
+        if n.op in OPS or n.op in ("convert", "cast"):
+            return self._either(*sides)
+        if n.op in VIEWS:
+            return node(n.op, (self.whole(n.args[0]),), n.attr, Type(BOOL, n.type.shape))
+        match n.op:
+            case "reduce":
+                return self.some(n.args[0], n.attr[1])
+            case "ranked":
+                return self.some(n.args[0], (n.type.rank - 1,))
+            case "scan":
+                line = self.b.cast(self.whole(n.args[0]), INT32)
+                return self.b.truth(node("scan", (line,), ("max", n.attr[1]), line.type))
+            case "contract":
+                return self._of_products(n, sides)
+            case "gather":
+                return self._read(n, sides)
+        raise AssertionError(f"no rule for {n!r}")
+
+    def _picked(self, condition: Node, sides: Sequence[Node | None]) -> Node | None:
+        of_condition, *picked = sides
+        if picked == [None, None]:
+            return of_condition
+        yes, no = (self.b.literal(False) if side is None else side for side in picked)
+        return self._either(of_condition, self.b.elementwise("where", condition, yes, no))
+
+    def _unsettled(self, n: Node, sides: Sequence[Node | None]) -> Node | None:
+        """A True settles `or`, a False `and`, where it is one of an element that is there."""
+        b, made = self.b, list[Node]()
+        for mine, other, value in zip(sides, reversed(sides), reversed(n.args)):
+            if mine is not None:
+                unsettled = b.elementwise("logical_not", value) if n.op.endswith("or") else value
+                unsettled = unsettled if other is None else b.elementwise("logical_or", unsettled, other)
+                made.append(b.elementwise("logical_and", mine, unsettled))
+        return self._either(*made)
+
+    def _of_products(self, n: Node, sides: Sequence[Node | None]) -> Node | None:
+        """What meets a 0 of a mask is left out."""
+        b, letters, made = self.b, Subscripts.parse(n.attr), list[Node]()
+        for k, side in enumerate(sides):
+            if side is not None:
+                x, other = n.args[k], n.args[1 - k]
+                met = _ones(b, other.type.rank) if _is_plain(other) else b.truth(other)
+                given = (self.whole(x), met) if k == 0 else (met, self.whole(x))
+                made.append(contraction.contract(b, *given, letters.left, letters.right, letters.result, "matmul"))
+        return self._either(*made)
+
+    def _read(self, n: Node, sides: Sequence[Node | None]) -> Node | None:
+        x, *arrays = n.args
+        read = None
+        if sides[0] is not None:
+            read = node("gather", (self.whole(x), *arrays), n.attr, Type(BOOL, n.type.shape))
+        return self._either(read, *sides[1:])
+
+    def whole(self, n: Node) -> Node:
+        """A node's bools in its own shape."""
+        return shapes.broadcast_to(self.b, self.found[n], n.type.shape)
+
+    def some(self, n: Node, axes: Sequence[int]) -> Node:
+        """Whether there is one along some axes, which stay as 1."""
+        b, mine = self.b, self.found[n]
+        lacking = n.type.rank - mine.type.rank
+        mine = shapes.expand_dims(b, mine, list(range(lacking))) if lacking else mine
+        along = [a for a in axes if not b.is_unit(mine.type.shape[a])]
+        implied = [n.type.shape[a] for a in axes if a not in along]
+        found = shapes.reduce(b, "any", mine, along, keepdims=True) if along else mine
+        if all(b.is_unit(d) for d in implied):
+            return found
+        return b.elementwise("logical_and", found, b.elementwise("greater", b.extent(product(implied)), b.literal(0)))
+
+
+def _ones(b: Builder, rank: int) -> Node:
+    return shapes.expand_dims(b, b.literal(True), list(range(rank))) if rank else b.literal(True)
+
+
+def _is_plain(n: Node) -> bool:
+    """Whether a 0 of it is a number: not that of a mask, which leaves out what it is multiplied by."""
+    return all(m.op != "where" for m in walk([n]))

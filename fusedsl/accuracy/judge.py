@@ -1,0 +1,36 @@
+"""Whether an array is within its bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from ..ir.types import DType
+from .ball import distance
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Where an array is not what it has to be, where nothing can be said, and the largest share of a bound that an
+    error takes."""
+
+    wrong: np.ndarray
+    unsure: np.ndarray
+    share: float
+
+
+def judge(made: np.ndarray, value: np.ndarray, bound: np.ndarray, d: DType) -> Verdict:
+    """An array of dtype `d` beside the exact value and its bound, as `evaluate` gives them."""
+    unsure = np.isinf(bound)
+    if d.kind != "f":
+        return Verdict((made != value) & ~unsure, unsure, 0.0)
+    got = made.astype(np.float64)
+    with np.errstate(all="ignore"):
+        error = distance(np.broadcast_to(value, got.shape), got)
+        beyond = np.isinf(got) & (np.abs(value) + bound > float(ml_dtypes.finfo(made.dtype).max))
+        wrong = ~((error <= bound) | (beyond & (np.sign(got) == np.sign(value))))
+        measured = (bound > 0) & ~unsure & np.isfinite(error)
+        share = (error[measured] / bound[measured]).max(initial=0.0)
+    return Verdict(wrong, unsure, float(share))

@@ -1,0 +1,97 @@
+"""Bounds of products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..ir.contraction import Subscripts
+from ..ir.dims import Symbol
+from ..ir.graph import Node, resolve, walk
+from ..ir.interp import RULES, sums_of_products
+from ..ir.ops import OPS
+from ..ir.types import FLOAT32
+from .ball import EPS, HALF_ULP, LARGEST, TINY, Ball
+
+SERIAL = 256  # products that are added one after another, at most, before blocks of them are
+WITH_AXES = ("reduce", "scan", "ranked", "contract")
+
+
+def contraction(n: Node, args: list[Ball], arguments: Sequence, extents: Mapping[Symbol, int]) -> Ball:
+    """Sums of products: a few hundred one after another, then those of blocks."""
+    (x, ex), (y, ey) = (_weighed(a, *ball) for a, ball in zip(n.args, args))
+    unknown = _touched(n, x, y, np.isinf(ex), np.isinf(ey))
+    if n.type.dtype.kind != "f":
+        total = np.asarray(RULES["contract"](n, [x, y], arguments, extents))
+        return total, np.where(np.broadcast_to(unknown, total.shape), np.inf, 0.0)
+    total, compute = sums_of_products(n.attr, x, y), n.type.dtype.compute
+    a, b, ea, eb = (np.where(np.isfinite(v), np.abs(v), 0) for v in (x, y, ex, ey))
+    size, most = sums_of_products(n.attr, a, b), sums_of_products(n.attr, a + ea, b + eb)
+    letters = Subscripts.parse(n.attr)
+    count = max(1, int(np.prod([x.shape[letters.left.index(c)] for c in letters.summed])))
+    serial = min(count, SERIAL) + count // SERIAL + 8
+    subnormal = np.where(size > 0, count * TINY[compute.name], 0.0)  # products, each rounded or not
+    bound = most - size + 2 * serial * EPS[compute.name] * size + subnormal
+    unsure = unknown | (most > LARGEST[compute.name]) | _masked(n, x, y) | _masked(n, y, x, 1)
+    return total, np.where(unsure, np.inf, np.where(np.isfinite(total), bound, 0.0))
+
+
+def _touched(n: Node, x: np.ndarray, y: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Where a sum has some of these elements of either operand."""
+    if not (left.any() or right.any()):
+        return np.zeros((), bool)
+    counted = sums_of_products(n.attr, left.astype(float), np.ones(y.shape))
+    return counted + sums_of_products(n.attr, np.ones(x.shape), right.astype(float)) > 0
+
+
+def _masked(n: Node, weights: np.ndarray, others: np.ndarray, side: int = 0) -> np.ndarray:
+    """Where weights of 0 that a condition may have chosen stand beside NaN or infinities: they contribute nothing where
+    their mask is false, and NaN elsewhere."""
+    if np.isfinite(others).all() or all(m.op != "where" for m in walk([n.args[side]])):
+        return np.zeros((), bool)
+    pair = [(weights == 0).astype(float), (~np.isfinite(others)).astype(float)]
+    return sums_of_products(n.attr, *(pair[::-1] if side else pair)) > 0
+
+
+def regrouped(n: Node, balls: Mapping[Node, Ball], arguments: Sequence, extents: Mapping[Symbol, int]) -> Ball:
+    """Operands that are products themselves: some of their factors may be multiplied in after the sum, which leaves the
+    range of floats, or loses bits of subnormal numbers, where the other factors alone do."""
+    value, bound = balls[n]
+    reaches: dict[Node, np.ndarray] = {}
+    left, right = (_reach(a, reaches, balls, arguments, extents) for a in n.args)
+    most, compute = sums_of_products(n.attr, left, right), n.type.dtype.compute.name
+    return value, np.where(most > LARGEST[compute], np.inf, bound + np.where(bound > 0, most * TINY[compute], 0.0))
+
+
+def _reach(root: Node, reaches: dict[Node, np.ndarray], balls, arguments, extents) -> np.ndarray:
+    """The largest magnitude, from 1 on, that some of a value's factors multiply to."""
+
+    def needs(n: Node) -> tuple[Node, ...]:
+        if n.op in ("multiply", "divide") and n.type.dtype.kind == "f":
+            return n.args if n.op == "multiply" else n.args[:1]
+        through = n.args and n.op not in OPS and n.op not in WITH_AXES
+        return n.args[:1] if through else ()
+
+    def make(n: Node) -> np.ndarray:
+        found = [reaches[a] for a in needs(n)]
+        if not found:
+            size = np.abs(np.asarray(balls[n][0], np.float64))
+            return np.where(np.isfinite(size), np.maximum(size, 1.0), 1.0)
+        if n.op in ("multiply", "divide"):
+            other = found[1] if n.op == "multiply" else np.maximum(1 / np.abs(balls[n.args[1]][0]), 1.0)
+            return found[0] * np.where(np.isfinite(other), other, 1.0)
+        if n.op in ("cast", "convert"):
+            return found[0]
+        moved = np.asarray(RULES[n.op](n, [*found, *(balls[a][0] for a in n.args[1:])], arguments, extents))
+        return np.where(np.isnan(moved), 1.0, moved)
+
+    return resolve(reaches, root, needs, make)
+
+
+def _weighed(n: Node, value: np.ndarray, bound: np.ndarray) -> Ball:
+    """What was rounded to enter a sum of products; a stream rounds it before other factors of the sum, or never."""
+    half, least = HALF_ULP.get(n.type.dtype.name, (0.0, 0.0))
+    if not half or n.op != "cast" or n.args[0].type.dtype.compute is not FLOAT32:
+        return value, bound
+    return value, bound + np.where(np.isfinite(value), half * np.abs(value) + least, 0.0)

@@ -1,0 +1,93 @@
+"""Which products are rounded before they are added to, so that a value is one number wherever it is computed.
+
+A product that one sum alone reads may enter it unrounded, as a multiply-add. One that something else reads too is
+rounded for both: x * c - max(x * c) is 0 at the maximum. A sum that several operations read is computed once for each
+kernel or phase that needs it, with other instructions around it: it must come out alike. So of its products that one
+is contracted which is computed for each of its elements, and never moved out of a loop; the others are rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..ir.graph import Graph, Node, node, rebuild, walk
+from ..ir.ops import OPS, VIEWS
+
+ROUNDED = "rounded"  # the attribute of a product that no sum takes unrounded
+SUMS = ("add", "subtract")
+
+
+def round_products(graph: Graph) -> Graph:
+    """The graph with its products marked that are rounded by themselves."""
+    marked = _rounded(graph.results)
+    if not marked:
+        return graph
+
+    def change(old: Node, args: tuple[Node, ...]) -> Node:
+        return node(old.op, args, ROUNDED if old in marked else old.attr, old.type)
+
+    new = rebuild(graph.results, change)
+    return Graph(graph.parameters, tuple(new[r] for r in graph.results), graph.checks)
+
+
+def _rounded(results: Sequence[Node]) -> set[Node]:
+    order = list(walk(results))
+    uses, summed = dict.fromkeys(order, 0), dict.fromkeys(order, False)
+    shared = dict.fromkeys(order, False)  # read by several operations, or a part of what is, element by element
+    for r in results:
+        uses[r] += 1
+    for n in reversed(order):
+        shared[n] |= uses[n] > 1
+        for k, a in enumerate(n.args):
+            through = _passes(n, k)
+            uses[a] += min(uses[n], 2) if through else 1
+            summed[a] |= summed[n] if through else _sums(n)
+            shared[a] |= shared[n] and (n.op in OPS or through)
+    marked = {n for n in order if _is_product(n) and uses[n] > 1 and summed[n]}
+    for n in order:
+        if n.op in SUMS and n.type.dtype.kind == "f" and shared[n]:
+            marked |= set(_beside_the_first(n))
+    return marked
+
+
+def _beside_the_first(total: Node) -> Iterator[Node]:
+    """The products that a sum reads, but for the first that has an element for each of its own, and no other choice:
+    a loop over what a condition does not depend on is two loops, without it."""
+    found = False
+    for k in range(2):
+        products = dict(_products(total, k))
+        alike = not found and all(p.type.shape == total.type.shape and not picked for p, picked in products.items())
+        found |= bool(products) and alike
+        yield from () if alike else products
+
+
+def _products(n: Node, k: int) -> Iterator[tuple[Node, bool]]:
+    """The products that operand k is, but for a sign, a choice or a view, and whether a choice picks them."""
+    stack, seen = [(n.args[k], False)], set[Node]()
+    while stack:
+        a, picked = stack.pop()
+        if a not in seen:
+            seen.add(a)
+            if _is_product(a):
+                yield a, picked
+            stack += [(b, picked or a.op == "where") for j, b in enumerate(a.args) if _passes(a, j)]
+
+
+def _is_product(n: Node) -> bool:
+    return n.op == "multiply" and n.type.dtype.kind == "f"
+
+
+def _sums(n: Node) -> bool:
+    return n.op in SUMS or (n.op in ("reduce", "scan") and n.attr[0] == "sum")
+
+
+def _passes(n: Node, k: int) -> bool:
+    """Whether an operation hands on operand k as it is, or with another sign: a compiler looks through it."""
+    match n.op:
+        case "negative" | "gather":
+            return k == 0
+        case "where":
+            return k > 0
+        case "convert":
+            return n.args[0].type.dtype.compute is n.type.dtype.compute
+    return n.op in VIEWS
