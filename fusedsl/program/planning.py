@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
+from typing import TYPE_CHECKING
 
 from .. import debug
 from ..codegen.emit import emit
-from ..config import Options
+from ..config import Options, verify_level
 from ..errors import FusionError, LimitError
 from ..fusion.budget import FEWEST, within
 from ..fusion.bundle import bundled, side_by_side
@@ -20,6 +22,7 @@ from ..fusion.lower import lower_segment
 from ..fusion.lowered import Memory
 from ..fusion.materialize import materialize
 from ..fusion.partition import partition
+from ..fusion.passes import choose_passes
 from ..fusion.price import Prices
 from ..fusion.products import factors
 from ..fusion.recompute import store_dear
@@ -37,6 +40,9 @@ from ..schedule.plan import KernelPlan, Plan
 from ..schedule.pressure import body_words
 from ..schedule.registers import words
 from . import pipeline
+
+if TYPE_CHECKING:
+    from .verifier import Verifier
 
 Fits = Callable[[Dim, int], bool]
 INSTRUCTIONS_PER_BYTE = 6  # that GPUs issue while they move a byte, and CPUs about as many
@@ -72,19 +78,21 @@ def make_plan(
     budget: int | None = None,
     scores: str = "apart",
 ) -> Plan:
-    """Text or trace to kernels: what depends on the signature alone (see `partition` for `together` and `scores`).
-    Values may take `budget` registers.
+    """Text or trace to kernels: what depends on the signature alone (see `partition` for `together`, and
+    `choose_passes` for `scores`). Values may take `budget` registers.
     """
     graph, told = make_graph(source, parameters, extents, options)
     guards = dict(told)
     budget = budget or pipeline.REGISTERS
     header, fits = source.header(), _fits(extents, guards)
-    cut = cut_graph(graph, extents, guards, together=together, budget=budget, scores=scores, steady=options.steady)
+    check, steady = _verifier(graph, extents, guards, options), options.steady
+    cutting = partial(cut_graph, graph, extents, guards, None, together, scores=scores, steady=steady, check=check)
+    cut = cutting(budget=budget)
     kernels, launches, cut = emitted(cut, header, parameters, fits)
     if options.max_kernels is not None and len(launches) > options.max_kernels:
         # slower kernels still keep what was promised
         budget = 0
-        cut = cut_graph(graph, extents, guards, together=together, scores=scores, steady=options.steady)
+        cut = cutting()
         kernels, launches, cut = emitted(cut, header, parameters, fits)
     reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
@@ -94,7 +102,7 @@ def make_plan(
         kernels = tuple(replace(k, steady=True) for k in kernels)
     if options.fastmath:
         kernels = tuple(replace(k, fast=True, digest=f"{k.digest} fast") for k in kernels)
-    return Plan(
+    made = Plan(
         source.text,
         parameters,
         tuple(r.type for r in graph.results),
@@ -108,6 +116,18 @@ def make_plan(
         budget,
         launches,
     )
+    if check is not None:
+        check.plan(made)
+    return made
+
+
+def _verifier(graph: Graph, extents, guards: Mapping[Dim, bool], options: Options) -> Verifier | None:
+    """What verifies each stage of a plan; None where nothing asks for it."""
+    if not (options.verify or verify_level()):
+        return None
+    from .verifier import Verifier
+
+    return Verifier(graph, extents, guards, options.verify or verify_level() > 1)
 
 
 def make_outline(source: pipeline.Source, parameters: tuple[Parameter, ...], extents, options: Options) -> Plan:
@@ -191,6 +211,7 @@ def cut_graph(
     budget: int | None = None,
     scores: str = "apart",
     steady: bool = False,
+    check: Verifier | None = None,
 ) -> Partition:
     """The kernels of a rewritten graph at these extents; `guards` takes up which other extents they are for.
 
@@ -198,7 +219,7 @@ def cut_graph(
     and rows that no chip holds are read again by kernels of their own. What is in doubt is decided by the figures of
     one GPU, so that all devices run the same kernels; `hardware` is the card of the prices.
     """
-    cutter = _Cutter(extents, guards, hardware or facts(PRICED_FOR), together, budget, scores, steady)
+    cutter = _Cutter(extents, guards, hardware or facts(PRICED_FOR), together, budget, scores, steady, check)
     stored = materialize(graph.results, INSTRUCTIONS_PER_BYTE if budget is not None else inf)
     memory = Memory(
         len(graph.parameters),
@@ -209,7 +230,10 @@ def cut_graph(
     for segment in segments(graph, stored):
         parts.append(cutter.cut(segment, memory, sum(len(p.groups) for p in parts)))
         memory = replace(memory, temporaries=tuple(Type(t.dtype, shape) for t, shape in parts[-1].temporaries))
-    return chained(parts)
+    cut = chained(parts)
+    if check is not None:
+        check.partition(cut)
+    return cut
 
 
 @dataclass(frozen=True)
@@ -223,14 +247,17 @@ class _Cutter:
     budget: int | None
     scores: str
     steady: bool
+    check: Verifier | None
 
     def cut(self, segment: Segment, memory: Memory, first: int) -> Partition:
         """The kernels of a segment, which are numbered from the `first`."""
         prices, fits = Prices(self.extents, self.hardware), _fits(self.extents, self.guards)
         lowered = lower_segment(segment, memory, _same(fits))
-        how = (prices, self.together, self.scores, self.steady, self.budget is None)
-        cut = partition(lowered, fits, *how, first=first)
-        kept = len(lowered.temporaries)
+        if self.check is not None:
+            self.check.lowered(lowered, segment, memory)
+        chosen = choose_passes(lowered, fits, self.scores)
+        cut = partition(chosen, fits, prices, self.together, self.steady, self.budget is None, first)
+        kept = len(chosen.program.temporaries)
         cut = finish_rows(cut, kept)
         if self.budget is None:
             return cut
