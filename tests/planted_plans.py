@@ -58,7 +58,7 @@ def verified(stage: str, made: Any, graph: Graph) -> None:
         case "partition":
             told = verify_partition(made, graph, samples)
         case "plan":
-            told = verify_plan(made)
+            told = verify_plan(made, graph)
     assert not told, f"not compared: {told}"
 
 

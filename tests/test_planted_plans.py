@@ -4,6 +4,7 @@ where there is none."""
 from __future__ import annotations
 
 import pytest
+from planted_kernels import MEANINGS as OF_PLANS
 from planted_kernels import PLANS
 from planted_lowered import LOWERED, MEANINGS
 from planted_partitions import MEANINGS as OF_PARTITIONS
@@ -17,7 +18,7 @@ FAULTS = [pytest.param(stage, m, id=f"{stage}: {m.name}") for stage, table in ST
 
 OF_MEANING = [
     pytest.param(stage, m, id=f"meaning: {m.name}")
-    for stage, table in (("lowered", MEANINGS), ("partition", OF_PARTITIONS))
+    for stage, table in (("lowered", MEANINGS), ("partition", OF_PARTITIONS), ("plan", OF_PLANS))
     for m in table
 ]
 

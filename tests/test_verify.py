@@ -8,11 +8,11 @@ from oracle import graph_of
 from planted_partitions import PARTITIONS
 
 import fusedsl as fd
-from fusedsl.fusion import compare
 from fusedsl.fusion.lower import lower
 from fusedsl.fusion.lowered import Memory
 from fusedsl.fusion.segments import segments
 from fusedsl.fusion.verify import verify_lowered
+from fusedsl.ir import compare
 from fusedsl.ir.checks import holds
 from fusedsl.ir.dims import Symbol
 from fusedsl.ir.interp import extents_of

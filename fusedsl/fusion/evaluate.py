@@ -12,6 +12,7 @@ from math import prod
 
 import numpy as np
 
+from ..ir.compare import MOST_ELEMENTS, TooLarge
 from ..ir.dims import Dim, Extents, evaluate
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, value_of, walk
@@ -22,13 +23,7 @@ from ..ir.verify import VerifyError
 from .coordinates import Axis
 from .lowered import Root, Source
 
-MOST_ELEMENTS = 1 << 20  # of all values together: beyond, a program is not evaluated
-
 UFUNCS = ACCUMULATE | {"any": np.logical_or, "all": np.logical_and}
-
-
-class TooLarge(Exception):
-    """The values of a program have more elements than are worth evaluating."""
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from ..ir.compare import compare
+from ..ir.dims import evaluate
 from ..ir.graph import Graph, Node, Type, walk
 from ..ir.places import Places
 from ..ir.samples import Samples
+from ..ir.types import numpy_dtype
 from ..ir.verify import require
-from .compare import compare, into
 from .evaluate import Evaluator
 from .groups import Partition
 from .lowered import Lowered, Memory, Root
@@ -43,8 +45,8 @@ def verify_lowered(program: Lowered, segment: Segment, memory: Memory, samples: 
     if not meaning:
         return "not asked for"
 
-    def run(evaluator: Evaluator) -> list[np.ndarray]:
-        stored = _run([(r, r.value) for r in ordered], evaluator)
+    def run(*call) -> list[np.ndarray]:
+        stored = _run([(r, r.value) for r in ordered], Evaluator(*call))
         return [stored[t.kind, t.index] for t in segment.targets]
 
     return compare(graph, before, samples.small, run, len(nodes))
@@ -81,8 +83,8 @@ def verify_partition(cut: Partition, graph: Graph, samples: Samples, meaning: bo
     if not meaning:
         return "not asked for"
 
-    def run(evaluator: Evaluator) -> list[np.ndarray]:
-        stored = _run(pairs, evaluator)
+    def run(*call) -> list[np.ndarray]:
+        stored = _run(pairs, Evaluator(*call))
         return [stored["result", k] for k in range(len(graph.results))]
 
     return compare(graph, (), samples.small, run, len(nodes))
@@ -107,11 +109,12 @@ def _read(graph: Graph) -> set[Key]:
 
 def _run(pairs: Iterable[tuple[Root, Node]], evaluator: Evaluator) -> Mapping[Key, np.ndarray]:
     """What stands in memory once all roots are stored."""
-    memory = dict(evaluator.arrays)
-    evaluator.arrays = memory
+    pairs = list(pairs)
+    written = {(r.kind, r.index) for r, _ in pairs}
+    memory = evaluator.arrays = {key: x for key, x in evaluator.arrays.items() if key not in written}
     for r, value in pairs:
-        key = (r.kind, r.index)
-        if key not in memory:
-            memory[key] = into(r, evaluator.extents, r.held)
-        evaluator.store(r, value, memory[key])
+        if (r.kind, r.index) not in memory:
+            shape = [evaluate(d, evaluator.extents) for d in r.shape]
+            memory[r.kind, r.index] = np.zeros(shape, numpy_dtype(r.held))
+        evaluator.store(r, value, memory[r.kind, r.index])
     return memory

@@ -44,7 +44,7 @@ class Verifier:
 
     def plan(self, plan: Plan) -> None:
         """CompileError where what is stored and launched is not well formed."""
-        _verified("plan", lambda: verify_plan(plan, self.samples))
+        _verified("plan", lambda: verify_plan(plan, self.graph if self.meaning else None, self.samples))
 
 
 def _verified(stage: str, verify: Callable[[], str]) -> None:

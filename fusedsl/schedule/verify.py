@@ -7,20 +7,28 @@ Each rule is a function, named for what has to hold. What the kernels compute is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
-from ..ir.graph import Type
+import numpy as np
+
+from ..ir.compare import compare
+from ..ir.graph import Graph, Type
 from ..ir.places import Box, Places
 from ..ir.samples import Samples, sampled
 from ..ir.verify import require
+from .evaluate import Call, Memory, Run
+from .evaluate_phases import run_resident, run_streamed
+from .evaluate_scores import run_scores
 from .plan import ArrayUse, KernelPlan, Plan
-from .verify_bodies import verify_bodies
+from .verify_bodies import bodies_of, verify_bodies
 from .verify_kernel import axes_of, verify_kernel
 
 Key = tuple[str, int]  # kind and index of an array
 
 
-def verify_plan(plan: Plan, samples: Samples | None = None) -> str:
-    """VerifyError where a plan is not well formed, at extents that pass its checks. Nothing is left out: ""."""
+def verify_plan(plan: Plan, graph: Graph | None = None, samples: Samples | None = None) -> str:
+    """Why a plan was not compared with its graph, or "". VerifyError where it is not well formed or, where the graph is
+    given, computes something else. `samples` pass its checks."""
     if samples is None:
         samples = sampled(plan.parameters, plan.checks, dict(plan.guards))
     places, types = Places(plan.parameters, samples), _types(plan)
@@ -30,7 +38,27 @@ def verify_plan(plan: Plan, samples: Samples | None = None) -> str:
         verify_bodies(kernel)
     kernels_wait_for_what_they_read(plan)
     arrays_are_stored_once(plan, types, places)
-    return ""
+    if graph is None:
+        return "not asked for"
+    lines = sum(len(one.lines) for kernel in plan.kernels for one in bodies_of(kernel))
+    ways = (False, True) if any(kernel.streamed for kernel in plan.kernels) else (False,)
+    return "; ".join(filter(None, {compare(graph, (), samples.small, partial(_run, plan, way), lines) for way in ways}))
+
+
+def _run(plan: Plan, streamed: bool, *given) -> list[np.ndarray]:
+    """The results of a plan, whose rows stay on the chip or are `streamed`."""
+    call = Call(*given)
+    memory = Memory(plan, call)
+    with np.errstate(all="ignore"):
+        for kernel in plan.kernels:
+            run = Run(kernel, memory, call.numbers)
+            if kernel.stream is not None:
+                run_scores(run)
+            elif streamed and kernel.streamed:
+                run_streamed(run)
+            else:
+                run_resident(run)
+    return [memory.arrays["result", k] for k in range(len(plan.results))]
 
 
 def _types(plan: Plan) -> dict[Key, Type]:

@@ -1,34 +1,38 @@
-"""Compares what scalar programs mean with what their graph does: both are evaluated for the same small arrays."""
+"""Compares what a graph became with the graph itself: both are evaluated for the same small arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..ir.dims import Extents, evaluate
-from ..ir.graph import Graph, Node, Type, walk
-from ..ir.interp import interpret
-from ..ir.samples import size
-from ..ir.types import DType, numpy_dtype
-from ..ir.verify import VerifyError
-from .evaluate import MOST_ELEMENTS, Evaluator, TooLarge
-from .lowered import Root
+from .dims import Extents, evaluate
+from .graph import Graph, Node, Type, walk
+from .interp import interpret
+from .samples import size
+from .types import DType, numpy_dtype
+from .verify import VerifyError
 
 MOST_NODES = 2000  # of a program that is compared
+MOST_ELEMENTS = 1 << 20  # of all its values together
 SEEDS = (0, 1, 2)  # a program differs that does so for all of these: one comparison of two numbers may be close
 # Relative to the largest magnitude of a result, by the narrowest float of a program: folds are in other orders.
 TOLERANCE = {64: 1e-9, 32: 2e-4, 16: 3e-2, 8: 0.26}
 NOISE = 16  # how much further rounding on the way may move a result than an ulp of its arguments
 
-Run = Callable[[Evaluator], Sequence[np.ndarray]]
+Arrays = Mapping[tuple[str, int], np.ndarray]  # by kind and index
+Run = Callable[[Extents, Arrays, Sequence], Sequence[np.ndarray]]
+
+
+class TooLarge(Exception):
+    """The values of a program have more elements than are worth evaluating."""
 
 
 def compare(graph: Graph, temporaries: Sequence[Type], extents: Extents | None, run: Run, count: int) -> str:
-    """Why a program was not compared with its graph, or "". `run` gives its results, from an evaluator that has the
-    arrays of a call; it has `count` scalars. VerifyError where a result differs."""
+    """Why a program was not compared with its graph, or "". `run` gives its results at some extents, of arrays and
+    the arguments of a call; it has `count` scalars. VerifyError where a result differs."""
     if extents is None:
         return "no small extents pass the checks"
     if count > MOST_NODES:
@@ -80,7 +84,7 @@ class _Case:
         count = len(self.graph.parameters)
         arrays = {("argument", k): x for k, x in enumerate(arguments[:count])}
         arrays |= {("temporary", k): x for k, x in enumerate(arguments[count:])}
-        made = self.run(Evaluator(self.extents, arrays, arguments))
+        made = self.run(self.extents, arrays, arguments)
         tolerance = TOLERANCE[min(_floats(self.graph.results), default=64)]
         if all(not _apart(*pair, tolerance).any() for pair in zip(expected, made)):
             return ""
@@ -130,11 +134,12 @@ def _apart(want: np.ndarray, got: np.ndarray, tolerance: float, moved: np.ndarra
 def _random(d: DType, shape: Sequence[int], random: np.random.Generator, least: int) -> np.ndarray:
     """Random values from `least` on, or of either sign where it is 0: floats whose sums are exact in any order."""
     if d.kind == "b":
-        return random.integers(0, 2, shape).astype(bool)
-    if d.kind == "f":
-        parts = 4 if d.bits == 8 else 8
-        return (random.integers(least or -8, 9, shape) / parts).astype(numpy_dtype(d))
-    return random.integers(0 if d.kind == "u" or least else -2, 4, shape).astype(numpy_dtype(d))
+        x = random.integers(0, 2, shape)
+    elif d.kind == "f":
+        x = random.integers(least or -8, 9, shape) / (4 if d.bits == 8 else 8)
+    else:
+        x = random.integers(0 if d.kind == "u" or least else -2, 4, shape)
+    return np.array(x, dtype=numpy_dtype(d))
 
 
 def _moved(x: Any, random: np.random.Generator) -> Any:
@@ -142,9 +147,4 @@ def _moved(x: Any, random: np.random.Generator) -> Any:
     if not isinstance(x, np.ndarray) or x.dtype.kind in "iub":
         return x * (1 + 2.0**-22) if isinstance(x, float) else x
     sign = random.integers(0, 2, x.shape) * 2 - 1
-    return np.nextafter(x, (sign * np.inf).astype(x.dtype)).astype(x.dtype)
-
-
-def into(root: Root, extents: Extents, held: DType) -> np.ndarray:
-    """The array that a root is part of, as nothing is stored yet."""
-    return np.zeros([evaluate(d, extents) for d in root.shape], numpy_dtype(held))
+    return np.array(np.nextafter(x, np.asarray(sign * np.inf, x.dtype)), dtype=x.dtype)
