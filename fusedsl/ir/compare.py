@@ -133,6 +133,7 @@ def _apart(want: np.ndarray, got: np.ndarray, tolerance: float, moved: np.ndarra
 
 def _random(d: DType, shape: Sequence[int], random: np.random.Generator, least: int) -> np.ndarray:
     """Random values from `least` on, or of either sign where it is 0: floats whose sums are exact in any order."""
+    x: Any
     if d.kind == "b":
         x = random.integers(0, 2, shape)
     elif d.kind == "f":
