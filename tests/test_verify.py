@@ -26,7 +26,7 @@ SCORES = ("apart", "level", "staged", "stored")
 
 # plans that were not well formed: each with what was wrong
 REJECTED = {
-    "row values of a factor that is stored": (  # a temporary was taken from the kernel that stores the factor
+    "row values of a factor that is stored": (  # the factor's kernel read a temporary that nothing wrote
         "a = a - logsumexp(a, 0, keepdims=True); softmax(c @ a) @ a",
         {"a": SQUARE, "c": SQUARE},
     ),
@@ -57,9 +57,9 @@ def faulty(monkeypatch):
 
 def test_a_plan_that_is_not_well_formed_is_not_run(faulty):
     x = np.arange(12.0).reshape(3, 4)
-    with pytest.raises(fd.CompileError, match="the partition is not well formed: every result and") as told:
+    with pytest.raises(fd.CompileError, match="the partition is not well formed: every result and") as error:
         fd.evaluate("x * 2", x=x, verify=True, fallback=False)
-    assert told.value.code == "compile.verify" and "report" in told.value.help
+    assert error.value.code == "compile.verify" and "report" in error.value.help
 
 
 def test_a_program_whose_plan_is_not_well_formed_is_interpreted(faulty):
@@ -80,9 +80,9 @@ def test_no_plan_is_verified_unless_asked(faulty, monkeypatch):
 def test_extents_pass_the_checks_and_tell_axes_apart():
     text = "reshape(x @ y, (-1, 4)) + z[:2]"
     graph, _ = graph_of(text, {"x": np.ones((4, 6)), "y": np.ones((6, 8)), "z": np.ones((8, 1))[:, :1]})
-    found = sampled(graph.parameters, graph.checks)
-    assert len(found.extents) == 2 and found.small is found.extents[0]
-    for extents in found.extents:
+    samples = sampled(graph.parameters, graph.checks)
+    assert len(samples.extents) == 2 and samples.small is samples.extents[0]
+    for extents in samples.extents:
         assert all(holds(check, extents) for check in graph.checks)
         assert len({extents[Symbol(0, 0)], extents[Symbol(0, 1)], extents[Symbol(1, 1)]}) == 3
         assert extents[Symbol(0, 1)] == extents[Symbol(1, 0)]
@@ -105,8 +105,8 @@ def verified(text: str, values: dict, samples: Samples | None = None) -> str:
     """Why the lowered program of a text is not compared with its graph."""
     graph, _ = graph_of(text, values)
     graph = rewrite(graph)
-    found = sampled(graph.parameters, graph.checks) if samples is None else samples
-    return verify_lowered(lower(graph), segments(graph, ())[0], Memory(len(graph.parameters)), found)
+    at = sampled(graph.parameters, graph.checks) if samples is None else samples
+    return verify_lowered(lower(graph), segments(graph, ())[0], Memory(len(graph.parameters)), at)
 
 
 def test_what_is_left_out_is_told(monkeypatch):

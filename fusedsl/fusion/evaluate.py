@@ -77,11 +77,11 @@ class Evaluator:
 
     def _ordered(self, axes: Iterable[Axis]) -> tuple[Axis, ...]:
         """Axes in the order of dimensions; TooLarge where a value of these is one too many."""
-        found = tuple(sorted(set(axes), key=self._place))
-        self.elements += prod(map(self.extent, found))
+        ordered = tuple(sorted(set(axes), key=self._place))
+        self.elements += prod(map(self.extent, ordered))
         if self.elements > MOST_ELEMENTS:
             raise TooLarge
-        return found
+        return ordered
 
     def _spread(self, value: Value, axes: tuple[Axis, ...]) -> np.ndarray:
         """A value with a dimension for each of some axes, of one element where it does not depend on it."""
@@ -168,13 +168,13 @@ class Evaluator:
         x = self.known[n.args[0]]
         axes = self._ordered((*x.axes, *columns))
         array, along = self._over(x, axes), tuple(axes.index(a) for a in columns)
-        kept = tuple(a for a in axes if a not in columns)
+        outer = tuple(a for a in axes if a not in columns)
         if FOLDS[name].positional:
             (k,) = along
-            return self._whole(n, kept, getattr(np, name)(array, axis=k) if array.size else np.asarray(0))
+            return self._whole(n, outer, getattr(np, name)(array, axis=k) if array.size else np.asarray(0))
         wide = np.float64 if array.dtype == np.float32 and name in ("sum", "prod") else array.dtype
         (nothing,) = FOLDS[name].identity(n.type.dtype.compute)
-        return self._whole(n, kept, UFUNCS[name].reduce(array, axis=along, dtype=wide, initial=value_of(nothing)))
+        return self._whole(n, outer, UFUNCS[name].reduce(array, axis=along, dtype=wide, initial=value_of(nothing)))
 
     def _scan(self, n: Node) -> Value:
         """Sums of float32 are rounded once, from float64, as in ir/interp.py."""
@@ -183,10 +183,10 @@ class Evaluator:
         axes = self._ordered((*x.axes, axis))
         array, k = self._over(x, axes), axes.index(axis)
         array = np.flip(array, k) if backwards else array
-        made = ACCUMULATE[name].accumulate(array, axis=k)
+        prefixes = ACCUMULATE[name].accumulate(array, axis=k)
         if name == "sum" and array.dtype == np.float32:
-            made = np.where(np.isfinite(made), np.add.accumulate(array, axis=k, dtype=np.float64), made)
-        return self._whole(n, axes, np.flip(made, k) if backwards else made)
+            prefixes = np.where(np.isfinite(prefixes), np.add.accumulate(array, axis=k, dtype=np.float64), prefixes)
+        return self._whole(n, axes, np.flip(prefixes, k) if backwards else prefixes)
 
     def _ranked(self, n: Node) -> Value:
         """A place of the stable order along a column, or all places; downwards it is that of the reversed row."""
@@ -196,13 +196,13 @@ class Evaluator:
         array, k = self._over(x, axes), axes.index(column)
         order = np.argsort(np.flip(array, k) if descending else array, axis=k, kind="stable")
         order = np.flip(array.shape[k] - 1 - order, k) if descending else order
-        found = order if part == "positions" else np.take_along_axis(array, order, axis=k)
+        ranked = order if part == "positions" else np.take_along_axis(array, order, axis=k)
         if not isinstance(place, Axis):
-            return self._whole(n, tuple(a for a in axes if a != column), found.take(place, axis=k))
+            return self._whole(n, tuple(a for a in axes if a != column), ranked.take(place, axis=k))
         own = tuple(place if a == column else a for a in axes)
-        found = found.take(np.arange(self.extent(place)), axis=k)
-        kept = self._ordered(own)
-        return self._whole(n, kept, found.transpose([own.index(a) for a in kept]))
+        ranked = ranked.take(np.arange(self.extent(place)), axis=k)
+        ordered = self._ordered(own)
+        return self._whole(n, ordered, ranked.transpose([own.index(a) for a in ordered]))
 
 
 RULES: dict[str, Callable[[Evaluator, Node], Value]] = {

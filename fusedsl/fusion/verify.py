@@ -1,7 +1,7 @@
 """Verifies what a graph becomes before kernels are written: the lowered program of a segment, and its partition.
 
 Each rule is a function, named for what has to hold. What is well formed may still mean something else: `compare`
-evaluates programs of a moderate size beside their graph.
+evaluates programs of a moderate size, and their graphs.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def verify_partition(cut: Partition, graph: Graph, samples: Samples, meaning: bo
 
 def _types(graph: Graph, temporaries: Sequence[Type]) -> dict[Key, Type]:
     """The types of arguments and temporaries."""
-    found = {("argument", k): p.type for k, p in enumerate(graph.parameters) if not p.scalar}
-    return found | {("temporary", k): t for k, t in enumerate(temporaries)}
+    types = {("argument", k): p.type for k, p in enumerate(graph.parameters) if not p.scalar}
+    return types | {("temporary", k): t for k, t in enumerate(temporaries)}
 
 
 def _numbers(graph: Graph) -> dict:

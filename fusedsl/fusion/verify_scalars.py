@@ -48,8 +48,8 @@ def _operands_have_one_dtype(n: Node) -> None:
         operands = n.args[:1]
     dtypes = {a.type.dtype.compute for a in operands}
     require(len(dtypes) == 1, "operands have one dtype", n, [a.type.dtype for a in operands])
-    made = BOOL if op.rule in RESULTS_OF_CONDITIONS else next(iter(dtypes))
-    require(n.type.dtype.compute is made, "a result has the dtype of its operation", n)
+    expected = BOOL if op.rule in RESULTS_OF_CONDITIONS else next(iter(dtypes))
+    require(n.type.dtype.compute is expected, "a result has the dtype of its operation", n)
 
 
 # -- what is read

@@ -56,18 +56,18 @@ def verify_order(roots: Sequence[Root], written: frozenset[int]) -> list[Root]:
     """The roots in an order in which every temporary that they have `written` stands before it is read; VerifyError
     where there is none."""
     reads = {r: _temporaries(r.value) & written for r in roots}
-    left, found, done = list(dict.fromkeys(roots)), list[Root](), set[int]()
+    left, ordered, done = list(dict.fromkeys(roots)), list[Root](), set[int]()
     pending = {t: sum(r.index == t for r in roots if r.kind == "temporary") for t in written}
     while left:
         ready = [r for r in left if reads[r] <= done]
         require(bool(ready), "no temporary is needed before it can be computed", *left)
         for r in ready:
-            found.append(r)
+            ordered.append(r)
             if r.kind == "temporary":
                 pending[r.index] -= 1
                 done |= {r.index} if pending[r.index] == 0 else set()
         left = [r for r in left if r not in ready]
-    return found
+    return ordered
 
 
 def _temporaries(value: Node) -> set[int]:

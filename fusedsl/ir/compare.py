@@ -40,15 +40,15 @@ def compare(graph: Graph, temporaries: Sequence[Type], extents: Extents | None, 
     if sum(size(n.type.shape, extents) for n in walk(graph.results)) > MOST_ELEMENTS:
         return f"its arrays have more than {MOST_ELEMENTS} elements"
     case = _Case(graph, temporaries, extents, run)
-    found = ""
+    difference = ""
     for seed in SEEDS:
         try:
-            found = case.differs(seed)
+            difference = case.differs(seed)
         except TooLarge:
             return f"its values have more than {MOST_ELEMENTS} elements"
-        if not found:
+        if not difference:
             return ""
-    raise VerifyError(found)
+    raise VerifyError(difference)
 
 
 @dataclass(frozen=True)
@@ -64,18 +64,18 @@ class _Case:
         """How the results of the program differ from those of the graph, or "". Where most are no finite numbers, as of
         logarithms, arguments are positive as well."""
         random = np.random.default_rng(seed)
-        arguments = self._drawn(random, 0)
+        arguments = self._arguments(random, 0)
         expected = self._interpreted(arguments)
-        found = self._compared(arguments, expected, random)
-        if found or all(_is_finite(x).mean() > 0.5 for x in expected if x.size):
-            return found
-        arguments = self._drawn(random, 1)
+        difference = self._compared(arguments, expected, random)
+        if difference or all(_is_finite(x).mean() > 0.5 for x in expected if x.size):
+            return difference
+        arguments = self._arguments(random, 1)
         return self._compared(arguments, self._interpreted(arguments), random)
 
-    def _drawn(self, random: np.random.Generator, least: int) -> list:
+    def _arguments(self, random: np.random.Generator, least: int) -> list:
         kinds = [(p.type, p.scalar) for p in self.graph.parameters] + [(t, False) for t in self.temporaries]
-        found = [_random(t.dtype, [evaluate(d, self.extents) for d in t.shape], random, least) for t, _ in kinds]
-        return [x.item() if scalar else x for x, (_, scalar) in zip(found, kinds)]
+        arrays = [_random(t.dtype, [evaluate(d, self.extents) for d in t.shape], random, least) for t, _ in kinds]
+        return [x.item() if scalar else x for x, (_, scalar) in zip(arrays, kinds)]
 
     def _interpreted(self, arguments: Sequence) -> list[np.ndarray]:
         return interpret(Graph(self.graph.parameters, self.graph.results), arguments)
@@ -84,12 +84,12 @@ class _Case:
         count = len(self.graph.parameters)
         arrays = {("argument", k): x for k, x in enumerate(arguments[:count])}
         arrays |= {("temporary", k): x for k, x in enumerate(arguments[count:])}
-        made = self.run(self.extents, arrays, arguments)
+        results = self.run(self.extents, arrays, arguments)
         tolerance = TOLERANCE[min(_floats(self.graph.results), default=64)]
-        if all(not _apart(*pair, tolerance).any() for pair in zip(expected, made)):
+        if all(not _apart(*pair, tolerance).any() for pair in zip(expected, results)):
             return ""
         moved = self._interpreted([_moved(x, random) for x in arguments])
-        for k, (want, got, other) in enumerate(zip(expected, made, moved)):
+        for k, (want, got, other) in enumerate(zip(expected, results, moved)):
             wrong = np.argwhere(_apart(want, got, tolerance, other))
             if len(wrong):
                 where = tuple(map(int, wrong[0]))

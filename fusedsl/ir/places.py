@@ -107,8 +107,8 @@ def _cover(shape: Shape, boxes: Sequence[Box], extents: Extents) -> bool:
     ]
     inside = all(start >= 0 and end <= n for span in spans for (start, end), n in zip(span, whole))
     count = sum(prod(end - start for start, end in span) for span in spans)
-    return inside and count == prod(whole) and not any(_meet(a, b) for a, b in combinations(spans, 2))
+    return inside and count == prod(whole) and not any(_overlap(a, b) for a, b in combinations(spans, 2))
 
 
-def _meet(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> bool:
+def _overlap(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> bool:
     return all(max(s, t) < min(e, f) for (s, e), (t, f) in zip(a, b))

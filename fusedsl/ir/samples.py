@@ -21,7 +21,7 @@ ROUNDS = 12  # of mending one condition after the other
 
 @dataclass(frozen=True)
 class Samples:
-    """Extents for which a program holds. `small` are those at which it may be evaluated; None: none were found."""
+    """Extents for which a program holds. `small` are those at which it may be evaluated; None: there are none."""
 
     extents: tuple[Extents, ...] = ()
     small: Extents | None = None
@@ -41,8 +41,8 @@ def sampled(
     order = list(dict.fromkeys(one[s] for s in own))
     ways = [{s: FIRST + STEP * k for k, s in enumerate(some)} for some in (order, order[::-1])]
     ways += [{s: FIRST + STEP * (k % FEW) for k, s in enumerate(order)}] if len(order) > FEW else []
-    found = [_mended(values, own, one, conditions) for values in ways]
-    extents = [e for e in found if e is not None]
+    candidates = [_mended(values, own, one, conditions) for values in ways]
+    extents = [e for e in candidates if e is not None]
     small = extents[-1] if len(order) > FEW and extents else next(iter(extents), None)
     if given is not None:
         call = Extents({s: given[s] for s in own if s in given})

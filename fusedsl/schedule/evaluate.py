@@ -82,8 +82,8 @@ class Memory:
         inside = (address >= 0) & (address + size <= self.bytes.size)
         require(bool((inside | ~wanted).all()), "what is fetched is inside of memory", d)
         at = np.where(wanted, address, 0)[..., None] + np.arange(size)
-        found = np.ascontiguousarray(self.bytes[at]).view(numpy_dtype(d))[..., 0]
-        return np.where(wanted, found.astype(numpy_dtype(d.compute)), numpy_dtype(d.compute).type(0))
+        values = np.ascontiguousarray(self.bytes[at]).view(numpy_dtype(d))[..., 0]
+        return np.where(wanted, values.astype(numpy_dtype(d.compute)), numpy_dtype(d.compute).type(0))
 
 
 # -- bodies
@@ -160,20 +160,20 @@ class Run:
 
     def line(self, axis: int) -> np.ndarray:
         """The positions on an axis, of the part at hand, along its dimension."""
-        found = np.arange(self.axes[axis])
-        found = found[self.part] if self.columns and axis == self.columns[0] else found
-        return found.reshape([-1 if a == axis else 1 for a in range(len(self.axes))])
+        places = np.arange(self.axes[axis])
+        places = places[self.part] if self.columns and axis == self.columns[0] else places
+        return places.reshape([-1 if a == axis else 1 for a in range(len(self.axes))])
 
     def places(self, use: ArrayUse) -> tuple[np.ndarray, ...]:
         """Where the elements of an array are, along each of its axes."""
-        found = []
+        places = []
         for c, count in zip(use.at, self.memory.view(use).shape):
             start = evaluate(c.start, self.memory.extents)
             place = self.single(start) if c.axis is None else start + c.step * self.line(c.axis)
             inside = not place.size or (place.min() >= 0 and place.max() < count)
             require(inside, "an element is inside of its array", self.kernel.name, use)
-            found.append(place)
-        return tuple(found)
+            places.append(place)
+        return tuple(places)
 
     def body(self, one: Body | None) -> list[np.ndarray]:
         """What a body computes; it is known from here on."""
@@ -183,9 +183,9 @@ class Run:
         for line in one.lines:
             name, code = _compiled(line)
             own[name] = eval(code, self.words, own)
-        found = [self._shaped(own[v.name]).astype(numpy_dtype(v.dtype)) for v in one.results]
-        self.known |= {v.name: x for v, x in zip(one.results, found)}
-        return found
+        results = [self._shaped(own[v.name]).astype(numpy_dtype(v.dtype)) for v in one.results]
+        self.known |= {v.name: x for v, x in zip(one.results, results)}
+        return results
 
     def _shaped(self, x: Any) -> np.ndarray:
         x = np.asarray(x)
@@ -219,9 +219,9 @@ class Run:
         others = [a for a in range(len(self.axes)) if a not in axes]
         shapes = np.broadcast_shapes(*(x.shape for x in states))
         states = [np.broadcast_to(x, shapes).transpose([*others, *axes]) for x in states]
-        kept = [shapes[a] for a in others]
-        nothing = [np.broadcast_to(x.reshape((1,) * (len(kept) + 1)), (*kept, 1)) for x in self.identity(use)]
-        states = [np.concatenate([x.reshape((*kept, -1)), none], -1) for x, none in zip(states, nothing)]
+        outer = [shapes[a] for a in others]
+        nothing = [np.broadcast_to(x.reshape((1,) * (len(outer) + 1)), (*outer, 1)) for x in self.identity(use)]
+        states = [np.concatenate([x.reshape((*outer, -1)), none], -1) for x, none in zip(states, nothing)]
         while states[0].shape[-1] > 1:
             count = states[0].shape[-1]
             pairs = [[x[..., k : count - count % 2 : 2] for x in states] for k in (0, 1)]

@@ -64,11 +64,11 @@ def _scanned(run: Run, use: ScanUse) -> np.ndarray:
     (axis,) = run.columns
     x = np.moveaxis(run.over(run.known[use.lifted[0].name], (axis,)), axis, 0)
     places = range(len(x))[:: -1 if use.reverse else 1]
-    made, state = np.empty_like(x), None
+    prefixes, state = np.empty_like(x), None
     for k in places:
         state = x[k] if state is None else run.merged(use, [state], [x[k]])[0]
-        made[k] = state
-    return np.moveaxis(made, 0, axis)
+        prefixes[k] = state
+    return np.moveaxis(prefixes, 0, axis)
 
 
 def _order(run: Run, one: Selection) -> None:
@@ -77,14 +77,14 @@ def _order(run: Run, one: Selection) -> None:
     x = run.over(run.known[one.lifted.name], (axis,))
     order = np.argsort(np.flip(x, axis) if one.descending else x, axis=axis, kind="stable")
     order = np.flip(x.shape[axis] - 1 - order, axis) if one.descending else order
-    found = {"values": np.take_along_axis(x, order, axis), "positions": order}
+    ranked = {"values": np.take_along_axis(x, order, axis), "positions": order}
     for part, value in (("values", one.values), ("positions", one.positions)):
         if value is not None:
             (ranks,) = run.ranks
-            kept = found[part].take(np.arange(run.axes[ranks]), axis=axis)
-            run.known[value.name] = np.swapaxes(kept, axis, ranks).astype(numpy_dtype(value.dtype))
+            places = ranked[part].take(np.arange(run.axes[ranks]), axis=axis)
+            run.known[value.name] = np.swapaxes(places, axis, ranks).astype(numpy_dtype(value.dtype))
     for part, place, value in one.places:
-        run.known[value.name] = found[part].take([place], axis=axis).astype(numpy_dtype(value.dtype))
+        run.known[value.name] = ranked[part].take([place], axis=axis).astype(numpy_dtype(value.dtype))
 
 
 # -- rows that go by in parts

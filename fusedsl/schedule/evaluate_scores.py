@@ -63,8 +63,8 @@ def _score(run: Run, score: Score) -> np.ndarray:
 
 
 def _only(run: Run, one: Body) -> np.ndarray:
-    (found,) = run.body(one)
-    return found
+    (value,) = run.body(one)
+    return value
 
 
 def _summed(run: Run, x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
@@ -92,7 +92,7 @@ def _weighed(run: Run, w: Weighing) -> np.ndarray:
     """What a tile adds to a sum with an axis of its own. What does not count weighs nothing, whatever it weighs."""
     weight, right = run.known[w.weight.name], _only(run, w.right)
     if w.kept is not None:
-        kept = _only(run, w.kept)
+        counted = _only(run, w.kept)
         zero = weight.dtype.type(0)
-        weight, right = np.where(kept, weight, zero), np.where(kept, right, right.dtype.type(0))
+        weight, right = np.where(counted, weight, zero), np.where(counted, right, right.dtype.type(0))
     return _summed(run, weight, right, run.columns[0]).astype(numpy_dtype(w.state.dtype))

@@ -22,6 +22,7 @@ from .evaluate_scores import run_scores
 from .plan import ArrayUse, KernelPlan, Plan
 from .verify_bodies import bodies_of, verify_bodies
 from .verify_kernel import axes_of, verify_kernel
+from .verify_stream import verify_stream
 
 Key = tuple[str, int]  # kind and index of an array
 
@@ -35,7 +36,7 @@ def verify_plan(plan: Plan, graph: Graph | None = None, samples: Samples | None 
     launches_hold_every_kernel(plan)
     for kernel in plan.kernels:
         verify_kernel(kernel, plan.parameters, types, places)
-        verify_bodies(kernel)
+        (verify_bodies if kernel.stream is None else verify_stream)(kernel)
     kernels_wait_for_what_they_read(plan)
     arrays_are_stored_once(plan, types, places)
     if graph is None:
@@ -62,9 +63,9 @@ def _run(plan: Plan, streamed: bool, *given) -> list[np.ndarray]:
 
 
 def _types(plan: Plan) -> dict[Key, Type]:
-    found = {("argument", k): p.type for k, p in enumerate(plan.parameters) if not p.scalar}
-    found |= {("temporary", k): t for k, t in enumerate(plan.temporaries)}
-    return found | {("result", k): t for k, t in enumerate(plan.results)}
+    types = {("argument", k): p.type for k, p in enumerate(plan.parameters) if not p.scalar}
+    types |= {("temporary", k): t for k, t in enumerate(plan.temporaries)}
+    return types | {("result", k): t for k, t in enumerate(plan.results)}
 
 
 def launches_hold_every_kernel(plan: Plan) -> None:

@@ -24,22 +24,17 @@ Known = dict[str, DType]
 
 
 def verify_bodies(kernel: KernelPlan) -> None:
-    """VerifyError where a name is read before it is defined."""
-    if kernel.stream is not None:
-        from .verify_stream import verify_stream
-
-        verify_stream(kernel)
-        return
+    """VerifyError where a name of a kernel's phases is read before it is defined."""
     given = given_to(kernel)
-    made = Made(given.elements, given.rows)
+    scope = Scope(dict(given.elements), dict(given.rows))
     for phase in kernel.resident:
-        made.phase(phase)
+        scope.phase(phase)
     if kernel.finish is not None:
-        columns = Made(given.columns | made.columns, {})
+        columns = Scope(given.columns | scope.columns, {})
         if kernel.finish.body is not None:
             columns.elements |= body(kernel.finish.body, columns.elements)
         columns.stores(kernel.finish.stores, columns.elements)
-    streamed = Made(given.elements, given.rows)
+    streamed = Scope({}, dict(given.rows))
     for phase in kernel.streamed:
         streamed.elements = dict(given.elements)  # nothing of an element stays
         streamed.phase(phase)
@@ -102,10 +97,10 @@ def body(one: Body, known: Mapping[str, DType]) -> Known:
 @cache
 def _parts(line: str) -> tuple[str, tuple[str, ...]]:
     """The name that a line defines, and those that it reads."""
-    found = LINE.fullmatch(line.split("  #")[0].strip())
-    require(found is not None, "a line defines a name", line)
-    assert found is not None
-    return found[1], tuple(x for x in NAME.findall(found[2]) if x not in LITERALS)
+    match = LINE.fullmatch(line.split("  #")[0].strip())
+    require(match is not None, "a line defines a name", line)
+    assert match is not None
+    return match[1], tuple(x for x in NAME.findall(match[2]) if x not in LITERALS)
 
 
 def are_known(values: Iterable[Value], known: Mapping[str, DType], what: object) -> None:
@@ -128,7 +123,7 @@ def fold(use: FoldUse, known: Mapping[str, DType]) -> Known:
 
 
 @dataclass
-class Made:
+class Scope:
     """What is known so far: of elements, of rows (which elements may read, too), of columns, of places of an order."""
 
     elements: Known
@@ -162,13 +157,13 @@ class Made:
     def work(self, one: Phase) -> Known:
         """The element work of a phase: what its folds may lift."""
         known = {**self.elements, **self.rows, **(self.ranks if one.ranks else {})}
-        made = body(one.element, known)
+        results = body(one.element, known)
         for step in one.scans:
-            made |= self.scanned(step, known | made)
+            results |= self.scanned(step, known | results)
         for product in one.products:
             body(product.left, self.elements)
             body(product.right, self.elements)
-        known |= made
+        known |= results
         if one.select is not None:
             are_known([one.select.lifted], known, one.select)
             along = (one.select.values, one.select.positions)
@@ -178,15 +173,15 @@ class Made:
         for use in one.cross:
             self.columns |= fold(use, known)
         if not one.ranks:
-            self.elements |= made
+            self.elements |= results
         return known
 
     def scanned(self, step: ScanStep, known: Known) -> Known:
-        """The states of scans, and what is made of them."""
-        made: Known = {}
+        """The states of scans, and what is computed of them."""
+        results: Known = {}
         for use in step.scans:
-            made |= fold(use, known)
-        return made | body(step.element, known | made)
+            results |= fold(use, known)
+        return results | body(step.element, known | results)
 
     def stores(self, stores: Iterable[Store], known: Mapping[str, DType]) -> None:
         """What is stored is known."""

@@ -59,8 +59,8 @@ def _is_gathered_along_axes(use: ArrayUse, k: int, kernel: KernelPlan) -> None:
 
 def _inputs_are_loaded_once(kernel: KernelPlan) -> None:
     """Each input is one value, or the address of one array."""
-    for found, gathered in ((kernel.loads, False), (kernel.pointers, True)):
-        for load in found:
+    for loads, gathered in ((kernel.loads, False), (kernel.pointers, True)):
+        for load in loads:
             require(0 <= load.operand < kernel.inputs, "what is loaded is an input", kernel.name, load)
             use = kernel.arrays[load.operand]
             require((use.gathered is not None) == gathered, "an address is computed of what is gathered alone", use)
@@ -95,8 +95,8 @@ def _ways(kernel: KernelPlan) -> list[Stored]:
     """What a kernel stores where rows are resident, and where they are not."""
     if kernel.stream is not None:
         rows = frozenset(range(len(kernel.rows)))
-        found = [(store.operand, rows) for store in kernel.stream.row_stores]
-        return [found + [(s.operand, rows | {e.axis}) for e in kernel.stream.endings for s in e.stores]]
+        stored = [(store.operand, rows) for store in kernel.stream.row_stores]
+        return [stored + [(s.operand, rows | {e.axis}) for e in kernel.stream.endings for s in e.stores]]
     ways = [kernel.resident, kernel.streamed] if kernel.streamed else [kernel.resident]
     return [_stored(phases, kernel) for phases in ways]
 
@@ -105,13 +105,13 @@ def _stored(phases: Iterable[Phase], kernel: KernelPlan) -> Stored:
     count, more = len(kernel.rows), len(kernel.rows) + len(kernel.columns)
     rows, columns = frozenset(range(count)), frozenset(range(count, more))
     ranks = frozenset(range(more, more + len(kernel.ranks)))
-    found: Stored = []
+    stored: Stored = []
     for phase in phases:
         for part in (phase, *phase.tile):
-            found += [(store.operand, rows | (ranks if part.ranks else columns)) for store in part.stores]
-            found += [(store.operand, rows) for store in part.row_stores]
-    found += [(store.operand, columns) for store in kernel.finish.stores] if kernel.finish else []
-    return found
+            stored += [(store.operand, rows | (ranks if part.ranks else columns)) for store in part.stores]
+            stored += [(store.operand, rows) for store in part.row_stores]
+    stored += [(store.operand, columns) for store in kernel.finish.stores] if kernel.finish else []
+    return stored
 
 
 # -- numbers

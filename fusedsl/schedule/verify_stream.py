@@ -8,7 +8,7 @@ from ..ir.verify import require
 from .phase import Body, Phase
 from .plan import KernelPlan
 from .stream import Sieve, Stream
-from .verify_bodies import Given, Known, Made, are_known, body, given_to
+from .verify_bodies import Given, Known, Scope, are_known, body, given_to
 
 
 def verify_stream(kernel: KernelPlan) -> None:
@@ -46,28 +46,28 @@ def _read(stream: Stream, given: Given) -> Known:
     return known
 
 
-def _tile(stream: Stream, phases: Iterable[Phase], elements: Known) -> Made:
+def _tile(stream: Stream, phases: Iterable[Phase], elements: Known) -> Scope:
     """What is known once a tile's phases are over; where tiles are level, the first folds are joined to all so far."""
-    made, joined = Made(dict(elements), dict(elements)), stream.join is None
+    scope, joined = Scope(dict(elements), dict(elements)), stream.join is None
     for phase in phases:
-        made.folded(phase)
+        scope.folded(phase)
         if phase.folds and not joined:
-            _join(stream, made)
+            _join(stream, scope)
             joined = True
-        made.finished(phase)
-    return made
+        scope.finished(phase)
+    return scope
 
 
-def _join(stream: Stream, made: Made) -> None:
+def _join(stream: Stream, scope: Scope) -> None:
     before = {v.name: v.dtype for v in stream.state.state}
     for one in (stream.join, stream.rise):
         if one is not None:
-            body(one, made.rows | before)
+            body(one, scope.rows | before)
             require(len(one.results) <= len(stream.state.lifted), "what is joined is the state of a tile", one)
-            made.rows |= {v.name: v.dtype for v in stream.state.lifted[: len(one.results)]}
+            scope.rows |= {v.name: v.dtype for v in stream.state.lifted[: len(one.results)]}
 
 
-def _verify_sieve(stream: Stream, sieve: Sieve, given: Given, elements: Known, tile: Made) -> None:
+def _verify_sieve(stream: Stream, sieve: Sieve, given: Given, elements: Known, tile: Scope) -> None:
     known = dict(given.elements)
     known |= {v.name: v.dtype for _, *ends in sieve.ends for v in ends}
     for extreme in sieve.extremes:
@@ -81,16 +81,16 @@ def _verify_sieve(stream: Stream, sieve: Sieve, given: Given, elements: Known, t
             require(there, "tiles that count whole have the values of others", partial, other)
 
 
-def _merged(stream: Stream, tile: Made) -> Known:
+def _merged(stream: Stream, tile: Scope) -> Known:
     """The state with that of a tile, and what its sums are moved by."""
     use = stream.state
     before = {v.name: v.dtype for v in use.state}
     are_known(use.lifted, tile.rows | before, "state")
     require(len(use.lifted) == len(use.identity) == len(use.state), "a tile has the state of a row", use)
     known = {**tile.rows, **before}
-    found = body(use.merge, known)
+    merged = body(use.merge, known)
     require(len(use.merge.results) >= len(use.state), "two states merge to one", use)
-    known |= found
+    known |= merged
     for w in stream.weighings:
         are_known([w.weight], tile.elements | tile.rows, w)
         if w.kept is not None:
@@ -111,7 +111,7 @@ def _verify_results(stream: Stream, given: Given, state: Known) -> None:
     known = {**given.elements, **state}
     if stream.row is not None:
         known |= body(stream.row, {**given.rows, **state})
-    made = Made(known, known)
-    made.stores(stream.row_stores, {**given.rows, **known})
+    scope = Scope(known, known)
+    scope.stores(stream.row_stores, {**given.rows, **known})
     for ending in stream.endings:
-        made.stores(ending.stores, {**known, **body(ending.body, known)})
+        scope.stores(ending.stores, {**known, **body(ending.body, known)})
