@@ -239,6 +239,12 @@ def debug_level() -> int:
     return _environment_number("FUSEDSL_DEBUG", 0, 0, 5)
 
 
+def verify_level() -> int:
+    """FUSEDSL_VERIFY: 1 if every plan that is made is verified, 2 if it is compared with its graph, too. The option
+    `verify` asks for the latter."""
+    return _environment_number("FUSEDSL_VERIFY", 0, 0, 2)
+
+
 def launch_graphs() -> bool:
     """FUSEDSL_GRAPHS: 0 if calls that are repeated are not to become CUDA graphs, which some profilers show as such."""
     return _environment_number("FUSEDSL_GRAPHS", 1, 0, 1) == 1

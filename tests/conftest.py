@@ -22,6 +22,9 @@ if "FUSEDSL_CACHE_DIR" not in os.environ:
     os.environ["FUSEDSL_CACHE_DIR"] = tempfile.mkdtemp(prefix="fusedsl-tests-")
     atexit.register(shutil.rmtree, os.environ["FUSEDSL_CACHE_DIR"], ignore_errors=True)
 
+# every plan that is made is verified, and compared with its graph at small extents
+os.environ.setdefault("FUSEDSL_VERIFY", "2")
+
 
 def _missing() -> str | None:
     """Why the tests marked `gpu` cannot run here, or None."""

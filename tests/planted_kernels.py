@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from planted_plans import SLICED, mutations
 
 from fusedsl.ir.dims import Symbol
 from fusedsl.ir.types import INT32
+from fusedsl.schedule.phase import Body, FoldUse
 from fusedsl.schedule.plan import ArrayUse, Coordinate, KernelPlan, Plan
 
 Change = Callable[[Plan], Plan | None]
@@ -209,6 +211,90 @@ def _scalars(kernel: KernelPlan) -> KernelPlan | None:
     first, *rest = kernel.scalars or (None,)
     return None if first is None else replace(kernel, scalars=(replace(first, kind="extent", source=OTHER), *rest))
 
+
+# -- what is well formed, and means something else
+
+
+def _turned(use: ArrayUse) -> ArrayUse | None:
+    """Two axes of what is read exchanged, though they are as long as one another."""
+    if len(use.at) < 2 or None in (use.at[0].axis, use.at[1].axis):
+        return None
+    return replace(use, at=(*_exchanged(use.at[:2]), *use.at[2:]))
+
+
+def _strides(kernel: KernelPlan) -> KernelPlan | None:
+    """The strides along two axes of an array whose addresses are computed exchanged."""
+    strides = [s for s in kernel.scalars if s.kind == "stride"]
+    if len(strides) < 2:
+        return None
+    a, b = strides[:2]
+    other = {a: replace(a, source=b.source), b: replace(b, source=a.source)}
+    return replace(kernel, scalars=tuple(other.get(s, s) for s in kernel.scalars))
+
+
+def _in_bodies(change: Callable[[Body], Body | None]) -> Change:
+    """Changes the element or the row body of a resident phase, the first that can be changed."""
+
+    def changed(kernel: KernelPlan) -> KernelPlan | None:
+        for p, phase in enumerate(kernel.resident):
+            for name in ("element", "row"):
+                body = getattr(phase, name)
+                made = None if body is None else change(body)
+                if made is not None:
+                    phases = (*kernel.resident[:p], replace(phase, **{name: made}), *kernel.resident[p + 1 :])
+                    return replace(kernel, resident=phases)
+        return None
+
+    return in_kernels(changed)
+
+
+def _line(body: Body) -> Body | None:
+    """The operands of a difference or a quotient exchanged."""
+    for k, line in enumerate(body.lines):
+        found = re.fullmatch(r"(\w+) = (\w+) ([-/]) (\w+)(  #.*)?", line)
+        if found and found[2] != found[4]:
+            made = f"{found[1]} = {found[4]} {found[3]} {found[2]}"
+            return replace(body, lines=(*body.lines[:k], made, *body.lines[k + 1 :]))
+    return None
+
+
+def _in_folds(change: Callable[[FoldUse], FoldUse | None]) -> Change:
+    def changed(kernel: KernelPlan) -> KernelPlan | None:
+        for p, phase in enumerate(kernel.resident):
+            for f, use in enumerate(phase.folds):
+                made = change(use)
+                if made is not None:
+                    new = replace(phase, folds=(*phase.folds[:f], made, *phase.folds[f + 1 :]))
+                    return replace(kernel, resident=(*kernel.resident[:p], new, *kernel.resident[p + 1 :]))
+        return None
+
+    return in_kernels(changed)
+
+
+def _identity(use: FoldUse) -> FoldUse | None:
+    return replace(use, identity=("float32(0.25)",)) if use.identity == ("float32(0.0)",) else None
+
+
+def _merge(use: FoldUse) -> FoldUse | None:
+    """A sum that keeps its first part alone."""
+    if use.name != "sum":
+        return None
+    first, *_ = use.merge.args
+    return replace(use, merge=replace(use.merge, lines=(), results=(first,)))
+
+
+SHIFTED = frozenset({"weights over columns", "attention received", "two norms in turn"})  # a shift is taken away there
+
+MEANINGS = mutations(
+    {
+        "two axes of what is read exchanged, though alike": in_arrays(_turned, written=False),
+        "the strides along two axes exchanged": in_kernels(_strides),
+        "the operands of a line exchanged": _in_bodies(_line),
+        "the identity of a sum": _in_folds(_identity),
+        "a sum of one part": _in_folds(_merge),
+    },
+    {"the identity of a sum": SHIFTED},
+)
 
 PLANS = mutations(
     {

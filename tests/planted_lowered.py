@@ -299,6 +299,9 @@ LOWERED = mutations(
     {"a load that starts at 1": SLICED},
 )
 
+# The maximum that softmax subtracts may be any number.
+REFERENCES = frozenset({"rows", "weights over columns", "attention", "attention received"})
+
 # What these leave is well formed, and means something else: only a comparison with the graph finds them.
 MEANINGS = mutations(
     {
@@ -308,5 +311,8 @@ MEANINGS = mutations(
         "a fold of another kind": in_values(_another_fold),
         "a slice one further": in_loads(_moved_slice),
     },
-    {},
+    {
+        "a fold over an axis that is stored": frozenset({"rows", "a gather of rows that are folded"}),
+        "a fold of another kind": REFERENCES,
+    },
 )

@@ -172,6 +172,27 @@ def _row_twice(g: Group) -> Group | None:
     return copied(g, rows=(*g.rows, g.rows[0])) if g.rows and not g.streaming else None
 
 
+def _operands_exchanged(g: Group, r: Root) -> list[Root] | None:
+    if r.value.op not in ("subtract", "divide"):
+        return None
+    return [replace(r, value=node(r.value.op, r.value.args[::-1], r.value.attr, r.value.type))]
+
+
+def _another_operation(g: Group, r: Root) -> list[Root] | None:
+    if r.value.op not in ("add", "multiply"):
+        return None
+    return [replace(r, value=node("maximum", r.value.args, None, r.value.type))]
+
+
+# What these leave is well formed: only a comparison with the graph finds them.
+MEANINGS = mutations(
+    {
+        "the operands of what is stored exchanged": in_stores(_operands_exchanged),
+        "another operation before a store": in_stores(_another_operation),
+    },
+    {},
+)
+
 PARTITIONS = mutations(
     {
         "the order of kernels reversed": _reversed,

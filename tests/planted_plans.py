@@ -15,12 +15,17 @@ import numpy as np
 from oracle import graph_of
 
 from fusedsl.fusion.lower import lower
+from fusedsl.fusion.lowered import Memory
+from fusedsl.fusion.segments import segments
+from fusedsl.fusion.verify import verify_lowered, verify_partition
 from fusedsl.ir.graph import Graph
 from fusedsl.ir.interp import extents_of
+from fusedsl.ir.samples import sampled
 from fusedsl.program.pipeline import REGISTERS
 from fusedsl.program.planning import cut_graph
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.runtime.arrays import describe_all
+from fusedsl.schedule.verify import verify_plan
 
 Change = Callable[[Any], Any]
 
@@ -45,16 +50,16 @@ class Stages:
 
 
 def verified(stage: str, made: Any, graph: Graph) -> None:
-    """Raise AssertionError where the verifier of a stage finds a fault: the one place that knows where it is."""
-    from fusedsl.fusion import verify
-
+    """Raise VerifyError where the verifier of a stage finds a fault: the one place that knows where it is."""
+    samples = sampled(graph.parameters, graph.checks)
     match stage:
         case "lowered":
-            verify.verify_lowered(made, graph)
+            told = verify_lowered(made, segments(graph, ())[0], Memory(len(graph.parameters)), samples)
         case "partition":
-            verify.verify_partition(made, graph)
+            told = verify_partition(made, graph, samples)
         case "plan":
-            verify.verify_plan(made)
+            told = verify_plan(made, graph)
+    assert not told, f"not compared: {told}"
 
 
 PROGRAMS: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {

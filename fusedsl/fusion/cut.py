@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Protocol
 
 from ..hardware import CPU, Hardware, facts
 from ..ir.dims import Dim, Symbol, evaluate, expression
@@ -16,9 +17,10 @@ from .factors import ALONE, store_factors
 from .finished import finish_rows
 from .groups import Decision, Partition, chained
 from .lower import lower_segment
-from .lowered import Memory
+from .lowered import Lowered, Memory
 from .materialize import Stored, everything, materialize
 from .partition import partition
+from .passes import choose_passes
 from .price import Prices, plus
 from .recompute import store_dear
 from .segments import Segment, is_rounded, segments, with_shared
@@ -30,6 +32,16 @@ PRICED_FOR = facts((9, 0))  # the card whose figures price decisions: a plan doe
 SLOWER = 1.05  # times the unfused run: less is no difference that the model knows
 
 
+class Check(Protocol):
+    """Verifies stages of planning: raises where one is not well formed."""
+
+    def lowered(self, program: Lowered, segment: Segment, memory: Memory) -> None:
+        """The scalar program of a segment."""
+
+    def partition(self, cut: Partition) -> None:
+        """The kernels of the program."""
+
+
 def cut_graph(
     graph: Graph,
     extents: Mapping[Symbol, int],
@@ -39,6 +51,7 @@ def cut_graph(
     budget: int | None = None,
     scores: str = "apart",
     steady: bool = False,
+    check: Check | None = None,
 ) -> Partition:
     """The kernels of a rewritten graph at these extents; `guards` takes up which other extents they are for.
 
@@ -47,7 +60,7 @@ def cut_graph(
     one GPU, so that all devices run the same kernels; `hardware` is the card of the prices.
     """
     graph = round_products(graph)
-    cutter = _Cutter(extents, guards, hardware or _priced_for(scores), together, budget, scores, steady)
+    cutter = _Cutter(extents, guards, hardware or _priced_for(scores), together, budget, scores, steady, check)
     rate = INSTRUCTIONS_PER_BYTE if budget is not None else inf
     cut = cutter.graph(graph, materialize(graph.results, rate, fits_in(extents, guards)))
     prices = Prices(extents, _priced_for(scores))
@@ -98,6 +111,7 @@ class _Cutter:
     budget: int | None
     scores: str
     steady: bool
+    check: Check | None
 
     def graph(self, graph: Graph, stored: Sequence[Stored]) -> Partition:
         """The kernels of a program that stores some arrays between them."""
@@ -109,15 +123,20 @@ class _Cutter:
         for segment in segments(graph, stored):
             parts.append(self.cut(segment, memory, sum(len(p.groups) for p in parts)))
             memory = replace(memory, temporaries=tuple(Type(t.dtype, shape) for t, shape in parts[-1].temporaries))
-        return chained(parts)
+        cut = chained(parts)
+        if self.check is not None:
+            self.check.partition(cut)
+        return cut
 
     def cut(self, segment: Segment, memory: Memory, first: int) -> Partition:
         """The kernels of a segment, which are numbered from the `first`."""
         prices, fits = Prices(self.extents, self.hardware), fits_in(self.extents, self.guards)
         lowered = lower_segment(segment, memory, _same(fits))
-        how = (prices, self.together, self.scores, self.steady, self.budget is None)
-        cut = partition(lowered, fits, *how, first=first)
-        kept = len(lowered.temporaries)
+        if self.check is not None:
+            self.check.lowered(lowered, segment, memory)
+        chosen = choose_passes(lowered, fits, self.scores)
+        cut = partition(chosen, fits, prices, self.together, self.steady, self.budget is None, first)
+        kept = len(chosen.program.temporaries)
         cut = finish_rows(cut, kept)
         if self.budget is None:
             return cut

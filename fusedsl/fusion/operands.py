@@ -118,7 +118,7 @@ def _narrowest(root: Node) -> DType:
 def _root(operand: Operand, index: int) -> Root:
     """The store of an operand: lines along the axis of its product."""
     own = _narrowest(operand.value)
-    narrow = own.kind == "f" and own.bits == 16 and own.bits < operand.dtype.bits
+    narrow = own.bits == 16 and own.bits < operand.dtype.bits and own.compute is operand.dtype.compute
     axes = [a for a in free_axes([operand.value])[operand.value] if a != operand.axis]
     order = (*memory_order([operand.value], sorted(axes, key=str)), operand.axis)
     shape = tuple(a.extent for a in order)

@@ -13,8 +13,8 @@ from .coordinates import Axis, memory_order
 from .crossing import crossing
 from .groups import Decision, Group, Partition, loaded, ordered
 from .homes import Homes
-from .lowered import Lowered, Root
-from .passes import choose_passes, foreign_folds, needed_folds
+from .lowered import Root
+from .passes import Passes, foreign_folds, needed_folds
 from .price import Computation, Prices, computed, cost
 from .products import factors
 from .reasons import called, mismatch, spaces, why_alone
@@ -29,52 +29,48 @@ STEADY_BLOCK = 1 << 20  # … where a single row is folded as each of many is
 
 
 def partition(
-    program: Lowered,
+    chosen: Passes,
     fits: Callable[[Dim, int], bool] = lambda count, limit: False,
     prices: Prices | None = None,
     together: bool = True,
-    scores: str = "apart",
     steady: bool = False,
     fewest: bool = False,
     first: int = 0,
 ) -> Partition:
-    """The groups of a lowered program. `fits` answers for this length class whether a count is within a limit.
+    """The groups of a lowered program whose passes over scores are chosen. `fits` answers for this length class whether
+    a count is within a limit.
 
-    Unless `together`, folds over rows and folds over columns are kernels of their own. `scores` that are folded are
-    "stored" first; or each tile of them is folded where it is computed, measured from references of its own ("apart")
-    or from those of all tiles so far ("level"), with what they are products of stored where it is computed ("staged").
-    Where `steady`, a single row is cut as each of many is. Rows that are read again because no chip holds them are read
-    by a second kernel, unless there are to be the `fewest`. Kernels are numbered from the `first`.
+    Unless `together`, folds over rows and folds over columns are kernels of their own. Where `steady`, a single row is
+    cut as each of many is. Rows that are read again because no chip holds them are read by a second kernel, unless
+    there are to be the `fewest`. Kernels are numbered from the `first`.
     """
     one_block = STEADY_BLOCK if steady else ONE_BLOCK
-    return _Partitioner(program, fits, prices, together, scores, one_block, fewest, first).run()
+    return _Partitioner(chosen, fits, prices, together, one_block, fewest, first).run()
 
 
 class _Partitioner(Homes):
     def __init__(
         self,
-        program: Lowered,
+        chosen: Passes,
         fits: Callable[[Dim, int], bool],
         prices: Prices | None,
         together: bool,
-        scores: str,
         one_block: int,
         fewest: bool,
         first: int,
     ):
-        chosen = choose_passes(program, fits, scores)
-        program, self.streaming, self.refused = chosen.program, chosen.streaming, list(chosen.refused)
-        self.program = program
+        self.program, self.streaming, self.refused = chosen.program, chosen.streaming, chosen.refused
         self.fits = fits
         self.prices = prices
         self.together = together
         self.one_block = one_block
         self.fewest = fewest
         self.first = first
-        super().__init__([*(r.value for r in program.roots), *self.streaming], program.written)
-        self.crossing = crossing(self.order, self.free, self.uses, [r.value for r in program.roots])
+        values = [r.value for r in self.program.roots]
+        super().__init__([*values, *self.streaming], self.program.written)
+        self.crossing = crossing(self.order, self.free, self.uses, values)
         self.crossing -= set(self.streaming)
-        self.temporaries: list[tuple[Type, tuple[Dim, ...]]] = [(t, t.shape) for t in program.temporaries]
+        self.temporaries: list[tuple[Type, tuple[Dim, ...]]] = [(t, t.shape) for t in self.program.temporaries]
         self.decisions: list[tuple[Decision, int, Node | Root]] = []  # with the kernel and what was to join it
 
     def run(self) -> Partition:

@@ -24,7 +24,12 @@ class Passes:
 
 
 def choose_passes(program: Lowered, fits: Fits, scores: str) -> Passes:
-    """The passes of a lowered program (for `scores` see `partition`); folds that are alike are stored once."""
+    """The passes of a lowered program, in which folds that are alike are stored once.
+
+    `scores` that are folded are "stored" first; or each tile of them is folded where it is computed, measured from
+    references of its own ("apart") or from those of all tiles so far ("level"), with what they are products of stored
+    where it is computed ("staged").
+    """
     level = scores in ("level", "staged")
     found = find_streams(program, fits, level)
     refused: list[Decision] = []

@@ -176,6 +176,14 @@ def parts(dim: Expression, known: Container[Expression] = ()) -> Iterator[Expres
             yield top
 
 
+def symbols(dim: Dim) -> list[Symbol]:
+    """The symbols that an extent is computed from."""
+    if isinstance(dim, Symbol):
+        return [dim]
+    args = [a for part in parts(dim) for a in part.args] if isinstance(dim, Expression) else []
+    return [a for a in args if isinstance(a, Symbol)]
+
+
 def substitute(dim: Dim | None, table: Mapping[Dim, Dim], found: dict[Dim | None, Any] | None = None) -> Dim | None:
     """`dim` with every extent that `table` names replaced (used when broadcasting unifies two symbols).
 

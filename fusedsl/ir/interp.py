@@ -148,18 +148,20 @@ def cast(x: np.ndarray, to: DType) -> np.ndarray:
 
 
 def _index(n, args, arguments, extents):
+    return basic_index(args[0], n.attr, extents)
+
+
+def basic_index(x: np.ndarray, index: tuple, extents: Mapping[Symbol, int]) -> np.ndarray:
+    """What an `index` node leaves of an array: entries are ("new",), ("int", k) or ("slice", start, step, extent)."""
     key: list = []
-    axis = 0
-    for entry in n.attr:
+    for entry in index:
         if entry[0] == "new":
             key.append(None)
-            continue
-        if entry[0] == "int":
+        elif entry[0] == "int":
             key.append(evaluate(entry[1], extents))
         else:
             key.append(_positions(*(evaluate(part, extents) for part in entry[1:])))
-        axis += 1
-    return args[0][tuple(key)]
+    return x[tuple(key)]
 
 
 def _positions(start, step, extent):

@@ -8,6 +8,23 @@ from .graph import Graph, Node
 from .ops import LEAVES, OPS, OTHERS, VIEWS
 from .types import BOOL, INT32, INT64
 
+SHOWN = 200  # characters of what breaks a rule
+
+
+class VerifyError(AssertionError):
+    """A program that a pass made breaks a rule: a fault of the pass."""
+
+
+def require(holds: bool, rule: str, *parts: object) -> None:
+    """VerifyError, with the rule and the parts that break it, unless it `holds`."""
+    if not holds:
+        raise VerifyError(": ".join([rule, *map(_shown, parts)]))
+
+
+def _shown(part: object) -> str:
+    text = str(part)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
 
 def verify(graph: Graph) -> None:
     """AssertionError, naming the node, where a node breaks a rule."""

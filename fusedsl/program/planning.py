@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from .. import debug
 from ..codegen.emit import emit
-from ..config import Options
+from ..config import Options, verify_level
 from ..errors import FusionError, LimitError
 from ..fusion.budget import FEWEST
 from ..fusion.bundle import bundled, side_by_side
@@ -16,7 +18,7 @@ from ..fusion.cut import Fits, cut_graph, fits_in
 from ..fusion.groups import Decision, Group, Partition
 from ..fusion.products import factors
 from ..hardware import Hardware
-from ..ir.dims import Symbol
+from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter, Type, walk
 from ..ir.ops import OPS
 from ..ir.printer import show
@@ -28,6 +30,9 @@ from ..schedule.plan import KernelPlan, Plan
 from ..schedule.pressure import body_words
 from ..schedule.registers import words
 from . import pipeline
+
+if TYPE_CHECKING:
+    from .verifier import Verifier
 
 
 def make_graph(source: pipeline.Source, parameters: tuple[Parameter, ...], extents, options: Options):
@@ -59,19 +64,21 @@ def make_plan(
     budget: int | None = None,
     scores: str = "apart",
 ) -> Plan:
-    """Text or trace to kernels: what depends on the signature alone (see `partition` for `together` and `scores`).
-    Values may take `budget` registers.
+    """Text or trace to kernels: what depends on the signature alone (see `partition` for `together`, and
+    `choose_passes` for `scores`). Values may take `budget` registers.
     """
     graph, told = make_graph(source, parameters, extents, options)
     guards = dict(told)
     budget = budget or pipeline.REGISTERS
     header, fits = source.header(), fits_in(extents, guards)
-    cut = cut_graph(graph, extents, guards, together=together, budget=budget, scores=scores, steady=options.steady)
+    check, steady = _verifier(graph, extents, guards, options), options.steady
+    cutting = partial(cut_graph, graph, extents, guards, None, together, scores=scores, steady=steady, check=check)
+    cut = cutting(budget=budget)
     kernels, launches, cut = emitted(cut, header, parameters, fits, options.fp_contract)
     if options.max_kernels is not None and len(launches) > options.max_kernels:
         # slower kernels still keep what was promised
         budget = 0
-        cut = cut_graph(graph, extents, guards, together=together, scores=scores, steady=options.steady)
+        cut = cutting()
         kernels, launches, cut = emitted(cut, header, parameters, fits, options.fp_contract)
     reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
@@ -81,7 +88,7 @@ def make_plan(
         kernels = tuple(replace(k, steady=True) for k in kernels)
     if options.fastmath:
         kernels = tuple(replace(k, fast=True, digest=f"{k.digest} fast") for k in kernels)
-    return Plan(
+    made = Plan(
         source.text,
         parameters,
         tuple(r.type for r in graph.results),
@@ -95,6 +102,18 @@ def make_plan(
         budget,
         launches,
     )
+    if check is not None:
+        check.plan(made)
+    return made
+
+
+def _verifier(graph: Graph, extents, guards: Mapping[Dim, bool], options: Options) -> Verifier | None:
+    """What verifies each stage of a plan; None where nothing asks for it."""
+    if not (options.verify or verify_level()):
+        return None
+    from .verifier import Verifier
+
+    return Verifier(graph, extents, guards, options.verify or verify_level() > 1)
 
 
 def make_outline(source: pipeline.Source, parameters: tuple[Parameter, ...], extents, options: Options) -> Plan:

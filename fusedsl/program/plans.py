@@ -60,8 +60,8 @@ class Plans:
     ) -> Plan:
         """The plan for these arguments' signature (and the guards that their extents pass).
 
-        Unless `together`, one whose kernels fold either rows or columns; for `scores` see `partition`. Where it is to
-        be `loose`, extents of 1 are as any others: then it may not be for these arguments (see `share`).
+        Unless `together`, one whose kernels fold either rows or columns; for `scores` see `choose_passes`. Where it is
+        to be `loose`, extents of 1 are as any others: then it may not be for these arguments (see `share`).
         """
         parameters = self._parameters(arguments, loose)
         together = together and not self.options.steady  # a row's results do not depend on how others are folded

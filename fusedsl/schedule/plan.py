@@ -100,7 +100,7 @@ class Plan:
     kernels: tuple[KernelPlan, ...]
     reasons: tuple[tuple[bool, str], ...] = ()
     together: bool = True  # rows and columns may be folded by one kernel
-    scores: str = "apart"  # how sums of products are worked that are folded (see `partition`)
+    scores: str = "apart"  # how sums of products are worked that are folded (see `choose_passes`)
     budget: int = 0
     launches: tuple[int, ...] = ()  # how many of the kernels, in order, each launch holds where they share some
 

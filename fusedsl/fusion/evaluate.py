@@ -1,0 +1,219 @@
+"""Scalar programs on NumPy: what each root stores, for all places of its axes at once; for the verifier alone.
+
+A value has a dimension for each axis that it depends on. Folds are taken as they stand: what a pass over scores makes
+of them is rewrite/execute.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from ..ir.compare import MOST_ELEMENTS, TooLarge
+from ..ir.dims import Dim, Extents, evaluate
+from ..ir.folds import FOLDS
+from ..ir.graph import Node, value_of, walk
+from ..ir.interp import ACCUMULATE, basic_index, cast
+from ..ir.ops import OPS
+from ..ir.types import numpy_dtype
+from ..ir.verify import VerifyError
+from .coordinates import Axis
+from .lowered import Root, Source
+
+UFUNCS = ACCUMULATE | {"any": np.logical_or, "all": np.logical_and}
+
+
+@dataclass(frozen=True)
+class Value:
+    """A scalar at all places of the axes that it depends on, one dimension each."""
+
+    axes: tuple[Axis, ...]
+    array: np.ndarray
+
+
+class Evaluator:
+    """Evaluates scalars over `arrays` (by kind and index) and numbers, at some extents."""
+
+    def __init__(self, extents: Extents, arrays: Mapping[tuple[str, int], np.ndarray], numbers: Sequence):
+        self.extents, self.arrays, self.numbers = extents, arrays, numbers
+        self.known: dict[Node, Value] = {}
+        self.places: dict[Axis, int] = {}  # the order of dimensions
+        self.views: dict[Source, np.ndarray] = {}
+        self.elements = 0  # of all values so far
+
+    def values(self, roots: Iterable[Node]) -> list[Value]:
+        """The values of some scalars, each node once."""
+        roots = list(roots)
+        with np.errstate(all="ignore"):
+            for n in walk(roots):
+                if n not in self.known and n.op != "select":
+                    self.known[n] = self._made(n)
+        return [self.known[r] for r in roots]
+
+    def store(self, root: Root, computed: Node, into: np.ndarray) -> None:
+        """Write what is `computed` for a root to an array of the shape and the dtype that memory has."""
+        (value,) = self.values([computed])
+        axes = tuple(a for a in root.axes if a is not None)
+        array = self._over(value, tuple(sorted(axes, key=self._place)))
+        order = sorted(range(len(axes)), key=lambda k: self._place(axes[k]))
+        array = array.transpose([order.index(k) for k in range(len(axes))])
+        starts = [evaluate(d, self.extents) for d in root.starts or (0,) * len(root.axes)]
+        box = tuple(slice(s, s + (1 if a is None else self.extent(a))) for s, a in zip(starts, root.axes))
+        whole = into.reshape([evaluate(d, self.extents) for d in root.viewed])  # a view: C order
+        with np.errstate(all="ignore"):
+            whole[box] = array.reshape(whole[box].shape)
+
+    def extent(self, d: Axis | Dim) -> int:
+        """The number that an extent is."""
+        return evaluate(d.extent if isinstance(d, Axis) else d, self.extents)
+
+    # -- dimensions
+
+    def _place(self, a: Axis) -> int:
+        return self.places.setdefault(a, len(self.places))
+
+    def _ordered(self, axes: Iterable[Axis]) -> tuple[Axis, ...]:
+        """Axes in the order of dimensions; TooLarge where a value of these is one too many."""
+        ordered = tuple(sorted(set(axes), key=self._place))
+        self.elements += prod(map(self.extent, ordered))
+        if self.elements > MOST_ELEMENTS:
+            raise TooLarge
+        return ordered
+
+    def _spread(self, value: Value, axes: tuple[Axis, ...]) -> np.ndarray:
+        """A value with a dimension for each of some axes, of one element where it does not depend on it."""
+        return value.array.reshape([self.extent(a) if a in value.axes else 1 for a in axes])
+
+    def _over(self, value: Value, axes: tuple[Axis, ...]) -> np.ndarray:
+        """A value at all places of some axes."""
+        return np.broadcast_to(self._spread(value, axes), [self.extent(a) for a in axes])
+
+    def _whole(self, n: Node, axes: tuple[Axis, ...], array: np.ndarray) -> Value:
+        shape = tuple(self.extent(a) for a in axes)
+        return Value(axes, np.broadcast_to(array, shape).astype(numpy_dtype(n.type.dtype.compute), copy=False))
+
+    def _line(self, a: Axis, axes: tuple[Axis, ...]) -> np.ndarray:
+        """The positions on an axis, along its dimension among some axes."""
+        return np.arange(self.extent(a)).reshape([-1 if b == a else 1 for b in axes])
+
+    # -- nodes
+
+    def _made(self, n: Node) -> Value:
+        if n.op in OPS or n.op in ("convert", "cast", "fetch"):
+            args = [self.known[a] for a in n.args]
+            axes = self._ordered(a for x in args for a in x.axes)
+            return self._whole(n, axes, self._operation(n, [self._spread(x, axes) for x in args]))
+        return RULES[n.op](self, n)
+
+    def _operation(self, n: Node, args: list[np.ndarray]) -> np.ndarray:
+        if n.op == "fetch":
+            return self._fetched(n, *args)
+        if n.op in OPS:
+            return np.asarray(OPS[n.op].meaning(*args))
+        return cast(args[0], n.type.dtype) if n.op == "cast" else args[0]
+
+    def _fetched(self, n: Node, address: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """Addresses are numbers of elements, in C order."""
+        flat = self._view(n.attr[0]).reshape(-1)
+        address, wanted = np.broadcast_arrays(address, wanted)
+        if (wanted & ((address < 0) | (address >= flat.size))).any():
+            raise VerifyError(f"what is fetched is inside of its array: {n!r}")
+        return np.where(wanted, flat[np.where(wanted, address, 0)] if flat.size else 0, 0)
+
+    def _view(self, source: Source) -> np.ndarray:
+        """The array behind a source, as its views show it."""
+        if source not in self.views:
+            x = self.arrays[source.kind, source.index]
+            for kind, how in source.views:
+                shape = how if kind == "reshape" else ()
+                x = basic_index(x, how, self.extents) if kind == "index" else x.reshape([*map(self.extent, shape)])
+            self.views[source] = x
+        return self.views[source]
+
+    def _load(self, n: Node) -> Value:
+        source, at = n.attr
+        axes = self._ordered(c.axis for c in at if c.axis is not None)
+        x, places = self._view(source), []
+        for c, count in zip(at, x.shape):
+            place = self.extent(c.start) + (0 if c.axis is None else c.step * self._line(c.axis, axes))
+            if np.size(place) and (np.min(place) < 0 or np.max(place) >= count):
+                raise VerifyError(f"what is loaded is inside of its array: {n!r}")
+            places.append(place)
+        return self._whole(n, axes, x[tuple(places)] if places else x)
+
+    def _position(self, n: Node) -> Value:
+        return self._whole(n, (n.attr,), np.arange(self.extent(n.attr)))
+
+    def _pointer(self, n: Node) -> Value:
+        return self._whole(n, (), np.asarray(0))
+
+    def _stride(self, n: Node) -> Value:
+        source, axis = n.attr
+        return self._whole(n, (), np.asarray(prod(self._view(source).shape[axis + 1 :])))
+
+    def _constant(self, n: Node) -> Value:
+        return self._whole(n, (), np.asarray(value_of(n)))
+
+    def _size(self, n: Node) -> Value:
+        return self._whole(n, (), np.asarray(self.extent(n.attr)))
+
+    def _scalar(self, n: Node) -> Value:
+        return self._whole(n, (), np.asarray(self.numbers[n.attr]))
+
+    def _fold(self, n: Node) -> Value:
+        name, columns = n.attr
+        x = self.known[n.args[0]]
+        axes = self._ordered((*x.axes, *columns))
+        array, along = self._over(x, axes), tuple(axes.index(a) for a in columns)
+        outer = tuple(a for a in axes if a not in columns)
+        if FOLDS[name].positional:
+            (k,) = along
+            return self._whole(n, outer, getattr(np, name)(array, axis=k) if array.size else np.asarray(0))
+        wide = np.float64 if array.dtype == np.float32 and name in ("sum", "prod") else array.dtype
+        (nothing,) = FOLDS[name].identity(n.type.dtype.compute)
+        return self._whole(n, outer, UFUNCS[name].reduce(array, axis=along, dtype=wide, initial=value_of(nothing)))
+
+    def _scan(self, n: Node) -> Value:
+        """Sums of float32 are rounded once, from float64, as in ir/interp.py."""
+        name, axis, backwards = n.attr
+        x = self.known[n.args[0]]
+        axes = self._ordered((*x.axes, axis))
+        array, k = self._over(x, axes), axes.index(axis)
+        array = np.flip(array, k) if backwards else array
+        prefixes = ACCUMULATE[name].accumulate(array, axis=k)
+        if name == "sum" and array.dtype == np.float32:
+            prefixes = np.where(np.isfinite(prefixes), np.add.accumulate(array, axis=k, dtype=np.float64), prefixes)
+        return self._whole(n, axes, np.flip(prefixes, k) if backwards else prefixes)
+
+    def _ranked(self, n: Node) -> Value:
+        """A place of the stable order along a column, or all places; downwards it is that of the reversed row."""
+        (part, place), (descending, column, _) = n.attr, n.args[0].attr
+        x = self.known[n.args[0].args[0]]
+        axes = self._ordered((*x.axes, column))
+        array, k = self._over(x, axes), axes.index(column)
+        order = np.argsort(np.flip(array, k) if descending else array, axis=k, kind="stable")
+        order = np.flip(array.shape[k] - 1 - order, k) if descending else order
+        ranked = order if part == "positions" else np.take_along_axis(array, order, axis=k)
+        if not isinstance(place, Axis):
+            return self._whole(n, tuple(a for a in axes if a != column), ranked.take(place, axis=k))
+        own = tuple(place if a == column else a for a in axes)
+        ranked = ranked.take(np.arange(self.extent(place)), axis=k)
+        ordered = self._ordered(own)
+        return self._whole(n, ordered, ranked.transpose([own.index(a) for a in ordered]))
+
+
+RULES: dict[str, Callable[[Evaluator, Node], Value]] = {
+    "load": Evaluator._load,
+    "position": Evaluator._position,
+    "pointer": Evaluator._pointer,
+    "stride": Evaluator._stride,
+    "const": Evaluator._constant,
+    "size": Evaluator._size,
+    "scalar": Evaluator._scalar,
+    "fold": Evaluator._fold,
+    "scan": Evaluator._scan,
+    "ranked": Evaluator._ranked,
+}

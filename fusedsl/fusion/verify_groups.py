@@ -1,0 +1,119 @@
+"""What holds of the kernels of a partition: what each runs over, finds, imports and waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import or_
+
+from ..ir.graph import Node
+from ..ir.verify import require
+from ..rewrite.scalars import bound_axes, free_axes, replaced
+from .coordinates import Axis
+from .groups import Group, loaded
+from .lowered import Root
+from .scores import reached
+
+Stores = Mapping[int, Sequence[Root]]  # of each temporary
+
+
+def verify_group(g: Group, stores: Stores) -> dict[Root, Node]:
+    """What a kernel computes for each of its stores, of loads alone; VerifyError where it is not well formed."""
+    _axes_are_distinct(g)
+    _stores_run_over_its_axes(g)
+    for f, load in g.imports.items():
+        _is_the_load_of(f, load, stores)
+    own = replaced([*g.values, *g.folds, *g.cross], g.imports)
+    _finds_what_it_computes(g)
+    free = free_axes(own.values())
+    if g.streaming is None:
+        _folds_run_along_columns(g, own, free)
+    else:
+        _is_its_pass(g)
+    return {r: own[r.value] for r in g.all_stores}
+
+
+def verify_groups_order(groups: Sequence[Group]) -> None:
+    """VerifyError unless every kernel runs after those that it waits for, and waits for those whose temporaries it
+    reads."""
+    writer: dict[int, set[int]] = {}
+    before: list[int] = []  # the kernels that are over when each begins, a bit for each
+    for k, g in enumerate(groups):
+        require(all(0 <= j < k for j in g.after), "a kernel waits for kernels before it", k, g.after)
+        before.append(reduce(or_, (1 << j | before[j] for j in g.after), 0))
+        for r in g.all_stores:
+            if r.kind == "temporary":
+                writer.setdefault(r.index, set()).add(k)
+    for k, g in enumerate(groups):
+        for t in g.read:
+            require(t in writer, "a temporary that is read is written by a kernel", t, k)
+            late = [j for j in writer[t] if not before[k] >> j & 1]
+            require(not late, "a kernel waits for those whose temporaries it reads", t, f"kernel {k}, kernels {late}")
+
+
+# -- one kernel
+
+
+def _axes_are_distinct(g: Group) -> None:
+    axes = (*g.rows, *g.columns)
+    require(len(axes) == len(set(axes)), "a kernel runs along an axis once", g.rows, g.columns)
+    require(not (g.is_map and not g.cross and g.rows), "a map has columns alone", g.rows)
+
+
+def _stores_run_over_its_axes(g: Group) -> None:
+    rows, columns = frozenset(g.rows), frozenset(g.columns)
+    own = frozenset() if g.streaming is None else frozenset(g.streaming.own)
+    ranks = frozenset(() if g.ranks is None else (g.ranks,))
+    kinds: list[tuple[list[Root], Callable[[frozenset[Axis]], bool]]] = [
+        (g.stores, lambda axes: axes == rows | columns),
+        (g.row_stores, lambda axes: axes == rows),
+        (g.rank_stores, lambda axes: bool(ranks) and axes == rows | ranks),
+        (g.own_stores, lambda axes: rows <= axes and len(axes - rows) == 1 and axes - rows <= own),
+        (g.cross_stores, lambda axes: axes == columns),
+    ]
+    for roots, fits in kinds:
+        for r in roots:
+            axes = frozenset(a for a in r.axes if a is not None)
+            require(fits(axes), "a kernel stores along its axes", [str(a) for a in axes], g.rows, g.columns)
+
+
+def _is_the_load_of(f: Node, load: Node, stores: Stores) -> None:
+    """An import is the element of a temporary that holds the value which it stands for."""
+    require(
+        load.op == "load" and load.attr[0].kind == "temporary", "what is imported is an element of a temporary", load
+    )
+    roots = stores.get(load.attr[0].index, ())
+    same = len(roots) == 1 and roots[0].value is f and loaded(roots[0]) is load
+    require(same, "what is imported is what another kernel stores of it", f, load)
+
+
+def _finds_what_it_computes(g: Group) -> None:
+    """All folds, scans and orders that a kernel computes with are its own, or imported."""
+    own = {*g.folds, *g.cross, *g.scans, *g.ranked}
+    scores = [] if g.streaming is None else [p.fold for p in g.streaming.products]
+    roots = [*g.values, *(p.args[0] for p in scores)]
+    own.update(scores)
+    for n in reached(roots, g.imports.__contains__):
+        require(n in own or n in g.imports, "what a kernel folds, it finds or imports", n)
+
+
+def _folds_run_along_columns(g: Group, own: Mapping[Node, Node], free: Mapping[Node, frozenset]) -> None:
+    rows, columns = frozenset(g.rows), frozenset(g.columns)
+    ranks = frozenset(() if g.ranks is None else (g.ranks,))
+    for f in g.folds:
+        along = frozenset(f.attr[1])
+        require(along in (columns, ranks), "a fold runs along the columns", f, g.columns)
+        require(free[own[f]] <= rows, "a fold is a value of a row", f, g.rows)
+    for f in g.cross:
+        require(frozenset(f.attr[1]) == rows, "a fold the other way runs along the rows", f, g.rows)
+        require(free[own[f]] <= columns, "a fold the other way is a value of a column", f, g.columns)
+    for n in (*g.scans, *(r.args[0] for r in g.ranked)):
+        require(bound_axes(n) == columns, "a scan or an order is along the columns", n, g.columns)
+
+
+def _is_its_pass(g: Group) -> None:
+    one = g.streaming
+    assert one is not None
+    require(g.rows == one.rows and g.columns == one.fold.stream, "a pass over scores has its rows", g.rows, g.columns)
+    require(tuple(g.folds) == one.folds, "a pass over scores finds its folds", *g.folds)
+    require(not (g.scans or g.ranked or g.cross or g.stores), "a pass over scores folds, and nothing else")

@@ -1,0 +1,114 @@
+"""Where elements of arrays are, as rules: extents are known, views and coordinates stay inside, stores cover an array.
+
+Extents are symbolic. What is not evident from their form is evaluated at the samples, which pass all checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import prod
+
+from .dims import Dim, Expression, Extents, Symbol, evaluate, symbols
+from .graph import Parameter
+from .samples import Samples, size
+from .verify import require
+
+Shape = tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class Box:
+    """Part of an array: where it begins along each axis, and how far it goes."""
+
+    starts: Shape
+    extents: Shape
+
+
+@dataclass(frozen=True)
+class Places:
+    """The rules for a program with these parameters; each raises VerifyError for `what` breaks it."""
+
+    parameters: Sequence[Parameter]
+    samples: Samples
+    known: set[Dim] = field(default_factory=set)  # extents that were looked at
+
+    def known_extents(self, dims: Iterable[Dim], what: object) -> None:
+        """Extents are numbers, or computed from those of arguments."""
+        for d in dims:
+            if isinstance(d, int) or d in self.known:
+                continue
+            require(isinstance(d, (Symbol, Expression)), "an extent is a number, or that of an argument", what, d)
+            require(all(map(self._is_extent, symbols(d))), "an extent is that of an argument", what, d)
+            self.known.add(d)
+
+    def _is_extent(self, s: Symbol) -> bool:
+        return s.argument < len(self.parameters) and s.axis < self.parameters[s.argument].type.rank
+
+    def inside(self, start: Dim, step: int, count: Dim, extent: Dim, what: object) -> None:
+        """The positions start + step * i, for i below the count, are those of an axis of this extent."""
+        if (start, step) == (0, 1) and count == extent:
+            return
+        self.known_extents((start, count, extent), what)
+        for extents in self.samples.extents:
+            first, n, whole = (evaluate(d, extents) for d in (start, count, extent))
+            ends = (first, first + step * (n - 1))
+            within = n <= 0 or (min(ends) >= 0 and max(ends) < whole)
+            require(within, "what is read is inside of its array", what, f"{ends[0]} to {ends[1]} of {whole}")
+
+    def alike(self, a: Shape, b: Shape, what: object) -> None:
+        """Two shapes are one."""
+        require(len(a) == len(b), "an array has its rank", what, b)
+        for d, e in zip(a, b):
+            self.equal(d, e, "an array has its shape", what, b)
+
+    def equal(self, d: Dim, e: Dim, rule: str, *what: object) -> None:
+        """Two extents are equal."""
+        if d != e:
+            self.known_extents((d, e), what)
+            require(all(evaluate(d, x) == evaluate(e, x) for x in self.samples.extents), rule, *what)
+
+    def viewed(self, shape: Shape, views: tuple, what: object) -> Shape:
+        """The shape of an array through views, each of which it allows."""
+        for kind, how in views:
+            require(kind in ("reshape", "index"), "a view is known", what)
+            shape = self._reshaped(shape, how, what) if kind == "reshape" else self._indexed(shape, how, what)
+        return shape
+
+    def _reshaped(self, old: Shape, new: Shape, what: object) -> Shape:
+        self.known_extents((*old, *new), what)
+        for extents in self.samples.extents if old != new else ():
+            require(size(old, extents) == size(new, extents), "a reshape keeps the number of elements", what)
+        return new
+
+    def _indexed(self, shape: Shape, index: tuple, what: object) -> Shape:
+        below = [entry for entry in index if entry[0] != "new"]
+        require(len(below) == len(shape), "an index has an entry for each axis", what)
+        for d, entry in zip(shape, below):
+            _, start, step, count = entry if entry[0] == "slice" else (*entry, 1, 1)
+            self.inside(start, step, count, d, what)
+        return tuple(1 if entry[0] == "new" else entry[3] for entry in index if entry[0] != "int")
+
+    def covered(self, shape: Shape, boxes: Sequence[Box], what: object) -> None:
+        """Boxes have every element of an array, and none twice."""
+        self.known_extents((*shape, *(d for box in boxes for d in (*box.starts, *box.extents))), what)
+        require(all(len(box.extents) == len(shape) for box in boxes), "a store has its array's rank", what, shape)
+        if len(boxes) == 1 and boxes[0].extents == shape and not any(boxes[0].starts):
+            return
+        for extents in self.samples.extents:
+            require(_cover(shape, boxes, extents), "every element is stored once", what, dict(extents))
+
+
+def _cover(shape: Shape, boxes: Sequence[Box], extents: Extents) -> bool:
+    whole = [evaluate(d, extents) for d in shape]
+    spans = [
+        [(s := evaluate(a, extents), s + evaluate(n, extents)) for a, n in zip(b.starts, b.extents)] for b in boxes
+    ]
+    inside = all(start >= 0 and end <= n for span in spans for (start, end), n in zip(span, whole))
+    count = sum(prod(end - start for start, end in span) for span in spans)
+    return inside and count == prod(whole) and not any(_overlap(a, b) for a, b in combinations(spans, 2))
+
+
+def _overlap(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> bool:
+    return all(max(s, t) < min(e, f) for (s, e), (t, f) in zip(a, b))

@@ -1,0 +1,142 @@
+"""Extents that a program's checks and guards allow: small ones, at which a verifier evaluates what stands for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from .checks import holds
+from .dims import Dim, Expression, Extents, Symbol, evaluate, symbols
+from .graph import Check, Parameter
+
+Condition = tuple[tuple[Dim, ...], Callable[[Extents], bool]]  # the extents that it compares, and whether it holds
+
+EQUALITIES = ("equal", "pairs", "contract", "agree")
+FIRST, STEP = 3, 2  # extents of distinct symbols: apart enough that an axis less one is not another one
+FEW = 6  # symbols: beyond, those that programs are evaluated at come again
+TRIED = (*range(1, 25), 32, 48, 64, 96, 128)  # for a symbol of a condition that the small ones break
+ROUNDS = 12  # of mending one condition after the other
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Extents for which a program holds. `small` are those at which it may be evaluated; None: there are none."""
+
+    extents: tuple[Extents, ...] = ()
+    small: Extents | None = None
+
+
+def sampled(
+    parameters: Sequence[Parameter],
+    checks: Iterable[Check] = (),
+    guards: Mapping[Dim, bool] | None = None,
+    given: Mapping[Symbol, int] | None = None,
+) -> Samples:
+    """Small extents, from short axes to long ones and the other way round, which no two axes share unless the program
+    has one symbol for both or its checks say so; and those that are `given`, where they pass the checks."""
+    own = [d for p in parameters for d in p.type.shape if isinstance(d, Symbol)]
+    conditions = [*map(_of_check, checks), *(_of_guard(d, unit) for d, unit in (guards or {}).items() if _matters(d))]
+    one = _united(own, checks)
+    order = list(dict.fromkeys(one[s] for s in own))
+    ways = [{s: FIRST + STEP * k for k, s in enumerate(some)} for some in (order, order[::-1])]
+    ways += [{s: FIRST + STEP * (k % FEW) for k, s in enumerate(order)}] if len(order) > FEW else []
+    candidates = [_mended(values, own, one, conditions) for values in ways]
+    extents = [e for e in candidates if e is not None]
+    small = extents[-1] if len(order) > FEW and extents else next(iter(extents), None)
+    if given is not None:
+        call = Extents({s: given[s] for s in own if s in given})
+        if len(call) == len(set(own)) and _passes(conditions, call):
+            extents.append(call)
+            small = call if small is None else small
+    return Samples(tuple(extents), small)
+
+
+def size(shape: Iterable[Dim], extents: Extents) -> int:
+    """The number of elements of an array."""
+    return prod(evaluate(d, extents) for d in shape)
+
+
+# -- what extents have to pass
+
+
+def _of_check(check: Check) -> Condition:
+    return check.dims, lambda extents: holds(check, extents)
+
+
+def _of_guard(dim: Dim, unit: bool) -> Condition:
+    return (dim,), lambda extents: (evaluate(dim, extents) == 1) is unit
+
+
+def _matters(dim: Dim) -> bool:
+    """Whether a guard says something of what a program means: that an extent is 1, or that two are equal. Others, as
+    that a row fits a chip, choose between kernels which mean the same."""
+    if not isinstance(dim, Expression) or dim.op != "fits":
+        return True
+    distance, limit = dim.args
+    return limit == 0 and isinstance(distance, Expression) and distance.op == "max"
+
+
+def _passes(conditions: Iterable[Condition], extents: Extents) -> bool:
+    return all(condition(extents) for _, condition in conditions)
+
+
+def _united(own: Sequence[Symbol], checks: Iterable[Check]) -> dict[Symbol, Symbol]:
+    """One symbol for all those that checks say are equal."""
+    one = {s: s for s in own}
+
+    def root(s: Symbol) -> Symbol:
+        while one[s] != s:
+            s = one[s]
+        return s
+
+    for check in checks:
+        a, b = check.dims[:2] if check.kind in EQUALITIES else (0, 0)
+        if isinstance(a, Symbol) and isinstance(b, Symbol) and a in one and b in one:
+            one[root(a)] = root(b)
+    return {s: root(s) for s in own}
+
+
+# -- finding some
+
+
+def _mended(
+    values: dict[Symbol, int], own: Sequence[Symbol], one: Mapping[Symbol, Symbol], conditions: Sequence[Condition]
+) -> Extents | None:
+    """Extents that pass the conditions: these values, one changed after the other where they do not."""
+    for _ in range(ROUNDS):
+        extents = _of(values, own, one)
+        broken = next((c for c in conditions if not c[1](extents)), None)
+        if broken is None:
+            return extents
+        change = _change(values, own, one, conditions, broken)
+        if change is None:
+            return None
+        values = values | change
+    return None
+
+
+def _of(values: Mapping[Symbol, int], own: Sequence[Symbol], one: Mapping[Symbol, Symbol]) -> Extents:
+    return Extents({s: values[one[s]] for s in own})
+
+
+def _change(
+    values: dict[Symbol, int],
+    own: Sequence[Symbol],
+    one: Mapping[Symbol, Symbol],
+    conditions: Sequence[Condition],
+    broken: Condition,
+) -> dict[Symbol, int] | None:
+    """The value of a symbol that makes a condition hold, and leaves fewest others broken; None where there is none."""
+    best: tuple[int, dict[Symbol, int]] | None = None
+    for s in dict.fromkeys(one[s] for d in broken[0] for s in symbols(d) if s in one):
+        for value in TRIED:
+            extents = _of(values | {s: value}, own, one)
+            if not broken[1](extents):
+                continue
+            count = sum(not condition(extents) for _, condition in conditions)
+            if best is None or count < best[0]:
+                best = (count, {s: value})
+            if not count:
+                return {s: value}
+    return None if best is None else best[1]

@@ -1,0 +1,248 @@
+"""Plans on NumPy: what kernels store, element by element as their bodies say; for the verifier alone.
+
+Values have a dimension for each iteration axis, of one element where they are the same along it: an element of a row, a
+row's value, and a column's differ in their shapes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..ir.compare import MOST_ELEMENTS, TooLarge
+from ..ir.dims import Extents, evaluate
+from ..ir.interp import basic_index, cast
+from ..ir.ops import OPS
+from ..ir.types import DTYPES, DType, numpy_dtype
+from ..ir.verify import require
+from .phase import Body, FoldUse, Store
+from .plan import ArrayUse, KernelPlan, Plan, ScalarUse
+
+Known = dict[str, np.ndarray]
+Key = tuple[str, int]
+ALIGNED = 64  # bytes that arrays are apart, at least
+
+
+@dataclass(frozen=True)
+class Call:
+    """The extents, the arrays and the numbers that a plan is run for."""
+
+    extents: Extents
+    arrays: Mapping[Key, np.ndarray]
+    numbers: Sequence
+
+
+class Memory:
+    """The arrays of a call, in one piece of memory, so that addresses are numbers."""
+
+    def __init__(self, plan: Plan, call: Call):
+        self.extents = extents = call.extents
+        types = {("temporary", k): t for k, t in enumerate(plan.temporaries)}
+        types |= {("result", k): t for k, t in enumerate(plan.results)}
+        shapes = {key: tuple(evaluate(d, extents) for d in t.shape) for key, t in types.items()}
+        kinds = {key: numpy_dtype(t.dtype) for key, t in types.items()}
+        given = {key: x for key, x in call.arrays.items() if isinstance(x, np.ndarray)}
+        shapes |= {key: x.shape for key, x in given.items()}
+        kinds |= {key: x.dtype for key, x in given.items()}
+        places, end = {}, ALIGNED
+        for key, shape in shapes.items():
+            places[key] = end
+            end += -(-prod(shape) * kinds[key].itemsize // ALIGNED) * ALIGNED + ALIGNED
+        self.bytes = np.full(end, 0xFF, np.uint8)  # NaN, where nothing is stored
+        self.arrays: dict[Key, np.ndarray] = {}
+        for key, shape in shapes.items():
+            part = self.bytes[places[key] : places[key] + prod(shape) * kinds[key].itemsize]
+            self.arrays[key] = part.view(kinds[key]).reshape(shape)
+            if key in given:
+                self.arrays[key][...] = given[key]
+
+    def view(self, use: ArrayUse) -> np.ndarray:
+        """An array as a kernel sees it."""
+        x = self.arrays[use.kind, use.index]
+        for kind, how in use.views:
+            if kind == "index":
+                x = basic_index(x, how, self.extents)
+            else:
+                x = x.reshape([evaluate(d, self.extents) for d in how])
+        return x
+
+    def address(self, x: np.ndarray) -> int:
+        """Where the first element of a view is."""
+        return x.__array_interface__["data"][0] - self.bytes.__array_interface__["data"][0]
+
+    def fetch(self, d: DType, address: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """The elements at some addresses; 0 where none is wanted."""
+        address, wanted = np.broadcast_arrays(address, wanted)
+        size = numpy_dtype(d).itemsize
+        inside = (address >= 0) & (address + size <= self.bytes.size)
+        require(bool((inside | ~wanted).all()), "what is fetched is inside of memory", d)
+        at = np.where(wanted, address, 0)[..., None] + np.arange(size)
+        values = np.ascontiguousarray(self.bytes[at]).view(numpy_dtype(d))[..., 0]
+        return np.where(wanted, values.astype(numpy_dtype(d.compute)), numpy_dtype(d.compute).type(0))
+
+
+# -- bodies
+
+
+def _converted(d: DType) -> Callable:
+    return lambda x: np.asarray(x).astype(numpy_dtype(d))
+
+
+def _rounded(d: DType) -> Callable:
+    return lambda x: cast(np.asarray(x), d).astype(numpy_dtype(d.compute))
+
+
+def _quotient(x, divisor, scale, inverse):
+    return x * scale / divisor
+
+
+WORDS: dict[str, Any] = {name: op.meaning for name, op in OPS.items()}
+WORDS |= {"select": np.where, "not_": np.logical_not, "inf": np.inf, "nan": np.nan}
+WORDS |= {"shift_left": OPS["left_shift"].meaning, "shift_right": OPS["right_shift"].meaning}
+WORDS |= {"mul_rn": np.multiply}  # a product that no sum takes unrounded
+WORDS |= {"quotient": _quotient, "divisor_scale": np.ones_like, "bool_": lambda x: np.asarray(x).astype(bool)}
+WORDS |= {name: _converted(d) for name, d in DTYPES.items() if d.compute is d}
+WORDS |= {f"{name}_round": _rounded(d) for name, d in DTYPES.items() if d.kind == "f"}
+WORDS |= {f"saturate_{name}": lambda x, d=d: cast(np.asarray(x), d) for name, d in DTYPES.items() if d.kind in "iu"}
+
+
+@cache
+def _compiled(line: str) -> tuple[str, Any]:
+    name, _, text = line.split("  #")[0].partition(" = ")
+    return name, compile(text, line, "eval")
+
+
+class Run:
+    """One kernel at work: what is known of its elements and rows, over `axes` of these extents."""
+
+    def __init__(self, kernel: KernelPlan, memory: Memory, numbers: Sequence):
+        self.kernel, self.memory, self.numbers = kernel, memory, numbers
+        self.axes = tuple(evaluate(d, memory.extents) for d in (*kernel.rows, *kernel.columns, *kernel.ranks))
+        self.rows = tuple(range(len(kernel.rows)))
+        self.columns = tuple(range(len(kernel.rows), len(kernel.rows) + len(kernel.columns)))
+        self.ranks = tuple(range(len(kernel.rows) + len(kernel.columns), len(self.axes)))
+        self.words = WORDS | {f"fetch_{d.name}": lambda a, w, d=d: memory.fetch(d, a, w) for d in DTYPES.values()}
+        self.part = slice(0, self.axes[self.columns[0]] if self.columns else 1)  # of the first axis of the columns
+        self.known: Known = {}
+        if prod(max(n, 1) for n in self.axes) > MOST_ELEMENTS:
+            raise TooLarge
+
+    def read(self) -> None:
+        """Loads, positions, addresses and numbers, for the part at hand."""
+        for load in self.kernel.loads:
+            use = self.kernel.arrays[load.operand]
+            x = self.memory.view(use)
+            x = x[self.places(use)] if use.at else self.single(x)
+            self.known[load.value.name] = x.astype(numpy_dtype(load.value.dtype))
+        for p in self.kernel.positions:
+            self.known[p.value.name] = self.line(p.axis).astype(numpy_dtype(p.value.dtype))
+        for pointer in self.kernel.pointers:
+            x = self.memory.view(self.kernel.arrays[pointer.operand])
+            self.known[pointer.value.name] = self.single(self.memory.address(x))
+        for s in self.kernel.scalars:
+            self.known[s.value.name] = self.single(self._number(s)).astype(numpy_dtype(s.value.dtype))
+
+    def _number(self, s: ScalarUse) -> Any:
+        if s.kind == "argument":
+            return self.numbers[s.source]
+        if s.kind == "extent":
+            return evaluate(s.source, self.memory.extents)
+        array, axis = s.source
+        return self.memory.view(self.kernel.arrays[array]).strides[axis]
+
+    def single(self, x: Any) -> np.ndarray:
+        """A number as a value that is the same everywhere."""
+        return np.asarray(x).reshape((1,) * len(self.axes))
+
+    def line(self, axis: int) -> np.ndarray:
+        """The positions on an axis, of the part at hand, along its dimension."""
+        places = np.arange(self.axes[axis])
+        places = places[self.part] if self.columns and axis == self.columns[0] else places
+        return places.reshape([-1 if a == axis else 1 for a in range(len(self.axes))])
+
+    def places(self, use: ArrayUse) -> tuple[np.ndarray, ...]:
+        """Where the elements of an array are, along each of its axes."""
+        places = []
+        for c, count in zip(use.at, self.memory.view(use).shape):
+            start = evaluate(c.start, self.memory.extents)
+            place = self.single(start) if c.axis is None else start + c.step * self.line(c.axis)
+            inside = not place.size or (place.min() >= 0 and place.max() < count)
+            require(inside, "an element is inside of its array", self.kernel.name, use)
+            places.append(place)
+        return tuple(places)
+
+    def body(self, one: Body | None) -> list[np.ndarray]:
+        """What a body computes; it is known from here on."""
+        if one is None:
+            return []
+        own: Known = {v.name: self.known[v.name] for v in one.args}
+        for line in one.lines:
+            name, code = _compiled(line)
+            own[name] = eval(code, self.words, own)
+        results = [self._shaped(own[v.name]).astype(numpy_dtype(v.dtype)) for v in one.results]
+        self.known |= {v.name: x for v, x in zip(one.results, results)}
+        return results
+
+    def _shaped(self, x: Any) -> np.ndarray:
+        x = np.asarray(x)
+        return x if x.ndim == len(self.axes) else self.single(x)
+
+    # -- folds
+
+    def over(self, x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
+        """A value at all places of some axes."""
+        whole = [self.line(a).size if a in axes else x.shape[a] for a in range(len(self.axes))]
+        return np.broadcast_to(x, whole)
+
+    def identity(self, use: FoldUse) -> list[np.ndarray]:
+        """The state of nothing."""
+        return [
+            self.single(eval(text, self.words)).astype(numpy_dtype(v.dtype)) for text, v in zip(use.identity, use.state)
+        ]
+
+    def merged(self, use: FoldUse, a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Two states in one."""
+        merge = use.merge
+        own: Known = {v.name: x for v, x in zip(merge.args, (*a, *b))}
+        for line in merge.lines:
+            name, code = _compiled(line)
+            own[name] = eval(code, self.words, own)
+        return [np.asarray(own[v.name]).astype(numpy_dtype(v.dtype)) for v in merge.results]
+
+    def folded(self, use: FoldUse, axes: Sequence[int]) -> list[np.ndarray]:
+        """The state of all elements along some axes, with nothing behind them: neighbours merge, until one is left."""
+        states = [self.over(self.known[v.name], axes) for v in use.lifted]
+        others = [a for a in range(len(self.axes)) if a not in axes]
+        shapes = np.broadcast_shapes(*(x.shape for x in states))
+        states = [np.broadcast_to(x, shapes).transpose([*others, *axes]) for x in states]
+        outer = [shapes[a] for a in others]
+        nothing = [np.broadcast_to(x.reshape((1,) * (len(outer) + 1)), (*outer, 1)) for x in self.identity(use)]
+        states = [np.concatenate([x.reshape((*outer, -1)), none], -1) for x, none in zip(states, nothing)]
+        while states[0].shape[-1] > 1:
+            count = states[0].shape[-1]
+            pairs = [[x[..., k : count - count % 2 : 2] for x in states] for k in (0, 1)]
+            odd = [x[..., count - count % 2 :] for x in states]
+            states = [np.concatenate([m, o], -1) for m, o in zip(self.merged(use, *pairs), odd)]
+        shape = [1 if a in axes else shapes[a] for a in range(len(self.axes))]
+        return [x.reshape(shape) for x in states]
+
+    # -- stores
+
+    def store(self, one: Store) -> None:
+        """Write a value where its output has it."""
+        use = self.kernel.arrays[one.operand]
+        view, x = self.memory.view(use), self.known[one.value]
+        where = self.places(use)
+        shape = np.broadcast_shapes(*(place.shape for place in where), (1,) * len(self.axes))
+        along = [a for a, n in enumerate(x.shape) if n not in (1, shape[a])]
+        require(not along, "what is stored is the same along other axes", self.kernel.name, use, along)
+        x = np.broadcast_to(x, shape).astype(view.dtype)
+        if use.at:
+            view[where] = x
+        else:
+            view[...] = x.reshape(())

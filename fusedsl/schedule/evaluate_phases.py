@@ -1,0 +1,121 @@
+"""Phases on NumPy: those of rows that stay on the chip, and those of rows that go by in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..ir.types import numpy_dtype
+from ..ir.verify import require
+from .evaluate import Run
+from .phase import FoldUse, Phase, ScanUse, Selection
+
+
+def run_resident(run: Run) -> None:
+    """Run a kernel whose rows stay on the chip."""
+    run.read()
+    for phase in run.kernel.resident:
+        work(run, phase)
+        for use in phase.folds:
+            run.known |= _named(use, run.folded(use, run.ranks if phase.ranks else run.columns))
+        finish_row(run, phase)
+    if run.kernel.finish is not None:
+        run.body(run.kernel.finish.body)
+        for store in run.kernel.finish.stores:
+            run.store(store)
+
+
+def run_streamed(run: Run) -> None:
+    """Run a kernel whose rows go by in parts."""
+    run.read()
+    for phase in run.kernel.streamed:
+        _stream(run, phase)
+
+
+def _named(use: FoldUse, state: Iterable[np.ndarray]) -> dict[str, np.ndarray]:
+    return {v.name: x.astype(numpy_dtype(v.dtype)) for v, x in zip(use.state, state)}
+
+
+def work(run: Run, phase: Phase) -> None:
+    """The element work of a phase, its stores, and its folds the other way."""
+    run.body(phase.element)
+    for step in phase.scans:
+        for one in step.scans:
+            run.known |= _named(one, [_scanned(run, one)])
+        run.body(step.element)
+    if phase.select is not None:
+        _order(run, phase.select)
+    for store in phase.stores:
+        run.store(store)
+    for use in phase.cross:
+        run.known |= _named(use, run.folded(use, run.rows))
+
+
+def finish_row(run: Run, phase: Phase) -> None:
+    """The work on a row after its folds."""
+    run.body(phase.row)
+    for store in phase.row_stores:
+        run.store(store)
+
+
+def _scanned(run: Run, use: ScanUse) -> np.ndarray:
+    """The state of each element and those before it, along the one column axis."""
+    (axis,) = run.columns
+    x = np.moveaxis(run.over(run.known[use.lifted[0].name], (axis,)), axis, 0)
+    places = range(len(x))[:: -1 if use.reverse else 1]
+    prefixes, state = np.empty_like(x), None
+    for k in places:
+        state = x[k] if state is None else run.merged(use, [state], [x[k]])[0]
+        prefixes[k] = state
+    return np.moveaxis(prefixes, 0, axis)
+
+
+def _order(run: Run, one: Selection) -> None:
+    """The elements in order, along the axis of its places."""
+    (axis,) = run.columns
+    x = run.over(run.known[one.lifted.name], (axis,))
+    order = np.argsort(np.flip(x, axis) if one.descending else x, axis=axis, kind="stable")
+    order = np.flip(x.shape[axis] - 1 - order, axis) if one.descending else order
+    ranked = {"values": np.take_along_axis(x, order, axis), "positions": order}
+    for part, value in (("values", one.values), ("positions", one.positions)):
+        if value is not None:
+            (ranks,) = run.ranks
+            places = ranked[part].take(np.arange(run.axes[ranks]), axis=axis)
+            run.known[value.name] = np.swapaxes(places, axis, ranks).astype(numpy_dtype(value.dtype))
+    for part, place, value in one.places:
+        run.known[value.name] = ranked[part].take([place], axis=axis).astype(numpy_dtype(value.dtype))
+
+
+# -- rows that go by in parts
+
+
+def parts(run: Run) -> list[slice]:
+    """The columns in two parts."""
+    n = run.axes[run.columns[0]] if run.columns else 1
+    return [slice(0, n // 2), slice(n // 2, n)] if n > 1 else [slice(0, n)]
+
+
+def _stream(run: Run, phase: Phase) -> None:
+    """A pass over the columns, a part after the other: scans and orders take the whole of them."""
+    whole = bool(phase.scans or phase.select or phase.ranks or phase.cross)
+    states = {use: run.identity(use) for use in phase.folds}
+    for part in [slice(0, run.axes[run.columns[0]])] if whole else parts(run):
+        run.part = part
+        run.read()
+        for inner in phase.tile:
+            work(run, inner)
+            for use in inner.folds:
+                run.known |= _named(use, run.folded(use, run.columns))
+            finish_row(run, inner)
+        if not phase.tile:
+            work(run, phase)
+        for use in phase.folds:
+            tile = [run.known[v.name] for v in use.lifted] if phase.tile else None
+            axes = run.ranks if phase.ranks else run.columns
+            states[use] = run.merged(use, states[use], tile if tile is not None else run.folded(use, axes))
+    run.part = slice(0, run.axes[run.columns[0]])
+    for use, state in states.items():
+        require(len(state) == len(use.state), "a fold has its state", use.name)
+        run.known |= _named(use, state)
+    finish_row(run, phase)

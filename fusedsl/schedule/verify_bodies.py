@@ -1,0 +1,189 @@
+"""What holds of the names in a kernel's bodies: each is defined once, before it is read, and read in its own dtype.
+
+A kernel computes elements, rows and, for folds over its rows, columns. Bodies of rows read no value that differs from
+element to element.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from ..ir.types import DType
+from ..ir.verify import require
+from .phase import Body, FoldUse, Phase, ScanStep, Store, Value
+from .plan import KernelPlan
+
+LINE = re.compile(r"([A-Za-z_]\w*) = (.+)")
+NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")  # of a value, not of a function
+LITERALS = frozenset(("inf", "nan", "True", "False"))
+
+Known = dict[str, DType]
+
+
+def verify_bodies(kernel: KernelPlan) -> None:
+    """VerifyError where a name of a kernel's phases is read before it is defined."""
+    given = given_to(kernel)
+    scope = Scope(dict(given.elements), dict(given.rows))
+    for phase in kernel.resident:
+        scope.phase(phase)
+    if kernel.finish is not None:
+        columns = Scope(given.columns | scope.columns, {})
+        if kernel.finish.body is not None:
+            columns.elements |= body(kernel.finish.body, columns.elements)
+        columns.stores(kernel.finish.stores, columns.elements)
+    streamed = Scope({}, dict(given.rows))
+    for phase in kernel.streamed:
+        streamed.elements = dict(given.elements)  # nothing of an element stays
+        streamed.phase(phase)
+
+
+def bodies_of(kernel: KernelPlan) -> list[Body]:
+    """The bodies of a kernel's phases."""
+    phases = [*kernel.resident, *kernel.streamed, *(kernel.stream.tile if kernel.stream else ())]
+    parts = [part for phase in phases for part in (phase, *phase.tile)]
+    return [one for part in parts for one in (*part.bodies, part.row) if one is not None]
+
+
+# -- what is given
+
+
+@dataclass(frozen=True)
+class Given:
+    """What bodies may read before anything is computed: those of elements, of rows, and of columns."""
+
+    elements: Known
+    rows: Known
+    columns: Known
+
+
+def given_to(kernel: KernelPlan) -> Given:
+    """Loads, positions, addresses and numbers, by where they are the same."""
+    axes: list[tuple[Value, Iterable[int]]] = [(p.value, (p.axis,)) for p in kernel.positions]
+    axes += [(x.value, [c.axis for c in kernel.arrays[x.operand].at if c.axis is not None]) for x in kernel.loads]
+    axes += [(value, ()) for value in (*(x.value for x in kernel.pointers), *(x.value for x in kernel.scalars))]
+    names = [value.name for value, _ in axes]
+    require(len(names) == len(set(names)), "what is read has names of its own", kernel.name, names)
+    rows = frozenset(range(len(kernel.rows)))
+    columns = frozenset(range(len(kernel.rows), len(kernel.rows) + len(kernel.columns)))
+    return Given(*(_along(axes, inside) for inside in (None, rows, columns)))
+
+
+def _along(axes: Sequence[tuple[Value, Iterable[int]]], inside: frozenset[int] | None) -> Known:
+    return {v.name: v.dtype for v, own in axes if inside is None or inside.issuperset(own)}
+
+
+# -- bodies
+
+
+def body(one: Body, known: Mapping[str, DType]) -> Known:
+    """What a body defines; VerifyError where it reads what is not known to it."""
+    for v in one.args:
+        are_known([v], known, one)
+    defined = {v.name for v in one.args}
+    for line in one.lines:
+        name, read = _parts(line)
+        missing = [x for x in read if x not in defined]
+        require(not missing, "a line reads what is defined before it", line, missing)
+        require(name not in defined, "a name is defined once", line)
+        defined.add(name)
+    for v in one.results:
+        require(v.name in defined, "a result is defined by its body", v, one)
+    return {v.name: v.dtype for v in one.results}
+
+
+@cache
+def _parts(line: str) -> tuple[str, tuple[str, ...]]:
+    """The name that a line defines, and those that it reads."""
+    match = LINE.fullmatch(line.split("  #")[0].strip())
+    require(match is not None, "a line defines a name", line)
+    assert match is not None
+    return match[1], tuple(x for x in NAME.findall(match[2]) if x not in LITERALS)
+
+
+def are_known(values: Iterable[Value], known: Mapping[str, DType], what: object) -> None:
+    """Values have been defined, with these dtypes."""
+    for v in values:
+        require(v.name in known, "a name is defined before it is read", v, what)
+        require(known[v.name] is v.dtype, "a name is read in the dtype that it has", v, known[v.name], what)
+
+
+def fold(use: FoldUse, known: Mapping[str, DType]) -> Known:
+    """The state of a fold of what is lifted."""
+    are_known(use.lifted, known, use.name)
+    count = len(use.state)
+    require(len(use.lifted) == len(use.identity) == count, "a fold lifts elements to its state", use)
+    for merge in (use.merge, use.follow):
+        if merge is not None:
+            require(len(merge.args) == 2 * count and len(merge.results) == count, "a fold merges two states", use)
+            body(merge, {v.name: v.dtype for v in merge.args})
+    return {v.name: v.dtype for v in use.state}
+
+
+@dataclass
+class Scope:
+    """What is known so far: of elements, of rows (which elements may read, too), of columns, of places of an order."""
+
+    elements: Known
+    rows: Known
+    columns: Known = field(default_factory=dict)
+    ranks: Known = field(default_factory=dict)
+
+    def phase(self, one: Phase) -> None:
+        """A phase, after those before it."""
+        self.folded(one)
+        self.finished(one)
+
+    def folded(self, one: Phase) -> None:
+        """The work on elements or tiles, and what it is folded to."""
+        for part in one.tile:
+            self.phase(part)
+        lifted = self.rows if one.tile else self.work(one)
+        for use in one.folds:
+            self.rows |= fold(use, lifted)
+
+    def finished(self, one: Phase) -> None:
+        """The work on a row after its folds."""
+        if one.implied is not None:
+            own = {v.name for use in one.folds for v in use.lifted}
+            require(own.issuperset(v.name for v in one.implied.states), "what is implied is a state", one.implied)
+            body(one.implied.body, self.rows)
+        if one.row is not None:
+            self.rows |= body(one.row, self.rows)
+        self.stores(one.row_stores, self.rows)
+
+    def work(self, one: Phase) -> Known:
+        """The element work of a phase: what its folds may lift."""
+        known = {**self.elements, **self.rows, **(self.ranks if one.ranks else {})}
+        results = body(one.element, known)
+        for step in one.scans:
+            results |= self.scanned(step, known | results)
+        for product in one.products:
+            body(product.left, self.elements)
+            body(product.right, self.elements)
+        known |= results
+        if one.select is not None:
+            are_known([one.select.lifted], known, one.select)
+            along = (one.select.values, one.select.positions)
+            self.ranks |= {v.name: v.dtype for v in along if v is not None}
+            self.rows |= {v.name: v.dtype for _, _, v in one.select.places}
+        self.stores(one.stores, known)
+        for use in one.cross:
+            self.columns |= fold(use, known)
+        if not one.ranks:
+            self.elements |= results
+        return known
+
+    def scanned(self, step: ScanStep, known: Known) -> Known:
+        """The states of scans, and what is computed of them."""
+        results: Known = {}
+        for use in step.scans:
+            results |= fold(use, known)
+        return results | body(step.element, known | results)
+
+    def stores(self, stores: Iterable[Store], known: Mapping[str, DType]) -> None:
+        """What is stored is known."""
+        for store in stores:
+            require(store.value in known, "what is stored is defined", store)

@@ -1,0 +1,139 @@
+"""The verifier in planning: plans that were not well formed, what users see of such a fault, and what is left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracle import graph_of
+from planted_partitions import PARTITIONS
+
+import fusedsl as fd
+from fusedsl.fusion import cut
+from fusedsl.fusion.lower import lower
+from fusedsl.fusion.lowered import Memory
+from fusedsl.fusion.segments import segments
+from fusedsl.fusion.verify import verify_lowered
+from fusedsl.ir import compare
+from fusedsl.ir.checks import holds
+from fusedsl.ir.dims import Symbol
+from fusedsl.ir.interp import extents_of
+from fusedsl.ir.samples import Samples, sampled
+from fusedsl.rewrite.engine import rewrite
+from fusedsl.runtime.arrays import describe_all
+
+SQUARE, HALF = np.ones((7, 7), np.float32), np.ones((7, 7), np.float16)
+SCORES = ("apart", "level", "staged", "stored")
+
+# plans that were not well formed: each with what was wrong
+REJECTED = {
+    "row values of a factor that is stored": (  # the factor's kernel read a temporary that nothing wrote
+        "a = a - logsumexp(a, 0, keepdims=True); softmax(c @ a) @ a",
+        {"a": SQUARE, "c": SQUARE},
+    ),
+    "float16 weighed in float64": ("relu(a @ f) @ f", {"a": np.ones((7, 7)), "f": HALF}),  # operands had two dtypes
+}
+
+
+def plan(text: str, values: dict, scores: str = "apart", **options):
+    kernel = fd.kernel(text, **options)
+    arguments = [values[n] for n in kernel.params]
+    facts = list(describe_all(kernel.params, arguments).values())
+    return kernel._program.plans.plan(facts, extents_of(arguments), scores=scores)
+
+
+@pytest.mark.parametrize("scores", SCORES)
+@pytest.mark.parametrize("name", REJECTED)
+def test_plans_are_well_formed(name, scores):
+    text, values = REJECTED[name]
+    plan(text, values, scores, verify=True)
+
+
+@pytest.fixture
+def faulty(monkeypatch):
+    """Planning forgets to store a result."""
+    (fault,) = [m for m in PARTITIONS if m.name == "a result that is not stored"]
+    monkeypatch.setattr(cut, "chained", lambda parts, chained=cut.chained: fault.change(chained(parts)))
+
+
+def test_a_plan_that_is_not_well_formed_is_not_run(faulty):
+    x = np.arange(12.0).reshape(3, 4)
+    with pytest.raises(fd.CompileError, match="the partition is not well formed: every result and") as error:
+        fd.evaluate("x * 2", x=x, verify=True, fallback=False)
+    assert error.value.code == "compile.verify" and "report" in error.value.help
+
+
+def test_a_program_whose_plan_is_not_well_formed_is_interpreted(faulty):
+    x = np.arange(12.0).reshape(3, 4)
+    with pytest.warns(RuntimeWarning, match="computed by the slow interpreter: .*not well formed"):
+        got = fd.evaluate("x * 2", x=x, verify=True)
+    np.testing.assert_array_equal(got, x * 2)
+
+
+def test_no_plan_is_verified_unless_asked(faulty, monkeypatch):
+    monkeypatch.setenv("FUSEDSL_VERIFY", "0")
+    assert len(plan("x * 3", {"x": SQUARE}).kernels) == 1
+
+
+# -- what a program is compared at
+
+
+def test_extents_pass_the_checks_and_tell_axes_apart():
+    text = "reshape(x @ y, (-1, 4)) + z[:2]"
+    graph, _ = graph_of(text, {"x": np.ones((4, 6)), "y": np.ones((6, 8)), "z": np.ones((8, 1))[:, :1]})
+    samples = sampled(graph.parameters, graph.checks)
+    assert len(samples.extents) == 2 and samples.small is samples.extents[0]
+    for extents in samples.extents:
+        assert all(holds(check, extents) for check in graph.checks)
+        assert len({extents[Symbol(0, 0)], extents[Symbol(0, 1)], extents[Symbol(1, 1)]}) == 3
+        assert extents[Symbol(0, 1)] == extents[Symbol(1, 0)]
+
+
+def test_extents_grow_from_axis_to_axis_and_the_other_way_round():
+    graph, _ = graph_of("x[:, :, None] * y", {"x": np.ones((4, 6)), "y": np.ones(8)})
+    rising, falling = sampled(graph.parameters, graph.checks).extents
+    assert list(rising.values()) == sorted(rising.values()) and list(falling.values()) == sorted(falling.values())[::-1]
+
+
+def test_extents_of_the_call_do_where_no_others_are_found():
+    graph, arguments = graph_of("reshape(x, (1009, 1013)) + 0", {"x": np.ones((1009, 1013), np.float32)})
+    assert sampled(graph.parameters, graph.checks).extents == ()
+    given = extents_of(arguments)
+    assert sampled(graph.parameters, graph.checks, {}, given).small == given
+
+
+def verified(text: str, values: dict, samples: Samples | None = None) -> str:
+    """Why the lowered program of a text is not compared with its graph."""
+    graph, _ = graph_of(text, values)
+    graph = rewrite(graph)
+    at = sampled(graph.parameters, graph.checks) if samples is None else samples
+    return verify_lowered(lower(graph), segments(graph, ())[0], Memory(len(graph.parameters)), at)
+
+
+def test_what_is_left_out_is_told(monkeypatch):
+    x = {"x": SQUARE}
+    assert verified("x @ x", x) == ""
+    assert verified("x @ x", x, Samples()) == "no small extents pass the checks"
+    assert "elements" in verified("broadcast_to(x[0, 0], (4000, 4000)) + 1", x)
+    monkeypatch.setattr(compare, "MOST_NODES", 3)
+    assert "scalars" in verified("exp(x) + x * 2", x)
+
+
+# programs whose values are close to one another, not finite, or out of range: rounding is no fault
+CLOSE = {
+    "nothing but rounding": "sum(x - mean(x, -1, keepdims=True), -1)",
+    "comparisons of what is equal": "sum(x, 0) == sum(x.T, 1), argmax(x @ y, axis=0)",
+    "steps": "floor(sum(x * 8, -1) / 8), sign(sum(x, -1) - sum(x[:, ::-1], -1))",
+    "logarithms of negative numbers": "log(x) @ y, softmax(log(x))",
+    "infinite scores": "softmax(where(x > 0, x, -inf)), max(x / 0, axis=-1)",
+    "indices out of range": "x[k], take(y, k * 3, axis=1), where(k >= 0, x[k, 0], 0)",
+    "large powers": "exp(exp(x * 4)), prod(x * 100, axis=-1)",
+    "narrow floats": "h = float16(x); h @ h.T + bfloat16(y) @ y.T, float8_e4m3fn(x * 2)",
+    "sorted ties": "sort(floor(x)), argsort(floor(y), descending=True)",
+    "wrapping integers": "uint8(x * 30) * uint8(y * 20), k << k, k ** 5 // (k - 1)",
+}
+
+
+@pytest.mark.parametrize("name", CLOSE)
+def test_rounding_is_no_fault(name):
+    values = {"x": np.ones((6, 6), np.float32), "y": np.ones((6, 6), np.float32), "k": np.ones(6, np.int64)}
+    assert verified(CLOSE[name], values) == ""
