@@ -7,7 +7,7 @@ still there for the next row of the block.
 from __future__ import annotations
 
 from ...schedule.kernel import Kernel
-from .near import loop
+from . import near, parts
 from .source import address, decode, header, indented, load_line, parameters, step, store_line, times
 from .variant import CHUNK, TILE
 
@@ -60,7 +60,12 @@ def line(kernel: Kernel, inner: int) -> list[str]:
             lines.append(f"{position.value.name} = {position.value.dtype}(i{position.axis})")
     hoisted = tuple(load for load in kernel.loads if kernel.operands[load.operand].strides[inner] == "0")
     lines += [load_line(load, f"a{load.operand}", "0") for load in hoisted]
-    return [*lines, *loop(element(kernel, hoisted, "i"), floats(kernel))]
+    loaded = floats(kernel)
+
+    def innermost(each: list[str], index: str, first: str, end: str) -> list[str]:
+        return near.loop(each, loaded, index, first, end)
+
+    return [*lines, *parts.loop(kernel, element(kernel, hoisted, "i"), "i", "count", innermost)]
 
 
 def floats(kernel: Kernel) -> set[str]:

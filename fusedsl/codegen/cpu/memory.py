@@ -7,6 +7,7 @@ from llvmlite import ir
 from ...ir.types import BOOL, INT64, UINT8, UINT16, DType
 from .math import convert
 from .number import Number, llvm_type
+from .parts import ZERO_LINE
 
 BYTE = ir.IntType(8)
 POINTER_TYPE = BYTE.as_pointer()
@@ -52,6 +53,24 @@ def load(builder: ir.IRBuilder, d: DType, base, index: Number, scopes=None) -> N
     instruction = builder.load(at(builder, base, index, stored_type(d)), typ=stored_type(d), align=d.itemsize)
     mark(instruction, scopes)
     return widen(Number(builder, held, instruction), d)
+
+
+def origin(builder: ir.IRBuilder, address: Number, wanted: Number) -> Number:
+    """An address where it is wanted; else that of zeros, as far as a part of a loop may go to either side."""
+    module = builder.module
+    zeros = module.globals.get("zeros")
+    if zeros is None:
+        kind = ir.ArrayType(ir.IntType(64), ZERO_LINE // 4 + 8)
+        zeros = ir.GlobalVariable(module, kind, "zeros")
+        zeros.initializer, zeros.linkage = ir.Constant(kind, None), "internal"
+    word = llvm_type(INT64)
+    middle = builder.add(builder.ptrtoint(zeros, word), word(ZERO_LINE))
+    return Number(builder, INT64, builder.select(wanted.value, address.value, middle))
+
+
+def element(builder: ir.IRBuilder, d: DType, base: Number, index: Number, scopes: tuple[int, int]) -> Number:
+    """The element of `d` so many elements behind an address."""
+    return load(builder, d, builder.inttoptr(base.value, stored_type(d).as_pointer()), index, scopes)
 
 
 def fetch(builder: ir.IRBuilder, d: DType, address: Number, wanted: Number, scopes: tuple[int, int]) -> Number:
