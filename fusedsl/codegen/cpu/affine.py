@@ -18,6 +18,7 @@ from ...ir.types import DTYPES
 
 MOST_PERIOD = 8  # elements that one turn of a loop computes, so that divisions by literals are affine
 ACCESS = re.compile(r"(load|at)\d+|\w+_get")  # of memory, other than by an address
+NANS = {"float16": 0x7E00, "bfloat16": 0x7FC0, "float32": 0x7FC00000, "float64": 0x7FF8 << 48}  # their bits
 FETCH = re.compile(r"fetch_(\w+)")
 
 
@@ -73,10 +74,11 @@ FIXED = Affine(ZERO)
 
 @dataclass(frozen=True)
 class Read:
-    """A line that reads an element at an affine address: `slope` is in bytes."""
+    """A line that reads an element of neighbours: `base` is the address of the first of a part, `slope` in bytes.
+    Where it is not `wanted` in a part, elements are zeros."""
 
     dtype: str
-    address: str
+    base: str
     wanted: str
     slope: Slope
 
@@ -112,6 +114,8 @@ class Lines:
         called = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
         if found := FETCH.fullmatch(called):
             self.kinds[name] = self._fetch(name, found[1], *value.args)  # type: ignore[attr-defined]
+        elif called == "select" and (read := self._chosen(name, *value.args)):  # type: ignore[attr-defined]
+            self.reads[name], self.kinds[name] = read, None
         else:
             self.kinds[name] = self.kind(name, value)
 
@@ -121,8 +125,32 @@ class Lines:
             return None
         if at.fixed:
             return FIXED
-        self.reads[name] = Read(dtype, ast.unparse(address), ast.unparse(wanted), at.slope)
+        where, whether = ast.unparse(address), ast.unparse(wanted)
+        self.reads[name] = Read(dtype, f"origin({where}, {whether})", whether, at.slope)
         return None
+
+    def _chosen(self, name: str, condition: ast.expr, *values: ast.expr) -> Read | None:
+        """A choice between reads of like elements, or a read and zero or NaN, that is the same all along a part."""
+        which = self.kind(name, condition)
+        reads = [self.reads.get(v.id) if isinstance(v, ast.Name) else None for v in values]
+        one = next((r for r in reads if r is not None), None)
+        if which is None or not which.fixed or one is None or not one.is_even(usual=False):
+            return None
+        bases: list[str | None] = []
+        wanted = []
+        for value, read in zip(values, reads):
+            if read is not None and (read.dtype, read.slope) != (one.dtype, one.slope):
+                return None
+            bases.append(_constant(value, one.dtype) if read is None else f"{ast.unparse(value)}_base")
+            wanted.append("False" if read is None else f"{ast.unparse(value)}_wanted")
+        if None in bases:
+            return None
+        test = ast.unparse(condition)
+        return replace(
+            one,
+            base=f"select({test}, {bases[0]}, {bases[1]})",
+            wanted=f"select({test}, {', '.join(wanted)})",
+        )
 
     def kind(self, name: str, value: ast.expr) -> Affine | None:
         """What an expression in the line of `name` is."""
@@ -241,6 +269,18 @@ class Lines:
                 return None
         self.cuts[name] += (f"until_wrap(int64(remainder({x}, {y})), int64({y}), {slope.text})",)
         return of if rest else FIXED
+
+
+def _constant(value: ast.expr, dtype: str) -> str | None:
+    """The address of a line of this literal, if it is zero or NaN."""
+    match value:
+        case ast.Call(args=[ast.Constant(value=number)]) if number == 0:
+            return "origin(0, False)"
+        case ast.Constant(value=False):
+            return "origin(0, False)"
+        case ast.Call(args=[ast.Name(id="nan")]) if dtype in NANS:
+            return f"nans_{dtype}()"
+    return None
 
 
 def _fixed(x: Affine | None) -> Affine | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from llvmlite import ir
 
 from ...ir.types import BOOL, INT64, UINT8, UINT16, DType
+from .affine import NANS
 from .math import convert
 from .number import Number, llvm_type
-from .parts import ZERO_LINE
+from .parts import LINE
 
 BYTE = ir.IntType(8)
 POINTER_TYPE = BYTE.as_pointer()
@@ -57,15 +58,37 @@ def load(builder: ir.IRBuilder, d: DType, base, index: Number, scopes=None) -> N
 
 def origin(builder: ir.IRBuilder, address: Number, wanted: Number) -> Number:
     """An address where it is wanted; else that of zeros, as far as a part of a loop may go to either side."""
-    module = builder.module
-    zeros = module.globals.get("zeros")
-    if zeros is None:
-        kind = ir.ArrayType(ir.IntType(64), ZERO_LINE // 4 + 8)
-        zeros = ir.GlobalVariable(module, kind, "zeros")
-        zeros.initializer, zeros.linkage = ir.Constant(kind, None), "internal"
-    word = llvm_type(INT64)
-    middle = builder.add(builder.ptrtoint(zeros, word), word(ZERO_LINE))
-    return Number(builder, INT64, builder.select(wanted.value, address.value, middle))
+    zeros = _line(builder, "zeros", UINT8, 0)
+    return Number(builder, INT64, builder.select(wanted.value, address.value, zeros.value))
+
+
+def nans(builder: ir.IRBuilder, d: DType) -> Number:
+    """The address of NaNs of `d`, likewise."""
+    return _line(builder, f"nans_{d.name}", d, NANS[d.name])
+
+
+def _line(builder: ir.IRBuilder, name: str, d: DType, bits: int) -> Number:
+    """The address in the middle of elements of these bits."""
+    module, word, unit = builder.module, llvm_type(INT64), ir.IntType(8 * d.itemsize)
+    line = module.globals.get(name)
+    if line is None:
+        kind = ir.ArrayType(unit, 2 * LINE // d.itemsize + 64)
+        line = ir.GlobalVariable(module, kind, name)
+        line.initializer, line.linkage = ir.Constant(kind, [unit(bits)] * kind.count if bits else None), "internal"
+    return Number(builder, INT64, builder.add(builder.ptrtoint(line, word), word(LINE)))
+
+
+def place(builder: ir.IRBuilder, address: Number):
+    """An address as a pointer."""
+    return builder.inttoptr(address.value, POINTER_TYPE)
+
+
+def move(builder: ir.IRBuilder, d: DType, to, source, count: Number) -> None:
+    """Copy so many elements of `d`."""
+    word, flag = llvm_type(INT64), ir.IntType(1)
+    kind = (POINTER_TYPE, POINTER_TYPE, word, flag)
+    function = c_function(builder.module, "llvm.memmove.p0i8.p0i8.i64", ir.VoidType(), *kind)
+    builder.call(function, [to, source, builder.mul(count.value, word(d.itemsize)), flag(0)])
 
 
 def element(builder: ir.IRBuilder, d: DType, base: Number, index: Number, scopes: tuple[int, int]) -> Number:

@@ -1,7 +1,7 @@
 """Loops in parts: where reads are affine between changes of their conditions, each part reads neighbours.
 
 Conditions and addresses are computed once a part, as they are at its first element. Its loop is left with plain loads,
-which become vectors. What is not there is loaded from a line of zeros.
+which become vectors. What is not there is loaded from a line of zeros, or of NaNs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...schedule.kernel import Kernel
 from .affine import MOST_PERIOD, Lines, Read
 from .source import indented
 
-ZERO_LINE = 1 << 14  # bytes of zeros to each side of where loads of what is not there begin
+LINE = 1 << 12  # bytes of zeros (or NaNs) to each side of where loads of what is not there begin
 WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 Innermost = Callable[[list[str], str, str, str], list[str]]  # lines, index, first, end
 
@@ -87,7 +87,7 @@ class _Parts:
     def _once(self) -> list[str]:
         """The names that are computed once a part: what addresses and conditions are made of."""
         found = self.found
-        needed = _words(text for read in found.reads.values() for text in (read.address, read.wanted))
+        needed = _words(text for read in found.reads.values() for text in (read.base, read.wanted))
         needed |= set(_fixed_fetches(found))
         for name in reversed(found.code):
             if name in needed:
@@ -116,7 +116,7 @@ class _Parts:
         for name in self.found.code:
             begin = once or self._stays(name)
             names[name] = f"{name}{own}{'_begin' if begin else ''}"
-            names[f"{name}_slope"] = f"{name}{own}_slope"
+            names |= {f"{name}_{what}": f"{name}{own}_{what}" for what in ("slope", "base", "wanted")}
         names[self.found.index] = (f"(at + {number})" if number else "at") if once else f"{self.found.index}{own}"
         return [WORD.sub(lambda word: names.get(word[0], word[0]), text) for text in texts]
 
@@ -124,9 +124,9 @@ class _Parts:
         """The reads of an element of a turn, in terms of what is computed once a part."""
         found = {}
         for name, read in self.found.reads.items():
-            address, wanted, slope = self._named([read.address, read.wanted, read.slope.text], number, True)
+            base, wanted, slope = self._named([read.base, read.wanted, read.slope.text], number, True)
             (own,) = self._named([name], number, False)
-            found[own] = replace(read, address=address, wanted=wanted, slope=replace(read.slope, text=slope))
+            found[own] = replace(read, base=base, wanted=wanted, slope=replace(read.slope, text=slope))
         return found
 
     # -- text
@@ -142,11 +142,13 @@ class _Parts:
                 cuts += self._named(self.found.cuts[name], number, True)
         reads = {own: read for number in numbers for own, read in self._reads(number).items()}
         for own, read in reads.items():
-            once.append(f"{own}_base = origin({read.address}, {read.wanted})")
+            once += [f"{own}_base = {read.base}", f"{own}_wanted = {read.wanted}"]
             if not read.is_even(usual=False):
-                once.append(f"{own}_stride = select({read.wanted}, int64({read.slope.text}), int64(0))")
-        steps = [abs(read.slope.value) for read in reads.values() if read.slope.value]
-        most = [str(ZERO_LINE // max(steps))] if steps else []
+                once.append(f"{own}_stride = select({own}_wanted, int64({read.slope.text}), int64(0))")
+        loaded = {own for number in numbers for own in self._named(self._in_loop(), number, False)}
+        steps = {own: abs(read.slope.value) for own, read in reads.items() if own in loaded and read.slope.value}
+        there = " & ".join(f"{own}_wanted" for own in steps)
+        most = [f"select({there}, turns, int64({LINE // max(steps.values())}))"] if steps else []
         limits = [f"turns = smaller(turns, {limit})" for limit in dict.fromkeys([*most, *cuts])]
         left = f"{end} - at" if period == 1 else f"({end} - at) // {period}"
         part = [*once, f"turns = {left}", *limits, *self._loops(reads)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...schedule.kernel import Kernel
-from . import fold, rank, scan
+from . import fold, parts, rank, scan
 from .fold import LANES, LEVELS
 from .roles import Array, Roles, in_registers
 from .source import address, decode, header, indented, load_line, parameters, step, store_line, times
@@ -92,13 +92,17 @@ def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[s
     if all(in_registers(f) for f in phase.folds):
         lines += [line for f in phase.folds for line in fold.identity(f)]
         folding = [line for f in phase.folds for line in fold.in_register(f)]
-        lines += scan.counted(phase, "j", "0", "count", element(roles, p, "j") + folding)
+        if phase.scans:
+            lines += scan.counted(phase, "j", "0", "count", element(roles, p, "j") + folding)
+        else:
+            lines += parts.loop(roles.kernel, element(roles, p, "j"), "j", "count", counted, folding)
     else:
         folding = [line for f in phase.folds for line in fold.in_lane(f, "lane")]
         place = "count - 1 - start - lane" if scan.is_reverse(phase) else "start + lane"
-        inner = [f"j = {place}", *element(roles, p, "j"), *folding]
+        inner = [f"j = {place}", *element(roles, p, "j")]
         lines += fold.reset_lanes(phase.folds, str(LANES))
-        block = [f"start = block * {LANES}", f"for lane in range(smaller({LANES}, count - start)):", *indented(inner)]
+        block = [f"start = block * {LANES}", f"within = smaller({LANES}, count - start)"]
+        block += parts.loop(roles.kernel, inner, "lane", "within", counted, folding)
         lines += [
             f"for block in range((count + {LANES - 1}) // {LANES}):",
             *indented(block),
@@ -111,6 +115,12 @@ def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[s
     joined = fold.join_tree(phase.folds, total) if phase.folds else []
     opening = [*rank.starts(phase), *scan.starts(phase)]
     return [*opening, *scan.counted(phase, "segment", low, high, lines), *joined, *rank.sort(phase)]
+
+
+def counted(lines: list[str], index: str, first: str, end: str) -> list[str]:
+    """The innermost loop."""
+    span = end if first == "0" else f"{first}, {end}"
+    return [f"for {index} in range({span}):", *indented(lines)]
 
 
 def segment_start(roles: Roles, p: int, base: str) -> list[str]:

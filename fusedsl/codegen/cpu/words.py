@@ -12,6 +12,7 @@ from llvmlite import ir
 from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT64, DType
 from ...schedule.kernel import Kernel
 from . import tile
+from .affine import NANS
 from .math import convert, integers, random, table
 from .memory import (
     POINTER_TYPE,
@@ -21,7 +22,10 @@ from .memory import (
     element_address,
     fetch,
     load,
+    move,
+    nans,
     origin,
+    place,
     read,
     release,
     scalar,
@@ -157,13 +161,16 @@ def words_of_memory(kernel: Kernel, arrays: list[Array]) -> dict[str, Word]:
         d, scopes = operand.dtype, (k, count)
         found[f"load{k}"] = Word("load", always(d.compute), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
         found[f"store{k}"] = Word("store", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s))
+        found[f"move{k}"] = Word("move", always(None), lambda b, to, source, n, d=d: move(b, d, to, source, n))
         found[f"at{k}"] = Word("at", always(POINTER), lambda b, p, i, d=d: element_address(b, p, i, d))
     return found
 
 
 def words_of_addresses(scopes: tuple[int, int]) -> dict[str, Word]:
     """Reads of elements at addresses, and how long those of a loop stay affine."""
-    found = {"origin": Word("origin", always(INT64), origin)}
+    found = {"origin": Word("origin", always(INT64), origin), "place": Word("place", always(POINTER), place)}
+    for name in NANS:
+        found[f"nans_{name}"] = Word("nans", always(INT64), lambda b, d=DTYPES[name]: nans(b, d))
     for d in DTYPES.values():
         found[f"fetch_{d.name}"] = Word(
             "fetch", always(d.compute), lambda b, address, wanted, d=d: fetch(b, d, address, wanted, scopes)
