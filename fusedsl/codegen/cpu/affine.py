@@ -105,6 +105,7 @@ class Lines:
     reads: dict[str, Read] = field(default_factory=dict)
     cuts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     slopes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    conditions: set[str] = field(default_factory=set)  # fixed names that choices between other values hang on
     wish: int = 1  # what the period should be a multiple of
     most: int = MOST_PERIOD  # of the period
 
@@ -215,6 +216,9 @@ class Lines:
     def _call(self, name: str, word: str, args: Sequence[ast.expr]) -> Affine | None:
         kinds = [k for x in args if (k := self.kind(name, x)) is not None]
         if len(kinds) < len(args):
+            first = args[0]
+            if word == "select" and isinstance(first, ast.Name) and first.id in self.kinds and _fixed(kinds[0]):
+                self.conditions.add(first.id)
             return None
         if word in ("int64", "uint64") and len(args) == 1:
             return replace(kinds[0], unsigned=word == "uint64")

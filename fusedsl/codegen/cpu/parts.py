@@ -88,7 +88,7 @@ class _Parts:
         """The names that are computed once a part: what addresses and conditions are made of."""
         found = self.found
         needed = _words(text for read in found.reads.values() for text in (read.base, read.wanted))
-        needed |= set(_fixed_fetches(found))
+        needed |= {*_fixed_fetches(found), *found.conditions}
         for name in reversed(found.code):
             if name in needed:
                 needed |= _words([found.code[name], *found.cuts[name], *found.slopes[name]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, prod
+from math import prod
 
 from ...config import num_threads
 from ...schedule.kernel import Kernel
@@ -172,8 +172,9 @@ def _units(kernel: Kernel, variant: str, extents: tuple[int, ...]) -> int:
 
 
 def _grain(kernel: Kernel, extents: tuple[int, ...], count: int) -> int:
-    """How many of so many units of a kernel are worth waking a thread."""
-    return max(1, ceil(PIECE * count / max(seconds(kernel, extents), 1e-12)))
+    """How many of so many units of a kernel a thread is to take at least: of work for two, half."""
+    pieces = max(1, int(seconds(kernel, extents) / PIECE))
+    return max(1, -(-count // pieces))
 
 
 def _split(kernel: Kernel, rows: int, columns: int, extents: tuple[int, ...]) -> Launch:
