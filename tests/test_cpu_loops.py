@@ -17,10 +17,10 @@ def lowered(text: str, monkeypatch, **given):
     modules, optimised = [], []
     original = compiler.optimise
 
-    def optimise(parts):
+    def optimise(parts, *target):
         modules.extend(parts)
-        optimised.append(str(original(parts)))
-        return original(parts)
+        optimised.append(str(original(parts, *target)))
+        return original(parts, *target)
 
     monkeypatch.setattr(compiler, "optimise", optimise)
     fd.kernel(text, fallback=False)(**given)

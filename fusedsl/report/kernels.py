@@ -35,6 +35,7 @@ CPU_LOOPS = {
     "split": "few long rows, cut into parts that threads share",
     "products": "product of matrices: blocks of both factors packed in the cache, tiles of sums in vector registers",
     "stream": "rows in vector lanes, a tile of scores after the other; no score is stored",
+    "short": "rows in vector lanes, a row's few elements one after another",
     "strips": "neighbouring rows side by side in vector lanes",
 }
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...schedule.kernel import Kernel
-from . import contract, cross, map, row, split, stream, strip
+from . import contract, cross, map, row, short, split, stream, strip
 from .processor import Processor, host
 from .roles import Array
 
@@ -28,7 +28,7 @@ def generate(kernel: Kernel, variant: str, processor: Processor | None = None) -
     kind, _, letters = variant.partition(":")
     match kind:
         case "map" | "tiles":
-            return map.emit(kernel, tiled=kind == "tiles"), []
+            return map.emit(kernel, letters, tiled=kind == "tiles"), []
         case "rows":
             return row.emit(kernel)
         case "products":
@@ -39,6 +39,8 @@ def generate(kernel: Kernel, variant: str, processor: Processor | None = None) -
             return cross.emit(kernel)
         case "stream":
             return stream.emit(kernel, int(letters))
+        case "short":
+            return short.emit(kernel, letters), []
         case "strips":
             return strip.emit(kernel, letters)
     raise ValueError(f"unknown variant {variant!r}")

@@ -6,44 +6,54 @@ still there for the next row of the block.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...schedule.kernel import Kernel
-from .near import loop
+from . import near, parts
+from .copies import copies
 from .source import address, decode, header, indented, load_line, parameters, step, store_line, times
 from .variant import CHUNK, TILE
 
+Steps = Mapping[int, str]  # strides along the innermost axis that are numbers, by operand
 
-def emit(kernel: Kernel, tiled: bool = False) -> str:
-    """The source of a map kernel."""
+
+def emit(kernel: Kernel, steps: str = "", tiled: bool = False) -> str:
+    """The source of a map kernel; `steps` are the strides along its innermost axis that are numbers (variant.py)."""
     inner = kernel.axes - 1
+    known = {k: word for k, word in enumerate(steps.split(",")) if word != "s"} if steps else {}
     lines = [*parameters(kernel)]
     if inner < 0:
-        lines += ["for unit in range(begin, end):", *indented(element(kernel, (), ""))]
+        lines += ["for unit in range(begin, end):", *indented(element(kernel, (), "", {}))]
     elif tiled:
         chunk, rows = TILE
         lines += [f"chunks = (n{inner} + {chunk - 1}) // {chunk}", f"blocks = (n{inner - 1} + {rows - 1}) // {rows}"]
-        lines += ["for unit in range(begin, end):", *indented(tile(kernel, inner))]
+        lines += ["for unit in range(begin, end):", *indented(tile(kernel, inner, known))]
     else:
         lines += [f"chunks = (n{inner} + {CHUNK - 1}) // {CHUNK}"]
-        lines += ["for unit in range(begin, end):", *indented(strip(kernel, inner))]
+        lines += ["for unit in range(begin, end):", *indented(strip(kernel, inner, known))]
     title = header(kernel, "tiles" if tiled else "map")
     return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""])
 
 
-def strip(kernel: Kernel, inner: int) -> list[str]:
+def strip(kernel: Kernel, inner: int, known: Steps) -> list[str]:
     """One unit: a chunk of the innermost axis."""
     lines = ["outer = unit // chunks", f"first = (unit - outer * chunks) * {CHUNK}"]
     lines += [f"count = smaller({CHUNK}, n{inner} - first)", *decode_outer(inner)]
-    return [*lines, *line(kernel, inner)]
+    return [*lines, *line(kernel, inner, known)]
 
 
-def tile(kernel: Kernel, inner: int) -> list[str]:
+def tile(kernel: Kernel, inner: int, known: Steps) -> list[str]:
     """One unit: a block of the two innermost axes."""
     chunk, rows = TILE
     row = f"i{inner - 1}"
     lines = ["outer = unit // chunks", f"first = (unit - outer * chunks) * {chunk}"]
     lines += [f"count = smaller({chunk}, n{inner} - first)"]
     lines += [f"top = outer % blocks * {rows}", "outer = outer // blocks", *decode_outer(inner - 1)]
-    return [*lines, f"for {row} in range(top, smaller(top + {rows}, n{inner - 1})):", *indented(line(kernel, inner))]
+    return [
+        *lines,
+        f"for {row} in range(top, smaller(top + {rows}, n{inner - 1})):",
+        *indented(line(kernel, inner, known)),
+    ]
 
 
 def decode_outer(axes: int) -> list[str]:
@@ -51,7 +61,7 @@ def decode_outer(axes: int) -> list[str]:
     return decode("outer", range(axes), {axis: f"i{axis}" for axis in range(axes)}) if axes else []
 
 
-def line(kernel: Kernel, inner: int) -> list[str]:
+def line(kernel: Kernel, inner: int, known: Steps) -> list[str]:
     """`count` elements of the innermost axis from `first`: addresses, what does not vary along it, and the loop."""
     indices = {axis: f"i{axis}" for axis in range(inner)}
     lines = [address(kernel, k, f"a{k}", f"p{k}", {**indices, inner: "first"}) for k in range(len(kernel.operands))]
@@ -60,7 +70,12 @@ def line(kernel: Kernel, inner: int) -> list[str]:
             lines.append(f"{position.value.name} = {position.value.dtype}(i{position.axis})")
     hoisted = tuple(load for load in kernel.loads if kernel.operands[load.operand].strides[inner] == "0")
     lines += [load_line(load, f"a{load.operand}", "0") for load in hoisted]
-    return [*lines, *loop(element(kernel, hoisted, "i"), floats(kernel))]
+    loaded = floats(kernel)
+
+    def innermost(each: list[str], index: str, first: str, end: str) -> list[str]:
+        return copies(kernel, each, index, first, end) or near.loop(each, loaded, index, first, end)
+
+    return [*lines, *parts.loop(kernel, element(kernel, hoisted, "i", known), "i", "count", innermost)]
 
 
 def floats(kernel: Kernel) -> set[str]:
@@ -69,21 +84,22 @@ def floats(kernel: Kernel) -> set[str]:
     return {value.name for value in values if value.dtype.kind == "f"}
 
 
-def element(kernel: Kernel, hoisted: tuple, index: str) -> list[str]:
+def element(kernel: Kernel, hoisted: tuple, index: str, known: Steps) -> list[str]:
     """One element: loads, body, stores. Without an index the arrays have one element."""
     (phase,) = kernel.phases
     inner = kernel.axes - 1
     base = "a" if index else "p"
+
+    def place(operand: int) -> str:
+        return times(index, known.get(operand) or step(kernel, operand, inner)) if index else ""
+
     lines = [
-        load_line(load, f"{base}{load.operand}", times(index, step(kernel, load.operand, inner)) if index else "")
-        for load in kernel.loads
-        if load not in hoisted
+        load_line(load, f"{base}{load.operand}", place(load.operand)) for load in kernel.loads if load not in hoisted
     ]
     for position in kernel.positions:
         if index and position.axis == inner:
             lines.append(f"{position.value.name} = {position.value.dtype}(first + {index})")
     lines += phase.element.lines
     for store in phase.stores:
-        place = times(index, step(kernel, store.operand, inner)) if index else ""
-        lines.append(store_line(store, f"{base}{store.operand}", place))
+        lines.append(store_line(store, f"{base}{store.operand}", place(store.operand)))
     return lines

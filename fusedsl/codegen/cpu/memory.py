@@ -5,8 +5,10 @@ from __future__ import annotations
 from llvmlite import ir
 
 from ...ir.types import BOOL, INT64, UINT8, UINT16, DType
+from .affine import NANS
 from .math import convert
 from .number import Number, llvm_type
+from .parts import LINE
 
 BYTE = ir.IntType(8)
 POINTER_TYPE = BYTE.as_pointer()
@@ -52,6 +54,46 @@ def load(builder: ir.IRBuilder, d: DType, base, index: Number, scopes=None) -> N
     instruction = builder.load(at(builder, base, index, stored_type(d)), typ=stored_type(d), align=d.itemsize)
     mark(instruction, scopes)
     return widen(Number(builder, held, instruction), d)
+
+
+def origin(builder: ir.IRBuilder, address: Number, wanted: Number) -> Number:
+    """An address where it is wanted; else that of zeros, as far as a part of a loop may go to either side."""
+    zeros = _line(builder, "zeros", UINT8, 0)
+    return Number(builder, INT64, builder.select(wanted.value, address.value, zeros.value))
+
+
+def nans(builder: ir.IRBuilder, d: DType) -> Number:
+    """The address of NaNs of `d`, likewise."""
+    return _line(builder, f"nans_{d.name}", d, NANS[d.name])
+
+
+def _line(builder: ir.IRBuilder, name: str, d: DType, bits: int) -> Number:
+    """The address in the middle of elements of these bits."""
+    module, word, unit = builder.module, llvm_type(INT64), ir.IntType(8 * d.itemsize)
+    line = module.globals.get(name)
+    if line is None:
+        kind = ir.ArrayType(unit, 2 * LINE // d.itemsize + 64)
+        line = ir.GlobalVariable(module, kind, name)
+        line.initializer, line.linkage = ir.Constant(kind, [unit(bits)] * kind.count if bits else None), "internal"
+    return Number(builder, INT64, builder.add(builder.ptrtoint(line, word), word(LINE)))
+
+
+def place(builder: ir.IRBuilder, address: Number):
+    """An address as a pointer."""
+    return builder.inttoptr(address.value, POINTER_TYPE)
+
+
+def move(builder: ir.IRBuilder, d: DType, to, source, count: Number) -> None:
+    """Copy so many elements of `d`."""
+    word, flag = llvm_type(INT64), ir.IntType(1)
+    kind = (POINTER_TYPE, POINTER_TYPE, word, flag)
+    function = c_function(builder.module, "llvm.memmove.p0i8.p0i8.i64", ir.VoidType(), *kind)
+    builder.call(function, [to, source, builder.mul(count.value, word(d.itemsize)), flag(0)])
+
+
+def element(builder: ir.IRBuilder, d: DType, base: Number, index: Number, scopes: tuple[int, int]) -> Number:
+    """The element of `d` so many elements behind an address."""
+    return load(builder, d, builder.inttoptr(base.value, stored_type(d).as_pointer()), index, scopes)
 
 
 def fetch(builder: ir.IRBuilder, d: DType, address: Number, wanted: Number, scopes: tuple[int, int]) -> Number:

@@ -19,22 +19,27 @@ BLOCK = 256  # elements: what the processor fetches ahead
 LITERAL = re.compile(r"float(32|64)\(")
 
 
-def loop(lines: list[str], loaded: Collection[str]) -> list[str]:
-    """The loop over a chunk; `loaded` are the floats that are read from arrays, or are parameters."""
+def loop(
+    lines: list[str], loaded: Collection[str], index: str = "i", first: str = "0", end: str = "count"
+) -> list[str]:
+    """The loop over a chunk, or some of it; `loaded` are the floats that are read from arrays, or are parameters."""
     code = [line.partition("#")[0] for line in lines]  # comments repeat the text
     calls = [call for line in code for call in CALL.finditer(line) if _has_near_form(call, loaded)]
     if not calls:
-        return ["for i in range(count):", *indented(lines)]
+        span = end if first == "0" else f"{first}, {end}"
+        return [f"for {index} in range({span}):", *indented(lines)]
     near = [CALL.sub(lambda call: _near(call, loaded), line) for line in code]
     look = [line for line in near if not line.startswith("store")]
     look += [f"far = far | {test}" for test in dict.fromkeys(f"{BEYOND[call[1]]}({call[2]})" for call in calls)]
-    block = [f"start = block * {BLOCK}", f"stop = smaller(start + {BLOCK}, count)", "far = False", *_each(look)]
-    block += ["if far:", *indented(_each(lines)), "else:", *indented(_each(near))]
-    return [f"for block in range((count + {BLOCK - 1}) // {BLOCK}):", *indented(block)]
+    begin, span = ("", end) if first == "0" else (f"{first} + ", f"{end} - {first}")
+    block = [f"start = {begin}block * {BLOCK}", f"stop = smaller(start + {BLOCK}, {end})", "far = False"]
+    block += _each(look, index)
+    block += ["if far:", *indented(_each(lines, index)), "else:", *indented(_each(near, index))]
+    return [f"for block in range(({span} + {BLOCK - 1}) // {BLOCK}):", *indented(block)]
 
 
-def _each(lines: list[str]) -> list[str]:
-    return ["for i in range(start, stop):", *indented(lines)]
+def _each(lines: list[str], index: str) -> list[str]:
+    return [f"for {index} in range(start, stop):", *indented(lines)]
 
 
 def _has_near_form(call: re.Match, loaded: Collection[str]) -> bool:

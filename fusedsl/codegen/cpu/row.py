@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...schedule.kernel import Kernel
-from . import fold, rank, scan
+from . import fold, parts, rank, scan
 from .fold import LANES, LEVELS
 from .roles import Array, Roles
 from .source import address, decode, header, indented, load_line, parameters, step, store_line, times
@@ -109,13 +109,23 @@ def elements(roles: Roles, p: int) -> list[str]:
         start = [line for f in phase.folds for line in fold.identity(f)]
         folding = [line for f in phase.folds for line in fold.in_register(f)]
     if not lanes and not phase.scans:
-        return [*start, "for j in range(count):", *indented([*element(roles, p, "j"), *folding])]
+        return [*start, *parts.loop(roles.kernel, element(roles, p, "j"), "j", "count", counted, folding)]
     place = "count - 1 - start - lane" if scan.is_reverse(phase) else "start + lane"
-    inner = [f"j = {place}", *element(roles, p, "j"), *folding]
-    block = [f"start = block * {LANES}", *scan.block_starts(phase)]
-    block += [f"for lane in range(smaller({LANES}, count - start)):", *indented(inner), *scan.block_ends(phase)]
+    inner = [f"j = {place}", *element(roles, p, "j")]
+    block = [f"start = block * {LANES}", f"within = smaller({LANES}, count - start)", *scan.block_starts(phase)]
+    if phase.scans:
+        block += counted([*inner, *folding], "lane", "0", "within")
+    else:
+        block += parts.loop(roles.kernel, inner, "lane", "within", counted, folding)
+    block += scan.block_ends(phase)
     loop = [f"for block in range((count + {LANES - 1}) // {LANES}):", *indented(block)]
     return [*start, *loop, *(fold.join_lanes(phase.folds) if lanes else [])]
+
+
+def counted(lines: list[str], index: str, first: str, end: str) -> list[str]:
+    """The innermost loop."""
+    span = end if first == "0" else f"{first}, {end}"
+    return [f"for {index} in range({span}):", *indented(lines)]
 
 
 def segment_start(roles: Roles, p: int, base: str) -> list[str]:

@@ -32,6 +32,11 @@ def starts(phase: Phase) -> list[str]:
     return [line for use in uses(phase) for line in fold.identity(use, "before")]
 
 
+def short_starts(phase: Phase) -> list[str]:
+    """Nothing has been scanned of a row that is one block."""
+    return [line for use in uses(phase) for part in ("base", "block") for line in fold.identity(use, part)]
+
+
 def segment_starts(phase: Phase) -> list[str]:
     """Nothing has been scanned of a segment."""
     return [line for use in uses(phase) for line in fold.identity(use, "segment")]
@@ -99,7 +104,7 @@ def strip_part_starts(phase: Phase) -> list[str]:
     return [line for use in uses(phase) for line in fold.kept(use, "part", "lane", list(use.identity))]
 
 
-def strip_arrays(phase: Phase, count: str) -> list[Array]:
+def strip_arrays(phase: Phase, count: str, levels: str) -> list[Array]:
     """The states of a strip."""
     found = [array for part in ("before", "part") for array in fold.state_arrays(uses(phase), part, count)]
-    return found + fold.state_arrays(uses(phase), "tree", f"{count} * {fold.LEVELS}")
+    return found + fold.state_arrays(uses(phase), "tree", f"{count} * {levels}")

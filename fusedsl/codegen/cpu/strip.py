@@ -1,20 +1,27 @@
 """Row kernels whose rows, not columns, are neighbours in memory: strips of rows side by side, one column at a time.
 
-Row values are arrays over the strip. A block of columns is folded one after another, then joins a pairwise tree.
+Row values are arrays over the strip, but for those that are the same in all of it. A block of columns is folded one
+after another, then joins a pairwise tree. A strip is as wide as its states stay in the nearest cache: the longer its
+lines, the better memory delivers them.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from ...schedule.kernel import Kernel
-from ...schedule.phase import Body, FoldUse
-from . import fold, scan
-from .fold import LEVELS
+from ...schedule.phase import Body, FoldUse, Value
+from . import fold, parts, scan
 from .roles import Array, Roles
-from .row import claim, extents, unclaim
+from .row import claim, counted, extents, unclaim
 from .source import address, decode, header, indented, load_line, parameters, store_line, times
-from .variant import STRIP
+from .variant import GRANULE, HELD_STRIP
 
 BLOCK = 64  # columns that are folded one after another
+STATES = 1 << 14  # bytes of the states of a strip, at most: a third of the nearest cache of current processors
+AT_ONCE, LIGHT = 4, 8  # columns that join a state at once where an element is so few lines: it is read and written once
+WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 
 
 def emit(kernel: Kernel, letters: str) -> tuple[str, list[Array]]:
@@ -29,33 +36,53 @@ class Strip:
         self.kernel, self.roles = kernel, Roles(kernel)
         self.steps = letters
         self.axis = kernel.row_axes - 1  # along the strip
+        self.along = {q.value.name for q in self.roles.row_positions if q.axis == self.axis}
+        self.shared = {load.value.name for load in self.roles.row_loads if self.step(load.operand) == "0"}
+        self.shared |= {q.value.name for q in self.roles.row_positions} - self.along
 
     def emit(self) -> tuple[str, list[Array]]:
         kernel, arrays = self.kernel, self.arrays()
         body = self.start()
         for p in range(len(kernel.phases)):
             body += ["", f"# phase {p}", *self.columns(p), *self.row_part(p)]
-        lines = [
-            *parameters(kernel),
-            *extents(kernel),
-            *claim(arrays),
-            f"strips = (n{self.axis} + {STRIP - 1}) // {STRIP}",
-        ]
-        lines += ["for unit in range(begin, end):", *indented(body), *unclaim(arrays)]
+        body.append(f"unit = unit + (width + {GRANULE - 1}) // {GRANULE}")
+        lines = [*parameters(kernel), *extents(kernel), *self.sizes(), *claim(arrays), "unit = begin"]
+        lines += ["while unit < end:", *indented(body), *unclaim(arrays)]
         return "\n".join(
             [*header(kernel, "strips"), "", "def kernel(slots, begin, end):", *indented(lines), ""]
         ), arrays
 
+    def sizes(self) -> list[str]:
+        """How wide a strip is at most, how many strips of the least width there are, and levels of its trees."""
+        lines = [
+            f"granules = (n{self.axis} + {GRANULE - 1}) // {GRANULE}",
+            f"widest = smaller({self.most()}, smaller(granules, end - begin) * {GRANULE})",
+            f"blocks = (columns + {BLOCK - 1}) // {BLOCK}",
+        ]
+        if any(phase.folds or phase.scans for phase in self.kernel.phases):
+            lines += ["levels = 1", "while (blocks >> levels) != 0:", "    levels = levels + 1"]
+        return lines
+
+    def most(self) -> int:
+        """Rows of a strip: elements that are held are as many for each."""
+        if self.roles.held:
+            return HELD_STRIP
+        uses = [(*phase.folds, *scan.uses(phase)) for phase in self.kernel.phases]
+        size = max(sum(v.dtype.itemsize for use in some for v in use.state) for some in uses)
+        return max(HELD_STRIP, STATES // max(size, 1) // GRANULE * GRANULE)
+
     def arrays(self) -> list[Array]:
         """Row values, states, trees and held elements of a strip."""
-        last = len(self.kernel.phases)
-        values = self.roles.rows_before(last)
-        found = [Array(f"{v.name}_row", v.dtype, str(STRIP)) for v in values]
+        found = [Array(f"{v.name}_row", v.dtype, "widest") for v in self.stored(len(self.kernel.phases))]
         for phase in self.kernel.phases:
-            found += fold.state_arrays(phase.folds, "lane", str(STRIP))
-            found += fold.state_arrays(phase.folds, "tree", str(STRIP * LEVELS))
-            found += scan.strip_arrays(phase, str(STRIP))
-        return found + [Array(v.name, v.dtype, f"columns * {STRIP}") for _, v in self.roles.held]
+            found += fold.state_arrays(phase.folds, "lane", "widest")
+            found += fold.state_arrays(phase.folds, "tree", "widest * levels")
+            found += scan.strip_arrays(phase, "widest", "levels")
+        return found + [Array(v.name, v.dtype, "columns * widest") for _, v in self.roles.held]
+
+    def stored(self, p: int) -> list[Value]:
+        """The row values that are arrays when a phase starts."""
+        return [v for v in self.roles.rows_before(p) if v.name not in self.shared | self.along]
 
     def step(self, operand: int) -> str:
         """The stride from row to row, as text."""
@@ -66,51 +93,89 @@ class Strip:
         kernel, axis = self.kernel, self.axis
         names = {a: f"i{a}" for a in range(axis)}
         lines = [
-            "outer = unit // strips",
-            f"first = (unit - outer * strips) * {STRIP}",
-            f"width = smaller({STRIP}, n{axis} - first)",
+            "outer = unit // granules",
+            f"first = (unit - outer * granules) * {GRANULE}",
+            f"width = smaller(smaller(widest, (end - unit) * {GRANULE}), n{axis} - first)",
         ]
         lines += decode("outer", range(axis), names) if names else []
         lines += [address(kernel, k, f"r{k}", f"p{k}", {**names, axis: "first"}) for k in range(len(kernel.operands))]
-        inner = []
-        for load in self.roles.row_loads:
-            inner.append(load_line(load, f"r{load.operand}", times("lane", self.step(load.operand))))
-        for q in self.roles.row_positions:
-            index = "first + lane" if q.axis == axis else f"i{q.axis}"
-            inner.append(f"{q.value.name} = {q.value.dtype}({index})")
-        inner += [fold.put(f"{v.name}_row", "lane", v.name) for v in self.roles.rows_before(0)]
-        return lines + self.lanes(inner)
+        lines += [f"{q.value.name} = {q.value.dtype}(i{q.axis})" for q in self.roles.row_positions if q.axis != axis]
+        lines += [load_line(x, f"r{x.operand}", "0") for x in self.roles.row_loads if x.value.name in self.shared]
+        inner = [
+            load_line(load, f"r{load.operand}", times("lane", self.step(load.operand)))
+            for load in self.roles.row_loads
+            if load.value.name not in self.shared
+        ]
+        return lines + self.lanes([*inner, *(fold.put(f"{v.name}_row", "lane", v.name) for v in self.stored(0))])
 
-    def lanes(self, inner: list[str]) -> list[str]:
+    def lanes(self, inner: Sequence[str]) -> list[str]:
         return ["for lane in range(width):", *indented(inner)] if inner else []
 
     def reads(self, names: set[str], p: int) -> list[str]:
         """Read the row values among `names` that exist when phase p starts."""
-        return [f"{v.name} = {fold.get(f'{v.name}_row', 'lane')}" for v in self.roles.rows_before(p) if v.name in names]
+        lines = [
+            f"{q.value.name} = {q.value.dtype}(first + lane)"
+            for q in self.roles.row_positions
+            if q.axis == self.axis and q.value.name in names
+        ]
+        return lines + [f"{v.name} = {fold.get(f'{v.name}_row', 'lane')}" for v in self.stored(p) if v.name in names]
+
+    # -- columns
 
     def columns(self, p: int) -> list[str]:
         """The element part of a phase, in blocks of columns."""
         phase = self.kernel.phases[p]
         if not (phase.stores or phase.folds or self.roles.held_by(p)):
             return []
-        folding = [line for f in phase.folds for line in fold.in_lane(f, "lane")]
-        per_column = [*self.column_start(p), *self.lanes(self.element(p) + folding)]
-        place = "column"
-        if scan.is_reverse(phase):
-            place, per_column = "number", ["column = columns - 1 - number", *per_column]
-        loop = [
-            f"for {place} in range(block * {BLOCK}, smaller(block * {BLOCK} + {BLOCK}, columns)):",
-            *indented(per_column),
-        ]
+        lines = [f"low = block * {BLOCK}", f"high = smaller(low + {BLOCK}, columns)"]
+        if self.is_light(p):
+            some = [*self.several(p), f"column = column + {AT_ONCE}"]
+            one = [*self.column_start(p), *self.column(p), "column = column + 1"]
+            loop = ["column = low", f"while column + {AT_ONCE} <= high:", *indented(some)]
+            loop += ["while column < high:", *indented(one)]
+        elif scan.is_reverse(phase):
+            each = ["column = columns - 1 - number", *self.column_start(p), *self.column(p)]
+            loop = ["for number in range(low, high):", *indented(each)]
+        else:
+            loop = ["for column in range(low, high):", *indented([*self.column_start(p), *self.column(p)])]
         tree = self.push(phase.folds, "lane") if phase.folds else []
-        reset = fold.reset_lanes(phase.folds, str(STRIP)) if phase.folds else []
+        reset = fold.reset_lanes(phase.folds, "width") if phase.folds else []
         lines = [
             *self.lanes(scan.strip_starts(phase)),
-            f"blocks = (columns + {BLOCK - 1}) // {BLOCK}",
             "for block in range(blocks):",
-            *indented([*reset, *loop, *self.scanned(p), *tree]),
+            *indented([*reset, *lines, *loop, *self.scanned(p), *tree]),
         ]
         return lines + (self.join(phase.folds, "lane", "row", "blocks") if phase.folds else [])
+
+    def is_light(self, p: int) -> bool:
+        """Whether a phase does so little with an element that most of it is reading and writing its row's states."""
+        phase = self.kernel.phases[p]
+        reads = [load for load in self.roles.loads_of(p) if self.step(load.operand) != "0"]
+        few = len(phase.element.lines) + len(reads) <= LIGHT and not self.kernel.pointers
+        return few and bool(phase.folds) and not (phase.stores or phase.scans or self.roles.held_by(p))
+
+    def column(self, p: int) -> list[str]:
+        """A column of all rows of the strip."""
+        after = [line for f in self.kernel.phases[p].folds for line in fold.in_lane(f, "lane")]
+        return parts.loop(self.kernel, self.element(p), "lane", "width", counted, after)
+
+    def several(self, p: int) -> list[str]:
+        """Some columns at once, each after the one before it."""
+        folds, starts, inner = self.kernel.phases[p].folds, [], []
+        first, each = self.column_start(p), self.element(p)
+        own = {line.partition(" = ")[0] for line in first}
+        for f in folds:
+            inner += [f"{name}_next = {text}" for name, text in zip(fold.states(f), fold.got(f, "lane", "lane"))]
+        for number in range(AT_ONCE):
+            names = {name: f"{name}_c{number}" for name in own}
+            starts += _renamed(first, {**names, "column": f"(column + {number})"})
+            inner += _renamed(each, names)
+            for f in folds:
+                fresh = [f"{name}_next" for name in fold.states(f)]
+                inner += fold.merged(f, fresh, [names.get(v.name, v.name) for v in f.lifted], fresh)
+        for f in folds:
+            inner += fold.kept(f, "lane", "lane", [f"{name}_next" for name in fold.states(f)])
+        return [*starts, *self.lanes(inner)]
 
     def column_start(self, p: int) -> list[str]:
         """Where a column starts in each operand, and what is the same for all rows."""
@@ -135,17 +200,19 @@ class Strip:
             if (stride := self.step(load.operand)) != "0":
                 lines.append(load_line(load, f"c{load.operand}", times("lane", stride)))
         lines += self.reads(used, p)
-        place = f"column * {STRIP} + lane"
+        place = "column * widest + lane"
         lines += [f"{name} = {fold.get(name, place)}" for name in self.roles.held_before(p) if name in used]
         lines += [*phase.element.lines, *scan.lines(phase, scan.in_strip)]
         lines += [store_line(x, f"c{x.operand}", times("lane", self.step(x.operand))) for x in phase.stores]
         return lines + [fold.put(v.name, place, v.name) for v in self.roles.held_by(p)]
 
+    # -- the tree of blocks
+
     def push(self, folds: tuple[FoldUse, ...], part: str) -> list[str]:
         """Add a block's states, of this name, to the tree of every row."""
         keep = []
         for f in folds:
-            keep += fold.kept(f, "tree", f"level * {STRIP} + lane", fold.got(f, part, "lane"))
+            keep += fold.kept(f, "tree", "level * widest + lane", fold.got(f, part, "lane"))
         loop = [*self.lanes(self.from_tree(folds, part)), "level = level + 1", "rest = rest >> 1"]
         return ["level = 0", "rest = block", "while (rest & 1) != 0:", *indented(loop), *self.lanes(keep)]
 
@@ -162,7 +229,7 @@ class Strip:
         merges = []
         for f in folds:
             fresh = fold.named(f, "next")
-            merges += fold.merged(f, fold.got(f, "tree", f"level * {STRIP} + lane"), fold.got(f, part, "lane"), fresh)
+            merges += fold.merged(f, fold.got(f, "tree", "level * widest + lane"), fold.got(f, part, "lane"), fresh)
             merges += fold.kept(f, part, "lane", fresh)
         return merges
 
@@ -173,6 +240,8 @@ class Strip:
             return []
         starts = self.lanes(scan.strip_part_starts(self.kernel.phases[p]))
         return [*self.push(found, "part"), *self.join(found, "part", "before", "block + 1"), *starts]
+
+    # -- rows
 
     def row_part(self, p: int) -> list[str]:
         """The row body of a phase and its stores, for every row of the strip."""
@@ -187,3 +256,7 @@ class Strip:
         lines += [*body.lines, *(fold.put(f"{v.name}_row", "lane", v.name) for v in body.results if v.name in made)]
         lines += [store_line(x, f"r{x.operand}", times("lane", self.step(x.operand))) for x in phase.row_stores]
         return self.lanes(lines) if body.lines or phase.row_stores else []
+
+
+def _renamed(lines: Sequence[str], names: dict[str, str]) -> list[str]:
+    return [WORD.sub(lambda word: names.get(word[0], word[0]), line) for line in lines]

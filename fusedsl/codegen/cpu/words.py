@@ -12,12 +12,30 @@ from llvmlite import ir
 from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT64, DType
 from ...schedule.kernel import Kernel
 from . import tile
+from .affine import NANS
 from .math import convert, integers, random, table
-from .memory import POINTER_TYPE, accumulate, allocate, element_address, fetch, load, read, release, scalar, store
+from .memory import (
+    POINTER_TYPE,
+    accumulate,
+    allocate,
+    element,
+    element_address,
+    fetch,
+    load,
+    move,
+    nans,
+    origin,
+    place,
+    read,
+    release,
+    scalar,
+    store,
+)
 from .number import Number, intrinsic, llvm_type, select
 from .processor import host
 from .product import product
 from .roles import Array
+from .turns import until_less, until_within, until_wrap
 from .vectors import TILE_PRODUCT, Vectors
 
 POINTER = "pointer"
@@ -132,7 +150,7 @@ def words_of_memory(kernel: Kernel, arrays: list[Array]) -> dict[str, Word]:
     """load<k>, store<k>, at<k> of operands, fetch_<dtype> of any, <label>_get, <label>_put of working memory; each has
     its alias scope (what is fetched is only read, so that one scope does for all)."""
     count = len(kernel.operands) + len(arrays) + 1
-    found = {f"fetch_{d.name}": _fetch(d, (count - 1, count)) for d in DTYPES.values()} if kernel.pointers else {}
+    found = words_of_addresses((count - 1, count)) if kernel.pointers else {}
     for k, array in enumerate(arrays, len(kernel.operands)):
         d, scopes = array.dtype, (k, count)
         found[f"{array.label}_get"] = Word("get", always(d), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
@@ -143,12 +161,26 @@ def words_of_memory(kernel: Kernel, arrays: list[Array]) -> dict[str, Word]:
         d, scopes = operand.dtype, (k, count)
         found[f"load{k}"] = Word("load", always(d.compute), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
         found[f"store{k}"] = Word("store", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s))
+        found[f"move{k}"] = Word("move", always(None), lambda b, to, source, n, d=d: move(b, d, to, source, n))
         found[f"at{k}"] = Word("at", always(POINTER), lambda b, p, i, d=d: element_address(b, p, i, d))
     return found
 
 
-def _fetch(d: DType, scopes: tuple[int, int]) -> Word:
-    return Word("fetch", always(d.compute), lambda b, address, wanted: fetch(b, d, address, wanted, scopes))
+def words_of_addresses(scopes: tuple[int, int]) -> dict[str, Word]:
+    """Reads of elements at addresses, and how long those of a loop stay affine."""
+    found = {"origin": Word("origin", always(INT64), origin), "place": Word("place", always(POINTER), place)}
+    for name in NANS:
+        found[f"nans_{name}"] = Word("nans", always(INT64), lambda b, d=DTYPES[name]: nans(b, d))
+    for d in DTYPES.values():
+        found[f"fetch_{d.name}"] = Word(
+            "fetch", always(d.compute), lambda b, address, wanted, d=d: fetch(b, d, address, wanted, scopes)
+        )
+        found[f"element_{d.name}"] = Word(
+            "element", always(d.compute), lambda b, base, index, d=d: element(b, d, base, index, scopes)
+        )
+    for meaning in (until_less, until_within, until_wrap):
+        found[meaning.__name__] = plain(meaning.__name__, same, meaning)
+    return found
 
 
 def vocabulary(kernel: Kernel, arrays: list[Array], vectors: Vectors | None = None) -> dict[str, object]:
