@@ -172,7 +172,7 @@ PLANS = (
         "distances inside a sum",
         "sum(exp(-sum((x[:, None] - y[None])**2, -1)) * b, 1)",
         arrays("float32", x=(1000, 16), y=(2000, 16), b=(2000,)),
-        stored=2000,
+        stored=1000 * 2000,  # a distance each
     ),
     PlanCase("four heat steps", heat, square(2000, "float64", "u")),
     PlanCase("four heat steps with pads", padded_heat, square(2000, "float64", "u")),

@@ -1,4 +1,4 @@
-"""No plan moves more bytes, or takes longer by the time model, than the unfused program with library products."""
+"""No plan takes longer by the time model, or moves more bytes on CPUs, than the unfused program with library products."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ CASES = [
 def test_a_plan_of_products_costs_no_more_than_the_unfused_program(program, device, size):
     specs = {name: fd.spec(shape, "float32") for name, shape in program.shapes(EXTENTS[size]).items()}
     found = fd.kernel(program.text).explain(**specs, device=device, compile=False)
-    assert found.bytes <= SLOWER * found.before.bytes, found
     if device == "cuda":
         assert found.seconds <= SLOWER * found.before.seconds, found
+    else:
+        assert found.bytes <= SLOWER * found.before.bytes, found
 
 
 @pytest.mark.parametrize("seed", range(24))

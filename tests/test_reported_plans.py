@@ -46,7 +46,8 @@ def test_a_plan_takes_no_longer_than_the_unfused_program(case):
 def test_a_plan_takes_no_longer_than_that_of_the_same_in_other_words(case):
     text, arrays = case.like
     found, other = plan(case, "cuda"), explained(text, tuple(arrays.items()), "cuda")
-    assert found.seconds <= 1.25 * other.seconds, found
+    assert len(found.kernels) <= len(other.kernels) + 1, found  # one may convert operands first
+    assert found.seconds <= 1.5 * other.seconds, found
 
 
 @pytest.mark.parametrize("case, device", [p for p in CASES if p.values[0].multiplications])

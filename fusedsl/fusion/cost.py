@@ -38,8 +38,9 @@ def unfused(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[Step, ...]:
     """The kernels that NumPy or CuPy would run: every operation reads its operands and writes its result.
 
     Counted in the unfused run's favour: a common subexpression is computed once, an operand that is read twice by one
-    operation is moved once, views and changes of dtype are free, and so is arithmetic on Python numbers. A sum of
-    products of what is broadcast against each other is a product of matrices, also where products are masked.
+    operation is moved once, views and changes of dtype are free, and so is arithmetic on Python numbers and positions,
+    but for the results that it fills. A sum of products of what is broadcast against each other is a product of
+    matrices, also where products are masked.
     """
     arrays = _arrays(graph)
     products = _products(graph, extents)
@@ -47,7 +48,8 @@ def unfused(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[Step, ...]:
     counted = [n for n in graph.nodes() if n in arrays and n not in inside and _computes(n)]
     steps = [_product(n, products[n], arrays, extents) if n in products else _step(n, arrays, extents) for n in counted]
     copied = [r for r in dict.fromkeys(graph.results) if r in arrays and not _computes(_below_views(r))]
-    return tuple(steps + [_copy(r, extents) for r in copied])
+    filled = [r for r in dict.fromkeys(graph.results) if r not in arrays and r.type.shape]
+    return tuple(steps + [_copy(r, extents) for r in copied] + [_fill(r, extents) for r in filled])
 
 
 def _arrays(graph: Graph) -> set[Node]:
@@ -166,6 +168,11 @@ def _operand(n: Node) -> Node:
     while n.op in ("convert", "broadcast"):
         n = n.args[0]
     return n
+
+
+def _fill(r: Node, extents: Mapping[Symbol, int]) -> Step:
+    """A result that no array enters is written."""
+    return Step("full", 0, _size(r, extents), _count(r, extents))
 
 
 def _copy(n: Node, extents: Mapping[Symbol, int]) -> Step:

@@ -13,6 +13,7 @@ from ..schedule import geometry
 from ..schedule.attend import AttendSchedule
 from ..schedule.contract import EDGE, THREADS
 from ..schedule.kernel import Kernel
+from ..schedule.stream import Score
 from ..schedule.warps import WarpSchedule
 from .issued import multiplication
 from .passes import of_pass, scores, share_at_work
@@ -27,7 +28,8 @@ def take_less_stored(bounds: Sequence[Bound], hardware: Hardware) -> bool:
     found = [_scheduled(bound, hardware) for bound in bounds if not bound.empty]
     if all(share_at_work(k, s, b, geometry(s, k, b.extents), hardware, False) > BUSY for k, s, b in found):
         return False
-    stored = sum(stored_seconds(k, b, hardware) for k, _, b in found)
+    known: set[tuple] = set()
+    stored = sum(stored_seconds(k, b, hardware, known) for k, _, b in found)
     return stored < WORTH * sum(pass_seconds(k, s, b, hardware) for k, s, b in found)
 
 
@@ -45,17 +47,32 @@ def pass_seconds(kernel: Kernel, schedule: AttendSchedule | WarpSchedule, bound:
     return seconds(of_pass(kernel, schedule, bound, launch, hardware, read, written, {}), hardware)
 
 
-def stored_seconds(kernel: Kernel, bound: Bound, hardware: Hardware) -> float:
-    """How long products of matrices take that store their scores in float32, and a kernel of their rows between."""
+def stored_seconds(kernel: Kernel, bound: Bound, hardware: Hardware, known: set[tuple]) -> float:
+    """How long products of matrices take that store their scores in float32, and a kernel of their rows between. Scores
+    that are `known` are stored by another pass.
+    """
     stream = kernel.stream
     assert stream is not None
     rows = prod(bound.extents[a] for a in stream.lanes)
     batch = prod(bound.extents[: kernel.row_axes]) // max(1, rows)
     columns, held = bound.extents[kernel.row_axes], 4 * batch * rows * bound.extents[kernel.row_axes]
-    total = sum(_product(batch, rows, columns, bound.extents[s.axis], held, hardware) for s in stream.scores)
+    total = 0.0
+    for score in stream.scores:
+        if (like := _alike(score, kernel, bound)) not in known:
+            known.add(like)
+            total += _product(batch, rows, columns, bound.extents[score.axis], held, hardware)
     total += sum(_product(batch, rows, bound.extents[w.axis], columns, held, hardware) for w in stream.weighings)
     issued, special, double = scores(kernel, bound)
     return total + seconds(Work(held, held if stream.weighings else 0, held + issued, special, double), hardware)
+
+
+def _alike(score: Score, kernel: Kernel, bound: Bound) -> tuple:
+    """What says whether scores of two passes are the same: how they are computed, from which arrays."""
+    lines = (*score.left.lines, *score.right.lines, *score.left.results, *score.right.results)
+    names = {value.name for value in (*score.left.args, *score.right.args)}
+    read = [load.operand for load in kernel.loads if load.value.name in names]
+    arrays = tuple((kernel.operands[k].name, bound.strides[k]) for k in read)
+    return lines, arrays, bound.extents[score.axis], bound.extents[: kernel.row_axes + 1]
 
 
 def _product(batch: int, rows: int, columns: int, terms: int, moved: int, hardware: Hardware) -> float:

@@ -221,6 +221,8 @@ class Recorder:
         for n in used:
             if n.op == "scalar":
                 self.baked[n.attr] = self.numbers[n.attr]
+        if node.type.weak:  # a root of an extent is computed in float64
+            node = self.builder.coerce(node, node.type.dtype)
         value = concrete(node, self.numbers, self.extents)
         if any(n.op == "size" for n in used):
             self.conditions[node] = value
