@@ -1,4 +1,5 @@
-"""No plan takes longer by the time model, or moves more bytes on CPUs, than the unfused program with library products."""
+"""No plan takes longer by the time model, or moves more bytes on CPUs, than the unfused program with library products.
+"""
 
 from __future__ import annotations
 
