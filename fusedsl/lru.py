@@ -38,6 +38,11 @@ class LRU(Generic[K, V]):
                 gone.append(self._values.popitem(last=False))
         return value
 
+    def values(self) -> list[V]:
+        """What it holds, the least recently used first."""
+        with self._lock:
+            return list(self._values.values())
+
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:

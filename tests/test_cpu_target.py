@@ -644,3 +644,10 @@ def test_an_error_in_a_piece_leaves_no_thread_behind(monkeypatch):
         while True:  # until the calling thread is the one that is interrupted
             pool.run(piece, 0, 3, 1)
     assert not running
+
+
+@pytest.mark.parametrize("text", ["var(hardswish(x), axis=0)", "mean(exp(x), 0), var(exp(x), 0)", "std(x * x, 0)"])
+def test_columns_that_join_at_once_read_their_own_elements(text):
+    """What a strip holds of an element was read of the first of four columns."""
+    x = np.random.default_rng(0).standard_normal((72, 48), np.float32)
+    fd.kernel(text, verify=True, fallback=False)(x)

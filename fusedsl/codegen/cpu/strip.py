@@ -168,8 +168,9 @@ class Strip:
             inner += [f"{name}_next = {text}" for name, text in zip(fold.states(f), fold.got(f, "lane", "lane"))]
         for number in range(AT_ONCE):
             names = {name: f"{name}_c{number}" for name in own}
-            starts += _renamed(first, {**names, "column": f"(column + {number})"})
-            inner += _renamed(each, names)
+            place = {**names, "column": f"(column + {number})"}
+            starts += _renamed(first, place)
+            inner += _renamed(each, place)
             for f in folds:
                 fresh = [f"{name}_next" for name in fold.states(f)]
                 inner += fold.merged(f, fresh, [names.get(v.name, v.name) for v in f.lifted], fresh)
