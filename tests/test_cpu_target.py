@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+import fusedsl as fd
 from fusedsl.codegen.cpu import backend, variant
 from fusedsl.ir.types import BFLOAT16, BOOL, DTYPES, FLOAT32, INT64, numpy_dtype
 from fusedsl.runtime import native, pool
