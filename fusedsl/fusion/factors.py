@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..hardware import CPU
 from ..ir.dims import Dim, expression
 from ..ir.graph import Node, walk
 from ..ir.ops import OPS
@@ -20,6 +21,7 @@ from .time import LATENCY, LAUNCH
 ALONE = round((LAUNCH + LATENCY) / ATTOSECOND)  # what a kernel takes beside its work
 FILLING = 4  # blocks on a multiprocessor, whose threads wait for each other's instructions
 DEAR = 20  # instructions of an element, more than those of a cast or of scaling
+SCALAR = 8  # times what vector code takes for an element
 TILE = 64  # rows and columns of a product for which an element of a factor is computed once
 
 
@@ -42,6 +44,23 @@ def _in_tiles(group: Group, own: Sequence[Axis], instructions: int, prices: Pric
     full = prices.hardware.multiprocessors * min(FILLING, prices.hardware.blocks)
     idle = expression("//", full, expression("max", times(mine, others), 1))
     return times(issued, expression("max", idle, 1))
+
+
+def _of_a_matrix(f: Node, free: Mapping[Node, frozenset[Axis]], rows: Iterable[Axis]) -> Node | None:
+    """What a fold sums the products of with a matrix, if it is a vector beside it."""
+    (x,) = f.args
+    if f.op != "fold" or f.attr[0] != "sum" or x.op != "multiply":
+        return None
+    left, right = (free.get(a, frozenset()) & frozenset(rows) for a in x.args)
+    return x.args[0] if left < right else x.args[1] if right < left else None
+
+
+def _in_lanes(group: Group, own: Sequence[Axis], instructions: int, prices: Prices) -> Dim:
+    """How long a CPU takes for a vector beside a matrix, whose rows lie in vector lanes: each element is computed by
+    itself, for all of them."""
+    lanes = expression("min", count_of(a for a in group.rows if a not in own), SCALAR)
+    each = round(instructions / prices.hardware.issue_rate / ATTOSECOND)
+    return times(times(count_of(own), lanes), each)
 
 
 def _tiles(axes: Iterable[Axis]) -> Dim:
@@ -105,9 +124,13 @@ def _dear(groups: list[Group], k: int, prices: Prices, fits: Callable[[Dim, int]
         return
     free = free_axes(group.values)
     pairs = [factors(f, free, group.rows) for f in group.folds]
+    values = [v for pair in pairs if pair is not None for v in pair]
+    alone = [_of_a_matrix(f, free, group.rows) for f in group.folds] if prices.hardware is CPU else [None]
     if any(pair is None for pair in pairs):
-        return
-    for value in dict.fromkeys(v for pair in pairs if pair is not None for v in pair):
+        if any(v is None for v in alone):
+            return
+        values = [v for v in alone if v is not None]
+    for value in dict.fromkeys(values):
         work = [n for n in computed([value], frozenset(group.imports)) if n.op not in BOUND]
         inner = [n for n in work if free[n] == free[value]]  # what varies along fewer axes is computed less often
         each = sum(map(cost, inner))
@@ -117,6 +140,7 @@ def _dear(groups: list[Group], k: int, prices: Prices, fits: Callable[[Dim, int]
         own = memory_order([value], tuple(a for a in (*group.rows, *group.columns) if a in free[value]))
         root = temporary(value, own, 0)
         once = plus(prices.busy(Computation((value,), (root,), frozenset(group.imports))), ALONE)
-        saved = expression("-", _in_tiles(group, own, each, prices), once)
+        anew = _in_lanes if value in alone else _in_tiles
+        saved = expression("-", anew(group, own, each, prices), once)
         if not fits(saved, 0):
             yield Dear(k, value, own, prices.number(saved))

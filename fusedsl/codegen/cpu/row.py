@@ -91,11 +91,12 @@ def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[s
         number = f"{high} - 1 - segment"
     lines = [*segment_start(roles, p, base), *scan.segment_starts(phase), *elements(roles, p)]
     lines += scan.segment_ends(phase, number)
-    if phase.folds:
-        lines += fold.push(phase.folds, number)
-    total = "segments" if low == "0" else f"{high} - {low}"
-    joined = fold.join_tree(phase.folds, total) if phase.folds else []
-    opening = [*rank.starts(phase), *scan.starts(phase)]
+    total = "segments" if low == "0" else f"({high} - {low})"
+    opening, joined = [*rank.starts(phase), *scan.starts(phase)], []
+    if phase.folds:  # the state of a single segment is that of the row
+        opening += [line for f in phase.folds for line in fold.identity(f)]
+        lines += [f"if {total} != 1:", *indented(fold.push(phase.folds, number))]
+        joined = [f"if {total} != 1:", *indented(fold.join_tree(phase.folds, total))]
     return [*opening, *scan.counted(phase, "segment", low, high, lines), *joined, *rank.sort(phase)]
 
 
