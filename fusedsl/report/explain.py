@@ -19,6 +19,7 @@ from .before import Unfused, before
 from .case import Case, make_case
 from .kernels import Figures, KernelReport, Members, figures_of, report_launch
 from .measure import launch_seconds
+from .ordering import slower_than_numpy
 from .schema import VERSION
 from .table import html_table, text_table
 from .target import Target, choose, describe_arguments, this_machine
@@ -146,7 +147,7 @@ def explain(
         _temporaries(case),
         refusals(case),
         widened(case.graph),
-        tuple(notes + _slower(kernels, unfused) + _aliasing(case)),
+        tuple(notes + _slower(case, kernels, unfused) + _aliasing(case)),
     )
 
 
@@ -167,8 +168,10 @@ def _temporaries(case: Case) -> tuple[Temporary, ...]:
     return tuple(found)
 
 
-def _slower(kernels: Sequence[KernelReport], unfused: Unfused) -> list[str]:
+def _slower(case: Case, kernels: Sequence[KernelReport], unfused: Unfused) -> list[str]:
     """Where the time model says that one operation after another would take less."""
+    if not case.target.is_cuda:
+        return slower_than_numpy(case.graph, case.extents, sum(k.bytes for k in kernels), unfused)
     time = sum(k.seconds or 0 for k in kernels)
     if unfused.seconds is None or time <= SLOWER * unfused.seconds:
         return []
