@@ -155,7 +155,7 @@ FAMILIES: Sequence[Family] = (
     texts("many sums", listed("sum(x+{}, 0)"), X, 8, 16, 32),
     texts("many sums along axes in turn", lambda n: ", ".join(f"sum(x+{k}, {k % 2})" for k in range(n)), X, 8, 16, 32),
     texts("many products", listed("x@(x+{})"), X, 12, 24, 48),
-    texts("random streams", listed("f({})", " + ", "f(k) = normal(1, x, k)\n"), X, 15, 30, 60),
+    texts("random streams", listed("f({})", " + ", "f(k) = normal(1, x, stream=k)\n"), X, 15, 30, 60),
     texts("sines", chain("x = f(x)", before="f(x) = sin(sin(sin(sin(sin(sin(x))))))\n"), X, 10, 20, 40),
     texts(
         "powers",

@@ -15,8 +15,10 @@ from ..accuracy.indices import require_indices_in_range
 from ..accuracy.judge import judge
 from ..errors import FusedslError
 from ..ir.graph import Graph
+from ..ir.interp import footprint
 from ..ir.types import numpy_dtype
 from ..runtime.copies import to_host
+from ..runtime.free_memory import require
 from ..schedule.plan import Plan
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ def exact(graph: Graph, arguments: Sequence, options: Options) -> list[Ball]:
 
     Raises the ShapeError of an index out of range that a result depends on.
     """
+    require(2 * footprint(graph, arguments), "what the interpreter computes, step by step, and how far it may be off")
     balls = evaluate_nodes(graph, arguments, FASTMATH if options.fastmath else None)
     require_indices_in_range(graph, arguments)
     with np.errstate(all="ignore"):

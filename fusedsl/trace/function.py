@@ -16,6 +16,7 @@ from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter
 from .held import DEPTH, Held
 from .home import Adopted, Constant, array_classes
+from .numpy_lists import unseen
 from .picked import Picked
 from .reads import Read
 from .rebind import Rebinder
@@ -136,6 +137,7 @@ def _traced(function: Callable, arguments: Sequence[Any], keywords: Mapping[str,
         _mapped(result, _refused, Picked)
         nodes: list[Node] = []
         template = _mapped(result, lambda t: _leaf(recorder, t, nodes), Tracer)
+        template = _mapped(template, unseen, object)
         _check_result(template)
         rebinder.settle()
     if recorder.homeless:

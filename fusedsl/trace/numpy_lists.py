@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +61,16 @@ def seen(function: Callable, name: str, recorder: Recorder) -> Any:
         named = {key: as_array(recorder, value) for key, value in kwargs.items()}
         return function(*(as_array(recorder, value) for value in args), **named)
 
-    return functools.update_wrapper(call, function)
+    wrapper = functools.update_wrapper(call, function)
+    wrapper.numpys = function  # type: ignore[attr-defined]
+    return wrapper
+
+
+def unseen(value: Any) -> Any:
+    """A function or a ufunc of NumPy's itself, where it is what `seen` puts in its place; all else as it is."""
+    if type(value) is Ufunc:
+        return value._ufunc
+    return getattr(value, "numpys", value) if type(value) is FunctionType else value
 
 
 class Ufunc:
