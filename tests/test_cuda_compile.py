@@ -190,6 +190,18 @@ def test_only_exponentials_that_are_summed_or_scaled_for_16_bits_are_the_hardwar
     assert ("stored_exp(" in fd.kernel(text).source(fd.spec((64, 1000), dtype), device="cuda")) == near
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("text", ["sum(softmax(x), 0)", "float16(softmax(x))", "bfloat16(logsumexp(2 * x, -1))"])
+def test_folds_over_rows_and_float64_have_exponentials_of_their_own(text, dtype):
+    """A kernel that stores nothing but folds over its rows counted as one of 16 bits; the hardware has no float64."""
+    kernel = fd.kernel(text, fallback=False)
+    for columns in (1000, 90_000):
+        explanation = kernel.explain(fd.spec((400, columns), dtype), cc=90)
+        assert all(k.figures is not None for k in explanation.kernels), explanation.notes
+    if "16" not in text and dtype != "bfloat16":
+        assert "stored_exp(" not in kernel.source(fd.spec((400, 1000), dtype), device="cuda")
+
+
 @pytest.mark.parametrize(("columns", "near"), [(60_000, True), (1000, False)])
 def test_long_rows_of_16_bits_add_the_hardwares_exponentials_to_others(columns, near):
     text = "exp(x - logsumexp(x, -1, keepdims=True)) - where(iota(x, -1) == y[:, None], 1, 0)"

@@ -342,23 +342,29 @@ def near_exp(kind):
 
 
 def stored_exp(kind):
-    """exp(x) as the square of the hardware's 2**y, which knows no subnormal numbers: off by 2**-24 |x| + 2**-21."""
+    """exp(x) as the square of the hardware's 2**y, which knows no subnormal numbers: off by 2**-24 |x| + 2**-21.
+    The hardware knows no float64."""
 
     def emit(e, x):
+        if kind.bitwidth == 64:
+            return double.call(e, "exp", x)
         root = e.asm(x.type, "ex2.approx.ftz.f32 $0, $1;", "=f,f", [e.builder.fmul(x, ir.Constant(x.type, LOG2_E / 2))])
         return e.builder.fmul(root, root)
 
-    return (kind, emit) if kind == types.float32 else None
+    return (kind, emit) if _is_float(kind) else None
 
 
 def near_log(kind):
-    """log2(x) / log2(e) by the hardware: off by 2**-22 where x is between 1/2 and 2, else by 2**-22 of itself."""
+    """log2(x) / log2(e) by the hardware: off by 2**-22 where x is between 1/2 and 2, else by 2**-22 of itself.
+    The hardware knows no float64."""
 
     def emit(e, x):
+        if kind.bitwidth == 64:
+            return double.call(e, "log", x)
         made = e.asm(x.type, "lg2.approx.f32 $0, $1;", "=f,f", [x])
         return e.builder.fmul(made, ir.Constant(x.type, 1 / LOG2_E))
 
-    return (kind, emit) if kind == types.float32 else None
+    return (kind, emit) if _is_float(kind) else None
 
 
 def logistic(kind):

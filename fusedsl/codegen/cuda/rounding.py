@@ -38,8 +38,9 @@ def stored_functions(kernel: Kernel, phase: Phase, body: Body) -> Body:
     values, which are off by 2**-22: a long sum is rounded oftener.
     """
     stores = [store for part in kernel.phases for store in (*part.stores, *part.row_stores)]
+    stores += kernel.finish.stores if kernel.finish is not None else ()
     kinds = {kernel.operands[store.operand].dtype for store in stores}
-    if not all(kind.kind == "f" and kind.bits == 16 for kind in kinds):
+    if not kinds or not all(kind.kind == "f" and kind.bits == 16 for kind in kinds):
         return body
     made, lines = set(), []
     for line in body.lines:
