@@ -167,8 +167,8 @@ class Strip:
         for f in folds:
             inner += [f"{name}_next = {text}" for name, text in zip(fold.states(f), fold.got(f, "lane", "lane"))]
         for number in range(AT_ONCE):
-            names = {name: f"{name}_c{number}" for name in own}
-            starts += _renamed(first, {**names, "column": f"(column + {number})"})
+            names = {"column": f"(column + {number})", **{name: f"{name}_c{number}" for name in own}}
+            starts += _renamed(first, names)
             inner += _renamed(each, names)
             for f in folds:
                 fresh = [f"{name}_next" for name in fold.states(f)]
