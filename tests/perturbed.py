@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from bounds import EPS
 
+from fusedsl.accuracy.ball import EPS
 from fusedsl.ir.graph import Graph, Node
 from fusedsl.ir.interp import RULES, extents_of
 from fusedsl.ir.ops import OPS

@@ -348,6 +348,25 @@ def test_an_input_is_held_where_an_earlier_phase_overwrites_it(tmp_path):
         np.testing.assert_allclose(out, x / (x * x).sum(1, keepdims=True), 1e-5)
 
 
+def test_what_is_held_is_folded_several_columns_at_once(tmp_path):
+    """A light phase of a strip takes columns together: each reads its own held value, and its own position."""
+    x = normal(300, 11)
+    lines = ("u_0 = float32(t_0 == m_0)", "v_0 = u_0 * float32(i_0)")
+    at = Position(Value("i_0", INT64), 1)
+    phases = (
+        Phase(body("x_0", "t_0", "t_0 = x_0 * x_0 + x_0"), (), (maximum_fold("t_0", "m_0"),)),
+        Phase(Body((*values("t_0 m_0"), at.value), values("u_0 v_0"), lines), (), (fold("u_0", "n_0"), fold("v_0", "s_0")),
+              None, (Store("n_0", 1), Store("s_0", 2))),
+    )  # fmt: skip
+    for order in "CF":
+        a = np.asarray(x, order=order)
+        count, place = np.empty((300, 1), np.float32), np.empty((300, 1), np.float32)
+        case = Case(tmp_path, [a, count, place], 1, phases, 1, positions=(at,))
+        for kind in case.kinds():
+            np.testing.assert_array_equal(case.run(kind)[:, 0], (x * x + x).argmax(1), kind)
+            assert (count == 1).all(), kind
+
+
 def test_a_kernel_that_is_not_resident(tmp_path):
     x = normal(3, 5000)
     phases = (

@@ -161,7 +161,7 @@ def basic_index(x: np.ndarray, index: tuple, extents: Mapping[Symbol, int]) -> n
             key.append(evaluate(entry[1], extents))
         else:
             key.append(_positions(*(evaluate(part, extents) for part in entry[1:])))
-    return x[tuple(key)]
+    return x[(*key, ...)]  # a view, of one element too
 
 
 def _positions(start, step, extent):

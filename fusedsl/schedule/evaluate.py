@@ -220,9 +220,9 @@ class Run:
         others = [a for a in range(len(self.axes)) if a not in axes]
         shapes = np.broadcast_shapes(*(x.shape for x in states))
         states = [np.broadcast_to(x, shapes).transpose([*others, *axes]) for x in states]
-        outer = [shapes[a] for a in others]
+        outer, count = [shapes[a] for a in others], prod(shapes[a] for a in axes)
         nothing = [np.broadcast_to(x.reshape((1,) * (len(outer) + 1)), (*outer, 1)) for x in self.identity(use)]
-        states = [np.concatenate([x.reshape((*outer, -1)), none], -1) for x, none in zip(states, nothing)]
+        states = [np.concatenate([x.reshape((*outer, count)), none], -1) for x, none in zip(states, nothing)]
         while states[0].shape[-1] > 1:
             count = states[0].shape[-1]
             pairs = [[x[..., k : count - count % 2 : 2] for x in states] for k in (0, 1)]
