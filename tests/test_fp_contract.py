@@ -55,12 +55,17 @@ def strided(x):
     return room[:, ::2]
 
 
+LAYOUTS = ((np.float32, np.copy), (np.float64, np.asfortranarray), (np.float32, strided))
+
+
 @pytest.mark.parametrize("form", READ_TWICE)
 @pytest.mark.parametrize(
-    ("dtype", "layout"), [(np.float32, np.copy), (np.float64, np.asfortranarray), (np.float32, strided)]
+    ("dtype", "layout", "values"),
+    [(*layout, VALUES[k :: len(LAYOUTS)]) for k, layout in enumerate(LAYOUTS)]
+    + [pytest.param(*layout, VALUES, marks=pytest.mark.slow) for layout in LAYOUTS],
 )
-def test_a_value_that_is_read_twice_is_one_number(form, dtype, layout):
-    for value in VALUES:
+def test_a_value_that_is_read_twice_is_one_number(form, dtype, layout, values):
+    for value in values:
         difference, found = fd.evaluate(READ_TWICE[form].format(value), given(dtype, layout), fallback=False)
         assert np.all(difference == 0) and found, (value, difference, found)
 
