@@ -219,7 +219,7 @@ def anew(monkeypatch, tmp_path):
     own = cache.Cache(tmp_path)
     monkeypatch.setattr(compile, "disk", lambda: own)
     monkeypatch.setattr(cache, "disk", lambda: own)
-    monkeypatch.setattr(compile, "_built", LRU(64))
+    monkeypatch.setattr(compile, "_built", LRU(lambda: 64))
 
 
 SHIFT = re.compile(r"(%\S+) = (?:shl|lshr|ashr) i\d+ [^,]+, (\S+)$")
@@ -236,7 +236,9 @@ def test_what_llvm_is_given_on_the_cpu_promises_nothing(dtype, anew, monkeypatch
 
     seen: list[str] = []
     optimise = compiler.optimise
-    monkeypatch.setattr(compiler, "optimise", lambda modules: seen.extend(map(str, modules)) or optimise(modules))
+    monkeypatch.setattr(
+        compiler, "optimise", lambda modules, *target: seen.extend(map(str, modules)) or optimise(modules, *target)
+    )
     texts = [*nested(dtype)[::7], *of_literals(dtype)[::9]] + [f"{to}(sqrt(x))" for to in INTEGERS]
     for begin in range(0, len(texts), TOGETHER):
         kernel = fd.kernel(", ".join(texts[begin : begin + TOGETHER]), fallback=False)
