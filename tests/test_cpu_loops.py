@@ -10,6 +10,9 @@ import pytest
 import fusedsl as fd
 from fusedsl.codegen.cpu import compiler, near
 from fusedsl.codegen.cpu.interleave import innermost
+from fusedsl.lru import LRU
+from fusedsl.program import text
+from fusedsl.runtime import cache, compile
 
 
 def lowered(text: str, monkeypatch, **given):
@@ -40,7 +43,11 @@ def counts(modules) -> list[str]:
 
 @pytest.fixture
 def fresh(monkeypatch, tmp_path):
-    monkeypatch.setenv("FUSEDSL_CACHE_DIR", str(tmp_path))
+    """Kernels are compiled, whatever has been compiled before."""
+    own = cache.Cache(tmp_path)
+    for module in (compile, cache, text):
+        monkeypatch.setattr(module, "disk", lambda: own)
+    monkeypatch.setattr(compile, "_built", LRU(lambda: 1000))
     return monkeypatch
 
 

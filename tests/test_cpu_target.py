@@ -355,9 +355,14 @@ def test_what_is_held_is_folded_several_columns_at_once(tmp_path):
     at = Position(Value("i_0", INT64), 1)
     phases = (
         Phase(body("x_0", "t_0", "t_0 = x_0 * x_0 + x_0"), (), (maximum_fold("t_0", "m_0"),)),
-        Phase(Body((*values("t_0 m_0"), at.value), values("u_0 v_0"), lines), (),
-              (fold("u_0", "n_0"), fold("v_0", "s_0")), None, (Store("n_0", 1), Store("s_0", 2))),
-    )  # fmt: skip
+        Phase(
+            Body((*values("t_0 m_0"), at.value), values("u_0 v_0"), lines),
+            (),
+            (fold("u_0", "n_0"), fold("v_0", "s_0")),
+            None,
+            (Store("n_0", 1), Store("s_0", 2)),
+        ),
+    )
     for order in "CF":
         a = np.asarray(x, order=order)
         count, place = np.empty((300, 1), np.float32), np.empty((300, 1), np.float32)

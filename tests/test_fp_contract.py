@@ -97,6 +97,8 @@ def test_a_drawn_value_that_is_read_twice_is_one_number(seed):
         ("softmax(x * c)", {"x": LOGITS, "c": np.full(3, 1e12, np.float32)}, FIRST),
         ("softmax(x * c + r*s)", {"x": LOGITS, "c": 1e12, "r": LOGITS[:, :1], "s": LOGITS[:, :1]}, FIRST),
         ("exp(log_softmax(x * 1e30))", {"x": LOGITS}, FIRST),
+        ("softmax(x * 1e10 + where(x < 9, 0, -inf))", {"x": LOGITS}, FIRST),
+        ("softmax(x * 1e10 - triu(full_like(x, inf), 4))", {"x": LOGITS}, FIRST),
         ("logsumexp(x * 1e10, -1)", {"x": LOGITS}, (LOGITS * np.float32(1e10)).max(-1)),
         ("p = a * b; sqrt(p - min(p)) == 0", {"a": LOGITS[0], "b": LOGITS[1] + 3}, [True, False, False]),
         ("p = a * b; (p == max(p)) & (p - max(p) == 0)", {"a": LOGITS[0], "b": LOGITS[1] + 3}, [False, False, True]),
@@ -146,6 +148,9 @@ def test_attention_of_far_scores_takes_the_largest(dtype, factor):
         ("cumsum(x*y, 1)", 0),
         ("p = x*y; cumsum(p, 1) / p", 1),
         ("i*i - max(i*i)", 0),
+        ("V = x*y + where(x > 1, 0, -inf); V - max(V)", 1),
+        ("V = minimum(x*y, where(x > 1, inf, -inf)); V - max(V)", 1),
+        ("V = x*y + where(x > 1, 0, -9); V - max(V)", 0),
     ],
 )
 def test_products_that_more_than_a_sum_reads_are_rounded(text, rounded):

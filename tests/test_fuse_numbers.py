@@ -8,6 +8,7 @@ import pytest
 from fused import traced
 
 import fusedsl as fd
+from fusedsl.trace import torch_math
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -89,6 +90,17 @@ def test_numbers_go_into_tensors_as_in_torch(name, dtype):
         if dtype == "float16" and name in ("**", "%", "fmod"):  # eager rounds the number first
             continue
         assert agree(eager, fused), (number, eager, told, fused, said)
+
+
+@pytest.mark.parametrize("bound", ["min", "max"])
+def test_a_bound_that_is_nan_is_none_where_torch_takes_it_for_none(monkeypatch, bound):
+    """Releases of torch differ; with two bounds, and of clamp_min and clamp_max, all have NaN."""
+    monkeypatch.setattr(torch_math, "_nan_is_a_bound", lambda: False)
+    t = torch.tensor([-3, 5], dtype=torch.int32)
+    found = traced(lambda t: torch.clamp(t, **{bound: float("nan")}), [t], torch)
+    assert found.dtype == torch.float32 and found.tolist() == [-3, 5]
+    assert traced(lambda t: torch.clamp(t, float("nan"), 1.0), [t], torch).isnan().all()
+    assert traced(lambda t: torch.clamp_min(t, float("nan")), [t], torch).isnan().all()
 
 
 @pytest.mark.parametrize("name", ARITHMETIC)

@@ -125,7 +125,7 @@ def test_a_data_frame_is_a_table_with_its_labels():
     pandas.testing.assert_frame_equal(fd.evaluate("t * 2", t=frame), frame * 2.0)
     pandas.testing.assert_frame_equal(fd.evaluate("t.T + 0", t=frame * 1.0), (frame * 1.0).T)
     pandas.testing.assert_series_equal(fd.evaluate("mean(t, 0)", t=frame), frame.mean())
-    pandas.testing.assert_series_equal(fd.evaluate("sum(t, 1)", t=frame), frame.sum(axis=1))
+    pandas.testing.assert_series_equal(fd.evaluate("sum(t, 1)", t=frame), (frame * 1.0).sum(axis=1))
     found = fd.evaluate("t @ w", t=frame, w=np.ones((3, 2)))
     assert list(found.index) == list("xyz") and list(found.columns) == [0, 1]
     shifted = pandas.Series([1.0, 2.0, 3.0], index=frame.columns)

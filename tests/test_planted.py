@@ -332,7 +332,8 @@ GENERATED = {
 
 
 @pytest.mark.parametrize("name", GENERATED)
-def test_a_fault_of_generated_code_is_caught(name, tmp_path):
+def test_a_fault_of_generated_code_is_caught(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("FUSEDSL_VERIFY", "0")  # not by the verifier of plans: by what the kernel computes
     text, fault = GENERATED[name]
     program = Program((), (text,), {"x": X})
     hold(Case(program))
@@ -349,11 +350,11 @@ def test_products_that_are_subnormal_are_not_taken_for_exact():
 @pytest.mark.parametrize(
     "text", ["maximum(a, b)", "fmax(b, a)", "max(stack([a, b]), axis=0)", "cummax(stack([a, b]), axis=0)[-1]"]
 )
-def test_a_zero_of_either_sign_may_be_the_largest(text):
-    """NumPy's is now one, now the other, as the processor has it."""
-    a, b = np.array([0.0, 0.0]), np.array([-0.0, 0.0])
-    ((_, bound),) = bounds.evaluate(*graph_of(f"signbit({text})", {"a": a, "b": b}))
-    assert np.isinf(bound).tolist() == [True, False]
+def test_the_largest_of_zeros_has_a_known_sign(text):
+    """Extremes order zeros, whatever the processor does: a target that takes the other one is wrong."""
+    a, b = np.array([0.0, -0.0]), np.array([-0.0, -0.0])
+    ((value, bound),) = bounds.evaluate(*graph_of(f"signbit({text})", {"a": a, "b": b}))
+    assert value.tolist() == [False, True] and not bound.any()
 
 
 def test_a_product_beyond_the_range_may_be_added_to_before_it_is_rounded():

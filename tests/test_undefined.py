@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -219,29 +220,33 @@ def anew(monkeypatch, tmp_path):
     own = cache.Cache(tmp_path)
     monkeypatch.setattr(compile, "disk", lambda: own)
     monkeypatch.setattr(cache, "disk", lambda: own)
-    monkeypatch.setattr(compile, "_built", LRU(64))
+    monkeypatch.setattr(compile, "_built", LRU(lambda: 64))
 
 
 SHIFT = re.compile(r"(%\S+) = (?:shl|lshr|ashr) i\d+ [^,]+, (\S+)$")
 DIVISION = re.compile(r"= [su](?:div|rem) i(?:8|16|32) [^,]+, (\S+)$")
-PROMISE = re.compile(r"\b(nsw|nuw|exact|disjoint|nneg|samesign|nnan|ninf|nsz|arcp|afn|fast)\b|= fpto[su]i|llvm.assume")
+PROMISE = re.compile(r"\b(nsw|nuw|exact|disjoint|nneg|samesign|nnan|ninf|nsz|arcp|afn|fast)\b|llvm.assume")
+CONVERSION = re.compile(r"= fpto[su]i (?:float|double) (\S+) to")
 COUNTER = re.compile(r"= sub nsw i64 \S+, 1$")  # of a loop, as Numba has it
 
 
 @pytest.mark.parametrize("dtype", ("int8", "uint32"))
 def test_what_llvm_is_given_on_the_cpu_promises_nothing(dtype, anew, monkeypatch):
-    """A shift by anything but a number within its width is frozen, a divisor is chosen, and no result is said not to
-    overflow, or to be no NaN. (Divisions of 64 bits share the work among threads.)"""
+    """A shift by anything but a number within its width is frozen, a divisor is chosen, and so is a float that becomes
+    an integer; no result is said not to overflow, or to be no NaN. (Divisions of 64 bits share the work among
+    threads.)"""
     from fusedsl.codegen.cpu import compiler
 
     seen: list[str] = []
     optimise = compiler.optimise
-    monkeypatch.setattr(compiler, "optimise", lambda modules: seen.extend(map(str, modules)) or optimise(modules))
+    monkeypatch.setattr(
+        compiler, "optimise", lambda modules, *target: seen.extend(map(str, modules)) or optimise(modules, *target)
+    )
     texts = [*nested(dtype)[::7], *of_literals(dtype)[::9]] + [f"{to}(sqrt(x))" for to in INTEGERS]
     for begin in range(0, len(texts), TOGETHER):
         kernel = fd.kernel(", ".join(texts[begin : begin + TOGETHER]), fallback=False)
         kernel.compile(*(fd.spec((1000 + begin,), dtype) for _ in kernel.params))
-    shifts = divisors = 0
+    shifts, counts = 0, Counter()
     for module in seen:
         lines = [line.strip() for line in module.splitlines()]
         assert not [line for line in lines if PROMISE.search(line) and not COUNTER.search(line)]
@@ -251,10 +256,11 @@ def test_what_llvm_is_given_on_the_cpu_promises_nothing(dtype, anew, monkeypatch
             if found := SHIFT.search(line):
                 shifts += found[1] in frozen
                 assert found[1] in frozen or (found[2].isdigit() and int(found[2]) < 64), line
-            if found := DIVISION.search(line):
-                divisors += 1
-                assert found[1] in chosen, line
-    assert shifts > 20 and divisors > 20
+            for what in (DIVISION, CONVERSION):
+                if found := what.search(line):
+                    counts[what] += 1
+                    assert found[1] in chosen, line
+    assert shifts > 20 and counts[DIVISION] > 20 and counts[CONVERSION] > 1
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from ..ir.compare import MOST_ELEMENTS, TooLarge
 from ..ir.dims import Dim, Extents, evaluate
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, value_of, walk
-from ..ir.interp import ACCUMULATE, basic_index, cast
+from ..ir.interp import ACCUMULATE, basic_index, cast, stepped
 from ..ir.ops import OPS
 from ..ir.types import numpy_dtype
 from ..ir.verify import VerifyError
@@ -138,7 +138,8 @@ class Evaluator:
         axes = self._ordered(c.axis for c in at if c.axis is not None)
         x, places = self._view(source), []
         for c, count in zip(at, x.shape):
-            place = self.extent(c.start) + (0 if c.axis is None else c.step * self._line(c.axis, axes))
+            start = self.extent(c.start)
+            place = start if c.axis is None else stepped(start, c.step, self._line(c.axis, axes))
             if np.size(place) and (np.min(place) < 0 or np.max(place) >= count):
                 raise VerifyError(f"what is loaded is inside of its array: {n!r}")
             places.append(place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from math import copysign
 
 import numpy as np
 
@@ -57,6 +58,10 @@ def _right_shift(a, b):
     return a >> b if b >= 0 else (-1 if a < 0 else 0)
 
 
+def _is_minus_zero(a) -> bool:
+    return a == 0 and copysign(1, a) < 0
+
+
 PYTHON: dict[str, Callable] = {
     "add": operator.add,
     "subtract": operator.sub,
@@ -83,8 +88,8 @@ PYTHON: dict[str, Callable] = {
     "logical_or": lambda a, b: bool(a) or bool(b),
     "logical_not": lambda a: not a,
     "where": lambda c, a, b: a if c else b,
-    "maximum": lambda a, b: a if a != a or a > b else b,
-    "minimum": lambda a, b: a if a != a or a < b else b,
+    "maximum": lambda a, b: a if a != a or a > b or (a == b and _is_minus_zero(b)) else b,
+    "minimum": lambda a, b: a if a != a or a < b or (a == b and _is_minus_zero(a)) else b,
 }
 
 

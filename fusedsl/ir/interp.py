@@ -164,6 +164,11 @@ def basic_index(x: np.ndarray, index: tuple, extents: Mapping[Symbol, int]) -> n
     return x[(*key, ...)]  # a view, of one element too
 
 
+def stepped(start: int, step: int, places: np.ndarray) -> np.ndarray:
+    """start + step * places. A step beyond int64 is never made: what it would reach is in no array."""
+    return start + (step * places if places.any() else places)
+
+
 def _positions(start, step, extent):
     """The slice that visits `extent` positions from `start`."""
     stop = start + step * extent

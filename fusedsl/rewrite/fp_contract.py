@@ -3,18 +3,21 @@
 A product that one sum alone reads may enter it unrounded, as a multiply-add. One that something else reads too is
 rounded for both: x * c - max(x * c) is 0 at the maximum. A sum that several operations read is computed once for each
 kernel or phase that needs it, with other instructions around it: it must come out alike. So of its products that one
-is contracted which is computed for each of its elements, and never moved out of a loop; the others are rounded.
+is contracted which is computed for each of its elements, and never moved out of a loop; the others are rounded. What a
+mask is added to is no sum, for kernels make a choice of it (masks.py): s + where(c, 0, -inf) is s, or -inf.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import isinf
 
-from ..ir.graph import Graph, Node, node, rebuild, walk
-from ..ir.ops import OPS, VIEWS
+from ..ir.graph import Graph, Node, node, rebuild, value_of, walk
+from ..ir.ops import CASTS, OPS, VIEWS
 
 ROUNDED = "rounded"  # the attribute of a product that no sum takes unrounded
 SUMS = ("add", "subtract")
+EXTREMA = ("minimum", "maximum", "fmin", "fmax")
 
 
 def round_products(graph: Graph) -> Graph:
@@ -45,7 +48,7 @@ def _rounded(results: Sequence[Node]) -> set[Node]:
             shared[a] |= shared[n] and (n.op in OPS or through)
     marked = {n for n in order if _is_product(n) and uses[n] > 1 and summed[n]}
     for n in order:
-        if n.op in SUMS and n.type.dtype.kind == "f" and shared[n]:
+        if n.op in SUMS and n.type.dtype.kind == "f" and shared[n] and not any(map(_is_mask, n.args)):
             marked |= set(_beside_the_first(n))
     return marked
 
@@ -90,4 +93,26 @@ def _passes(n: Node, k: int) -> bool:
             return k > 0
         case "convert":
             return n.args[0].type.dtype.compute is n.type.dtype.compute
+    if n.op in SUMS or n.op in EXTREMA:
+        return _is_mask(n.args[1 - k])
     return n.op in VIEWS
+
+
+def _is_mask(n: Node) -> bool:
+    """Whether all that a value may be is 0 or an infinity, by conditions alone."""
+    stack, seen = [n], set[Node]()
+    while stack:
+        a = stack.pop()
+        if a in seen:
+            continue
+        seen.add(a)
+        if a.op == "const":
+            if value_of(a) and not isinf(value_of(a)):
+                return False
+        elif a.op == "where":
+            stack += a.args[1:]
+        elif a.op in VIEWS or a.op in CASTS or a.op in ("add", "negative"):
+            stack += a.args
+        else:
+            return False
+    return True

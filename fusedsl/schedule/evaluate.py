@@ -16,7 +16,7 @@ import numpy as np
 
 from ..ir.compare import MOST_ELEMENTS, TooLarge
 from ..ir.dims import Extents, evaluate
-from ..ir.interp import basic_index, cast
+from ..ir.interp import basic_index, cast, stepped
 from ..ir.ops import OPS
 from ..ir.types import DTYPES, DType, numpy_dtype
 from ..ir.verify import require
@@ -170,7 +170,7 @@ class Run:
         places = []
         for c, count in zip(use.at, self.memory.view(use).shape):
             start = evaluate(c.start, self.memory.extents)
-            place = self.single(start) if c.axis is None else start + c.step * self.line(c.axis)
+            place = self.single(start) if c.axis is None else stepped(start, c.step, self.line(c.axis))
             inside = not place.size or (place.min() >= 0 and place.max() < count)
             require(inside, "an element is inside of its array", self.kernel.name, use)
             places.append(place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 from ..errors import ArgumentError, DTypeError
@@ -172,6 +173,21 @@ def clamp(input, min=None, max=None):
     given = [bound for bound in (min, max) if bound is not None]
     if not given:
         raise ArgumentError("clamp takes min, max or both", code="argument.missing", help="torch.clamp(x, min=0)")
+    if len(given) == 1 and type(given[0]) is float and math.isnan(given[0]) and not _nan_is_a_bound():
+        return _clamped(input, min=None if min is None else -math.inf, max=None if max is None else math.inf)
+    return _clamped(input, min, max)
+
+
+@cache
+def _nan_is_a_bound() -> bool:
+    """Whether elements are NaN where NaN is their one bound: some releases of torch take it for none."""
+    import torch
+
+    return bool(torch.clamp(torch.zeros(1), min=math.nan).isnan())
+
+
+def _clamped(input, min, max):
+    given = [bound for bound in (min, max) if bound is not None]
     r = recorder_of(input, *given)
     (x, *bounds), dtype = common(r, input, *given)
     if dtype is BOOL:
@@ -186,12 +202,12 @@ def clamp(input, min=None, max=None):
 
 @torch_function()
 def clamp_min(input, min):
-    return clamp(input, min)
+    return _clamped(input, min, None)
 
 
 @torch_function()
 def clamp_max(input, max):
-    return clamp(input, None, max)
+    return _clamped(input, None, max)
 
 
 @torch_function()
