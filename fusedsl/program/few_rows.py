@@ -21,8 +21,9 @@ from .issued import multiplication
 from .passes import of_pass, scores, share_at_work
 
 BUSY = 0.5  # the share of the multiprocessors' time beyond which passes are not asked about
-WORTH = 0.85  # of the time of passes: for less, scores are not worth their memory
+WORTH = 0.9  # of the time of passes: for less, scores are not worth their memory
 NOTHING = Work(0, 0, 0)
+OF_THREAD = 4  # elements that a thread has of a row that is stored
 ACCESSES = 3  # instructions of an element of a product that is stored: two loads and a store
 
 
@@ -67,7 +68,8 @@ def stored_seconds(kernel: Kernel, bound: Bound, hardware: Hardware, known: set[
             sides = batch, rows, columns, bound.extents[score.axis]
             total += seconds(_product(sides, wide, held), hardware)
     issued, special, double = scores(kernel, bound)
-    each = Work(held, 0, held // size + issued, special, double)
+    issued += held // size
+    each = Work(held, 0, issued, special, double, chain=issued * size / held * OF_THREAD if held else 0)
     for weighing in stream.weighings:
         sides = batch, rows, bound.extents[weighing.axis], columns
         total += _weighed(sides, wide, each, hardware)
