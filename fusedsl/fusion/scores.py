@@ -118,7 +118,7 @@ def is_operand(n: Node) -> bool:
     stack, varying = [n.args[0]], list[Node]()
     while stack and len(varying) < 2:
         x = stack.pop()
-        if x.op in ("multiply", "convert"):
+        if x.op in ("multiply", "convert") or (x.op == "divide" and _is_number(x.args[1])):
             stack += x.args
         elif not _is_number(x):
             varying.append(x)
