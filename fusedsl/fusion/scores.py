@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..ir.folds import pick
-from ..ir.graph import Node, Type, constant, is_literal, node, rebuild, walk
+from ..ir.graph import Node, Type, constant, is_literal, node, rebuild, value_of, walk
 from ..ir.ops import CASTS
 from ..ir.types import FLOAT16, DType
 from ..rewrite.scalars import free_axes, product_of, scalar_op, times
@@ -16,6 +16,7 @@ from .crossing import BOUND
 MOST_FACTORS = (
     32  # of an element that is taken apart: what is multiplied with itself again and again has no end of them
 )
+SMALLEST = 2.0**-64  # that factors are, whose inverses are normal numbers
 MOST_ADDENDS = 8  # of an element that is taken apart: each may be a pass of its own
 PRODUCTS = ("multiply", "divide", "where", "cast", "convert")  # what factors are taken out of
 
@@ -305,5 +306,16 @@ def _before_sum(g: Node, stream: Axis, free: dict[Node, frozenset], level: bool)
     for n in parts.over:
         found = found if n in inside else scalar_op("multiply", found, n)
     for n in parts.under:
-        found = scalar_op("divide", found, n)
+        inverse = _inverse(n) if level and parts.rounded else None
+        found = scalar_op("divide", found, n) if inverse is None else scalar_op("multiply", found, inverse)
     return found
+
+
+def _inverse(n: Node) -> Node | None:
+    """1 / n of a literal, by which what was rounded to 16 bits may be multiplied instead; None where that is no normal
+    number."""
+    while n.op == "convert":
+        n = n.args[0]
+    if n.op != "const" or n.type.dtype.kind != "f" or not SMALLEST <= abs(value_of(n)) <= 1 / SMALLEST:
+        return None
+    return constant(1 / value_of(n), n.type.dtype)
