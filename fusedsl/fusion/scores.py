@@ -111,9 +111,9 @@ def is_rounding(n: Node) -> bool:
     return n.op == "cast" and n.type.dtype.kind == "f" and n.type.dtype.bits == 16
 
 
-def is_operand(n: Node) -> bool:
+def is_operand(n: Node, scales: Callable[[Node], bool] = lambda x: False) -> bool:
     """Whether a value is rounded to 16 bits after it was computed from several numbers: stored so for tensor cores,
-    which read what is rounded of one array, and a multiple of it, as that array."""
+    which read what is rounded of one array, and a multiple of it, as that array. What only `scales` it is a number."""
     if not is_rounding(n):
         return False
     stack, varying = [n.args[0]], list[Node]()
@@ -121,7 +121,7 @@ def is_operand(n: Node) -> bool:
         x = stack.pop()
         if x.op in ("multiply", "convert") or (x.op == "divide" and _is_number(x.args[1])):
             stack += x.args
-        elif not _is_number(x):
+        elif not (_is_number(x) or scales(x)):
             varying.append(x)
     return len(varying) != 1 or varying[0].op not in ("load", "fetch")
 
@@ -289,8 +289,8 @@ def hoisted(value: Node, stream: Axis, level: bool) -> Node:
 
 def _before_sum(g: Node, stream: Axis, free: dict[Node, frozenset], level: bool) -> Node:
     """sum(c * x * y) as c * sum(x * y), where both sides of the product remain."""
-    parts = factors_of(g.args[0], lambda n: level and is_operand(n))
     own = set(g.attr[1])
+    parts = factors_of(g.args[0], lambda n: level and is_operand(n, lambda x: x.op == "load" and not free[x] & own))
     free |= free_axes([*parts.over, *parts.under])
     inside = [n for n in parts.over if free[n] & own]
     if parts.where or any(free[n] & own for n in parts.under) or len(inside) == len(parts.over) + len(parts.under):
