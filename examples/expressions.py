@@ -351,6 +351,7 @@ PRODUCTS = (
         *(28, "int4_linear", INT4_LINEAR),
         {"x": "bfloat16[few, 8*packed]", "w": "int32[hidden, packed]"}
         | {"s": "float32[hidden, scales]", "z": "int32[hidden, scales]"},
+        kernels=2,  # each element of d is computed once, not for every tile of the product
     ),
     Expression(
         *(45, "linear_swish_tanh", "clip(tanh(clip(silu(x @ w + b)/2, -1, 1)), -1, 1)"),

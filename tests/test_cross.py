@@ -1,6 +1,7 @@
 """Rows and columns folded by one kernel that reads its inputs once: which programs, how they run, what they compute."""
 
 import re
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -9,6 +10,8 @@ from test_targets import TARGETS, as_torch, check, make
 
 import fusedsl as fd
 from fusedsl.errors import FusionError
+from fusedsl.lru import LRU
+from fusedsl.runtime import cache, compile
 
 needs_compiler = pytest.mark.skipif(find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
 
@@ -211,6 +214,23 @@ def test_no_spills_at_any_length(text, columns, dtype):
     (kernel,) = explained(text.format(dtype=dtype), 8192, columns, dtype, cc=90, compile=True).kernels
     assert kernel.figures.spill_bytes == 0
     assert kernel.figures.blocks_per_sm >= 1  # all blocks are resident, or the barrier would wait for ever
+
+
+@needs_compiler
+def test_what_spills_keeps_no_row_of_weights(monkeypatch, tmp_path):
+    """Which kernel spills is the compiler's: here it says so of what keeps one."""
+    own, compiled = cache.Cache(tmp_path), compile._compiled
+
+    def spilling(kernel, schedule, *where):
+        return replace(compiled(kernel, schedule, *where), spill_bytes=20 if schedule.kept else 0)
+
+    for what, stand_in in (("_compiled", spilling), ("disk", lambda: own), ("_built", LRU(lambda: 1000))):
+        monkeypatch.setattr(compile, what, stand_in)
+    text = (RECOMPUTED + LAYER_NORM).format(dtype="bfloat16")
+    for _ in range(2):  # compiled, and from the cache
+        (kernel,) = explained(text, 8192, 4096, "bfloat16", cc=90, compile=True).kernels
+        assert kernel.figures.spill_bytes == 0
+        compile._built.clear()
 
 
 def test_a_block_on_each_multiprocessor_and_rows_ahead_of_their_use():

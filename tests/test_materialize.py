@@ -87,3 +87,18 @@ def at(*axes):
 )
 def test_places_and_ways_of_reading(demands, several, ways):
     assert (places(demands), uses(demands)) == (several, ways)
+
+
+ALIKE = "segments of the program would compute it alike"
+
+
+@pytest.mark.parametrize("text, kernels", [
+    ("p = softmax(x @ x.T); p @ x, p @ bfloat16(2 * x + 1)", 3),
+    ("p = softmax(x @ x.T); p @ bfloat16(2 * x + 1), p @ x, max(p, axis=-1)", 3),
+    ("p = softmax(x @ x.T); h = bfloat16(p @ x); h @ h.T, p @ bfloat16(2 * x + 1)", 4),
+])  # fmt: skip
+def test_what_arrays_share_is_in_one_segment(text, kernels):
+    """An array stands in the segment of what it shares scores with, where it has no reader before: none is stored."""
+    told = fd.kernel(text).explain(fd.spec((2048, 64), "bfloat16"), device="cuda", cc=90, compile=False)
+    assert len(told.kernels) == kernels, told
+    assert not any(ALIKE in refusal.reason for refusal in told.refused)

@@ -14,6 +14,7 @@ import fusedsl as fd
 from fusedsl.fusion.lines import instructions, special_functions, varying
 from fusedsl.fusion.time import LATENCY, LAUNCH, Work, seconds
 from fusedsl.hardware import facts
+from fusedsl.program import pipeline
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -145,6 +146,28 @@ def test_tiles_count_as_far_as_positions_and_lengths_say():
     told = both.explain(q, q, q, doc, cc=90, compile=False)
     assert causal < told.seconds < 1.2 * causal  # whatever documents leave out
     assert "which ones arrays leave out is not known here" in told.kernels[0].schedule
+
+
+@pytest.mark.parametrize("results", [
+    "softmax(s) @ v", "sigmoid(s) @ v", "softmax(where(iota(s, -1) <= iota(s, -2), s, -inf)) @ v, logsumexp(s, -1)"
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows, keys, out", [(38, 90, 18), (70, 3000, 64)])
+def test_passes_give_way_to_products_that_take_less(rows, keys, out, dtype, results, monkeypatch):
+    """Their weights are computed for each square, or stored before, in the dtype of the program."""
+    shapes = {"q": (1, 2, rows, 32), "k": (1, 2, keys, 32), "v": (1, 2, keys, out)}
+    given = {name: fd.spec(shape, dtype) for name, shape in shapes.items()}
+
+    def explained(slow=None):
+        with monkeypatch.context() as patch:
+            if slow is not None:
+                patch.setattr(pipeline, "_are_slow", lambda bounds, _: slow and any(b.kernel.stream for b in bounds))
+            return fd.kernel(f"s = q @ k.mT * 0.2; {results}").explain(**given, cc=80, compile=False)
+
+    one, several = explained(False), explained(True)
+    assert len(one.kernels) == 1 < len(several.kernels)
+    chosen = explained()
+    assert chosen.seconds <= one.seconds and chosen.seconds < several.seconds / 0.8
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

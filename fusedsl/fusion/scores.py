@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..ir.folds import pick
-from ..ir.graph import Node, Type, constant, is_literal, node, rebuild, walk
+from ..ir.graph import Node, Type, constant, is_literal, node, rebuild, value_of, walk
 from ..ir.ops import CASTS
 from ..ir.types import FLOAT16, DType
 from ..rewrite.scalars import free_axes, product_of, scalar_op, times
@@ -16,6 +16,7 @@ from .crossing import BOUND
 MOST_FACTORS = (
     32  # of an element that is taken apart: what is multiplied with itself again and again has no end of them
 )
+SMALLEST = 2.0**-64  # that factors are, whose inverses are normal numbers
 MOST_ADDENDS = 8  # of an element that is taken apart: each may be a pass of its own
 PRODUCTS = ("multiply", "divide", "where", "cast", "convert")  # what factors are taken out of
 
@@ -110,17 +111,17 @@ def is_rounding(n: Node) -> bool:
     return n.op == "cast" and n.type.dtype.kind == "f" and n.type.dtype.bits == 16
 
 
-def is_operand(n: Node) -> bool:
+def is_operand(n: Node, scales: Callable[[Node], bool] = lambda x: False) -> bool:
     """Whether a value is rounded to 16 bits after it was computed from several numbers: stored so for tensor cores,
-    which read what is rounded of one array, and a multiple of it, as that array."""
+    which read what is rounded of one array, and a multiple of it, as that array. What only `scales` it is a number."""
     if not is_rounding(n):
         return False
     stack, varying = [n.args[0]], list[Node]()
     while stack and len(varying) < 2:
         x = stack.pop()
-        if x.op in ("multiply", "convert"):
+        if x.op in ("multiply", "convert") or (x.op == "divide" and _is_number(x.args[1])):
             stack += x.args
-        elif not _is_number(x):
+        elif not (_is_number(x) or scales(x)):
             varying.append(x)
     return len(varying) != 1 or varying[0].op not in ("load", "fetch")
 
@@ -288,8 +289,8 @@ def hoisted(value: Node, stream: Axis, level: bool) -> Node:
 
 def _before_sum(g: Node, stream: Axis, free: dict[Node, frozenset], level: bool) -> Node:
     """sum(c * x * y) as c * sum(x * y), where both sides of the product remain."""
-    parts = factors_of(g.args[0], lambda n: level and is_operand(n))
     own = set(g.attr[1])
+    parts = factors_of(g.args[0], lambda n: level and is_operand(n, lambda x: x.op == "load" and not free[x] & own))
     free |= free_axes([*parts.over, *parts.under])
     inside = [n for n in parts.over if free[n] & own]
     if parts.where or any(free[n] & own for n in parts.under) or len(inside) == len(parts.over) + len(parts.under):
@@ -305,5 +306,16 @@ def _before_sum(g: Node, stream: Axis, free: dict[Node, frozenset], level: bool)
     for n in parts.over:
         found = found if n in inside else scalar_op("multiply", found, n)
     for n in parts.under:
-        found = scalar_op("divide", found, n)
+        inverse = _inverse(n) if level and parts.rounded else None
+        found = scalar_op("divide", found, n) if inverse is None else scalar_op("multiply", found, inverse)
     return found
+
+
+def _inverse(n: Node) -> Node | None:
+    """1 / n of a literal, by which what was rounded to 16 bits may be multiplied instead; None where that is no normal
+    number."""
+    while n.op == "convert":
+        n = n.args[0]
+    if n.op != "const" or n.type.dtype.kind != "f" or not SMALLEST <= abs(value_of(n)) <= 1 / SMALLEST:
+        return None
+    return constant(1 / value_of(n), n.type.dtype)

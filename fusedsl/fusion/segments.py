@@ -14,6 +14,8 @@ from ..ir.graph import Graph, Node, Type, node, walk
 from ..ir.ops import CASTS, OPS
 from .materialize import WORKS, Stored, base
 
+MOST_ROUNDS = 4  # in which arrays are put in later segments
+
 
 @dataclass(frozen=True)
 class Target:
@@ -40,7 +42,7 @@ def segments(graph: Graph, stored: Sequence[Stored]) -> list[Segment]:
     level = _levels([*index, *graph.results], index, {s.node for s in stored if s.product})
     leaf = {n: _leaf(n, len(graph.parameters) + k) for n, k in index.items()}
     found = []
-    for number in range(max(level.values()) + 1):
+    for number in sorted(set(level.values())):
         here = [(n, Target("temporary", k, is_rounded(n))) for n, k in index.items() if level[n] == number]
         here += [(n, Target("result", k)) for k, n in enumerate(graph.results) if level[n] == number]
         read = {n: x for n, x in leaf.items() if level[n] < number}
@@ -87,12 +89,68 @@ def _levels(roots: Sequence[Node], index: dict[Node, int], products: set[Node]) 
     """The segment of each root: one later than that of any stored array that it reads. Of a product, what is computed
     from its elements, each at its own place, is in the segment of the product: it is an epilogue."""
     level: dict[Node, int] = {}
+    readers: dict[Node, dict[Node, int]] = {}  # of each root, and how many segments later than it they are at least
     order = {n: k for k, n in enumerate(walk(roots))}
     for root in sorted(dict.fromkeys(roots), key=order.__getitem__):
         beside, elsewhere = _stored_below(root, index)
-        own = max((level[n] + (n not in products) for n in beside - elsewhere), default=0)
-        level[root] = max([own, *(level[n] + 1 for n in elsewhere)])
-    return level
+        later = {n: int(n in elsewhere or n not in products) for n in beside | elsewhere}
+        level[root], readers[root] = max((level[n] + d for n, d in later.items()), default=0), {}
+        for n, d in later.items():
+            readers[n][root] = d
+    return _raised(level, readers, index)
+
+
+def _raised(level: dict[Node, int], readers: dict[Node, dict[Node, int]], index: dict[Node, int]) -> dict[Node, int]:
+    """The same with roots in a later segment that computes alike what they reduce, scan, order or multiply, and what
+    reads them after it."""
+    if not any(level.values()):
+        return level
+    below = {root: _works_below(root, level, index) for root in level}
+    sharing: dict[Node, list[Node]] = {}
+    for root, works in below.items():
+        for n in works:
+            sharing.setdefault(n, []).append(root)
+    found = dict(level)
+    for _ in range(MOST_ROUNDS):
+        before = dict(found)
+        for root in reversed(found):
+            alike = {r for n in below[root] for r in sharing[n] if found[r] > found[root]}
+            if alike and (alike := alike.difference(_reached(root, readers))):
+                _raise(found, readers, root, max(found[r] for r in alike))
+        if found == before:
+            break
+    return found
+
+
+def _reached(root: Node, readers: dict[Node, dict[Node, int]]) -> set[Node]:
+    """What is computed from a root."""
+    stack, seen = [root], set[Node]()
+    while stack:
+        new = [r for r in readers[stack.pop()] if r not in seen]
+        seen.update(new)
+        stack += new
+    return seen
+
+
+def _raise(found: dict[Node, int], readers: dict[Node, dict[Node, int]], root: Node, level: int) -> None:
+    """Put a root in this segment, and what is computed from it no earlier than it may be then."""
+    stack = [(root, level)]
+    while stack:
+        n, least = stack.pop()
+        if found[n] < least:
+            found[n] = least
+            stack += [(r, least + d) for r, d in readers[n].items()]
+
+
+def _works_below(root: Node, level: dict[Node, int], index: dict[Node, int]) -> list[Node]:
+    """What a root needs that is no elementwise operation, as far as to what earlier segments store."""
+    stack, seen = [root], set[Node]()
+    while stack:
+        n = stack.pop()
+        if n not in seen and not (n in index and level[n] < level[root]):
+            seen.add(n)
+            stack += n.args
+    return [n for n in seen if n.op in WORKS]
 
 
 def _stored_below(root: Node, index: dict[Node, int]) -> tuple[set[Node], set[Node]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from ..fusion.time import Work, seconds
 from ..hardware import Hardware
+from ..ir.types import FLOAT64
 from ..runtime.bind import Bound
 from ..runtime.compile import scheduled_cuda
 from ..schedule import geometry
@@ -19,7 +21,9 @@ from .issued import multiplication
 from .passes import of_pass, scores, share_at_work
 
 BUSY = 0.5  # the share of the multiprocessors' time beyond which passes are not asked about
-WORTH = 0.85  # of the time of passes: for less, scores are not worth their memory
+WORTH = 0.9  # of the time of passes: for less, scores are not worth their memory
+NOTHING = Work(0, 0, 0)
+OF_THREAD = 4  # elements that a thread has of a row that is stored
 ACCESSES = 3  # instructions of an element of a product that is stored: two loads and a store
 
 
@@ -48,22 +52,36 @@ def pass_seconds(kernel: Kernel, schedule: AttendSchedule | WarpSchedule, bound:
 
 
 def stored_seconds(kernel: Kernel, bound: Bound, hardware: Hardware, known: set[tuple]) -> float:
-    """How long products of matrices take that store their scores in float32, and a kernel of their rows between. Scores
-    that are `known` are stored by another pass.
+    """How long products of matrices take that store their scores, and a kernel of their rows between. Scores that are
+    `known` are stored by another pass.
     """
     stream = kernel.stream
     assert stream is not None
     rows = prod(bound.extents[a] for a in stream.lanes)
     batch = prod(bound.extents[: kernel.row_axes]) // max(1, rows)
-    columns, held = bound.extents[kernel.row_axes], 4 * batch * rows * bound.extents[kernel.row_axes]
-    total = 0.0
+    size = max(score.value.dtype.itemsize for score in stream.scores)
+    columns, held = bound.extents[kernel.row_axes], size * batch * rows * bound.extents[kernel.row_axes]
+    wide, total = size == FLOAT64.itemsize, 0.0
     for score in stream.scores:
         if (like := _alike(score, kernel, bound)) not in known:
             known.add(like)
-            total += _product(batch, rows, columns, bound.extents[score.axis], held, hardware)
-    total += sum(_product(batch, rows, bound.extents[w.axis], columns, held, hardware) for w in stream.weighings)
+            sides = batch, rows, columns, bound.extents[score.axis]
+            total += seconds(_product(sides, wide, held), hardware)
     issued, special, double = scores(kernel, bound)
-    return total + seconds(Work(held, held if stream.weighings else 0, held + issued, special, double), hardware)
+    issued += held // size
+    each = Work(held, 0, issued, special, double, chain=issued * size / held * OF_THREAD if held else 0)
+    for weighing in stream.weighings:
+        sides = batch, rows, bound.extents[weighing.axis], columns
+        total += _weighed(sides, wide, each, hardware)
+    return total + seconds(each, hardware)
+
+
+def _weighed(sides: tuple[int, int, int, int], wide: bool, weights: Work, hardware: Hardware) -> float:
+    """How long a product takes whose left operand are weights: computed for each of its squares, or stored before."""
+    again = -(-sides[2] // EDGE)
+    inside = seconds(_product(sides, wide, weights.read, weights, again), hardware)
+    stored = replace(weights, written=weights.read)
+    return min(inside, seconds(stored, hardware) + seconds(_product(sides, wide, weights.read), hardware))
 
 
 def _alike(score: Score, kernel: Kernel, bound: Bound) -> tuple:
@@ -75,11 +93,14 @@ def _alike(score: Score, kernel: Kernel, bound: Bound) -> tuple:
     return lines, arrays, bound.extents[score.axis], bound.extents[: kernel.row_axes + 1]
 
 
-def _product(batch: int, rows: int, columns: int, terms: int, moved: int, hardware: Hardware) -> float:
-    """A product of matrices beside which so many bytes of scores are moved."""
-    issued = multiplication(batch, rows, columns, terms) + batch * rows * columns * ACCESSES
+def _product(sides: tuple[int, int, int, int], wide: bool, moved: float, other: Work = NOTHING, times: int = 0) -> Work:
+    """A product of matrices beside which so many bytes of scores are moved, and other work is done so many times."""
+    batch, rows, columns, terms = sides
+    issued = multiplication(*sides) + batch * rows * columns * ACCESSES + other.instructions * times
+    double = batch * rows * columns * terms if wide else 0
     blocks = max(1, batch * -(-rows // EDGE) * -(-columns // EDGE))
-    return seconds(Work(moved, 0, issued, chain=issued / (blocks * THREADS)), hardware)
+    chain = issued / (blocks * THREADS)
+    return Work(moved, 0, issued, other.special * times, double + other.double * times, chain=chain)
 
 
 def _bytes(kernel: Kernel, bound: Bound, operand: int) -> int:

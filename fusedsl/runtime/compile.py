@@ -20,6 +20,7 @@ from ..schedule import Geometry, Schedule, choose, geometry
 from ..schedule.attend import AttendSchedule, in_columns, narrower, windows
 from ..schedule.bundle import Bundle, BundleSchedule, schedule_bundle
 from ..schedule.contract import schedule_contract
+from ..schedule.cross import CrossSchedule
 from ..schedule.kernel import Kernel, Operand
 from ..schedule.looped import streams
 from ..schedule.plan import KernelPlan
@@ -312,14 +313,23 @@ def _compile_cuda(kernel: Any, schedule: Any, cc: tuple[int, int], key: tuple) -
                           help=help)  # fmt: skip
     logs.compiling(kernel.name, f"sm_{cc[0]}{cc[1]}")
     built = _compiled(kernel, schedule, cc, _file_name(key))
-    for less in narrower(kernel, schedule) if isinstance(schedule, AttendSchedule) else ():
+    for number, (less, columns) in enumerate(_lighter(kernel, schedule)):
         if not built.spill_bytes:
             break
-        columns = less[1].columns
-        other = _compiled(*less, cc, f"{_file_name(key)}_{columns}")
+        other = _compiled(*less, cc, f"{_file_name(key)}_{columns or number}")
         if other.spill_bytes < built.spill_bytes:
             built = dataclasses.replace(other, columns=columns)
     return _keep(key, built)
+
+
+def _lighter(kernel: Any, schedule: Any) -> Iterator[tuple[tuple[Any, Any], int]]:
+    """What holds fewer values in registers, for a kernel that spills: the kernel with its schedule, and the scores that
+    it takes at a time, if these are fewer. All else of a launch is the same."""
+    if isinstance(schedule, AttendSchedule):
+        for less in narrower(kernel, schedule):
+            yield less, less[1].columns
+    if isinstance(schedule, CrossSchedule) and schedule.kept:
+        yield (kernel, dataclasses.replace(schedule, kept=())), 0
 
 
 def _compiled(kernel: Any, schedule: Any, cc: tuple[int, int], name: str) -> Built:
