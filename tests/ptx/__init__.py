@@ -66,7 +66,7 @@ def emulated_gpu(
     """
     from fusedsl import hardware
     from fusedsl.codegen.cuda import backend
-    from fusedsl.lru import LRU
+    from fusedsl.lru import LRU, clear_all
     from fusedsl.program import pipeline
     from fusedsl.runtime import cache, compile, driver
 
@@ -99,6 +99,7 @@ def emulated_gpu(
             yield gpu
         finally:
             device._arenas.pop()
+            clear_all()  # programs that `evaluate` met remember calls with arrays of this device
 
 
 def _stand_in(cupy: Any) -> Callable[[], Any]:
