@@ -26,6 +26,7 @@ X = np.arange(1.0, 7)
         ("x % 0.1, x // 0.1, fmod(x, 0.3)", {"x": S}),
         ("uint8(round(0.299*r + 0.587*g + 0.114*b))", dict(zip("rgb", RANDOM.integers(0, 256, (3, 5000))))),
         ("float16(x @ y), bfloat16(tanh(x @ y))", {"x": S.astype(np.float16), "y": S.astype(np.float16)}),
+        ("(x @ x.mT) @ x, triu(x @ x.mT) @ x", {"x": (S * 400).astype(np.float16)}),  # products beyond float16
         ("cumsum(x, 1), cumprod(y), sort(x*x), max(x)", {"x": S, "y": A[:50]}),
     ],
 )

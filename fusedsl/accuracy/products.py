@@ -90,8 +90,10 @@ def _reach(root: Node, reaches: dict[Node, np.ndarray], balls, arguments, extent
 
 
 def _weighed(n: Node, value: np.ndarray, bound: np.ndarray) -> Ball:
-    """What was rounded to enter a sum of products; a stream rounds it before other factors of the sum, or never."""
+    """What was rounded to enter a sum of products; a stream rounds it before other factors of the sum, or never, so that
+    it may be infinite or finite."""
     half, least = HALF_ULP.get(n.type.dtype.name, (0.0, 0.0))
     if not half or n.op != "cast" or n.args[0].type.dtype.compute is not FLOAT32:
         return value, bound
-    return value, bound + np.where(np.isfinite(value), half * np.abs(value) + least, 0.0)
+    rounded = np.where(np.isfinite(value), half * np.abs(value) + least, 0.0)
+    return value, bound + np.where(np.isinf(value), np.inf, rounded)
