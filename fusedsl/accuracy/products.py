@@ -90,8 +90,8 @@ def _reach(root: Node, reaches: dict[Node, np.ndarray], balls, arguments, extent
 
 
 def _weighed(n: Node, value: np.ndarray, bound: np.ndarray) -> Ball:
-    """What was rounded to enter a sum of products; a stream rounds it before other factors of the sum, or never, so that
-    it may be infinite or finite."""
+    """What was rounded to enter a sum of products. A stream rounds it before other factors of the sum, or never: it may
+    be infinite or finite."""
     half, least = HALF_ULP.get(n.type.dtype.name, (0.0, 0.0))
     if not half or n.op != "cast" or n.args[0].type.dtype.compute is not FLOAT32:
         return value, bound
