@@ -209,8 +209,9 @@ def test_an_interrupted_write_leaves_nothing(cache, monkeypatch):
 
 
 WRITER = """
-import itertools, sys
+import itertools, signal, sys
 from fusedsl.runtime.cache import Cache
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
 cache = Cache(sys.argv[1])
 for n in itertools.count():
     cache.put(sys.argv[2], {"n": n}, bytes([n % 256]) * 3_000_000)

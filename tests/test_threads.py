@@ -128,7 +128,9 @@ def test_a_long_call_is_interrupted_within_a_second(threads, count):
 
 
 CODE = """
+import signal
 import numpy as np, fusedsl as fd
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
 x = np.ones(300_000)
 kernel = fd.kernel("sum(sin(x[:, None] * x))").compile(x)
 print("computing", flush=True)

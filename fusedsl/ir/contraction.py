@@ -112,7 +112,14 @@ def _rounded(b: Builder, x: Node) -> Node:
     while below.op in VIEWS or below.op == "gather" or (below.op == "convert" and below.args[0].type.dtype is not d):
         below = below.args[0]
     exact = below.op in ("param", "cast") or below.type.dtype.kind != "f"
-    return x if exact and below.type.dtype.bits <= d.bits else b.cast(x, d)
+    return x if exact and below.type.dtype.bits <= d.bits else _cast(b, x, d)
+
+
+def _cast(b: Builder, x: Node, d: DType) -> Node:
+    """The cast of an array as it lies in memory, where it may be stored: a transpose stays a view of it."""
+    if x.op != "transpose":
+        return b.cast(x, d)
+    return node("transpose", (_cast(b, x.args[0], d),), x.attr, Type(d, x.type.shape))
 
 
 # -- extents

@@ -4,7 +4,8 @@ A product that one sum alone reads may enter it unrounded, as a multiply-add. On
 rounded for both: x * c - max(x * c) is 0 at the maximum. A sum that several operations read is computed once for each
 kernel or phase that needs it, with other instructions around it: it must come out alike. So of its products that one
 is contracted which is computed for each of its elements, and never moved out of a loop; the others are rounded. What a
-mask is added to is no sum, for kernels make a choice of it (masks.py): s + where(c, 0, -inf) is s, or -inf.
+mask is added to is no sum, for kernels make a choice of it (masks.py): s + where(c, 0, -inf) is s, or -inf. Products of
+numbers of 16 bits are exact in float32, and left alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from math import isinf
 
 from ..ir.graph import Graph, Node, node, rebuild, value_of, walk
 from ..ir.ops import CASTS, OPS, VIEWS
+from ..ir.types import FLOAT32
 
 ROUNDED = "rounded"  # the attribute of a product that no sum takes unrounded
 SUMS = ("add", "subtract")
@@ -46,7 +48,7 @@ def _rounded(results: Sequence[Node]) -> set[Node]:
             uses[a] += min(uses[n], 2) if through else 1
             summed[a] |= summed[n] if through else _sums(n)
             shared[a] |= shared[n] and (n.op in OPS or through)
-    marked = {n for n in order if _is_product(n) and uses[n] > 1 and summed[n]}
+    marked = {n for n in order if _is_product(n) and not _is_exact(n) and uses[n] > 1 and summed[n]}
     for n in order:
         if n.op in SUMS and n.type.dtype.kind == "f" and shared[n] and not any(map(_is_mask, n.args)):
             marked |= set(_beside_the_first(n))
@@ -71,13 +73,24 @@ def _products(n: Node, k: int) -> Iterator[tuple[Node, bool]]:
         a, picked = stack.pop()
         if a not in seen:
             seen.add(a)
-            if _is_product(a):
+            if _is_product(a) and not _is_exact(a):
                 yield a, picked
             stack += [(b, picked or a.op == "where") for j, b in enumerate(a.args) if _passes(a, j)]
 
 
 def _is_product(n: Node) -> bool:
     return n.op == "multiply" and n.type.dtype.kind == "f"
+
+
+def _is_exact(product: Node) -> bool:
+    """Whether both factors have so few bits that nothing is rounded: they are read, or cast, in 16 bits or fewer."""
+    return all(map(_is_short, product.args)) and product.type.dtype.compute is FLOAT32
+
+
+def _is_short(n: Node) -> bool:
+    while n.op in VIEWS or n.op in ("negative", "convert"):
+        n = n.args[0]
+    return n.op in ("param", "gather", "cast") and n.type.dtype.kind == "f" and n.type.dtype.bits <= 16
 
 
 def _sums(n: Node) -> bool:
