@@ -15,7 +15,7 @@ from .dims import Dim, product
 from .graph import Check, Node, Type, node
 from .joins import alike
 from .ops import VIEWS
-from .types import FLOAT32, promote
+from .types import FLOAT32, DType, promote
 
 LETTERS = string.ascii_letters + "".join(map(chr, range(0x3B1, 0x3CA)))  # a letter an axis
 
