@@ -134,7 +134,10 @@ ALIKE = {
     ],
     "where(c, relu(s) ** 2, 0) @ v": ["relu(where(c, s, 0)) ** 2 @ v", "relu(where(c, s, -1)) ** 2 @ v"],
     "where(c, exp(s), 0) @ v": ["exp(where(c, s, -inf)) @ v", "(exp(s) * c) @ v"],
-    "softmax(where(j < i + 5, s, -inf)) @ v": ["softmax(where(j - i < 5, s, -inf)) @ v"],
+    "softmax(where(j < i + 1, s, -inf)) @ v": [
+        "softmax(where(j - i < 1, s, -inf)) @ v",
+        "softmax(where(j - i <= 0, s, -inf)) @ v",
+    ],
 }
 PAIRS = [(SCORES + text, SCORES + other) for text, others in ALIKE.items() for other in others]
 

