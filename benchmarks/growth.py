@@ -147,9 +147,17 @@ def first_call(name: str, n: int, device: str) -> dict[str, Any]:
     clock, processor = time.perf_counter(), time.process_time()
     plans = run(fd.kernel(program) if isinstance(program, str) else fd.fuse(program), arrays, device)
     seconds = min(time.perf_counter() - clock, time.process_time() - processor)
-    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    megabytes = _most_memory() // 1024
     kernels = max((len(plan.kernels) for known in plans._known.values() for plan in known), default=None)
     return {"seconds": round(seconds, 3), "megabytes": megabytes, "kernels": kernels}
+
+
+def _most_memory() -> int:
+    """The most kB that the process held. On Linux getrusage counts what the process held that started it."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def run(called: Any, arrays: dict[str, Any], device: str) -> Any:
