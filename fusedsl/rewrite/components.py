@@ -73,8 +73,12 @@ class Component:
         is not exp(-inf); None: everywhere."""
         found = [self.guard] if self.guard is not None else []
         stack = [self.weight] if self.weight is not None else []
+        seen = set[Node]()
         while stack:
             n = stack.pop()
+            if n in seen:
+                continue
+            seen.add(n)
             if n.op == "multiply":
                 stack += n.args
             elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
