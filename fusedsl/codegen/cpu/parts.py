@@ -80,7 +80,8 @@ class _Parts:
     def __init__(self, found: Lines, sinks: list[str], after: Sequence[str], end: str, innermost: Innermost):
         self.found, self.sinks, self.after = found, sinks, [line.partition("#")[0].rstrip() for line in after]
         self.end, self.innermost, self.period = end, innermost, found.period
-        self.once = self._once()
+        self.once = dict.fromkeys(self._once())
+        self.names: dict[tuple[int, bool], dict[str, str]] = {}  # by element of a turn, and whether once a part
 
     # -- which lines are computed when
 
@@ -111,14 +112,21 @@ class _Parts:
 
     def _named(self, texts: Iterable[str], number: int, once: bool) -> list[str]:
         """Lines of element `number` of a turn with its names: as they are once a part, or in the loop."""
-        own = f"_r{number}" if number else ""
-        names = {}
-        for name in self.found.code:
-            begin = once or self._stays(name)
-            names[name] = f"{name}{own}{'_begin' if begin else ''}"
-            names |= {f"{name}_{what}": f"{name}{own}_{what}" for what in ("slope", "base", "wanted")}
-        names[self.found.index] = (f"(at + {number})" if number else "at") if once else f"{self.found.index}{own}"
+        names = self._names(number, once)
         return [WORD.sub(lambda word: names.get(word[0], word[0]), text) for text in texts]
+
+    def _names(self, number: int, once: bool) -> dict[str, str]:
+        """What stands for each name there."""
+        if (number, once) not in self.names:
+            own, names = f"_r{number}" if number else "", {}
+            for name in self.found.code:
+                begin = once or self._stays(name)
+                names[name] = f"{name}{own}{'_begin' if begin else ''}"
+                names |= {f"{name}_{what}": f"{name}{own}_{what}" for what in ("slope", "base", "wanted")}
+            index = self.found.index
+            names[index] = (f"(at + {number})" if number else "at") if once else f"{index}{own}"
+            self.names[number, once] = names
+        return self.names[number, once]
 
     def _reads(self, number: int) -> dict[str, Read]:
         """The reads of an element of a turn, in terms of what is computed once a part."""
