@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from product_graphs import propagation
 
 import fusedsl as fd
 
@@ -63,15 +64,6 @@ def newton_schulz(g):
         a = x @ x.T
         x = 3.4445 * x + (-4.775 * a + 2.0315 * (a @ a)) @ x
     return x
-
-
-def propagation(x, y):
-    w = np.exp(x @ x.T)
-    w = w / w.sum(1)[:, None]
-    f = y
-    for _ in range(3):
-        f = 0.8 * (w @ f) + 0.2 * y
-    return f
 
 
 def attention_gradient(x, g):

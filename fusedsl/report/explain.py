@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CompileError
+from ..fusion.cut import SLOWER
 from ..ir.dims import evaluate
 from ..program import Program
 from ..program.settle import in_place
@@ -24,8 +25,6 @@ from .schema import VERSION
 from .table import html_table, text_table
 from .target import Target, choose, describe_arguments, this_machine
 from .widened import Widened, widened
-
-SLOWER = 1.05  # times the unfused run: less is no difference that the model knows
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import log2, prod
 
 from ..config import num_threads
+from ..fusion.cut import SLOWER
 from ..hardware import CPU
 from ..ir.dims import Symbol, evaluate
 from ..ir.graph import Graph, Node
@@ -15,7 +16,6 @@ from .before import Unfused
 # measured: seconds of one thread of a Zen 5 for an element and each level (the logarithm of its row's length), of rows
 # of 10 to 100,000 float32, float64, int32 and int64: NumPy 2.4 (AVX-512) for the values in order, or their positions
 MERGE, VALUES, POSITIONS = 4.2e-9, 0.2e-9, 1e-9
-SLOWER = 1.05  # less is no difference that the time model knows
 
 
 def slower_than_numpy(graph: Graph, extents: Mapping[Symbol, int], moved: int, unfused: Unfused) -> list[str]:

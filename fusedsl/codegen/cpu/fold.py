@@ -6,13 +6,10 @@ may be folded in lanes. The order is fixed: it depends on the number of columns 
 
 from __future__ import annotations
 
-import re
-
 from ...schedule.phase import FoldUse
 from .roles import Array, accumulation
-from .source import indented
+from .source import indented, renamed
 
-WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 LANES = 64
 LEVELS = 48  # of the pairwise tree: enough for any number of segments
 
@@ -26,7 +23,7 @@ def merged(fold: FoldUse, first: list[str], second: list[str], into: list[str]) 
     """into = merge(first, second), with the merge's lines in place."""
     own = own_names(fold)
     lines = [f"{own[value.name]} = {text}" for value, text in zip(fold.merge.args, first + second)]
-    lines += [WORD.sub(lambda found: own.get(found.group(), found.group()), line) for line in fold.merge.lines]
+    lines += renamed(fold.merge.lines, own)
     return [*lines, *(f"{name} = {own[value.name]}" for name, value in zip(into, fold.merge.results))]
 
 

@@ -7,17 +7,15 @@ which become vectors. What is not there is loaded from a line of zeros, or of Na
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...ir.types import DTYPES
 from ...schedule.kernel import Kernel
 from .affine import MOST_PERIOD, Lines, Read
-from .source import indented
+from .source import WORD, indented, renamed
 
 LINE = 1 << 12  # bytes of zeros (or NaNs) to each side of where loads of what is not there begin
-WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 Innermost = Callable[[list[str], str, str, str], list[str]]  # lines, index, first, end
 
 
@@ -112,8 +110,7 @@ class _Parts:
 
     def _named(self, texts: Iterable[str], number: int, once: bool) -> list[str]:
         """Lines of element `number` of a turn with its names: as they are once a part, or in the loop."""
-        names = self._names(number, once)
-        return [WORD.sub(lambda word: names.get(word[0], word[0]), text) for text in texts]
+        return renamed(texts, self._names(number, once))
 
     def _names(self, number: int, once: bool) -> dict[str, str]:
         """What stands for each name there."""

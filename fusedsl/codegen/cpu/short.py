@@ -5,17 +5,15 @@ So are maps whose last axis is that short. Phases, folds and scans are straight-
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from itertools import product
 
 from ...schedule.kernel import Kernel
 from ...schedule.phase import FoldUse
 from . import fold, near, parts, scan
-from .source import address, decode, header, indented, load_line, parameters, store_line
+from .source import address, decode, header, indented, load_line, parameters, renamed, store_line
 from .variant import CHUNK, Short
 
-WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 Column = tuple[int, ...]  # its position along each of the short axes
 
 
@@ -150,4 +148,4 @@ class _Short:
 
 def _suffixed(lines: Iterable[str], names: set[str], suffix: str) -> list[str]:
     """Lines in which some names end otherwise."""
-    return [WORD.sub(lambda word: word[0] + suffix if word[0] in names else word[0], line) for line in lines]
+    return renamed(lines, {name: name + suffix for name in names})

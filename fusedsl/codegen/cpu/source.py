@@ -5,17 +5,24 @@ Names of values end in an underscore and a number, so the skeletons' own names n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...schedule.kernel import Kernel, Load
 from ...schedule.phase import Store
 from ...schedule.slots import slots
 
 INDENT = "    "
+WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")  # a name, not an attribute of one
 
 
 def indented(lines: Iterable[str], levels: int = 1) -> list[str]:
     return [INDENT * levels + line for line in lines]
+
+
+def renamed(lines: Iterable[str], names: Mapping[str, str]) -> list[str]:
+    """Lines in which some names are others."""
+    return [WORD.sub(lambda word: names.get(word[0], word[0]), line) for line in lines]
 
 
 def header(kernel: Kernel, variant: str) -> list[str]:

@@ -7,7 +7,6 @@ lines, the better memory delivers them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from ...schedule.kernel import Kernel
@@ -15,13 +14,12 @@ from ...schedule.phase import Body, FoldUse, Value
 from . import fold, parts, scan
 from .roles import Array, Roles
 from .row import claim, counted, extents, unclaim
-from .source import address, decode, header, indented, load_line, parameters, store_line, times
+from .source import address, decode, header, indented, load_line, parameters, renamed, store_line, times
 from .variant import GRANULE, HELD_STRIP
 
 BLOCK = 64  # columns that are folded one after another
 STATES = 1 << 14  # bytes of the states of a strip, at most: a third of the nearest cache of current processors
 AT_ONCE, LIGHT = 4, 8  # columns that join a state at once where an element is so few lines: it is read and written once
-WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 
 
 def emit(kernel: Kernel, letters: str) -> tuple[str, list[Array]]:
@@ -169,8 +167,8 @@ class Strip:
         for number in range(AT_ONCE):
             names = {name: f"{name}_c{number}" for name in own}
             place = {**names, "column": f"(column + {number})"}
-            starts += _renamed(first, place)
-            inner += _renamed(each, place)
+            starts += renamed(first, place)
+            inner += renamed(each, place)
             for f in folds:
                 fresh = [f"{name}_next" for name in fold.states(f)]
                 inner += fold.merged(f, fresh, [names.get(v.name, v.name) for v in f.lifted], fresh)
@@ -257,7 +255,3 @@ class Strip:
         lines += [*body.lines, *(fold.put(f"{v.name}_row", "lane", v.name) for v in body.results if v.name in made)]
         lines += [store_line(x, f"r{x.operand}", times("lane", self.step(x.operand))) for x in phase.row_stores]
         return self.lanes(lines) if body.lines or phase.row_stores else []
-
-
-def _renamed(lines: Sequence[str], names: dict[str, str]) -> list[str]:
-    return [WORD.sub(lambda word: names.get(word[0], word[0]), line) for line in lines]
