@@ -86,6 +86,9 @@ class Frame:
                 stem = self.parameters[n.attr].name if n.op == "scalar" else "size"
                 self.scribe.name(n, stem, stem if n.op == "scalar" else f"size {n.attr}")
                 self.numbers.append(n)
+            elif n.op == "literal":
+                self.scribe.name(n, "literal", f"literal {n.attr[0]}")
+                self.numbers.append(n)
             elif n.op == "fold":
                 self.scribe.name(n, n.attr[0], n.attr[0])
             elif n.op == "ranked":
@@ -168,6 +171,8 @@ class Frame:
             source, axis = n.attr
             array = next(k for k, p in enumerate(self.pointers) if p.attr[0] == source)
             return ScalarUse(self.scribe.value(n), "stride", (len(self.loads) + array, axis))
+        if n.op == "literal":
+            return ScalarUse(self.scribe.value(n), "literal", n.attr[1])
         return ScalarUse(self.scribe.value(n), "argument" if n.op == "scalar" else "extent", n.attr)
 
 

@@ -61,12 +61,11 @@ def cut_graph(
     """
     graph = round_products(graph)
     cutter = _Cutter(extents, guards, hardware or _priced_for(scores), together, budget, scores, steady, check)
-    rate = INSTRUCTIONS_PER_BYTE if budget is not None else inf
-    cut = cutter.graph(graph, materialize(graph.results, rate, fits_in(extents, guards)))
+    cut = cutter.graph(graph, materialize(graph.results, cutter.rate, fits_in(extents, guards)))
     prices = Prices(extents, _priced_for(scores))
     if budget is None or _seconds(cut, prices) <= SLOWER * _unfused_seconds(graph, prices):
         return cut
-    apart = cutter.graph(graph, everything(graph.results))
+    apart = cutter.graph(graph, everything(graph.results, fits_in(extents, guards)))
     saved = expression("-", _busy(cut, prices), _busy(apart, prices))
     return cut if fits_in(extents, guards)(saved, 0) else apart
 
@@ -113,9 +112,14 @@ class _Cutter:
     steady: bool
     check: Check | None
 
+    @property
+    def rate(self) -> float:
+        """Instructions that take as long as a byte; with no budget kernels are to be as few as possible."""
+        return INSTRUCTIONS_PER_BYTE if self.budget is not None else inf
+
     def graph(self, graph: Graph, stored: Sequence[Stored]) -> Partition:
         """The kernels of a program that stores some arrays between them."""
-        stored = with_shared(graph, stored)
+        stored = with_shared(graph, stored, self.rate)
         rounded = frozenset(k for k, s in enumerate(stored) if is_rounded(s.node))
         memory = Memory(len(graph.parameters), tuple(s.node.type for s in stored), rounded)
         told = tuple(Decision(False, (s.name,), f"it is stored: {s.reason}") for s in stored)

@@ -9,6 +9,8 @@ from ..rewrite.scalars import free_axes
 from .coordinates import Axis
 from .crossing import BOUND
 from .groups import Group, reaches
+from .materialize import MOST_OPERATIONS
+from .price import cost
 
 
 class Homes:
@@ -26,6 +28,7 @@ class Homes:
         self.groups: list[Group] = []
         self.home: dict[Node, int] = {}
         self.writer: dict[int, int] = {}  # temporary -> group
+        self.inside: dict[int, set[Node]] = {}  # what each group computes
 
     def ready(self, value: Node) -> bool:
         """Whether all that a value needs has a kernel."""
@@ -50,6 +53,25 @@ class Homes:
         """Whether what `value` reads is there before group k runs."""
         reads = {self.writer[n.attr[0].index] for n in self.reads[value]}
         return k not in reads and not any(d != k and reaches(self.groups, d, k) for d in needs)
+
+    def is_small(self, k: int, value: Node) -> bool:
+        """Whether group k may compute `value` too and still compiles in short time."""
+        known = self.inside.setdefault(k, set())
+        return sum(map(cost, (*known, *self._new(k, value)))) <= MOST_OPERATIONS
+
+    def take(self, k: int, value: Node) -> None:
+        """Group k computes a value."""
+        self.inside.setdefault(k, set()).update(self._new(k, value))
+
+    def _new(self, k: int, value: Node) -> set[Node]:
+        """What group k would compute for a value that it does not compute or read yet."""
+        inside, stack, new = self.inside[k], [value], set[Node]()
+        while stack:
+            n = stack.pop()
+            if n not in inside and n not in new and self.home.get(n, k) == k:
+                new.add(n)
+                stack += n.args
+        return new
 
     def on_ranks(self, k: int, value: Node, axes: frozenset[Axis]) -> bool:
         """Whether the axes besides rows are those of group k's order, and all that varies along it is of that order."""

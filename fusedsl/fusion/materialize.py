@@ -24,7 +24,7 @@ WIDEST = 512  # of the axes of a product in a pass over scores: a tile of rows h
 MOST_PLACES = 64  # at which an array is computed
 MOST_NESTED = 12  # reductions in one kernel that depend on each other
 TURNED = 3  # for how many of them one counts along other axes: it begins a kernel that computes all before it again
-MOST_OPERATIONS = 2000  # instructions of one element
+MOST_OPERATIONS = 600  # instructions of one element: with more, kernels take seconds to compile
 UNKNOWN = 64  # elements that an axis of unknown extent has at least, where reductions along it are weighed
 VIEW_COST = 3  # instructions of a view of an argument: it has an address of its own
 FREE = (*VIEWS, "convert")  # what costs nothing where it is read
@@ -57,8 +57,10 @@ def materialize(results: Sequence[Node], instructions_per_byte: float, fits: Fit
     return _Placed(results, chosen, instructions_per_byte).find()
 
 
-def everything(results: Sequence[Node]) -> list[Stored]:
-    """All that an unfused run stores, but for chains of elementwise operations that nothing else reads."""
+def everything(results: Sequence[Node], fits: Fits) -> list[Stored]:
+    """All that an unfused run stores, but for chains of elementwise operations that nothing else reads, as long as
+    kernels are short."""
+    limited = _Limited(results, fits).find()
     users: dict[Node, int] = {}
     order = list(walk(results))
     for n in order:
@@ -66,7 +68,8 @@ def everything(results: Sequence[Node]) -> list[Stored]:
             users[a] = users.get(a, 0) + 1
     wanted = [n for n in order if n.op not in FREE and n.op not in LEAVES and n not in results and n.type.shape]
     reason = "one operation after another takes less, by the time model"
-    return [Stored(n, reason, is_product(n)) for n in wanted if n.op in WORKS or users[n] > 1]
+    chosen = [n for n in wanted if n.op in WORKS or users[n] > 1 or n in limited]
+    return [Stored(n, limited.get(n, reason), is_product(n)) for n in chosen]
 
 
 def base(n: Node) -> Node:

@@ -17,11 +17,12 @@ from .lowered import Root
 from .passes import Passes, foreign_folds, needed_folds
 from .price import Computation, Prices, computed, cost
 from .products import factors
-from .reasons import called, mismatch, spaces, why_alone
+from .reasons import LONG, called, mismatch, spaces, why_alone
 from .streams import Streaming
 
 MOST_PRICED = 64  # decisions: each price looks at all that its two kernels compute
 ROW_WORK = 64  # instructions a row that a row's threads, all alike, may spend on what another kernel could compute
+MOST_PRODUCTS = 8  # of matrices in a kernel: as many as gates of a recurrent cell
 FEW_RANKS = 2048  # places of an order that a block holds, to fold them
 ONE_BLOCK = 65536  # elements of a full reduction that one block may also write: beyond, a second kernel is faster
 LONG_ROW = 4 << 20  # bytes of a row that no cluster of blocks has the shared memory for
@@ -128,8 +129,11 @@ class _Partitioner(Homes):
                 continue
             if not self._works_together(g, f):
                 self._refuse(f, why_alone(g, f), k)
+            elif not self.is_small(k, x):
+                self._refuse(f, LONG, k)
             elif self.can_join(k, x, needs):
                 self._join(k, needs, f, "runs over the same rows and columns")
+                self.take(k, x)
                 _members(g, f).append(f)
                 self.home[f] = k
                 return True
@@ -143,6 +147,7 @@ class _Partitioner(Homes):
         self.groups.append(Group(rows_in_order, columns_in_order, after=set(needs)))
         _members(self.groups[-1], f).append(f)
         self.home[f] = len(self.groups) - 1
+        self.take(self.home[f], x)
         return True
 
     def _crosses(self, k: int, f: Node, needs: set[int]) -> bool:
@@ -169,8 +174,10 @@ class _Partitioner(Homes):
             other = isinstance(f.attr[1], Axis) and g.ranks not in (None, f.attr[1])
             if other or g.scans or g.cross or any(r.args[0] is not f.args[0] for r in g.ranked):
                 return False
-        if f.op == "fold" and g.folds and (self._factors(g.folds[0]) is None) != (self._factors(f) is None):
-            return False
+        if f.op == "fold" and g.folds:
+            product = self._factors(f) is not None
+            if (self._factors(g.folds[0]) is not None) != product or (product and len(g.folds) == MOST_PRODUCTS):
+                return False
         mixed = g.scans if f.op == "fold" else g.folds
         return not mixed or bool(g.rows) or self.fits(product(a.extent for a in g.columns), self.one_block)
 
@@ -188,6 +195,7 @@ class _Partitioner(Homes):
             k = len(self.groups) - 1
         g = self.groups[k]
         g.after |= needs - {k}
+        self.take(k, r.value)
         if not self.direct(r.value).isdisjoint(g.cross):
             g.cross_stores.append(r)
         elif g.streaming:
@@ -215,6 +223,9 @@ class _Partitioner(Homes):
             fits = self._accepts(g, axes) or self.is_ranked(k, axes, r.value)
             if fits and k not in needs and g.rows and axes == frozenset(g.rows) and self._own_work(r) > ROW_WORK:
                 self._refuse(r, "all threads of a row would compute its value", k)
+                continue
+            if fits and k not in needs and not self.is_small(k, r.value):
+                self._refuse(r, LONG, k)
                 continue
             if fits and self.can_join(k, r.value, needs):
                 how = "is stored by the kernel that computes it" if k in needs else "runs over the same axes"

@@ -9,6 +9,8 @@ from .lowered import Root
 
 STORED = "no kernel that uses scores as it computes them fits the card and these arrays"  # which limit, a report says
 
+LONG = "the kernel would take long to compile"
+
 
 def why_alone(g: Group, f: Node) -> str:
     """Why a fold, scan or order cannot share the walk of a kernel's rows."""
@@ -17,7 +19,7 @@ def why_alone(g: Group, f: Node) -> str:
     if f.op == "ranked" or g.ranked:
         return "a kernel puts its rows in one order"
     if f.op == "fold" and not g.scans:
-        return "a product of matrices is summed in tiles, other folds row by row"
+        return "products of matrices are summed in tiles, at most eight together, and other folds row by row"
     if g.cross:
         return "a kernel that scans its rows does not fold them over all rows too"
     return "a scan of one long row ends before its last value can be used by all blocks"

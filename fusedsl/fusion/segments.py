@@ -7,12 +7,13 @@ of segments, whatever grows faster within one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from ..ir.graph import Graph, Node, Type, node, walk
-from ..ir.ops import CASTS, OPS
-from .materialize import WORKS, Stored, base
+from ..ir.ops import CASTS, LEAVES, OPS
+from .materialize import WORKS, Stored, base, cost
 
 MOST_ROUNDS = 4  # in which arrays are put in later segments
 
@@ -51,18 +52,19 @@ def segments(graph: Graph, stored: Sequence[Stored]) -> list[Segment]:
     return found
 
 
-def with_shared(graph: Graph, stored: Sequence[Stored]) -> list[Stored]:
-    """The arrays to store, and those besides that several segments would reduce, scan, order or multiply alike."""
+def with_shared(graph: Graph, stored: Sequence[Stored], instructions_per_byte: float) -> list[Stored]:
+    """The arrays to store, and those besides that several segments would reduce, scan, order or multiply alike, or
+    compute alike for more than it takes to store and load them."""
     found = list(stored)
     while True:
-        added = _shared(graph, found) if found else []
+        added = _shared(graph, found, instructions_per_byte) if found else []
         if not added:
             return found
         found += added
 
 
-def _shared(graph: Graph, stored: Sequence[Stored]) -> list[Stored]:
-    """What several segments compute alike with more than elementwise operations, as far up as it is all of it."""
+def _shared(graph: Graph, stored: Sequence[Stored], rate: float) -> list[Stored]:
+    """What several segments compute alike, as far up as it is all of it, where that is dear."""
     index = {s.node: k for k, s in enumerate(stored)}
     roots = [*index, *graph.results]
     level = _levels(roots, index, {s.node for s in stored if s.product})
@@ -80,9 +82,35 @@ def _shared(graph: Graph, stored: Sequence[Stored]) -> list[Stored]:
     for n in order:
         if n.op in WORKS or not works.isdisjoint(n.args):
             works.add(n)
+    shared = set(order)
     for n in walk(roots):
-        ends |= {base(a): None for a in n.args if a in works and where.get(n, set()) != where[a]}
-    return [Stored(n, "segments of the program would compute it alike", False) for n in ends if n not in index]
+        ends |= {base(a): None for a in n.args if a in shared and where.get(n, set()) != where[a]}
+    dear = _dear({n: len(where[n]) for n in ends if n in where and n not in works}, roots, index, rate)
+    return [
+        Stored(n, "segments of the program would compute it alike", False)
+        for n in ends
+        if n not in index and (n in works or n in dear)
+    ]
+
+
+def _dear(counts: Mapping[Node, int], roots: Sequence[Node], index: Mapping[Node, int], rate: float) -> set[Node]:
+    """Of elementwise values, by how many segments compute each, those that take longer to compute again, with what
+    they read, than to store and load. A load and a store take as long as `rate` instructions a byte."""
+    found: set[Node] = set()
+    inside: dict[Node, frozenset[Node]] = {}
+    for n in walk(roots):
+        leaf = n in index or n in found or n.op in LEAVES
+        inside[n] = frozenset((n,)) if leaf else frozenset((n,)).union(*(inside[a] for a in n.args))
+        again = counts.get(n, 1) - 1
+        if again and n not in index and n.op not in LEAVES and n.type.shape and rate < inf:
+            read = {m for m in inside[n] if m in index or m in found or m.op == "param"}
+            issued = sum(map(cost, inside[n].difference(read)))
+            moved = sum(m.type.dtype.itemsize for m in read if m.type.shape)
+            stored = n.type.dtype.compute.itemsize * (1 + again)
+            if again * (issued + rate * moved) > rate * stored:
+                found.add(n)
+                inside[n] = frozenset((n,))
+    return found
 
 
 def _levels(roots: Sequence[Node], index: dict[Node, int], products: set[Node]) -> dict[Node, int]:

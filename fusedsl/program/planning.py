@@ -16,6 +16,7 @@ from ..fusion.budget import FEWEST
 from ..fusion.bundle import bundled, side_by_side
 from ..fusion.cut import Fits, cut_graph, fits_in
 from ..fusion.groups import Decision, Group, Partition
+from ..fusion.literals import taken_as_numbers
 from ..fusion.products import factors
 from ..hardware import Hardware
 from ..ir.dims import Dim, Symbol
@@ -130,10 +131,11 @@ def emitted(
     kernels: list[KernelPlan] = []
     launches: list[int] = []
     decisions: list[Decision] = []
+    given = taken_as_numbers(cut.groups)
     for members in side_by_side(cut.groups, fits):
         first = len(kernels)
         numbers = range(first, first + len(members))
-        groups = [cut.groups[g] for g in members]
+        groups = [given[g] for g in members]
         plans = [emit(g, _kernel_name(g, k), header, parameters, contract) for g, k in zip(groups, numbers)]
         split, reasons = bundled([(_words(plan), len(plan.arrays)) for plan in plans], numbers)
         decisions += reasons if len(members) > 1 else []

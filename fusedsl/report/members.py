@@ -106,7 +106,7 @@ class _Names:
         self.leaves |= {p.value.name: self.array(p.operand) for p in plan.pointers}
         for use in plan.scalars:
             known = {"argument": self._parameter, "extent": self._extent}.get(use.kind)
-            self.leaves[use.value.name] = known(use.source) if known else "stride"
+            self.leaves[use.value.name] = known(use.source) if known else use.kind
         self._name_folds()
 
     def fold(self, state: str, name: str) -> str:

@@ -15,7 +15,7 @@ from ..schedule import magic_divisors
 from ..schedule.bundle import bundle_geometries
 from ..schedule.division import magic
 from ..schedule.kernel import Kernel, Operand, Window
-from ..schedule.plan import KernelPlan, Plan
+from ..schedule.plan import KernelPlan, Plan, ScalarUse
 from ..schedule.slots import slots
 from .bind import Bound
 from .block import FORMAT_OF, PointerSlot, ScalarSlot
@@ -144,13 +144,21 @@ def scalar_slots(plan: KernelPlan, kernel: Kernel, bound: Bound, where: Payloads
     found = []
     for k, use in enumerate(plan.scalars):
         if use.kind == "argument":
-            index = where.argument(use.source)  # type: ignore[arg-type]
+            index = where.argument(use.source)
         else:
             index = where.number(len(numbers))
-            array, axis = use.source if use.kind == "stride" else (0, 0)
-            numbers.append(bound.steps[array][axis] if use.kind == "stride" else evaluate(use.source, extents))
-        found.append(ScalarSlot(first + 8 * k, index, FORMAT_OF[use.value.dtype.name]))  # type: ignore[arg-type]
+            numbers.append(_number(use, bound, extents))
+        form = "q" if use.kind == "literal" else FORMAT_OF[use.value.dtype.name]
+        found.append(ScalarSlot(first + 8 * k, index, form))
     return found
+
+
+def _number(use: ScalarUse, bound: Bound, extents: Mapping[Symbol, int]) -> int:
+    """The value of a number that is no argument; of a literal, its bytes."""
+    if use.kind == "stride":
+        array, axis = use.source
+        return bound.steps[array][axis]
+    return use.source if use.kind == "literal" else evaluate(use.source, extents)
 
 
 def made_of(built: Built) -> MadeOf:

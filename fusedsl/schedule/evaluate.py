@@ -152,6 +152,8 @@ class Run:
             return self.numbers[s.source]
         if s.kind == "extent":
             return evaluate(s.source, self.memory.extents)
+        if s.kind == "literal":
+            return np.array([s.source], np.int64).view(numpy_dtype(s.value.dtype))[0]
         array, axis = s.source
         return self.memory.view(self.kernel.arrays[array]).strides[axis]
 

@@ -43,11 +43,11 @@ class ArrayUse:
 
 @dataclass(frozen=True)
 class ScalarUse:
-    """A run-time number that a kernel takes by value: argument `source`, the extent `source`, or the stride in bytes
-    of an array along an axis, `source` = (array, axis)."""
+    """A number that a kernel takes by value: argument `source`, the extent `source`, the stride in bytes of an array
+    along an axis, `source` = (array, axis), or the literal whose bytes, as an integer, are `source`."""
 
     value: Value
-    kind: str  # "argument" | "extent" | "stride"
+    kind: str  # "argument" | "extent" | "stride" | "literal"
     source: Any
 
 

@@ -137,5 +137,7 @@ def _is_a_number(
             use = kernel.arrays[array]
             shape = places.viewed(types[use.kind, use.index].shape, use.views, use)
             require(0 <= axis < len(shape), "a stride is that of an axis", kernel.name, s)
+        case "literal":
+            require(-(1 << 63) <= s.source < 1 << 63, "the bytes of a literal fit a slot", kernel.name, s)
         case _:
-            require(False, "a number is an argument, an extent or a stride", kernel.name, s)
+            require(False, "a number is an argument, an extent, a stride or a literal", kernel.name, s)

@@ -1,0 +1,79 @@
+"""Kernels that differ in literals alone are one binary, and values that kernels would compute again are stored."""
+
+import numpy as np
+import pytest
+
+import fusedsl as fd
+
+X = np.random.default_rng(1).standard_normal((6, 20)).astype(np.float32)
+SORTS = ", ".join(f"sort(x + {k}.5, 1) * {k + 2}" for k in range(6))
+NUMBERS = {
+    "floats": ("sort(x * {}.25, 1)", lambda x, k: np.sort(x * np.float32(k + 0.25), 1)),
+    "float64": ("sort(float64(x) + 0.{}, 1)", lambda x, k: np.sort(x.astype(np.float64) + float(f"0.{k}"), 1)),
+    "int32": ("cumsum(int32(x) + int32({}), 1)", lambda x, k: np.cumsum(x.astype(np.int32) + k, 1, np.int64)),
+    "uint32": ("sort(uint32(abs(x)) ^ uint32({}), 1)", lambda x, k: np.sort(np.abs(x).astype(np.uint32) ^ k, 1)),
+    "uint64": ("sort(uint64(abs(x)) ^ uint64({}), 1)", lambda x, k: np.sort(np.abs(x).astype(np.uint64) ^ k, 1)),
+    "compared": ("sort(where(x > {}.0, x, -x), 1)", lambda x, k: np.sort(np.where(x > k, x, -x), 1)),
+}
+
+
+def binaries(source: str) -> int:
+    """How many kernels of a file differ, their numbers and names aside."""
+    bodies = source.split("def kernel(")[1:]
+    return len({body.split("# CPU kernel")[0].split("# return")[0].strip() for body in bodies})
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_kernels_that_differ_in_literals_share_a_binary(name):
+    text, expected = NUMBERS[name]
+    kernel = fd.kernel(", ".join(text.format(k) for k in range(1, 6)), verify=True)
+    for k, result in enumerate(kernel(X), 1):
+        np.testing.assert_array_equal(result, expected(X, k))
+    assert binaries(kernel.source(X)) == 1
+
+
+def test_literals_that_all_kernels_have_stay():
+    source = fd.kernel(", ".join(f"sort((x + {k}) * 0.5, 1)" for k in range(4))).source(X)
+    assert "float32(0.5)" in source and binaries(source) == 1
+
+
+def test_two_kernels_keep_their_literals():
+    assert binaries(fd.kernel("sort(x + 1, 1), sort(x + 2, 1)").source(X)) == 2
+
+
+def test_on_cuda():
+    source = fd.kernel(SORTS).source(X, device="cuda")
+    assert "literal" in source
+
+
+def test_saved_kernels_have_their_literals(tmp_path):
+    kernel = fd.kernel(SORTS)
+    kernel.save(tmp_path / "k.fused", X, cc="cpu")
+    for got, wanted in zip(fd.load(tmp_path / "k.fused")(X), kernel(X)):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_few_products_share_a_kernel():
+    kernel = fd.kernel(", ".join(f"x @ (y + {k})" for k in range(20)))
+    assert len(kernel.explain(X, X.T.copy()).kernels) == 3
+    for k, result in enumerate(kernel(X, X.T.copy())):
+        np.testing.assert_allclose(result, X @ (X.T + np.float32(k)), rtol=1e-5, atol=1e-4)
+
+
+def heat(u):
+    for _ in range(9):
+        p = np.pad(u, 1)
+        u = u + 0.1 * (p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2] - 4 * u)
+    return u
+
+
+def test_a_step_is_not_computed_again_by_all_that_follow():
+    stepped = fd.fuse(heat)
+    np.testing.assert_allclose(stepped(X), heat(X), rtol=1e-5, atol=1e-6)
+    lines = [len(body.splitlines()) for body in stepped.source(X).split("def kernel(")[1:]]
+    assert max(lines[2:]) <= 2 * min(lines[2:])
+
+
+def test_long_results_side_by_side_are_several_kernels():
+    kernel = fd.kernel(", ".join(f"normal(1, x, stream={k})" for k in range(40)))
+    assert max(len(body.splitlines()) for body in kernel.source(X).split("def kernel(")[1:]) < 1000
