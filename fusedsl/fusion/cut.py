@@ -61,7 +61,7 @@ def cut_graph(
     """
     graph = round_products(graph)
     cutter = _Cutter(extents, guards, hardware or _priced_for(scores), together, budget, scores, steady, check)
-    cut = cutter.graph(graph, materialize(graph.results, cutter.rate, fits_in(extents, guards)))
+    cut = cutter.graph(graph, materialize(graph.results, cutter.rate, fits_in(extents, guards), scores != "apart"))
     prices = Prices(extents, _priced_for(scores))
     if budget is None or _seconds(cut, prices) <= SLOWER * _unfused_seconds(graph, prices):
         return cut

@@ -50,17 +50,17 @@ class Stored:
         return f"{self.node.attr[0] if self.node.op in ('reduce', 'scan') else self.node.op} of {self.node.type}"
 
 
-def materialize(results: Sequence[Node], instructions_per_byte: float, fits: Fits) -> list[Stored]:
+def materialize(results: Sequence[Node], instructions_per_byte: float, fits: Fits, single: bool = True) -> list[Stored]:
     """The arrays of a program to store. Storing and loading a byte takes as long as so many instructions; `fits`
-    answers for this plan whether a count is within a limit."""
-    chosen = _Limited(results, fits).find()
+    answers for this plan whether a count is within a limit; a pass over scores may be for a `single` row of them."""
+    chosen = _Limited(results, fits, single).find()
     return _Placed(results, chosen, instructions_per_byte).find()
 
 
 def everything(results: Sequence[Node], fits: Fits) -> list[Stored]:
     """All that an unfused run stores, but for chains of elementwise operations that nothing else reads, as long as
     kernels are short."""
-    limited = _Limited(results, fits).find()
+    limited = _Limited(results, fits, True).find()
     users: dict[Node, int] = {}
     order = list(walk(results))
     for n in order:
@@ -118,8 +118,8 @@ class _Limited:
     """Goes from arguments to results: no product inside the operand of another one, or one level of them where a pass
     over scores may take both; and nothing beyond the limits of a kernel."""
 
-    def __init__(self, results: Sequence[Node], fits: Fits):
-        self.fits = fits
+    def __init__(self, results: Sequence[Node], fits: Fits, single: bool):
+        self.fits, self.single = fits, single
         self.order = list(walk(results))
         self.place = {n: k for k, n in enumerate(self.order)}
         self.stored: dict[Node, str] = {}
@@ -190,7 +190,11 @@ class _Limited:
     def _limit_pass(self, n: Node, x: Node, operands: Sequence[Node]) -> None:
         """Of a product whose operand `x` is made of scores: store what a pass over them does not compute."""
         scores = [m for m in self.inside[x] if is_product(m)]
-        weighed = _sides(n).alone[1 - operands.index(x)]
+        place, sides = operands.index(x), _sides(n)
+        if not (self.single or sides.alone[place]):
+            self.stored[x] = "no pass over scores is for a single row"
+            return
+        weighed = sides.alone[1 - place]
         widths = [weighed, *(_sides(m).summed for m in scores)]
         if not (self.folded[x] or all(len(d) == 1 and self.fits(d[0], WIDEST) for d in widths)):
             self.stored[x] = "no pass over scores is as wide"

@@ -175,8 +175,8 @@ class _Partitioner(Homes):
             if other or g.scans or g.cross or any(r.args[0] is not f.args[0] for r in g.ranked):
                 return False
         if f.op == "fold" and g.folds:
-            product = self._factors(f) is not None
-            if (self._factors(g.folds[0]) is not None) != product or (product and len(g.folds) == MOST_PRODUCTS):
+            tiled = self._factors(f) is not None
+            if (self._factors(g.folds[0]) is not None) != tiled or (tiled and len(g.folds) == MOST_PRODUCTS):
                 return False
         mixed = g.scans if f.op == "fold" else g.folds
         return not mixed or bool(g.rows) or self.fits(product(a.extent for a in g.columns), self.one_block)
