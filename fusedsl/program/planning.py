@@ -12,11 +12,11 @@ from .. import debug
 from ..codegen.emit import emit
 from ..config import Options, verify_level
 from ..errors import FusionError, LimitError
+from ..fusion.alike import unified
 from ..fusion.budget import FEWEST
 from ..fusion.bundle import bundled, side_by_side
 from ..fusion.cut import Fits, cut_graph, fits_in
 from ..fusion.groups import Decision, Group, Partition
-from ..fusion.literals import taken_as_numbers
 from ..fusion.products import factors
 from ..hardware import Hardware
 from ..ir.dims import Dim, Symbol
@@ -131,12 +131,13 @@ def emitted(
     kernels: list[KernelPlan] = []
     launches: list[int] = []
     decisions: list[Decision] = []
-    given = taken_as_numbers(cut.groups)
+    given = unified(cut.groups, parameters)
     for members in side_by_side(cut.groups, fits):
         first = len(kernels)
         numbers = range(first, first + len(members))
-        groups = [given[g] for g in members]
-        plans = [emit(g, _kernel_name(g, k), header, parameters, contract) for g, k in zip(groups, numbers)]
+        ones = [given[g] for g in members]
+        names = [_kernel_name(one.group, k) for one, k in zip(ones, numbers)]
+        plans = [emit(one.group, name, header, one.parameters, contract) for one, name in zip(ones, names)]
         split, reasons = bundled([(_words(plan), len(plan.arrays)) for plan in plans], numbers)
         decisions += reasons if len(members) > 1 else []
         kernels += [plans[k - first] for launch in split for k in launch]

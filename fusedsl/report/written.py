@@ -14,6 +14,7 @@ from ..schedule.phase import Body
 LONGEST = 140  # characters of a formula
 SHORT = 16  # … of an operation that is written out however deep it stands
 DEEPEST, LEAST = 12, 2  # operations inside one another that a formula shows, where it does not get too long
+MOST_FACTORS = 32  # that a product is written with: a square of squares has them all
 LOWEST, COMPARING, UNARY = 0, 4, 11  # how closely operations bind
 BINDING = {"or": 1, "and": 2, "not": 3} | dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), COMPARING)
 BINDING |= {"|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10, "**": 12}
@@ -116,7 +117,7 @@ class Formulas:
                 return a
             case "*", (Term("/", (Term("1"), b)), a):
                 return self._made("/", a, b)
-            case "*", (a, Term("*", (b, c))):
+            case "*", (a, Term("*", (b, c)) as product) if _factors(product) <= MOST_FACTORS:
                 return self._made("*", self._made("*", a, b), c)
             case "*", (Term("*", (a, Term(b, ()))), Term(c, ())) if _numbers(b, c):
                 return self._made("*", a, self.term(_number(float(b) * float(c))))
@@ -153,6 +154,16 @@ class Formulas:
             if len(times.lstrip("0.").replace(".", "")) < 4:
                 return self._made("exp", self._made("*", power, self.term(times)))
         return self.term("exp2", self.term("*", power, factor))
+
+
+def _factors(term: Term) -> int:
+    """How many factors a product has, counted to its right and to its left, up to a few more than are written."""
+    count, stack = 0, [term]
+    while stack and count <= MOST_FACTORS:
+        here = stack.pop()
+        stack += here.args if here.head == "*" else ()
+        count += here.head != "*"
+    return count
 
 
 def _turned(factor: Term) -> bool:

@@ -13,6 +13,9 @@ BLOCK_VECTORS = 256
 MOST_NEEDED = 128  # registers a thread, by estimate, beyond which it gets fewer vectors
 MIDDLE_BODY = 16  # instructions an element: about as long as memory takes for 16 bits
 LONG_BODY, LONG_NARROW = 18, 24  # … from which on two vectors interleave, and of several 16-bit arrays
+UNROLLED = (
+    1000  # instructions of a thread: of longer ones a vector is enough work, and twice as much compiles no faster
+)
 FULL_NARROW = 64  # … from which on the eight elements of one 16-bit vector keep a thread busy
 
 
@@ -53,6 +56,8 @@ def schedule_map(kernel: Kernel, hardware: Hardware) -> MapSchedule:
         vectors = 4
     if kernel.pointers:  # addresses take the registers; a read that waits for its index wants company
         vectors = 2 if sum(" = fetch_" in line for line in kernel.phases[0].element.lines) == 1 else 1
+    while vectors > 1 and work * width * vectors > UNROLLED:
+        vectors //= 2
     need = needed(kernel, Tiling(width, vectors))
     while vectors > 1 and need > MOST_NEEDED:
         vectors //= 2

@@ -109,10 +109,11 @@ def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, i
     return backend.lower(names["kernel"], words, cc, bounds)
 
 
-def _fewer(hardware: Hardware, blocks: int, threads: int) -> int:
-    """The next number of blocks that leaves each thread more registers."""
+def _fewer(hardware: Hardware, blocks: int, threads: int, spilled: int) -> int:
+    """The next number of blocks that leaves each thread more registers: half of what it spilled (in bytes), or more."""
     now = registers_for(hardware, blocks, threads)
-    return next((b for b in range(blocks - 1, 0, -1) if registers_for(hardware, b, threads) > now), 1)
+    least = now + max(1, min(spilled // 8, hardware.thread_registers - now))
+    return next((b for b in range(blocks - 1, 0, -1) if registers_for(hardware, b, threads) >= least), 1)
 
 
 def compile_source(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int]) -> Compiled:
@@ -129,7 +130,7 @@ def compile_source(source: str, path: str, kernel: Any, schedule: Any, cc: tuple
         if not found.spill_bytes or blocks == 1 or getattr(schedule, "together", False):
             taken = {name: getattr(found, name) for name in Compiled.__dataclass_fields__ if name != "blocks"}
             return Compiled(blocks=blocks, **taken)
-        blocks = _fewer(facts(cc), blocks, threads)
+        blocks = _fewer(facts(cc), blocks, threads, found.spill_bytes)
 
 
 def ptx(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int]) -> str:

@@ -1,4 +1,4 @@
-"""Kernels that differ in literals alone are one binary, and values that kernels would compute again are stored."""
+"""Kernels that are alike but for literals and arrays are one binary; what later kernels would compute again is stored."""
 
 import numpy as np
 import pytest
@@ -30,6 +30,15 @@ def test_kernels_that_differ_in_literals_share_a_binary(name):
     for k, result in enumerate(kernel(X), 1):
         np.testing.assert_array_equal(result, expected(X, k))
     assert binaries(kernel.source(X)) == 1
+
+
+def test_kernels_that_read_other_arrays_share_a_binary():
+    names = "abcdef"
+    arrays = {n: X + k for k, n in enumerate(names)}
+    kernel = fd.kernel(", ".join(f"sort({n} * {k + 2}, 1)" for k, n in enumerate(names)), verify=True)
+    for k, (result, x) in enumerate(zip(kernel(**arrays), arrays.values())):
+        np.testing.assert_array_equal(result, np.sort(x * np.float32(k + 2), 1))
+    assert binaries(kernel.source(**arrays)) == 1
 
 
 def test_literals_that_all_kernels_have_stay():

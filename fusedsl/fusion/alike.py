@@ -1,15 +1,16 @@
-"""Literals in which kernels of a program differ: the kernels take them as numbers, so that one binary serves all.
+"""Kernels of a program that are alike but for literals and for the arrays that they read are made one binary.
 
-LLVM merges functions that are alike but for constants in the same way. It saves nothing but the time to compile.
+Their literals become numbers that they are given, and their arguments have the names that the first of them uses. LLVM
+merges functions that differ in constants in the same way; here it saves the time to compile.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ..ir.graph import Node, node, value_of
+from ..ir.graph import Node, Parameter, node, value_of
 from ..ir.ops import CASTS
 from ..ir.types import INT64
 from ..rewrite.scalars import replaced
@@ -17,6 +18,7 @@ from .groups import Group
 from .price import computed
 
 ALIKE = 3  # kernels that are worth it: a literal may spare a register
+READS = ("load", "fetch", "pointer", "stride")
 ORDINARY = (
     *("add", "subtract", "multiply", "minimum", "maximum", "where", "equal", "not_equal", "less", "less_equal"),
     *("greater", "greater_equal", "bitwise_and", "bitwise_or", "bitwise_xor"),
@@ -26,9 +28,17 @@ FORMATS = {  # of the bytes of a number
 }  # fmt: skip
 
 
-def taken_as_numbers(groups: Sequence[Group]) -> list[Group]:
-    """The groups, of which those that are alike but for literals take these as numbers."""
-    found = list(groups)
+@dataclass(frozen=True)
+class Emitted:
+    """A group as it is emitted, and the parameters by whose names it is."""
+
+    group: Group
+    parameters: tuple[Parameter, ...]
+
+
+def unified(groups: Sequence[Group], parameters: Sequence[Parameter]) -> list[Emitted]:
+    """The groups, of which those that are alike differ in numbers that they are given alone."""
+    found = [Emitted(g, tuple(parameters)) for g in groups]
     alike: dict[tuple, list[int]] = {}
     for k, g in enumerate(groups):
         if g.streaming is None:
@@ -38,10 +48,23 @@ def taken_as_numbers(groups: Sequence[Group]) -> list[Group]:
             continue
         literals = [list(_literals(groups[k])) for k in members]
         differ = [place for place, column in enumerate(zip(*literals)) if len(set(column)) > 1]
+        first = _arguments(groups[members[0]])
         for k, own in zip(members, literals):
-            if differ:
-                found[k] = _with_numbers(groups[k], [own[place] for place in differ])
+            group = _with_numbers(groups[k], [own[place] for place in differ]) if differ else groups[k]
+            found[k] = Emitted(group, _named(parameters, dict(zip(_arguments(groups[k]), first))))
     return found
+
+
+def _arguments(g: Group) -> list[int]:
+    """The arguments that a kernel reads, in order."""
+    sources = [n.attr if n.op == "scalar" else n.attr[0] for n in _nodes(g) if n.op in (*READS, "scalar")]
+    indices = [s if isinstance(s, int) else s.index for s in sources if isinstance(s, int) or s.kind == "argument"]
+    return list(dict.fromkeys(indices))
+
+
+def _named(parameters: Sequence[Parameter], names: dict[int, int]) -> tuple[Parameter, ...]:
+    """The parameters, some under the names of others."""
+    return tuple(replace(p, name=parameters[names.get(k, k)].name) for k, p in enumerate(parameters))
 
 
 def bits_of(n: Node) -> int:
