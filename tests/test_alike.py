@@ -1,4 +1,4 @@
-"""Kernels that are alike but for literals and arrays are one binary; what later kernels would compute again is stored."""
+"""Kernels that are alike but for literals and arrays are one binary; what later ones would compute again is stored."""
 
 import numpy as np
 import pytest
