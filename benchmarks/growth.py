@@ -86,13 +86,13 @@ def family(name: str, device: str, sizes: tuple[int, ...] | None = None) -> dict
     calls: list[dict[str, Any]] = []
     for n in sizes or families()[name].sizes:
         calls.append({"n": n, **measured(name, n, device)})
-        if "fault" in calls[-1]:
+        if "fault" in calls[-1] or "refused" in calls[-1]:
             break
     last, grown = calls[-1], exponent(calls)
     faults = [last["fault"]] if "fault" in last else []
-    if not faults and last["seconds"] > SECONDS[device]:
+    if not faults and last.get("seconds", 0) > SECONDS[device]:
         faults.append(f"{last['seconds']:.1f} s are more than {SECONDS[device]:.0f}")
-    if not faults and last["megabytes"] > MEGABYTES:
+    if not faults and last.get("megabytes", 0) > MEGABYTES:
         faults.append(f"{last['megabytes']} MB are more than {MEGABYTES}")
     if grown is not None and grown > EXPONENT:
         faults.append(f"time grows as size to {grown:.2f}, which is more than {EXPONENT}")
@@ -111,7 +111,8 @@ def exponent(calls: list[dict[str, Any]]) -> float | None:
 
 
 def measured(name: str, n: int, device: str) -> dict[str, Any]:
-    """A first call in a process of its own; a `fault` where it did not end well, or in time."""
+    """A first call in a process of its own: `refused` with a LimitError where the program is beyond a stated limit, a
+    `fault` where it did not end well, or in time."""
     from growing import SECONDS
 
     limit = PATIENCE * SECONDS[device]
@@ -145,7 +146,10 @@ def first_call(name: str, n: int, device: str) -> dict[str, Any]:
     program, arrays = families()[name].make(n)
     run(fd.kernel(WARM_UP), {"x": np.ones((8, 8), np.float32)}, device)
     clock, processor = time.perf_counter(), time.process_time()
-    plans = run(fd.kernel(program) if isinstance(program, str) else fd.fuse(program), arrays, device)
+    try:
+        plans = run(fd.kernel(program) if isinstance(program, str) else fd.fuse(program), arrays, device)
+    except fd.LimitError as refused:
+        return {"refused": str(refused).splitlines()[0]}
     seconds = min(time.perf_counter() - clock, time.process_time() - processor)
     megabytes = _most_memory() // 1024
     kernels = max((len(plan.kernels) for known in plans._known.values() for plan in known), default=None)
@@ -163,7 +167,7 @@ def _most_memory() -> int:
 def run(called: Any, arrays: dict[str, Any], device: str) -> Any:
     """A first call, on the CPU itself, for CUDA up to machine code; what was planned."""
     import fusedsl as fd
-    from fusedsl.report.explain import explain
+    from fusedsl.report.explain import compile_ahead
 
     if isinstance(called, fd.Kernel):
         program, given = called._program, [arrays[name] for name in called.params]
@@ -173,7 +177,7 @@ def run(called: Any, arrays: dict[str, Any], device: str) -> Any:
     if device == "cpu":
         called(*given)
     else:
-        explain(program, given, "cuda", 90)
+        compile_ahead(program, given, "cuda", 90)
     return program.plans
 
 
@@ -186,7 +190,7 @@ def rows(found: dict[str, Any]) -> Iterator[tuple]:
         last = k == len(found["calls"]) - 1
         grown = f"{found['exponent']:.2f}" if last and found["exponent"] is not None else ""
         seconds = f"{call['seconds']:.2f}" if "seconds" in call else ""
-        told = "; ".join(found["faults"]) if last else ""
+        told = "; ".join([*found["faults"], *(["refused"] if "refused" in call else [])]) if last else ""
         name = found["family"] if k == 0 else ""
         yield name, call["n"], seconds, call.get("megabytes", ""), grown, call.get("kernels", ""), told
 

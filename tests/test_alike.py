@@ -86,3 +86,9 @@ def test_a_step_is_not_computed_again_by_all_that_follow():
 def test_long_results_side_by_side_are_several_kernels():
     kernel = fd.kernel(", ".join(f"normal(1, x, stream={k})" for k in range(40)))
     assert max(len(body.splitlines()) for body in kernel.source(X).split("def kernel(")[1:]) < 1000
+
+
+def test_a_promise_of_one_kernel_is_kept():
+    text = " + ".join(f"normal(1, x, stream={k})" for k in range(20))
+    assert len(fd.kernel(text, max_kernels=1).explain(X, device="cuda", compile=False).kernels) == 1
+    assert len(fd.kernel(text).explain(X, device="cuda", compile=False).kernels) > 1

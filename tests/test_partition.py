@@ -163,13 +163,20 @@ def many_values(count):
     return f"{made}; u0 = t0{used}; return u{count - 1}"
 
 
+def wide_values(count):
+    """The same of values that take two registers each, and few instructions."""
+    made = "; ".join(f"t{i} = abs(y - {i}.5)" for i in range(count))
+    used = "".join(f"; u{i} = u{i - 1} * t{count - i} + t{i}" for i in range(1, count))
+    return f"y = float64(x); {made}; u0 = t0{used}; return u{count - 1}"
+
+
 def test_a_body_that_does_not_fit_is_cut_where_the_fewest_values_are_alive():
-    kernel, specs = planned(many_values(260), {})
+    kernel, specs = planned(wide_values(118), {})
     told = kernel.explain(*specs, device="cuda", compile=False)
     assert len(told.kernels) > 1
     (cut,) = [r for r in told.refused if "its values take more than 216 registers" in r.reason]
     assert cut.seconds > 2e-6  # what the values that cross take, and a launch
-    promised, specs = planned(many_values(260), {}, max_kernels=1)
+    promised, specs = planned(wide_values(118), {}, max_kernels=1)
     assert len(promised.explain(*specs, device="cuda", compile=False).kernels) == 1
 
 

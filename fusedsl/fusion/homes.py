@@ -9,7 +9,6 @@ from ..rewrite.scalars import free_axes
 from .coordinates import Axis
 from .crossing import BOUND
 from .groups import Group, reaches
-from .materialize import MOST_OPERATIONS
 from .price import cost
 
 
@@ -17,11 +16,12 @@ class Homes:
     """The groups so far, and in which of them the folds, scans and orders of some values are found.
 
     `uses` has for each node the folds, scans and orders that it is computed from, `reads` the loads of temporaries that
-    the program has `written`.
+    the program has `written`. A kernel takes in what it need not compute as long as it has no more than the `longest`
+    body, in instructions.
     """
 
-    def __init__(self, values: Sequence[Node], written: frozenset[int]):
-        self.order = list(walk(values))
+    def __init__(self, values: Sequence[Node], written: frozenset[int], longest: int):
+        self.order, self.longest = list(walk(values)), longest
         self.free = free_axes(values)
         self.uses = _below(self.order, lambda n: n.op in BOUND)
         self.reads = _below(self.order, lambda n: _read(n) in written)
@@ -57,7 +57,7 @@ class Homes:
     def is_small(self, k: int, value: Node) -> bool:
         """Whether group k may compute `value` too and still compiles in short time."""
         known = self.inside.setdefault(k, set())
-        return sum(map(cost, (*known, *self._new(k, value)))) <= MOST_OPERATIONS
+        return sum(map(cost, (*known, *self._new(k, value)))) <= self.longest
 
     def take(self, k: int, value: Node) -> None:
         """Group k computes a value."""

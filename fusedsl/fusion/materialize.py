@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 from ..ir.contraction import Subscripts
 from ..ir.dims import Dim
@@ -25,6 +25,7 @@ MOST_PLACES = 64  # at which an array is computed
 MOST_NESTED = 12  # reductions in one kernel that depend on each other
 TURNED = 3  # for how many of them one counts along other axes: it begins a kernel that computes all before it again
 MOST_OPERATIONS = 600  # instructions of one element: with more, kernels take seconds to compile
+MOST_PROMISED = 2400  # … where kernels are to be as few as possible
 UNKNOWN = 64  # elements that an axis of unknown extent has at least, where reductions along it are weighed
 VIEW_COST = 3  # instructions of a view of an argument: it has an address of its own
 FREE = (*VIEWS, "convert")  # what costs nothing where it is read
@@ -53,7 +54,8 @@ class Stored:
 def materialize(results: Sequence[Node], instructions_per_byte: float, fits: Fits, single: bool = True) -> list[Stored]:
     """The arrays of a program to store. Storing and loading a byte takes as long as so many instructions; `fits`
     answers for this plan whether a count is within a limit; a pass over scores may be for a `single` row of them."""
-    chosen = _Limited(results, fits, single).find()
+    longest = MOST_OPERATIONS if instructions_per_byte < inf else MOST_PROMISED
+    chosen = _Limited(results, fits, single, longest).find()
     return _Placed(results, chosen, instructions_per_byte).find()
 
 
@@ -118,8 +120,8 @@ class _Limited:
     """Goes from arguments to results: no product inside the operand of another one, or one level of them where a pass
     over scores may take both; and nothing beyond the limits of a kernel."""
 
-    def __init__(self, results: Sequence[Node], fits: Fits, single: bool):
-        self.fits, self.single = fits, single
+    def __init__(self, results: Sequence[Node], fits: Fits, single: bool, longest: int = MOST_OPERATIONS):
+        self.fits, self.single, self.longest = fits, single, longest
         self.order = list(walk(results))
         self.place = {n: k for k, n in enumerate(self.order)}
         self.stored: dict[Node, str] = {}
@@ -139,7 +141,7 @@ class _Limited:
             self._note(n)
             if self.nested[n] > MOST_NESTED:
                 self._store_before(n, self.nested, "kernels would be long chains of reductions")
-            if self.size[n] > MOST_OPERATIONS:
+            if self.size[n] > self.longest:
                 self._store_before(n, self.size, "kernels would take long to compile")
         return self.stored
 

@@ -14,6 +14,7 @@ from .crossing import crossing
 from .groups import Decision, Group, Partition, loaded, ordered
 from .homes import Homes
 from .lowered import Root
+from .materialize import MOST_OPERATIONS, MOST_PROMISED
 from .passes import Passes, foreign_folds, needed_folds
 from .price import Computation, Prices, computed, cost
 from .products import factors
@@ -68,7 +69,8 @@ class _Partitioner(Homes):
         self.fewest = fewest
         self.first = first
         values = [r.value for r in self.program.roots]
-        super().__init__([*values, *self.streaming], self.program.written)
+        longest = MOST_PROMISED if fewest else MOST_OPERATIONS
+        super().__init__([*values, *self.streaming], self.program.written, longest)
         self.crossing = crossing(self.order, self.free, self.uses, values)
         self.crossing -= set(self.streaming)
         self.temporaries: list[tuple[Type, tuple[Dim, ...]]] = [(t, t.shape) for t in self.program.temporaries]
