@@ -123,10 +123,12 @@ class _Cutter:
         rounded = frozenset(k for k, s in enumerate(stored) if is_rounded(s.node))
         memory = Memory(len(graph.parameters), tuple(s.node.type for s in stored), rounded)
         told = tuple(Decision(False, (s.name,), f"it is stored: {s.reason}") for s in stored)
-        parts = [Partition((), (), told)]
+        parts, kernels = [Partition((), (), told)], 0
         for segment in segments(graph, stored):
-            parts.append(self.cut(segment, memory, sum(len(p.groups) for p in parts)))
-            memory = replace(memory, temporaries=tuple(Type(t.dtype, shape) for t, shape in parts[-1].temporaries))
+            parts.append(self.cut(segment, memory, kernels))
+            kernels += len(parts[-1].groups)
+            new = parts[-1].temporaries[len(memory.temporaries) :]
+            memory = replace(memory, temporaries=(*memory.temporaries, *(Type(t.dtype, shape) for t, shape in new)))
         cut = chained(parts)
         if self.check is not None:
             self.check.partition(cut)

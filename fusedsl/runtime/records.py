@@ -79,10 +79,11 @@ def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list
 def _lives(plan: Plan) -> list[tuple[int, int]]:
     """The first and the last launch that use each temporary."""
     found: dict[int, tuple[int, int]] = {}
-    for number, launch in enumerate(plan.shared):
+    launches = plan.shared
+    for number, launch in enumerate(launches):
         for use in (use for k in launch for use in plan.kernels[k].arrays if use.kind == "temporary"):
             found[use.index] = (found.get(use.index, (number, number))[0], number)
-    return [found.get(t, (0, len(plan.shared))) for t in range(len(plan.temporaries))]
+    return [found.get(t, (0, len(launches))) for t in range(len(plan.temporaries))]
 
 
 def pointer_slots(
