@@ -25,6 +25,7 @@ from fusedsl.ir.dims import evaluate
 from fusedsl.ir.interp import extents_of
 from fusedsl.ir.types import DTYPES, DType
 
+LITERAL = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
 LENGTHS = (1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 65, 100, 257, 1025)
 
 
@@ -64,6 +65,7 @@ class Draw:
     weights = {"float32": 12, "float64": 3, "float16": 3, "bfloat16": 3}  # of the dtype that most arrays have; else 1
     filler: type[Filler] = Filler
     defines = 0.2  # how often it has a function of its own
+    alike = 0.05  # how often a line is written again with other literals
     shares = (0.1, 0.5, 1.0)  # how many of the values that others read are results too
 
     def __init__(self, r: random.Random):
@@ -145,8 +147,21 @@ class Draw:
         for _ in range(8):
             filler = self.filler(self, self._form())
             if names := self._attempt(number, filler.text):
-                return names
+                return names + (self._alike(number + len(names)) if self.r.random() < self.alike else [])
         return []
+
+    def _alike(self, number: int) -> list[str]:
+        """The last line again with other literals: kernels that are alike but for these."""
+        text = self.lines[-1].partition(" = ")[2]
+        literals = list(LITERAL.finditer(text))
+        if not literals:
+            return []
+        one, names = self.r.choice(literals), list[str]()
+        for k in (1, 2, 3):
+            other = f"{text[: one.start()]}{float(one[0]) + k if '.' in one[0] else int(one[0]) + k}{text[one.end() :]}"
+            read = set(re.findall(r"\w+", other)) & set(self.values)
+            names += self._attempt(number + len(names), lambda other=other, read=read: (other, read))
+        return names
 
     def _form(self) -> str:
         families = self.families()
