@@ -17,15 +17,16 @@ def emit(kernel: Kernel) -> tuple[str, list[Array]]:
         kernel, range(len(kernel.phases))
     )
     arrays += rank.arrays(kernel)
-    body = [*row_start(roles, "row")]
+    body = [*row_bases(roles)]
     for p in range(len(kernel.phases)):
         body += ["", f"# phase {p}", *columns(roles, p, "0", "segments"), *row_part(roles, p)]
     lines = [
         *parameters(kernel),
         *extents(kernel),
         *claim(arrays),
+        *row_index(roles, "begin"),
         "for row in range(begin, end):",
-        *indented(body),
+        *indented([*body, *next_row(kernel)]),
         *unclaim(arrays),
     ]
     return "\n".join([*header(kernel, "rows"), "", "def kernel(slots, begin, end):", *indented(lines), ""]), arrays
@@ -70,11 +71,30 @@ def unclaim(arrays: list[Array]) -> list[str]:
 
 
 def row_start(roles: Roles, row: str) -> list[str]:
+    """The indices of a row, where it starts in each operand, and what is loaded once a row."""
+    return [*row_index(roles, row), *row_bases(roles)]
+
+
+def row_index(roles: Roles, row: str) -> list[str]:
+    """The indices of a row on its axes, from its number."""
+    axes = range(roles.kernel.row_axes)
+    return [f"left = {row}", *decode("left", axes, {axis: f"i{axis}" for axis in axes})] if axes else []
+
+
+def next_row(kernel: Kernel) -> list[str]:
+    """The indices of the next row, without a division: the last axis is the fastest."""
+    lines: list[str] = []
+    for axis in range(kernel.row_axes):
+        carry = [f"if i{axis} == n{axis}:", f"    i{axis} = 0", *indented(lines)] if axis else []
+        lines = [f"i{axis} = i{axis} + 1", *carry]
+    return lines
+
+
+def row_bases(roles: Roles) -> list[str]:
     """Where a row starts in each operand, and what is loaded once a row."""
     kernel = roles.kernel
     names = {axis: f"i{axis}" for axis in range(kernel.row_axes)}
-    lines = [f"left = {row}", *decode("left", range(kernel.row_axes), names)] if names else []
-    lines += [address(kernel, k, f"r{k}", f"p{k}", names) for k in range(len(kernel.operands))]
+    lines = [address(kernel, k, f"r{k}", f"p{k}", names) for k in range(len(kernel.operands))]
     lines += [load_line(load, f"r{load.operand}", "0") for load in roles.row_loads]
     return lines + [f"{p.value.name} = {p.value.dtype}(i{p.axis})" for p in roles.row_positions]
 

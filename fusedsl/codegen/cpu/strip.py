@@ -19,7 +19,7 @@ from .variant import GRANULE, HELD_STRIP
 
 BLOCK = 64  # columns that are folded one after another
 STATES = 1 << 14  # bytes of the states of a strip, at most: a third of the nearest cache of current processors
-AT_ONCE, LIGHT = 4, 8  # columns that join a state at once where an element is so few lines: it is read and written once
+AT_ONCE, LIGHT = 8, 8  # columns that join a state at once where an element is so few lines: it is read and written once
 
 
 def emit(kernel: Kernel, letters: str) -> tuple[str, list[Array]]:
