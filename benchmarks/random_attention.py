@@ -63,10 +63,10 @@ def judged(way: str, seed: int) -> dict[str, Any]:
     from attention_programs import draw, laid_out, on_device, worst
 
     import fusedsl as fd
-    from fusedsl.schedule import scores
+    from fusedsl.backends.cuda.attention import schedule
 
     if way == "warps":
-        scores.WAYS = scores.WAYS[-1:]
+        schedule.WAYS = schedule.WAYS[-1:]
     program = draw(seed)
     told: dict[str, Any] = {"seed": seed, "what": program.words, "layouts": program.layouts, "text": program.text}
     try:

@@ -20,7 +20,7 @@ if ROOT not in map(Path, sys.path):
 
 import fusedsl as fd  # noqa: E402
 from fusedsl.report.explain import case_of  # noqa: E402
-from fusedsl.report.kernels import report_launch  # noqa: E402
+from fusedsl.report.kernel_report import report_launch  # noqa: E402
 from random_graphs import draw  # noqa: E402
 from record import machine, now, versions  # noqa: E402
 

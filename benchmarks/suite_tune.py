@@ -35,10 +35,10 @@ def compile_neighbours(case: Case, cc: tuple[int, int]) -> None:
     import warnings
 
     import fusedsl as fd
+    from fusedsl.backends.cuda.tuning_space import neighbours
     from fusedsl.hardware import facts
     from fusedsl.report.explain import case_of
     from fusedsl.runtime.compile import build_scheduled, scheduled_cuda
-    from fusedsl.schedule.neighbours import neighbours
 
     warnings.simplefilter("ignore")
     name, shape, dtype = case

@@ -16,7 +16,7 @@ from suite_gpu import Settings
 
 JOBS, DONE = 16, "all compiled: "
 ALONE = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # each process compiles by itself
-LIBRARIES = ("torch._inductor.compile_fx", "cupy", "liger_kernel.ops.rms_norm", "fusedsl.program.prepare")
+LIBRARIES = ("torch._inductor.compile_fx", "cupy", "liger_kernel.ops.rms_norm", "fusedsl.program.prepare_call")
 
 
 def compile_peers(suite: str, count: int, settings: Settings) -> frozenset[str]:

@@ -35,18 +35,18 @@ with contextlib.suppress(ImportError):
     import llvmlite.binding  # noqa: F401  (loads machine code of the CPU; where it is missing, its user says so)
 
 if TYPE_CHECKING:
-    from .attend import attention
+    from .attention_calls import attention
     from .decorator import fuse
-    from .lists import foreach
-    from .loading import load
+    from .foreach_calls import foreach
+    from .load_file import load
     from .threads import get_num_threads, set_num_threads
 
 _ELSEWHERE = {
-    "attention": ".attend",
-    "foreach": ".lists",
+    "attention": ".attention_calls",
+    "foreach": ".foreach_calls",
     "fuse": ".decorator",
     "get_num_threads": ".threads",
-    "load": ".loading",
+    "load": ".load_file",
     "set_num_threads": ".threads",
 }
 

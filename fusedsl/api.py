@@ -6,17 +6,17 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .caller_scope import bound
 from .config import Options, current, options
 from .errors import ArgumentError, FusedslError, Unsupported, edge, trimmed
 from .interop import containers
 from .interop.containers import is_container
 from .interop.labelled import Labelled
+from .kernel_variants import Variants
 from .program import Program
-from .program.text import TextSource, one_line
+from .program.text_source import TextSource, one_line
 from .runtime import dynamo
-from .scope import bound
 from .specs import Spec, spec
-from .variants import Variants
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .config import OptionChanges
     from .program.plans import Plans
     from .report.explain import Explanation, Resources
-    from .runtime.fixed import BoundCall
-    from .runtime.graph import GraphCall
+    from .runtime.bound_call import BoundCall
+    from .runtime.cuda_graph import GraphCall
 
 Looked = TypeVar("Looked")
 
@@ -255,7 +255,7 @@ class Kernel:
         >>> steps()
         array([4., 6.], dtype=float32)
         """
-        from .runtime.graph import GraphCall
+        from .runtime.cuda_graph import GraphCall
 
         return GraphCall((self.bind(*args, out=out, **named),))
 
@@ -275,7 +275,7 @@ class Kernel:
 
         The other arguments are those of `explain`. OSError where the file cannot be written.
         """
-        from .files import named_file
+        from .atomic_files import named_file
         from .report.explain import explain, sources
         from .report.page import page
 

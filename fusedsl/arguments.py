@@ -12,12 +12,12 @@ import numpy as np
 from .errors import ArgumentError
 from .interop.containers import is_labelled_type
 from .ir.graph import Parameter
-from .program import pipeline
+from .program import call_steps
 from .runtime.arrays import Array, Weak, describe, type_name
 from .specs import Spec
-from .trace.held import Held, attributes_of, holds_arrays, is_object
-from .trace.home import is_array, library
-from .trace.reads import snapshot
+from .trace.array_library import is_array, library
+from .trace.containers import Held, attributes_of, holds_arrays, is_object
+from .trace.guards import snapshot
 from .trace.tracer import Tracer
 
 Describe = Callable[[Any, str], "Array | Weak"]
@@ -81,7 +81,7 @@ class Arguments:
             name = _fresh_name(name, {p.name for p in self.parameters})
             self.values.append(x)
             self.facts.append(self.described(x, name))
-            parameter = pipeline.signature(name, len(self.parameters), self.facts[-1])
+            parameter = call_steps.signature(name, len(self.parameters), self.facts[-1])
             self.parameters.append(parameter)
             self.static.append("here")
             return parameter
@@ -103,7 +103,7 @@ class Arguments:
 
     @property
     def extents(self):
-        return pipeline.extents_of(self.facts)
+        return call_steps.extents_of(self.facts)
 
     @property
     def numbers(self) -> dict[int, Any]:

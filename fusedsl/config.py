@@ -48,7 +48,7 @@ class Options:
     may be rounded so. autotune: try schedules on first use. device: where NumPy arrays are computed. deterministic:
     True, or "batch" for bits that do not depend on other rows. verify: compare with the reference interpreter.
     fallback: interpret what no kernel can do yet. dynamic: on CUDA, False compiles for each class of lengths, True for
-    lengths in general, None for those that come first alone (runtime/lengths.py). fp_contract: a product that one sum
+    lengths in general, None for those that come first alone (runtime/specialize.py). fp_contract: a product that a sum
     reads may enter it unrounded, as a multiply-add. bounds: what an element is whose index is out of range: "zero" (0,
     NaN of floats), or on the CPU "raise". limits: a Limits, or a mapping of the ones to change.
     """

@@ -20,8 +20,8 @@ from .runtime import dynamo
 from .runtime.arrays import Array, Facts, describe
 from .specs import described
 from .trace import Traced, trace
-from .trace.replay import MISSED, Replay, missed, replay
-from .traces import FusedCall, Trace, TracedSource, check_captures, repeating, source_of
+from .trace.warm_call import MISSED, Replay, missed, replay
+from .traced_calls import FusedCall, Trace, TracedSource, check_captures, repeating, source_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -8,13 +8,13 @@ from functools import lru_cache
 from typing import Any
 
 from .api import Kernel
+from .caller_scope import as_mapping, check_constants, looked_up, shadowing, undefined, unused
 from .config import OPTION_NAMES, Options, cache_size, current, split_options
 from .errors import FusedslError, trimmed
 from .lru import clear_all, shared
-from .program.text import TextSource
+from .program.text_source import TextSource
 from .runtime import dynamo
 from .runtime.cache import disk as files
-from .scope import as_mapping, check_constants, looked_up, shadowing, undefined, unused
 
 
 @shared

@@ -11,7 +11,7 @@ from typing import Any
 from .errors import ArgumentError, suggest
 from .ir.types import DTYPES, DType
 from .runtime.arrays import CPU, Array, Weak, describe
-from .runtime.results import strides_in
+from .runtime.outputs import strides_in
 
 
 @dataclass(frozen=True)

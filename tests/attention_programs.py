@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 import fusedsl as fd
-from fusedsl.program.first import interpreted
+from fusedsl.program.first_call import interpreted
 from fusedsl.runtime.arrays import describe_all
 
 TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32}

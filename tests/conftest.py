@@ -73,6 +73,6 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture(autouse=True)
 def nothing_called():
     """As if the process had called nothing yet: the first lengths of every kernel have binaries of their own."""
-    from fusedsl.runtime import claims
+    from fusedsl.runtime import specialization_quota
 
-    claims.forget()
+    specialization_quota.forget()

@@ -8,7 +8,7 @@ from laws import Case, Run, cpu
 from memory import root
 
 from fusedsl.ir.types import DType, numpy_dtype
-from fusedsl.runtime.copies import to_host
+from fusedsl.runtime.array_copies import to_host
 
 
 class Emulated:

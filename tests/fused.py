@@ -10,8 +10,8 @@ import pytest
 from fusedsl.config import DEFAULT
 from fusedsl.decorator import Fused
 from fusedsl.ir.interp import interpret
+from fusedsl.runtime.array_copies import to_host
 from fusedsl.runtime.arrays import Weak, describe
-from fusedsl.runtime.copies import to_host
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(3, 4)).astype(np.float32)

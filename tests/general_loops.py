@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fusedsl.codegen.cpu import processor, variant
-from fusedsl.program.builder import Builder
+from fusedsl.backends.cpu import processor, schedule
+from fusedsl.program.kernel_builder import Builder
 from fusedsl.runtime import compile as compiler
-from fusedsl.runtime.bind import bind_general
+from fusedsl.runtime.bind_shapes import bind_general
 
 
 @dataclass
@@ -19,5 +19,5 @@ class GeneralLoops(Builder):
     def on_cpu(self, plan, bound, call):
         bound = bind_general(plan, call.layouts, call.extents)
         kernel = compiler.plain_kernel(bound.kernel)
-        self.given.append(variant.general(kernel))
+        self.given.append(schedule.general(kernel))
         return compiler.build_loops(kernel, self.given[-1], plan.digest, processor.host()), bound

@@ -16,7 +16,7 @@ from memory import WRITEABLE, again, around, room, root
 import fusedsl as fd
 from fusedsl.ir.interp import interpret
 from fusedsl.ir.types import numpy_dtype
-from fusedsl.program.pipeline import extents_of
+from fusedsl.program.call_steps import extents_of
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.runtime.arrays import describe_all
 

@@ -10,8 +10,8 @@ from planted_plans import SLICED, mutations
 
 from fusedsl.ir.dims import Symbol
 from fusedsl.ir.types import INT32
-from fusedsl.schedule.phase import Body, FoldUse
-from fusedsl.schedule.plan import ArrayUse, Coordinate, KernelPlan, Plan
+from fusedsl.kernel_ir.phase import Body, FoldUse
+from fusedsl.kernel_ir.plan import ArrayUse, Coordinate, KernelPlan, Plan
 
 Change = Callable[[Plan], Plan | None]
 OTHER = Symbol(7, 3)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from planted_plans import SLICED, mutations
 
 from fusedsl.fusion.coordinates import Axis, Coordinate
-from fusedsl.fusion.lowered import Lowered, Root, Source
+from fusedsl.fusion.scalar_program import Lowered, Root, Source
 from fusedsl.ir.dims import Expression, Symbol
 from fusedsl.ir.graph import Node, Type, node, rebuild, walk
 from fusedsl.ir.types import FLOAT64, INT32
-from fusedsl.rewrite.scalars import free_axes
+from fusedsl.rewrite.scalar_builder import free_axes
 
 Change = Callable[[Lowered], Lowered | None]
 OTHER = Symbol(7, 3)  # an extent of no argument

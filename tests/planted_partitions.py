@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 from planted_plans import mutations
 
 from fusedsl.fusion.coordinates import Axis, Coordinate
-from fusedsl.fusion.groups import Group, Partition
-from fusedsl.fusion.lowered import Root
+from fusedsl.fusion.fusion_group import Group, Partition
+from fusedsl.fusion.scalar_program import Root
 from fusedsl.ir.dims import Symbol
 from fusedsl.ir.graph import node
 from fusedsl.ir.types import INT32

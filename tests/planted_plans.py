@@ -15,17 +15,17 @@ import numpy as np
 from oracle import graph_of
 
 from fusedsl.fusion.lower import lower
-from fusedsl.fusion.lowered import Memory
+from fusedsl.fusion.scalar_program import Memory
 from fusedsl.fusion.segments import segments
 from fusedsl.fusion.verify import verify_lowered, verify_partition
 from fusedsl.ir.graph import Graph
 from fusedsl.ir.interp import extents_of
 from fusedsl.ir.samples import sampled
-from fusedsl.program.pipeline import REGISTERS
-from fusedsl.program.planning import cut_graph
+from fusedsl.kernel_ir.verify import verify_plan
+from fusedsl.program.call_steps import REGISTERS
+from fusedsl.program.make_plan import cut_graph
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.runtime.arrays import describe_all
-from fusedsl.schedule.verify import verify_plan
 
 Change = Callable[[Any], Any]
 

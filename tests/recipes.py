@@ -1,4 +1,4 @@
-"""What each form of lang/forms.py is to give: the function that it stands for, in NumPy or torch.
+"""What each form of lang/foreign_names.py is to give: the function that it stands for, in NumPy or torch.
 
 `F` is torch.nn.functional, `t` makes a tensor of an array; the arrays and numbers are those of ARRAYS.
 """

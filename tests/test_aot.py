@@ -13,11 +13,11 @@ import pytest
 from lean import alone, saved
 
 import fusedsl as fd
-from fusedsl.codegen.cpu import processor
+from fusedsl.backends.cpu import processor
 from fusedsl.lru import LRU
-from fusedsl.program import planning
+from fusedsl.program import make_plan
+from fusedsl.runtime.array_copies import to_host
 from fusedsl.runtime.cache import Cache
-from fusedsl.runtime.copies import to_host
 
 ROOT = Path(__file__).parent.parent
 
@@ -33,7 +33,7 @@ def test_a_saved_kernel_runs_without_compilers_or_a_cache(tmp_path, cc):
     kernel = saved(path, cc=cc)
     code = "for _ in range(50):\n    y, total = kernel(x, 0.5)\n"
     code += "np.save(sys.argv[1] + '.npy', y)\nprint(repr(float(total)))\n"
-    code += "assert not {'fusedsl.program.planning', 'fusedsl.lang.parse', 'fusedsl.report'} & set(sys.modules)\n"
+    code += "assert not {'fusedsl.program.make_plan', 'fusedsl.lang.parse', 'fusedsl.report'} & set(sys.modules)\n"
     told = alone(tmp_path, path, code)
     x = np.random.default_rng(0).standard_normal((30, 40), dtype=np.float32)
     y, total = kernel(x, 0.5)
@@ -142,7 +142,7 @@ def test_the_file_is_asked_before_the_compilers(tmp_path, monkeypatch):
     path = tmp_path / "k.fused"
     saved(path)
     monkeypatch.setattr("fusedsl.runtime.compile._compile_cpu", pytest.fail)
-    monkeypatch.setattr(planning, "make_plan", pytest.fail)
+    monkeypatch.setattr(make_plan, "make_plan", pytest.fail)
     fd.load(path)(np.ones((5, 40), np.float32), 2.0)
 
 

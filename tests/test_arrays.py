@@ -10,13 +10,13 @@ import pytest
 
 from fusedsl.errors import ArgumentError, DeviceError, DTypeError, LimitError
 from fusedsl.ir.types import BFLOAT16, DTYPES, FLOAT32, INT32, numpy_dtype
-from fusedsl.runtime import arrays, foreign, keys, results, streams
+from fusedsl.runtime import argument_keys, array_protocols, arrays, cuda_streams, outputs
+from fusedsl.runtime.argument_keys import SLOW, look, look_all
 from fusedsl.runtime.arrays import CPU, Array, Weak, describe
-from fusedsl.runtime.call import Call
-from fusedsl.runtime.keys import SLOW, look, look_all
-from fusedsl.runtime.overlap import _Bounds, overlap, overlaps_itself, span
-from fusedsl.runtime.replay import replay
-from fusedsl.runtime.results import check_out, common_order, empty, place
+from fusedsl.runtime.memory_overlap import _Bounds, overlap, overlaps_itself, span
+from fusedsl.runtime.outputs import check_out, common_order, empty, place
+from fusedsl.runtime.prepared_call import Call
+from fusedsl.runtime.warm_call import replay
 
 try:
     import torch
@@ -244,7 +244,7 @@ def test_describing_imports_no_library():
     code = (
         "import sys, numpy\n"
         "from fusedsl.runtime.arrays import describe\n"
-        "from fusedsl.runtime.keys import look\n"
+        "from fusedsl.runtime.argument_keys import look\n"
         "describe(numpy.zeros(3)), describe(2.5), look(numpy.zeros(3)), look(object())\n"
         "print([m for m in ('torch', 'cupy', 'numba', 'cuda', 'pandas') if m in sys.modules])"
     )
@@ -273,7 +273,7 @@ def cupy(monkeypatch):
     module = types.SimpleNamespace(ndarray=FakeCudaArray, cuda=cuda)
     monkeypatch.setitem(sys.modules, "cupy", module)
     yield module
-    keys._looks.pop(FakeCudaArray, None)
+    argument_keys._looks.pop(FakeCudaArray, None)
 
 
 def test_cupy_arrays(cupy):
@@ -283,8 +283,8 @@ def test_cupy_arrays(cupy):
     assert look(x) == ((np.dtype("f4"), (2, 3), (4, 8), 4, 1), 0x7F0000000004)
     with pytest.raises(ArgumentError, match="asarray"):
         describe(type("Odd", (FakeCudaArray,), {})((2,), (4,)))
-    assert streams.current_stream("cupy", ("cuda", 1)) == 77
-    assert streams.current_stream("numpy", CPU) == 0
+    assert cuda_streams.current_stream("cupy", ("cuda", 1)) == 77
+    assert cuda_streams.current_stream("numpy", CPU) == 0
 
 
 class Interface:
@@ -304,7 +304,7 @@ def fake_driver(monkeypatch):
         order=lambda producer, consumer: ordered.append((producer, consumer)),
         ordered=ordered,
     )
-    monkeypatch.setattr(foreign, "driver", lambda: driver)
+    monkeypatch.setattr(array_protocols, "driver", lambda: driver)
     return driver
 
 
@@ -320,8 +320,8 @@ def test_a_replayed_call_of_cupy_arrays(cupy):
 
     launch = types.SimpleNamespace(fire=None, layout=types.SimpleNamespace(slots=()), repeat_lines=lines)
     launch.watches = lambda watch, constants: False
-    makers = [results.Allocator(lambda: make(pointer=0x7F0000002000), (MemoryError,), 24, "float32[2, 3]")]
-    read = streams.stream_reader("cupy", ("cuda", 0))
+    makers = [outputs.Allocator(lambda: make(pointer=0x7F0000002000), (MemoryError,), 24, "float32[2, 3]")]
+    read = cuda_streams.stream_reader("cupy", ("cuda", 0))
     call = Call([launch], makers, None, [5], read, [(0, 24)], [(0, 24)], library="cupy")
     call.on_device = True
     x, out = make(), make(pointer=0x7F0000001000)
@@ -349,7 +349,7 @@ def test_a_replayed_call_of_cupy_arrays(cupy):
 def test_the_cuda_array_interface(fake_driver, cupy):
     facts = describe(Interface(strides=(4, 8), stream=5))
     assert (facts.library, facts.dtype, facts.strides, facts.device) == ("interface", FLOAT32, (1, 2), ("cuda", 0))
-    streams_of_libraries = streams.imported_streams(0)  # torch's, too, where it has a card
+    streams_of_libraries = cuda_streams.imported_streams(0)  # torch's, too, where it has a card
     assert 77 in streams_of_libraries and fake_driver.ordered == [(5, ours) for ours in streams_of_libraries]
     assert describe(Interface()).strides == (3, 1)
     assert describe(Interface(data=(0x7F0000000000, True))).readonly
@@ -438,7 +438,7 @@ def test_new_arrays_have_the_order_that_was_asked_for(library, order):
     for dtype in (FLOAT32, BFLOAT16):
         new = describe(empty(library, CPU, (2, 3, 4), dtype, order))
         assert (new.library, new.shape, new.dtype) == (library, (2, 3, 4), dtype)
-        assert new.strides == results.strides_in((2, 3, 4), order)
+        assert new.strides == outputs.strides_in((2, 3, 4), order)
         assert new.pointer % 16 == 0 and not new.readonly
     assert type(empty("numpy", CPU, (), FLOAT32)) is np.ndarray
     assert describe(empty(library, CPU, (0, 3), INT32)).shape == (0, 3)
@@ -458,7 +458,7 @@ def test_the_common_order_is_numpys_wherever_the_inputs_agree():
         for y in [x] + small:
             expected = x + y
             found = common_order([(v.shape, v.strides) for v in (x, y)], 3)
-            assert results.strides_in((3, 4, 5), found) == tuple(s // 8 for s in expected.strides)
+            assert outputs.strides_in((3, 4, 5), found) == tuple(s // 8 for s in expected.strides)
     for x, y in ((views[0], views[1]), (views[1], np.zeros((1, 4, 5)))):  # no common order, so C
         assert common_order([(v.shape, v.strides) for v in (x, y)], 3) is None
     assert common_order([], 2) is None
@@ -542,10 +542,10 @@ def test_self_overlap():
 def test_writing_a_tensor_is_seen_by_autograd():
     x = torch.zeros(3)
     before = x._version
-    results.mark_written(x)
+    outputs.mark_written(x)
     assert x._version == before + 1
 
 
 def test_array_is_what_the_module_documents():
     assert arrays.describe(np.zeros(3)).where == "a NumPy array on the CPU"
-    assert foreign.c_strides((2, 0, 3)) == (3, 3, 1)
+    assert array_protocols.c_strides((2, 0, 3)) == (3, 3, 1)

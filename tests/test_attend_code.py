@@ -9,8 +9,8 @@ import pytest
 import fusedsl as fd
 
 pytest.importorskip("numba_cuda")
-from fusedsl.codegen.cuda.intrinsics.quick import TANH, TANH_DIVISOR, TANH_END
-from fusedsl.codegen.cuda.short import PLACES, shortened
+from fusedsl.backends.cuda.attention.intrinsics.approx_math import TANH, TANH_DIVISOR, TANH_END
+from fusedsl.backends.cuda.peephole.narrow_integers import PLACES, shortened
 
 CAUSAL = "iota(s, -1) <= iota(s, -2)"
 LINE = "s = q @ k.mT * 0.125\n"
@@ -70,7 +70,7 @@ def test_a_value_that_stands_for_the_scores_is_not_computed_again():
     ],
 )
 def test_dear_formulas_have_little_more_code_than_a_causal_mask(text):
-    from fusedsl.codegen.cuda import generate
+    from fusedsl.backends.cuda import compile
     from fusedsl.report.explain import case_of
 
     def code(formula):
@@ -79,8 +79,8 @@ def test_dear_formulas_have_little_more_code_than_a_causal_mask(text):
         case = case_of(kernel._program, arrays, "cuda", 90)
         (members,) = case.launches
         scheduled, schedule = case.scheduled(*members[0])
-        written = generate.generate(scheduled, schedule)
-        return generate.compile_source(written, "attend.py", scheduled, schedule, (9, 0))
+        written = compile.generate(scheduled, schedule)
+        return compile.compile_source(written, "attend.py", scheduled, schedule, (9, 0))
 
     found = code(text)
     assert len(found.code) < 1.7 * len(code(f"softmax(where({CAUSAL}, s, -inf)) @ v").code)

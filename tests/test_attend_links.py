@@ -14,7 +14,7 @@ from fusedsl.runtime import cache, compile
 from fusedsl.runtime.compile import cuda_key
 
 pytest.importorskip("numba_cuda")
-from fusedsl.codegen.cuda import backend
+from fusedsl.backends.cuda.compiler import numba_backend
 
 CAUSAL = "iota(s, -1) <= iota(s, -2)"
 LINES = "s = q @ k.mT * 0.2\n"
@@ -179,8 +179,8 @@ def alone(monkeypatch, tmp_path):
     def refused(*arguments):
         raise AssertionError("a form of the generated file was left to Numba")
 
-    monkeypatch.setattr(backend, "lower", refused)
-    monkeypatch.setattr(backend, "VERIFIES", True)
+    monkeypatch.setattr(numba_backend, "lower", refused)
+    monkeypatch.setattr(numba_backend, "VERIFIES", True)
 
 
 SPILLED = {
@@ -215,7 +215,7 @@ def test_nothing_spills_no_product_waits_and_numba_is_not_asked(name, alone):
     case = case_of(kernel._program, specs(kernel.params, 4096, 4096, *sizes), "cuda", 90)
     (members,) = case.launches
     scheduled, schedule = case.scheduled(*members[0])
-    from fusedsl.codegen.cuda import generate
+    from fusedsl.backends.cuda import compile as generate
 
     assert type(schedule).__name__ == "AttendSchedule"
     found = generate.compile_source(generate.generate(scheduled, schedule), "attend.py", scheduled, schedule, (9, 0))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.program.first import interpreted
-from fusedsl.program.pipeline import extents_of
+from fusedsl.program.call_steps import extents_of
+from fusedsl.program.first_call import interpreted
 from fusedsl.runtime.arrays import describe_all
 
 RANDOM = np.random.default_rng(11)

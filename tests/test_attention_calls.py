@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.lang.forms import ATTENTION
+from fusedsl.lang.foreign_names import ATTENTION
 
 RANDOM = np.random.default_rng(5)
 

@@ -12,7 +12,7 @@ from ptx import emulated_gpu
 
 import fusedsl as fd
 from fusedsl.arguments import Arguments
-from fusedsl.program.first import interpreted
+from fusedsl.program.first_call import interpreted
 from fusedsl.report.explain import explain
 from fusedsl.runtime.arrays import describe_all
 

@@ -8,13 +8,13 @@ import pytest
 from test_transpose import crossed
 
 import fusedsl as fd
+from fusedsl.backends.cuda.combo import schedule_bundle
+from fusedsl.backends.cuda.rows.schedule import RowSchedule
+from fusedsl.backends.cuda.schedule import MapSchedule, TransposeSchedule
 from fusedsl.errors import FusionError
-from fusedsl.fusion.bundle import bundled
+from fusedsl.fusion.horizontal import bundled
 from fusedsl.hardware import facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32
-from fusedsl.schedule import MapSchedule, TransposeSchedule
-from fusedsl.schedule.bundle import schedule_bundle
-from fusedsl.schedule.row import RowSchedule
 
 H200 = facts((9, 0))
 ROPE = """
@@ -35,11 +35,11 @@ def spread(text, **arrays):
     """How many kernels each launch holds."""
     made = fd.kernel(text)
     program, told = made._program, [arrays[name] for name in made.params]
-    from fusedsl.program import pipeline
+    from fusedsl.program import call_steps
     from fusedsl.runtime.arrays import describe_all
 
     described = list(describe_all(program.names, told).values())
-    return program.plans.plan(described, pipeline.extents_of(described)).launches
+    return program.plans.plan(described, call_steps.extents_of(described)).launches
 
 
 def array(*shape):
@@ -65,12 +65,12 @@ def test_rope_of_queries_and_keys_is_one_launch():
 
 
 def told_reasons(text, given):
-    from fusedsl.program import pipeline
+    from fusedsl.program import call_steps
     from fusedsl.runtime.arrays import describe_all
 
     program = fd.kernel(text)._program
     described = list(describe_all(program.names, [given[n] for n in program.names]).values())
-    return program.plans.plan(described, pipeline.extents_of(described)).reasons
+    return program.plans.plan(described, call_steps.extents_of(described)).reasons
 
 
 def test_kernels_that_need_each_other_stay_apart():

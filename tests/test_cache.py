@@ -331,7 +331,7 @@ import {library} as np
 import fusedsl as fd
 x = np.arange(60, dtype=np.float32).reshape(5, 12)
 assert np.array_equal(fd.evaluate("2*x + 1", x=x), 2*x + 1)
-print([name for name in ("numba", "lark", "fusedsl.program.planning") if name in sys.modules])
+print([name for name in ("numba", "lark", "fusedsl.program.make_plan") if name in sys.modules])
 """
 
 
@@ -366,5 +366,5 @@ def survive(tmp_path, library):
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 0x10
         path.write_bytes(data[: len(data) // 2] if k % 3 == 0 else data)
-    assert users(1) == ["['numba', 'lark', 'fusedsl.program.planning']"]
+    assert users(1) == ["['numba', 'lark', 'fusedsl.program.make_plan']"]
     assert users(1) == ["[]"] and not list((tmp_path / "shared").glob("*.part"))

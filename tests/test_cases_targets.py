@@ -11,7 +11,7 @@ from test_cases_interpreter import ABSENT, cases, differs, numpy_says, text_of
 from test_targets import TARGETS
 
 import fusedsl as fd
-from fusedsl.runtime.copies import to_host
+from fusedsl.runtime.array_copies import to_host
 
 SHARE = 1 / 20
 PARTS = 6

@@ -7,10 +7,10 @@ import pytest
 from test_targets import as_torch, check
 
 import fusedsl as fd
+from fusedsl.backends.cuda.split_heuristics import parts_of
 from fusedsl.hardware import facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32, INT8
-from fusedsl.schedule.access import collapse_rows, kept_access, lies_across
-from fusedsl.schedule.split import parts_of
+from fusedsl.kernel_ir.memory_access import collapse_rows, kept_access, lies_across
 
 H200 = facts((9, 0))
 RANDOM = np.random.default_rng(11)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.codegen.cpu import compiler, near
-from fusedsl.codegen.cpu.interleave import innermost
+from fusedsl.backends.cpu import common_arguments, compiler
+from fusedsl.backends.cpu.interleave import innermost
 from fusedsl.lru import LRU
-from fusedsl.program import text
+from fusedsl.program import text_source as text
 from fusedsl.runtime import cache, compile
 
 
@@ -102,7 +102,7 @@ BODY = ["a_0 = load0(a0, i)", "b_0 = {line}", "store1(a1, i, b_0)"]
 
 def looks(line: str) -> str:
     """What a loop with this line asks of arguments; x_0 and s_0 are loaded."""
-    lines = near.loop([part.format(line=line) for part in BODY], {"x_0", "s_0"})
+    lines = common_arguments.loop([part.format(line=line) for part in BODY], {"x_0", "s_0"})
     return "\n".join(text.strip() for text in lines if "far |" in text)
 
 

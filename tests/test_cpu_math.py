@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from fusedsl.codegen.cpu import backend, variant
+from fusedsl.backends.cpu import backend, schedule
 from fusedsl.ir.types import DTYPES, FLOAT32, FLOAT64, dtype, numpy_dtype
-from fusedsl.runtime import native, pool
-from fusedsl.schedule.kernel import Kernel, Load, Operand
-from fusedsl.schedule.phase import Body, Phase, Store, Value
-from fusedsl.schedule.slots import slots
+from fusedsl.kernel_ir.kernel import Kernel, Load, Operand
+from fusedsl.kernel_ir.parameters import slots
+from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
+from fusedsl.runtime import object_loader, pool
 
 
 def computed(tmp_path, line, *arrays, result=None):
@@ -24,9 +24,9 @@ def computed(tmp_path, line, *arrays, result=None):
     loads = tuple(Load(v, k) for k, v in enumerate(values))
     kernel = Kernel("one", (line,), 0, 1, len(arrays), operands, loads, (), (), (phase,))
     compiled = backend.compile_kernel(kernel, tmp_path / "one.py")
-    functions = dict(zip(compiled.symbols, native.load(compiled.object_bytes, compiled.symbols)))
+    functions = dict(zip(compiled.symbols, object_loader.load(compiled.object_bytes, compiled.symbols)))
     block = np.array([*(a.ctypes.data for a in (*arrays, out)), out.size], np.int64)
-    pool.runner(functions, variant.launch(kernel, "map", (out.size,)), len(slots(kernel)))(block.ctypes.data)
+    pool.runner(functions, schedule.launch(kernel, "map", (out.size,)), len(slots(kernel)))(block.ctypes.data)
     return out
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from test_cpu_math import computed, ulps
 
-from fusedsl.codegen.cpu.math.roots import ROOTS
+from fusedsl.backends.cpu.math.roots import ROOTS
 from fusedsl.ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, numpy_dtype
 
 TYPES = pytest.mark.parametrize("d", [FLOAT32, FLOAT64], ids=str)

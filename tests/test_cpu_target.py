@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.codegen.cpu import backend, variant
+from fusedsl.backends.cpu import backend, schedule
 from fusedsl.ir.types import BFLOAT16, BOOL, DTYPES, FLOAT32, INT64, numpy_dtype
-from fusedsl.runtime import native, pool
-from fusedsl.schedule.kernel import Kernel, Load, Operand, Position
-from fusedsl.schedule.phase import Body, FoldUse, Phase, Store, Value
-from fusedsl.schedule.slots import slots
+from fusedsl.kernel_ir.kernel import Kernel, Load, Operand, Position
+from fusedsl.kernel_ir.parameters import slots
+from fusedsl.kernel_ir.phase import Body, FoldUse, Phase, Store, Value
+from fusedsl.runtime import object_loader, pool
 
 BF = numpy_dtype(BFLOAT16)
 COMPILED: dict = {}  # by kernel and variant: shapes and strides are run-time values
@@ -82,13 +82,13 @@ class Case:
 
     def run(self, name=None):
         """Compile and run; returns the last array."""
-        name = name or variant.choose(self.kernel, self.extents, self.strides)
+        name = name or schedule.choose(self.kernel, self.extents, self.strides)
         if (self.kernel, name) not in COMPILED:
             compiled = backend.compile_kernel(self.kernel, self.path / "case.py", name)
-            functions = native.load(compiled.object_bytes, compiled.symbols)
+            functions = object_loader.load(compiled.object_bytes, compiled.symbols)
             COMPILED[self.kernel, name] = dict(zip(compiled.symbols, functions))
         self.launch = pool.runner(
-            COMPILED[self.kernel, name], variant.launch(self.kernel, name, self.extents), len(slots(self.kernel))
+            COMPILED[self.kernel, name], schedule.launch(self.kernel, name, self.extents), len(slots(self.kernel))
         )
         block = self.block()  # alive until the launch has read it
         self.launch(block.ctypes.data)
@@ -97,7 +97,7 @@ class Case:
     def kinds(self):
         """The variants that are right for these extents and strides."""
         found = self.general()
-        return list(dict.fromkeys([*found, variant.choose(self.kernel, self.extents, self.strides)]))
+        return list(dict.fromkeys([*found, schedule.choose(self.kernel, self.extents, self.strides)]))
 
     def general(self):
         if not self.kernel.row_axes and not self.kernel.phases[0].folds:
@@ -537,7 +537,7 @@ def test_choice_of_the_variant(tmp_path):
 
     def chosen(a, out, rows=1):
         case = softmax(tmp_path, a, out, rows)
-        return variant.choose(case.kernel, case.extents, case.strides)
+        return schedule.choose(case.kernel, case.extents, case.strides)
 
     assert chosen(x, x) == "rows"
     assert chosen(x.T, x.T) == "strips:11"
@@ -545,11 +545,11 @@ def test_choice_of_the_variant(tmp_path):
     large = np.broadcast_to(np.float32(0), 1 << 20)
     assert chosen(np.lib.stride_tricks.as_strided(large, large.shape, (4,)), large, 0) == "split"
     case = mapped(tmp_path, ["y_0 = x_0"], x, np.asfortranarray(x))
-    assert variant.choose(case.kernel, case.extents, case.strides) == "tiles"
+    assert schedule.choose(case.kernel, case.extents, case.strides) == "tiles"
     case = mapped(tmp_path, ["y_0 = x_0"], np.empty_like(x), x[:, ::-1])
-    assert variant.choose(case.kernel, case.extents, case.strides) == "map:-1,s"
+    assert schedule.choose(case.kernel, case.extents, case.strides) == "map:-1,s"
     case = mapped(tmp_path, ["y_0 = x_0"], np.empty((512, 3), np.float32), np.broadcast_to(x[0, :, None], (512, 3)))
-    assert variant.choose(case.kernel, case.extents, case.strides) == "short:3:1.0,3.1"
+    assert schedule.choose(case.kernel, case.extents, case.strides) == "short:3:1.0,3.1"
 
 
 def test_row_sizes_do_not_recompile(tmp_path):
@@ -569,11 +569,11 @@ VECTOR = (
 
 @pytest.mark.parametrize("name", VECTOR.split())
 def test_float32_functions_vectorise(name, tmp_path):
-    from fusedsl.codegen.cpu import compiler, words
+    from fusedsl.backends.cpu import compiler, vocabulary
 
     case = mapped(tmp_path, [f"y_0 = {name}(x_0)"], np.empty(9, np.float32), normal(9))
     source, arrays = backend.generate(case.kernel, "map")
-    namespace = {"__builtins__": {}, "range": range, **words.vocabulary(case.kernel, arrays)}
+    namespace = {"__builtins__": {}, "range": range, **vocabulary.vocabulary(case.kernel, arrays)}
     exec(source, namespace)
     text = str(compiler.optimise([compiler.lower(namespace["kernel"], "kernel")]))
     assert "x float>" in text

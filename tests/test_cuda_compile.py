@@ -7,14 +7,27 @@ import time
 import pytest
 
 import fusedsl as fd
+from fusedsl.backends.cuda.schedule import choose, geometry
 from fusedsl.hardware import facts
-from fusedsl.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT64
-from fusedsl.schedule import choose, geometry
-from fusedsl.schedule.kernel import Kernel, Load, Operand, Position
-from fusedsl.schedule.phase import Body, FoldUse, Phase, Store, Value
+from fusedsl.ir.types import (
+    BFLOAT16,
+    BOOL,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    UINT8,
+    UINT16,
+    UINT64,
+)
+from fusedsl.kernel_ir.kernel import Kernel, Load, Operand, Position
+from fusedsl.kernel_ir.phase import Body, FoldUse, Phase, Store, Value
 
 pytest.importorskip("numba_cuda")
-from fusedsl.codegen.cuda.generate import compile_source, generate, ptx
+from fusedsl.backends.cuda.compile import compile_source, generate, ptx
 
 H200 = (9, 0)
 NARROW = [FLOAT32, BFLOAT16, FLOAT16]

@@ -11,7 +11,7 @@ from test_cpu_math import hard_inputs, ulps
 
 import fusedsl as fd
 from fusedsl.ir.types import FLOAT64
-from fusedsl.runtime.copies import to_host
+from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")
 from ptx import emulated_gpu

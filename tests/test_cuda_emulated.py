@@ -14,10 +14,10 @@ from test_bundle import ROPE, rope
 from test_cross import RMS_NORM, SOFTMAX, given
 
 import fusedsl as fd
-from fusedsl.program.pipeline import extents_of
+from fusedsl.backends.cuda.rows import cluster
+from fusedsl.program.call_steps import extents_of
+from fusedsl.runtime.array_copies import to_host
 from fusedsl.runtime.arrays import describe
-from fusedsl.runtime.copies import to_host
-from fusedsl.schedule import clustered
 
 pytest.importorskip("numba_cuda")
 from bounds import agrees, evaluate
@@ -241,7 +241,7 @@ def test_rows_of_a_cluster(text, shape, dtype):
 
 
 def test_rows_of_a_cluster_whose_last_phase_computes_again(monkeypatch):
-    monkeypatch.setattr(clustered, "AGAIN_FROM", 1 << 15)
+    monkeypatch.setattr(cluster, "AGAIN_FROM", 1 << 15)
     with exact_gpu(multiprocessors=4) as gpu:
         check_twice(gpu, "softmax(x)", {"x": normal(2, 1 << 16, dtype=BRAIN)})
     source = fd.kernel("softmax(x)").source(fd.spec((4096, 1 << 16), "bfloat16"), device="cuda")
@@ -349,7 +349,7 @@ def test_tiny_numbers_keep_their_bits_where_they_are_rounded_to_bfloat16():
 
 def test_gangs_take_row_after_row_where_single_blocks_come_to_few_waves(monkeypatch):
     text = "d = x - mean(x, (1, 3), keepdims=True); d * rsqrt(mean(d * d, (1, 3), keepdims=True) + 1e-5)"
-    monkeypatch.setattr("fusedsl.schedule.gang.LEAST_MOVED", 0)
+    monkeypatch.setattr("fusedsl.backends.cuda.rows.cooperative.LEAST_MOVED", 0)
     with exact_gpu(multiprocessors=3, blocks=2, bandwidth=1e6) as gpu:
         grids = check_twice(gpu, text, {"x": normal(1, 130, 7, 140)})
     assert grids[0].cooperative and grids[0].blocks == 6  # three for each of two rows, and in the end of one

@@ -14,7 +14,7 @@ import pytest
 from threads import at_once
 
 import fusedsl as fd
-from fusedsl.runtime import retain as module
+from fusedsl.runtime import keep_alive as module
 
 pytest.importorskip("numba.cuda")
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.runtime.copies import to_host
-from fusedsl.schedule import narrow
+from fusedsl.backends.cuda.attention import split_kv_schedule
+from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")
 from ptx import emulated_gpu
@@ -54,7 +54,7 @@ def arrays(rows, heads, shared, dtype, length=333, batch=2):
 
 @pytest.mark.parametrize("case", CASES)
 def test_parts_of_a_stream_merge_to_the_whole(case, monkeypatch):
-    monkeypatch.setattr(narrow, "parts_of", lambda items, tiles, slots: 5)
+    monkeypatch.setattr(split_kv_schedule, "parts_of", lambda items, tiles, slots: 5)
     text, sizes, dtype = CASES[case]
     given, kernel = arrays(*sizes, dtype), fd.kernel(text, fallback=False)
     with emulated_gpu() as gpu:
@@ -65,7 +65,7 @@ def test_parts_of_a_stream_merge_to_the_whole(case, monkeypatch):
 
 
 def test_more_parts_than_one_block_merges(monkeypatch):
-    monkeypatch.setattr(narrow, "parts_of", lambda items, tiles, slots: 11)
+    monkeypatch.setattr(split_kv_schedule, "parts_of", lambda items, tiles, slots: 11)
     given, kernel = arrays(1, 2, 1, BRAIN, 64 * 10 + 3, batch=1), fd.kernel("attention(q, k, v)")
     with emulated_gpu() as gpu:
         found = to_host(kernel(*(gpu.asarray(given[name]) for name in kernel.params)))
@@ -75,9 +75,9 @@ def test_more_parts_than_one_block_merges(monkeypatch):
 
 
 def test_parts_follow_from_how_many_blocks_there_are():
-    assert narrow.parts_of(8, 2048, 792) == 99
-    assert narrow.parts_of(100_000, 4, 792) == 1
-    assert narrow.parts_of(8, 2, 792) == 1
+    assert split_kv_schedule.parts_of(8, 2048, 792) == 99
+    assert split_kv_schedule.parts_of(100_000, 4, 792) == 1
+    assert split_kv_schedule.parts_of(8, 2, 792) == 1
 
 
 @pytest.mark.parametrize("cc", [80, 90])

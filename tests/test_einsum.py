@@ -11,7 +11,7 @@ from oracle import evaluate
 from test_targets import TARGETS
 
 import fusedsl as fd
-from fusedsl.runtime.copies import to_host
+from fusedsl.runtime.array_copies import to_host
 
 RNG = np.random.default_rng(3)
 

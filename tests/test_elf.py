@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.codegen.cpu import compiler, processor, variant
-from fusedsl.codegen.cpu.elf import link
+from fusedsl.backends.cpu import compiler, processor, schedule
+from fusedsl.backends.cpu.elf import link
 from fusedsl.report.explain import case_of
 from fusedsl.runtime import compile as kernels
-from fusedsl.runtime import native, records
+from fusedsl.runtime import launch_records, object_loader
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="shared objects are for Linux")
 KINDS = (processor.X86_64_V3, processor.ARMV8)
@@ -104,10 +104,12 @@ def test_object_code_and_shared_object_compute_the_same():
         case = case_of(kernel._program, list(values.values()), "cpu", None, alone=True)
         codes = [case.built([one]) for one in case.kernels]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(native, "_load", lambda code, symbols: native._open(link(code, symbols), symbols))
-            patch.setattr(native, "_loaded", {})
+            patch.setattr(
+                object_loader, "_load", lambda code, symbols: object_loader._open(link(code, symbols), symbols)
+            )
+            patch.setattr(object_loader, "_loaded", {})
             found = fd.kernel(f"y = 0; {text}")(**values)
-            assert len(native._loaded) == len(codes)
+            assert len(object_loader._loaded) == len(codes)
         for one, other in zip(*(x if isinstance(x, tuple) else (x,) for x in (expected, found))):
             np.testing.assert_array_equal(one, other)
 
@@ -130,7 +132,7 @@ def test_what_cannot_be_linked_is_refused():
 @linux
 def test_a_damaged_shared_object_is_an_error_of_the_device():
     with pytest.raises(fd.DeviceError, match="does not load"):
-        native.load(link(objects(EVERYTHING, host()), ["sum"])[:300], ("sum",))
+        object_loader.load(link(objects(EVERYTHING, host()), ["sum"])[:300], ("sum",))
 
 
 # -- AArch64, on an emulator
@@ -153,14 +155,14 @@ def test_code_for_arm_computes_what_this_machine_does(text, dtype):
     scheduled, loops = kernels.scheduled_cpu(bound)
     built = kernels.build_loops(scheduled, loops, plan.digest, processor.ARMV8)
     machine = Machine(link(built.code, built.symbols))
-    where, numbers = records.Payloads(1, 1), []
-    block = bytearray(records.template(scheduled, bound, loops))
+    where, numbers = launch_records.Payloads(1, 1), []
+    block = bytearray(launch_records.template(scheduled, bound, loops))
     arrays = [machine.put(x), machine.put(np.zeros_like(expected))]
-    for slot in records.pointer_slots(plan, bound, scheduled, where, []):
+    for slot in launch_records.pointer_slots(plan, bound, scheduled, where, []):
         struct.pack_into("<Q", block, slot.offset, arrays[slot.argument] + slot.shift)
-    for slot in records.scalar_slots(plan, scheduled, bound, where, numbers, case.extents):
+    for slot in launch_records.scalar_slots(plan, scheduled, bound, where, numbers, case.extents):
         struct.pack_into(f"<{slot.format}", block, slot.offset, numbers[slot.argument - where.number(0)])
-    work = variant.launch(scheduled, loops, bound.extents)
+    work = schedule.launch(scheduled, loops, bound.extents)
     assert len(work.stages) == 1 and not work.workspace
     machine.call(work.stages[0].symbol, machine.put(np.frombuffer(block, np.uint8)), 0, work.stages[0].count)
     found = machine.get(arrays[1], expected)

@@ -8,8 +8,8 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.errors import ArgumentError, CompileError, ShapeError
-from fusedsl.fusion.cost import unfused
-from fusedsl.fusion.lines import instructions
+from fusedsl.fusion.unfused_cost import unfused
+from fusedsl.ir.op_cost import instructions
 from fusedsl.runtime.compile import Built
 
 N = 1 << 20
@@ -125,7 +125,7 @@ def _graph(source, n):
     from fusedsl.ir.dims import Symbol
     from fusedsl.ir.graph import Parameter, Type
     from fusedsl.ir.types import FLOAT32
-    from fusedsl.program.planning import make_graph
+    from fusedsl.program.make_plan import make_graph
 
     extents = {Symbol(0, 0): n}
     graph, _ = make_graph(source, (Parameter("x", Type(FLOAT32, (Symbol(0, 0),))),), extents, current())
@@ -279,7 +279,7 @@ def test_without_a_compiler_it_says_what_to_install(monkeypatch):
     def missing(*_):
         raise ModuleNotFoundError("No module named 'numba_cuda'", name="numba_cuda")
 
-    monkeypatch.setattr("fusedsl.codegen.cuda.generate.compile_source", missing)
+    monkeypatch.setattr("fusedsl.backends.cuda.compile.compile_source", missing)
     k, x = fd.kernel("x * 0.37285 - 1"), fd.spec((64, 64))
     with pytest.raises(CompileError, match="numba_cuda, which is not installed"):
         k.resources(x, cc=90)

@@ -13,7 +13,7 @@ import pytest
 import fusedsl as fd
 from fusedsl.__main__ import main
 from fusedsl.errors import ArgumentError
-from fusedsl.program.tune import Trial
+from fusedsl.program.autotune import Trial
 from fusedsl.report.explain import Refusal
 from fusedsl.report.schema import SCHEMA, VERSION
 from fusedsl.runtime.driver import cuda_available

@@ -8,7 +8,7 @@ import pytest
 from oracle import evaluate
 
 import fusedsl as fd
-from fusedsl.runtime.copies import to_host
+from fusedsl.runtime.array_copies import to_host
 
 KINDS = {"float8_e4m3fn": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2}
 BYTES = np.arange(256, dtype=np.uint8)

@@ -9,9 +9,9 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.errors import ArgumentError, DTypeError, ShapeError
-from fusedsl.runtime.many import Stretch, clashes
-from fusedsl.schedule.slots import slots
-from fusedsl.schedule.table import SIZES, Table, table_for
+from fusedsl.kernel_ir.batched_calls import SIZES, Table, table_for
+from fusedsl.kernel_ir.parameters import slots
+from fusedsl.runtime.batched_call import Stretch, clashes
 
 SHAPES = [(3,), (4, 5), (1000,), (2, 3, 4), (0,), (7, 1), (1, 1), (33, 257), (1 << 16,)]
 ADAMW = """
@@ -289,10 +289,10 @@ def test_clashes_are_pairs_with_an_output():
 def table_kernel(text=ADAMW, calls=100, largest=4095):
     """(the plan, the scheduled kernel over a table) of an optimiser step."""
     from fusedsl.hardware import facts
-    from fusedsl.program.settle import settle
+    from fusedsl.program.resolve_call import settle
     from fusedsl.runtime import compile as compiler
     from fusedsl.runtime.arrays import describe_all
-    from fusedsl.runtime.many import table_of
+    from fusedsl.runtime.batched_call import table_of
 
     kernel = fd.kernel(text)
     values = {n: np.ones(1000, np.float32) if n in "pmvgx" else 0.5 for n in kernel.params}
@@ -307,7 +307,7 @@ def table_kernel(text=ADAMW, calls=100, largest=4095):
 
 def test_a_table_kernel_reads_its_slots_in_place(tmp_path):
     pytest.importorskip("numba_cuda")
-    from fusedsl.codegen.cuda.generate import compile_source, generate, ptx
+    from fusedsl.backends.cuda.compile import compile_source, generate, ptx
 
     _, kernel, schedule = table_kernel()
     source = generate(kernel, schedule)
@@ -334,7 +334,7 @@ def test_tables_hold_a_hundred_tensors_of_an_optimiser():
 @pytest.mark.gpu
 def test_one_launch_for_all_and_graphs_capture_it(monkeypatch):
     torch = pytest.importorskip("torch")
-    from fusedsl.runtime.many import ManyCall
+    from fusedsl.runtime.batched_call import ManyCall
 
     xs = [torch.full((k % 50 + 1, 8), float(k), device="cuda") for k in range(200)]
     outs = [torch.empty_like(x) for x in xs]

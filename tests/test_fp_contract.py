@@ -10,8 +10,8 @@ from llvmlite import ir
 from oracle import graph_of
 
 import fusedsl as fd
-from fusedsl.codegen.cpu.math import table
-from fusedsl.codegen.cpu.number import Number, llvm_type
+from fusedsl.backends.cpu.llvm_values import Number, llvm_type
+from fusedsl.backends.cpu.math import table
 from fusedsl.ir.graph import walk
 from fusedsl.ir.interp import interpret
 from fusedsl.ir.types import FLOAT32, FLOAT64
@@ -221,7 +221,7 @@ def test_rounded_products_reach_ptx_as_such(text):
     pytest.importorskip("numba_cuda")
     from ptx import emulated_gpu
 
-    from fusedsl.runtime.copies import to_host
+    from fusedsl.runtime.array_copies import to_host
 
     arrays = given(np.float32, np.copy, 7, 131)
     kernel = fd.kernel(text, fallback=False)
@@ -235,7 +235,7 @@ def test_without_contraction_ptx_multiplies_and_adds():
     pytest.importorskip("numba_cuda")
     from ptx import emulated_gpu
 
-    from fusedsl.runtime.copies import to_host
+    from fusedsl.runtime.array_copies import to_host
 
     x = RANDOM.random((3, 70)).astype(np.float32) + 1
     with emulated_gpu() as gpu:

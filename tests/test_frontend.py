@@ -9,8 +9,8 @@ import operator
 import pytest
 
 pytest.importorskip("numba_cuda")
-from fusedsl.codegen.cuda import backend, frontend
-from fusedsl.codegen.cuda.backend import types
+from fusedsl.backends.cuda.compiler import frontend, numba_backend
+from fusedsl.backends.cuda.compiler.numba_backend import types
 
 KINDS = ("int32", "int64", "uint32", "uint64", "float32", "float64", "boolean")
 OPERATORS = {
@@ -59,8 +59,8 @@ def written(source):
     """The LLVM text of a function `kernel(x, y)` of two int64."""
     tree = ast.parse(source)
     (node,) = tree.body
-    module = backend.module()
-    form = frontend.ir.FunctionType(frontend.VOID, [backend.I64] * 2)
+    module = numba_backend.module()
+    form = frontend.ir.FunctionType(frontend.VOID, [numba_backend.I64] * 2)
     function = frontend.ir.Function(module, form, "kernel")
     names = {"int32": types.int32, "float32": types.float32}
     frontend.Unit(module, {}).write(function, node, [types.int64] * 2, names)

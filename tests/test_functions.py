@@ -13,7 +13,7 @@ from function_table import ARRAYS, GROUPS
 import fusedsl as fd
 from fusedsl.ir.types import DTYPES, numpy_dtype
 from fusedsl.lang import functions, prelude
-from fusedsl.lang.forms import FORMS, WORDS
+from fusedsl.lang.foreign_names import FORMS, WORDS
 
 TOLERANCE = {2: 2e-3, 4: 2e-5, 8: 1e-12}
 

@@ -7,7 +7,7 @@ import pytest
 from fused import check, lines
 
 import fusedsl as fd
-from fusedsl.runtime.copies import to_host
+from fusedsl.runtime.array_copies import to_host
 
 torch = pytest.importorskip("torch")
 

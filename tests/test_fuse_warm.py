@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.trace.replay import MISSED
+from fusedsl.trace.warm_call import MISSED
 
 F4 = np.float32
 

@@ -6,8 +6,8 @@ from test_column import figures, source
 from test_targets import as_torch, check
 
 import fusedsl as fd
+from fusedsl.backends.cuda.rows.cooperative import _in_turn, _pays
 from fusedsl.hardware import facts
-from fusedsl.schedule.gang import _in_turn, _pays
 
 H200 = facts((9, 0))
 RANDOM = np.random.default_rng(5)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from test_targets import TARGETS, check
 
 import fusedsl as fd
-from fusedsl.runtime.copies import to_host
+from fusedsl.runtime.array_copies import to_host
 
 RANDOM = np.random.default_rng(11)
 X = RANDOM.standard_normal((6, 40), dtype=np.float32)
@@ -269,7 +269,7 @@ def test_rows_of_a_softmax_come_from_its_statistics():
 def test_vectors_of_neighbours_are_gathered_as_one():
     """Rows of a table come 16 bytes at a time, whatever the rows."""
     pytest.importorskip("numba_cuda")
-    from fusedsl.codegen.cuda import generate as cuda
+    from fusedsl.backends.cuda import compile as cuda
 
     seen = []
     compile_source = cuda.compile_source

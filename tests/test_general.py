@@ -8,9 +8,9 @@ import pytest
 from test_targets import as_torch, check
 
 import fusedsl as fd
-from fusedsl.runtime import lengths
-from fusedsl.runtime.copies import to_host
-from fusedsl.schedule import looped
+from fusedsl.backends.cuda.rows import looped
+from fusedsl.runtime import specialize
+from fusedsl.runtime.array_copies import to_host
 
 BRAIN = ml_dtypes.bfloat16
 RANDOM = np.random.default_rng(5)
@@ -49,8 +49,8 @@ def test_a_thread_behind_a_row_that_is_passed_twice_writes_nothing(monkeypatch):
     from ptx import emulated_gpu
 
     monkeypatch.setattr(looped, "_team", lambda *_: 32)
-    monkeypatch.setattr("fusedsl.schedule.rows.schedule_resident", lambda *_: None)
-    monkeypatch.setattr("fusedsl.schedule.rows.schedule_shared", lambda *_: None)
+    monkeypatch.setattr("fusedsl.backends.cuda.rows.choose.schedule_resident", lambda *_: None)
+    monkeypatch.setattr("fusedsl.backends.cuda.rows.choose.schedule_shared", lambda *_: None)
     with emulated_gpu() as gpu:
         check("softmax(x)", arrays(5, 24, np.float32), gpu.asarray)
 
@@ -79,7 +79,7 @@ def with_units(shapes):
 
 def check_units(name, dtype, convert, monkeypatch):
     """All of these shapes, of which none with extents of 1 has a binary of its own."""
-    monkeypatch.setattr(lengths, "FEW", 0)
+    monkeypatch.setattr(specialize, "FEW", 0)
     text, shapes = UNITS[name]
     with fd.options(dynamic=True, fallback=False):
         for given in with_units(shapes):
@@ -125,7 +125,7 @@ def test_a_traced_function_is_for_the_extents_of_its_trace(monkeypatch):
     pytest.importorskip("numba_cuda")
     from ptx import emulated_gpu
 
-    monkeypatch.setattr(lengths, "FEW", 0)
+    monkeypatch.setattr(specialize, "FEW", 0)
 
     @fd.fuse(dynamic=True)
     def halved(x):

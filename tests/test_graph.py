@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.runtime.graphs import CALLS
+from fusedsl.runtime.captured_graphs import CALLS
 
 pytest.importorskip("numba.cuda")
 

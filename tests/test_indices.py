@@ -139,12 +139,12 @@ def test_functions_and_tensors_ask_too():
 
 def test_the_interpreter_in_place_of_a_kernel_asks_too(monkeypatch):
     from fusedsl.errors import CompileError
-    from fusedsl.program import first
+    from fusedsl.program import first_call
 
     def fails(*given):
         raise CompileError("no compiler", "compile")
 
-    monkeypatch.setattr(first, "_prepared", fails)
+    monkeypatch.setattr(first_call, "_prepared", fails)
     with pytest.warns(RuntimeWarning), pytest.raises(IndexError, match="index 7"):
         fd.evaluate("x[k]", x=X, k=K, bounds="raise")
 

@@ -17,10 +17,10 @@ from fusedsl.ir.ops import OPS
 from fusedsl.ir.types import INT64, fits
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
-from fusedsl.rewrite.execute import scalars
-from fusedsl.rewrite.intervals import Intervals
-from fusedsl.rewrite.scalars import free_axes
-from fusedsl.rewrite.truths import ALWAYS, LOGIC, NEVER, NO, UNKNOWN, YES
+from fusedsl.rewrite.intervals.interval_analysis import Intervals
+from fusedsl.rewrite.intervals.three_valued_logic import ALWAYS, LOGIC, NEVER, NO, UNKNOWN, YES
+from fusedsl.rewrite.online.reference_executor import scalars
+from fusedsl.rewrite.scalar_builder import free_axes
 
 ROWS, COLUMNS = 60, 72
 DOCUMENT = np.repeat(np.arange(6), 12).astype(np.int32)

@@ -14,7 +14,7 @@ from fusedsl.ir.dims import Symbol
 from fusedsl.ir.graph import Parameter, Type
 from fusedsl.ir.labels import axis_origins
 from fusedsl.ir.types import FLOAT64
-from fusedsl.program.text import TextSource
+from fusedsl.program.text_source import TextSource
 
 # ---- which axes of arguments a result's axes run along
 

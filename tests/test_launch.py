@@ -15,18 +15,19 @@ import numpy as np
 import pytest
 from threads import at_once
 
+from fusedsl.backends.cuda.schedule import Geometry
 from fusedsl.errors import CompileError, DeviceError, DTypeError, MemoryLimitError
-from fusedsl.generated import Lines
+from fusedsl.generated_code import Lines
 from fusedsl.ir.types import DTYPES
+from fusedsl.runtime import captured_graphs, host_device_copies, pool
+from fusedsl.runtime import counters as tickets
 from fusedsl.runtime import driver as driver_module
-from fusedsl.runtime import graphs, pool, tickets, transfer
 from fusedsl.runtime import launch as launch_module
 from fusedsl.runtime.arrays import describe
-from fusedsl.runtime.block import BLOCK_BYTES, FORMAT_OF, PointerSlot, ScalarSlot
 from fusedsl.runtime.driver import Driver, Function, cuda_available, driver
-from fusedsl.runtime.entry import Pair, Watch
 from fusedsl.runtime.launch import HostLaunch, Launch
-from fusedsl.schedule import Geometry
+from fusedsl.runtime.native_entry import Pair, Watch
+from fusedsl.runtime.parameter_block import BLOCK_BYTES, FORMAT_OF, PointerSlot, ScalarSlot
 
 PRIMARY = {0: 1000, 1: 1001}  # contexts of the stand-in
 
@@ -242,7 +243,7 @@ def test_a_large_cluster_is_allowed_first_and_may_be_cooperative(cuda, library):
 def test_tickets_belong_to_a_stream_and_a_captured_graph_gets_its_own(cuda, library, monkeypatch):
     memory = iter(range(1 << 20, 1 << 30, 1 << 20))
     monkeypatch.setattr(type(library), "_cuMemAlloc_v2", lambda _, out, size: _fill(out, next(memory)), raising=False)
-    for module in (tickets, transfer):
+    for module in (tickets, host_device_copies):
         monkeypatch.setattr(module, "driver", lambda: cuda)
     monkeypatch.setattr(type(library), "_cuStreamGetId", lambda self, s, out: _fill(out, ids[s.value]), raising=False)
     ids = {7: 70, 8: 80}
@@ -501,10 +502,10 @@ def test_what_is_repeated_becomes_a_graph_that_is_launched_where_it_may(cuda, li
     packs, fires = launch.repeat_lines(["x", "y", "n"], {}, lines.name)
     lines.add(*packs, *fires)
     call = lines.function("call", "x, y, n, stream")
-    for _ in range(graphs.CALLS):
+    for _ in range(captured_graphs.CALLS):
         call(16, 32, 5, 9)
     plain = library.launches[-1]
-    assert len(library.launches) == graphs.CALLS and not driven.launched
+    assert len(library.launches) == captured_graphs.CALLS and not driven.launched
     call(16, 32, 5, 9)  # as it was recorded
     call(48, 64, -6, 9)  # others
     assert driven.launched == [(9, plain[3]), (9, struct.pack("<2Q24xq", 48, 64, -6))]
@@ -530,31 +531,31 @@ def test_graphs_are_few_and_go_with_what_they_repeat(cuda, library, monkeypatch)
         lines = Lines()
         lines.add(*record(cuda).repeat_lines(["1", "2"], {}, lines.name)[1])
         call = lines.function("call", "stream")
-        for _ in range(graphs.CALLS + 1):
+        for _ in range(captured_graphs.CALLS + 1):
             call(7)
         return call
 
-    alive = graphs._alive
+    alive = captured_graphs._alive
     call = repeated()
-    assert graphs._alive == alive + 1 and library.called.count("cuGraphExecDestroy") == 0
+    assert captured_graphs._alive == alive + 1 and library.called.count("cuGraphExecDestroy") == 0
     del call
-    assert graphs._alive == alive and library.called.count("cuGraphExecDestroy") == 1
-    monkeypatch.setattr(graphs, "RENEWED", 3)
+    assert captured_graphs._alive == alive and library.called.count("cuGraphExecDestroy") == 1
+    monkeypatch.setattr(captured_graphs, "RENEWED", 3)
     call = repeated()
     library.launches.clear(), driven.launched.clear()
     for _ in range(10):
         call(7)
     assert len(driven.launched) == 8 and len(library.launches) == 2  # after the one in `repeated`
-    assert graphs._alive == alive + 1
+    assert captured_graphs._alive == alive + 1
     del call
     for change in (
         lambda: monkeypatch.setenv("FUSEDSL_GRAPHS", "0"),
-        lambda: monkeypatch.setattr(graphs, "MOST", alive),
+        lambda: monkeypatch.setattr(captured_graphs, "MOST", alive),
     ):
         change()
         library.launches.clear()
         repeated()
-        assert len(library.launches) == graphs.CALLS + 1 and graphs._alive == alive
+        assert len(library.launches) == captured_graphs.CALLS + 1 and captured_graphs._alive == alive
         monkeypatch.delenv("FUSEDSL_GRAPHS", raising=False)
     del kept
 
@@ -832,12 +833,12 @@ def test_importing_the_run_time_touches_no_driver():
 
 
 def there_and_back(x):
-    facts = transfer.upload(describe(x), 0)
+    facts = host_device_copies.upload(describe(x), 0)
     assert facts.device == ("cuda", 0) and facts.shape == x.shape
-    back = transfer.download(facts)
+    back = host_device_copies.download(facts)
     assert np.array_equal(back, x) and back.dtype == x.dtype
     into = np.zeros_like(x)
-    assert transfer.download(facts, into) is into and np.array_equal(into, x)
+    assert host_device_copies.download(facts, into) is into and np.array_equal(into, x)
     return back
 
 
@@ -878,16 +879,16 @@ def test_numpy_arrays_travel_to_a_card_and_back(x):
 
 def test_temporaries_that_are_not_needed_together_share_memory():
     import fusedsl as fd
-    from fusedsl.program import pipeline
+    from fusedsl.program import call_steps
     from fusedsl.runtime.arrays import describe_all
-    from fusedsl.runtime.records import _lives, workspace_size
+    from fusedsl.runtime.launch_records import _lives, workspace_size
 
     text = "a = cumsum(x, axis=0); b = cumsum(a, axis=1); c = cumsum(b, axis=0); d = cumsum(c, axis=1); return d + 1"
     x = np.random.default_rng(0).integers(-3, 4, (70, 90)).astype(np.float32)
     kernel = fd.kernel(text)
     facts = describe_all(kernel.params, [x])
     plan, _ = kernel._program.plans.settled(facts)
-    size, offsets = workspace_size(plan, pipeline.extents_of(list(facts.values())))
+    size, offsets = workspace_size(plan, call_steps.extents_of(list(facts.values())))
     each = 4 * x.size + -4 * x.size % 256
     assert len(offsets) >= 3 and size == 2 * each
     lives = _lives(plan)

@@ -11,7 +11,7 @@ from test_targets import TARGETS
 
 import fusedsl as fd
 from fusedsl.ir.laws import ELEMENTWISE, FOLDS, LAWS, READS, Law
-from fusedsl.runtime.copies import to_host
+from fusedsl.runtime.array_copies import to_host
 
 
 def array(column) -> np.ndarray:

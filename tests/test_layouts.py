@@ -9,11 +9,11 @@ from numpy.lib.stride_tricks import as_strided
 
 import fusedsl as fd
 from fusedsl.ir.dims import Symbol
+from fusedsl.kernel_ir.memory_access import WIDE
 from fusedsl.runtime.arrays import describe_all
-from fusedsl.runtime.bind import bind
+from fusedsl.runtime.bind_shapes import bind
 from fusedsl.runtime.layout import Layout
-from fusedsl.runtime.results import strides_in
-from fusedsl.schedule.access import WIDE
+from fusedsl.runtime.outputs import strides_in
 
 SHAPE = (3, 4, 5)
 MANY = "2*x + y, sum(softmax(x) * y, axis=1), x[:, ::-1].T"
@@ -248,8 +248,8 @@ def test_cuda_kernels_read_and_write_in_any_way(bits, x, y, out, monkeypatch):
     from ptx import emulated_gpu
 
     if bits == 64:  # as if a few elements lay 2^31 apart
-        monkeypatch.setattr("fusedsl.schedule.access.WIDE", 8)
-        monkeypatch.setattr("fusedsl.runtime.bind.WIDE", 8)
+        monkeypatch.setattr("fusedsl.kernel_ir.memory_access.WIDE", 8)
+        monkeypatch.setattr("fusedsl.runtime.bind_shapes.WIDE", 8)
     text = "2*x + y[:, ::-1], sum(softmax(x) * y, axis=1)"
     with emulated_gpu(multiprocessors=4) as gpu:
         given = [on_device(gpu, v, name) for v, name in zip(VALUES, (x, y))]

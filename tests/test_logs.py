@@ -14,8 +14,8 @@ import pytest
 
 import fusedsl as fd
 from fusedsl import logs
-from fusedsl.program import first
-from fusedsl.program.text import one_line
+from fusedsl.program import first_call
+from fusedsl.program.text_source import one_line
 from fusedsl.runtime import cache, compile
 
 CODE = """
@@ -45,13 +45,13 @@ def slow(monkeypatch, tmp_path):
     own = cache.Cache(tmp_path / "cache")
     for module in (cache, compile):
         monkeypatch.setattr(module, "disk", lambda: own)
-    real = first.prepare
+    real = first_call.prepare
 
     def prepare(*given):
         time.sleep(0.06)
         return real(*given)
 
-    monkeypatch.setattr(first, "prepare", prepare)
+    monkeypatch.setattr(first_call, "prepare", prepare)
     monkeypatch.setattr(logs, "LONG", 0.05)
 
 

@@ -12,14 +12,14 @@ from oracle import graph_of
 import fusedsl as fd
 from fusedsl.fusion.lower import lower
 from fusedsl.ir.graph import walk
-from fusedsl.program.first import interpreted
+from fusedsl.program.first_call import interpreted
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
-from fusedsl.rewrite.choices import Choices
 from fusedsl.rewrite.engine import rewrite
-from fusedsl.rewrite.execute import scalars
-from fusedsl.rewrite.masks import NOTHING, Masks
+from fusedsl.rewrite.online.masks import NOTHING, Masks
+from fusedsl.rewrite.online.reference_executor import scalars
+from fusedsl.rewrite.selects import Choices
+from fusedsl.runtime.array_copies import to_host
 from fusedsl.runtime.arrays import describe_all
-from fusedsl.runtime.copies import to_host
 
 pytest.importorskip("numba_cuda")
 from ptx import emulated_gpu

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.fusion import cut
+from fusedsl.fusion import partition_graph
 from fusedsl.fusion.coordinates import Axis, Coordinate
-from fusedsl.fusion.demand import BOUND_TAG, places, uses
+from fusedsl.fusion.demand_analysis import BOUND_TAG, places, uses
 
 S, X, W = (64, 64), (64, 32), (32, 32)
 SHIFTED = "f(u) = u + 0.1 * (roll(u, 1, 0) + roll(u, -1, 0) + roll(u, 1, 1) + roll(u, -1, 1) - 4 * u)\n"
@@ -43,8 +43,8 @@ def arrays(shapes):
 def test_what_is_stored(name, monkeypatch):
     text, stored, kernels, shapes = PROGRAMS[name]
     found = []
-    real = cut.materialize
-    monkeypatch.setattr(cut, "materialize", lambda *told: found.append(real(*told)) or found[-1])
+    real = partition_graph.materialize
+    monkeypatch.setattr(partition_graph, "materialize", lambda *told: found.append(real(*told)) or found[-1])
     kernel = fd.kernel(text + f"  # {name}")
     told = kernel.explain(**arrays(shapes))
     assert (len(found[-1]), len(told.kernels)) == (stored, kernels), told

@@ -17,7 +17,7 @@ import fusedsl as fd
 from fusedsl import evaluation
 from fusedsl.ir import interp
 from fusedsl.lru import LRU
-from fusedsl.runtime import cache, compile, free_memory, native, results
+from fusedsl.runtime import cache, compile, free_memory, object_loader, outputs
 from fusedsl.runtime.arrays import describe_all
 
 X = np.ones(10, np.float32)
@@ -38,18 +38,18 @@ def test_a_kernel_takes_its_machine_code_with_it():
     gc.collect()
     gc.disable()
     try:
-        before = len(native._loaded)
+        before = len(object_loader._loaded)
         kernel = fd.kernel("x * 7.0625 - 2.03125")
         for _ in range(3):
             kernel(X)
         bound, program = kernel.bind(X), weakref.ref(kernel._program)
-        assert len(native._loaded) == before + 1
+        assert len(object_loader._loaded) == before + 1
         compile._built.clear()
         del kernel
         assert program() is None, "freed without a collection"
         assert bound().tolist() == (X * np.float32(7.0625) - np.float32(2.03125)).tolist()
         del bound
-        assert len(native._loaded) == before
+        assert len(object_loader._loaded) == before
     finally:
         gc.enable()
 
@@ -167,7 +167,7 @@ def test_an_output_of_ones_own_takes_no_memory(little):
 
 
 def test_a_large_result_is_asked_for_at_each_call(monkeypatch):
-    monkeypatch.setattr(results, "LARGE", 100_000_000)
+    monkeypatch.setattr(outputs, "LARGE", 100_000_000)
     kernel, left = fd.kernel("x[:, None] + x"), [1 << 40]
     monkeypatch.setattr(free_memory, "available", lambda: left[0])
     for _ in range(3):

@@ -13,20 +13,20 @@ from test_targets import as_torch, make
 from test_targets import check as check_target
 
 import fusedsl as fd
+from fusedsl.backends.cuda.rows import choose as row_schedules
 from fusedsl.fusion.coordinates import Axis, Coordinate
 from fusedsl.fusion.lower import lower
-from fusedsl.fusion.lowered import Source
+from fusedsl.fusion.scalar_program import Source
 from fusedsl.ir.dims import evaluate as evaluate_dim
 from fusedsl.ir.graph import Type, node, walk
 from fusedsl.ir.types import FLOAT32, numpy_dtype
-from fusedsl.program.pipeline import extents_of
+from fusedsl.program.call_steps import extents_of
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
-from fusedsl.rewrite.execute import execute, scalars
-from fusedsl.rewrite.online import passes
-from fusedsl.rewrite.stream_text import check, show
+from fusedsl.rewrite.online.discover import passes
+from fusedsl.rewrite.online.printer import check, show
+from fusedsl.rewrite.online.reference_executor import execute, scalars
 from fusedsl.runtime.arrays import describe_all
-from fusedsl.schedule import rows as row_schedules
 
 RANDOM = np.random.default_rng(3)
 REDUCE = {"sum": np.sum, "max": np.max, "min": np.min, "argmax": np.argmax, "argmin": np.argmin, "prod": np.prod}

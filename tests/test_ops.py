@@ -9,8 +9,8 @@ import pytest
 from test_targets import check
 
 import fusedsl as fd
-from fusedsl.codegen.body import LINES
 from fusedsl.ir.ops import OPS
+from fusedsl.kernel_ir.build.instructions import LINES
 
 WORD = re.compile(r"([A-Za-z_]\w*)\(")
 
@@ -30,16 +30,16 @@ def words() -> set[str]:
 
 
 def test_the_cpu_knows_every_word():
-    from fusedsl.codegen.cpu.words import shared_words
+    from fusedsl.backends.cpu.vocabulary import shared_words
 
     assert words() <= set(shared_words()) | {"int32"}
 
 
 def test_cuda_knows_every_word():
     pytest.importorskip("numba.cuda.core", reason="numba-cuda is not installed")
-    from fusedsl.codegen.cuda import intrinsics
+    from fusedsl.backends.cuda import tile
 
-    assert words() <= set(intrinsics.namespace())
+    assert words() <= set(tile.namespace())
 
 
 def samples(dtype: str) -> dict:

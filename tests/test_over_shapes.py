@@ -17,8 +17,8 @@ from fusedsl.errors import FusedslError
 from fusedsl.ir.checks import holds
 from fusedsl.ir.dims import evaluate
 from fusedsl.ir.interp import extents_of
-from fusedsl.program import pipeline
-from fusedsl.runtime import lengths
+from fusedsl.program import call_steps
+from fusedsl.runtime import specialize
 
 EXTENTS = (0, 1, 1, 2, 3, 5, 8, 17, 33, 65)
 
@@ -76,7 +76,7 @@ def test_one_kernel_on_cuda_whose_binaries_are_few(seed, monkeypatch):
     import devices
     from ptx import emulated_gpu
 
-    monkeypatch.setattr(pipeline, "OWN", 2)
-    monkeypatch.setattr(lengths, "FEW", 1)
+    monkeypatch.setattr(call_steps, "OWN", 2)
+    monkeypatch.setattr(specialize, "FEW", 1)
     with emulated_gpu(multiprocessors=4):
         hold_over_shapes(61_000 + seed, devices.on(devices.Emulated()))

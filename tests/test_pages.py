@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
+from fusedsl.backends.cuda.attention import split_kv_schedule
 from fusedsl.runtime import cache, compile
-from fusedsl.runtime.copies import to_host
-from fusedsl.schedule import narrow
+from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")
 from ptx import emulated_gpu
 from test_attend import BRAIN, agrees
 
-from fusedsl.codegen.cuda import backend
+from fusedsl.backends.cuda.compiler import numba_backend
 
 RANDOM = np.random.default_rng(31)
 PAGE, WIDTH, OUT = 16, 32, 16
@@ -68,7 +68,7 @@ def computed(kernel, given, cc):
     ],
 )
 def test_pages_are_read_where_they_are(dtype, cc, n, launches, monkeypatch):
-    monkeypatch.setattr(narrow, "parts_of", lambda items, tiles, slots: 2)
+    monkeypatch.setattr(split_kv_schedule, "parts_of", lambda items, tiles, slots: 2)
     given, kernel = arrays(n, dtype), fd.kernel(PAGED, fallback=False)
     (found, sums), count = computed(kernel, poisoned(given), cc)
     assert count == launches
@@ -121,7 +121,7 @@ def test_what_is_stored_of_pages_has_their_dtype(n, cc):
 
 @pytest.mark.parametrize("n, cc", [(1, 80), (1, 90), (8, 90), (4096, 80), (4096, 120)])
 def test_one_kernel_reads_pages_nothing_spills_and_numba_is_not_asked(n, cc, monkeypatch, tmp_path):
-    monkeypatch.setattr(backend, "lower", None)
+    monkeypatch.setattr(numba_backend, "lower", None)
     monkeypatch.setattr(compile, "disk", lambda: cache.Cache(tmp_path))
     (found,) = fd.kernel(PAGED).resources(**specs(n), cc=cc)
     assert found.figures.spill_bytes == 0

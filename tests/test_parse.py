@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusedsl.errors import FusedslError, LimitError, ParseError, UnknownNameError
+from fusedsl.lang import lexer, prelude, syntax
 from fusedsl.lang import parse as parse_module
-from fusedsl.lang import prelude, scan, syntax
 from fusedsl.lang.parse import parse, parse_definitions
 from fusedsl.lang.syntax import children, free_names, postorder, show
 
@@ -50,7 +50,7 @@ def python_tree(node):
         case ast.Constant():
             return ("literal", span, repr(node.value))
         case ast.Name(id="inf" | "nan" | "pi" as word):
-            return ("literal", span, repr(scan.CONSTANTS[word]))
+            return ("literal", span, repr(lexer.CONSTANTS[word]))
         case ast.Name():
             return ("name", span, node.id)
         case ast.UnaryOp():

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from laws import Case, cpu
 
 import fusedsl as fd
-from fusedsl.fusion.time import LATENCY, LAUNCH
+from fusedsl.fusion.roofline import LATENCY, LAUNCH
 from fusedsl.ir.interp import interpret
-from fusedsl.program import pipeline, planning
+from fusedsl.program import call_steps, make_plan
 from fusedsl.runtime import cache
 from fusedsl.runtime.arrays import describe_all
 
@@ -187,7 +187,7 @@ def test_a_spill_is_answered_by_kernels_that_hold_fewer_values(tmp_path, monkeyp
     x = np.random.default_rng(0).uniform(-1, 0, (5, 7)).astype(np.float32)
     plans, facts = kernel._program.plans, describe_all("x", [x])
     arguments, before = list(facts.values()), kernel(x)
-    extents = pipeline.extents_of(arguments)
+    extents = call_steps.extents_of(arguments)
     plan = plans.plan(arguments, extents)
     assert len(plan.kernels) == 1
     assert plans.tighten(plan, arguments, extents)
@@ -204,8 +204,8 @@ def test_a_plan_follows_from_shapes_and_not_from_those_of_earlier_calls(text, tm
     own = cache.Cache(tmp_path / "plans")
     monkeypatch.setattr(cache, "disk", lambda: own)
     made = []
-    real = planning.make_plan
-    monkeypatch.setattr(planning, "make_plan", lambda *told, **more: made.append(told) or real(*told, **more))
+    real = make_plan.make_plan
+    monkeypatch.setattr(make_plan, "make_plan", lambda *told, **more: made.append(told) or real(*told, **more))
 
     def kernels(order):
         kernel = fd.kernel(text)
@@ -223,13 +223,13 @@ def test_a_plan_follows_from_shapes_and_not_from_those_of_earlier_calls(text, tm
 def test_no_cut_changes_a_value(seed, most):
     case = Case(draw(seed))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "REGISTERS", most)
+        patch.setattr(call_steps, "REGISTERS", most)
         case.compare(cpu(case)(), f"{case.program.text!r} within {most} registers")
 
 
 def test_folds_that_no_kernel_holds_at_once_are_parted(monkeypatch):
     """Halves of the folds, not their elements: no element is stored."""
-    monkeypatch.setattr(pipeline, "REGISTERS", 24)
+    monkeypatch.setattr(call_steps, "REGISTERS", 24)
     lines = [f"a{k} = sum(x * {k + 1}, -1)" for k in range(40)]
     text = "\n".join([*lines, "return a3, x / a5[:, None], " + " + ".join(f"a{k}" for k in range(40))])
     x = np.arange(1, 25, dtype=np.float32).reshape(4, 6)

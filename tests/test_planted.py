@@ -18,13 +18,13 @@ from memory import again
 from oracle import graph_of
 
 from fusedsl.accuracy.elementwise import needs_no_rounding
-from fusedsl.codegen import body
-from fusedsl.codegen.cpu import variant
+from fusedsl.backends.cpu import schedule
 from fusedsl.errors import FusedslError
 from fusedsl.ir import folds
 from fusedsl.ir.interp import RULES, interpret
 from fusedsl.ir.ops import OPS
 from fusedsl.ir.types import FLOAT64
+from fusedsl.kernel_ir.build import instructions
 from fusedsl.lru import LRU
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.runtime.cache import Cache
@@ -306,27 +306,27 @@ def _anew(tmp_path):
     cache_ = Cache(tmp_path)
     with ExitStack() as stack:
         stack.enter_context(patch("fusedsl.runtime.compile._built", LRU(lambda: 1000)))
-        for module in ("fusedsl.runtime.compile", "fusedsl.runtime.cache", "fusedsl.program.text"):
+        for module in ("fusedsl.runtime.compile", "fusedsl.runtime.cache", "fusedsl.program.text_source"):
             stack.enter_context(patch(f"{module}.disk", lambda: cache_))
         yield
 
 
-def _one_unit_less(kernel, chosen, extents, right=variant.launch):
+def _one_unit_less(kernel, chosen, extents, right=schedule.launch):
     made = right(kernel, chosen, extents)
     return replace(made, stages=tuple(replace(s, count=s.count - 1) for s in made.stages))
 
 
 X = np.random.default_rng(3).standard_normal((7, 37)).astype(np.float32) - 3
 GENERATED = {
-    "swapped operands": ("x - tanh(x)", patch.dict(body.LINES, {"subtract": {"f": "{1} - {0}"}})),
-    "a missing tail": ("exp(x) + 1", patch.object(variant, "launch", _one_unit_less)),
+    "swapped operands": ("x - tanh(x)", patch.dict(instructions.LINES, {"subtract": {"f": "{1} - {0}"}})),
+    "a missing tail": ("exp(x) + 1", patch.object(schedule, "launch", _one_unit_less)),
     "0 as the identity of max": (
         "max(x, axis=1)",
         patch.dict(folds.FOLDS, {"max": replace(folds.FOLDS["max"], identity=lambda d: (folds.constant(0, d),))}),
     ),
     "a cast left out": (
         "float32(astype(x, bfloat16)) * 3",
-        patch.object(body, "conversion", lambda x, a, b, rounding: x),
+        patch.object(instructions, "conversion", lambda x, a, b, rounding: x),
     ),
 }
 

@@ -13,8 +13,8 @@ from product_programs import DIFFERENT, PAIRED, SIZES, Program, coinciding
 from product_torch import FUNCTIONS
 
 import fusedsl as fd
+from fusedsl.runtime.array_copies import to_host
 from fusedsl.runtime.arrays import describe_all
-from fusedsl.runtime.copies import to_host
 
 DTYPES = {"float64": np.float64, "float32": np.float32}
 KINDS = [(form, dtype) for form in ("text", "function") for dtype in DTYPES]

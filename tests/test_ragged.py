@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.runtime.copies import to_host
+from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")
 from ptx import emulated_gpu

@@ -9,7 +9,7 @@ from test_targets import TARGETS, check
 
 import fusedsl as fd
 from fusedsl.ir.meaning import philox, philox_high, philox_pair, philox_word
-from fusedsl.runtime.copies import to_host
+from fusedsl.runtime.array_copies import to_host
 
 X = np.zeros((37, 53), np.float32)
 ONES = 2**64 - 1

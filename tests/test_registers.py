@@ -11,10 +11,10 @@ import pytest
 import fusedsl as fd
 from fusedsl.hardware import facts, registers_for
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64
+from fusedsl.kernel_ir.kernel import Kernel, Load, Operand
+from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
+from fusedsl.kernel_ir.register_pressure import BASE, Tiling, body_words, needed, predicted
 from fusedsl.report.explain import case_of
-from fusedsl.schedule.kernel import Kernel, Load, Operand
-from fusedsl.schedule.phase import Body, Phase, Store, Value
-from fusedsl.schedule.pressure import BASE, Tiling, body_words, needed, predicted
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))

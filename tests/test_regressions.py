@@ -12,8 +12,8 @@ import oracle
 import pytest
 
 import fusedsl as fd
-from fusedsl.program import pipeline, prepare, verify
-from fusedsl.runtime import native
+from fusedsl.program import call_steps, prepare_call, verify_results
+from fusedsl.runtime import object_loader
 from fusedsl.runtime.arrays import describe
 
 
@@ -133,7 +133,7 @@ def test_verify_compares_before_it_writes_over_an_input():
 
 
 def test_a_disagreement_leaves_out_untouched(monkeypatch):
-    monkeypatch.setattr(verify, "exact", lambda *_: [(np.zeros(4), np.zeros(4))])
+    monkeypatch.setattr(verify_results, "exact", lambda *_: [(np.zeros(4), np.zeros(4))])
     out = np.full(4, 7, "f4")
     with pytest.raises(fd.FusedslError, match="the interpreter says 0"):
         fd.kernel("y*2 + 1", verify=True)(np.ones(4, "f4"), out=out)
@@ -144,7 +144,7 @@ def test_the_interpreter_checks_every_output_before_it_writes_one(monkeypatch):
     def fail(*_):
         raise fd.CompileError("no compiler", "compile")
 
-    monkeypatch.setattr(pipeline, "build_kernel", fail)
+    monkeypatch.setattr(call_steps, "build_kernel", fail)
     into, y = np.zeros(4, "f4"), np.ones(4, "f4")
     k = fd.kernel("y + 1, y * 2")
     with pytest.raises(fd.ArgumentError, match="has shape"):
@@ -158,10 +158,10 @@ def test_the_interpreter_checks_every_output_before_it_writes_one(monkeypatch):
 def test_a_new_shape_loads_no_code_again():
     k = fd.kernel("exp(x) * 1.25 + x")
     k(np.ones((5, 7)))
-    before = len(native._loaded)
+    before = len(object_loader._loaded)
     for rows in range(6, 20):
         k(np.ones((rows, 7)))
-    assert len(native._loaded) == before
+    assert len(object_loader._loaded) == before
 
 
 def test_a_traced_number_stays_weak_through_augmented_assignments():
@@ -424,9 +424,9 @@ def test_outputs_that_interleave_are_remembered():
 
 def test_bodies_are_written_in_an_order_that_memory_does_not_decide():
     """The values that a row passes on stood in the order of a set of nodes, whose hashes are addresses."""
-    from fusedsl.codegen.holding import closure
     from fusedsl.ir.graph import Type, node
     from fusedsl.ir.types import FLOAT32
+    from fusedsl.kernel_ir.build.rematerialization import closure
 
     chain = [node("scalar", (), 0, Type(FLOAT32))]
     for _ in range(40):
@@ -554,7 +554,7 @@ def test_a_result_that_is_reshaped_goes_straight_to_where_it_is_wanted():
     for out in (np.zeros((6, 8)), wide[:, 4:12], wide[::-1, 4:12], turned, np.zeros((6, 16))[:, ::2]):
         assert k(x, s, out=out) is out
         np.testing.assert_array_equal(out, wanted)
-        assert not prepare.settle(k._program.plans, facts, (out,)).late
+        assert not prepare_call.settle(k._program.plans, facts, (out,)).late
     assert not wide[:, :4].any() and not wide[:, 12:].any()
     k, flat = fd.kernel("reshape(x[:, :4] * 2, -1)"), np.zeros(48)[::-2]
     np.testing.assert_array_equal(k(x, out=flat), np.full(24, 2.0))

@@ -7,8 +7,8 @@ import pytest
 from threads import at_once
 
 import fusedsl as fd
-from fusedsl.runtime import entry
-from fusedsl.runtime import replay as module
+from fusedsl.runtime import native_entry
+from fusedsl.runtime import warm_call as module
 
 
 def normal(*shape, dtype=np.float32):
@@ -242,11 +242,11 @@ def test_addresses_are_judged_alike_by_machine_code_and_by_python():
             first, second = (int(k) for k in draw.integers(0, count, 2))
             spans = [int(x) for x in draw.integers(-60, 1, 2)], [int(x) for x in draw.integers(1, 60, 2)]
             allowed = tuple(int(x) for x in draw.choice([0, 8, -8, 16], int(draw.integers(0, 4)), replace=False))
-            pairs.append(entry.Pair(first, second, spans[0][0], spans[1][0], spans[0][1], spans[1][1], allowed))
-        watch = entry.Watch({k: a & 15 for k, a in enumerate(base)}, pairs)
+            pairs.append(native_entry.Pair(first, second, spans[0][0], spans[1][0], spans[0][1], spans[1][1], allowed))
+        watch = native_entry.Watch({k: a & 15 for k, a in enumerate(base)}, pairs)
         at = [base[0] + int(draw.choice([0, 8, -8, 16, 64, 1 << 20])) for _ in base] if draw.random() < 0.7 else base
         answers.append(watch.misplaced(*at))
-        assert bool(entry.watcher(watch)(*at)) == answers[-1]
+        assert bool(native_entry.watcher(watch)(*at)) == answers[-1]
         order = [int(k) for k in draw.permutation(count)]
         moved = watch.at({k: place for place, k in enumerate(order)})
         assert moved.misplaced(*[at[k] for k in order]) == answers[-1]

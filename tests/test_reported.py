@@ -12,7 +12,7 @@ from reported import PRODUCTS, SIZES, TORCH, Case, coinciding
 from reported_numbers import LENGTHS, MASKS, NUMBERS, NUMBERS_TORCH, masked
 
 import fusedsl as fd
-from fusedsl.runtime.copies import to_host
+from fusedsl.runtime.array_copies import to_host
 
 
 def named(cases):

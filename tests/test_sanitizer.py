@@ -50,10 +50,10 @@ def watched() -> None:
     from test_warps import check
 
     import fusedsl as fd
-    from fusedsl.schedule import scores
+    from fusedsl.backends.cuda.attention import schedule
 
     cupy.cuda.set_allocator(None)
-    ways, launched = scores.WAYS, 0
+    ways, launched = schedule.WAYS, 0
 
     def run(text, arrays):
         kernel = fd.kernel(text, fallback=False)
@@ -61,11 +61,11 @@ def watched() -> None:
         check(kernel, arrays, [cupy.asnumpy(x) for x in (found if isinstance(found, tuple) else (found,))])
 
     for file, dtype, (n, m), (width, out) in WAYS:
-        scores.WAYS = tuple(way for way in ways if way.__module__.endswith(f".{file}"))
+        schedule.WAYS = tuple(way for way in ways if way.__module__.endswith(f".{file}"))
         for text in FORMULAS.values():
             run(text, given(n, m, width=width, out=out, dtype=np.dtype(dtype).type))
             launched += 1
-    scores.WAYS = ways
+    schedule.WAYS = ways
     for text, sizes, dtype in test_decode.CASES.values():
         run(text, test_decode.arrays(*sizes, dtype))
         launched += 1

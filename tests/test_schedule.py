@@ -5,15 +5,15 @@ import random
 
 import pytest
 
+from fusedsl.backends.cuda.rows.looped import _fuller, streams
+from fusedsl.backends.cuda.schedule import choose, geometry
 from fusedsl.hardware import blocks_for, facts, occupancy, registers_for
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
-from fusedsl.schedule import choose, geometry
-from fusedsl.schedule.access import collapse, collapse_rows, letters, map_access, row_access, vector_width
-from fusedsl.schedule.division import divide, divisors, magic
-from fusedsl.schedule.kernel import Kernel, Load, Operand
-from fusedsl.schedule.looped import _fuller, streams
-from fusedsl.schedule.phase import Body, FoldUse, Phase, Store, Value
-from fusedsl.schedule.slots import slots
+from fusedsl.kernel_ir.fast_division import divide, divisors, magic
+from fusedsl.kernel_ir.kernel import Kernel, Load, Operand
+from fusedsl.kernel_ir.memory_access import collapse, collapse_rows, letters, map_access, row_access, vector_width
+from fusedsl.kernel_ir.parameters import slots
+from fusedsl.kernel_ir.phase import Body, FoldUse, Phase, Store, Value
 
 H200 = facts((9, 0))
 

@@ -18,11 +18,11 @@ import fusedsl as fd
 from fusedsl.ir.dims import Expression, Symbol
 from fusedsl.ir.graph import node
 from fusedsl.ir.types import DType
+from fusedsl.kernel_ir.plan import CLASSES, Plan, graph_to_json, plan_from_json
 from fusedsl.lru import LRU
-from fusedsl.program import first
-from fusedsl.runtime import cache, claims, compile, stored
+from fusedsl.program import first_call
+from fusedsl.runtime import cache, compile, specialization_quota, stored_calls
 from fusedsl.runtime.arrays import describe_all
-from fusedsl.schedule.plan import CLASSES, Plan, graph_to_json, plan_from_json
 
 TEXT = "m = sum(x * {c}); return cumsum(x - m, axis=-1) * y, m"
 
@@ -40,8 +40,8 @@ def disk(tmp_path, monkeypatch):
 def planned(monkeypatch):
     """The calls that were prepared, and not found: each as what `prepare` was told."""
     made = []
-    real = first.prepare
-    monkeypatch.setattr(first, "prepare", lambda *told: made.append(told) or real(*told))
+    real = first_call.prepare
+    monkeypatch.setattr(first_call, "prepare", lambda *told: made.append(told) or real(*told))
     return made
 
 
@@ -142,7 +142,7 @@ def test_a_call_without_its_kernels_is_a_miss(disk, planned):
 
 
 def test_a_process_keeps_few_calls_of_a_program(disk, monkeypatch):
-    monkeypatch.setattr(stored, "MOST", 3)
+    monkeypatch.setattr(stored_calls, "MOST", 3)
     kernel = fd.kernel("2 * x + 1")
     for n in range(2, 9):
         kernel(np.ones(n))
@@ -170,11 +170,11 @@ def test_calls_of_a_card_are_found_too(planned):
 
 def launched(gpu, text, sets):
     """What new kernels of a text launch for these shapes, in a process that has called nothing; and what it claims."""
-    claims.forget()
+    specialization_quota.forget()
     before, kernel, random = len(gpu.launches), fd.kernel(text), np.random.default_rng(0)
     for shapes in sets:
         kernel(*(gpu.asarray(random.standard_normal(shape).astype(np.float32)) for shape in shapes))
-    return [grid for _, grid in gpu.launches[before:]], dict(claims._own)
+    return [grid for _, grid in gpu.launches[before:]], dict(specialization_quota._own)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ x = np.arange(60, dtype="float32").reshape(5, 12)
 for _ in range(3):
     assert (fd.evaluate("2*x + 1", x=x) == 2*x + 1).all()
     assert (fd.evaluate("m = sum(x); return x - m", x=x) == x - x.sum()).all()
-made = ("fusedsl.program.first", "fusedsl.plan", "fusedsl.program.pipeline", "fusedsl.schedule")
+made = ("fusedsl.program.first_call", "fusedsl.plan", "fusedsl.program.call_steps", "fusedsl.backends.cuda.schedule")
 print([name for name in sys.modules if name in ("numba", "lark") or name.startswith(made)])
 """
 
@@ -338,7 +338,7 @@ def f(x):
     return np.exp(x - np.max(x, -1, keepdims=True)) * 2
 x = np.arange(60, dtype="float32").reshape(5, 12)
 assert np.allclose(f(x), np.exp(x - x.max(-1, keepdims=True)) * 2)
-print([name for name in ("numba", "fusedsl.program.planning", "fusedsl.program.first") if name in sys.modules])
+print([name for name in ("numba", "fusedsl.program.make_plan", "fusedsl.program.first_call") if name in sys.modules])
 """
 
 

@@ -8,13 +8,13 @@ from oracle import graph_of
 
 import fusedsl as fd
 from fusedsl.fusion.lower import lower
-from fusedsl.fusion.streams import find_streams
+from fusedsl.fusion.online.find_attention import find_streams
 from fusedsl.ir.interp import interpret
-from fusedsl.program.first import interpreted
-from fusedsl.program.pipeline import extents_of
+from fusedsl.program.call_steps import extents_of
+from fusedsl.program.first_call import interpreted
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
-from fusedsl.rewrite.stream_text import check, show
+from fusedsl.rewrite.online.printer import check, show
 from fusedsl.runtime.arrays import describe_all
 
 RANDOM = np.random.default_rng(5)

@@ -8,8 +8,8 @@ from bounds import agrees, evaluate
 from programs import AXES, BROADCAST, CUBES, ELEMENTWISE, ROWS, VIEWS
 
 import fusedsl as fd
+from fusedsl.runtime.array_copies import to_host
 from fusedsl.runtime.arrays import describe_all
-from fusedsl.runtime.copies import to_host
 
 RANDOM = np.random.default_rng(7)
 DTYPES = ("float32", "float64", "float16", "bfloat16")
@@ -258,7 +258,7 @@ def test_division_by_a_row_value_is_correctly_rounded(target):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
 def test_integers_of_known_sign_compare_with_constants(dtype, target):
-    """What a compiler takes an abs for: see codegen/cuda/math.py."""
+    """What a compiler takes an abs for: see backends/cuda/math/vocabulary.py."""
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
     x = np.concatenate([np.arange(-100, 100), [least, least + 1, most]]).astype(dtype)
     check("a = abs(x); return a, -a, -a < -5, -a > -5, exp(-float64(a)), sign(x) < -1, ~a < -5", {"x": x}, target)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import fusedsl as fd
-from fusedsl.fusion.lines import instructions, special_functions, varying
-from fusedsl.fusion.time import LATENCY, LAUNCH, Work, seconds
+from fusedsl.fusion.roofline import LATENCY, LAUNCH, Work, seconds
 from fusedsl.hardware import facts
-from fusedsl.program import pipeline
+from fusedsl.ir.op_cost import instructions, special_functions, varying
+from fusedsl.program import call_steps
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -161,7 +161,7 @@ def test_passes_give_way_to_products_that_take_less(rows, keys, out, dtype, resu
     def explained(slow=None):
         with monkeypatch.context() as patch:
             if slow is not None:
-                patch.setattr(pipeline, "_are_slow", lambda bounds, _: slow and any(b.kernel.stream for b in bounds))
+                patch.setattr(call_steps, "_are_slow", lambda bounds, _: slow and any(b.kernel.stream for b in bounds))
             return fd.kernel(f"s = q @ k.mT * 0.2; {results}").explain(**given, cc=80, compile=False)
 
     one, several = explained(False), explained(True)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
+from fusedsl.backends.cuda.schedule import MapSchedule, TransposeSchedule, choose, geometry, magic_divisors
 from fusedsl.hardware import facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
+from fusedsl.kernel_ir.kernel import Kernel, Load, Operand
+from fusedsl.kernel_ir.memory_access import collapse, near_access
+from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
 from fusedsl.runtime.layout import ALIGNMENT
-from fusedsl.schedule import MapSchedule, TransposeSchedule, choose, geometry, magic_divisors
-from fusedsl.schedule.access import collapse, near_access
-from fusedsl.schedule.kernel import Kernel, Load, Operand
-from fusedsl.schedule.phase import Body, Phase, Store, Value
 
 H200 = facts((9, 0))
 
@@ -120,7 +120,7 @@ def test_both_sides_move_16_bytes(dtype):
 
 def test_the_machine_code_has_no_narrow_loads(tmp_path):
     pytest.importorskip("numba_cuda")
-    from fusedsl.codegen.cuda.generate import generate, ptx
+    from fusedsl.backends.cuda.compile import generate, ptx
 
     kernel = crossed((BFLOAT16,) * 3)
     schedule = choose(kernel, (1024, 1024), H200)

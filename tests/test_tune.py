@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
+from fusedsl.backends.cuda.rows.schedule import RowSchedule
+from fusedsl.backends.cuda.tuning_space import MOST, difference, neighbours
 from fusedsl.hardware import facts, registers_for
-from fusedsl.program import tune
+from fusedsl.program import autotune
 from fusedsl.report.explain import case_of
 from fusedsl.runtime.compile import disk, scheduled_cuda
-from fusedsl.schedule.neighbours import MOST, difference, neighbours
-from fusedsl.schedule.row import RowSchedule
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 from random_graphs import draw
@@ -86,19 +86,22 @@ def record():
     ((plan, bound),) = case.kernels
     kernel, base = scheduled_cuda(bound, H200)
     winner = neighbours(base, kernel, H200)[0]
-    trials = (tune.Trial(difference(base, winner), 2.5e-5), tune.Trial("threads 1 → 2", None, "values would spill"))
-    key = tune._key(plan, kernel, base, H200)
-    tune._keep(key, base, tune.Tuned(winner, 3e-5, trials))
+    trials = (
+        autotune.Trial(difference(base, winner), 2.5e-5),
+        autotune.Trial("threads 1 → 2", None, "values would spill"),
+    )
+    key = autotune._key(plan, kernel, base, H200)
+    autotune._keep(key, base, autotune.Tuned(winner, 3e-5, trials))
     yield made, base, winner, key
-    tune._known.pop(key, None)
+    autotune._known.pop(key, None)
 
 
 def test_what_won_is_read_back_from_disk(record):
     _, base, winner, key = record
-    kept = tune._known.pop(key)
-    assert tune._read(key, base) == kept
-    assert tune._read(key, base).schedule == winner
-    assert tune._read((*key, "other"), base) is None
+    kept = autotune._known.pop(key)
+    assert autotune._read(key, base) == kept
+    assert autotune._read(key, base).schedule == winner
+    assert autotune._read((*key, "other"), base) is None
 
 
 def test_a_damaged_record_is_none(record):
@@ -107,7 +110,7 @@ def test_a_damaged_record_is_none(record):
     _, base, _, key = record
     for damaged in ({"schedule": {"no such field": 1}, "seconds": 1.0, "trials": []}, {"schedule": 3}, {}):
         disk().put(cache_key(tuned=repr(key)), damaged)
-        assert tune._read(key, base) is None
+        assert autotune._read(key, base) is None
 
 
 def test_explain_tells_what_was_tried_and_uses_what_won(record):
@@ -147,7 +150,7 @@ def test_tuned_kernels_compute_the_same(text, tmp_path, monkeypatch):
     before = [a.copy() for a in given]
     wanted = plain(*given)
     tries = []
-    monkeypatch.setattr(tune._Tuning, "run", lambda self, old=tune._Tuning.run: (tries.append(1), old(self))[1])
+    monkeypatch.setattr(autotune._Tuning, "run", lambda self, old=autotune._Tuning.run: (tries.append(1), old(self))[1])
     out = cupy.zeros_like(wanted)
     for _ in range(3):
         assert tuned(*given, out=out) is out

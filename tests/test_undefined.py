@@ -15,7 +15,7 @@ from oracle import evaluate
 
 import fusedsl as fd
 from fusedsl.lru import LRU
-from fusedsl.runtime.copies import to_host
+from fusedsl.runtime.array_copies import to_host
 
 TOGETHER = 48  # results of one kernel
 
@@ -235,7 +235,7 @@ def test_what_llvm_is_given_on_the_cpu_promises_nothing(dtype, anew, monkeypatch
     """A shift by anything but a number within its width is frozen, a divisor is chosen, and so is a float that becomes
     an integer; no result is said not to overflow, or to be no NaN. (Divisions of 64 bits share the work among
     threads.)"""
-    from fusedsl.codegen.cpu import compiler
+    from fusedsl.backends.cpu import compiler
 
     seen: list[str] = []
     optimise = compiler.optimise
@@ -268,7 +268,7 @@ def test_what_llvm_is_given_on_the_cpu_promises_nothing(dtype, anew, monkeypatch
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_divisors_on_other_processors(dtype, name, anew, monkeypatch):
     """Which loops are computed in vectors, and what a vector's shift makes of a distance, differs between them."""
-    from fusedsl.codegen.cpu import compiler, host
+    from fusedsl.backends.cpu import compiler, host
 
     if not host.cpu()[1] or "+avx2" not in host.cpu()[1]:
         pytest.skip("this processor has no AVX2")

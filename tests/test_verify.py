@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.program import prepare
+from fusedsl.program import prepare_call
 
 RANDOM = np.random.default_rng(17)
 A = RANDOM.random(1000) + 1
@@ -47,7 +47,7 @@ def test_right_results_are_no_disagreement(text, arrays):
     ],
 )
 def test_a_fault_beyond_what_rounding_comes_to_is_found(monkeypatch, text, fault):
-    run = prepare.Prepared.run
+    run = prepare_call.Prepared.run
 
     def off(self):
         results = run(self)
@@ -58,7 +58,7 @@ def test_a_fault_beyond_what_rounding_comes_to_is_found(monkeypatch, text, fault
     kernel = fd.kernel(text, verify=True)
     arguments = [v for name, v in (("x", x), ("y", y)) if name in kernel.params]
     kernel(*arguments)
-    monkeypatch.setattr(prepare.Prepared, "run", off)
+    monkeypatch.setattr(prepare_call.Prepared, "run", off)
     with pytest.raises(fd.FusedslError, match=r"result 0 is .*, and the interpreter says .* ± .*1 of \d+ elements"):
         kernel(*arguments)
 

@@ -8,9 +8,9 @@ from oracle import graph_of
 from planted_partitions import PARTITIONS
 
 import fusedsl as fd
-from fusedsl.fusion import cut
+from fusedsl.fusion import partition_graph
 from fusedsl.fusion.lower import lower
-from fusedsl.fusion.lowered import Memory
+from fusedsl.fusion.scalar_program import Memory
 from fusedsl.fusion.segments import segments
 from fusedsl.fusion.verify import verify_lowered
 from fusedsl.ir import compare
@@ -52,7 +52,9 @@ def test_plans_are_well_formed(name, scores):
 def faulty(monkeypatch):
     """Planning forgets to store a result."""
     (fault,) = [m for m in PARTITIONS if m.name == "a result that is not stored"]
-    monkeypatch.setattr(cut, "chained", lambda parts, chained=cut.chained: fault.change(chained(parts)))
+    monkeypatch.setattr(
+        partition_graph, "chained", lambda parts, chained=partition_graph.chained: fault.change(chained(parts))
+    )
 
 
 def test_a_plan_that_is_not_well_formed_is_not_run(faulty):

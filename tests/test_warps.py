@@ -10,9 +10,9 @@ from test_attend import BRAIN, CAUSAL, FORMULAS, SCORES, agrees, given
 
 import fusedsl as fd
 from fusedsl import hardware
-from fusedsl.runtime.copies import to_host
-from fusedsl.schedule import scores
-from fusedsl.schedule.warps import schedule_warps
+from fusedsl.backends.cuda.attention import schedule
+from fusedsl.backends.cuda.attention.mma_schedule import schedule_warps
+from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")
 from ptx import emulated_gpu
@@ -23,7 +23,7 @@ MASKED = SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v"
 @pytest.fixture
 def warps_alone(monkeypatch):
     """Hopper's own kernel is not there: warps work on sm_90 as well."""
-    monkeypatch.setattr(scores, "WAYS", (schedule_warps,))
+    monkeypatch.setattr(schedule, "WAYS", (schedule_warps,))
 
 
 def check(kernel, arrays, found):

@@ -8,8 +8,8 @@ from typing import Any
 from ..errors import ArgumentError
 from ..ir.graph import Parameter
 from ..trace import Argument, Array
-from ..trace.held import Held
-from ..trace.home import Constant
+from ..trace.array_library import Constant
+from ..trace.containers import Held
 
 PLAIN = (bool, int, float, str, type(None))
 

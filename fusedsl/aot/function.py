@@ -11,10 +11,10 @@ from ..arguments import Arguments
 from ..config import Options
 from ..errors import ArgumentError
 from ..ir.graph import Parameter
-from ..program import pipeline
-from ..schedule.plan import nodes_from_json, nodes_to_json, plan_from_json, plan_to_json
+from ..kernel_ir.plan import nodes_from_json, nodes_to_json, plan_from_json, plan_to_json
+from ..program import call_steps
 from ..trace import Traced, trace
-from ..trace.home import is_array
+from ..trace.array_library import is_array
 from .form import arguments_form, result_form, result_of_form
 
 NAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -35,7 +35,7 @@ class Retraced:
         """The graph for these parameters, and its guards; ArgumentError where the function takes another way."""
         traced = self.traced
         guards = dict(traced.guards)
-        if not traced.applies(extents, self.call.numbers) or not pipeline.guards_hold(guards.items(), extents):
+        if not traced.applies(extents, self.call.numbers) or not call_steps.guards_hold(guards.items(), extents):
             raise ArgumentError("a trace is for one way through a function", "argument.signature")
         if [p.type for p in parameters] == [p.type for p in traced.graph.parameters]:
             return traced.graph, guards

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..codegen.cpu import variant
+from ..backends.cpu import schedule
 from ..ir.dims import Symbol
-from ..runtime.bind import Bound, bind_general
+from ..kernel_ir.kernel import Kernel
+from ..kernel_ir.plan import KernelPlan
+from ..runtime.bind_shapes import Bound, bind_general
 from ..runtime.compile import plain_kernel, scheduled_cpu
 from ..runtime.layout import Layout
-from ..schedule.kernel import Kernel
-from ..schedule.plan import KernelPlan
 
 Layouts = Mapping[tuple[str, int], Layout]
 Loops = tuple[Kernel, str, Bound]
@@ -21,13 +21,13 @@ def general_loops(plan: KernelPlan, layouts: Layouts, extents: Mapping[Symbol, i
     """Those that serve any layout and any extents."""
     bound = bind_general(plan, layouts, extents)
     kernel = plain_kernel(bound.kernel)
-    return kernel, variant.general(kernel), bound
+    return kernel, schedule.general(kernel), bound
 
 
 def loops_for(plan: KernelPlan, bound: Bound, layouts: Layouts, extents: Mapping[Symbol, int]) -> Iterator[Loops]:
     """What may run a kernel, the fastest first."""
     kernel, chosen = scheduled_cpu(bound)
     yield kernel, chosen, bound
-    if (plainer := variant.general(kernel)) != chosen:
+    if (plainer := schedule.general(kernel)) != chosen:
         yield kernel, plainer, bound
     yield general_loops(plan, layouts, extents)

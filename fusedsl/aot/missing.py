@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 
-from ..codegen.cpu.processor import obstacle
+from ..backends.cpu.processor import obstacle
 from ..errors import DeviceError, DTypeError, FusedslError, ShapeError
 from ..ir.dims import Symbol
 from ..ir.graph import Parameter

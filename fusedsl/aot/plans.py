@@ -9,16 +9,16 @@ from ..config import Options
 from ..hardware import Hardware
 from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
-from ..program import pipeline
-from ..program.builder import Builder, Shaped
-from ..program.pipeline import Source
+from ..kernel_ir.plan import KernelPlan, Plan
+from ..program import call_steps
+from ..program.call_steps import Source
+from ..program.kernel_builder import Builder, Shaped
 from ..program.plans import Arguments, Plans
 from ..runtime.arrays import CPU, Facts
-from ..runtime.bind import Bound
+from ..runtime.bind_shapes import Bound
 from ..runtime.compile import Built, cuda_key, shipped
-from ..runtime.results import place
-from ..runtime.transfer import is_away
-from ..schedule.plan import KernelPlan, Plan
+from ..runtime.host_device_copies import is_away
+from ..runtime.outputs import place
 from .loops import loops_for
 from .missing import compile_instead, no_code, no_plan
 from .saved import Saved, SavedPlan, matches
@@ -77,7 +77,7 @@ class SavedPlans(Plans):
         fit = [
             each
             for each in self.saved.plans
-            if each.on_cpu is on_cpu and matches(each, parameters) and pipeline.guards_hold(each.plan.guards, extents)
+            if each.on_cpu is on_cpu and matches(each, parameters) and call_steps.guards_hold(each.plan.guards, extents)
         ]
         return next((each for each in fit if (each.plan.together, each.plan.scores) == way), fit[0] if fit else None)
 
@@ -102,6 +102,6 @@ class SavedPlans(Plans):
         """The typed graph for these arguments, from the file where it has their plan."""
         arguments = list(facts.values())
         on_cpu = place(facts)[1] == CPU and not is_away(self.options, facts)
-        extents = pipeline.extents_of(arguments)
+        extents = call_steps.extents_of(arguments)
         match = self._match(self._parameters(arguments), extents, on_cpu, (True, "apart"))
         return super().graph(facts) if match is None else match.graph

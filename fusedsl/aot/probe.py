@@ -11,17 +11,17 @@ from itertools import combinations, product
 from ..errors import FusedslError
 from ..ir.checks import holds
 from ..ir.dims import Extents, Symbol, evaluate
-from ..program import pipeline
+from ..kernel_ir.kernel import Kernel
+from ..kernel_ir.plan import KernelPlan
+from ..program import call_steps
 from ..program.plans import Plans
-from ..report.case import Case, bind_layouts, make_case
+from ..report.explained_case import Case, bind_layouts, make_case
 from ..runtime.arrays import Array, Weak
-from ..runtime.bind import Bound
+from ..runtime.bind_shapes import Bound
 from ..runtime.compile import scheduled_cpu
-from ..schedule.kernel import Kernel
-from ..schedule.plan import KernelPlan
 from .loops import general_loops
 
-LENGTHS = (4, 64, 300_000)  # short, usual, and longer than what one thread folds (codegen/cpu/variant.py)
+LENGTHS = (4, 64, 300_000)  # short, usual, and longer than what one thread folds (backends/cpu/schedule.py)
 FEW = 4  # classes of extents, up to which every combination is tried
 PLAN_SHARE, KERNEL_SHARE = 0.1, 0.05  # of the calls that are tried, from which on a plan or a kernel is worth a place
 EQUAL = ("equal", "contract", "same_size", "agree", "pairs")  # checks that two lengths are one
@@ -62,7 +62,7 @@ def _calls(case: Case) -> list[list[Array | Weak]]:
 
 def _holds(case: Case, arguments: Arguments) -> bool:
     """Whether a case's plan is for these lengths."""
-    return pipeline.guards_hold(case.plan.guards, pipeline.extents_of(arguments))
+    return call_steps.guards_hold(case.plan.guards, call_steps.extents_of(arguments))
 
 
 def general_kernels(case: Case) -> Iterator[tuple[KernelPlan, Kernel, str]]:
@@ -156,11 +156,11 @@ def _resized_one(a: Array, k: int, sizes: Mapping[Symbol, int]) -> Array:
 
 def _bound(case: Case, arguments: Arguments) -> list[tuple[KernelPlan, Bound]]:
     """The kernels of a plan for other arguments; none where their extents do not go together."""
-    extents = pipeline.extents_of(arguments)
+    extents = call_steps.extents_of(arguments)
     try:
-        pipeline.check_call(case.plan, extents)
+        call_steps.check_call(case.plan, extents)
         layouts, _ = bind_layouts(case.plan, arguments, extents)
-        bounds = pipeline.bind_kernels(case.plan, layouts, extents)
+        bounds = call_steps.bind_kernels(case.plan, layouts, extents)
     except FusedslError:
         return []
     return [(plan, bound) for plan, bound in zip(case.plan.kernels, bounds) if not bound.empty]
@@ -170,8 +170,8 @@ def _serves(case: Case, ones: Units) -> bool:
     """Whether a plan for any extents is right for calls where these are 1."""
     plan, plans = case.plan, case.plans
     arguments = _resized(case.facts, dict.fromkeys(ones, 1))
-    extents = pipeline.extents_of(arguments)
-    if not (pipeline.guards_hold(plan.guards, extents) and all(holds(check, extents) for check in plan.checks)):
+    extents = call_steps.extents_of(arguments)
+    if not (call_steps.guards_hold(plan.guards, extents) and all(holds(check, extents) for check in plan.checks)):
         return False
     try:
         own, _ = plans.source.build(_parameters(plans, arguments), extents, plans.options)
@@ -183,4 +183,4 @@ def _serves(case: Case, ones: Units) -> bool:
 
 
 def _parameters(plans: Plans, arguments: Arguments) -> tuple:
-    return tuple(pipeline.signature(n, k, a) for k, (n, a) in enumerate(zip(plans.names, arguments)))
+    return tuple(call_steps.signature(n, k, a) for k, (n, a) in enumerate(zip(plans.names, arguments)))

@@ -9,24 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from ..codegen.cpu.elf import link
-from ..codegen.cpu.processor import BASELINES, Processor, host, native, obstacle
+from ..atomic_files import named_file, write_whole
+from ..backends.cpu.elf import link
+from ..backends.cpu.processor import BASELINES, Processor, host, native, obstacle
 from ..errors import Unsupported
-from ..files import named_file, write_whole
+from ..kernel_ir.plan import graph_to_json, plan_to_json
 from ..program import Program
-from ..report.case import Case
 from ..report.explain import case_of
+from ..report.explained_case import Case
 from ..report.target import parse_cc
-from ..runtime import native as loader
-from ..runtime.compile import (
-    Built,
-    build_loops,
-    cpu_key,
-    facts_of,
-    plain_key,
-    recorded,
-)
-from ..schedule.plan import graph_to_json, plan_to_json
+from ..runtime import object_loader as loader
+from ..runtime.compile import Built, build_loops, cpu_key, facts_of, plain_key, recorded
 from .container import pack
 from .probe import Units, general_kernels, kernels_for, served_cases, unit_groups
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ..codegen.cpu.processor import Processor, obstacle
+from ..atomic_files import named_file
+from ..backends.cpu.processor import Processor, obstacle
 from ..config import Options
 from ..errors import DeviceError, FusedslError
-from ..files import named_file
 from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
+from ..kernel_ir.kernel import Kernel
+from ..kernel_ir.plan import Plan, graph_from_json, plan_from_json
 from ..runtime.compile import Built, cpu_key, plain_key, ship, stored_build
-from ..schedule.kernel import Kernel
-from ..schedule.plan import Plan, graph_from_json, plan_from_json
 from .container import misfit, unpack
 
 

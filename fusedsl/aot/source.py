@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..errors import ArgumentError, CompileError
-from ..program import pipeline
-from ..program.text import TextSource
+from ..program import call_steps
+from ..program.text_source import TextSource
 from .saved import Saved
 
 
@@ -58,6 +58,6 @@ class SavedFunction:
 def saved_graph(saved: Saved, parameters, extents):
     """(the graph for these parameters, its guards), where a file has it."""
     for each in saved.plans:
-        if each.plan.parameters == tuple(parameters) and pipeline.guards_hold(each.plan.guards, extents):
+        if each.plan.parameters == tuple(parameters) and call_steps.guards_hold(each.plan.guards, extents):
             return each.graph, dict(each.plan.guards)
     return None

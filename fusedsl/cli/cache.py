@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from datetime import datetime
 
-from ..report.amounts import bytes_text
 from ..report.table import text_table
+from ..report.units import bytes_text
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -6,8 +6,8 @@ import argparse
 import time
 
 from ..errors import ArgumentError
-from ..report.amounts import bytes_text, seconds_text
 from ..report.table import text_table
+from ..report.units import bytes_text, seconds_text
 from .measure import Measured, find_place, measure
 from .workloads import WORKLOADS
 

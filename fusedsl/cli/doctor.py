@@ -169,7 +169,7 @@ def cache() -> Finding:
     """Where compiled kernels are kept, and whether they can be."""
     import warnings
 
-    from ..report.amounts import bytes_text
+    from ..report.units import bytes_text
     from ..runtime.cache import Cache
 
     with warnings.catch_warnings(record=True) as caught:

@@ -11,7 +11,7 @@ from ..ir.folds import scalar
 from ..ir.gathers import CHECKED, GUARDED, INSIDE
 from ..ir.graph import Node, Type, constant, is_literal, node, resolve, value_of, walk
 from ..ir.types import BOOL, INT64, UINT64, DType
-from ..rewrite.scalars import free_axes
+from ..rewrite.scalar_builder import free_axes
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Scalar programs on NumPy: what each root stores, for all places of its axes at once; for the verifier alone.
 
 A value has a dimension for each axis that it depends on. Folds are taken as they stand: what a pass over scores makes
-of them is rewrite/execute.py's.
+of them is rewrite/online/reference_executor.py's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..ir.ops import OPS
 from ..ir.types import numpy_dtype
 from ..ir.verify import VerifyError
 from .coordinates import Axis
-from .lowered import Root, Source
+from .scalar_program import Root, Source
 
 UFUNCS = ACCUMULATE | {"any": np.logical_or, "all": np.logical_and}
 

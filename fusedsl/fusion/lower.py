@@ -9,6 +9,9 @@ from ..ir.dims import Dim
 from ..ir.folds import scalar
 from ..ir.graph import Graph, Node, Type, constant, node, value_of, walk
 from ..ir.ops import OPS, VIEWS
+from .axis_splits import split_axes
+from .concat_pieces import Pieces, Same, before, fetches, find_pieces, settled
+from .contractions import spread
 from .coordinates import (
     Axis,
     Computed,
@@ -21,14 +24,11 @@ from .coordinates import (
     through_index,
     through_reshape,
 )
-from .elements import Scattered, absent, fold, fresh, load, ranked, ranked_coordinates, reduced_coordinates, scan
-from .joined import part_joined
-from .lowered import Lowered, Memory, Root, Source
-from .pieces import Pieces, Same, before, fetches, find_pieces, settled
-from .products import spread
+from .lower_elements import Scattered, absent, fold, fresh, load, ranked, ranked_coordinates, reduced_coordinates, scan
 from .reshapes import push_reshapes, refine, reshaped_argument
+from .scalar_program import Lowered, Memory, Root, Source
 from .segments import Segment, Target, segments
-from .splits import split_axes
+from .split_concat import part_joined
 
 Key = tuple[Node, Coordinates]
 MOST_PLACES = 128  # where one value is computed because it is read there: what doubles ever again is stored in between

@@ -14,10 +14,10 @@ from math import inf, prod
 from ..ir.contraction import Subscripts
 from ..ir.dims import Dim
 from ..ir.graph import Node, walk
+from ..ir.op_cost import FETCH_COST
 from ..ir.ops import LEAVES, OPS, VIEWS
 from .coordinates import Coordinates
-from .demand import canonical, own_coordinates, places, reads, uses
-from .lines import FETCH_COST
+from .demand_analysis import canonical, own_coordinates, places, reads, uses
 
 INSIDE = "it would be computed for each element of another product"
 WIDEST = 512  # of the axes of a product in a pass over scores: a tile of rows holds that much for each row

@@ -8,18 +8,18 @@ from dataclasses import replace
 from ..ir.dims import Dim, product
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, Type, walk
-from ..rewrite.scalars import bound_axes
+from ..rewrite.scalar_builder import bound_axes
+from .both_axis_reductions import crossing
+from .contractions import factors
 from .coordinates import Axis, memory_order
-from .crossing import crossing
-from .groups import Decision, Group, Partition, loaded, ordered
-from .homes import Homes
-from .lowered import Root
+from .cost_model import Computation, Prices, computed, cost
+from .fusion_group import Decision, Group, Partition, loaded, ordered
 from .materialize import MOST_OPERATIONS, MOST_PROMISED
-from .passes import Passes, foreign_folds, needed_folds
-from .price import Computation, Prices, computed, cost
-from .products import factors
-from .reasons import LONG, called, mismatch, spaces, why_alone
-from .streams import Streaming
+from .messages import LONG, called, mismatch, spaces, why_alone
+from .online.choose_attention import Passes, foreign_folds, needed_folds
+from .online.find_attention import Streaming
+from .producer_map import Homes
+from .scalar_program import Root
 
 MOST_PRICED = 64  # decisions: each price looks at all that its two kernels compute
 ROW_WORK = 64  # instructions a row that a row's threads, all alike, may spend on what another kernel could compute

@@ -18,8 +18,8 @@ from ..ir.samples import Samples
 from ..ir.types import numpy_dtype
 from ..ir.verify import require
 from .evaluate import Evaluator
-from .groups import Partition
-from .lowered import Lowered, Memory, Root
+from .fusion_group import Partition
+from .scalar_program import Lowered, Memory, Root
 from .segments import Segment
 from .verify_arrays import Arrays, Key
 from .verify_groups import verify_group, verify_groups_order

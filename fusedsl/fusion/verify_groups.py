@@ -8,11 +8,11 @@ from operator import or_
 
 from ..ir.graph import Node
 from ..ir.verify import require
-from ..rewrite.scalars import bound_axes, free_axes, replaced
+from ..rewrite.scalar_builder import bound_axes, free_axes, replaced
 from .coordinates import Axis
-from .groups import Group, loaded
-from .lowered import Root
-from .scores import reached
+from .fusion_group import Group, loaded
+from .online.score_products import reached
+from .scalar_program import Root
 
 Stores = Mapping[int, Sequence[Root]]  # of each temporary
 

@@ -11,7 +11,7 @@ from ..ir.ops import OPS
 from ..ir.types import BOOL, INT32, INT64
 from ..ir.verify import require
 from .coordinates import Axis, Computed, Coordinate
-from .lowered import Source
+from .scalar_program import Source
 from .verify_arrays import Arrays
 
 SCANS = ("sum", "prod", "max", "min")

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from ..ir.graph import Node, Type, walk
 from ..ir.places import Box, Places
 from ..ir.verify import require
-from ..rewrite.scalars import free_axes
-from .lowered import Root
+from ..rewrite.scalar_builder import free_axes
+from .scalar_program import Root
 from .verify_arrays import Arrays, Key
 
 

@@ -18,11 +18,11 @@ from torch._subclasses.fake_tensor import is_fake
 from ..errors import Unsupported
 from ..ir.types import DTYPES
 from ..program import Program
-from ..program.pipeline import extents_of
-from ..program.settle import layout_of, result_order
+from ..program.call_steps import extents_of
+from ..program.resolve_call import layout_of, result_order
 from ..runtime import dynamo
 from ..runtime.arrays import Array, Facts, Weak, describe, dtype_fault, gradient_fault
-from ..runtime.results import strides_in, unfit
+from ..runtime.outputs import strides_in, unfit
 
 _registered: dict[str, Any] = {}  # by name
 

@@ -15,8 +15,8 @@ from ..ir.contraction import matmul
 from ..ir.graph import Node, value_of
 from ..ir.types import BOOL
 from .attention_layout import Layout, Request, laid_back, laid_out
-from .attention_texts import PairEvaluator, read_as_they_lie
 from .evaluate import Evaluator
+from .score_mask_texts import PairEvaluator, read_as_they_lie
 from .syntax import Conditional, show
 
 

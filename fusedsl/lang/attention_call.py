@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ArgumentError, FusedslError, UnknownNameError
 from ..ir.graph import Node, value_of
 from ..ir.types import BOOL
+from .attention_keywords import KEYWORDS, SEEN, name_of, names_read, text_for, unread
 from .attention_layout import OPERANDS, Request
-from .attention_names import KEYWORDS, SEEN, name_of, names_read, text_for, unread
 from .diagnose import check_chains
 from .frames import BROKEN, Broken, Frame
 from .functions import show_value
+from .lexer import NAMED_NUMBERS
 from .parse import parse
-from .scan import NAMED_NUMBERS
 from .syntax import Argument, Call, Literal, Name, Program, Span, free_names
 
 if TYPE_CHECKING:

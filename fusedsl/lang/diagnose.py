@@ -10,7 +10,7 @@ from ..errors import FusedslError, ParseError, UnknownNameError, Unsupported
 from .syntax import Argument, Binary, Compare, Expr, Name, Program, Span, show
 
 if TYPE_CHECKING:
-    from .scan import Token
+    from .lexer import Token
 
 CHARACTERS = {
     "\\": "a line continues inside brackets, with no backslash",

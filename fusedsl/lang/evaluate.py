@@ -16,7 +16,7 @@ from ..ir.contraction import matmul
 from ..ir.types import BOOL, DTYPES
 from . import calls, functions
 from .array_functions import matrix_transpose, positive
-from .cascade import independent
+from .error_cascade import independent
 from .faults import Enough, Faults
 from .frames import BROKEN, Broken, Frame, UserFunction, inside, place
 from .hints import value_hint

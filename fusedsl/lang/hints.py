@@ -10,7 +10,7 @@ from contextlib import suppress
 from ..errors import suggest
 from ..ir.types import DTYPES
 from . import functions, prelude
-from .forms import form
+from .foreign_names import form
 from .outside import outside
 
 # The form to use for methods and attributes of arrays, where it is more than the function's call. {rest:...} are the

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..errors import FusedslError, LimitError, ParseError, not_installed
 from .diagnose import attribute, method, stray_equals, unexpected
-from .scan import CONSTANTS, NAMED_NUMBERS, Token, scan
+from .lexer import CONSTANTS, NAMED_NUMBERS, Token, scan
 from .syntax import (
     Argument,
     Assign,

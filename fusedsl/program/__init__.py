@@ -17,18 +17,18 @@ from .. import config, debug
 from ..config import Options
 from ..errors import FusedslError
 from ..lru import LRU
-from ..runtime import claims, dynamo, stored
+from ..runtime import dynamo, specialization_quota, stored_calls
+from ..runtime.argument_keys import SLOW, look_all, look_outs
 from ..runtime.arrays import Facts, describe_all
-from ..runtime.call import Call
-from ..runtime.keys import SLOW, look_all, look_outs
-from ..runtime.replay import Replay, nothing, replay
-from ..runtime.results import place
-from ..runtime.transfer import is_away
+from ..runtime.host_device_copies import is_away
+from ..runtime.outputs import place
+from ..runtime.prepared_call import Call
+from ..runtime.warm_call import Replay, nothing, replay
 
 if TYPE_CHECKING:
     from ..ir.labels import Origins
-    from ..runtime.fixed import BoundCall
-    from .pipeline import Source
+    from ..runtime.bound_call import BoundCall
+    from .call_steps import Source
     from .plans import Plans
 
 REMEMBERED_CALLS = 4096
@@ -124,18 +124,18 @@ class Program:
         facts = describe_all(self.names, values)
         lasting = not any(k is SLOW for k in _flat(keys, outs))
         key = self._stored_key(facts, outs) if lasting else None
-        call: Any = None if key is None else stored.read(key)
+        call: Any = None if key is None else stored_calls.read(key)
         if call is not None and (outs is None or call.may_write(payloads, outs)):
             results = call(payloads, outs)
         else:
-            from . import first
+            from . import first_call
 
-            with claims.noting() as noted:
-                results, call = first.run_new(self.plans, facts, outs, spent)
+            with specialization_quota.noting() as noted:
+                results, call = first_call.run_new(self.plans, facts, outs, spent)
             # what was refused binaries of its own follows from earlier calls
-            if isinstance(call, Call) and key is not None and not noted.refused and self._kept < stored.MOST:
+            if isinstance(call, Call) and key is not None and not noted.refused and self._kept < stored_calls.MOST:
                 self._kept += 1
-                stored.keep(key, call, place(facts)[1], noted.claimed)
+                stored_calls.keep(key, call, place(facts)[1], noted.claimed)
         if call is not None and lasting:
             if len(self._calls) >= REMEMBERED_CALLS:
                 self._calls.clear()
@@ -148,7 +148,7 @@ class Program:
         if parts is None or self.options.verify or self.options.tunes or debug.showing(debug.KERNELS):
             return None
         with contextlib.suppress(FusedslError):
-            return None if is_away(self.options, facts) else stored.key_of(parts, self.options, facts, outs)
+            return None if is_away(self.options, facts) else stored_calls.key_of(parts, self.options, facts, outs)
         return None
 
     def bind(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> BoundCall:
@@ -156,9 +156,9 @@ class Program:
 
         Nothing is computed yet, and everything is compiled; raises what a call would raise.
         """
-        from . import first
+        from . import first_call
 
-        return first.bound(self.plans, self.run, values, outs)
+        return first_call.bound(self.plans, self.run, values, outs)
 
     def forget(self) -> None:
         """Forget all prepared calls; plans and binaries stay."""

@@ -15,17 +15,17 @@ from ..ir.checks import holds
 from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
 from ..ir.labels import Origins, axis_origins
+from ..kernel_ir.plan import Plan, plan_from_json, plan_to_json
 from ..lru import LRU
-from ..runtime import cache, claims
+from ..runtime import cache, specialization_quota
 from ..runtime.arrays import CPU, Array, Facts, Weak
-from ..runtime.bind import Bound
-from ..runtime.lengths import crowded
-from ..runtime.results import place
-from ..runtime.transfer import is_away
-from ..schedule.plan import Plan, plan_from_json, plan_to_json
-from . import pipeline
-from .builder import COMPILERS
-from .pipeline import Source
+from ..runtime.bind_shapes import Bound
+from ..runtime.host_device_copies import is_away
+from ..runtime.outputs import place
+from ..runtime.specialize import crowded
+from . import call_steps
+from .call_steps import Source
+from .kernel_builder import COMPILERS
 
 Arguments = Sequence["Array | Weak"]
 ANY = 1 << 62  # shapes with extents of 1 may keep a plan for these
@@ -67,7 +67,7 @@ class Plans:
         together = together and not self.options.steady  # a row's results do not depend on how others are folded
         key = (parameters, together, scores)
         for plan in self._plans_of(key):
-            if pipeline.guards_hold(plan.guards, extents):
+            if call_steps.guards_hold(plan.guards, extents):
                 return plan
         with self._lock:
             plan = self._read_or_make(parameters, extents, together, scores)
@@ -95,12 +95,12 @@ class Plans:
         if not any(bound.units for bound in bounds):
             return False
         kind, shapes = f"shapes of {self.family} {self.options!r}", repr((plan.parameters, *extents.values(), listed))
-        if claims.claimed(kind, shapes):
+        if specialization_quota.claimed(kind, shapes):
             return False
         if crowded(plan, bounds, hardware, listed):
             return self._serve(plan, arguments, extents)
         if claim:
-            claims.has_own(kind, shapes, ANY)
+            specialization_quota.has_own(kind, shapes, ANY)
         return False
 
     def _serve(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
@@ -114,12 +114,12 @@ class Plans:
             return False
         if not all(holds(check, extents) for check in other.checks):
             return False
-        return pipeline.result_shapes(plan, extents) == pipeline.result_shapes(other, extents)
+        return call_steps.result_shapes(plan, extents) == call_steps.result_shapes(other, extents)
 
     @cached_property
     def indices(self) -> Plans:
         """The plans of what says whether a result depends on an index out of range."""
-        from .indices import CHANGES, IndexSource
+        from .index_bounds import CHANGES, IndexSource
 
         options = self.options.changed(CHANGES)
         return Plans(IndexSource(self.source), self.names, options, f"indices of {self.family}")
@@ -130,7 +130,7 @@ class Plans:
             plans = self._plans_of(_key(plan))
             if plan not in plans:  # another thread was here
                 return True
-            from .planning import tightened
+            from .make_plan import tightened
 
             made = tightened(self.source, plan, extents, self.options)
             if made is None:
@@ -142,26 +142,26 @@ class Plans:
     def settled(self, facts: Facts) -> tuple[Plan, list[tuple[int, ...]]]:
         """The plan for these arguments and the shapes of its results, all checks of their extents passed."""
         arguments = list(facts.values())
-        extents = pipeline.extents_of(arguments)
+        extents = call_steps.extents_of(arguments)
         on_cpu = place(facts)[1] == CPU and not is_away(self.options, facts)
         plan = self.plan(arguments, extents, scores="apart" if on_cpu else "level")
-        pipeline.check_call(plan, extents)
-        return plan, pipeline.result_shapes(plan, extents)
+        call_steps.check_call(plan, extents)
+        return plan, call_steps.result_shapes(plan, extents)
 
     def outline(self, facts: Facts) -> tuple[Plan, list[tuple[int, ...]]]:
         """A plan without kernels for these arguments, and the shapes of its results: all checks of extents passed."""
-        from .planning import make_outline
+        from .make_plan import make_outline
 
         arguments = list(facts.values())
-        extents = pipeline.extents_of(arguments)
+        extents = call_steps.extents_of(arguments)
         plan = make_outline(self.source, self._parameters(arguments), extents, self.options)
-        pipeline.check_call(plan, extents)
-        return plan, pipeline.result_shapes(plan, extents)
+        call_steps.check_call(plan, extents)
+        return plan, call_steps.result_shapes(plan, extents)
 
     def graph(self, facts: Facts) -> Graph:
         """The typed graph for these arguments, as written: before any rewriting."""
         arguments = list(facts.values())
-        graph, _ = self.source.build(self._parameters(arguments), pipeline.extents_of(arguments), self.options)
+        graph, _ = self.source.build(self._parameters(arguments), call_steps.extents_of(arguments), self.options)
         return graph
 
     def origins(self, facts: Facts) -> list[Origins]:
@@ -173,9 +173,9 @@ class Plans:
         """The plan from the cache on disk, or a new one, which is put there."""
         key = self._disk_key(parameters, together, scores)
         for plan in _stored(key):
-            if pipeline.guards_hold(plan.guards, extents):
+            if call_steps.guards_hold(plan.guards, extents):
                 return plan
-        from .planning import make_plan
+        from .make_plan import make_plan
 
         plan = make_plan(self.source, parameters, extents, self.options, together, scores=scores)
         _store(key, plan)
@@ -187,11 +187,11 @@ class Plans:
         if told is None:
             return None
         kinds = {"together": together, "scores": scores}
-        parts = {"parameters": plan_to_json(parameters), **kinds, "registers": pipeline.REGISTERS}
+        parts = {"parameters": plan_to_json(parameters), **kinds, "registers": call_steps.REGISTERS}
         return cache.cache_key(plan=told, options=repr(self.options), **parts)
 
     def _parameters(self, arguments: Arguments, loose: bool = False) -> tuple[Parameter, ...]:
-        return tuple(pipeline.signature(n, k, a, loose) for k, (n, a) in enumerate(zip(self.names, arguments)))
+        return tuple(call_steps.signature(n, k, a, loose) for k, (n, a) in enumerate(zip(self.names, arguments)))
 
 
 def _key(plan: Plan) -> tuple:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .amounts import bytes_text, seconds_text
-from .kernels import Access, KernelReport
+from .kernel_report import Access, KernelReport
+from .units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
     from .explain import Explanation

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CompileError
-from ..fusion.cut import SLOWER
+from ..fusion.partition_graph import SLOWER
 from ..ir.dims import evaluate
 from ..program import Program
-from ..program.settle import in_place
+from ..program.resolve_call import in_place
 from ..runtime.arrays import CPU, Array, Weak
 from ..runtime.compile import source_of
 from ..runtime.driver import driver
-from .apart import Refusal, refusals
-from .before import Unfused, before
-from .case import Case, make_case
-from .kernels import Figures, KernelReport, Members, figures_of, report_launch
+from .explained_case import Case, make_case
+from .float64_warnings import Widened, widened
+from .fusion_barriers import Refusal, refusals
+from .kernel_report import Figures, KernelReport, Members, figures_of, report_launch
 from .measure import launch_seconds
-from .ordering import slower_than_numpy
 from .schema import VERSION
+from .sort_baseline import slower_than_numpy
 from .table import html_table, text_table
 from .target import Target, choose, describe_arguments, this_machine
-from .widened import Widened, widened
+from .unfused_baseline import Unfused, before
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Explanation:
     `mermaid()` and `dot()` are the kernels and what flows between them as diagrams.
 
     `before` is the unfused run, `refused` why kernels could not be merged, `widened` the float64 operations that no
-    input asked for. Seconds are the time model's (fusion/time.py) and None on the CPU; `measured_seconds` are None
+    input asked for. Seconds are the time model's (fusion/roofline.py) and None on the CPU; `measured_seconds` are None
     unless explain was asked to measure.
     """
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..ir.types import numpy_dtype
-from ..program.prepare import prepare
-from ..program.tune import chooser_of
+from ..program.autotune import chooser_of
+from ..program.prepare_call import prepare
 from ..runtime.arrays import CPU, Array, Weak, describe
-from ..runtime.clock import Clock
-from ..runtime.results import place
-from ..runtime.transfer import upload
+from ..runtime.host_device_copies import upload
+from ..runtime.outputs import place
+from ..runtime.timing import Clock
 from ..specs import Spec
-from .case import Case
+from .explained_case import Case
 from .target import this_machine
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from .amounts import bytes_text, plural, seconds_text
-from .kernels import KernelReport
+from .kernel_report import KernelReport
+from .units import bytes_text, plural, seconds_text
 
 if TYPE_CHECKING:
     from .explain import Explanation

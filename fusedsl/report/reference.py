@@ -19,7 +19,7 @@ from ..lang import calls, functions, prelude
 from ..lang.functions import REQUIRED
 from ..lang.hints import function_hint
 from ..program import Program
-from ..program.text import TextSource
+from ..program.text_source import TextSource
 from ..runtime.arrays import describe_all
 from .catalogue import ARRAYS, ELSEWHERE, EXAMPLES, FAMILIES, PLAIN
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .amounts import bytes_text, plural, seconds_text
-from .kernels import Access, KernelReport
+from .kernel_report import Access, KernelReport
+from .units import bytes_text, plural, seconds_text
 
 if TYPE_CHECKING:
     from .explain import Explanation, Refusal

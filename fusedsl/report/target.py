@@ -9,9 +9,9 @@ from typing import Any
 
 from ..errors import ArgumentError
 from ..hardware import Hardware, facts
-from ..program import pipeline
+from ..program import call_steps
 from ..runtime.arrays import CPU, Array, Weak, describe
-from ..runtime.results import place
+from ..runtime.outputs import place
 from ..specs import Spec
 
 DEFAULT_CC = (9, 0)
@@ -98,7 +98,7 @@ def _card(index: int) -> Hardware:
     """The facts of the device that the arrays live on."""
     from ..runtime.driver import driver
 
-    return pipeline.hardware_of(driver().facts(index))
+    return call_steps.hardware_of(driver().facts(index))
 
 
 def this_machine() -> Target:

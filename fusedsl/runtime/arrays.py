@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import ArgumentError, DeviceError, DTypeError, FusedslError
 from ..ir.types import BOOL, DTYPES, FLOAT64, INT64, DType, numpy_dtype
-from . import foreign
+from . import array_protocols
 
 CPU = ("cpu", 0)
 
@@ -111,7 +111,7 @@ def _describe(argument: Any, name: str) -> Array | Weak:
         return _describe_torch(argument, name)
     if library == "cupy":
         return _describe_cupy(argument, name)
-    facts = foreign.read_dlpack if library == "dlpack" else foreign.read_interface
+    facts = array_protocols.read_dlpack if library == "dlpack" else array_protocols.read_interface
     dtype_name, shape, strides, pointer, device, readonly, owner = facts(argument, name)
     dtype = DTYPES.get(dtype_name)
     if dtype is None:

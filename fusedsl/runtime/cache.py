@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import config
+from ..atomic_files import PART, write_whole
 from ..errors import outside
-from ..files import PART, write_whole
 
 FORMAT = 1  # of an entry's file
 SUFFIX = ".fused"

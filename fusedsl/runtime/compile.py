@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import config, debug, logs
-from ..codegen.cpu.processor import Processor, host
+from ..backends.cpu.processor import Processor, host
+from ..backends.cuda.attention.schedule import schedule_scores
+from ..backends.cuda.attention.sm90_schedule import AttendSchedule, in_columns, narrower, windows
+from ..backends.cuda.combo import Bundle, BundleSchedule, schedule_bundle
+from ..backends.cuda.matmul.schedule import schedule_contract
+from ..backends.cuda.rows.looped import streams
+from ..backends.cuda.rows_and_columns.schedule import CrossSchedule
+from ..backends.cuda.schedule import Geometry, Schedule, choose, geometry
 from ..errors import CompileError, DeviceError, FusedslError, not_installed
 from ..hardware import Hardware, facts
+from ..kernel_ir.kernel import Kernel, Operand
+from ..kernel_ir.plan import KernelPlan
 from ..lru import LRU, shared
-from ..schedule import Geometry, Schedule, choose, geometry
-from ..schedule.attend import AttendSchedule, in_columns, narrower, windows
-from ..schedule.bundle import Bundle, BundleSchedule, schedule_bundle
-from ..schedule.contract import schedule_contract
-from ..schedule.cross import CrossSchedule
-from ..schedule.kernel import Kernel, Operand
-from ..schedule.looped import streams
-from ..schedule.plan import KernelPlan
-from ..schedule.scores import schedule_scores
-from .bind import Bound
+from .bind_shapes import Bound
 from .cache import cache_key, disk
 
 
@@ -117,7 +117,7 @@ def scheduled_together(
 
 def scheduled_cpu(bound: Bound) -> tuple[Kernel, str]:
     """The kernel of these extents and strides on a CPU, less what matters on CUDA alone, and the name of its loops."""
-    from ..codegen.cpu import variant
+    from ..backends.cpu import schedule as variant
 
     return plain_kernel(bound.kernel), variant.choose(bound.kernel, bound.extents, bound.strides)
 
@@ -171,10 +171,10 @@ def build_loops(kernel: Kernel, chosen: str, digest: str, processor: Processor) 
 def source_of(kernel: Any, schedule: Any) -> str:
     """The generated file of a scheduled kernel; needs no compiler and no GPU."""
     if isinstance(schedule, str):
-        from ..codegen.cpu import backend
+        from ..backends.cpu import backend
 
         return backend.generate(kernel, schedule)[0]
-    from ..codegen.cuda import generate as cuda
+    from ..backends.cuda import compile as cuda
 
     return cuda.generate(kernel, schedule)
 
@@ -334,7 +334,7 @@ def _lighter(kernel: Any, schedule: Any) -> Iterator[tuple[tuple[Any, Any], int]
 
 def _compiled(kernel: Any, schedule: Any, cc: tuple[int, int], name: str) -> Built:
     """A kernel's generated file, which is put on disk under this name, and its machine code."""
-    from ..codegen.cuda import generate as cuda
+    from ..backends.cuda import compile as cuda
 
     source = cuda.generate(kernel, schedule)
     path = disk().write_source(name, source)
@@ -344,7 +344,7 @@ def _compiled(kernel: Any, schedule: Any, cc: tuple[int, int], name: str) -> Bui
 
 
 def _compile_cpu(kernel: Kernel, chosen: str, processor: Processor, key: tuple) -> Built:
-    from ..codegen.cpu import backend
+    from ..backends.cpu import backend
 
     logs.compiling(kernel.name, "the CPU")
     source, _ = backend.generate(kernel, chosen, processor)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DeviceError, FusedslError
-from .device import DeviceFacts, facts_of
-from .faults import fault
+from .device_facts import DeviceFacts, facts_of
+from .driver_errors import fault
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 

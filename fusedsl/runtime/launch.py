@@ -19,11 +19,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..errors import DeviceError, FusedslError, LimitError
-from ..geometry import Geometry
-from .block import BLOCK_BYTES, Layout, Namer, PointerSlot, ScalarSlot
+from ..kernel_ir.launch_config import Geometry
+from .captured_graphs import Graph
 from .driver import Driver, Function, pointer
-from .entry import MISPLACED, NOTHING, Place, Watch, available, launcher, runner
-from .graphs import Graph
+from .native_entry import MISPLACED, NOTHING, Place, Watch, available, launcher, runner
+from .parameter_block import BLOCK_BYTES, Layout, Namer, PointerSlot, ScalarSlot
 
 MOST_BLOCKS = 2**31 - 1  # of a launch along its first axis, on every architecture
 _CONFIG, _SIZE, _BLOCK = 0, 56, 64  # offsets in a scratch area: CUlaunchConfig, the block's size, the block
@@ -65,7 +65,7 @@ class MadeOf(NamedTuple):
 class Launch:
     """One kernel on one CUDA device with its grid and block fixed.
 
-    `template` is the parameter block (schedule/slots.py) with extents, strides and magics filled in.
+    `template` is the parameter block (kernel_ir/parameters.py) with extents, strides and magics filled in.
     `names` are the arguments' names, for the message about a number that does not fit.
     `fire(payloads, stream)` launches and does not wait: payloads are, by argument, an address or a Python number.
     `follow` does the same right behind another launch of the call, whose end it may overlap.
@@ -227,7 +227,7 @@ class HostLaunch:
     (runtime/pool.py), and so does `fire(payloads, stream=0)`.
 
     `single` is (address of a C function that `run` holds, units of work) where that is one call of it; `work` are the
-    stages (codegen/cpu/variant.py) that `run` runs.
+    stages (backends/cpu/schedule.py) that `run` runs.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..ir.dims import Symbol, evaluate
-from ..schedule.plan import ArrayUse
+from ..kernel_ir.plan import ArrayUse
 
 ALIGNMENT = 16
 

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from .. import config
-from ..codegen.cpu.work import Launch
+from ..backends.cpu.work import Launch
 from .free_memory import exhausted
 
 PIECES = 8  # for each thread, at most, of work that is short: enough to even out their speeds

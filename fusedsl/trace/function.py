@@ -14,14 +14,14 @@ from ..config import Options
 from ..errors import ArgumentError, TraceError
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter
-from .held import DEPTH, Held
-from .home import Adopted, Constant, array_classes
-from .numpy_lists import unseen
-from .picked import Picked
-from .reads import Read
-from .rebind import Rebinder
+from .array_library import Adopted, Constant, array_classes
+from .boolean_selection import Picked
+from .containers import DEPTH, Held
+from .function_rewriter import Rebinder
+from .guards import Read
+from .numpy.lists import unseen
 from .recorder import Recorder, concrete
-from .torch_size import Size
+from .torch.size import Size
 from .tracer import Tracer
 
 # what is not looked into for traced arrays

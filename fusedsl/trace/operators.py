@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from ..errors import ShapeError
-from .storage import Storage
+from .array_state import Storage
 
 BINARY = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",

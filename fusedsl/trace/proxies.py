@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TraceError, Unsupported
-from . import numpy_lists
+from .numpy import lists
 from .tracer import Tracer, recorder_in
 
 if TYPE_CHECKING:
-    from .rebind import Rebinder
+    from .function_rewriter import Rebinder
     from .recorder import Recorder
 
 # Functions that dispatch on no array, and those of them whose arrays a function may go on to write.
@@ -118,7 +118,7 @@ class ModuleProxy:
                 help="write it for whole tensors, with another dimension",
             )
         if self._library == "numpy" and name in ("r_", "c_"):
-            return numpy_lists.Joiner(found, self._recorder, name == "c_")
+            return lists.Joiner(found, self._recorder, name == "c_")
         if isinstance(found, type) or not callable(found):
             return found
         if self._library != "numpy":
@@ -136,28 +136,28 @@ def of_numpy(function: Callable, name: str, recorder: Recorder) -> Any:
     """A function of NumPy's as a traced function sees it."""
     if name in CREATORS:
         return bridge(function, name, recorder, "numpy")
-    return numpy_lists.seen(function, name, recorder)
+    return lists.seen(function, name, recorder)
 
 
 def bridge(function: Callable, name: str, recorder: Recorder, library: str) -> Callable:
     """`function`, or the language's function of that name where an argument is a tracer."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        from .numpy_creation import call_creator
-        from .numpy_functions import call_function
+        from .numpy.creation import call_creator
+        from .numpy.functions import call_function
 
         creators = TORCH_CREATORS if library == "torch" else CREATORS
         if _holds_tracer((args, kwargs)) or name in FILLED[library]:
             recorder.adopt(library, kwargs.get("device"))
         if name in creators and (_holds_tracer((args, kwargs)) or name in FILLED[library]):
-            create = call_creator if library != "torch" else _torch("torch_creation").create
+            create = call_creator if library != "torch" else _torch("torch.creation").create
             return create(recorder, name, args, kwargs)
         if name == "get_array_module" and _holds_tracer(args):
             return ModuleProxy(__import__(function.__module__.split(".")[0]), "cupy", recorder)
         if not _holds_tracer((args, kwargs)):
             return function(*args, **kwargs)
         if library == "torch":
-            functions = _torch("torch_functions")
+            functions = _torch("torch.functions")
             return functions.call(recorder, functions.name_of(function), args, kwargs)
         return call_function(recorder, name, args, kwargs)
 
@@ -192,7 +192,7 @@ class _IsTensor(type):
             recorder = recorder_in((args, kwargs))
             if recorder is None:
                 return found(*args, **kwargs)
-            functions = _torch("torch_functions")
+            functions = _torch("torch.functions")
             return functions.call(recorder, functions.name_of(found), args, kwargs)
 
         return call

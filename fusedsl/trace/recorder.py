@@ -20,12 +20,12 @@ from ..ir.types import DTYPES, DType
 from ..lang import calls, functions
 from ..lang.evaluate import Evaluator
 from ..lang.frames import Frame
-from .home import Adopted, empty, is_array, library
-from .picked import Picked
-from .refusals import refusal
+from .array_library import Adopted, empty, is_array, library
+from .boolean_selection import Picked
 from .signatures import bound
-from .sites import innermost, site_of
+from .source_location import innermost, site_of
 from .tracer import Tracer
+from .unsupported import refusal
 
 
 def concrete(node: Node, numbers: Mapping[int, Any], extents: Mapping[Symbol, int]) -> bool | int | float:
@@ -40,7 +40,7 @@ def _kind(array_class: type) -> type[Tracer]:
     """The class of the tracers: torch's arrays have rules of their own."""
     if library(array_class) != "torch":
         return Tracer
-    from .torch_tensor import Tensor
+    from .torch.tensor import Tensor
 
     return Tensor
 

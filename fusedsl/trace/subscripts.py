@@ -10,7 +10,7 @@ from ..errors import TraceError, Unsupported
 from ..ir.graph import Node
 from ..lang import calls
 from ..lang.functions import dim_of
-from .storage import Storage
+from .array_state import Storage
 
 if TYPE_CHECKING:
     from .recorder import Recorder

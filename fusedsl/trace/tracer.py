@@ -14,10 +14,10 @@ from ..ir.graph import Node
 from ..ir.types import numpy_dtype
 from ..lang.functions import dim_of
 from . import views
-from .masks import has_mask, is_mask, picked, write_part, write_picked
+from .mask_indexing import has_mask, is_mask, picked, write_part, write_picked
 from .operators import Operators
-from .refusals import refusal
 from .subscripts import positions
+from .unsupported import refusal
 
 KEPT = frozenset(["recorder", "mutable", "captured", "writes", "compares", "_node", "_base", "_view", "_seen"])
 
@@ -86,7 +86,7 @@ class Tracer(Operators):
         return self.recorder.apply("zeros_like", self)
 
     def conj(self, out: Any = None) -> Any:
-        from .numpy_out import written
+        from .numpy.out import written
 
         return written(self.recorder, out, self)
 
@@ -237,18 +237,18 @@ class Tracer(Operators):
         return ModuleProxy(sys.modules[home], home, self.recorder)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from .numpy_functions import call_ufunc
+        from .numpy.functions import call_ufunc
 
         return call_ufunc(self.recorder, ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: tuple, kwargs: dict) -> Any:
-        from .numpy_functions import QUALIFIED, call_function
+        from .numpy.functions import QUALIFIED, call_function
 
         home = function.__module__.rpartition(".")[2]
         return call_function(self.recorder, QUALIFIED.get((home, name := function.__name__), name), args, kwargs)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **kwargs: Any) -> Any:
-        from .numpy_functions import call_elementwise
+        from .numpy.functions import call_elementwise
 
         name = kernel.name.removeprefix("cupy_").removeprefix("cupyx_scipy_special_").removeprefix("cupyx_")
         return call_elementwise(self.recorder, name, args, kwargs)
@@ -264,7 +264,7 @@ class Tracer(Operators):
 
     def sort(self, axis: int = -1, **named: Any) -> None:
         """Put this array in order, in place."""
-        from .numpy_functions import call_function
+        from .numpy.functions import call_function
 
         result = call_function(self.recorder, "sort", (self, axis), named)
         with self.recorder.here():
@@ -283,7 +283,7 @@ class Tracer(Operators):
 
     def __getattr__(self, name: str) -> Any:
         """Methods: NumPy's function of that name, with this array first."""
-        from .numpy_functions import METHODS, call_function
+        from .numpy.functions import METHODS, call_function
 
         if name in METHODS:
             return lambda *args, **kwargs: call_function(self.recorder, name, (self, *args), kwargs)

@@ -65,29 +65,29 @@ def emulated_gpu(
     it, as rows of 16-bit elements that are not aligned do.
     """
     from fusedsl import hardware
-    from fusedsl.codegen.cuda import backend
+    from fusedsl.backends.cuda.compiler import numba_backend
     from fusedsl.lru import LRU, clear_all
-    from fusedsl.program import pipeline
+    from fusedsl.program import call_steps
     from fusedsl.runtime import cache, compile, driver
 
     known = dataclasses.replace(hardware.facts(cc), cc=cc, **facts_of_it)
     arena = Arena(memory, tails)
     gpu = Gpu(Libcuda(known, arena, seed))
 
-    def link(ltoir: bytes, cc: tuple[int, int]) -> backend.Binary:
-        text = backend.ptx(ltoir, cc)
+    def link(ltoir: bytes, cc: tuple[int, int]) -> numba_backend.Binary:
+        text = numba_backend.ptx(ltoir, cc)
         gpu.ptx.append(text)
         name = re.search(r"\.entry\s+([\w$]+)", text)
         assert name is not None
-        return backend.Binary(text.encode(), name[1], 32, 0, 0, "")
+        return numba_backend.Binary(text.encode(), name[1], 32, 0, 0, "")
 
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="fusedsl-ptx-"))
         own = cache.Cache(folder)
         for module, name, stand_in in (
-            (backend, "link", link),
+            (numba_backend, "link", link),
             (driver, "_driver", driver.Driver(gpu.library)),
-            (pipeline, "hardware_of", lambda device: known),
+            (call_steps, "hardware_of", lambda device: known),
             (compile, "disk", lambda: own),
             (cache, "disk", lambda: own),
             (compile, "_built", LRU(lambda: 1000)),

@@ -1,0 +1,1 @@
+"""Backends: kernels as data to readable Python files, and those to machine code."""

@@ -1,0 +1,79 @@
+"""Kernel → generated Python file → object code for a CPU: this machine's, or another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...kernel_ir.kernel import Kernel
+from . import attention, columns, elementwise, matmul, rows, rows_and_columns, short_rows, split_rows
+from .processor import Processor, host
+from .roles import Array
+
+
+@dataclass(frozen=True)
+class CompiledCpu:
+    """Object code that exports `symbols`; `source` is the generated file."""
+
+    object_bytes: bytes
+    symbols: tuple[str, ...]
+    source: str
+
+
+def generate(kernel: Kernel, variant: str, processor: Processor | None = None) -> tuple[str, list[Array]]:
+    """The source of a kernel in a variant of `variant.choose`, and the working memory that it names.
+
+    It is for one processor, this machine's where none is given.
+    """
+    kind, _, letters = variant.partition(":")
+    match kind:
+        case "map" | "tiles":
+            return elementwise.emit(kernel, letters, tiled=kind == "tiles"), []
+        case "rows":
+            return rows.emit(kernel)
+        case "products":
+            return matmul.emit(kernel, letters, (processor or host()).vectors)
+        case "split":
+            return split_rows.emit(kernel)
+        case "cross":
+            return rows_and_columns.emit(kernel)
+        case "stream":
+            return attention.emit(kernel, int(letters))
+        case "short":
+            return short_rows.emit(kernel, letters), []
+        case "strips":
+            return columns.emit(kernel, letters)
+    raise ValueError(f"unknown variant {variant!r}")
+
+
+def compile_kernel(
+    kernel: Kernel, source_path: str | Path, variant: str = "map", processor: Processor | None = None
+) -> CompiledCpu:
+    """Write the source to `source_path` and compile it; `variant` as given by `variant.choose`."""
+    source, _ = generate(kernel, variant, processor)
+    Path(source_path).write_text(source)
+    return compile_source(source, str(source_path), kernel, variant, processor)
+
+
+def compile_source(
+    source: str, source_path: str, kernel: Kernel, variant: str, processor: Processor | None = None
+) -> CompiledCpu:
+    """Compile a source that `generate` gave for this processor; tracebacks will look for it at `source_path`."""
+    from .compiler import object_code
+    from .vocabulary import vocabulary
+
+    processor = processor or host()
+    _, arrays = generate(kernel, variant, processor)
+    namespace = {"__builtins__": {}, "range": range, **vocabulary(kernel, arrays, processor.vectors)}
+    exec(compile(source, source_path, "exec"), namespace)
+    names = symbols(kernel, variant)
+    return CompiledCpu(object_code({name: namespace[name] for name in names}, processor), names, source)
+
+
+def symbols(kernel: Kernel, variant: str) -> tuple[str, ...]:
+    """The C functions that the object code exports, in the order of their calls."""
+    if variant == "cross":
+        return ("rows", "columns")
+    if variant != "split":
+        return ("kernel",)
+    return tuple(f"{stage}{p}" for p in range(len(kernel.phases)) for stage in ("phase", "merge"))

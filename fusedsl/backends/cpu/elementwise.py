@@ -1,0 +1,105 @@
+"""Elementwise kernels: a loop over the innermost axis inside a loop over units, (outer index, chunk of the axis).
+
+In the variant "tiles" a unit is a block of two axes: where an array runs across the others, its cache lines are
+still there for the next row of the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...kernel_ir.kernel import Kernel
+from . import common_arguments, loop_splitting
+from .memmove_loops import copies
+from .schedule import CHUNK, TILE
+from .source_text import address, decode, header, indented, load_line, parameters, step, store_line, times
+
+Steps = Mapping[int, str]  # strides along the innermost axis that are numbers, by operand
+
+
+def emit(kernel: Kernel, steps: str = "", tiled: bool = False) -> str:
+    """The source of a map kernel; `steps` are the strides along its innermost axis that are numbers (variant.py)."""
+    inner = kernel.axes - 1
+    known = {k: word for k, word in enumerate(steps.split(",")) if word != "s"} if steps else {}
+    lines = [*parameters(kernel)]
+    if inner < 0:
+        lines += ["for unit in range(begin, end):", *indented(element(kernel, (), "", {}))]
+    elif tiled:
+        chunk, rows = TILE
+        lines += [f"chunks = (n{inner} + {chunk - 1}) // {chunk}", f"blocks = (n{inner - 1} + {rows - 1}) // {rows}"]
+        lines += ["for unit in range(begin, end):", *indented(tile(kernel, inner, known))]
+    else:
+        lines += [f"chunks = (n{inner} + {CHUNK - 1}) // {CHUNK}"]
+        lines += ["for unit in range(begin, end):", *indented(strip(kernel, inner, known))]
+    title = header(kernel, "tiles" if tiled else "map")
+    return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""])
+
+
+def strip(kernel: Kernel, inner: int, known: Steps) -> list[str]:
+    """One unit: a chunk of the innermost axis."""
+    lines = ["outer = unit // chunks", f"first = (unit - outer * chunks) * {CHUNK}"]
+    lines += [f"count = smaller({CHUNK}, n{inner} - first)", *decode_outer(inner)]
+    return [*lines, *line(kernel, inner, known)]
+
+
+def tile(kernel: Kernel, inner: int, known: Steps) -> list[str]:
+    """One unit: a block of the two innermost axes."""
+    chunk, rows = TILE
+    row = f"i{inner - 1}"
+    lines = ["outer = unit // chunks", f"first = (unit - outer * chunks) * {chunk}"]
+    lines += [f"count = smaller({chunk}, n{inner} - first)"]
+    lines += [f"top = outer % blocks * {rows}", "outer = outer // blocks", *decode_outer(inner - 1)]
+    return [
+        *lines,
+        f"for {row} in range(top, smaller(top + {rows}, n{inner - 1})):",
+        *indented(line(kernel, inner, known)),
+    ]
+
+
+def decode_outer(axes: int) -> list[str]:
+    """The indices of the first `axes` axes from the flat index `outer`."""
+    return decode("outer", range(axes), {axis: f"i{axis}" for axis in range(axes)}) if axes else []
+
+
+def line(kernel: Kernel, inner: int, known: Steps) -> list[str]:
+    """`count` elements of the innermost axis from `first`: addresses, what does not vary along it, and the loop."""
+    indices = {axis: f"i{axis}" for axis in range(inner)}
+    lines = [address(kernel, k, f"a{k}", f"p{k}", {**indices, inner: "first"}) for k in range(len(kernel.operands))]
+    for position in kernel.positions:
+        if position.axis != inner:
+            lines.append(f"{position.value.name} = {position.value.dtype}(i{position.axis})")
+    hoisted = tuple(load for load in kernel.loads if kernel.operands[load.operand].strides[inner] == "0")
+    lines += [load_line(load, f"a{load.operand}", "0") for load in hoisted]
+    loaded = floats(kernel)
+
+    def innermost(each: list[str], index: str, first: str, end: str) -> list[str]:
+        return copies(kernel, each, index, first, end) or common_arguments.loop(each, loaded, index, first, end)
+
+    return [*lines, *loop_splitting.loop(kernel, element(kernel, hoisted, "i", known), "i", "count", innermost)]
+
+
+def floats(kernel: Kernel) -> set[str]:
+    """The names of the floats that are not computed."""
+    values = [load.value for load in kernel.loads] + list(kernel.scalars)
+    return {value.name for value in values if value.dtype.kind == "f"}
+
+
+def element(kernel: Kernel, hoisted: tuple, index: str, known: Steps) -> list[str]:
+    """One element: loads, body, stores. Without an index the arrays have one element."""
+    (phase,) = kernel.phases
+    inner = kernel.axes - 1
+    base = "a" if index else "p"
+
+    def place(operand: int) -> str:
+        return times(index, known.get(operand) or step(kernel, operand, inner)) if index else ""
+
+    lines = [
+        load_line(load, f"{base}{load.operand}", place(load.operand)) for load in kernel.loads if load not in hoisted
+    ]
+    for position in kernel.positions:
+        if index and position.axis == inner:
+            lines.append(f"{position.value.name} = {position.value.dtype}(first + {index})")
+    lines += phase.element.lines
+    for store in phase.stores:
+        lines.append(store_line(store, f"{base}{store.operand}", place(store.operand)))
+    return lines

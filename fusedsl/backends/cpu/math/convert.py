@@ -1,0 +1,110 @@
+"""Conversions in integer code that vectorises everywhere: narrow floats, and floats to integers that saturate."""
+
+from __future__ import annotations
+
+from ....ir.types import BFLOAT16, FLOAT8_E4M3FN, FLOAT32, FLOAT64, INT32, UINT8, UINT16, UINT32, DType
+from ..llvm_values import Number, absolute, llvm_type, select
+
+
+def saturate(x: Number, d: DType) -> Number:
+    """Truncated towards zero, limited to the range of `d`; NaN gives 0. (LLVM's own conversion is no vector code.)"""
+    signed, target = d.kind == "i", d if d.bits >= 32 else INT32
+    least, end = (-(2.0 ** (d.bits - 1)), 2.0 ** (d.bits - 1)) if signed else (0.0, 2.0**d.bits)
+    digits = 24 if x.dtype is FLOAT32 else 53
+    largest = end - max(1.0, end * 2.0**-digits)  # of the floats, or of the integers, below the end
+    limited = select(x > least, x, least)
+    limited = select(limited < largest, limited, largest)
+    value = whole(limited, target).to(d)
+    if largest != end - 1:
+        value = select(x >= end, int(end) - 1, value)
+    return select(x == x, value, 0)
+
+
+def whole(x: Number, d: DType) -> Number:
+    """x truncated towards zero, where `d` holds that."""
+    convert = x.builder.fptosi if d.kind == "i" else x.builder.fptoui
+    return Number(x.builder, d, convert(x.value, llvm_type(d)))
+
+
+def round_to(x: Number, d: DType) -> Number:
+    """float32 or float64 `x` as float32, rounded through a narrow float."""
+    return unpack(pack(x if x.dtype is FLOAT32 else round_to_odd(x), d), d)
+
+
+def round_to_odd(x: Number) -> Number:
+    """float64 as the float32 on whose way nothing is lost that a further rounding needs: of the two beside it, where it
+    is neither, the one with an odd last bit (Boldo & Melquiond, 2008)."""
+    near = x.to(FLOAT32)
+    back, bits = near.to(FLOAT64), near.reinterpret(INT32)
+    even, size = (bits & 1) == 0, absolute(x)
+    outwards = select(size > absolute(back), 1, bits.like(0))
+    step = select(size < absolute(back), -1, outwards)
+    return select(even, bits + step, bits).reinterpret(FLOAT32)
+
+
+def unpack(word: Number, d: DType) -> Number:
+    """The float32 that a word of a narrow float stands for, exactly; a 16-bit NaN keeps its payload."""
+    wide = word.to(UINT32)
+    if d.storage:
+        return unpack_byte(wide, d)
+    if d is BFLOAT16:
+        return (wide << 16).reinterpret(FLOAT32)
+    magnitude = (wide & 0x7FFF) << 13
+    scaled = magnitude.reinterpret(FLOAT32) * 2.0**112  # exponent 15 becomes 127; subnormals come out normal
+    special = (scaled.reinterpret(UINT32)) | 0x7F800000
+    value = select(magnitude >= (0x7C00 << 13), special, scaled.reinterpret(UINT32))
+    return (value | ((wide & 0x8000) << 16)).reinterpret(FLOAT32)
+
+
+def pack(x: Number, d: DType) -> Number:
+    """The word of the nearest narrow float (ties to even); NaN stays NaN."""
+    bits = x.reinterpret(UINT32)
+    if d.storage:
+        return pack_byte(x, bits, d)
+    if d is BFLOAT16:
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        return select(x != x, (bits >> 16) | 0x40, rounded).to(UINT16)
+    magnitude = bits & 0x7FFFFFFF
+    normal = (magnitude + (0xFFF - (112 << 23)) + ((magnitude >> 13) & 1)) >> 13
+    # adding 0.5 leaves the multiples of 2^-24 in the low bits, rounded by the addition itself
+    subnormal = (absolute(x) + 0.5).reinterpret(UINT32) - 0x3F000000
+    value = select(magnitude < (113 << 23), subnormal, normal)
+    value = select(magnitude >= 0x477FF000, value.like(0x7C00), value)  # from 65520 up
+    value = select(x != x, ((magnitude >> 13) & 0x3FF) | 0x7E00, value)
+    return (value | ((bits >> 16) & 0x8000)).to(UINT16)
+
+
+# Of the two float8 formats (Micikevicius et al., arXiv 2209.05433): bits of the fraction, exponent bias, the largest
+# word (e4m3fn: NaN, for it has no infinity; e5m2: infinity), and the word of NaN.
+FRACTION, BIAS, TOP, NAN = (
+    {True: 3, False: 2},
+    {True: 7, False: 15},
+    {True: 0x7F, False: 0x7C},
+    {True: 0x7F, False: 0x7E},
+)
+
+
+def unpack_byte(wide: Number, d: DType) -> Number:
+    """The float32 that a float8 byte (as uint32) stands for."""
+    e4m3 = d is FLOAT8_E4M3FN
+    magnitude = wide & 0x7F
+    scaled = (magnitude << (23 - FRACTION[e4m3])).reinterpret(FLOAT32) * 2.0 ** (127 - BIAS[e4m3])
+    bits = scaled.reinterpret(UINT32)
+    bits = select(magnitude >= TOP[e4m3], bits | (0x7FC00000 if e4m3 else 0x7F800000), bits)
+    return (bits | ((wide & 0x80) << 24)).reinterpret(FLOAT32)
+
+
+def pack_byte(x: Number, bits: Number, d: DType) -> Number:
+    """The byte of the nearest float8; what is beyond its range is NaN in e4m3fn, infinity in e5m2 (as ml_dtypes)."""
+    e4m3 = d is FLOAT8_E4M3FN
+    shift, rebias = 23 - FRACTION[e4m3], 127 - BIAS[e4m3]
+    magnitude = bits & 0x7FFFFFFF
+    normal = (magnitude + ((1 << (shift - 1)) - 1 - (rebias << 23)) + ((magnitude >> shift) & 1)) >> shift
+    # adding a power of two whose last place is the least subnormal leaves the multiples of that in the low bits
+    step = 23 + 1 - BIAS[e4m3] - FRACTION[e4m3]
+    subnormal = (absolute(x) + 2.0**step).reinterpret(UINT32) - ((127 + step) << 23)
+    value = select(magnitude < ((rebias + 1) << 23), subnormal, normal)
+    value = select(value > TOP[e4m3], value.like(TOP[e4m3]), value)
+    value = select(magnitude >= 0x7F800000, value.like(TOP[e4m3]), value)
+    value = select(x != x, value.like(NAN[e4m3]), value)
+    return (value | ((bits >> 24) & 0x80)).to(UINT8)

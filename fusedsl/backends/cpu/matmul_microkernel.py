@@ -1,0 +1,113 @@
+"""The innermost loop of products of matrices: a tile of sums in vector registers, one step of the sum at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from llvmlite import ir
+
+from ...ir.types import DType
+from .llvm_values import Number, llvm_type
+from .memory import POINTER_TYPE
+from .vector_registers import TILE_PRODUCT, Vectors, tile_shape
+
+WORD = ir.IntType(64)
+
+
+def own_function(module: ir.Module, d: DType, name: str, numbers: int, write: Callable) -> ir.Function:
+    """The loops over three arrays and some numbers that `write` fills in, as a function of their own: once a module."""
+    name = f"{name}_{d.name}"
+    found = module.globals.get(name)
+    if found is None:
+        kind = ir.FunctionType(ir.VoidType(), [POINTER_TYPE] * 3 + [WORD] * numbers)
+        found = ir.Function(module, kind, name)
+        found.linkage = "internal"
+        found.attributes.add("noinline")
+        set.add(found.attributes, '"prefer-vector-width"="512"')
+        for pointer in found.args[:3]:
+            pointer.add_attribute("noalias")
+        write(found, d)
+    return found
+
+
+def add_product(builder: ir.IRBuilder, vectors: Vectors, d: DType, a, b, c, depth: Number, stride: Number) -> None:
+    """c += a · b for one tile: a is (depth, rows) packed, b (depth, columns) packed, c has rows `stride` apart."""
+    numbers = (depth.value, stride.value)
+    function = own_function(builder.module, d, TILE_PRODUCT, len(numbers), partial(_write, vectors))
+    builder.call(function, [a, b, c, *numbers])
+
+
+def _write(vectors: Vectors, function: ir.Function, d: DType) -> None:
+    a, b, c, depth, stride = function.args
+    rows, columns = tile_shape(d, vectors)
+    lanes = columns // 2
+    scalar, vector = llvm_type(d), ir.VectorType(llvm_type(d), lanes)
+    before, loop, after = (function.append_basic_block(name) for name in ("before", "step", "after"))
+    builder = ir.IRBuilder(before)
+    builder.cbranch(builder.icmp_signed(">", depth, WORD(0)), loop, after)
+
+    builder.position_at_end(loop)
+    k = builder.phi(WORD)
+    k.add_incoming(WORD(0), before)
+    sums = [[builder.phi(vector) for _ in range(2)] for _ in range(rows)]
+    right = [_vector(builder, b, _place(builder, k, columns, v * lanes), scalar, vector, d) for v in range(2)]
+    for r, line in enumerate(sums):
+        left = spread(builder, _element(builder, a, _place(builder, k, rows, r), scalar), vector)
+        for v, held in enumerate(line):
+            held.add_incoming(ir.Constant(vector, None), before)
+            held.add_incoming(fused(builder, d, left, right[v], held, vector), loop)
+    following = builder.add(k, WORD(1))
+    k.add_incoming(following, loop)
+    builder.cbranch(builder.icmp_signed("<", following, depth), loop, after)
+
+    builder.position_at_end(after)
+    for line in sums:
+        for v, held in enumerate(line):
+            total = builder.phi(vector)
+            total.add_incoming(ir.Constant(vector, None), before)
+            total.add_incoming(held.incomings[1][0], loop)
+            line[v] = total
+    for r, line in enumerate(sums):
+        for v, total in enumerate(line):
+            place = builder.add(builder.mul(stride, WORD(r)), WORD(v * lanes))
+            address = _address(builder, c, place, scalar, vector)
+            old = builder.load(address, typ=vector, align=d.itemsize)
+            added = builder.fadd(old, total) if d.kind == "f" else builder.add(old, total)
+            builder.store(added, address, align=d.itemsize)
+    builder.ret_void()
+
+
+def _place(builder, k, step: int, offset: int):
+    return builder.add(builder.mul(k, WORD(step)), WORD(offset))
+
+
+def _address(builder, base, place, scalar, target):
+    typed = builder.bitcast(base, scalar.as_pointer())
+    return builder.bitcast(builder.gep(typed, [place], inbounds=True, source_etype=scalar), target.as_pointer())
+
+
+def _vector(builder, base, place, scalar, vector, d: DType):
+    return builder.load(_address(builder, base, place, scalar, vector), typ=vector, align=d.itemsize)
+
+
+def _element(builder, base, place, scalar):
+    return builder.load(_address(builder, base, place, scalar, scalar), typ=scalar)
+
+
+def spread(builder, x, vector):
+    """A vector of one element everywhere."""
+    first = builder.insert_element(ir.Constant(vector, ir.Undefined), x, ir.IntType(32)(0))
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None)
+    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
+
+
+def fused(builder, d: DType, x, y, z, vector):
+    """x * y + z, rounded once where they are floats."""
+    if d.kind != "f":
+        return builder.add(builder.mul(x, y), z)
+    name = f"llvm.fma.v{vector.count}f{d.bits}"
+    function = builder.module.globals.get(name) or ir.Function(
+        builder.module, ir.FunctionType(vector, [vector] * 3), name
+    )
+    return builder.call(function, [x, y, z])

@@ -1,0 +1,91 @@
+"""Text shared by the CPU skeletons: the parameter block, addresses, bodies with their comments.
+
+Names of values end in an underscore and a number, so the skeletons' own names never do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from ...kernel_ir.kernel import Kernel, Load
+from ...kernel_ir.parameters import slots
+from ...kernel_ir.phase import Store
+
+INDENT = "    "
+WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")  # a name, not an attribute of one
+
+
+def indented(lines: Iterable[str], levels: int = 1) -> list[str]:
+    return [INDENT * levels + line for line in lines]
+
+
+def renamed(lines: Iterable[str], names: Mapping[str, str]) -> list[str]:
+    """Lines in which some names are others."""
+    return [WORD.sub(lambda word: names.get(word[0], word[0]), line) for line in lines]
+
+
+def header(kernel: Kernel, variant: str) -> list[str]:
+    """The comments at the top of a generated file."""
+    lines = [*kernel.header, f"CPU kernel {kernel.name}, variant {variant}"]
+    for k, operand in enumerate(kernel.operands):
+        role = "input" if k < kernel.inputs else "output"
+        lines.append(f"load{k} store{k}: {role} {operand.name}, {operand.dtype}, strides {operand.strides or 'none'}")
+    return [f"# {line}" for line in lines]
+
+
+def parameters(kernel: Kernel) -> list[str]:
+    """Read the parameter block: p<k> pointers, n<a> extents, s<k>at<a> strides; scalars and addresses by name."""
+    lines = []
+    for at, slot in enumerate(slots(kernel)):
+        if slot.kind == "pointer":
+            lines.append(f"p{slot.index} = pointer(slots, {at})")
+        elif slot.kind == "extent":
+            lines.append(f"n{slot.index} = slot(slots, {at})")
+        elif slot.kind == "stride":
+            lines.append(f"s{slot.index}at{slot.axis} = slot(slots, {at})")
+        elif slot.kind == "scalar":
+            value, known = kernel.scalars[slot.index], dict(kernel.literals)
+            if value.name in known:
+                lines.append(f"{value.name} = {value.dtype}({known[value.name]})")
+            else:
+                lines.append(f"{value.name} = scalar_{value.dtype}(slots, {at})")
+    return lines + [f"{p.value.name} = slot(slots, {p.operand})" for p in kernel.pointers]
+
+
+def step(kernel: Kernel, operand: int, axis: int) -> str:
+    """The stride of an operand along an axis, as text: "0", "1" or the name of a run-time value."""
+    letter = kernel.operands[operand].strides[axis]
+    return f"s{operand}at{axis}" if letter == "s" else letter
+
+
+def times(index: str, stride: str) -> str:
+    """index * stride, as text; "" where the product is zero."""
+    if stride == "0" or index == "0":
+        return ""
+    return index if stride == "1" else f"{index} * {stride}"
+
+
+def decode(flat: str, axes: Sequence[int], names: dict[int, str]) -> list[str]:
+    """Split the index `flat` (consumed) into one per axis, the last axis fastest."""
+    lines = []
+    for axis in reversed(axes):
+        if axis == axes[0]:
+            lines.append(f"{names[axis]} = {flat}")
+        else:
+            lines += [f"{names[axis]} = {flat} % n{axis}", f"{flat} = {flat} // n{axis}"]
+    return lines
+
+
+def address(kernel: Kernel, operand: int, name: str, base: str, indices: dict[int, str]) -> str:
+    """The statement `name = …`: the element of `operand` at these indices, from the pointer `base`."""
+    terms = [text for axis, index in indices.items() if (text := times(index, step(kernel, operand, axis)))]
+    return f"{name} = at{operand}({base}, {' + '.join(terms)})" if terms else f"{name} = {base}"
+
+
+def load_line(load: Load, pointer: str, index: str) -> str:
+    return f"{load.value.name} = load{load.operand}({pointer}, {index or '0'})"
+
+
+def store_line(store: Store, pointer: str, index: str) -> str:
+    return f"store{store.operand}({pointer}, {index or '0'}, {store.value})"

@@ -1,0 +1,27 @@
+"""How many turns of a loop a condition on integers stays as it is: words of loops in parts. At least one."""
+
+from __future__ import annotations
+
+from .llvm_values import Number, intrinsic, select
+
+FOREVER = 1 << 62
+
+
+def until_less(x: Number, y: Number, slope: Number) -> Number:
+    """Turns until x < y becomes another: x grows by `slope` a turn."""
+    left = intrinsic("smax", intrinsic("ssub.sat", y, x), x.like(-FOREVER))  # far apart is far apart
+    up = (left - 1) // select(slope > 0, slope, 1) + 1  # until x >= y
+    down = -left // select(slope < 0, -slope, 1) + 1  # until x < y
+    rising, falling = (slope > 0) & (left > 0), (slope < 0) & (left <= 0)
+    return select(rising, up, select(falling, down, left.like(FOREVER)))
+
+
+def until_within(x: Number, n: Number, slope: Number) -> Number:
+    """Turns until 0 <= x < n becomes another, for n >= 0; one, where n is beyond an int64."""
+    ends = (until_less(x, x.like(0), slope), until_less(x, n, slope))
+    return select(n < 0, 1, intrinsic("smin", *ends))
+
+
+def until_wrap(x: Number, n: Number, slope: Number) -> Number:
+    """Turns until x, which is from 0 up to n, leaves that range; one, where there is no such number."""
+    return select(n > 0, until_within(x, n, slope), 1)

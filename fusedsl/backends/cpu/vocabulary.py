@@ -1,0 +1,197 @@
+"""The vocabulary of generated code on the CPU: each name, what it is typed as and the LLVM code that it becomes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from llvmlite import ir
+
+from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT64, DType
+from ...kernel_ir.kernel import Kernel
+from . import matmul_microkernel
+from .affine import NANS
+from .attention_products import product
+from .llvm_values import Number, intrinsic, llvm_type, select
+from .math import convert, integers, random, table
+from .memory import (
+    POINTER_TYPE,
+    accumulate,
+    allocate,
+    element,
+    element_address,
+    fetch,
+    load,
+    move,
+    nans,
+    origin,
+    place,
+    read,
+    release,
+    scalar,
+    store,
+)
+from .processor import host
+from .roles import Array
+from .trip_counts import until_less, until_within, until_wrap
+from .vector_registers import TILE_PRODUCT, Vectors
+
+POINTER = "pointer"
+FEW = Vectors(16, 16)  # of the least processor
+
+
+@dataclass(frozen=True, eq=False)
+class Word:
+    """A name of generated code: `result` types a call (or is NotImplemented), `emit` writes it."""
+
+    name: str
+    result: Callable
+    emit: Callable
+
+
+def same(*kinds):
+    """All arguments and the result have one type."""
+    return kinds[0] if all(k is kinds[0] for k in kinds) and isinstance(kinds[0], DType) else NotImplemented
+
+
+def same_float(*kinds):
+    return same(*kinds) if isinstance(kinds[0], DType) and kinds[0].kind == "f" else NotImplemented
+
+
+def predicate(*kinds):
+    return NotImplemented if same(*kinds) is NotImplemented else BOOL
+
+
+def float_predicate(*kinds):
+    return NotImplemented if same_float(*kinds) is NotImplemented else BOOL
+
+
+def always(d):
+    return lambda *kinds: d
+
+
+def plain(name: str, result: Callable, meaning: Callable) -> Word:
+    return Word(name, result, lambda builder, *args: meaning(*args))
+
+
+OPERATORS = {
+    getattr(operator, name): plain(name, result, getattr(operator, name))
+    for names, result in (
+        ("add sub mul truediv floordiv mod and_ or_ xor lshift rshift neg invert", same),
+        ("lt le gt ge eq ne", predicate),
+    )
+    for name in names.split()
+}
+OPERATORS[operator.not_] = plain("not", lambda k: BOOL if k is BOOL else NotImplemented, operator.invert)
+for _name in ["add", "sub", "mul", "rshift"]:
+    OPERATORS[getattr(operator, "i" + _name)] = OPERATORS[getattr(operator, _name)]
+
+
+def words_of_arithmetic() -> dict[str, Word]:
+    """The words of bodies: casts, selection, float functions and integer functions."""
+    found = {}
+
+    def add(name: str, result: Callable, meaning: Callable) -> None:
+        found[name] = plain(name, result, meaning)
+
+    for d in DTYPES.values():
+        if d.compute is d and d is not BOOL:
+            add(d.name, always(d), lambda x, d=d: x.to(d))
+        if d.kind in "iu":
+            add(f"saturate_{d.name}", always(d), lambda x, d=d: convert.saturate(x, d))
+        if d.compute is not d:
+            add(f"{d.name}_round", always(FLOAT32), lambda x, d=d: convert.round_to(x, d))
+    add("not_", lambda k: BOOL if k is BOOL else NotImplemented, operator.invert)
+    add("bool_", always(BOOL), lambda x: x.to(BOOL))
+    add("select", lambda c, a, b: same(a, b) if c is BOOL else NotImplemented, select)
+    for name, meaning in table.FUNCTIONS.items():
+        add(name, same_float, meaning)
+    for name, meaning in table.PREDICATES.items():
+        add(name, float_predicate, meaning)
+    for name, (real, whole) in table.BOTH.items():
+        add(name, same, lambda *args, real=real, whole=whole: (real if args[0].dtype.kind == "f" else whole)(*args))
+    add("fmod_beyond", predicate, table.fmod_beyond)
+    for name in ("floor_divide", "remainder", "shift_left", "shift_right"):
+        add(name, same, getattr(integers, name))
+    for name in ("philox", "philox_high", "philox_word", "philox_pair"):
+        add(name, same, getattr(random, name))
+    add("ldexp", lambda x, n: x, table.ldexp)
+    return found
+
+
+def words_of_loops(vectors: Vectors) -> dict[str, Word]:
+    """The words of skeletons: the parameter block, index arithmetic, scratch memory, reductions in registers."""
+    found = {
+        "pointer": Word("pointer", always(POINTER), lambda b, slots, k: read(b, slots, k, POINTER_TYPE)),
+        "slot": Word("slot", always(INT64), lambda b, slots, k: Number(b, INT64, read(b, slots, k, llvm_type(INT64)))),
+        "smaller": plain("smaller", same, lambda a, b: intrinsic("smin", a, b)),
+        "accumulate_add": Word("accumulate_add", same, lambda b, x, y: accumulate(b, "fadd", "add", x, y)),
+        "accumulate_mul": Word("accumulate_mul", same, lambda b, x, y: accumulate(b, "fmul", "mul", x, y)),
+        "allocate": Word("allocate", always(POINTER), allocate),
+        "release": Word("release", always(None), release),
+        "offset": Word("offset", always(POINTER), lambda b, p, n: b.gep(p, [n.value], source_etype=ir.IntType(8))),
+    }
+    for d in (FLOAT32, FLOAT64):
+        found[f"product_{d.name}"] = Word("product", always(None), lambda b, *args, d=d: product(b, vectors, d, *args))
+        found[f"number_{d.name}"] = Word("number", always(d), lambda b, p, i, d=d: load(b, d, p, i))
+    for d in DTYPES.values():
+        if d.compute is d:
+            name = f"scalar_{d.name}"
+            found[name] = Word(name, always(d), lambda b, slots, k, d=d: scalar(b, slots, k, d))
+            if d is not BOOL:
+                name = f"{TILE_PRODUCT}_{d.name}"
+                found[name] = Word(
+                    name, always(None), lambda b, *args, d=d: matmul_microkernel.add_product(b, vectors, d, *args)
+                )
+    return found
+
+
+def words_of_memory(kernel: Kernel, arrays: list[Array]) -> dict[str, Word]:
+    """load<k>, store<k>, at<k> of operands, fetch_<dtype> of any, <label>_get, <label>_put of working memory; each has
+    its alias scope (what is fetched is only read, so that one scope does for all)."""
+    count = len(kernel.operands) + len(arrays) + 1
+    found = words_of_addresses((count - 1, count)) if kernel.pointers else {}
+    for k, array in enumerate(arrays, len(kernel.operands)):
+        d, scopes = array.dtype, (k, count)
+        found[f"{array.label}_get"] = Word("get", always(d), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
+        found[f"{array.label}_put"] = Word(
+            "put", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s)
+        )
+    for k, operand in enumerate(kernel.operands):
+        d, scopes = operand.dtype, (k, count)
+        found[f"load{k}"] = Word("load", always(d.compute), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
+        found[f"store{k}"] = Word("store", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s))
+        found[f"move{k}"] = Word("move", always(None), lambda b, to, source, n, d=d: move(b, d, to, source, n))
+        found[f"at{k}"] = Word("at", always(POINTER), lambda b, p, i, d=d: element_address(b, p, i, d))
+    return found
+
+
+def words_of_addresses(scopes: tuple[int, int]) -> dict[str, Word]:
+    """Reads of elements at addresses, and how long those of a loop stay affine."""
+    found = {"origin": Word("origin", always(INT64), origin), "place": Word("place", always(POINTER), place)}
+    for name in NANS:
+        found[f"nans_{name}"] = Word("nans", always(INT64), lambda b, d=DTYPES[name]: nans(b, d))
+    for d in DTYPES.values():
+        found[f"fetch_{d.name}"] = Word(
+            "fetch", always(d.compute), lambda b, address, wanted, d=d: fetch(b, d, address, wanted, scopes)
+        )
+        found[f"element_{d.name}"] = Word(
+            "element", always(d.compute), lambda b, base, index, d=d: element(b, d, base, index, scopes)
+        )
+    for meaning in (until_less, until_within, until_wrap):
+        found[meaning.__name__] = plain(meaning.__name__, same, meaning)
+    return found
+
+
+def vocabulary(kernel: Kernel, arrays: list[Array], vectors: Vectors | None = None) -> dict[str, object]:
+    """The namespace of a generated file, without builtins, for vector registers like these, or this machine's."""
+    constants = {"inf": float("inf"), "nan": float("nan")}
+    return {**shared_words(vectors or host().vectors), **constants, **words_of_memory(kernel, arrays)}
+
+
+@cache
+def shared_words(vectors: Vectors = FEW) -> dict[str, Word]:
+    """The words that all files know."""
+    return words_of_arithmetic() | words_of_loops(vectors)

@@ -1,0 +1,1 @@
+"""Attention kernels: schedules, emitters and intrinsics, for Hopper (wgmma, TMA) and for mma.sync."""

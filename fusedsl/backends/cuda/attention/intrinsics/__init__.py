@@ -1,0 +1,1 @@
+"""Intrinsics of attention kernels: fragments, wgmma, mma.sync, TMA, paged lookups."""

@@ -1,0 +1,323 @@
+"""The sums that a thread of four warps holds of a product of 64 rows: maps over them, and folds along rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .....ir.types import dtype
+from ...compiler.numba_backend import (
+    F32,
+    F64,
+    I1,
+    I32,
+    VOID,
+    Emitter,
+    ScalarFunction,
+    intrinsic,
+    ir,
+    numba_type,
+    types,
+)
+from ...math import convert
+from ...tile.element import narrowed_value, pair, unpaired
+from ...tile.loops import looped
+from ...tile.memory import element_type
+from ...tile.reduce import Fold, State
+from ...tile.scalar import elements_of, mapped, scalar_function
+from ...tile.shuffle import shuffle
+from ...tile.thread_index import thread_here
+from .fragment_layout import ROWS, Places
+
+STEP = 8  # elements of a map that reads them a few at a time
+CHAINS = 2  # folds of a row's elements go on side by side
+
+
+class Fragment(Places):
+    """What a thread holds of 64 rows of so many columns.
+
+    Row values are tuples of 2, column values of a quarter of the columns, elements of half of them.
+    """
+
+    def spread(self, values: list[ir.Value]) -> list[ir.Value]:
+        """Values by element."""
+        if len(values) == self.count:
+            return values
+        if len(values) == ROWS:
+            return [values[k // 2 % 2] for k in range(self.count)]
+        assert len(values) == self.count // 2
+        return [values[k // 4 * 2 + k % 2] for k in range(self.count)]
+
+    def _elements(self, e: Emitter, value: ir.Value, kind: types.Type, want: types.Type) -> list[ir.Value]:
+        if isinstance(kind, types.BaseTuple):
+            return self.spread([e.cast(v, kind.dtype, want) for v in e.unpack(value, len(kind))])
+        return [e.cast(value, kind, want)] * self.count
+
+    def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: a scalar function over elements, with row values, column values and scalars among its arguments;
+        a result is a tuple of elements."""
+        return self._mapped(signature, self.count)
+
+    def stepwise(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: the same, a few elements at a time: what it reads does not stand in registers all at once."""
+        return self._mapped(signature, self.count, STEP)
+
+    def drawn(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: a condition of scalars, row values and of where the columns stand (`positions`), for one element
+        after another in a loop: words with a bit for each."""
+        words = -(-self.count // 32)
+
+        def wrap(function: Callable) -> Callable:
+            body = scalar_function(signature, function)
+            result = types.UniTuple(types.uint32, words)
+
+            def rule(*kinds):
+                def emit(e, *values):
+                    lists = [self.places(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
+                    return e.pack(
+                        result, [_bits(e, body, lists, k, min(32, self.count - k)) for k in range(0, self.count, 32)]
+                    )
+
+                return result, emit
+
+            return intrinsic(len(body.arguments))(rule)
+
+        return wrap
+
+    def places(self, e: Emitter, value: ir.Value, kind: types.Type, want: types.Type) -> Callable:
+        """What gives an argument of an element from its number."""
+        b = e.builder
+        if not isinstance(kind, types.BaseTuple):
+            held = e.cast(value, kind, want)
+            return lambda k: held
+        if len(kind) == ROWS:
+            one, other = (e.cast(v, kind.dtype, want) for v in e.unpack(value, ROWS))
+            return lambda k: b.select(b.icmp_unsigned("!=", b.and_(k, I32(2)), I32(0)), other, one)
+        first = e.unpack(value, len(kind))[0]
+
+        def place(k):
+            step = b.or_(b.shl(b.lshr(k, I32(2)), I32(3)), b.and_(k, I32(1)))
+            return e.cast(b.add(first, e.cast(step, types.int32, kind.dtype)), kind.dtype, want)
+
+        return place
+
+    def bits(self, kept: bool = False) -> Callable:
+        """`bits(words)`: the conditions that `drawn` gave, as elements. Words that are `kept` stand in registers until
+        an element is asked for: LLVM would shift each bit to the end of a register of its own, and early."""
+        result = types.UniTuple(types.boolean, self.count)
+
+        def rule(kind):
+            def emit(e, given):
+                b, words = e.builder, e.unpack(given, len(kind))
+                asked = [(words[k // 32], I32(1 << k % 32)) for k in range(self.count)]
+                if kept:
+                    found = [e.asm(I32, "and.b32 $0, $1, $2;", "=r,r,n", [*pair], effect=True) for pair in asked]
+                else:
+                    found = [b.and_(*pair) for pair in asked]
+                return e.pack(result, [b.icmp_unsigned("!=", x, I32(0)) for x in found])
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def rowwise(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: a scalar function over row values and scalars."""
+        return self._mapped(signature, ROWS)
+
+    def columnwise(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: … over column values and scalars."""
+        return self._mapped(signature, self.count // 2)
+
+    def _mapped(self, signature: str, count: int, step: int = 0) -> Callable[[Callable], Callable]:
+        def values_of(e, value, kind, want):
+            if count == self.count:
+                return self._elements(e, value, kind, want)
+            return elements_of(e, value, kind, want, count)
+
+        return mapped(signature, count, values_of, step)
+
+    def fold(self, rule_of: Fold) -> Callable:
+        """`fold(lifted…)`: the state of each row's elements that this thread holds, part by part."""
+
+        def rule(*kinds):
+            result = _row_states(rule_of)
+
+            def emit(e, *values):
+                lists = [self._elements(e, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
+                found = []
+                for row in range(ROWS):
+                    own = [k for k in range(self.count) if k // 2 % 2 == row]
+                    found.append(_chained(e, rule_of, [[one[k] for one in lists] for k in own]))
+                return _packed(e, rule_of, found)
+
+            return result, emit
+
+        return intrinsic(len(rule_of.state))(rule)
+
+    def zeros(self, name: str = "float32") -> Callable:
+        """`zeros()`: sums of nothing."""
+        result = types.UniTuple(numba_type(name), self.count)
+        zero = ir.Constant(element_type(dtype(name)), 0.0)
+        return intrinsic(0)(lambda: (result, lambda e: e.pack(result, [zero] * self.count)))
+
+    def pack(self, name: str) -> Callable:
+        """`pack(values)`: elements rounded to 16 bits, in pairs: the left operand of a product over the columns."""
+        kind = dtype(name)
+        result = types.UniTuple(types.uint32, self.count // 2)
+
+        def rule(held):
+            def emit(e, values):
+                found = [narrowed_value(e, kind, v, held.dtype) for v in e.unpack(values, self.count)]
+                return e.pack(result, [pair(e, kind, *found[k : k + 2]) for k in range(0, self.count, 2)])
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def box(self, rows: int) -> Callable:
+        """`read(at)`: elements of 16 bits, in pairs, of a warp's rows of a box in shared memory that has `rows` lines a
+        panel (hopper.py); `at` is where the group's lines begin."""
+        result = types.UniTuple(types.uint32, self.count // 2)
+
+        def rule(form):
+            def emit(e, at):
+                places = self.box_places(e, e.cast(at, form, types.int32), rows, e.special_register("tid.x"))
+                return e.pack(result, [word for place in places for word in matrices(e, place)])
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def put_box(self, name: str, rows: int) -> Callable:
+        """`put(at, values)`: elements rounded to 16 bits, to a warp's rows of such a box. Where these are is computed
+        anew each time: in loops no register holds it."""
+        kind = dtype(name)
+
+        def rule(form, held):
+            def emit(e, at, values):
+                found = [narrowed_value(e, kind, v, held.dtype) for v in e.unpack(values, self.count)]
+                words = [pair(e, kind, *found[k : k + 2]) for k in range(0, self.count, 2)]
+                text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
+                thread = thread_here(e)
+                for k, place in enumerate(self.box_places(e, e.cast(at, form, types.int32), rows, thread)):
+                    e.asm(VOID, text, "r,r,r,r,r,~{memory}", [place, *words[4 * k : 4 * k + 4]], effect=True)
+
+            return types.void, emit
+
+        return intrinsic(2)(rule)
+
+    def unpack(self, name: str) -> Callable:
+        """`unpack(pairs)`: elements of 16 bits, widened."""
+        kind = dtype(name)
+        result = types.UniTuple(types.float32, self.count)
+
+        def rule(held):
+            def emit(e, pairs):
+                words = e.unpack(pairs, self.count // 2)
+                return e.pack(result, [convert.widen(e, x, name) for x in unpaired(e, kind, words, 2)])
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def strange(self) -> Callable:
+        """`strange(values)`: whether an element of the warp's rows is no finite number."""
+
+        def rule(kind):
+            def emit(e, values):
+                b, real, bits = e.builder, *((F64, 64) if kind.dtype == types.float64 else (F32, 32))
+                zero = ir.Constant(real, 0.0)
+                chains = [zero] * 4  # side by side: each waits for itself
+                for k, value in enumerate(e.unpack(values, self.count)):
+                    chains[k % 4] = e.call(real, f"llvm.fma.f{bits}", [value, zero, chains[k % 4]])
+                found = b.fadd(b.fadd(chains[0], chains[1]), b.fadd(chains[2], chains[3]))
+                return any_of(e, b.fcmp_unordered("uno", found, found))
+
+            return types.boolean, emit
+
+        return intrinsic(1)(rule)
+
+
+def matrices(e: Emitter, place: ir.Value, turned: bool = False) -> list[ir.Value]:
+    """Four matrices of 8 x 8 in shared memory, of which lane 8 i + r has the address of line r of number i."""
+    text = f"ldmatrix.sync.aligned.m8n8.x4{'.trans' if turned else ''}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
+    kind = ir.LiteralStructType([I32] * 4)
+    return e.unpack(e.asm(kind, text, "=r,=r,=r,=r,r,~{memory}", [place], effect=True), 4)
+
+
+@intrinsic(1)
+def other_than_one(values):
+    """Whether a row value of the warp is not 1."""
+
+    def emit(e, given):
+        b, one = e.builder, ir.Constant(F32, 1.0)
+        flags = [b.fcmp_unordered("une", e.cast(v, values.dtype, types.float32), one) for v in e.unpack(given, ROWS)]
+        return any_of(e, b.or_(*flags))
+
+    return types.boolean, emit
+
+
+def any_of(e: Emitter, flag: ir.Value) -> ir.Value:
+    """Whether a lane of the warp says so."""
+    text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.any.pred p, p, 0xffffffff; selp.b32 $0, 1, 0, p; }"
+    return e.builder.trunc(e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], effect=True), I1)
+
+
+def _bits(e: Emitter, body: ScalarFunction, lists: list[Callable], first: int, count: int) -> ir.Value:
+    """A word of what a condition is for `count` elements from `first` on, of which a turn of a loop takes two."""
+    b = e.builder
+    with looped(e, [I32(0), I32(0)], lambda k, word: b.icmp_unsigned("<", k, I32(count))) as (state, following):
+        k, word = state
+        for n in range(2):
+            at = b.add(k, I32(n))
+            (found,) = body.emit(e, [of(b.add(at, I32(first))) for of in lists])
+            word = b.or_(word, b.shl(b.zext(found, I32), at))
+        following += [b.add(k, I32(2)), word]
+    return state[1]
+
+
+def _row_states(rule_of: Fold) -> types.Type:
+    parts = [types.UniTuple(kind, ROWS) for kind in rule_of.state]
+    return parts[0] if len(parts) == 1 else types.Tuple.from_types(parts)
+
+
+def _packed(e: Emitter, rule_of: Fold, rows: list[State]) -> ir.Value:
+    parts = [e.pack(types.UniTuple(kind, ROWS), [row[n] for row in rows]) for n, kind in enumerate(rule_of.state)]
+    return parts[0] if len(parts) == 1 else e.pack(_row_states(rule_of), parts)
+
+
+def _chained(e: Emitter, rule_of: Fold, states: list[State]) -> State:
+    chains = states[:CHAINS]
+    for k, state in enumerate(states[CHAINS:]):
+        chains[k % CHAINS] = rule_of.merge.emit(e, chains[k % CHAINS] + state)
+    return rule_of.tree(e, chains)
+
+
+def join_rows(rule_of: Fold) -> Callable:
+    """`join(state…)`: row states of the four threads of a row as one, in all of them."""
+    result = _row_states(rule_of)
+
+    def rule(*kinds):
+        def emit(e, *values):
+            parts = [e.unpack(v, ROWS) for v in values]
+            rows = []
+            for row in range(ROWS):
+                state = [part[row] for part in parts]
+                for distance in (1, 2):
+                    other = [shuffle(e, "bfly", part, distance, 4) for part in state]
+                    state = rule_of.merge.emit(e, state + other)
+                rows.append(state)
+            return _packed(e, rule_of, rows)
+
+        return result, emit
+
+    return intrinsic(len(rule_of.state))(rule)
+
+
+def both_rows(name: str) -> Callable:
+    """`both(value)`: a row value that is the same for both rows of a thread."""
+    result = types.UniTuple(numba_type(name), ROWS)
+
+    def rule(kind):
+        return result, lambda e, value: e.pack(result, [e.cast(value, kind, result.dtype)] * ROWS)
+
+    return intrinsic(1)(rule)

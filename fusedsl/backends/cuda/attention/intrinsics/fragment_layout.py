@@ -1,0 +1,120 @@
+"""Where the elements of a product of 64 rows are: a thread's rows and columns, and its lines in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...compiler.numba_backend import I32, I64, Emitter, intrinsic, ir, numba_type, types
+from ...tile.thread_index import thread_here
+
+ROWS = 2  # of a thread: lane 4 g + t has rows g and g + 8 of its warp's 16, and of each 8 columns 2 t and 2 t + 1
+
+
+@dataclass(frozen=True)
+class Places:
+    """64 rows of so many columns. A thread has a pair of each 8 columns, of one row and then of the other."""
+
+    columns: int
+
+    @property
+    def count(self) -> int:
+        """Elements of a thread."""
+        return self.columns // 2
+
+    def positions(self, name: str) -> Callable:
+        """`positions(start)`: where the columns stand, whose first is at `start`."""
+        kind = numba_type(name)
+        result = types.UniTuple(kind, self.count // 2)
+
+        def rule(form):
+            def emit(e, start):
+                b, first = e.builder, e.cast(start, form, types.int32)
+                place = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
+                own = b.add(first, place, flags=["nsw"])
+                steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
+                found = [b.add(own, I32(step), flags=["nsw"]) for step in steps]
+                return e.pack(result, [e.cast(x, types.int32, kind) for x in found])
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def steps(self) -> Callable:
+        """`steps()`: how far a thread's columns are from its first: constants, which addresses take up."""
+        result = types.UniTuple(types.int64, self.count // 2)
+        found = [I64(k // 2 * 8 + k % 2) for k in range(self.count // 2)]
+        return intrinsic(0)(lambda: (result, lambda e: e.pack(result, found)))
+
+    def below(self) -> Callable:
+        """`below(start, limit)`: whether each column is there, where the first stands at `start`."""
+        result = types.UniTuple(types.boolean, self.count // 2)
+
+        def rule(first, end):
+            def emit(e, start, limit):
+                b = e.builder
+                room = b.sub(e.cast(limit, end, types.int32), e.cast(start, first, types.int32))
+                room = b.sub(room, b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1)))
+                steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
+                return e.pack(result, [b.icmp_signed("<", I32(step), room) for step in steps])
+
+            return result, emit
+
+        return intrinsic(2)(rule)
+
+    def flags(self) -> Callable:
+        """`flags(words)`: a condition of each column, of words with a bit for each."""
+        result = types.UniTuple(types.boolean, self.count // 2)
+
+        def rule(kind):
+            def emit(e, given):
+                b = e.builder
+                own = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
+                words = [b.lshr(word, own) for word in e.unpack(given, len(kind))]
+                steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
+                bits = [b.and_(words[step // 32], I32(1 << step % 32)) for step in steps]
+                return e.pack(result, [b.icmp_unsigned("!=", bit, I32(0)) for bit in bits])
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def box_places(self, e: Emitter, at: ir.Value, rows: int, thread: ir.Value) -> list[ir.Value]:
+        """Where a thread's lines of a box's matrices are, four matrices (16 columns) at a time."""
+        b = e.builder
+        line, half = b.and_(thread, I32(15)), b.and_(b.lshr(thread, I32(4)), I32(1))
+        line = b.or_(line, b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4)))
+        start = b.add(at, b.shl(line, I32(7)))
+        chunk = b.shl(b.xor(half, b.and_(thread, I32(7))), I32(4))
+        found = []
+        for column in range(0, self.columns, 16):
+            panel, further = divmod(column, 64)
+            place = b.add(start, b.xor(chunk, I32(2 * further)))
+            found.append(b.add(place, I32(panel * rows * 128)))
+        return found
+
+
+def row_positions(name: str) -> Callable:
+    """`rows(start)`: where a thread's rows stand; the first of the 64 is at `start`."""
+    kind = numba_type(name)
+    result = types.UniTuple(kind, ROWS)
+
+    def rule(form):
+        def emit(e, start):
+            b, thread = e.builder, thread_here(e)
+            warp = b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4))
+            place = b.add(warp, b.and_(b.lshr(thread, I32(2)), I32(7)))
+            first = b.add(e.cast(start, form, types.int32), place, flags=["nsw"])
+            found = [first, b.add(first, I32(8), flags=["nsw"])]
+            return e.pack(result, [e.cast(x, types.int32, kind) for x in found])
+
+        return result, emit
+
+    return intrinsic(1)(rule)
+
+
+@intrinsic(0)
+def first_column():
+    """A thread's first column."""
+    place = lambda e: e.builder.shl(e.builder.and_(e.special_register("tid.x"), I32(3)), I32(1))  # noqa: E731
+    return types.int64, lambda e: e.builder.zext(place(e), I64)

@@ -1,0 +1,120 @@
+"""Stores of a fragment: its elements and row values, to lines of any stride or to lines of neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .....ir.types import DType, dtype
+from ...compiler.numba_backend import I32, I64, VOID, Emitter, intrinsic, ir, types
+from ...tile.element import narrowed_value, pair, stored_elements
+from ...tile.memory import Room, write
+from ...tile.shuffle import shuffle
+from .fragment_layout import ROWS
+
+
+def store_rows(name: str) -> Callable:
+    """`store(addresses, values, rows, limit)`: row values, by one of the four threads of a row where it is there."""
+    kind = dtype(name)
+
+    def rule(addresses, values, rows, limit):
+        def emit(e, places, held, numbers, end):
+            b = e.builder
+            end = e.cast(end, limit, rows.dtype)
+            mine = b.icmp_unsigned("==", b.and_(e.special_register("tid.x"), I32(3)), I32(0))
+            for place, value, number in zip(e.unpack(places, ROWS), e.unpack(held, ROWS), e.unpack(numbers, ROWS)):
+                (element,) = stored_elements(e, kind, [narrowed_value(e, kind, value, values.dtype)])
+                there = b.and_(mine, b.icmp_signed("<", number, end))
+                write(e, kind, 1, place, [element], Room(b.zext(there, I32)))
+
+        return types.void, emit
+
+    return intrinsic(4)(rule)
+
+
+def scatter_fragment(width: int, name: str) -> Callable:
+    """`scatter(addresses, values, rows, limit, step)`: the first `width` columns of a fragment to lines that begin at
+    these addresses, elements `step` apart, where a row's number is below the limit."""
+    kind = dtype(name)
+
+    def rule(addresses, values, rows, limit, further):
+        def emit(e, places, held, numbers, end, step):
+            b, found = e.builder, e.unpack(held, len(values))
+            end, lane = e.cast(end, limit, rows.dtype), b.and_(e.special_register("tid.x"), I32(3))
+            step = b.mul(e.cast(step, further, types.int64), I64(kind.itemsize))
+            own, pair_step = b.mul(b.zext(b.shl(lane, I32(1)), I64), step), b.mul(step, I64(8))
+            for row, (base, number) in enumerate(zip(e.unpack(places, ROWS), e.unpack(numbers, ROWS))):
+                with b.if_then(b.icmp_signed("<", number, end)):
+                    place = b.add(base, own)
+                    for k in range(-(-width // 8)):
+                        for p in (0, 1):
+                            value = narrowed_value(e, kind, found[4 * k + 2 * row + p], values.dtype)
+                            (element,) = stored_elements(e, kind, [value])
+                            there = b.icmp_unsigned("<", lane, I32((width - 8 * k - p + 1) // 2))
+                            room = None if 8 * k + 8 <= width else Room(b.zext(there, I32))
+                            write(e, kind, 1, b.add(place, step) if p else place, [element], room)
+                        place = b.add(place, pair_step)
+
+        return types.void, emit
+
+    return intrinsic(5)(rule)
+
+
+def store_fragment(width: int, name: str) -> Callable:
+    """`store(addresses, values, rows, limit)`: elements of a fragment to lines that begin at these addresses, where a
+    row's number is below the limit; the first `width` columns, neighbours as pairs of 16 bits, or two at a time."""
+    kind = dtype(name)
+    if kind.itemsize > 2:
+        return _store_two(width, kind)
+
+    def rule(addresses, values, rows, limit):
+        def emit(e, places, held, numbers, end):
+            b = e.builder
+            found = [narrowed_value(e, kind, v, values.dtype) for v in e.unpack(held, len(values))]
+            bases, own = e.unpack(places, ROWS), e.unpack(numbers, ROWS)
+            end = e.cast(end, limit, rows.dtype)
+            lane = b.zext(b.and_(e.special_register("tid.x"), I32(3)), I64)
+            for row in range(ROWS):
+                words = [pair(e, kind, found[k], found[k + 1]) for k in range(2 * row, width // 2, 4)]
+                quads = [_turned(e, words[k : k + 4]) for k in range(0, len(words) - 3, 4)]
+                with b.if_then(b.icmp_signed("<", own[row], end)):
+                    for k, quad in enumerate(quads):
+                        place = b.add(bases[row], b.add(b.shl(lane, I64(4)), I64(64 * k)))
+                        text = "st.global.v4.b32 [$0], {$1, $2, $3, $4};"
+                        e.asm(VOID, text, "l,r,r,r,r,~{memory}", [place, *quad], effect=True)
+                    for k, word in enumerate(words[4 * len(quads) :], 4 * len(quads)):
+                        place = b.add(bases[row], b.add(b.shl(lane, I64(2)), I64(16 * k)))
+                        e.asm(VOID, "st.global.b32 [$0], $1;", "l,r,~{memory}", [place, word], effect=True)
+
+        return types.void, emit
+
+    return intrinsic(4)(rule)
+
+
+def _store_two(width: int, kind: DType) -> Callable:
+    def rule(addresses, values, rows, limit):
+        def emit(e, places, held, numbers, end):
+            b, found = e.builder, e.unpack(held, len(values))
+            end, lane = e.cast(end, limit, rows.dtype), b.and_(e.special_register("tid.x"), I32(3))
+            own = b.mul(b.zext(lane, I64), I64(2 * kind.itemsize))
+            for row, (base, number) in enumerate(zip(e.unpack(places, ROWS), e.unpack(numbers, ROWS))):
+                with b.if_then(b.icmp_signed("<", number, end)):
+                    for k in range(width // 8):
+                        pair_of = found[4 * k + 2 * row : 4 * k + 2 * row + 2]
+                        pair_of = [narrowed_value(e, kind, v, values.dtype) for v in pair_of]
+                        write(e, kind, 2, b.add(b.add(base, own), I64(8 * k * kind.itemsize)), pair_of, None)
+
+        return types.void, emit
+
+    return intrinsic(4)(rule)
+
+
+def _turned(e: Emitter, words: list[ir.Value]) -> list[ir.Value]:
+    """Four words of four lanes each, turned: lane t gets word t of all of them, in their order."""
+    b, thread = e.builder, e.special_register("tid.x")
+    for distance in (1, 2):
+        high = b.icmp_unsigned("!=", b.and_(thread, I32(distance)), I32(0))
+        for k in (k for k in range(4) if not k & distance):
+            low, up = words[k], words[k + distance]
+            other = shuffle(e, "bfly", b.select(high, low, up), distance, 4)
+            words[k], words[k + distance] = b.select(high, other, low), b.select(high, up, other)
+    return words

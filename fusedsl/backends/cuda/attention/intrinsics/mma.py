@@ -1,0 +1,220 @@
+"""Products of warps, of tiles in shared memory (lines.py): by tensor cores, or by fused multiply-adds.
+
+A warp has 16 rows; its sums are fragments (fragment.py): lane 4 g + t has rows g and g + 8, and of each 8 columns 2 t
+and 2 t + 1. Fragments of operands: PTX ISA, "Matrix Fragments for mma.m16n8k16".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .....ir.types import DType, dtype
+from ...compiler.numba_backend import F32, F64, I32, VOID, Emitter, intrinsic, ir, numba_type, types
+from ...tile.memory import read_shared, write_shared
+from ..mma_schedule import CHUNK, LINE
+from .fragment import matrices
+from .fragment_layout import ROWS
+from .smem_swizzle import CHUNKS, start_of, swizzled
+
+PANEL = 64  # elements of 16 bits in a line of a panel
+STEP = 16  # products of one instruction of the tensor cores
+i32 = types.int32
+
+
+def _lane(e: Emitter) -> ir.Value:
+    return e.builder.and_(e.special_register("tid.x"), I32(31))
+
+
+def _first_line(e: Emitter) -> ir.Value:
+    """Of the warp's 16, among those of its block."""
+    b = e.builder
+    return b.shl(b.lshr(e.special_register("tid.x"), I32(5)), I32(4))
+
+
+# -- tensor cores
+
+
+def _multiplied(e: Emitter, kind: str, left: list[ir.Value], right: list[ir.Value], sums: list[ir.Value]):
+    text = (
+        f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 "
+        "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
+    )
+    letters = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
+    return e.unpack(e.asm(ir.LiteralStructType([F32] * 4), text, letters, [*left, *right, *sums], effect=True), 4)
+
+
+def warp_scores(kind: str, rows: int, columns: int, width: int) -> Callable:
+    """`product(left, right)`: a warp's 16 x columns sums over `width`, of tiles whose lines lie along the sum."""
+    result = types.UniTuple(types.float32, columns // 2)
+
+    def rule(*kinds):
+        def emit(e, *values):
+            b, lane = e.builder, _lane(e)
+            left, right = (e.cast(v, k, i32) for v, k in zip(values, kinds))
+            row = b.add(_first_line(e), b.and_(lane, I32(15)))
+            left = b.add(start_of(e, left, row), swizzled(e, row, b.lshr(lane, I32(4))))
+            column = b.add(b.shl(b.lshr(lane, I32(4)), I32(3)), b.and_(lane, I32(7)))
+            half = b.and_(b.lshr(lane, I32(3)), I32(1))
+            right = b.add(start_of(e, right, column), swizzled(e, column, half))
+            sums = [ir.Constant(F32, 0.0)] * (columns // 2)
+            for step in range(width // STEP):
+                panel, further = divmod(step * STEP, PANEL)
+                a, c = (b.xor(x, I32(2 * further)) for x in (left, right))
+                mine = matrices(e, b.add(a, I32(panel * rows * LINE)), False)
+                for k in range(columns // 16):
+                    at = b.add(c, I32((panel * columns + 16 * k) * LINE))
+                    _take_up(e, kind, sums, k, mine, matrices(e, at, False))
+            return e.pack(result, sums)
+
+        return result, emit
+
+    return intrinsic(2)(rule)
+
+
+def warp_sums(kind: str, columns: int, width: int) -> Callable:
+    """`product(sums, weights, right)`: a warp's 16 x width sums, with the products of weights (pairs in registers) and
+    a tile of `columns` lines, which the sum goes across."""
+    result = types.UniTuple(types.float32, width // 2)
+
+    def rule(held, weights, form):
+        def emit(e, so_far, pairs, tile):
+            b, lane = e.builder, _lane(e)
+            sums, mine = e.unpack(so_far, width // 2), e.unpack(pairs, columns // 4)
+            line = b.and_(lane, I32(15))
+            right = b.add(start_of(e, e.cast(tile, form, i32), line), swizzled(e, line, b.lshr(lane, I32(4))))
+            places = [b.xor(right, I32(32 * k)) for k in range(min(4, width // 16))]
+            for step in range(columns // STEP):
+                for k in range(width // 16):
+                    at = b.add(places[k % 4], I32((k // 4 * columns + step * STEP) * LINE))
+                    _take_up(e, kind, sums, k, mine[4 * step : 4 * step + 4], matrices(e, at, True))
+            return e.pack(result, sums)
+
+        return result, emit
+
+    return intrinsic(3)(rule)
+
+
+def _take_up(e: Emitter, kind: str, sums: list[ir.Value], k: int, left: list[ir.Value], right: list[ir.Value]) -> None:
+    """Add the products of 16 columns, the k-th, to their sums."""
+    for half in (0, 1):
+        own = slice(8 * k + 4 * half, 8 * k + 4 * half + 4)
+        sums[own] = _multiplied(e, kind, left, right[2 * half : 2 * half + 2], sums[own])
+
+
+# -- fused multiply-adds
+
+
+def _grown(e: Emitter, kind: DType, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+    return e.call(F64 if kind.bits == 64 else F32, f"llvm.fma.f{kind.bits}", [x, y, z])
+
+
+def _chunk(e: Emitter, kind: DType, place: ir.Value) -> list[ir.Value]:
+    return read_shared(e, kind, CHUNK // kind.itemsize, place)
+
+
+def _own_row(e: Emitter) -> tuple[ir.Value, ir.Value]:
+    """(the first row of a lane among those of its block, t)"""
+    b, lane = e.builder, _lane(e)
+    return b.add(_first_line(e), b.lshr(lane, I32(2))), b.and_(lane, I32(3))
+
+
+def near_sums(name: str, rows: int, columns: int) -> Callable:
+    """`add(sums, left, right, step)`: a warp's 16 x columns sums, with the products of a step of 64 bytes of the lines
+    of two tiles, which lie along the sum."""
+    kind, count = dtype(name), columns // 2
+    result = types.UniTuple(numba_type(name), count)
+
+    def rule(held, *kinds):
+        def emit(e, so_far, *values):
+            b, sums = e.builder, e.unpack(so_far, count)
+            left, right, step = (e.cast(v, k, i32) for v, k in zip(values, kinds))
+            panel, half = b.lshr(step, I32(1)), b.shl(b.and_(step, I32(1)), I32(2))
+            row, t = _own_row(e)
+            left = b.add(left, b.mul(panel, I32(rows * LINE)))
+            left = b.add(start_of(e, left, row), swizzled(e, row, half))
+            right = b.add(right, b.mul(panel, I32(columns * LINE)))
+            lines = [b.add(b.shl(t, I32(1)), I32(p)) for p in (0, 1)]
+            rights = [b.add(start_of(e, right, line), swizzled(e, line, half)) for line in lines]
+            for c in range(CHUNKS // 2):
+                mine = b.xor(left, I32(CHUNK * c))
+                x = [_chunk(e, kind, b.add(mine, I32(8 * LINE * r))) for r in range(ROWS)]
+                theirs = [b.xor(place, I32(CHUNK * c)) for place in rights]
+                for k in range(columns // 4):
+                    y = _chunk(e, kind, b.add(theirs[k % 2], I32(8 * LINE * (k // 2))))
+                    for r in range(ROWS):
+                        at = 4 * (k // 2) + 2 * r + k % 2
+                        for one, other in zip(x[r], y):
+                            sums[at] = _grown(e, kind, one, other, sums[at])
+            return e.pack(result, sums)
+
+        return result, emit
+
+    return intrinsic(4)(rule)
+
+
+def keep_weights(name: str, rows: int, columns: int) -> Callable:
+    """`keep(to, weights)`: a warp's 16 x columns elements into its lines of a tile, where its lanes may read them."""
+    kind, count = dtype(name), columns // 2
+
+    def rule(form, held):
+        def emit(e, to, values):
+            b = e.builder
+            row, t = _own_row(e)
+            start, found = start_of(e, e.cast(to, form, i32), row), e.unpack(values, count)
+            found = [e.cast(v, held.dtype, numba_type(name)) for v in found]
+            e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
+            for k in range(columns // 8):
+                place, panel = _pair_place(e, kind, row, t, k)
+                at = b.add(b.add(start, place), I32(panel * rows * LINE))
+                for r in range(ROWS):
+                    own = found[4 * k + 2 * r : 4 * k + 2 * r + 2]
+                    write_shared(e, kind, 2, b.add(at, I32(8 * LINE * r)), own)
+            e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
+
+        return types.void, emit
+
+    return intrinsic(2)(rule)
+
+
+def _pair_place(e: Emitter, kind: DType, line: ir.Value, t: ir.Value, k: int) -> tuple[ir.Value, int]:
+    """(where columns 8 k + 2 t and the next stand in a line's bytes, in which panel)"""
+    b, size = e.builder, kind.itemsize
+    panel, byte = divmod(8 * k * size, LINE)
+    if size == 8:
+        return swizzled(e, line, b.add(t, I32(byte // CHUNK))), panel
+    chunk = b.add(b.lshr(t, I32(1)), I32(byte // CHUNK))
+    return b.add(swizzled(e, line, chunk), b.shl(b.and_(t, I32(1)), I32(3))), panel
+
+
+def far_sums(name: str, rows: int, columns: int, width: int) -> Callable:
+    """`add(sums, weights, right, step)`: a warp's 16 x width sums, with the products of 16 bytes of weights (kept in a
+    tile of so many rows) and their lines of a tile of `columns` lines."""
+    kind, count = dtype(name), width // 2
+    result = types.UniTuple(numba_type(name), count)
+    each = CHUNK // kind.itemsize
+
+    def rule(held, *kinds):
+        def emit(e, so_far, *values):
+            b, sums = e.builder, e.unpack(so_far, count)
+            weights, right, step = (e.cast(v, k, i32) for v, k in zip(values, kinds))
+            row, t = _own_row(e)
+            weights = b.add(weights, b.mul(b.lshr(step, I32(3)), I32(rows * LINE)))
+            mine = b.add(start_of(e, weights, row), swizzled(e, row, b.and_(step, I32(CHUNKS - 1))))
+            x = [_chunk(e, kind, b.add(mine, I32(8 * LINE * r))) for r in range(ROWS)]
+            for i in range(each):
+                line = b.add(b.mul(step, I32(each)), I32(i))
+                start, first = start_of(e, right, line), _pair_place(e, kind, line, t, 0)[0]
+                first = b.add(start, first)
+                for k in range(width // 8):
+                    panel, byte = divmod(8 * k * kind.itemsize, LINE)
+                    at = b.add(b.xor(first, I32(byte)), I32(panel * columns * LINE))
+                    y = read_shared(e, kind, 2, at)
+                    for r in range(ROWS):
+                        for p in (0, 1):
+                            own = 4 * k + 2 * r + p
+                            sums[own] = _grown(e, kind, x[r][i], y[p], sums[own])
+            return e.pack(result, sums)
+
+        return result, emit
+
+    return intrinsic(4)(rule)

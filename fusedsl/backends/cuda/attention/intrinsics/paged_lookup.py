@@ -1,0 +1,76 @@
+"""Lines of a tile that are looked up: each warp finds all of them, a lane every 32nd, and hands on where they begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from ...compiler.numba_backend import I32, I64, intrinsic, types
+from ...tile.scalar import elements_of, mapped
+from ...tile.shuffle import WARP, shuffle
+from .sm90 import bits_of
+from .smem_swizzle import CHUNKS, Panels, start_of, swizzled
+
+i32, i64 = types.int32, types.int64
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """What a lane finds of a tile of so many lines: those of its own number, 32 more, and so on."""
+
+    lines: int
+
+    @property
+    def count(self) -> int:
+        """Lines of a lane."""
+        return -(-self.lines // WARP)
+
+    def places(self) -> Callable:
+        """`places(first)`: where the lines stand, whose first is at `first`, int64."""
+        result = types.UniTuple(i64, self.count)
+
+        def rule(kind):
+            def emit(e, first):
+                b = e.builder
+                own = b.add(e.cast(first, kind, i32), b.and_(e.special_register("tid.x"), I32(WARP - 1)))
+                return e.pack(result, [b.zext(b.add(own, I32(WARP * k)), I64) for k in range(self.count)])
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: a scalar function over lines and what is the same for all; a result is a tuple of lines."""
+        return mapped(signature, self.count, partial(elements_of, count=self.count))
+
+    def words(self) -> Callable:
+        """`words(flags)`: a bit for each line, in all lanes."""
+        result = types.UniTuple(i32, self.count)
+
+        def rule(kind):
+            return result, lambda e, flags: e.pack(result, [bits_of(e, x) for x in e.unpack(flags, self.count)])
+
+        return intrinsic(1)(rule)
+
+    def copy(self, size: int, room: int, threads: int) -> Callable:
+        """`copy(to, at)`: begin to bring lines of `size` bytes from their addresses; zeros for those at 0, and up to
+        `room` bytes of a line. A block has so many threads, whose warps have found the same."""
+        each = threads // CHUNKS  # lines at a time: a lane has found the next one in as many, or another of its own
+        panels = Panels(self.lines, size, room, each)
+
+        def rule(form, kind):
+            def emit(e, to, at):
+                b, thread, found = e.builder, e.special_register("tid.x"), e.unpack(at, self.count)
+                line, chunk = b.lshr(thread, I32(3)), b.and_(thread, I32(CHUNKS - 1))
+                to = b.add(start_of(e, e.cast(to, form, i32), line), swizzled(e, line, chunk))
+                own = b.shl(b.zext(chunk, I64), I64(4))
+                for first in range(0, self.lines, each):
+                    number, lane = divmod(first, WARP)
+                    begin = shuffle(e, "idx", found[number], b.add(line, I32(lane)))
+                    here = b.icmp_unsigned("!=", begin, I64(0))
+                    panels.copy(e, to, b.add(begin, own), (line, chunk), first, here)
+
+            return types.void, emit
+
+        return intrinsic(2)(rule)

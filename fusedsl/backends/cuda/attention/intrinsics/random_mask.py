@@ -1,0 +1,129 @@
+"""Conditions on random numbers, drawn for a fragment: a counter gives those of four neighbouring columns, of which a
+thread has two and its neighbour the others, so each of both draws for one of their two rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+
+from ...compiler.numba_backend import I32, I64, Emitter, ScalarFunction, intrinsic, ir, types
+from ...math.philox import neighbours, philox_words
+from ...tile.loops import looped
+from ...tile.scalar import scalar_function
+from ...tile.shuffle import shuffle
+from .fragment import Fragment, any_of
+from .fragment_layout import ROWS
+
+FOUR = 4  # numbers of a counter, and elements of a thread in eight columns
+COUNTERS = 4  # that a turn draws from at most: each is a long chain of products, and chains run beside each other
+WORD = 32  # bits
+FIRST, LAST = 0x33333333, 0xCCCCCCCC  # two bits of each four
+
+
+def drawn_by_four(tile: Fragment, place: Callable, placed: str, column: int, signature: str) -> Callable:
+    """Decorator: a condition of a random number and other values, as words with a bit for each element of a tile (as
+    `Fragment.drawn` gives them), from the arguments of `place` and the other values.
+
+    `place`, of the signature `placed`, gives a number's position, seed and stream. The position grows as its argument
+    `column` does, which is where the columns stand; all else is the same along a row, seed and stream everywhere.
+    """
+    asked, count = scalar_function(placed, place), tile.count
+    result = types.UniTuple(types.uint32, -(-count // WORD))
+
+    def wrap(function: Callable) -> Callable:
+        body = scalar_function(signature, function)
+        wanted = [*asked.arguments, *body.arguments[1:]]
+
+        def rule(*kinds):
+            def emit(e, *values):
+                b, lists = e.builder, [tile.places(e, v, k, w) for v, k, w in zip(values, kinds, wanted)]
+                draw = _Draw(e, asked, body, lists[: len(asked.arguments)], lists[len(asked.arguments) :])
+                first = e.cast(e.unpack(values[column], len(kinds[column]))[0], kinds[column].dtype, types.int32)
+                ways = []
+                with b.if_else(draw.shared(first)) as branches:
+                    for branch, way in zip(branches, (draw.together, draw.apart)):
+                        with branch:
+                            words = way(count)
+                            ways.append((words, b.block))
+                found = [b.phi(I32) for _ in range(len(result))]
+                for words, block in ways:
+                    for phi, word in zip(found, words):
+                        phi.add_incoming(word, block)
+                return e.pack(result, found)
+
+            return result, emit
+
+        return intrinsic(len(wanted))(rule)
+
+    return wrap
+
+
+class _Draw:
+    """A draw's code: what gives the arguments of `place` and of `body` for an element."""
+
+    def __init__(self, e: Emitter, place: ScalarFunction, body: ScalarFunction, places: list, others: list):
+        self.e, self.place, self.body, self.places, self.others = e, place, body, places, others
+        self.odd = e.builder.icmp_unsigned("!=", e.builder.and_(e.special_register("tid.x"), I32(1)), I32(0))
+
+    def asked(self, k: ir.Value) -> list[ir.Value]:
+        """Position, seed and stream of an element."""
+        return self.place.emit(self.e, [of(k) for of in self.places])
+
+    def shared(self, first: ir.Value) -> ir.Value:
+        """Whether all pairs of the warp's threads have the numbers of one counter a row: their first columns are
+        neighbours, and positions begin where a counter's do."""
+        e, b = self.e, self.e.builder
+        wanted = b.select(self.odd, I64(FOUR // 2), I64(0))
+        found = b.icmp_unsigned("==", shuffle(e, "bfly", first, 1, 32), b.xor(first, I32(2)))
+        for row in range(ROWS):
+            low = b.and_(self.asked(I32(2 * row))[0], I64(FOUR - 1))
+            found = b.and_(found, b.icmp_unsigned("==", low, wanted))
+        return b.not_(any_of(e, b.not_(found)))
+
+    def together(self, count: int) -> list[ir.Value]:
+        """Words of bits of so many elements. A thread draws fours of columns of one of its rows; neighbours give each
+        other the bits of what stands in the other's columns."""
+        e, b, counters = self.e, self.e.builder, gcd(COUNTERS, count // FOUR)
+        row = b.select(self.odd, I32(2), I32(0))
+
+        def numbers(k: ir.Value) -> tuple[list[ir.Value], list[ir.Value]]:
+            words, elements = [], []
+            for n in range(counters):
+                element = b.or_(b.add(k, I32(FOUR * n)), row)
+                position, seed, stream = self.asked(element)
+                words += philox_words(e, b.lshr(position, I64(2)), seed, stream)
+                elements += [element] * FOUR
+            return [b.zext(word, I64) for word in words], elements
+
+        found = []
+        for word in self._words(count, counters * FOUR, numbers):
+            other = shuffle(e, "bfly", word, 1, 32)
+            even = b.or_(b.and_(word, I32(FIRST)), b.shl(b.and_(other, I32(FIRST)), I32(2)))
+            odd = b.or_(b.and_(word, I32(LAST)), b.lshr(b.and_(other, I32(LAST)), I32(2)))
+            found.append(b.select(self.odd, odd, even))
+        return found
+
+    def apart(self, count: int) -> list[ir.Value]:
+        """The same, an element a turn."""
+
+        def number(k: ir.Value) -> tuple[list[ir.Value], list[ir.Value]]:
+            position, seed, stream = self.asked(k)
+            return neighbours(self.e, "philox_word", [position], seed, stream), [k]
+
+        return self._words(count, 1, number)
+
+    def _words(self, count: int, step: int, numbers: Callable) -> list[ir.Value]:
+        """Bits from numbers, and from the elements whose rows they are of, a few a turn."""
+        e, b = self.e, self.e.builder
+        words = [I32(0)] * -(-count // WORD)
+        with looped(e, [I32(0), *words], lambda k, *_: b.icmp_unsigned("<", k, I32(count))) as (state, following):
+            k, *words = state
+            bits = I32(0)
+            for n, (number, element) in enumerate(zip(*numbers(k))):
+                (found,) = self.body.emit(e, [number, *(of(element) for of in self.others)])
+                bits = b.or_(bits, b.shl(b.zext(found, I32), I32(n)))
+            bits = b.shl(bits, b.and_(k, I32(WORD - 1)))
+            mine = [b.icmp_unsigned("==", b.lshr(k, I32(5)), I32(n)) for n in range(len(words))]
+            words = [b.or_(word, b.select(own, bits, I32(0))) for word, own in zip(words, mine)]
+            following += [b.add(k, I32(step)), *words]
+        return state[1:]

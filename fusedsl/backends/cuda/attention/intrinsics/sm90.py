@@ -1,0 +1,261 @@
+"""What Hopper's units do on their own: boxes that the copy engine brings, barriers in memory that tell of them, and
+products that groups of four warps start and wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...compiler.numba_backend import F32, I32, I64, VOID, Emitter, intrinsic, ir, types
+
+KINDS = {types.int32: I32, types.int64: I64, types.float32: F32}
+LETTERS = {types.int32: "r", types.int64: "l", types.float32: "f"}
+
+
+def _statement(text: str, *kinds: types.Type) -> Callable:
+    """A piece of PTX with these operands ($0, $1 …) and no result, that stays where it stands."""
+    letters = ",".join([*(LETTERS[k] for k in kinds), "~{memory}"])
+
+    def rule(*given):
+        def emit(e, *values):
+            e.asm(VOID, text, letters, [e.cast(v, g, k) for v, g, k in zip(values, given, kinds)], effect=True)
+
+        return types.void, emit
+
+    return intrinsic(len(kinds))(rule)
+
+
+i32, i64 = types.int32, types.int64
+
+# -- barriers in memory: addresses are those of shared memory, 32 bits
+
+init_barrier = _statement("mbarrier.init.shared::cta.b64 [$0], $1;", i32, i32)
+show_barriers = _statement("fence.mbarrier_init.release.cluster;")
+expect_bytes = _statement("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", i32, i32)
+arrive = _statement("mbarrier.arrive.shared::cta.b64 _, [$0];", i32)
+await_phase = _statement(
+    "{\n.reg .pred done;\nAGAIN${:uid}:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
+    "@!done bra AGAIN${:uid};\n}",
+    i32,
+    i32,
+)
+meet_group = _statement("bar.sync $0, $1;", i32, i32)
+tell_group = _statement("bar.arrive $0, $1;", i32, i32)
+
+
+def more_registers(count: int) -> Callable:
+    """`take()`: the threads of four warps have this many registers each from here on."""
+    return _statement(f"setmaxnreg.inc.sync.aligned.u32 {count};")
+
+
+def fewer_registers(count: int) -> Callable:
+    """`give()`: … and no more than this many."""
+    return _statement(f"setmaxnreg.dec.sync.aligned.u32 {count};")
+
+
+def copy_box(rank: int) -> Callable:
+    """`copy(to, map, barrier, c0, …)`: begin to bring a box of an array to shared memory; the barrier hears of it."""
+    corner = ", ".join(f"${3 + k}" for k in range(rank))
+    form = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    return _statement(f"{form} [$0], [$1, {{{corner}}}], [$2];", i32, i64, i32, *[i32] * rank)
+
+
+def send_box(rank: int) -> Callable:
+    """`send(from, map, c0, …)`: begin to bring a box from shared memory to an array; what is outside stays as it is."""
+    corner = ", ".join(f"${2 + k}" for k in range(rank))
+    form = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group"
+    return _statement(f"{form} [$1, {{{corner}}}], [$0];", i32, i64, *[i32] * rank)
+
+
+show_copier = _statement("fence.proxy.async.shared::cta;\nbar.warp.sync 0xffffffff;")  # what the warp has stored
+count_sent = _statement("cp.async.bulk.commit_group;")  # what this thread sent since the last time
+await_sent = _statement("cp.async.bulk.wait_group.read 0;\nbar.warp.sync 0xffffffff;")  # until it may be overwritten
+
+
+def parameter_at(number: int) -> Callable:
+    """`at()`: the address of a kernel's parameter of this number, where it stands among the parameters."""
+
+    def rule():
+        def emit(e):
+            text = f"{{ .reg .b64 at; mov.b64 at, {e.builder.function.name}_param_{number}; cvta.param.u64 $0, at; }}"
+            return e.asm(I64, text, "=l", [], effect=True)
+
+        return i64, emit
+
+    return intrinsic(0)(rule)
+
+
+def dynamic_start(alignment: int) -> Callable:
+    """`start()`: the address of the launch's shared memory, a multiple of this: kernels with no other have it so."""
+    return intrinsic(0)(lambda: (i32, lambda e: e.dynamic_shared(alignment)))
+
+
+keep_word = _statement("st.shared.b32 [$0], $1;", i32, i32)  # 32 bits
+mark_word = _statement("red.shared.or.b32 [$0], $1;", i32, i32)  # more bits of them, whoever else sets some
+
+
+@intrinsic(1)
+def kept_word(at):
+    """Read them."""
+    return i32, lambda e, place: e.asm(I32, "ld.shared.b32 $0, [$1];", "=r,r", [e.cast(place, at, i32)], effect=True)
+
+
+@intrinsic(1)
+def same(number):
+    """A number that all lanes of the warp have, so that ptxas knows it: what follows from it is computed once a warp,
+    where descriptors of matrices are wanted."""
+
+    def emit(e, value):
+        text = "redux.sync.or.b32 $0, $1, 0xffffffff;"
+        return e.asm(I32, text, "=r,r", [e.cast(value, number, i32)], effect=True)
+
+    return i32, emit
+
+
+def bits_of(e: Emitter, flag: ir.Value) -> ir.Value:
+    """A bit for each lane of the warp."""
+    text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, 0xffffffff; }"
+    return e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], effect=True)
+
+
+@intrinsic(1)
+def ballot(flag):
+    """A bit for each lane of the warp."""
+    return i32, bits_of
+
+
+@intrinsic(1)
+def highest_bit(word):
+    """The number of a word's highest bit that is set."""
+
+    def emit(e, value):
+        b = e.builder
+        return b.sub(I32(31), e.call(I32, "llvm.ctlz.i32", [e.cast(value, word, i32), ir.Constant(ir.IntType(1), 0)]))
+
+    return i32, emit
+
+
+@intrinsic(1)
+def bit_count(word):
+    """How many of a word's bits are set."""
+    return i32, lambda e, value: e.call(I32, "llvm.ctpop.i32", [e.cast(value, word, i32)])
+
+
+# -- matrices in shared memory, in panels of 64 elements (128 bytes) side by side; 16-byte chunks are swizzled
+
+PANEL = 64
+NEAR = 1 << 62 | (1024 >> 4) << 32 | 1 << 16  # rows of a panel follow each other; sums run along them
+
+
+@intrinsic(1)
+def near_matrix(at):
+    """The descriptor of a matrix whose lines lie along the sum."""
+    return i64, lambda e, place: _descriptor(e, e.cast(place, at, i32), NEAR)
+
+
+def far_matrix(lines: int) -> Callable:
+    """`far(at)`: the descriptor of a matrix of so many lines, which the sum goes across."""
+    fixed = 1 << 62 | (1024 >> 4) << 32 | (lines * 128 >> 4) << 16
+    return intrinsic(1)(lambda at: (i64, lambda e, place: _descriptor(e, e.cast(place, at, i32), fixed)))
+
+
+def _descriptor(e: Emitter, place: ir.Value, fixed: int) -> ir.Value:
+    b = e.builder
+    return b.or_(b.zext(b.lshr(place, I32(4)), I64), I64(fixed))
+
+
+def _listed(first: int, count: int) -> str:
+    return "{" + ",".join(f"${k}" for k in range(first, first + count)) + "}"
+
+
+def _tied(count: int) -> list[str]:
+    return ["=f"] * count + [str(k) for k in range(count)]
+
+
+def _tuple_asm(e: Emitter, count: int, lines: Sequence[str], letters: Sequence[str], values) -> list[ir.Value]:
+    kind = ir.LiteralStructType([F32] * count)
+    made = e.asm(kind, "{\n" + "\n".join(lines) + "\n}", ",".join([*letters, "~{memory}"]), values, effect=True)
+    return e.unpack(made, count)
+
+
+def score_product(kind: str, rows: int, columns: int, width: int) -> Callable:
+    """`product(left, right)`: begin 64 x columns sums over `width` of two matrices whose lines lie along the sum; the
+    left one has `rows` lines."""
+    count = columns // 2
+    result = types.UniTuple(types.float32, count)
+
+    def at(step: int, lines: int) -> int:
+        return (step // 4 * lines * 128 + step % 4 * 32) >> 4
+
+    def rule(left, right):
+        def emit(e, a, b):
+            lines = [".reg .b64 a, b;", ".reg .pred more;", "wgmma.fence.sync.aligned;"]
+            for step in range(width // 16):
+                lines += [
+                    f"add.s64 a, ${count}, {at(step, rows)};",
+                    f"add.s64 b, ${count + 1}, {at(step, columns)};",
+                    f"setp.ne.b32 more, {step}, 0;",
+                    f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "
+                    f"{_listed(0, count)}, a, b, more, 1, 1, 0, 0;",
+                ]
+            lines.append("wgmma.commit_group.sync.aligned;")
+            return e.pack(result, _tuple_asm(e, count, lines, ["=&f"] * count + ["l", "l"], [a, b]))
+
+        return result, emit
+
+    return intrinsic(2)(rule)
+
+
+def weighed_product(kind: str, steps: int, width: int) -> Callable:
+    """`product(sums, weights, right)`: begin to add, to 64 x width sums, the product of weights (pairs in registers)
+    and a matrix of `steps` lines, a multiple of 16, which the sum goes across."""
+    assert steps % 16 == 0, steps
+    count, held = width // 2, steps // 4
+    result = types.UniTuple(types.float32, count)
+
+    def rule(sums, weights, right):
+        def emit(e, so_far, pairs, b):
+            lines = [".reg .b64 b;", ".reg .pred more;", "setp.eq.b32 more, 0, 0;", "wgmma.fence.sync.aligned;"]
+            for step in range(steps // 16):
+                lines += [
+                    f"add.s64 b, ${2 * count + held}, {step * 2048 >> 4};",
+                    f"wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{kind}.{kind} "
+                    f"{_listed(0, count)}, {_listed(2 * count + 4 * step, 4)}, b, more, 1, 1, 1;",
+                ]
+            lines.append("wgmma.commit_group.sync.aligned;")
+            given = [*e.unpack(so_far, count), *e.unpack(pairs, held), b]
+            return e.pack(result, _tuple_asm(e, count, lines, [*_tied(count), *["r"] * held, "l"], given))
+
+        return result, emit
+
+    return intrinsic(3)(rule)
+
+
+@intrinsic(1)
+def hold(values):
+    """Nothing, once these numbers are there: ptxas waits for products early where only order forbids it, and that
+    no number is less than -inf it does not know."""
+
+    def emit(e, given):
+        found = e.unpack(given, len(values))
+        least = found[0]
+        for value in found[:: max(1, len(found) // 8)]:
+            least = e.asm(F32, "min.f32 $0, $1, $2;", "=f,f,f", [least, value])
+        text = "{ .reg .pred p; .reg .b32 m; setp.lt.f32 p, $0, 0fFF800000; selp.b32 m, 1, -1, p; bar.warp.sync m; }"
+        e.asm(VOID, text, "f,~{memory}", [least], effect=True)
+
+    return types.void, emit
+
+
+def await_products(left: int) -> Callable:
+    """`done(sums)`: the sums, once no more than `left` groups of products are under way."""
+
+    def rule(kind):
+        count = len(kind)
+
+        def emit(e, sums):
+            lines = [f"wgmma.wait_group.sync.aligned {left};"]
+            return e.pack(kind, _tuple_asm(e, count, lines, _tied(count), e.unpack(sums, count)))
+
+        return kind, emit
+
+    return intrinsic(1)(rule)

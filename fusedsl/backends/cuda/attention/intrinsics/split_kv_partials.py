@@ -1,0 +1,91 @@
+"""States of a block's rows in global memory: what blocks made of parts of a stream, for the one that merges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...compiler.numba_backend import F32, F64, I1, I32, I64, VOID, Emitter, intrinsic, ir, numba_type, types
+from .fragment_layout import ROWS
+
+GROUP = 4  # words that are written at once: 16 bytes
+
+
+def _shape(rows: str, own: str, width: int) -> types.Type:
+    """A tuple of both rows' value for each of these types, then one of a fragment's elements."""
+    kinds = [types.UniTuple(numba_type(name), ROWS) for name in rows.split(", ") if name]
+    return types.Tuple.from_types((*kinds, types.UniTuple(numba_type(own), width // 2)))
+
+
+def leave_part(rows: str, own: str, width: int, threads: int) -> Callable:
+    """`leave(address, row values…, sums)`: a block writes its state; threads beside each other, 16 bytes each."""
+    shape = _shape(rows, own, width)
+
+    def rule(address, *kinds):
+        def emit(e, at, *values):
+            parts = [v for value, kind in zip(values, shape) for v in e.unpack(value, len(kind))]
+            words = [word for part in parts for word in _words(e, part)]
+            words += [I32(0)] * (-len(words) % GROUP)
+            text = f"st.global.v{GROUP}.b32 [$0], {{$1, $2, $3, $4}};"
+            for k, place in enumerate(_places(e, at, len(words), threads)):
+                given = words[GROUP * k : GROUP * k + GROUP]
+                e.asm(VOID, text, "l,r,r,r,r,~{memory}", [place, *given], effect=True)
+
+        return types.void, emit
+
+    return intrinsic(2 + len(shape) - 1)(rule)
+
+
+def take_part(rows: str, own: str, width: int, threads: int) -> Callable:
+    """`take(address)`: such a state, read past the L1; the sums alone where rows have no other values."""
+    shape = _shape(rows, own, width)
+    result = shape if rows else shape[0]
+
+    def rule(address):
+        def emit(e, at):
+            kinds = [_held(kind.dtype) for kind in shape for _ in range(len(kind))]
+            count = sum(2 if kind in (F64, I64) else 1 for kind in kinds)
+            text = f"ld.relaxed.gpu.global.v{GROUP}.b32 {{$0, $1, $2, $3}}, [$4];"
+            words: list[ir.Value] = []
+            for place in _places(e, at, count, threads):
+                made = e.asm(ir.LiteralStructType([I32] * GROUP), text, "=r,=r,=r,=r,l,~{memory}", [place], effect=True)
+                words += e.unpack(made, GROUP)
+            rest = iter(words)
+            made = [e.pack(kind, [_joined(e, _held(kind.dtype), rest) for _ in range(len(kind))]) for kind in shape]
+            return e.pack(shape, made) if rows else made[0]
+
+        return result, emit
+
+    return intrinsic(1)(rule)
+
+
+def _held(kind: types.Type) -> ir.Type:
+    if kind == types.boolean:
+        return I1
+    return {types.float32: F32, types.float64: F64}.get(kind) or ir.IntType(kind.bitwidth)
+
+
+def _places(e: Emitter, at: ir.Value, words: int, threads: int) -> Sequence[ir.Value]:
+    """Where a thread's groups of words are."""
+    b = e.builder
+    first = b.add(at, b.zext(b.shl(e.special_register("tid.x"), I32(4)), I64))
+    return [b.add(first, I64(16 * k * threads)) for k in range(-(-words // GROUP))]
+
+
+def _words(e: Emitter, value: ir.Value) -> list[ir.Value]:
+    b = e.builder
+    if value.type in (F64, I64):
+        whole = b.bitcast(value, I64)
+        return [b.trunc(whole, I32), b.trunc(b.lshr(whole, I64(32)), I32)]
+    if value.type == F32:
+        return [b.bitcast(value, I32)]
+    return [value if value.type == I32 else b.zext(value, I32)]
+
+
+def _joined(e: Emitter, kind: ir.Type, words) -> ir.Value:
+    b, word = e.builder, next(words)
+    if kind in (F64, I64):
+        whole = b.or_(b.zext(word, I64), b.shl(b.zext(next(words), I64), I64(32)))
+        return b.bitcast(whole, kind)
+    if kind == F32:
+        return b.bitcast(word, kind)
+    return word if kind == I32 else b.trunc(word, kind)

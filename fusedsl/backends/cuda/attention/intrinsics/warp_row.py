@@ -1,0 +1,120 @@
+"""A row across the lanes of a warp: each has a few neighbours, and the last lanes perhaps nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+from .....ir.types import dtype
+from ...compiler.numba_backend import I32, I64, Emitter, intrinsic, ir, numba_type, types
+from ...tile.memory import Room, element_type, stored_type
+from ...tile.scalar import elements_of, mapped
+from ...tile.shuffle import WARP, shuffle
+from ...tile.thread_index import thread_here
+from ...tile.tile import Tile
+from .fragment_layout import ROWS
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a lane does with its elements of a row of so many."""
+
+    elements: int
+
+    @property
+    def count(self) -> int:
+        """Elements of a lane: a power of two."""
+        return 1 << (-(-self.elements // WARP) - 1).bit_length()
+
+    @cached_property
+    def tile(self) -> Tile:
+        check = "." if self.elements == WARP * self.count else "t" if self.elements % self.count else "v"
+        return Tile(width=self.count, vectors=1, checks=check)
+
+    def places(self) -> Callable:
+        """`places()`: where the elements stand in the row, int64."""
+        result = types.UniTuple(types.int64, self.count)
+        return intrinsic(0)(
+            lambda: (
+                result,
+                lambda e: e.pack(result, [e.builder.add(_first(e, self), I64(k)) for k in range(self.count)]),
+            )
+        )
+
+    def load(self, name: str, letter: str) -> Callable:
+        """`load(address, stride)`: elements of a line, widened; 0 where there are none. `letter` is the stride of
+        neighbours: "1" in lines that are aligned as vectors are, else "s" for any."""
+        kind = dtype(name)
+        held = stored_type(kind, self.count, self.count)
+        want = numba_type(kind.compute.name)
+        result = types.UniTuple(want, self.count)
+
+        def rule(*_):
+            def emit(e, address, stride):
+                places, room = self._places(e, kind, letter, address, stride)
+                found = e.pack(held, self.tile.load_vector(e, kind, letter, places, room))
+                return e.pack(result, self.tile.widened(e, kind, found, held, want))
+
+            return result, emit
+
+        return intrinsic(2)(rule)
+
+    def store(self, name: str, letter: str) -> Callable:
+        """`store(address, values, stride)`: elements that are there to a line, as `load` reads it."""
+        kind = dtype(name)
+
+        def rule(_, values, __):
+            def emit(e, address, found, stride):
+                places, room = self._places(e, kind, letter, address, stride)
+                self.tile.store_vector(e, kind, letter, places, self.tile.narrowed(e, kind, found, values), room)
+
+            return types.void, emit
+
+        return intrinsic(3)(rule)
+
+    def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: a scalar function over elements and what is the same for all; a result is a tuple of elements."""
+        return mapped(signature, self.count, partial(elements_of, count=self.count))
+
+    def product(self, name: str) -> Callable:
+        """`product(x, y)`: the sum of all lanes' x * y, in each lane."""
+        kind = numba_type(name)
+
+        def rule(left, right):
+            def emit(e, x, y):
+                b, total = e.builder, ir.Constant(element_type(dtype(name)), 0.0)
+                for one, other in zip(e.unpack(x, self.count), e.unpack(y, self.count)):
+                    factors = [e.cast(one, left.dtype, kind), e.cast(other, right.dtype, kind)]
+                    total = e.call(total.type, f"llvm.fma.f{kind.bitwidth}", [*factors, total])
+                for power in range(WARP.bit_length() - 1):
+                    total = b.fadd(total, shuffle(e, "bfly", total, 1 << power))
+                return total
+
+            return kind, emit
+
+        return intrinsic(2)(rule)
+
+    def _places(self, e: Emitter, kind, letter, address, stride) -> tuple[list[ir.Value], Room | None]:
+        """The addresses of a lane's elements, or of them all, and what is there of them."""
+        first = _first(e, self)
+        room = self.tile.room(e, types.int64, first, I64(self.elements), 0)
+        return self.tile.places(e, kind, letter, address, types.int64, first, 0, stride), room
+
+
+def _first(e: Emitter, row: Row) -> ir.Value:
+    b = e.builder
+    return b.zext(b.mul(b.and_(thread_here(e), I32(WARP - 1)), I32(row.count)), I64)
+
+
+@intrinsic(2)
+def row_of(values, number):
+    """The value of one of a warp's 16 rows, out of row values of a fragment: the same in all lanes."""
+
+    def emit(e, held, row):
+        b, row = e.builder, e.cast(row, number, types.int32)
+        one, other = e.unpack(held, ROWS)
+        value = b.select(b.icmp_signed("<", row, I32(8)), one, other)
+        return shuffle(e, "idx", value, b.shl(b.and_(row, I32(7)), I32(2)))
+
+    return values.dtype, emit

@@ -1,0 +1,68 @@
+"""Groups of the attend skeleton that let others by: an item's first tiles may count for other groups' rows alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..emit.source_text import indented
+from .emit_fragment import SCALAR
+from .sm90_producer import place_at, place_words
+from .sm90_schedule import ROWS
+
+if TYPE_CHECKING:
+    from .sm90_emit import AttendWriter
+
+
+def aside(w: AttendWriter, taken: str, moved: str) -> list[str]:
+    """Lines of a group that passes its turns on while nothing of a tile counts for its rows; `taken` items and `moved`
+    tiles of the stream came before. An item's last tile is everybody's.
+
+    Where tiles are as wide as all groups' rows are many, these have nearly the same tiles; where they are not, and
+    where a group has no rows at all, they do not.
+    """
+    if w.schedule.columns >= w.schedule.rows or w.beside:
+        return []
+    place = place_at(w, taken)
+    past = [
+        *(line for lines in w.turn() for line in lines),
+        *leading(f"arrive(right_empty + {w.slot(moved)} * 8)"),
+        f"await_phase(weighed_full + {w.slot(moved)} * 8, {w.phase(moved)})",
+        *leading(f"arrive(weighed_empty + {w.slot(moved)} * 8)"),
+        *w.tile_arrived(),
+    ]
+    return [
+        f"strip_from = int32(kept_word({place}) + group * {ROWS})",
+        f"strip_end = kept_word({place} + {4 * place_words(w).index('row_end')})",
+        f"while {_nothing(w)}:",
+        *indented(past),
+    ]
+
+
+def leading(*lines: str) -> list[str]:
+    """What one thread of a group does."""
+    return ["if lead:", *indented(lines)]
+
+
+def _nothing(w: AttendWriter) -> str:
+    """A condition: that nothing of the tile that `note` is of counts for the group's rows, from `strip_from` to
+    `strip_end`, and that it is not the item's last. Masks that read memory, or other axes, are not asked."""
+    sieve, given = w.stream.sieve, {v.name: v.dtype.name for v in w.kernel.scalars}
+    kinds, counts = {"note": "int32", "strip_from": "int32", "strip_end": "int32"}, ""
+    lines: list[str] = []
+    if sieve is not None:
+        places = {
+            w.along: ("first", "last"),
+            w.lane: ("int64(strip_from)", f"int64(minimum(strip_from + {ROWS}, strip_end) - 1)"),
+        }
+        ends = {v.name: text for axis, *pair in sieve.ends for v, text in zip(pair, places.get(axis, ()))}
+        if all(v.name in ends or v.name in given for v in sieve.body.args):
+            columns, n = w.schedule.columns, f"n{w.along}"
+            lines += [f"first = int64((note >> 8) * {columns})", f"last = minimum(first + {columns - 1}, {n} - 1)"]
+            lines += [f"{name} = {text}" for name, text in ends.items()]
+            found: list[str] = []
+            lines += w.written(lambda: found.extend(w.call("asked", sieve.body, SCALAR)))
+            kinds |= {n: "int64"} | {v.name: given[v.name] for v in sieve.body.args if v.name in given}
+            counts = f" & {found[0]}"
+    lines.append(f"return (note & 1 == 0) & (((strip_from < strip_end){counts}) == False)")
+    w.define("nothing", SCALAR, f"{', '.join(kinds.values())} -> bool", ", ".join(kinds), lines)
+    return f"nothing({', '.join(kinds)})"

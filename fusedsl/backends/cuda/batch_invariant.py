@@ -1,0 +1,42 @@
+"""Schedules that depend on the length of a row alone, so that its bits do not depend on other rows: what schedules are
+chosen for instead of the kernel and the extents at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...ir.types import DType
+from ...kernel_ir.kernel import Kernel, Operand
+from ...kernel_ir.memory_access import ACCESS_BYTES
+from .split_heuristics import finishes_at_once
+
+FEW, MANY = 1, 1 << 16  # rows of kernels whose blocks may share a row, however many there are, and of others
+STRIP = 1024  # … and neighbouring rows that are folded side by side
+
+
+def steady_width(columns: int, dtypes: Sequence[DType], lines: Sequence[str]) -> int:
+    """Elements of a vector along rows of so many columns: all contiguous arrays count, whether rows share them or not,
+    and however they are aligned."""
+    sizes = [d.itemsize for d, line in zip(dtypes, lines) if line.endswith("1")]
+    width = ACCESS_BYTES // max(sizes) if sizes else 1
+    return width if columns % width == 0 else 1
+
+
+def steady(kernel: Kernel, extents: tuple[int, ...]) -> tuple[Kernel, tuple[int, ...]]:
+    """What stands for a kernel and its extents where a schedule is chosen: one axis of rows, none of which share
+    anything, in any number and at any distance."""
+    axes = kernel.row_axes
+    last = axes - 1 if kernel.kept else None
+
+    def alike(operand: Operand) -> Operand:
+        columns = operand.strides[axes:]
+        row = operand.strides[last] if last is not None else "s" if columns.strip("0") else operand.strides[0]
+        return replace(operand, strides=row + columns)
+
+    positions = tuple(replace(p, axis=max(0, p.axis - axes + 1)) for p in kernel.positions)
+    operands = tuple(map(alike, kernel.operands))
+    made = replace(kernel, row_axes=1, operands=operands, positions=positions, wide=True)
+    apart = finishes_at_once(kernel) and not any(phase.scans or phase.select for phase in kernel.phases)
+    rows = (STRIP if kernel.kept else FEW) if apart else MANY
+    return made, (rows, *extents[axes:])

@@ -1,0 +1,49 @@
+"""The kernel around a part that many calls share: a block finds its call, and hands the part that call's slots."""
+
+from __future__ import annotations
+
+from ...kernel_ir.batched_calls import Table
+from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.parameters import Slot, slots
+from .emit.source_text import indented
+
+
+def many_source(part: str, kernel: Kernel) -> str:
+    """The generated file: the part `work`, and a kernel over a table of calls."""
+    table = kernel.table
+    assert table is not None
+    start = f"half(words, int32({2 * table.starts_at} + {{}}))"
+    arguments = ["number", *(_place(table, slot, k) for k, slot in enumerate(slots(kernel)))]
+    code = [
+        '"""Find the call that this block belongs to, by the numbers of their first blocks, and do its work."""',
+        "call = int32(0)",
+        f"beyond = int32(word(words, {table.count_at}))",
+        "while int32(beyond - call) > int32(1):",
+        "    middle = int32(int32(call + beyond) >> 1)",
+        f"    if {start.format('middle')} <= block():",
+        "        call = middle",
+        "    else:",
+        "        beyond = middle",
+        f"number = int32(block() - {start.format('call')})",
+        "work(",
+        *(f"    {argument}," for argument in arguments),
+        ")",
+    ]
+    return "\n".join([part, "", "def kernel(words):", *indented(code)]) + "\n"
+
+
+def _place(table: Table, slot: Slot, number: int) -> str:
+    """The word of a slot, `number` of its kernel's, as the kernel reads it."""
+    if slot.kind == "scalar" and slot.index in table.shared:
+        return f"word(words, {table.shared_at + table.shared.index(slot.index)})"
+    if slot.kind == "scalar":
+        return _word(table.own_at() + table.own.index(slot.index), -len(table.own))
+    if number < table.pointers:
+        return _word(number, table.pointers)
+    return _word(table.fixed_at + number - table.pointers, table.fixed)
+
+
+def _word(first: int, step: int) -> str:
+    """A word of this block's call, `step` words after that of the call before."""
+    place = "call" if step == 1 else f"int32(call * {step})"
+    return f"word(words, int32({first} + {place}))" if first else f"word(words, {place})"

@@ -1,0 +1,1 @@
+"""Column reductions: folds over rows, for each column."""

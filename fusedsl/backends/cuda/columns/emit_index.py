@@ -1,0 +1,160 @@
+"""Where the threads of a column kernel stand: its tiles, the strip of rows of a block, the columns of a thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ....kernel_ir.liveness import row_loads
+from ..emit.multi_axis_index import Walk
+from ..emit.source_text import Writer
+from ..split_heuristics import fold_bytes
+from .emit_unaligned import shifted_strips, write_shift
+from .schedule import ColumnSchedule
+
+
+@dataclass
+class Strip(Writer):
+    """Writes where a thread stands, for one column kernel."""
+
+    schedule: ColumnSchedule
+    begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where a thread's rows begin in it
+    walk: Walk = field(init=False)
+
+    @property
+    def step(self) -> str:
+        """How the vectors of a thread are apart."""
+        return "deep=True" if self.schedule.room else f"step={self.schedule.levels}"
+
+    def place_in_block(self) -> tuple[str, str]:
+        """The lane of a thread, and how many there are."""
+        lanes = self.schedule.lanes
+        return ("thread()", "side()") if self.schedule.room else (f"int32(thread() & {lanes - 1})", f"int32({lanes})")
+
+    def levels(self, times: int) -> str:
+        """So many times the levels of a block."""
+        return f"depth() * {times}" if self.schedule.room else str(self.schedule.levels * times)
+
+    def define_tiles(self) -> None:
+        plan, top = self.schedule, self.scope.top
+        size, checks = f"width={plan.width}, vectors={plan.vectors}, {self.step}", "v" * plan.vectors
+        whole = "." * plan.whole + checks[plan.whole :] if plan.resident else "." * plan.vectors
+        top.append(f'tile = Tile({size}, checks="{whole}")')
+        if not plan.resident:
+            top.append(f'ends = Tile({size}, checks="{checks}")')
+        check = "t" if self.kernel.shifted else "."
+        top.append(f'strip = Tile(width={plan.width}, vectors=1, step=1, checks="{check}")  # the rows of a thread')
+        place = f"room={plan.room}" if plan.room else f"lanes={plan.lanes}, levels={plan.levels}"
+        place += f", width={plan.width}"
+        top.append(f"stack = Stack({place}, state={fold_bytes(self.kernel)})")
+
+    def find_rows(self) -> None:
+        """The vector of rows of this thread; lanes beyond the last work on that one, and store nothing."""
+        plan, names, kernel, index = self.schedule, self.scope.names, self.kernel, self.index
+        if plan.split:
+            self.code.append(f"strips = {self._strips()}")
+            self.code.append("parts = share(blocks(), int32(strips))")
+            self.code.append(f"number = share({self.scope.block}, parts)")
+            self.code.append(f"part = int32({self.scope.block} - int32(number * parts))")
+        else:
+            self.code.append(f"number = {self.scope.block}")
+        level = "line()" if plan.room else f"int32(thread() >> {plan.lanes.bit_length() - 1})"
+        self.code.append(f"level = {level}")
+        self.code.append(f"vectors = {self._vectors()}")
+        lane, lanes = self.place_in_block()
+        apart = f"({lanes} - 1)" if kernel.shifted else lanes
+        self.code.append(f"vector = {index}({index}({index}(number) * {apart}) + {lane})")
+        self.code.append("there = vector < vectors")
+        self.code.append(f"rest = {index}(select(there, vector, {index}(vectors - 1)))")
+        rest, last = "rest", kernel.row_axes - 1
+        for axis in range(last, 0, -1):
+            size = f"{index}({self._lines() if axis == last else names.extent(axis)})"
+            quotient = "row0" if axis == 1 else f"quotient{axis}"
+            self.code.append(f"{quotient} = divide({rest}, {size}, {names.magic(axis)})")
+            self.code.append(f"row{axis} = {index}({rest} - {index}({quotient} * {size}))")
+            rest = quotient
+        if last == 0:
+            self.code.append("row0 = rest")
+        if plan.width > 1:
+            self.code.append(f"row{last} = {index}(row{last} * {plan.width})")
+        for k, operand in enumerate(kernel.operands):
+            self._begin(k, operand)
+        if kernel.shifted:
+            write_shift(self)
+
+    @property
+    def rows_there(self) -> str:
+        """Where the rows of a thread begin and end, as they are loaded and stored."""
+        return "int32(0), left" if self.kernel.shifted else "int32(0), int32(1)"
+
+    def _begin(self, k: int, operand) -> None:
+        names, terms = self.scope.names, []
+        for axis in range(self.kernel.row_axes):
+            if operand.strides[axis] == "1":
+                terms.append(f"row{axis}")
+            elif operand.strides[axis] == "s":
+                terms.append(f"row{axis} * {names.stride(k, axis)}")
+        self.begins[k] = f"{names.operand(k)}_rows" if terms else names.pointer(k)
+        if terms:
+            offset, size = " + ".join(terms), operand.dtype.itemsize
+            scaled = f"({offset}) * {size}" if size > 1 else offset
+            self.code.append(f"{self.begins[k]} = {names.pointer(k)} + int64({scaled})")
+
+    def _lines(self) -> str:
+        """Vectors along the last row axis."""
+        extent, width = self.scope.names.extent(self.kernel.row_axes - 1), self.schedule.width
+        more = " + 1" if self.kernel.shifted else ""
+        return f"((({extent} + {width - 1}) >> {width.bit_length() - 1}){more})" if width > 1 else extent
+
+    def _vectors(self) -> str:
+        outer = [self.scope.names.extent(axis) for axis in range(self.kernel.row_axes - 1)]
+        return f"{self.index}({' * '.join([*outer, self._lines()])})"
+
+    def _strips(self) -> str:
+        shift, lanes = self.schedule.lanes.bit_length() - 1, self.schedule.lanes
+        if self.kernel.shifted:
+            return shifted_strips(self, self._vectors())
+        if self.schedule.room:
+            return f"{self.index}(share({self.index}({self._vectors()} + side() - 1), side()))"
+        return f"{self.index}(({self._vectors()} + {lanes - 1}) >> {shift})"
+
+    def find_columns(self) -> None:
+        plan, kernel = self.schedule, self.kernel
+        axes = tuple(range(kernel.row_axes, kernel.axes))
+        rows = row_loads(kernel)
+        self.walk = Walk(self.scope, axes, 1, "column", "columns", self.begins)
+        used = [k for k in range(len(kernel.operands)) if k not in rows and not self._is_plain(k)]
+        self.walk.define(used, plan.vectors, self.step)
+        start = (
+            f"{self.index}({self.index}(part * {self.levels(plan.vectors)}) + level)"
+            if plan.split
+            else f"{self.index}(level)"
+        )
+        self.code.append(f"start = {start}")
+        if plan.resident:
+            self.code.append("column = start")
+            self.walk.place()
+            return
+        beyond = self.levels(plan.vectors - 1)  # from a thread's first vector to its last
+        self.code.append(f"whole = {self.index}(columns - {beyond})" if plan.vectors > 1 else "whole = columns")
+        if plan.split:
+            self.code.append(f"stride = {self.index}({self.index}(parts) * {self.levels(plan.vectors)})")
+
+    def _is_plain(self, k: int) -> bool:
+        """Are the elements of this operand found without a walk: vectors across one column axis?"""
+        return self.kernel.column_axes == 1 and self.letter(k)[0] == "1"
+
+    def at_column(self, k: int) -> tuple[str, str, str]:
+        """How the tiles of an operand are accessed: letter, place, and stride."""
+        letter, stride = self.letter(k)
+        if not self._is_plain(k):
+            return letter, self.walk.offset(k), stride
+        across = "o" if self.kernel.operands[k].access == "shifted" else "c"
+        return across, "column", f", {self.index}({self.scope.names.stride(k, self.kernel.axes - 1)})"
+
+    def letter(self, k: int) -> tuple[str, str]:
+        """How an operand is accessed along the kept axis, and the stride that this takes."""
+        operand, along = self.kernel.operands[k], self.kernel.along
+        letter = operand.strides[along]
+        if letter == "1" and operand.access == "element" and self.schedule.width > 1:
+            return "s", ", 1"
+        return letter, f", {self.scope.names.stride(k, along)}" if letter == "s" else ""

@@ -1,0 +1,67 @@
+"""Columns whose rows begin anywhere in 16 bytes: a level reads aligned vectors, and their states move to their rows.
+
+Where the lines of an array are no whole number of vectors long, each begins at another place of 16 bytes; but those of
+every so many columns begin alike: as many as a vector has elements, or fewer. So a block has a multiple of that many
+levels, each level reads the aligned vectors around its rows, and once a block has read all that it reads, each lane
+takes the first few states of the next one. The last lane of a block, and one vector more in each line, are there for
+the others alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....kernel_ir.phase import Phase
+from ..emit.source_text import so_far
+
+if TYPE_CHECKING:
+    from .emit import ColumnWriter
+    from .emit_index import Strip
+
+
+def write_shift(writer: Strip) -> None:
+    """Begin with the aligned vector that holds a thread's first row, or if nothing of it exists with the one before."""
+    kernel, size, width = writer.kernel, _itemsize(writer), writer.schedule.width
+    row, extent, begin = _row(writer), _extent(writer), writer.begins[_operand(writer)]
+    column = f"int64(level) * {writer.scope.names.stride(_operand(writer), kernel.axes - 1)} * {size}"
+    lane, lanes = writer.place_in_block()
+    writer.code.extend(
+        [
+            f"there = there & ({lane} < {lanes} - 1) & ({row} < {extent})",
+            f"left = int32(select(there, min({extent} - {row}, {width}), 0))",
+            f"shift = int32((({begin} + {column}) & {size * width - 1}) >> {size.bit_length() - 1})",
+            f"beyond = {row} - shift >= {extent}",
+            f"{begin} = {begin} - int64(select(beyond, shift + {width}, shift) * {size})",
+        ]
+    )
+
+
+def write_alignment(writer: ColumnWriter, phase: Phase) -> None:
+    """Move the states of a phase from where vectors were read to the rows of each thread."""
+    row = _row(writer)
+    for use in phase.folds:
+        given = f"{so_far(use)}, shift, {row} == 0, {row} >= {_extent(writer)}"
+        writer.code.append(f"{so_far(use)} = align_{writer.rule_of(use)}({given})")
+
+
+def shifted_strips(writer: Strip, vectors: str) -> str:
+    """How many strips there are of so many vectors: a lane of each is there for the others."""
+    index, (_, lanes) = writer.index, writer.place_in_block()
+    return f"{index}(share({index}({vectors} + {lanes} - 2), {lanes} - 1))"
+
+
+def _operand(writer: Strip) -> int:
+    (found,) = (k for k, operand in enumerate(writer.kernel.operands) if operand.access == "shifted")
+    return found
+
+
+def _itemsize(writer: Strip) -> int:
+    return writer.kernel.operands[_operand(writer)].dtype.itemsize
+
+
+def _row(writer: Strip) -> str:
+    return f"row{writer.kernel.row_axes - 1}"
+
+
+def _extent(writer: Strip) -> str:
+    return writer.scope.names.extent(writer.kernel.row_axes - 1)

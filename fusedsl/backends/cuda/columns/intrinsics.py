@@ -1,0 +1,329 @@
+"""Folding neighbouring rows side by side: a state for each kept element of a vector, joined over levels of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, Emitter, intrinsic, ir, types
+from ..tile.grid_sync import get, put, size_of
+from ..tile.loops import repeated, when
+from ..tile.reduce import Fold, State, from_first
+from ..tile.tile import Tile
+
+ROUND, DIRECT = 8, 2  # states that one thread merges for others, and that all read and merge for themselves
+RECORD_ALIGNMENT = 8  # of each part of the states in a record
+States = list[State]  # of the kept elements of a vector
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The threads of a strip: `lanes` side by side on `width` kept elements each, `levels` deep; thread t stands at
+    lane t % lanes. Through shared memory go states of `state` bytes at most. Where there is `room` for so many threads,
+    they stand in the block's lines, as many as the launch says.
+    """
+
+    width: int
+    state: int
+    lanes: int = 0
+    levels: int = 0
+    room: int = 0
+
+    @property
+    def kept(self) -> int:
+        """Kept elements of the strip."""
+        return self.lanes * self.width
+
+    def _lane(self, e: Emitter) -> ir.Value:
+        thread = e.special_register("tid.x")
+        return thread if self.room else e.builder.and_(thread, I32(self.lanes - 1))
+
+    def _level(self, e: Emitter) -> ir.Value:
+        if self.room:
+            return e.special_register("tid.y")
+        return e.builder.lshr(e.special_register("tid.x"), I32(self.lanes.bit_length() - 1))
+
+    def _side(self, e: Emitter) -> ir.Value:
+        return e.special_register("ntid.x") if self.room else I32(self.lanes)
+
+    def fold(self, tile: Tile, rule_of: Fold) -> Callable:
+        """`fold(lifted…, start, limit)`: the states of a thread's tile, whose vectors lie across what is folded."""
+        kinds_of, result = rule_of.state, self.result(rule_of)
+
+        def rule(*kinds):
+            def emit(e, *values):
+                columns = [_tile_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, kinds_of)]
+                rooms = tile.room_of(e, kinds[-2], *values[-2:])
+                empty = rule_of.empty.emit(e, []) if any(rooms) else []
+                found = []
+                for k in range(self.width):
+                    states = []
+                    for number, room in enumerate(rooms):
+                        state = [column[number * self.width + k] for column in columns]
+                        if room is not None:
+                            there = room.holds(e.builder, 0)
+                            state = [e.builder.select(there, one, none) for one, none in zip(state, empty)]
+                        states.append(state)
+                    found.append(rule_of.tree(e, states, from_first(rooms)))
+                return self._pack(e, rule_of, found)
+
+            return result, emit
+
+        return intrinsic(len(kinds_of) + 2)(rule)
+
+    def empty(self, rule_of: Fold) -> Callable:
+        """`empty()`: the states of no elements."""
+
+        def rule():
+            return self.result(rule_of), lambda e: self._pack(e, rule_of, [rule_of.empty.emit(e, [])] * self.width)
+
+        return intrinsic(0)(rule)
+
+    def merge(self, rule_of: Fold) -> Callable:
+        """`merge(a, b)`: two vectors of states as one."""
+
+        def rule(a, b):
+            def emit(e, x, y):
+                pairs = zip(self._unpack(e, rule_of, x), self._unpack(e, rule_of, y))
+                return self._pack(e, rule_of, [rule_of.merge.emit(e, one + other) for one, other in pairs])
+
+            return self.result(rule_of), emit
+
+        return intrinsic(2)(rule)
+
+    def join(self, rule_of: Fold) -> Callable:
+        """`join(states)`: those of all levels merged, the same bits in each of them."""
+
+        def rule(kind):
+            def emit(e, value):
+                states = self._unpack(e, rule_of, value)
+                if self.room:
+                    return self._pack(e, rule_of, self._joined_lines(e, rule_of, states))
+                return self._pack(e, rule_of, self._joined(e, rule_of, states) if self.levels > 1 else states)
+
+            return self.result(rule_of), emit
+
+        return intrinsic(1)(rule)
+
+    def align(self, rule_of: Fold) -> Callable:
+        """`align(states, shift, begins, ends)`: the states of a vector that begins `shift` elements later, from this
+        lane's and the next one's; where a line or the lanes end, nobody lends what is wanted, and it is of no use."""
+
+        def rule(kind, *_):
+            def emit(e, value, shift, begins, ends):
+                b, lane, level, side = e.builder, self._lane(e), self._level(e), self._side(e)
+                states = self._unpack(e, rule_of, value)
+                kinds = [part.type for part in states[0]]
+                columns, first = self._pool(e, kinds), b.mul(level, side)
+                threads = b.mul(side, e.special_register("ntid.y") if self.room else I32(self.levels))
+                first_lane = b.or_(begins, b.icmp_unsigned("==", lane, I32(0)))
+                last_lane = b.or_(ends, b.icmp_unsigned("==", lane, b.sub(side, I32(1))))
+                e.barrier()  # what an earlier fold left has been read
+                for k, state in enumerate(states):
+                    lent = b.icmp_signed("<", I32(k), shift)
+                    place = b.and_(b.sub(I32(k), shift), I32(self.width - 1))
+                    owner = b.select(lent, b.sub(lane, I32(1)), lane)
+                    with b.if_then(b.not_(b.and_(lent, first_lane))):
+                        _write(e, columns, b.add(b.mul(place, threads), b.add(first, owner)), state)
+                e.barrier()
+                moved = []
+                for k in range(self.width):
+                    lent = b.icmp_signed(">=", I32(k), b.sub(I32(self.width), shift))
+                    place = b.select(b.and_(lent, last_lane), I32(0), I32(k))
+                    moved.append(_read(e, columns, b.add(b.mul(place, threads), b.add(first, lane)), kinds))
+                return self._pack(e, rule_of, moved)
+
+            return self.result(rule_of), emit
+
+        return intrinsic(4)(rule)
+
+    def leave(self, rule_of: Fold, begin: int) -> Callable:
+        """`leave(address, states)`: level 0 writes them to global memory, `begin` bytes into the block's record."""
+
+        def rule(address, kind):
+            def emit(e, at, value):
+                b, states = e.builder, self._unpack(e, rule_of, value)
+                with b.if_then(b.icmp_unsigned("==", self._level(e), I32(0))):
+                    for place, state in zip(self._places(e, at, begin, self._lane(e), states[0]), zip(*states)):
+                        for k, part in enumerate(state):
+                            put(e, b.add(place, I64(k * size_of(part.type))), part)
+
+            return types.void, emit
+
+        return intrinsic(2)(rule)
+
+    def gather(self, rule_of: Fold, begin: int, record: int, batch: int) -> Callable:
+        """`gather(address, first, parts)`: the states of `batch` records merged: `first`, `first` + levels, …; those
+        from `parts` on do not exist."""
+
+        def rule(address, first, parts):
+            def emit(e, at, number, limit):
+                b = e.builder
+                lane, levels = self._lane(e), e.special_register("ntid.y") if self.room else I32(self.levels)
+                empty, found = rule_of.empty.emit(e, []), []
+                number, limit = (v if v.type == I64 else b.sext(v, I64) for v in (number, limit))
+                for step in range(batch):
+                    wanted = b.add(number, b.zext(b.mul(levels, I32(step)), I64))
+                    there = b.icmp_signed("<", wanted, limit)
+                    place = b.add(at, b.mul(b.select(there, wanted, I64(0)), I64(record)))
+                    places = self._places(e, place, begin, lane, empty)
+                    states = []
+                    for k in range(self.width):
+                        parts_of = [
+                            get(e, b.add(p, I64(k * size_of(none.type))), none.type) for p, none in zip(places, empty)
+                        ]
+                        states.append([b.select(there, part, none) for part, none in zip(parts_of, empty)])
+                    found.append(states)
+                merged = [rule_of.tree(e, [states[k] for states in found]) for k in range(self.width)]
+                return self._pack(e, rule_of, merged)
+
+            return self.result(rule_of), emit
+
+        return intrinsic(3)(rule)
+
+    def result(self, rule_of: Fold) -> types.Type:
+        """A tuple of `width` values for each part of the state; as itself where the state has one part."""
+        tiles = [types.UniTuple(kind, self.width) for kind in rule_of.state]
+        return tiles[0] if len(tiles) == 1 else types.Tuple.from_types(tiles)
+
+    def _pack(self, e: Emitter, rule_of: Fold, states: States) -> ir.Value:
+        tiles = [types.UniTuple(kind, self.width) for kind in rule_of.state]
+        made = [e.pack(tile, [state[n] for state in states]) for n, tile in enumerate(tiles)]
+        return made[0] if len(made) == 1 else e.pack(self.result(rule_of), made)
+
+    def _unpack(self, e: Emitter, rule_of: Fold, value: ir.Value) -> States:
+        parts = [value] if len(rule_of.state) == 1 else e.unpack(value, len(rule_of.state))
+        columns = [e.unpack(part, self.width) for part in parts]
+        return [[column[k] for column in columns] for k in range(self.width)]
+
+    def _places(self, e: Emitter, at: ir.Value, begin: int, lane: ir.Value, state: State) -> list[ir.Value]:
+        """Where each part of a lane's states begins in a record."""
+        b, places = e.builder, []
+        lane = b.zext(lane, I64)
+        for part in state:
+            size = size_of(part.type) * self.width
+            places.append(b.add(at, b.add(b.mul(lane, I64(size)), I64(begin))))
+            begin += -(-size * (self.room or self.lanes) // RECORD_ALIGNMENT) * RECORD_ALIGNMENT
+        return places
+
+    def _joined(self, e: Emitter, rule_of: Fold, states: States) -> States:
+        """Through shared memory: threads merge a few levels of one kept element each, until all can read the rest."""
+        b, lane, level = e.builder, self._lane(e), self._level(e)
+        kinds = [part.type for part in states[0]]
+        columns = self._pool(e, kinds)
+        e.barrier()  # what an earlier fold left has been read
+        first = b.add(b.mul(level, I32(self.kept)), lane)
+        for k, state in enumerate(states):
+            _write(e, columns, b.add(first, I32(k * self.lanes)), state)
+        e.barrier()
+        begin, count = 0, self.levels
+        while count > DIRECT:
+            taken = min(ROUND, count)
+            self._merge_levels(e, rule_of, columns, kinds, begin, taken, count // taken)
+            e.barrier()
+            begin, count = begin + count, count // taken
+        slots = [b.add(lane, I32((begin + n) * self.kept)) for n in range(count)]
+        return [
+            rule_of.tree(e, [_read(e, columns, b.add(slot, I32(k * self.lanes)), kinds) for slot in slots])
+            for k in range(self.width)
+        ]
+
+    def _joined_lines(self, e: Emitter, rule_of: Fold, states: States) -> States:
+        """The same where only the launch knows the levels: the upper half merges into the lower one, step by step."""
+        b, lane, level = e.builder, self._lane(e), self._level(e)
+        side, levels = e.special_register("ntid.x"), e.special_register("ntid.y")
+        kinds = [part.type for part in states[0]]
+        columns = self._pool(e, kinds)
+        threads = b.mul(levels, side)
+        first = b.add(b.mul(level, side), lane)
+
+        def place(of: ir.Value, k: int) -> ir.Value:
+            return b.add(of, b.mul(threads, I32(k)))
+
+        def several() -> list[ir.Value]:
+            e.barrier()  # what an earlier fold left has been read
+            for k, state in enumerate(states):
+                _write(e, columns, place(first, k), state)
+            e.barrier()
+            with repeated(e, b.lshr(levels, I32(1)), lambda half: b.icmp_unsigned(">", half, I32(0)), _half(b)) as half:
+                with b.if_then(b.icmp_unsigned("<", level, half)):
+                    apart = b.mul(half, side)
+                    for k in range(self.width):
+                        own = place(first, k)
+                        pair = _read(e, columns, own, kinds) + _read(e, columns, b.add(own, apart), kinds)
+                        _write(e, columns, own, rule_of.merge.emit(e, pair))
+                e.barrier()
+            return [part for k in range(self.width) for part in _read(e, columns, place(lane, k), kinds)]
+
+        flat = when(e, b.icmp_unsigned(">", levels, I32(1)), [part for state in states for part in state], several)
+        return [flat[k * len(kinds) : (k + 1) * len(kinds)] for k in range(self.width)]
+
+    def _merge_levels(self, e: Emitter, rule_of: Fold, columns, kinds, begin: int, taken: int, groups: int) -> None:
+        """The states of each `taken` levels from slot `begin` on as one, in slots behind them."""
+        b, threads, items = e.builder, self.lanes * self.levels, groups * self.kept
+        thread = e.special_register("tid.x")
+
+        def work(number: ir.Value) -> None:
+            group, element = b.lshr(number, I32(self.kept.bit_length() - 1)), b.and_(number, I32(self.kept - 1))
+            first = b.add(b.mul(b.add(b.mul(group, I32(taken)), I32(begin)), I32(self.kept)), element)
+            found = [_read(e, columns, b.add(first, I32(n * self.kept)), kinds) for n in range(taken)]
+            place = b.add(number, I32((begin + groups * taken) * self.kept))
+            _write(e, columns, place, rule_of.tree(e, found))
+
+        if items < threads:
+            with b.if_then(b.icmp_unsigned("<", thread, I32(items))):
+                work(thread)
+        else:
+            for begin_item in range(0, items, threads):
+                work(b.add(thread, I32(begin_item)))
+
+    def _pool(self, e: Emitter, kinds: list[ir.Type]) -> list[ir.Value]:
+        """Shared memory of the kernel for each part of a state: all folds take turns in it."""
+        slots = self.room * self.width if self.room else slots_of(self.levels) * self.kept
+        size = slots * self.state
+        module, kind, name = e.builder.module, ir.ArrayType(I8, size), f"pool_of_{size}"  # kernels may share a module
+        pool = module.globals.get(name)
+        if pool is None:
+            pool = ir.GlobalVariable(module, kind, name, addrspace=SHARED)
+            pool.linkage, pool.align = "internal", 16
+            pool.initializer = ir.Constant(kind, ir.Undefined)
+        columns, begin = [], 0
+        for part in kinds:
+            stored = I8 if part == I1 else part
+            address = e.builder.gep(pool, [I32(0), I32(begin)])
+            columns.append(e.builder.bitcast(address, ir.PointerType(stored, SHARED)))
+            begin += slots * size_of(part)
+        return columns
+
+
+def _half(b: ir.IRBuilder) -> Callable[[ir.Value], ir.Value]:
+    return lambda count: b.lshr(count, I32(1))
+
+
+def slots_of(levels: int) -> int:
+    """Slots of shared memory, each for one state of every kept element, that joining so many levels takes."""
+    slots = levels
+    while levels > DIRECT:
+        levels //= min(ROUND, levels)
+        slots += levels
+    return slots
+
+
+def _write(e: Emitter, columns: list[ir.Value], place: ir.Value, state: State) -> None:
+    b = e.builder
+    for column, part in zip(columns, state):
+        b.store(b.zext(part, I8) if part.type == I1 else part, b.gep(column, [place]))
+
+
+def _read(e: Emitter, columns: list[ir.Value], place: ir.Value, kinds: list[ir.Type]) -> State:
+    b = e.builder
+    values = [b.load(b.gep(column, [place])) for column in columns]
+    return [b.trunc(value, I1) if kind == I1 else value for value, kind in zip(values, kinds)]
+
+
+def _tile_of(e: Emitter, tile: Tile, value: ir.Value, kind: types.Type, want: types.Type) -> list[ir.Value]:
+    """An element for each place of a tile, from a tile, from one vector for all vectors, or from one value."""
+    if not isinstance(kind, types.BaseTuple):
+        return [e.cast(value, kind, want)] * tile.count
+    found = [e.cast(part, kind.dtype, want) for part in e.unpack(value, len(kind))]
+    return found * (tile.count // len(found))

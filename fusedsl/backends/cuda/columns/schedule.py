@@ -1,0 +1,313 @@
+"""Columns on threads: vectors of neighbouring rows side by side, levels of threads along what is folded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from ....hardware import Hardware, blocks_for, registers_for
+from ....ir.types import DType
+from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.liveness import held, row_loads, words
+from ....kernel_ir.memory_access import ACCESS_BYTES
+from ....kernel_ir.phase import Phase
+from ....kernel_ir.register_pressure import Tiling, needed, predicted
+from ..split_heuristics import BEGIN, columns_of, finishes_at_once, fold_bytes, meetings, parts_of, state_words
+
+WARP = 32
+BLOCK = 256  # threads of a block
+MOST_THREADS = 1024  # … whose strip is so long that fewer do not hold it
+SECTOR_BYTES, LINE_BYTES = 32, 128  # what memory is read in: fewer lanes than fill it waste bandwidth, or some of it
+SEGMENT_BYTES, NARROW_SEGMENT_BYTES = 256, 1024  # of a strip, of vectors of 16 bytes and of smaller ones
+MERGED, LONG_PARTS = 100, 32  # parts of a strip, and turns of each, from which on half as many take twice as much
+MANY_PARTS = 160  # of a strip, beyond which a narrower one has fewer
+STATE_BUDGET = 160  # states times vectors of a looping thread, at most
+SYSTEM_SHARED = 1 << 10  # bytes of shared memory that the system takes of each block
+HELD_AIM = 32  # registers a thread that hold the strip
+HELD_WORDS = {256: 64, 512: 64, 1024: 32}  # … and the most, in blocks up to this size
+IN_FLIGHT = 64  # bytes of loads that a looping thread should have under way
+SHIFTED, SHIFTED_BLOCKS = (128, 16), 2  # … of vectors that are shifted, and how many vectors and blocks at most
+NARROW_SUMS, NARROW = (48, 16), (128, 32)  # … of vectors of less than 16 bytes, and how many vectors at most
+STATES = 3  # of several parts that a thread holds at once: those so far, a tile's, and what they come to
+ADDRESS_WORDS = 2  # registers more for each vector where offsets have 64 bits
+MOST_VECTORS = 16  # … and the vectors that it takes for it
+ALIGNMENT = 8  # bytes, of each part of the states in a record
+SHARED = 48 << 10  # bytes of static shared memory of a block
+MANY = 1 << 15  # elements along an axis: more than any strip or tile has
+HELD_CLASSES = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True)
+class ColumnSchedule:
+    """`lanes` threads side by side on vectors of `width` kept elements, `levels` of them along the folded axes.
+
+    A thread holds `vectors` vectors, `levels` apart, of which the first `whole` are always there; not `resident`, it
+    loops over so many at a time. Where `split`, `parts` blocks share a strip: the last of them to come finishes it, or
+    `together` all are resident at once, wait for each other after each fold and go on. Where there is `room`, for so
+    many threads in a block, lanes and levels are not compiled: the launch says them, and how many parts there are.
+    """
+
+    resident: bool
+    width: int
+    vectors: int
+    whole: int
+    lanes: int
+    levels: int
+    blocks: int
+    split: bool = False
+    together: bool = False
+    parts: int = field(default=1, compare=False)
+    reason: str = field(default="", compare=False)
+    registers: int = field(default=0, compare=False)  # a thread, by estimate
+    room: int = 0
+
+    @property
+    def binary(self) -> ColumnSchedule:
+        """What of it machine code depends on."""
+        return replace(self, lanes=0, levels=0) if self.room else self
+
+    @property
+    def block(self) -> int:
+        return self.lanes * self.levels
+
+    @property
+    def tile(self) -> int:
+        """Folded positions that a block takes at a time."""
+        return self.levels * self.vectors
+
+
+def schedule_column(
+    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True, deepest: int = 2
+) -> ColumnSchedule:
+    """How a kernel with `kept` vectors runs. If a `resident` kernel does not fit, the schedule is not `resident`.
+
+    Unless `flexible`, lanes and levels are compiled. Of long strips up to `deepest` times as much is under way.
+    """
+    if not finishes_at_once(kernel):
+        found = _resident(kernel, extents, hardware) if kernel.resident else None
+        return found or _looped(kernel, extents, hardware, 0)
+    room = BLOCK
+    while room > WARP and not _fits_shared(kernel, room):
+        room //= 2
+    return _looped(kernel, extents, hardware, room if flexible else 0, deepest)
+
+
+def schedule_strips(
+    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, listed: bool = False
+) -> ColumnSchedule:
+    """How a kernel that is not `resident` runs, in few forms for all extents: strips that are looped over.
+
+    Where it is `listed` and they are not long, no blocks share a strip.
+    """
+    listed = listed and columns_of(kernel, extents) < MANY
+    if finishes_at_once(kernel) and not listed:
+        return schedule_column(kernel, extents, hardware, deepest=1)
+    found = _looped(kernel, (MANY,) * len(extents), hardware, 0)
+    count, steps = strips(found, kernel, extents), -(-columns_of(kernel, extents) // found.tile)
+    parts = 1 if listed else max(1, min(hardware.multiprocessors * found.blocks // count, steps))
+    reason = (
+        f"{columns_of(kernel, extents)} elements are folded across what is contiguous: {found.lanes} threads side by "
+        f"side on vectors of {found.width}, {found.levels} deep, loop over them"
+    )
+    if parts > 1:
+        reason += f"; {parts} blocks share a strip, they wait for each other after each fold"
+    return replace(found, split=parts > 1, together=parts > 1, parts=parts, reason=reason)
+
+
+def strips(schedule: ColumnSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+    """Strips of `lanes` vectors in all rows."""
+    return _strips(kernel, extents, schedule.lanes)
+
+
+def record_places(schedule: ColumnSchedule, phase: Phase) -> list[int]:
+    """Where the states of each fold begin in what a block of a split strip leaves, in bytes; at last, where it ends."""
+    states, places = (schedule.room or schedule.lanes) * schedule.width, [0]
+    for use in phase.folds:
+        sizes = (-(-states * value.dtype.itemsize // ALIGNMENT) * ALIGNMENT for value in use.state)
+        places.append(places[-1] + sum(sizes))
+    return places
+
+
+def record_bytes(schedule: ColumnSchedule, kernel: Kernel) -> int:
+    """What a block of a split strip leaves for the others after a phase."""
+    return max(record_places(schedule, phase)[-1] for phase in kernel.phases)
+
+
+def left_bytes(schedule: ColumnSchedule, kernel: Kernel) -> int:
+    """What a block of a split strip leaves after all phases: nothing is written twice."""
+    return meetings(kernel) * record_bytes(schedule, kernel)
+
+
+def _vectors(kernel: Kernel, extents: tuple[int, ...]) -> int:
+    """Vectors of all rows; of those that are shifted, the last of each line lends its states to the one before."""
+    return prod(extents[: kernel.row_axes - 1]) * (-(-extents[kernel.row_axes - 1] // kernel.kept) + kernel.shifted)
+
+
+def _strips(kernel: Kernel, extents: tuple[int, ...], lanes: int) -> int:
+    return max(1, -(-_vectors(kernel, extents) // (lanes - kernel.shifted)))
+
+
+def _lanes(kernel: Kernel, extents: tuple[int, ...], most: int) -> int:
+    """Threads side by side: no more than there are vectors, to the next power of two."""
+    vectors, lanes = _vectors(kernel, extents), 1
+    while lanes < most and lanes < vectors:
+        lanes *= 2
+    return lanes
+
+
+def _fits_shared(kernel: Kernel, threads: int) -> bool:
+    return threads * kernel.kept * fold_bytes(kernel) <= SHARED * 3 // 4  # and a quarter for what is merged
+
+
+def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> ColumnSchedule | None:
+    width, columns = kernel.kept, columns_of(kernel, extents)
+    full = [k for k in range(len(kernel.operands)) if k not in row_loads(kernel)]
+    itemsize = min(kernel.operands[k].dtype.itemsize for k in full)
+    per_element = max(words(held(kernel), packed=width > 1), words([kernel.operands[full[0]].dtype], packed=width > 1))
+    levels = 1
+    while levels < MOST_THREADS and -(-columns // levels) * width * per_element > HELD_AIM:
+        levels *= 2
+    lanes = _lanes(kernel, extents, WARP)
+    while lanes * levels > BLOCK and lanes * width * itemsize > LINE_BYTES:
+        lanes //= 2
+    while lanes * width * itemsize > SECTOR_BYTES and -(-_vectors(kernel, extents) // lanes) < hardware.multiprocessors:
+        lanes //= 2
+    while lanes * levels > MOST_THREADS:
+        levels //= 2
+    while lanes * levels < WARP:  # a block is a warp at least
+        lanes *= 2
+    least = -(-columns // levels)
+    vectors = next((v for v in HELD_CLASSES if v >= least), least)
+    limit = next(words for threads, words in HELD_WORDS.items() if lanes * levels <= threads)
+    if vectors * width * per_element > limit or not _fits_shared(kernel, lanes * levels):
+        return None
+    whole = max((v for v in HELD_CLASSES if v < vectors and v * levels <= columns), default=0)
+    threads = lanes * levels
+    need = needed(kernel, Tiling(width, vectors)) + state_words(kernel.phases) * width
+    if need > registers_for(hardware, 1, threads):
+        return None
+    blocks = blocks_for(hardware, need, threads)
+    registers = predicted(kernel, hardware, need, blocks, threads)
+    reason = (
+        f"{columns} elements are folded across what is contiguous: {lanes} threads side by side on vectors of {width}, "
+        f"{levels} deep, hold them in {vectors} vectors each, at most {registers} registers; "
+        f"{whole * levels + 1} to {vectors * levels} may share it"
+    )
+    return ColumnSchedule(True, width, vectors, whole, lanes, levels, blocks, reason=reason, registers=registers)
+
+
+def _looped(
+    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, room: int, deepest: int = 2
+) -> ColumnSchedule:
+    """A loop over strips as wide as memory likes them; narrower where a block would have to merge what many left.
+
+    Measured on an H200: strips of 256 bytes are 1-3 % faster than those of 512 where vectors have 16 bytes (sums of
+    16384 × 16384), while narrower vectors, which no line of memory begins with, want 1024. Over the middle axis of
+    128 × 4096 × 4095 float32, sums take 2.51 ms with 128 bytes and 2.19 with 1024, with 48 bytes a thread under way
+    2.02; max, which the compiler gives more registers, 2.13, with 128 bytes a thread 2.11; but argmin wants strips of
+    256 bytes (2.04). One block merges 100 parts in 4 µs: of long ones half as many, with twice as much under way, take
+    0.4 to 2 % less (sums of 1,048,576 × 256 and 4,194,304 × 64).
+    """
+    width, rows, columns = kernel.kept, row_loads(kernel), columns_of(kernel, extents)
+    read = [kernel.operands[k].dtype for k in range(kernel.inputs) if k not in rows]
+    size = width * min((d.itemsize for d in read), default=4)
+    narrow = size < ACCESS_BYTES and state_words(kernel.phases) == 1
+    segment = NARROW_SEGMENT_BYTES if narrow or kernel.shifted else SEGMENT_BYTES
+    found = _loop_over(segment // size, kernel, read, extents, hardware, room)
+    while found.parts > 1 and found.parts > MANY_PARTS and found.lanes * size > LINE_BYTES:
+        found = _loop_over(found.lanes // 2, kernel, read, extents, hardware, room)
+    if deepest > 1 and found.parts >= MERGED and columns >= LONG_PARTS * found.parts * found.tile:
+        deeper = _loop_over(found.lanes, kernel, read, extents, hardware, room, deepest)
+        found = deeper if deeper.parts < found.parts else found
+    return _widened(found, kernel, read, extents, hardware, room)
+
+
+def _widened(
+    found: ColumnSchedule,
+    kernel: Kernel,
+    read: list[DType],
+    extents: tuple[int, ...],
+    hardware: Hardware,
+    room: int,
+) -> ColumnSchedule:
+    """Strips that no blocks share, as wide as makes the fewest turns: then fewer levels join, or none.
+
+    Measured on an H200, sums of 16-bit elements with levels 16, 8, 4, 2 and 1 deep: of 256 × 1,048,576 129, 128, 125,
+    123 and 122 us, of 16 × 16,777,216 with 4, 2 and 1 155, 133 and 132 us; of float32 243.5 … 239.5 and 269 … 259 us.
+    """
+    if kernel.shifted or not finishes_at_once(kernel):
+        return found
+    tried = [found]
+    while tried[-1].parts == 1 and tried[-1].levels > 1:
+        wider = _loop_over(2 * tried[-1].lanes, kernel, read, extents, hardware, room)
+        if wider.lanes == tried[-1].lanes:
+            break
+        tried.append(wider)
+
+    def turns(one: ColumnSchedule) -> int:
+        waves = -(-strips(one, kernel, extents) * one.parts // (hardware.multiprocessors * one.blocks))
+        return waves * (-(-columns_of(kernel, extents) // (one.tile * one.parts)) + BEGIN)
+
+    return min((one for one in tried if one.parts == 1), key=turns, default=found)
+
+
+def _states_at_once(kernel: Kernel) -> int:
+    """States of each element that a thread holds beside those of the tile that it works on."""
+    lasting = finishes_at_once(kernel) and all(phase.lasting or not phase.folds for phase in kernel.phases)
+    return 1 if lasting or state_words(kernel.phases) == 1 else STATES
+
+
+def _loop_over(
+    most: int, kernel: Kernel, read: list[DType], extents: tuple[int, ...], hardware: Hardware, room: int, deep: int = 1
+) -> ColumnSchedule:
+    """A loop over strips of so many vectors at most, where there is enough to fold for all threads of a block.
+
+    A thread has `deep` times as many bytes under way as others, and an SM as many.
+    """
+    width, columns = kernel.kept, columns_of(kernel, extents)
+    taken = max(1, sum(d.itemsize for d in read)) * width
+    states = state_words(kernel.phases) * width
+    narrow = taken < ACCESS_BYTES and state_words(kernel.phases) == 1
+    sums = all(use.name == "sum" for phase in kernel.phases for use in phase.folds)
+    under_way, most_vectors = (NARROW_SUMS if sums else NARROW) if narrow else (IN_FLIGHT, MOST_VECTORS)
+    if kernel.shifted:
+        under_way, most_vectors = SHIFTED
+    vectors = max(1, min(most_vectors, deep * under_way // taken, STATE_BUDGET // max(states, 1)))
+    lanes, levels = _block(most, vectors, kernel, extents, room or BLOCK)
+    threads = room or lanes * levels
+    need = needed(kernel, Tiling(width, vectors)) + states * _states_at_once(kernel)
+    need += ADDRESS_WORDS * vectors if kernel.wide and not (narrow and sums) else 0
+    block_shared = threads * width * fold_bytes(kernel) * 4 // 3 + SYSTEM_SHARED
+    fits = min(hardware.threads // (1 if narrow and sums else 2) // (deep * threads), hardware.shared // block_shared)
+    blocks = min(blocks_for(hardware, need, threads), max(1, fits))
+    blocks = min(blocks, SHIFTED_BLOCKS) if kernel.shifted else blocks
+    count = _strips(kernel, extents, lanes)
+    slots, alone = hardware.multiprocessors * blocks, finishes_at_once(kernel)
+    registers = predicted(kernel, hardware, need, blocks, threads)
+    steps = -(-columns // (levels * vectors))
+    parts = parts_of(count, steps, slots) if alone else max(1, min(slots // count, steps))
+    how = "the last one finishes it" if alone else "they wait for each other after each fold"
+    shared = f"; {parts} blocks share a strip, {how}" if parts > 1 else ""
+    reason = (
+        f"{columns} elements are folded across what is contiguous: {lanes} threads side by side on vectors of {width}, "
+        f"{levels} deep, loop over them, {vectors} a thread under way ({taken * vectors} bytes){shared}"
+    )
+    split, together = parts > 1 or room > 0, parts > 1 and not alone
+    shape = (width, vectors, 0, lanes, levels, blocks)
+    return ColumnSchedule(False, *shape, split, together, parts, reason, registers, room)
+
+
+def _block(most: int, vectors: int, kernel: Kernel, extents: tuple[int, ...], block: int) -> tuple[int, int]:
+    """Threads side by side and levels of them in a block of so many threads, each with so many vectors under way."""
+    least = kernel.kept if kernel.shifted else 1  # levels: columns so far apart begin alike
+    lanes = _lanes(kernel, extents, min(most, block // least))
+    levels = least
+    while lanes * levels < block and levels * vectors < columns_of(kernel, extents):
+        levels *= 2
+    while lanes * levels < block and lanes < _vectors(kernel, extents):
+        lanes *= 2
+    while levels > least and not _fits_shared(kernel, lanes * levels):
+        levels //= 2
+    while lanes * levels < WARP:
+        lanes *= 2
+    return lanes, levels

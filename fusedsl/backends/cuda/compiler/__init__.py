@@ -1,0 +1,1 @@
+"""From a generated file to LTO-IR, PTX and a cubin."""

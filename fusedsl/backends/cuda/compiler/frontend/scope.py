@@ -1,0 +1,279 @@
+"""Statements and expressions typed one after another, and what writes them once their types are settled."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..numba_backend import ir, types
+from .typed import Kinds, Step, Typed, Unsuited, binary, compared, constant, llvm_type, unary
+
+if TYPE_CHECKING:
+    from . import Frame
+
+
+class Scope:
+    """Statements typed one after another; `kinds` are those of the names that have a value so far."""
+
+    def __init__(self, names: dict[str, Any], kinds: Kinds):
+        self.names, self.kinds = names, kinds
+
+    # -- statements
+
+    def block(self, body: Sequence[ast.stmt], results: Sequence[types.Type] = ()) -> Step:
+        steps = []
+        for node in body:
+            if isinstance(node, ast.Return):
+                if node is not body[-1] or not results:
+                    raise Unsuited("return")
+                steps.append(self._returned(node, results))
+            elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+                steps.append(self._statement(node))
+        return _in_turn(steps)
+
+    def _statement(self, node: ast.stmt) -> Step:
+        match node:
+            case ast.Assign(targets=[target], value=value):
+                return self._assigned(target, value)
+            case ast.AugAssign(target=ast.Name(id=name) as target, op=op, value=value):
+                return self._assigned(target, ast.BinOp(ast.Name(name, ast.Load()), op, value))
+            case ast.Expr(value=value):
+                return self.expression(value).emit
+            case ast.If(test=test, body=body, orelse=orelse):
+                return self._branched(test, body, orelse)
+            case ast.While(test=test, body=body, orelse=[]):
+                return self._looped(test, body)
+            case ast.For(
+                target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=[end]), body=body, orelse=[]
+            ):
+                return self._counted(name, end, body)
+        raise Unsuited(type(node).__name__)
+
+    def _assigned(self, target: ast.expr, value: ast.expr) -> Step:
+        if isinstance(target, ast.Name):
+            found, name = self.expression(value), target.id
+            self._set(name, found.kind)
+            return lambda frame: frame.put(name, found.kind, found.emit(frame))
+        if not isinstance(target, ast.Tuple) or not all(isinstance(x, ast.Name) for x in target.elts):
+            raise Unsuited("target")
+        names = [x.id for x in target.elts if isinstance(x, ast.Name)]
+        kinds, several = self._several(value.elts if isinstance(value, ast.Tuple) else [ast.Starred(value)])
+        if len(kinds) != len(names):
+            raise Unsuited("target")
+        for name, kind in zip(names, kinds):
+            self._set(name, kind)
+
+        def step(frame: Frame) -> None:
+            for name, kind, made in zip(names, kinds, several(frame)):
+                frame.put(name, kind, made)
+
+        return step
+
+    def _set(self, name: str, kind: types.Type) -> None:
+        llvm_type(kind)
+        self.kinds[name] = kind
+
+    def _returned(self, node: ast.Return, results: Sequence[types.Type]) -> Step:
+        value = node.value
+        assert value is not None
+        kinds, several = self._several(value.elts if isinstance(value, ast.Tuple) else [value])
+        if len(kinds) == 1 and isinstance(kinds[0], types.BaseTuple):
+            kinds, several = self._several([ast.Starred(value)])
+        whole = results[0] if len(results) == 1 else types.Tuple.from_types(tuple(results))
+
+        def step(frame: Frame) -> None:
+            made = [frame.unit.cast(v, k, r) for v, k, r in zip(several(frame), kinds, results)]
+            frame.builder.ret(frame.unit.pack(whole, made))
+
+        return step
+
+    # -- where paths part and meet
+
+    def _branched(self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> Step:
+        condition = self._condition(test)
+        first, second = Scope(self.names, dict(self.kinds)), Scope(self.names, dict(self.kinds))
+        steps = [first.block(body), second.block(orelse)]
+        met = _met(first.kinds, second.kinds)
+        turns = [first._turn(met), second._turn(met)]
+        changed = _stored([*body, *orelse])
+        self.kinds = first.kinds | second.kinds | met
+
+        def step(frame: Frame) -> None:
+            before = dict(frame.known)
+
+            def path(k: int) -> None:
+                frame.known = dict(before)
+                steps[k](frame)
+                turns[k](frame)
+
+            if orelse or any(name in changed for name in met):
+                with frame.builder.if_else(condition.emit(frame)) as (then, otherwise):
+                    with then:
+                        path(0)
+                    with otherwise:
+                        path(1)
+            else:
+                with frame.builder.if_then(condition.emit(frame)):
+                    path(0)
+            frame.known = before
+            frame.forget(changed)
+
+        return step
+
+    def _turn(self, met: Kinds) -> Step:
+        """What gives variables the types that they have where paths meet."""
+        turned = [(name, self.kinds[name], kind) for name, kind in met.items() if self.kinds.get(name, kind) != kind]
+
+        def step(frame: Frame) -> None:
+            for name, own, kind in turned:
+                frame.put(name, kind, frame.unit.cast(frame.get(name, own), own, kind))
+
+        return step
+
+    def _looped(self, test: ast.expr, body: Sequence[ast.stmt]) -> Step:
+        """A loop, whose variables have types that its own assignments keep."""
+        before, head = self.kinds, dict(self.kinds)
+        while True:
+            inner = Scope(self.names, dict(head))
+            condition = inner._condition(test)
+            step = inner.block(body)
+            met = _met(head, {name: inner.kinds[name] for name in head if name in inner.kinds})
+            if met == head:
+                break
+            head = met
+        enter, again = Scope(self.names, before)._turn(head), inner._turn(head)
+        changed = _stored(body)
+        self.kinds = before | inner.kinds | head
+
+        def write(frame: Frame) -> None:
+            builder = frame.builder
+            enter(frame)
+            frame.forget(changed)
+            known = dict(frame.known)
+            inside, after = builder.append_basic_block("inside"), builder.append_basic_block("after")
+            builder.cbranch(condition.emit(frame), inside, after)
+            builder.position_at_end(inside)
+            step(frame)
+            again(frame)
+            builder.cbranch(condition.emit(frame), inside, after)  # as Python itself turns loops
+            builder.position_at_end(after)
+            frame.known = known
+
+        return write
+
+    def _counted(self, name: str, end: ast.expr, body: Sequence[ast.stmt]) -> Step:
+        """`for name in range(end)`: the count is a variable of its own."""
+        count, limit = f"{name}'", f"{name}''"
+        one = ast.BinOp(ast.Name(count, ast.Load()), ast.Add(), ast.Constant(1))
+        start = [self._assigned(_name(limit), end), self._assigned(_name(count), ast.Constant(0))]
+        inner = [ast.Assign([_name(name)], ast.Name(count, ast.Load())), ast.Assign([_name(count)], one), *body]
+        loop = self._looped(ast.Compare(ast.Name(count, ast.Load()), [ast.Lt()], [ast.Name(limit, ast.Load())]), inner)
+        return _in_turn([*start, loop])
+
+    # -- expressions
+
+    def _condition(self, node: ast.expr) -> Typed:
+        found = self.expression(node)
+        if found.kind == types.boolean:
+            return found
+        if not isinstance(found.kind, types.Integer):
+            raise Unsuited("condition")
+        return Typed(types.boolean, lambda frame: frame.unit.cast(found.emit(frame), found.kind, types.boolean))
+
+    def _several(self, nodes: Sequence[ast.expr]) -> tuple[list[types.Type], Callable[[Frame], list[ir.Value]]]:
+        """The types of expressions, and what writes them; a starred one counts for its parts."""
+        kinds: list[types.Type] = []
+        parts: list[tuple[Typed, int]] = []
+        for node in nodes:
+            found = self.expression(node.value if isinstance(node, ast.Starred) else node)
+            held = found.kind
+            if isinstance(node, ast.Starred):
+                if not isinstance(held, types.BaseTuple):
+                    raise Unsuited("star")
+                kinds += list(held)
+            else:
+                kinds.append(held)
+            parts.append((found, len(held) if isinstance(node, ast.Starred) else 0))
+
+        def write(frame: Frame) -> list[ir.Value]:
+            made = []
+            for found, count in parts:
+                value = found.emit(frame)
+                made += frame.unit.unpack(value, count) if count else [value]
+            return made
+
+        return kinds, write
+
+    def expression(self, node: ast.expr) -> Typed:
+        match node:
+            case ast.Name(id=name) if name in self.kinds:
+                kind = self.kinds[name]
+                return Typed(kind, lambda frame: frame.get(name, kind))
+            case ast.Name(id=name) if isinstance(self.names.get(name), (bool, int, float)):
+                return constant(self.names[name])
+            case ast.Constant(value=bool() | int() | float() as value):
+                return constant(value)
+            case ast.UnaryOp(op=op, operand=operand):
+                return unary(op, self.expression(operand))
+            case ast.BinOp(left=left, op=op, right=right):
+                return binary(op, self.expression(left), self.expression(right))
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return compared(op, self.expression(left), self.expression(right))
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name not in self.kinds:
+                return self._called(self.names.get(name), arguments)
+        raise Unsuited(ast.dump(node)[:60])
+
+    def _called(self, function: Any, arguments: Sequence[ast.expr]) -> Typed:
+        kinds, several = self._several(arguments)
+        if isinstance(function, types.Type):
+            if len(kinds) != 1:
+                raise Unsuited("cast")
+            llvm_type(function), llvm_type(kinds[0])
+            return Typed(function, lambda frame: frame.unit.cast(several(frame)[0], kinds[0], function))
+        rule = getattr(function, "rule", None)
+        found = rule and rule(*kinds)
+        if not found:
+            raise Unsuited(f"call of {function}")
+        result, emit = found
+        return Typed(result, lambda frame: emit(frame.unit, *several(frame)))
+
+
+def _in_turn(steps: Sequence[Step]) -> Step:
+    def write(frame: Frame) -> None:
+        for step in steps:
+            step(frame)
+
+    return write
+
+
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Store())
+
+
+def _stored(body: Iterable[ast.stmt]) -> set[str]:
+    """The names that statements give values to, and what counts their loops."""
+    names: set[str] = set()
+    for node in body:
+        match node:
+            case ast.Assign(targets=[ast.Tuple(elts=targets)]) | ast.Assign(targets=targets):
+                names |= {x.id for x in targets if isinstance(x, ast.Name)}
+            case ast.AugAssign(target=ast.Name(id=name)):
+                names.add(name)
+            case ast.For(target=ast.Name(id=name), body=inner):
+                names |= {name, f"{name}'", f"{name}''"} | _stored(inner)
+            case ast.If(body=inner, orelse=other) | ast.While(body=inner, orelse=other):
+                names |= _stored(inner) | _stored(other)
+    return names
+
+
+def _met(first: Kinds, second: Kinds) -> Kinds:
+    """The types of names that have a value on both paths, where one type holds both."""
+    found = {}
+    for name in first.keys() & second.keys():
+        one, other = first[name], second[name]
+        if one == other:
+            found[name] = one
+        elif isinstance(one, types.Integer) and isinstance(other, types.Integer) and one.signed == other.signed:
+            found[name] = max(one, other, key=lambda kind: kind.bitwidth)
+    return found

@@ -1,0 +1,81 @@
+"""Schedules for rows and columns of any length: what a kernel has once several of its lengths are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING
+
+from ...hardware import Hardware
+from ...kernel_ir.kernel import Kernel, Operand
+from .columns.schedule import schedule_strips
+from .matmul.schedule import schedule_contract
+from .rows.cooperative import schedule_gang
+from .rows.dynamic_threads import line_of
+from .rows.looped import SHORT, loop_of
+from .rows.smem import schedule_shared
+from .scan_sort.scan_schedule import has_scans, scan_of
+from .scan_sort.sort_method import selection
+from .scan_sort.sort_schedule import select_of
+
+if TYPE_CHECKING:
+    from .schedule import Schedule
+
+Pair = tuple[Kernel, Kernel]
+"""A kernel for rows that are held, and the same for rows that are not."""
+
+
+def schedule_general(
+    rows: Pair, across: Pair | None, extents: tuple[int, ...], hardware: Hardware, listed: bool = False
+) -> tuple[Kernel, Schedule] | None:
+    """A kernel and a schedule that serve these extents among many others; None where those of few classes do anyhow.
+
+    Of arrays it does not matter whether their rows are aligned, nor where there is but one row whether there might be
+    several. `across` are the kernels whose vectors lie across columns, where arrays lie so. Where it is `listed`, its
+    blocks are to stand among those of other calls, if there are enough rows for that.
+    """
+    held, streamed = (_alike(kernel, extents) for kernel in across or rows)
+    if held.steady or schedule_contract(held, extents, hardware):
+        return None
+    if selection(held):
+        return select_of(held, streamed, extents, hardware)
+    if has_scans(held):
+        return scan_of(None if listed else held, streamed, extents, hardware)
+    if across:
+        return streamed, schedule_strips(streamed, extents, hardware, listed)
+    line = None if listed else line_of(held, extents, hardware)
+    if line is not None:
+        return held, line
+    few = prod(extents[: held.row_axes]) < hardware.multiprocessors
+    gang = schedule_gang(streamed, extents, hardware) if few else None
+    if gang is not None and not gang.fixed:
+        return streamed, gang
+    shared = schedule_shared(streamed, extents, hardware) if extents[-1] > SHORT and not listed else None
+    if shared is not None and shared.cluster == 1:
+        return streamed, shared
+    shorter = (*extents[: held.row_axes], *(1,) * held.column_axes)
+    return streamed, loop_of(streamed, extents, hardware, listed or line_of(held, shorter, hardware) is None)
+
+
+def _alike(kernel: Kernel, extents: tuple[int, ...]) -> Kernel:
+    """The kernel for arrays of which is known as little as is ever the case with neighbours along the same axis."""
+    if kernel.kept:
+        operands = tuple(replace(operand, access="element") for operand in kernel.operands)
+        return replace(kernel, kept=1, operands=operands)
+    single = [
+        a for a in range(kernel.row_axes) if extents[a] == 1 and all(o.strides[a] == "0" for o in kernel.operands)
+    ]
+    return replace(kernel, operands=tuple(_split(kernel, operand, single) for operand in kernel.operands))
+
+
+def _split(kernel: Kernel, operand: Operand, single: Sequence[int]) -> Operand:
+    """An array whose rows may begin anywhere: those that vary from row to row as all others do. Nothing is known of the
+    axes that are `single`."""
+    letters = list(operand.strides)
+    for axis in single:
+        letters[axis] = "s"
+    varies = "0" not in letters[: kernel.row_axes]
+    split = operand.access != "element" and kernel.column_axes == 1
+    access = ("anchor" if varies else "element") if split else operand.access
+    return replace(operand, strides="".join(letters), access=access)

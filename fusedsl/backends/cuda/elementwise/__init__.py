@@ -1,0 +1,1 @@
+"""Elementwise kernels and transposes."""

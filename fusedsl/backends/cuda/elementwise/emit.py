@@ -1,0 +1,105 @@
+"""The map skeleton: a block takes a tile of vectors, loads all of them, computes, stores."""
+
+from __future__ import annotations
+
+from ....kernel_ir.kernel import Kernel
+from ..emit.multi_axis_index import Walk
+from ..emit.source_text import Names, Scope, either, header, letter_of
+from ..peephole.low_precision_stores import narrow_body
+from .schedule import MapSchedule
+
+
+def map_source(kernel: Kernel, schedule: MapSchedule) -> str:
+    """The generated file of a map kernel."""
+    scope = Scope(kernel, Names(kernel))
+    opening = header(kernel, f"a map; each thread computes {schedule.vectors} × {schedule.width} elements", "")
+    scope.read_scalars()
+    if kernel.axes == 1:
+        _line(scope, schedule)
+    else:
+        _grid(scope, schedule)
+    return scope.text(opening, "Load a tile, compute it, store it.")
+
+
+def _tile(name: str, schedule: MapSchedule, step: int, check: str) -> str:
+    return f'{name} = Tile(width={schedule.width}, vectors={schedule.vectors}, step={step}, checks="{check}")'
+
+
+def _line(scope: Scope, schedule: MapSchedule) -> None:
+    """One axis: a thread whose vectors are all whole takes them as they are, another looks at each element."""
+    kernel, width, step = scope.kernel, schedule.width, schedule.width * schedule.threads
+    index = kernel.index
+    scope.top.append(_tile("tile", schedule, step, "." * schedule.vectors))
+    scope.top.append(_tile("ends", schedule, step, ("t" if width > 1 else "v") * schedule.vectors))
+    begin = f"{index}({index}({scope.block}) * {schedule.tile * width})"
+    scope.code += [
+        f"n = {index}(n0)",
+        f"start = {index}({begin} + {index}(thread() * {width}))",
+        f"whole = {index}(start + {(schedule.vectors - 1) * step + width}) <= n",
+    ]
+    whole, ends = _line_loads(scope, schedule)
+    if whole:
+        scope.code += either("whole", whole, ends)
+    for position in kernel.positions:
+        scope.top.append(f'at_{position.value.name} = tile.positions("{position.value.dtype.name}")')
+        scope.code.append(f"{position.value.name} = at_{position.value.name}(start)")
+    _compute(scope, schedule)
+    whole, ends = _line_stores(scope, schedule)
+    scope.code += either("whole", whole, ends)
+
+
+def _line_loads(scope: Scope, schedule: MapSchedule) -> tuple[list[str], list[str]]:
+    whole: list[str] = []
+    ends: list[str] = []
+    for load in scope.kernel.loads:
+        name, operand = load.value.name, scope.kernel.operands[load.operand]
+        at, letter = scope.names.pointer(load.operand), letter_of(operand, schedule.width)
+        if letter == "0":
+            scope.top.append(f'load_{name} = load_value("{operand.dtype.name}")')
+            scope.code.append(f"{name} = load_{name}({at})")
+            continue
+        scope.stored[name] = operand.dtype
+        stride = scope.stride(load.operand, letter)
+        for tile, suffix, lines in (("tile", "", whole), ("ends", "_end", ends)):
+            kind = ', "s"' if stride else ""
+            scope.top.append(f'load_{name}{suffix} = {tile}.load("{operand.dtype.name}"{kind})')
+            lines.append(f"{name} = load_{name}{suffix}({at}, start, n{stride})")
+    return whole, ends
+
+
+def _line_stores(scope: Scope, schedule: MapSchedule) -> tuple[list[str], list[str]]:
+    whole: list[str] = []
+    ends: list[str] = []
+    for number, store in enumerate(scope.kernel.phases[0].stores):
+        operand, value = scope.kernel.operands[store.operand], scope.element(store.value)
+        stride = scope.stride(store.operand, letter_of(operand, schedule.width))
+        for tile, suffix, lines in (("tile", "", whole), ("ends", "_end", ends)):
+            name = f"store_{number}{suffix}"
+            kind = ', "s"' if stride else ""
+            scope.top.append(f'{name} = {tile}.store("{operand.dtype.name}"{kind})')
+            lines.append(f"{name}({scope.names.pointer(store.operand)}, start, {value}, start, n{stride})")
+    return whole, ends
+
+
+def _compute(scope: Scope, schedule: MapSchedule) -> None:
+    scope.map_body("body", narrow_body(scope.kernel, scope.kernel.phases[0]), schedule.width)
+
+
+def _grid(scope: Scope, schedule: MapSchedule) -> None:
+    """Several axes: vectors are numbered along the last axis, then the others; each finds its place once."""
+    kernel = scope.kernel
+    walk = Walk(scope, tuple(range(kernel.axes)), schedule.width, "first", "count")
+    scope.top.append(_tile("tile", schedule, schedule.threads, "v" * schedule.vectors))
+    index = walk.index
+    used = sorted({load.operand for load in kernel.loads} | {s.operand for s in kernel.phases[0].stores})
+    walk.define(used, schedule.vectors, f"step={schedule.threads}")
+    begin = f"{index}({index}({scope.block}) * {schedule.tile})"
+    scope.code.append(f"first = {index}({begin} + thread())")
+    walk.place()
+    for load in kernel.loads:
+        walk.load(load)
+    for position in kernel.positions:
+        walk.position(position)
+    _compute(scope, schedule)
+    for number, store in enumerate(kernel.phases[0].stores):
+        walk.store(f"store_{number}", store)

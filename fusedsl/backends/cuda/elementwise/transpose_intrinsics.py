@@ -1,0 +1,335 @@
+"""Square patches of two axes: loads and stores along one of them, or across it by way of shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....ir.types import DType, dtype
+from ..compiler.numba_backend import I8, I32, I64, Emitter, intrinsic, ir, numba_type, types
+from ..tile.memory import ACCESS_BYTES, Room, read, read_shared, stored_type, write, write_shared
+from ..tile.tile import Tile
+
+SWIZZLED = 8  # chunks of a row of shared memory that change places: 128 bytes, all of its banks
+WARP = 32
+
+
+def shared_bytes(size: int) -> Callable:
+    """`at()`: the address of so many bytes of shared memory, others at each place in the source."""
+
+    def rule():
+        return types.int64, lambda e: e.builder.ptrtoint(e.shared_array(I8, size), I64)
+
+    return intrinsic(0)(rule)
+
+
+@dataclass(frozen=True)
+class Patch:
+    """`edge` × `edge` elements on `threads` threads; each holds vectors of `width` columns, in rows `step` apart.
+
+    `rows` and `columns` of its calls (int32) count what is there of the patch: at least one, at most `edge`. Loads
+    beyond read the last element there is; stores beyond write nothing. Strides are int64, in elements.
+    """
+
+    edge: int
+    width: int
+    threads: int
+
+    @property
+    def vectors(self) -> int:
+        return self.edge * self.edge // (self.width * self.threads)
+
+    @property
+    def step(self) -> int:
+        return self.threads * self.width // self.edge
+
+    # -- along the columns
+
+    def load(self, name: str, letter: str) -> Callable:
+        """`load(base, row_stride, column_stride, rows, columns)`: a tile of these elements.
+
+        `letter` is the stride of neighbouring columns: "1" for aligned vectors, "s", or "0".
+        """
+        kind = dtype(name)
+        result = stored_type(kind, self.width * self.vectors, self.width)
+        tile = Tile(self.width, 1, ".")
+
+        def rule(*_):
+            def emit(e, base, row_stride, column_stride, rows, columns):
+                b = e.builder
+                row, column = self._place(e)
+                found = []
+                for number in range(self.vectors):
+                    at = _clamped(b, b.add(row, I32(number * self.step)), rows, 1)
+                    line = _moved(b, base, at, row_stride, kind)
+                    if letter == "1":
+                        places = [_moved(b, line, _clamped(b, column, columns, self.width), I64(1), kind)]
+                    elif letter == "0":
+                        places = [line]
+                    else:
+                        each = [_clamped(b, b.add(column, I32(k)), columns, 1) for k in range(self.width)]
+                        places = [_moved(b, line, at, column_stride, kind) for at in each]
+                    found += tile.load_vector(e, kind, letter, places, None)
+                return e.pack(result, found)
+
+            return result, emit
+
+        return intrinsic(5)(rule)
+
+    def store(self, name: str, letter: str) -> Callable:
+        """`store(base, row_stride, column_stride, rows, columns, values)`: the inverse of load."""
+        kind = dtype(name)
+        tile = Tile(self.width, self.vectors, ".")
+
+        def rule(base, row_stride, column_stride, rows, columns, values):
+            def emit(e, at, row_step, column_step, row_count, column_count, tiles):
+                b = e.builder
+                row, column = self._place(e)
+                elements = tile.narrowed(e, kind, tiles, values)
+                size = len(elements) // self.vectors
+                for number in range(self.vectors):
+                    here = b.add(row, I32(number * self.step))
+                    there = b.icmp_signed("<", here, row_count)
+                    room = Room(b.select(there, b.sub(column_count, column), I32(0)), split=letter != "1")
+                    line = _moved(b, at, here, row_step, kind)
+                    places = [_moved(b, line, b.add(column, I32(k)), column_step, kind) for k in range(self.width)]
+                    part = elements[number * size : (number + 1) * size]
+                    tile.store_vector(e, kind, letter, places[:1] if letter == "1" else places, part, room)
+
+            return types.void, emit
+
+        return intrinsic(6)(rule)
+
+    def positions(self, name: str, along: bool) -> Callable:
+        """`positions(origin)`: the column, or the row, of each element."""
+        kind = numba_type(name)
+        result = types.UniTuple(kind, self.width * self.vectors)
+
+        def rule(form):
+            def emit(e, origin):
+                b = e.builder
+                row, column = self._place(e)
+                found = []
+                for number in range(self.vectors):
+                    for k in range(self.width):
+                        step = b.add(column, I32(k)) if along else b.add(row, I32(number * self.step))
+                        found.append(e.cast(b.add(origin, b.sext(step, I64)), types.int64, kind))
+                return e.pack(result, found)
+
+            return (result, emit) if form == types.int64 else None
+
+        return intrinsic(1)(rule)
+
+    def _place(self, e: Emitter) -> tuple[ir.Value, ir.Value]:
+        """The row of a thread's first vector, and the column where its vectors begin."""
+        b, across = e.builder, self.edge // self.width
+        thread = e.special_register("tid.x")
+        column = b.mul(b.and_(thread, I32(across - 1)), I32(self.width))
+        return b.lshr(thread, I32(across.bit_length() - 1)), column
+
+    # -- across them
+
+    def across(self, name: str, whole: bool) -> Across:
+        """The accesses of an array that is contiguous along the rows' axis, `whole` in vectors of 16 bytes."""
+        return Across(self, dtype(name), whole)
+
+
+@dataclass(frozen=True)
+class Across:
+    """An array whose columns are contiguous. A thread reads or writes `length` elements of `group` columns at once;
+    those that are not `whole` one by one, by neighbouring threads.
+
+    In shared memory it stands row by row. The chunks of 16 bytes of a row change places by the row's number, so that
+    both a warp's words of one column group and its vectors of one row fall into different banks.
+    """
+
+    patch: Patch
+    kind: DType
+    whole: bool
+
+    @property
+    def size(self) -> int:
+        return self.kind.itemsize
+
+    @property
+    def group(self) -> int:
+        """Columns whose elements of one row are a word of shared memory."""
+        return max(1, 4 // self.size)
+
+    @property
+    def length(self) -> int:
+        if not self.whole:
+            return 1
+        return min(ACCESS_BYTES // self.size, self.patch.edge**2 // (self.patch.threads * self.group))
+
+    @property
+    def bits(self) -> DType:
+        """The element as an unsigned integer."""
+        return dtype(f"uint{8 * self.size}")
+
+    @property
+    def word(self) -> DType:
+        return dtype("uint64" if self.size == 8 else "uint32")
+
+    @property
+    def held(self) -> types.UniTuple:
+        count = self.patch.edge**2 // (self.patch.threads * self.group)
+        return types.UniTuple(getattr(types, self.word.name), count)
+
+    def fetch(self) -> Callable:
+        """`fetch(base, column_stride, rows, columns)`: this thread's share of the patch, as words for shared memory."""
+
+        def rule(*_):
+            def emit(e, base, column_stride, rows, columns):
+                b, found = e.builder, []
+                for row, column in self._places(e):
+                    lines = []
+                    for k in range(self.group):
+                        at = _clamped(b, b.add(column, I32(k)), columns, 1)
+                        line = _moved(b, base, at, column_stride, self.kind)
+                        lines.append(self._read(e, line, row, rows))
+                    found += [self._joined(b, [line[j] for line in lines]) for j in range(self.length)]
+                return e.pack(self.held, found)
+
+            return self.held, emit
+
+        return intrinsic(4)(rule)
+
+    def put(self) -> Callable:
+        """`put(shared, held)`: what was fetched, to shared memory."""
+
+        def rule(*_):
+            def emit(e, shared, held):
+                words = e.unpack(held, len(self.held))
+                for number, (row, column) in enumerate(self._places(e)):
+                    for j in range(self.length):
+                        at = self._shared(e, shared, e.builder.add(row, I32(j)), column)
+                        write_shared(e, self.word, 1, at, [words[number * self.length + j]])
+
+            return types.void, emit
+
+        return intrinsic(2)(rule)
+
+    def take(self) -> Callable:
+        """`take(shared)`: the tile of the thread out of shared memory."""
+        patch, kind = self.patch, self.kind
+        result = stored_type(kind, patch.width * patch.vectors, patch.width)
+
+        def rule(_):
+            def emit(e, shared):
+                found = []
+                for row, column, width in self._pieces(e):
+                    found += read_shared(e, kind, width, self._shared(e, shared, row, column))
+                return e.pack(result, found)
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def give(self) -> Callable:
+        """`give(shared, values)`: a tile of results, to shared memory."""
+        patch, kind = self.patch, self.kind
+        tile = Tile(patch.width, patch.vectors, ".")
+
+        def rule(_, form):
+            def emit(e, shared, values):
+                elements = tile.narrowed(e, kind, values, form)
+                pieces = self._pieces(e)
+                size = len(elements) // len(pieces)
+                for number, (row, column, width) in enumerate(pieces):
+                    part = elements[number * size : (number + 1) * size]
+                    write_shared(e, kind, width, self._shared(e, shared, row, column), part)
+
+            return types.void, emit
+
+        return intrinsic(2)(rule)
+
+    def drain(self) -> Callable:
+        """`drain(shared, base, column_stride, rows, columns)`: what was given, from shared memory to the array."""
+
+        def rule(*_):
+            def emit(e, shared, base, column_stride, rows, columns):
+                b = e.builder
+                for row, column in self._places(e):
+                    words = []
+                    for j in range(self.length):
+                        at = self._shared(e, shared, b.add(row, I32(j)), column)
+                        words.append(read_shared(e, self.word, 1, at)[0])
+                    for k in range(self.group):
+                        here = b.add(column, I32(k))
+                        line = _moved(b, base, here, column_stride, self.kind)
+                        room = b.select(b.icmp_signed("<", here, columns), b.sub(rows, row), I32(0))
+                        self._write(e, line, row, [self._part(b, word, k) for word in words], room)
+
+            return types.void, emit
+
+        return intrinsic(5)(rule)
+
+    def _places(self, e: Emitter) -> list[tuple[ir.Value, ir.Value]]:
+        """(first row, first column) of each piece of `length` rows and `group` columns that a thread moves."""
+        b, edge = e.builder, self.patch.edge
+        down = min(SWIZZLED if self.whole else WARP, edge // self.length)  # lanes of a warp along the rows
+        beside = WARP // down
+        tall = edge // (self.length * down)  # pieces of a warp along the rows
+        thread = e.special_register("tid.x")
+        lane, warp = b.and_(thread, I32(WARP - 1)), b.lshr(thread, I32(5))
+        found = []
+        for number in range(edge * edge // (self.length * self.group * self.patch.threads)):
+            piece = b.add(warp, I32(number * self.patch.threads // WARP))
+            row = b.add(b.mul(b.and_(piece, I32(tall - 1)), I32(down)), b.and_(lane, I32(down - 1)))
+            column = b.mul(b.lshr(piece, I32(tall.bit_length() - 1)), I32(beside))
+            column = b.add(column, b.lshr(lane, I32(down.bit_length() - 1)))
+            found.append((b.mul(row, I32(self.length)), b.mul(column, I32(self.group))))
+        return found
+
+    def _pieces(self, e: Emitter) -> list[tuple[ir.Value, ir.Value, int]]:
+        """(row, first column, columns) of each access of a thread's vectors to shared memory, 16 bytes at most."""
+        b, patch = e.builder, self.patch
+        row, column = patch._place(e)
+        width = min(patch.width, ACCESS_BYTES // self.size)
+        return [
+            (b.add(row, I32(number * patch.step)), b.add(column, I32(begin)), width)
+            for number in range(patch.vectors)
+            for begin in range(0, patch.width, width)
+        ]
+
+    def _shared(self, e: Emitter, shared: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:
+        """Where an element stands in shared memory."""
+        b = e.builder
+        line = self.patch.edge * self.size
+        byte = b.mul(column, I32(self.size))
+        turn = b.and_(b.udiv(row, I32(self.length)), I32(min(SWIZZLED, line // ACCESS_BYTES) - 1))
+        place = b.add(b.mul(row, I32(line)), b.xor(byte, b.mul(turn, I32(ACCESS_BYTES))))
+        return b.add(shared, b.zext(place, I64))
+
+    def _read(self, e: Emitter, line: ir.Value, row: ir.Value, rows: ir.Value) -> list[ir.Value]:
+        at = _moved(e.builder, line, _clamped(e.builder, row, rows, self.length), I64(1), self.kind)
+        return read(e, self.bits, self.length, at, None)
+
+    def _write(self, e: Emitter, line: ir.Value, row: ir.Value, values: list[ir.Value], room: ir.Value) -> None:
+        write(e, self.bits, self.length, _moved(e.builder, line, row, I64(1), self.kind), values, Room(room))
+
+    def _joined(self, b: ir.IRBuilder, elements: list[ir.Value]) -> ir.Value:
+        """Elements of one row as a word."""
+        if self.group == 1:
+            return elements[0]
+        word = b.zext(elements[0], I32)
+        for k, element in enumerate(elements[1:], 1):
+            word = b.or_(word, b.shl(b.zext(element, I32), I32(8 * self.size * k)))
+        return word
+
+    def _part(self, b: ir.IRBuilder, word: ir.Value, k: int) -> ir.Value:
+        if self.group == 1:
+            return word
+        return b.trunc(b.lshr(word, I32(8 * self.size * k)), ir.IntType(8 * self.size))
+
+
+def _clamped(b: ir.IRBuilder, place: ir.Value, count: ir.Value, width: int) -> ir.Value:
+    """A place from which `width` elements are there."""
+    last = b.sub(count, I32(width))
+    return b.select(b.icmp_signed("<", place, last), place, last)
+
+
+def _moved(b: ir.IRBuilder, address: ir.Value, steps: ir.Value, stride: ir.Value, kind: DType) -> ir.Value:
+    """The address so many strides of elements further."""
+    return b.add(address, b.mul(b.mul(b.sext(steps, I64), stride), I64(kind.itemsize)))

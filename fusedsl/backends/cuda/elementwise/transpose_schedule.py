@@ -1,0 +1,114 @@
+"""Maps over arrays that are contiguous along different axes: square patches that turn in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from ....hardware import Hardware, blocks_for
+from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.memory_access import ACCESS_BYTES, vector_width
+from ....kernel_ir.register_pressure import Tiling, needed, predicted
+
+THREADS = 256
+LONG_EDGE, EDGE, SHORT_EDGE = 128, 64, 32  # rows and columns of a patch
+WAVES = 4  # blocks for each multiprocessor, below which patches are not made long
+SHARED = 48 << 10  # bytes that a block has without asking
+SYSTEM_SHARED = 1 << 10  # … beside which the system takes some of its own
+THIN = 16  # an axis shorter than this leaves most of a patch empty
+TURNING = 4  # registers for the places of two orientations
+
+
+@dataclass(frozen=True)
+class TransposeSchedule:
+    """A block of `threads` computes a patch of `edge` × `edge` elements, along `axis` and the last one.
+
+    A thread holds vectors of `width` elements along the last axis. The operands `across` are contiguous along `axis`:
+    they are read and written along it, and turned in shared memory; those that are `whole` in 16-byte accesses.
+    """
+
+    axis: int
+    edge: int
+    width: int
+    across: tuple[int, ...]
+    whole: tuple[bool, ...]
+    threads: int
+    blocks: int
+    reason: str = field(default="", compare=False)
+    registers: int = field(default=0, compare=False)  # a thread, by estimate
+
+    @property
+    def vectors(self) -> int:
+        """Vectors that a thread holds."""
+        return self.edge * self.edge // (self.width * self.threads)
+
+    def digits(self, axes: int) -> tuple[int, ...]:
+        """The iteration axes in the order in which blocks are numbered, the last one fastest."""
+        return (*(a for a in range(axes - 1) if a != self.axis), self.axis, axes - 1)
+
+    def counts(self, extents: tuple[int, ...]) -> tuple[int, ...]:
+        """Blocks along each of `digits`."""
+        turned = (self.axis, len(extents) - 1)
+        return tuple(-(-extents[a] // self.edge) if a in turned else extents[a] for a in self.digits(len(extents)))
+
+
+def schedule_transpose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> TransposeSchedule | None:
+    """How a map with arrays across its last axis runs; None where plain loops serve it as well."""
+    operands = kernel.operands
+    axis = _axis(kernel)
+    if axis is None or min(extents[axis], extents[-1]) < THIN:
+        return None
+    across = tuple(k for k, operand in enumerate(operands) if operand.near == axis)
+    along = [k for k, operand in enumerate(operands) if operand.strides[-1] == "1" and k not in across]
+    if not along:
+        return None
+    sizes = [operands[k].dtype.itemsize for k in across]
+    whole = tuple(operands[k].near_access == "vector" for k in across)
+    aligned = any(operands[k].access == "vector" for k in along)  # else neighbours go to neighbouring threads
+    every = sizes + [operands[k].dtype.itemsize for k in along]
+    edge = _edge(every, sum(sizes), aligned and all(whole), axis, extents, hardware)
+    if edge is None:
+        return None
+    width = vector_width([o.dtype for o in operands], [o.strides for o in operands]) if aligned else 1
+    width = min(width, edge * edge // THREADS)
+    need = TURNING + needed(kernel, Tiling(width, edge * edge // (width * THREADS)))
+    shared_blocks = hardware.shared // (edge * edge * sum(sizes) + SYSTEM_SHARED)
+    blocks = max(1, min(blocks_for(hardware, need, THREADS), shared_blocks))
+    registers = predicted(kernel, hardware, need, blocks, THREADS)
+    names = ", ".join(operands[k].name for k in across)
+    reason = (
+        f"{names} {'is' if len(across) == 1 else 'are'} contiguous across the others: patches of {edge} × {edge} turn "
+        f"in {edge * edge * sum(sizes) >> 10} KiB of shared memory, "
+        f"{ACCESS_BYTES if all(whole) and aligned else 'down to ' + str(min(sizes))} bytes an access"
+    )
+    return TransposeSchedule(axis, edge, width, across, whole, THREADS, blocks, reason, registers)
+
+
+def _edge(
+    sizes: list[int], turned: int, aligned: bool, axis: int, extents: tuple[int, ...], hardware: Hardware
+) -> int | None:
+    """Rows and columns of a patch, by the bytes of elements (`turned` of them lie across); None where none fits.
+
+    Measured on an H200: 64 × 64 elements of 4 bytes run at copy speed; aligned narrower ones want rows as long in bytes
+    where that leaves blocks enough (2 % of the time of 8192 × 8192 bfloat16), and 8 bytes shorter ones.
+    """
+    edges = [SHORT_EDGE] if max(sizes) == 8 else [EDGE, SHORT_EDGE]
+    others = prod(extents) // (extents[axis] * extents[-1])
+    blocks = others * -(-extents[axis] // LONG_EDGE) * -(-extents[-1] // LONG_EDGE)
+    if aligned and max(sizes) == min(sizes) <= 2 and blocks >= WAVES * hardware.multiprocessors:
+        edges.insert(0, LONG_EDGE)
+    return next((edge for edge in edges if edge * edge * turned <= SHARED), None)
+
+
+def _axis(kernel: Kernel) -> int | None:
+    """The axis along which most bytes an element are contiguous, of those that are not along the last."""
+    found: dict[int, int] = {}
+    for operand in kernel.operands:
+        if operand.near >= 0:
+            found[operand.near] = found.get(operand.near, 0) + operand.dtype.itemsize
+    return max(found, key=lambda axis: found[axis]) if found else None
+
+
+def transpose_grid(schedule: TransposeSchedule, extents: tuple[int, ...]) -> int:
+    """Blocks of the launch."""
+    return max(1, prod(schedule.counts(extents)))

@@ -1,0 +1,1 @@
+"""The text of a generated file, for all families."""

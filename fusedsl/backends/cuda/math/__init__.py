@@ -1,0 +1,1 @@
+"""The vocabulary of bodies on CUDA: functions of scalars."""

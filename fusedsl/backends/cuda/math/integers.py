@@ -1,0 +1,125 @@
+"""Integers in generated bodies: division, powers and shifts that are defined for all operands, and around ptxas."""
+
+from __future__ import annotations
+
+from llvmlite.ir.instructions import CastInstr
+
+from ..compiler.numba_backend import I1, I32, Emitter, ir, types
+
+
+def truncated(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """x / y truncated, its remainder, and the divisor used; total: by 0 and by -1 it divides by 1 instead."""
+    b = e.builder
+    special = b.icmp_unsigned("==", y, y.type(0))
+    if kind.signed:
+        special = b.or_(special, b.icmp_signed("==", y, y.type(-1)))
+    divisor = b.select(special, y.type(1), y)
+    quotient = (b.sdiv if kind.signed else b.udiv)(x, divisor)
+    return quotient, b.sub(x, b.mul(quotient, divisor)), divisor
+
+
+def _off_floor(b: ir.IRBuilder, kind: types.Type, rest: ir.Value, divisor: ir.Value) -> ir.Value:
+    """Is a truncated quotient one more than the floored one?"""
+    if not kind.signed:
+        return I1(0)
+    unlike = b.icmp_signed("<", b.xor(rest, divisor), rest.type(0))
+    return b.and_(unlike, b.icmp_signed("!=", rest, rest.type(0)))
+
+
+def floor_divide(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.Value:
+    """x // y, and 0 where y is 0."""
+    b = e.builder
+    quotient, rest, divisor = truncated(e, kind, x, y)
+    quotient = b.select(_off_floor(b, kind, rest, divisor), b.sub(quotient, quotient.type(1)), quotient)
+    if kind.signed:
+        quotient = b.select(b.icmp_signed("==", y, y.type(-1)), b.neg(x), quotient)
+    return b.select(b.icmp_unsigned("==", y, y.type(0)), x.type(0), quotient)
+
+
+def remainder(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.Value:
+    """x % y with the sign of y, and 0 where y is 0."""
+    b = e.builder  # a divisor of 0 or -1 was replaced by 1, whose remainder is the 0 that is wanted
+    _, rest, divisor = truncated(e, kind, x, y)
+    return b.select(_off_floor(b, kind, rest, divisor), b.add(rest, divisor), rest)
+
+
+def power(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.Value:
+    """x ** y by squaring; for y < 0 what of 1 / x ** -y is an integer: of 1 and -1 their power, of others 0."""
+    b = e.builder
+    result, square = x.type(1), x
+    for bit in range(kind.bitwidth - bool(kind.signed)):
+        chosen = b.trunc(b.lshr(y, y.type(bit)), I1)
+        result = b.select(chosen, b.mul(result, square), result)
+        square = b.mul(square, square)
+    if not kind.signed:
+        return result
+    odd = b.trunc(y, I1)
+    of_minus_one = b.select(odd, x.type(-1), x.type(1))
+    inverse = b.select(b.icmp_signed("==", x, x.type(-1)), of_minus_one, x.type(0))
+    inverse = b.select(b.icmp_signed("==", x, x.type(1)), x.type(1), inverse)
+    return b.select(b.icmp_signed("<", y, y.type(0)), inverse, result)
+
+
+def shift_left(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.Value:
+    """x << y, and 0 where y is negative or at least the width."""
+    known, width = _literal(y), x.type.width
+    if known is None:
+        return _shifted(e, kind, "shl", x, y)
+    return e.builder.shl(x, y) if 0 <= known < width else x.type(0)
+
+
+def shift_right(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.Value:
+    """x >> y, and the sign in all bits where y is negative or at least the width."""
+    b, known, width = e.builder, _literal(y), x.type.width
+    if known is None:
+        return _shifted(e, kind, "ashr" if kind.signed else "lshr", x, y)
+    if 0 <= known < width:
+        return (b.ashr if kind.signed else b.lshr)(x, y)
+    return b.ashr(x, x.type(width - 1)) if kind.signed else x.type(0)
+
+
+def _literal(y: ir.Value) -> int | None:
+    """The number that a literal is, by way of changes of its type too."""
+    while isinstance(y, CastInstr):
+        y = y.operands[0]
+    return y.constant if isinstance(y, ir.Constant) else None
+
+
+_SHIFTS = {"shl": "shl.b", "ashr": "shr.s", "lshr": "shr.u"}
+
+
+def _shifted(e: Emitter, kind: types.Type, name: str, x: ir.Value, y: ir.Value) -> ir.Value:
+    """A shift by a distance that is taken for an unsigned one: a negative one is beyond every width.
+
+    LLVM's shift by the width or more is poison, so that none is written. PTX's instruction takes such a distance for
+    the width; narrow integers are shifted in 32 bits, of which 31 leave nothing of them but their sign.
+    """
+    b, width = e.builder, x.type.width
+    if width < 32:
+        wide, distance = (b.sext if kind.signed else b.zext)(x, I32), b.zext(y, I32)
+        distance = b.select(b.icmp_unsigned("<", distance, I32(31)), distance, I32(31))
+        return b.trunc(getattr(b, name)(wide, distance), x.type)
+    if width == 64:
+        y = b.trunc(b.select(b.icmp_unsigned("<", y, y.type(width)), y, y.type(width)), I32)
+    letter = "l" if width == 64 else "r"
+    return e.asm(x.type, f"{_SHIFTS[name]}{width} $0, $1, $2;", f"={letter},{letter},r", [x, y])
+
+
+def negative(e: Emitter, x: ir.Value) -> ir.Value:
+    """-x, of 16 bits in 32: ptxas 13.0 takes -(-32768) of 16 bits for 32768 where that is compared or converted."""
+    return _written(e, x, "neg.word $0, $1;") if x.type.width == 16 else e.builder.neg(x)
+
+
+def size(e: Emitter, x: ir.Value) -> ir.Value:
+    """|x| as max(x, -x), in one piece that is not taken for an abs: ptxas (13.0 to 13.5) says that -abs(x) < c holds
+    for every x, where c is a constant below 0."""
+    return _written(e, x, "{ .reg .word other; neg.word other, $1; max.word $0, $1, other; }")
+
+
+def _written(e: Emitter, x: ir.Value, text: str) -> ir.Value:
+    """What PTX makes of a signed integer in a word of 32 bits, or of 64 where it has them."""
+    b, bits = e.builder, max(x.type.width, 32)
+    word, letter = ir.IntType(bits), "r" if bits == 32 else "l"
+    given = x if x.type == word else b.sext(x, word)
+    made = e.asm(word, text.replace("word", f"s{bits}"), f"={letter},{letter}", [given])
+    return made if x.type == word else b.trunc(made, x.type)

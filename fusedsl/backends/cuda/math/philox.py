@@ -1,0 +1,120 @@
+"""Random bits on CUDA: Philox4x32-10 of a position, a stream and a seed (Salmon et al., SC 2011)."""
+
+from __future__ import annotations
+
+from ....ir.meaning import PHILOX_KEYS, PHILOX_MULTIPLIERS, PHILOX_ROUNDS
+from ..compiler.numba_backend import I32, I64, Emitter, intrinsic, ir, types
+
+SHARES = {"philox_word": 4, "philox_pair": 2}  # neighbours that one counter serves
+
+
+def philox_words(e: Emitter, position: ir.Value, seed: ir.Value, stream: ir.Value) -> list[ir.Value]:
+    """Philox4x32-10: the four 32-bit words of one counter (position, stream) under a key."""
+    b = e.builder
+    parts = [[b.trunc(x, I32), b.trunc(b.lshr(x, I64(32)), I32)] for x in (position, stream, seed)]
+    words, keys = [*parts[0], *parts[1]], parts[2]
+    for _ in range(PHILOX_ROUNDS):
+        (low_a, high_a), (low_b, high_b) = (_product(e, words[k], m) for k, m in zip((0, 2), PHILOX_MULTIPLIERS))
+        words = [b.xor(b.xor(high_b, words[1]), keys[0]), low_b, b.xor(b.xor(high_a, words[3]), keys[1]), low_a]
+        keys = [b.add(key, I32(step)) for key, step in zip(keys, PHILOX_KEYS)]
+    return words
+
+
+def _product(e: Emitter, word: ir.Value, multiplier: int) -> list[ir.Value]:
+    """Both halves of a product of two words. LLVM would make whole rounds of 64 bits of one that it can see through."""
+    words = ir.LiteralStructType([I32, I32])
+    text = "{ .reg .b64 t; mul.wide.u32 t, $2, $3; mov.b64 {$0, $1}, t; }"
+    return e.unpack(e.asm(words, text, "=r,=r,r,n", [word, I32(multiplier)]), 2)
+
+
+def _halves(e: Emitter, words: list[ir.Value]) -> list[ir.Value]:
+    """Neighbouring words as 64 bits."""
+    b = e.builder
+    wide = [b.zext(word, I64) for word in words]
+    return [b.or_(low, b.shl(high, I64(32))) for low, high in zip(wide[::2], wide[1::2])]
+
+
+def _numbers(e: Emitter, name: str, counter: ir.Value, seed: ir.Value, stream: ir.Value) -> list[ir.Value]:
+    """What one counter gives to its neighbours: SHARES[name] numbers of 64 bits."""
+    words = philox_words(e, counter, seed, stream)
+    return [e.builder.zext(word, I64) for word in words] if SHARES[name] == 4 else _halves(e, words)
+
+
+def philox(first: int):
+    """Two neighbouring words of Philox as 64 bits."""
+
+    def rule(*kinds):
+        def emit(e, *values):
+            return _halves(e, philox_words(e, *values)[first : first + 2])[0]
+
+        return (types.uint64, emit) if all(kind == types.uint64 for kind in kinds) else None
+
+    return intrinsic(3)(rule)
+
+
+def shared_philox(name: str):
+    """Of all that counters 0, 1, … give, the number at one position."""
+
+    def rule(*kinds):
+        if not all(kind == types.uint64 for kind in kinds):
+            return None
+        return types.uint64, lambda e, position, seed, stream: _alone(e, name, position, seed, stream)
+
+    return intrinsic(3)(rule)
+
+
+def _alone(e: Emitter, name: str, position: ir.Value, seed: ir.Value, stream: ir.Value) -> ir.Value:
+    shares = SHARES[name]
+    counter = e.builder.lshr(position, I64(shares.bit_length() - 1))
+    return _shifted(e, _numbers(e, name, counter, seed, stream), position, shares, 1)[0]
+
+
+def _shifted(e: Emitter, numbers: list[ir.Value], by: ir.Value, shares: int, count: int) -> list[ir.Value]:
+    """`count` numbers from place `by` modulo `shares` on."""
+    b, step = e.builder, shares // 2
+    while step:
+        far = b.icmp_unsigned("!=", b.and_(by, I64(step)), I64(0))
+        left = count + step - 1
+        numbers = [b.select(far, numbers[k + step], numbers[k]) for k in range(left)]
+        step //= 2
+    return numbers
+
+
+def neighbours(e: Emitter, name: str, places: list[ir.Value], seed: ir.Value, stream: ir.Value) -> list[ir.Value]:
+    """The numbers at some positions; where these turn out to be neighbours, each counter is asked once."""
+    b = e.builder
+    if len(places) == 1:
+        return [_alone(e, name, places[0], seed, stream)]
+    near = ir.Constant(ir.IntType(1), 1)
+    for k, place in enumerate(places[1:], 1):
+        near = b.and_(near, b.icmp_unsigned("==", b.sub(place, places[0]), I64(k)))
+    with b.if_else(near) as (then, otherwise):
+        with then:
+            together, after_together = _in_a_row(e, name, places[0], len(places), seed, stream), b.block
+        with otherwise:
+            apart, after_apart = [_alone(e, name, place, seed, stream) for place in places], b.block
+    return [_either(b, (one, after_together), (other, after_apart)) for one, other in zip(together, apart)]
+
+
+def _in_a_row(e: Emitter, name: str, first: ir.Value, count: int, seed: ir.Value, stream: ir.Value) -> list[ir.Value]:
+    """The numbers at `count` positions from `first` on. Rows rarely begin in the midst of what a counter gives; vectors
+    may begin before the first position, whose counter follows that of -1.
+    """
+    b, shares = e.builder, SHARES[name]
+    counter = b.ashr(first, I64(shares.bit_length() - 1))
+    numbers: list[ir.Value] = []
+    while len(numbers) < count:
+        numbers += _numbers(e, name, b.add(counter, I64(len(numbers) // shares)), seed, stream)
+    before = b.block
+    with b.if_then(b.icmp_unsigned("!=", b.and_(first, I64(shares - 1)), I64(0))):
+        more = numbers + _numbers(e, name, b.add(counter, I64(len(numbers) // shares)), seed, stream)
+        moved, after = _shifted(e, more, first, shares, count), b.block
+    return [_either(b, (one, before), (other, after)) for one, other in zip(numbers[:count], moved)]
+
+
+def _either(b: ir.IRBuilder, *arrivals: tuple[ir.Value, ir.Block]) -> ir.Value:
+    """The value that comes from the block that was left."""
+    found = b.phi(arrivals[0][0].type)
+    for value, block in arrivals:
+        found.add_incoming(value, block)
+    return found

@@ -1,0 +1,188 @@
+"""Products of matrices in a block: strips of both factors in shared memory, a square of sums in the threads' registers.
+
+A square has EDGE x EDGE elements. Of the 16 x 16 threads, thread (r, c) sums rows 4 r … 4 r + 3 of columns c, c + 16,
+c + 32 and c + 48; its 16 sums stand column by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir.types import DType, dtype
+from ..compiler.numba_backend import F32, F64, I32, I64, Emitter, intrinsic, ir, numba_type, types
+from ..tile.memory import ACCESS_BYTES, Room, element_type, read_shared, write, write_shared
+from ..tile.thread_index import one_of
+from ..tile.tile import Tile
+from .schedule import DEPTH, EACH, EDGE, PADDED, THREADS
+
+TEAM, OWN = 16, 4  # threads along an edge, rows and columns of each
+
+
+def _thread(e: Emitter) -> ir.Value:
+    return e.special_register("tid.x")
+
+
+def _digits(e: Emitter, base: int) -> tuple[ir.Value, ir.Value]:
+    """(thread // base, thread % base) for a power of two."""
+    b, shift = e.builder, base.bit_length() - 1
+    return b.lshr(_thread(e), I32(shift)), b.and_(_thread(e), I32(base - 1))
+
+
+def _own_elements(e: Emitter, along: bool) -> list[tuple[ir.Value, ir.Value]]:
+    """(lane, step) of the elements of a strip that a thread loads; neighbouring threads are at neighbouring steps where
+    the strip lies `along` the sum, else at neighbouring lanes."""
+    b = e.builder
+    if along:
+        lane, step = _digits(e, DEPTH)
+        return [(b.add(lane, I32(k * (THREADS // DEPTH))), step) for k in range(EACH)]
+    step, lane = _digits(e, EDGE)
+    return [(lane, b.add(step, I32(k * (THREADS // EDGE)))) for k in range(EACH)]
+
+
+def strip_places(along: bool) -> Callable:
+    """`places()`: (lanes, steps) of the elements of a strip that this thread loads."""
+    kind = types.UniTuple(types.int64, EACH)
+    result = types.Tuple.from_types((kind, kind))
+
+    def rule():
+        def emit(e):
+            pairs = _own_elements(e, along)
+            made = [e.pack(kind, [e.builder.zext(pair[side], I64) for pair in pairs]) for side in range(2)]
+            return e.pack(result, made)
+
+        return result, emit
+
+    return intrinsic(0)(rule)
+
+
+def square_places(part: int) -> Callable:
+    """`places()`: (rows, columns) of the elements of a square that this thread sums, in one of its columns."""
+    kind = types.UniTuple(types.int64, OWN)
+    result = types.Tuple.from_types((kind, kind))
+
+    def rule():
+        def emit(e):
+            b = e.builder
+            row, column = _digits(e, TEAM)
+            rows = [b.zext(b.add(b.mul(row, I32(OWN)), I32(k)), I64) for k in range(OWN)]
+            columns = [b.zext(b.add(column, I32(part * TEAM)), I64)] * OWN
+            return e.pack(result, [e.pack(kind, rows), e.pack(kind, columns)])
+
+        return result, emit
+
+    return intrinsic(0)(rule)
+
+
+def put_strip(name: str, along: bool) -> Callable:
+    """`put(at, values)`: this thread's elements of a strip into shared memory."""
+    kind = dtype(name)
+
+    def rule(at, values):
+        def emit(e, base, tile):
+            b = e.builder
+            for (lane, step), value in zip(_own_elements(e, along), e.unpack(tile, EACH)):
+                place = b.add(b.mul(step, I32(PADDED)), lane)
+                write_shared(e, kind, 1, _at(e, base, place, kind), [value])
+
+        return types.void, emit
+
+    return intrinsic(2)(rule)
+
+
+def no_sums(name: str) -> Callable:
+    """`zero()`: a thread's sums before the first product."""
+    kind = dtype(name)
+    result = types.UniTuple(numba_type(name), OWN * OWN)
+    return intrinsic(0)(lambda: (result, lambda e: e.pack(result, [element_type(kind)(0)] * (OWN * OWN))))
+
+
+def add_sums(name: str) -> Callable:
+    """`add(one, other)`: two threads' worth of sums, one by one."""
+    kind = dtype(name)
+    result = types.UniTuple(numba_type(name), OWN * OWN)
+
+    def rule(one, other):
+        def emit(e, first, second):
+            add = e.builder.fadd if kind.kind == "f" else e.builder.add
+            pairs = zip(e.unpack(first, OWN * OWN), e.unpack(second, OWN * OWN))
+            return e.pack(result, [add(x, y) for x, y in pairs])
+
+        return result, emit
+
+    return intrinsic(2)(rule)
+
+
+def multiply_strips(name: str) -> Callable:
+    """`multiply(left, right, sums)`: the sums with the products of two strips added, step by step."""
+    kind = dtype(name)
+    result = types.UniTuple(numba_type(name), OWN * OWN)
+
+    def rule(left, right, sums):
+        def emit(e, a, c, so_far):
+            held = e.unpack(so_far, OWN * OWN)
+            row, column = _digits(e, TEAM)
+            first = e.builder.mul(row, I32(OWN))
+            for step in range(DEPTH):
+                x = _neighbours(e, kind, a, first, step * PADDED)
+                y = [_read(e, kind, 1, c, column, step * PADDED + part * TEAM)[0] for part in range(OWN)]
+                held = [_fused(e, kind, x[k % OWN], y[k // OWN], held[k]) for k in range(OWN * OWN)]
+            return e.pack(result, held)
+
+        return result, emit
+
+    return intrinsic(3)(rule)
+
+
+def scatter(tile: Tile, name: str) -> Callable:
+    """`scatter(addresses, values, wanted)`: a tile of single elements, each to its address, where it is wanted."""
+    kind = dtype(name)
+
+    def rule(addresses, values, wanted):
+        def emit(e, places, held, flags):
+            elements = tile.narrowed(e, kind, held, values)
+            for place, value, flag in zip(e.unpack(places, tile.count), elements, e.unpack(flags, tile.count)):
+                write(e, kind, 1, place, [value], Room(e.builder.zext(flag, I32)))
+
+        return types.void, emit
+
+    return intrinsic(3)(rule)
+
+
+@intrinsic(2)
+def whole_quotient(number, divisor):
+    """number // divisor of int64, neither below 0, in 32 bits where both have no more."""
+    if number != types.int64:
+        return None
+
+    def emit(e, n, d):
+        b = e.builder
+        small = b.icmp_unsigned("<", b.or_(n, d), I64(1 << 32))
+        return one_of(b, small, lambda: b.zext(b.udiv(b.trunc(n, I32), b.trunc(d, I32)), I64), lambda: b.udiv(n, d))
+
+    return types.int64, emit
+
+
+# -- shared memory
+
+
+def _at(e: Emitter, base: ir.Value, place: ir.Value, kind: DType) -> ir.Value:
+    b = e.builder
+    return b.add(b.trunc(base, I32), b.mul(place, I32(kind.itemsize)))
+
+
+def _read(e: Emitter, kind: DType, width: int, base: ir.Value, place: ir.Value, further: int) -> list[ir.Value]:
+    at = e.builder.add(_at(e, base, place, kind), I32(further * kind.itemsize))
+    return read_shared(e, kind, width, at)
+
+
+def _neighbours(e: Emitter, kind: DType, base: ir.Value, place: ir.Value, further: int) -> list[ir.Value]:
+    """OWN neighbouring elements, in as few reads as there can be."""
+    width = min(OWN, ACCESS_BYTES // kind.itemsize)
+    return [x for k in range(0, OWN, width) for x in _read(e, kind, width, base, place, further + k)]
+
+
+def _fused(e: Emitter, kind: DType, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+    if kind.kind != "f":
+        return e.builder.add(e.builder.mul(x, y), z)
+    wide = kind.bits == 64
+    return e.call(F64 if wide else F32, f"llvm.fma.f{kind.bits}", [x, y, z])

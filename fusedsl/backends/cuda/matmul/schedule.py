@@ -1,0 +1,75 @@
+"""Products of matrices on threads: a block computes a square of the result, from strips of both factors in turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ....hardware import Hardware
+from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.matmul_axes import Sides, extent, sides, worthwhile
+from ....kernel_ir.phase import Body
+
+EDGE, DEPTH, THREADS = 64, 16, 256  # rows and columns of a block, steps of its strips, threads
+PADDED = EDGE + 4  # elements between a step and the next in shared memory: 16 bytes apart, and few banks meet
+EACH = EDGE * DEPTH // THREADS  # elements of a strip that a thread loads
+CHAIN = 256  # products that are added one after another before their sum joins the others
+SHARED_BYTES = 48 << 10  # that every GPU has for a block
+
+
+@dataclass(frozen=True)
+class ContractSchedule:
+    """A block of `threads` computes EDGE x EDGE elements, a thread 4 x 4 of them; `blocks` are to fit on an SM.
+
+    `along` has for each factor (see `factors`) whether neighbouring threads load neighbouring steps of the sum, rather
+    than neighbouring rows or columns.
+    """
+
+    along: tuple[bool, ...]
+    blocks: int
+    threads: int = THREADS
+    reason: str = field(default="", compare=False)
+    registers: int = field(default=0, compare=False)  # a thread, by estimate
+
+
+def factors(found: Sides) -> list[tuple[str, Body]]:
+    """The values that strips are made of, each once: ("row" or "column", what computes it)."""
+    return list(dict.fromkeys((side, body) for pair in found.factors for side, body in zip(("row", "column"), pair)))
+
+
+def schedule_contract(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> ContractSchedule | None:
+    """How a kernel that sums products runs; None where it is better run row by row, or does not fit."""
+    found = sides(kernel)
+    if found is None or not kernel.resident or kernel.part or not worthwhile(kernel, found, extents):
+        return None
+    packed = factors(found)
+    if sum(DEPTH * PADDED * body.results[0].dtype.itemsize for _, body in packed) > SHARED_BYTES:
+        return None
+    along = tuple(_near_steps(kernel, body) for _, body in packed)
+    words = sum(use.state[0].dtype.itemsize // 4 for use in kernel.phases[0].folds)
+    blocks = 2 if words == 1 else 1
+    registers = min(hardware.thread_registers, 64 + 48 * words)
+    squares = extent(found.batch, extents) * -(-extent(found.rows, extents) // EDGE)
+    squares *= -(-extent(found.columns, extents) // EDGE)
+    reason = (
+        f"product of matrices: {squares} squares of {EDGE} × {EDGE}, each from strips of {DEPTH} steps in shared "
+        "memory; a thread sums 4 × 4 elements"
+    )
+    return ContractSchedule(along, blocks, THREADS, reason, registers)
+
+
+def contract_grid(kernel: Kernel, extents: tuple[int, ...]) -> int:
+    """Blocks of the launch."""
+    found = sides(kernel)
+    assert found is not None
+    squares = (-(-extent(axes, extents) // EDGE) for axes in (found.rows, found.columns))
+    count = extent(found.batch, extents)
+    for n in squares:
+        count *= n
+    return count
+
+
+def _near_steps(kernel: Kernel, body: Body) -> bool:
+    """Whether the arrays of a factor are contiguous along the sum."""
+    names = {v.name for v in body.args}
+    loads = [load for load in kernel.loads if load.value.name in names]
+    return any(kernel.operands[load.operand].strides[-1] == "1" for load in loads)

@@ -1,0 +1,1 @@
+"""Rewrites of bodies for CUDA, before they are printed."""

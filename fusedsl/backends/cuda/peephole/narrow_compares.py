@@ -1,0 +1,51 @@
+"""Positions along a row that are compared with what a row has one of: 32 bits of both are enough."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from ....ir.types import INT32, INT64
+from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.liveness import NAME, row_loads
+from ....kernel_ir.phase import Body, Value
+
+COMPARISON = re.compile(r"(?P<head>\w+ = )(?P<a>\w+) (?P<order>[=!<>]=|[<>]) (?P<b>\w+)(?P<tail>  #.*)?$")
+SHORT = "{}_short"
+CLAMPED = ["", "", '@once("int64 -> int32")', "def short(a):", "    return int32(minimum(maximum(a, -1), 2147483647))"]
+
+
+def short_positions(kernel: Kernel, body: Body) -> tuple[Body, tuple[str, ...], tuple[str, ...]]:
+    """(the body with such comparisons in int32, the positions and the row values that it takes so).
+
+    No position is less than 0 or as large as 2**31 - 1 where offsets have 32 bits: a row value that is clamped to -1
+    … 2**31 - 1 compares with all of them as before.
+    """
+    along = {p.value.name for p in kernel.positions if p.axis >= kernel.row_axes and p.value.dtype is INT64}
+    if kernel.wide or kernel.column_axes > 1 or not along:
+        return body, (), ()
+    ones = {v.name for v in body.args if v.dtype is INT64} - _elements(kernel)
+    lines, short = [], set()
+    for line in body.lines:
+        found = COMPARISON.match(line)
+        if found and ({found["a"], found["b"]} & along and {found["a"], found["b"]} & ones):
+            a, b = found["a"], found["b"]
+            line = f"{found['head']}{SHORT.format(a)} {found['order']} {SHORT.format(b)}{found['tail'] or ''}"
+            short |= {a, b}
+        lines.append(line)
+    read = {name for line in lines for name in NAME.findall(line.split("#", 1)[0].partition(" = ")[2])}
+    read |= {value.name for value in body.results}
+    args = [v for v in body.args if v.name in read or v.name not in short]
+    args += [Value(SHORT.format(v.name), INT32) for v in body.args if v.name in short]
+    positions = tuple(v.name for v in body.args if v.name in short & along)
+    values = tuple(v.name for v in body.args if v.name in short - along)
+    return dataclasses.replace(body, args=tuple(args), lines=tuple(lines)), positions, values
+
+
+def _elements(kernel: Kernel) -> set[str]:
+    """Names of which each element of a row has its own."""
+    rows = row_loads(kernel)
+    names = {x.value.name for x in kernel.loads if x.operand not in rows}
+    names |= {p.value.name for p in kernel.positions if p.axis >= kernel.row_axes}
+    parts = [part for phase in kernel.phases for part in phase.passes]
+    return names | {value.name for part in parts for body in part.bodies for value in body.results}

@@ -1,0 +1,1 @@
+"""Row reductions: folds along the contiguous axis, for each row."""

@@ -1,0 +1,198 @@
+"""Few or very long rows on threads: gangs of blocks stream a row together and exchange the states of its folds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from ....hardware import Hardware, blocks_for, registers_for
+from ....ir.op_cost import special_functions
+from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.liveness import row_loads
+from ....kernel_ir.register_pressure import Tiling, needed, predicted
+from ..split_heuristics import columns_of, finishes_at_once, meetings, parts_of
+from .looped import schedule_looped
+from .schedule import contiguous, row_width
+
+THREADS = 512  # of a block
+BLOCKS = 2  # on an SM
+AHEAD = (256, 3)  # the same of rows with special functions, whose next tile is loaded while they work
+SMALLER = (256, 3)  # … and of rows that are read again, where registers do not last for the others
+SPARE_REGISTERS = 3  # a thread's, beside the need: blocks that wait for each other cannot be fewer after a spill
+WIDE_REGISTERS = 16  # more where offsets have 64 bits
+IN_FLIGHT = 64  # bytes of loads that a thread should have under way
+MOST_ELEMENTS = 32  # … and the elements that it takes for it
+MEETING = 8e-6  # seconds of a row in which a gang meets, beside what it moves
+BUSY = 0.6  # of all SMs take the whole bandwidth
+FULL = 0.9  # of all blocks that fit do so, where they wait for each other
+PARTS = (3, 6, 12, 24)  # blocks of a gang that takes row after row: each number is a kernel of its own
+LEAST_MOVED = 16 << 20  # bytes of a row that gangs in turn take
+TURN = 10e-6  # seconds that a turn of all gangs takes beside what it moves
+ALIGNMENT = 8  # bytes, of each part of a state in a record
+
+
+@dataclass(frozen=True)
+class GangSchedule:
+    """`threads` threads of each of `parts` blocks loop over a row, `vectors` vectors of `width` elements at a time.
+
+    All blocks of a row leave the states of its folds in the workspace. Not `together`, the last one finishes the row;
+    else the blocks of all rows are resident at once, wait for each other after each fold and all go on. There is a gang
+    for each row, or so many `gangs` of a `fixed` number of blocks take row after row. Where `ahead`, a thread loads its
+    next tile while it works on one (measured on an H200, of log-sum-exp over 100,000,000 bfloat16: 0.97 of the speed of
+    reading instead of 0.93; where there is less to do, it makes no difference).
+    """
+
+    width: int
+    vectors: int
+    threads: int
+    blocks: int
+    together: bool
+    ahead: bool = False
+    fixed: int = 0
+    gangs: int = field(default=0, compare=False)
+    parts: int = field(default=1, compare=False)
+    reason: str = field(default="", compare=False)
+    registers: int = field(default=0, compare=False)  # a thread, by estimate
+
+    # A row in a loop, as RowSchedule describes it.
+    resident = False
+    across = False
+    early = False
+    piece = 0
+    whole = 0
+    rows = 1
+    blocked = False
+    linked = False
+    shared = False
+    cluster = 1
+    room = 0
+
+    @property
+    def step(self) -> int:
+        """Elements between one vector of a thread and its next."""
+        return self.width * self.threads
+
+    @property
+    def apart(self) -> int:
+        """Elements between the first of a thread and that of the next."""
+        return self.width
+
+    @property
+    def span(self) -> int:
+        """Elements that a block works on at once."""
+        return self.step * self.vectors
+
+    @property
+    def block(self) -> int:
+        return self.threads
+
+
+def schedule_gang(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> GangSchedule | None:
+    """How blocks share the rows of a kernel that is not `resident`; None where each row is best off with its own."""
+    rows, columns = prod(extents[: kernel.row_axes]), columns_of(kernel, extents)
+    width = row_width(kernel)
+    of_rows = row_loads(kernel)
+    full = [k for k, o in enumerate(kernel.operands) if k not in of_rows and "0" not in o.strides[kernel.row_axes :]]
+    spare = SPARE_REGISTERS + (WIDE_REGISTERS if kernel.wide else 0)
+    vectors = max(1, min(IN_FLIGHT // (_least_read(kernel, full) * width), MOST_ELEMENTS // width))
+    together = not finishes_at_once(kernel)
+    dear = any(special_functions(part.element.lines) for phase in kernel.phases for part in phase.passes)
+    ahead = not together and dear and sum(k < kernel.inputs for k in full) == 1
+    moved = columns * sum(o.dtype.itemsize for k, o in enumerate(kernel.operands) if k not in of_rows)
+    turning = together and not _pays(rows, moved, hardware)
+    if turning and (contiguous(kernel) or moved < LEAST_MOVED):  # rows that stay on the chip, as a rule, or too short
+        return None
+    threads, blocks = AHEAD if ahead else (THREADS, BLOCKS)
+    need = needed(kernel, Tiling(width, vectors, ahead=ahead)) + spare
+    if turning and registers_for(hardware, BLOCKS, THREADS) < need <= registers_for(hardware, SMALLER[1], SMALLER[0]):
+        threads, blocks = SMALLER
+    room = registers_for(hardware, blocks, threads)
+    while vectors > 1 and needed(kernel, Tiling(width, vectors, ahead=ahead)) + spare > room:
+        vectors //= 2
+    steps = -(-columns // (width * vectors * threads))
+    need = needed(kernel, Tiling(width, vectors, ahead=ahead)) + spare
+    blocks = min(blocks, blocks_for(hardware, need, threads))
+    registers = predicted(kernel, hardware, need, blocks, threads)
+    slots = hardware.multiprocessors * blocks
+    gangs = fixed = 0
+    if turning:
+        alone = hardware.multiprocessors * schedule_looped(kernel, extents, hardware).blocks
+        parts = fixed = _in_turn(rows, moved, alone, slots, steps, hardware)
+        gangs = -(-rows // -(-rows // (slots // fixed))) if fixed else 0
+        how = f"they wait for each other after each fold; {gangs} rows at a time, as many in each turn"
+    elif together:
+        parts, how = min(slots // rows, steps), "they wait for each other after each fold"
+    else:
+        parts, how = parts_of(rows, steps, slots), "the last one finishes it"
+    if parts <= 1:
+        return None
+    reason = (
+        f"rows of {columns} are streamed by {threads} threads of several blocks, {vectors} vectors of {width} a thread "
+        f"under way; {parts} blocks share a row, {how}"
+    )
+    return GangSchedule(width, vectors, threads, blocks, together, ahead, fixed, gangs, parts, reason, registers)
+
+
+def _least_read(kernel: Kernel, full: list[int]) -> int:
+    """Bytes of an element's loads, in the phase that has fewest: there too enough of them are to be under way."""
+    found = []
+    for phase in kernel.phases:
+        read = {value.name for part in phase.passes for value in part.reads}
+        loads = {x.operand for x in kernel.loads if x.value.name in read and x.operand in full}
+        found.append(sum(kernel.operands[k].dtype.itemsize for k in loads))
+    return min((size for size in found if size), default=1)
+
+
+def gang_grid(schedule: GangSchedule, rows: int) -> int:
+    """Blocks of the launch."""
+    return gangs_of(schedule, rows) * schedule.parts
+
+
+def gangs_of(schedule: GangSchedule, rows: int) -> int:
+    """Gangs of the launch."""
+    return schedule.gangs or rows
+
+
+def record_bytes(kernel: Kernel) -> int:
+    """What a block leaves for the others after a phase."""
+    return max(ALIGNMENT * sum(len(use.state) for use in phase.folds) for phase in kernel.phases)
+
+
+def workspace_bytes(schedule: GangSchedule, kernel: Kernel, rows: int) -> int:
+    """Records of all blocks of all rows after each phase with folds: nothing is written twice."""
+    return meetings(kernel) * rows * schedule.parts * record_bytes(kernel)
+
+
+def _in_turn(rows: int, moved: int, alone: int, slots: int, most: int, hardware: Hardware) -> int:
+    """Blocks of gangs that best take row after row, of `most` at most; 0 where a block for each row is faster.
+
+    `alone` rows are there at once where each has its own block, and their last wave may leave much of the machine idle.
+    Gangs have equal turns, and work on few rows, whose ends are still in the L2 when they are read again. Measured on
+    an H200 (896 rows of 2,097,152 float32, read twice): a block a row 6.03 ms, 660 of them at once; gangs of 3, 6, 12
+    and 24 blocks 5.51, 5.44, 5.36 and 5.36 ms; of 99, which the L2 holds, 6.15 ms.
+    """
+    seconds = 1.5 * moved / hardware.bandwidth
+    waves, rest = divmod(rows, alone)
+    if not waves:
+        return 0
+    best, least = 0, (waves + (max(rest / alone, BUSY) if rest else 0)) * alone * seconds
+    for parts in PARTS:
+        if parts > min(most, slots):
+            break
+        turns = -(-rows // (slots // parts))
+        gangs = -(-rows // turns)
+        again = 1 - min(1.0, 2 * hardware.l2 / (gangs * moved)) / 3  # of what is moved: two reads and a write
+        time = turns * (gangs * seconds * again / min(1.0, gangs * parts / slots / FULL) + TURN)
+        if time < least:
+            best, least = parts, time
+    return best
+
+
+def _pays(rows: int, moved: int, hardware: Hardware) -> bool:
+    """Whether gangs are faster than a block a row: few blocks do not take all bandwidth, but need not meet.
+
+    Measured on an H200 (float32 softmax, 264 rows of 600,000: gangs 988 us, a block a row 470 us; batch norm, 64 rows
+    of 16,777,216: gangs at 0.97 of copy speed).
+    """
+    share = min(1.0, rows / (BUSY * hardware.multiprocessors))
+    return rows * 1.5 * moved / hardware.bandwidth * (1 / share - 1) > MEETING

@@ -1,0 +1,195 @@
+"""Rows on lines of threads, whose length the launch says: a few binaries do for rows of all lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from ....hardware import Hardware, blocks_for, registers_for
+from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.register_pressure import Tiling, needed, predicted
+from .resident import FETCHING, HELD_WORDS, MOST_NEEDED, most_threads, overlaps
+from .schedule import (
+    LOOP_BLOCK,
+    WARP,
+    RowSchedule,
+    alone,
+    contiguous,
+    fetches,
+    later_of,
+    long_bodies,
+    per_element_of,
+    reach_of,
+    row_width,
+)
+from .tile_shape import EARLY_WORDS, PIECE_FROM, piece_of
+
+WIDTHS = (4, 8)  # elements of a vector, of float32 and of 16 bits
+MOST = 1024  # threads of a line
+AMPLE = 0.9  # of the registers that there are, beyond which a need may turn out too low
+DOUBLE = 8  # registers by which it may, where elements have 64 bits
+COMMON_FROM = 512  # columns from which on a power of two is a length of its own
+COUNTS = (8, 16)  # vectors of a thread
+HELD, SHORT = 32, 256  # elements of a thread of a short row, and of a short row at most
+SINGLES = 8  # elements of a thread where they are read one by one
+FEWEST = 4  # threads of a row whose ends are apart
+# Threads whose vectors fill a line of memory, and vectors that are enough for each. Measured on an H200: sums of rows
+# of 64, 128 and 256 bfloat16 take 145, 129 and 125 us so, on half as many threads 162, 157 and 129.
+LINE, AMPLE_VECTORS = 8, 4
+
+
+def schedule_line(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+    """How a `resident` row runs on a line of threads; None where its number of threads is compiled.
+
+    Lines are for rows of which little is computed and nothing but that is stored, whose lengths then share a few
+    binaries; and for short rows that are not aligned. Measured on an H200, both in one process: sums take as long as
+    those compiled for their length (0.95 to 1.29 of the speed, but 0.82 in rows of 13 bfloat16); softmax of 13, 33 and
+    65 columns is 1.4 to 3 times as fast. Longer rows that are stored are not: 0.83 to 1.08 in softmax, 0.6 to 1.1 in
+    layer norm, whose weights are read element by element at distances that the compiler does not know.
+    """
+    width, columns = row_width(kernel), extents[-1]
+    if not kernel.resident or not contiguous(kernel) or kernel.part or common(columns) or width not in WIDTHS:
+        return None
+    split, single = reach_of(kernel, columns, width) > columns, prod(extents[: kernel.row_axes]) == 1
+    if split and (alone(kernel) or fetches(kernel)):
+        return None
+    sizes: Iterable[Size] = ()
+    if _folds_alone(kernel, width):
+        sizes = _sizes(kernel, width, split, single, hardware)
+    elif split and not single:
+        sizes = _short(kernel, width, hardware)
+    for size in sizes:
+        if columns > size.longest * size.vectors * size.width:
+            continue
+        found, need = _on_line(kernel, columns, split, size, hardware)
+        return found if alone(kernel) or overlaps(kernel, columns, found, need, hardware) else None
+    return None
+
+
+def line_of(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+    """How rows that are `resident` run in one of few forms for all lengths; None where none of these holds them.
+
+    Measured on an H200 beside those compiled for their length (20 lengths to 23,899): softmax of float32 has 0.80 to
+    1.08 of their speed, of bfloat16 0.67 to 1.0; RMS norm of bfloat16 0.5 to 0.8 below 600 columns where its length is
+    a multiple of 8, which is not known here, else 0.8 to 1.8; layer norm of bfloat16 from 200 columns on 0.58 to 1.0.
+    """
+    width, columns = row_width(kernel), extents[-1]
+    if width not in WIDTHS or alone(kernel) or fetches(kernel):
+        return None
+    if not kernel.resident or not contiguous(kernel):
+        return None
+    split = any(operand.access == "anchor" for operand in kernel.operands)
+    for size in _sizes(kernel, width, split, False, hardware, COUNTS[:1]):
+        if columns <= size.longest * size.vectors * size.width:
+            return _on_line(kernel, columns, split, size, hardware)[0]
+    return None
+
+
+def _folds_alone(kernel: Kernel, width: int) -> bool:
+    """Whether a row is read for little work, of which one value is stored."""
+    first, *others = kernel.phases
+    plain = not others and not first.stores and not kernel.positions and not alone(kernel)
+    return plain and not long_bodies(kernel, width)
+
+
+def _short(kernel: Kernel, width: int, hardware: Hardware) -> list[Size]:
+    """Classes of short rows that are not aligned, and are stored."""
+    each, streams = HELD // width, later_of(kernel) > 0
+    if not _room(kernel, width, each, hardware):
+        return []
+    found = [Size(1, SINGLES, 0, WARP // 4, LOOP_BLOCK)] if width < 8 or not streams else []
+    return found if streams else [*found, Size(width, each, 0, SHORT // HELD, LOOP_BLOCK)]
+
+
+def common(columns: int) -> bool:
+    """Is this a length of many models: a power of two (or one more, where a token stands before), or of ten?"""
+    power = next(10**k for k in range(20) if 10**k >= columns)
+    return columns >= COMMON_FROM and (
+        columns & (columns - 1) == 0 or (columns - 1) & (columns - 2) == 0 or columns == power
+    )
+
+
+def usual(kernel: Kernel, extents: tuple[int, ...]) -> bool:
+    """Whether all axes that a row has are as long as in many models."""
+    return kernel.row_axes > 0 and all(map(common, extents[kernel.row_axes :]))
+
+
+@dataclass(frozen=True)
+class Size:
+    """A class of rows: the tile of a thread, threads of the longest row of the class before and of the longest one, and
+    threads that a block has room for."""
+
+    width: int
+    vectors: int
+    below: int
+    longest: int
+    room: int
+
+
+def _sizes(
+    kernel: Kernel, width: int, split: bool, single: bool, hardware: Hardware, tried: tuple[int, ...] = COUNTS
+) -> Iterator[Size]:
+    """From short rows to long ones; for a row that is `single` only those of long ones. Threads have up to as many
+    vectors as are `tried`."""
+    most = most_threads(kernel, width)
+    rooms = {count: _room(kernel, width, count, hardware) for count in tried}
+    counts = [count for count, room in rooms.items() if room]
+    reached = 0
+    if single:
+        counts = counts[-1:]
+    elif split:
+        yield Size(1, SINGLES, 0, WARP // 4, LOOP_BLOCK)
+    if counts and not single:
+        reached = WARP // 2 * counts[0]
+        yield Size(width, counts[0], 0, WARP // 2, LOOP_BLOCK)
+    for count in counts:
+        longest = min(rooms[count], most) if len(counts) > 1 and count == counts[0] else rooms[count]
+        if longest * count > reached:
+            yield Size(width, count, reached // count, longest, longest)
+            reached = longest * count
+
+
+def _room(kernel: Kernel, width: int, vectors: int, hardware: Hardware) -> int:
+    """Threads of a block that leave each the registers for so many vectors, and some to spare; 0 where it is too much
+    for any."""
+    need, cap = needed(kernel, Tiling(width, vectors)), FETCHING if kernel.pointers else MOST_NEEDED
+    need += DOUBLE * any(operand.dtype.bits == 64 for operand in kernel.operands)
+    held = vectors * width * per_element_of(kernel, width)
+    for room in (MOST, MOST // 2, MOST // 4) if need <= cap else ():
+        words = next(words for size, words in HELD_WORDS.items() if room <= size)
+        if held <= words and need <= AMPLE * registers_for(hardware, 1, room):
+            return room
+    return 0
+
+
+def _on_line(kernel: Kernel, columns: int, split: bool, size: Size, hardware: Hardware) -> tuple[RowSchedule, int]:
+    """A row on as many threads as it takes, and the registers that each of them needs."""
+    width, vectors, room = size.width, size.vectors, size.room
+    each, apart = vectors * width, 2 * width - 2 if split else 0  # elements that are in no whole vector, at most
+    threads = max(-(-columns // each), FEWEST if apart else 1)
+    threads = 1 << (threads - 1).bit_length() if size.longest < WARP else -(-threads // WARP) * WARP
+    if not split:
+        ample = columns // (AMPLE_VECTORS * width)
+        threads = max(threads, min(LINE, 1 << max(0, ample.bit_length() - 1)))
+    shortest, fewest = max(1, size.below * each + 1 - apart), (size.below // WARP + 1) * WARP
+    later = later_of(kernel) * vectors
+    taken = (per_element_of(kernel, width) * vectors + later) * width
+    early = later > 0 and not split and taken <= next(words for n, words in EARLY_WORDS.items() if size.below <= n)
+    piece = piece_of(kernel, vectors, width) if taken > PIECE_FROM else 0
+    need = needed(kernel, Tiling(width, vectors, early, piece))
+    blocks = blocks_for(hardware, need, room)
+    registers = predicted(kernel, hardware, need, blocks, room)
+    reason = (
+        f"a row of {columns} fits {threads} threads: {vectors} vectors of {width} each, at most {registers} registers; "
+        f"rows of up to {size.longest * each} may share it, on more or fewer threads"
+    )
+    if early:
+        reason += "; what later phases read is loaded with the row"
+    edges = -(-apart // (FEWEST if size.longest < WARP else WARP))
+    if apart:
+        reason += f"; of what is before and after the aligned vectors each takes {edges}"
+    rows = LOOP_BLOCK // threads if threads <= WARP else 1
+    whole = min(shortest // (fewest * width), vectors)
+    found = RowSchedule(True, width, vectors, whole, threads, rows, blocks, False, early, piece)
+    return replace(found, room=room, edges=edges, reason=reason, registers=registers), need

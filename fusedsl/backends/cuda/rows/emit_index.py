@@ -1,0 +1,208 @@
+"""Where the threads of a row kernel stand: its tiles, the row of a team, the columns of a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ....kernel_ir.liveness import row_loads
+from ....kernel_ir.phase import Phase
+from ..emit.multi_axis_index import Walk
+from ..emit.source_text import Writer, indented
+from .emit_prefetch import streamed
+from .emit_unaligned import find_edges
+from .schedule import LOOP_BLOCK, WARP, RowSchedule
+
+
+@dataclass
+class Place(Writer):
+    """Writes where a thread stands, for one row kernel."""
+
+    schedule: RowSchedule
+    walk: Walk | None = None
+    begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its row begins
+    whole: bool = False  # the tile that is worked on needs no checks
+    edged: set[str] = field(default_factory=set)  # names that have a value at the edges
+
+    @property
+    def tile(self) -> str:
+        """The tile that is worked on: one that is checked, or one that is there as a whole."""
+        return "whole" if self.whole else "tile"
+
+    @property
+    def prefix(self) -> str:
+        """Of the names of what depends on that."""
+        return "whole_" if self.whole else ""
+
+    @property
+    def limit(self) -> str:
+        """Where the vectors of a row end."""
+        return "limit" if self.edges else "columns"
+
+    @property
+    def edges(self) -> int:
+        """Elements that a thread takes of what comes before and after the aligned vectors of a row."""
+        return getattr(self.schedule, "edges", 0)
+
+    def _define_tile(self) -> None:
+        plan = self.schedule
+        split = any(operand.access == "anchor" for operand in self.kernel.operands)
+        if not plan.resident:
+            checks = ("b" if split else "v") * plan.vectors
+        else:
+            checks = self.checks()
+        top = self.scope.top
+        shape = f"width={plan.width}, vectors={plan.vectors}{self.step}"
+        top.append(f'tile = Tile({shape}, checks="{checks}"{self.exact})')
+        if self.splits:
+            top.append(f'whole = Tile({shape}, checks="{"." * plan.vectors}")')
+        top.append(f"team = Team({self._team()})")
+
+    @property
+    def step(self) -> str:
+        """How far the vectors of a thread are apart, if that is compiled."""
+        plan = self.schedule
+        return "" if plan.room else f", step={plan.threads if self.kernel.column_axes > 1 else plan.step}"
+
+    @property
+    def shares(self) -> bool:
+        """Whether a block has several rows, so that the last ones may not be there."""
+        return self.schedule.rows > 1 or self.schedule.room > 0
+
+    def _team(self) -> str:
+        """The threads of a row."""
+        plan = self.schedule
+        if plan.room:
+            return f"threads={WARP // 2 if plan.room <= LOOP_BLOCK else plan.room}, line=True"
+        meetings = sum(len(phase.folds) for phase in self.kernel.phases)
+        cluster = f", cluster={plan.cluster}, meetings={meetings}" if plan.cluster > 1 else ""
+        return f"threads={plan.threads}{f', across={WARP}' if plan.across else cluster}"
+
+    @property
+    def exact(self) -> str:
+        """How far rows that are split at their ends are read: 16-bit rows to the end of the last aligned block."""
+        split = [operand for operand in self.kernel.operands if operand.access == "anchor"]
+        return ", exact=False" if any(operand.dtype.itemsize == 2 for operand in split) else ""
+
+    def checks(self) -> str:
+        """What a resident row checks of each vector (see Tile)."""
+        plan, split = self.schedule, any(operand.access == "anchor" for operand in self.kernel.operands)
+        split = split and not plan.edges and (plan.width > 1 or not plan.room)
+        found = "." * plan.whole + ("t" if split else "v") * (plan.vectors - plan.whole)
+        return ("h" if plan.whole else "b") + found[1:] if split else found
+
+    @property
+    def splits(self) -> bool:
+        """Whether the work of a turn is written twice: for tiles that are there as a whole, and for others."""
+        plan = self.schedule
+        return plan.shared or (not plan.resident and any(map(self._streams, self.kernel.phases)))
+
+    def _streams(self, phase: Phase) -> bool:
+        """Whether a loop loads its next tile ahead: rows of one axis, whose turns need nothing of one another."""
+        plain = not (phase.scans or phase.select or phase.ranks or self.schedule.linked or self.schedule.across)
+        return self.kernel.column_axes == 1 and plain and bool(streamed(self.kernel, phase))
+
+    def stride(self) -> str:
+        """From one tile of a loop to the next: elements, or vectors where they are numbered."""
+        return str(self.schedule.vectors * self.schedule.threads if self.walk else self.schedule.span)
+
+    def last(self) -> str:
+        """Where a thread's last tile begins; a thread that has none stays behind the row."""
+        return f"start + (max(columns - 1 - start, 0) & -{self.stride()})"
+
+    def _find_row(self) -> None:
+        """The row of this thread; teams beyond the last row work on that one, and store nothing."""
+        plan, names, axes = self.schedule, self.scope.names, self.kernel.row_axes
+        rows = " * ".join(names.extent(axis) for axis in range(axes))
+        self.code.append(f"rows = {rows}")
+        index = self.kernel.index
+        team, block = f"(thread() >> {plan.threads.bit_length() - 1})", self.scope.block
+        block = "tile_row(number, tiles)" if plan.linked else block
+        if plan.across:
+            self.code.append(f"number = {block} * {plan.rows} + (thread() & {WARP - 1})")
+        elif plan.room:
+            self.code.append(f"number = {block} * depth() + line()")
+        elif plan.rows > 1:
+            self.code.append(f"number = {block} * {plan.rows} + {team}")
+        else:
+            self.code.append(f"row0 = {self._place()}" if axes == 1 else f"row = {index}({self._place()})")
+        if self.shares:
+            self.code.append("there = number < rows")
+            self.code.append(f"{'row0' if axes == 1 else 'row'} = {index}(select(there, number, rows - 1))")
+        self.begins |= self.find_begins(range(len(self.kernel.operands)))
+
+    def find_begins(self, operands: Iterable[int], suffix: str = "") -> dict[int, str]:
+        """Where the row of this number begins in operands: lines that compute it, and by operand the variable."""
+        names, axes, found = self.scope.names, self.kernel.row_axes, {}
+        rest = f"row{suffix}"
+        for axis in range(axes - 1, 0, -1):
+            size = f"{self.kernel.index}({names.extent(axis)})"
+            quotient = f"row0{suffix}" if axis == 1 else f"quotient{axis}"
+            self.code.append(f"{quotient} = divide({rest}, {size}, {names.magic(axis)})")
+            self.code.append(f"row{axis}{suffix} = {rest} - {quotient} * {names.extent(axis)}")
+            rest = quotient
+        for k in operands:
+            operand = self.kernel.operands[k]
+            strided = [axis for axis in range(axes) if operand.strides[axis] == "s"]
+            terms = [f"row{axis}{suffix} * {names.stride(k, axis)}" for axis in strided]
+            found[k] = f"{names.operand(k)}_row{suffix}" if terms else names.pointer(k)
+            if terms:
+                offset = " + ".join(terms)
+                offset = f"({offset})" if len(terms) > 1 and operand.dtype.itemsize > 1 else offset
+                size = f" * {operand.dtype.itemsize}" if operand.dtype.itemsize > 1 else ""
+                self.code.append(f"{found[k]} = {names.pointer(k)} + {offset}{size}")
+        return found
+
+    def _place(self) -> str:
+        """The number of the row, where a block has one."""
+        if self.schedule.linked:
+            return "tile_row(number, tiles)"
+        cluster = self.schedule.cluster.bit_length() - 1
+        return f"{self.scope.block} >> {cluster}" if cluster else self.scope.block
+
+    def _find_columns(self) -> None:
+        plan, kernel, names = self.schedule, self.kernel, self.scope.names
+        if plan.across:
+            lane = f"(thread() >> {WARP.bit_length() - 1})"
+        elif plan.cluster > 1:
+            thread = "thread()" if plan.rows == 1 else f"(thread() & {plan.threads - 1})"
+            lane = f"({thread} + (block() & {plan.cluster - 1}) * {plan.threads})"
+        elif plan.rows > 1 and not plan.room:
+            lane = f"(thread() & {plan.threads - 1})"
+        else:
+            lane = "thread()"
+        self.code.append(f"lane = int32{lane}" if lane.startswith("(") else f"lane = {lane}")
+        if kernel.column_axes > 1:
+            self._find_scattered_columns()
+            return
+        index = kernel.index
+        self.code.append(f"columns = {index}({names.extent(kernel.axes - 1)})")
+        anchor = next((k for k, o in enumerate(kernel.operands) if o.access == "anchor"), None)
+        begin = f"lane * {plan.apart}" if plan.apart > 1 else "lane"
+        if anchor is None or plan.width == 1:
+            self.code.append(f"start = {index}({begin})")
+            return
+        size = kernel.operands[anchor].dtype.itemsize
+        position = f"({self.begins[anchor]} >> {size.bit_length() - 1})" if size > 1 else self.begins[anchor]
+        self.code.append(f"skew = {position} & {plan.width - 1}  # elements between the row's start and a vector's")
+        if self.edges:
+            find_edges(self)
+            return
+        self.code.append(f"start = {index}({begin} - skew)")
+
+    def _find_scattered_columns(self) -> None:
+        """Several column axes: vectors are numbered, and placed as the loop meets them."""
+        kernel, rows = self.kernel, row_loads(self.kernel)
+        axes = tuple(range(kernel.row_axes, kernel.axes))
+        self.walk = Walk(self.scope, axes, self.schedule.width, "column", "columns", self.begins)
+        used = [k for k in range(len(kernel.operands)) if k not in rows]
+        self.walk.define(used, self.schedule.vectors, f"step={self.schedule.threads}")
+        self.code.append(f"start = {self.walk.index}(lane)")
+
+    def _first(self) -> str:
+        """Whether this thread stores what there is one of in a row."""
+        return "(lane == 0) & there" if self.shares else "lane == 0"
+
+    def where_there(self, lines: list[str]) -> list[str]:
+        """Lines that only teams with a row of their own run."""
+        return ["if there:", *indented(lines)] if lines and self.shares else lines

@@ -1,0 +1,111 @@
+"""Loops over columns whose next tile is on its way while one is worked on; and what a row reads, whatever its folds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....ir.types import dtype
+from ....kernel_ir.kernel import Kernel, Load
+from ....kernel_ir.liveness import row_loads
+from ....kernel_ir.phase import Body, Phase, Value
+from ..emit.source_text import either, indented
+from ..peephole.gathers import FETCH, below, slice_of, target_of
+
+if TYPE_CHECKING:
+    from .emit import RowWriter
+
+
+def write_loop_ahead(writer: RowWriter, number: int, phase: Phase) -> None:
+    """One pass over the columns: of each turn the next tile is loaded first, then this one is worked on."""
+    scope, index = writer.scope, writer.kernel.index
+    backwards = writer.backwards(number, phase)
+    stride = writer.stride()
+    for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
+        writer.provide(value, tiles=False)
+    for use in phase.folds:
+        scope.code.append(f"{use.state[0].name}_so_far = empty_{writer.define_fold(use)}()")
+    loads = streamed(writer.kernel, phase)
+    last = f"column = {index}({writer.last()})  # what was read last is still in L2"
+    scope.code.append(last if backwards else "column = start")
+    for load in loads:
+        writer.define_load(load)
+        scope.stored[load.value.name] = writer.kernel.operands[load.operand].dtype
+        scope.code.append(f"{load.value.name}_next = {writer.load_from(load, 'column')}")
+    read_ahead(writer)
+    inside = [f"{load.value.name} = {load.value.name}_next" for load in loads]
+    if backwards:  # before the first tile there is nothing: as beyond the last
+        inside.append(f"following = {index}(select(column >= start + {stride}, column - {stride}, columns))")
+    else:
+        inside.append(f"following = {index}(column + {stride})")
+    inside += [f"{load.value.name}_next = {writer.load_from(load, 'following')}" for load in loads]
+    whole, checked = _works(writer, number, phase, loads)
+    inside += [*either(_there(writer), whole, checked), "column = following"]
+    scope.code += ["while column < columns:", *indented(inside)]
+    writer.join(phase)
+    writer.forget()
+
+
+def streamed(kernel: Kernel, phase: Phase) -> list[Load]:
+    """What the elements of a phase load."""
+    rows, read = row_loads(kernel), {value.name for part in phase.passes for value in part.reads}
+    read |= {store.value for store in phase.stores}
+    return [load for load in kernel.loads if load.value.name in read and load.operand not in rows]
+
+
+def _works(writer: RowWriter, number: int, phase: Phase, loads: list[Load]) -> list[list[str]]:
+    """The work on a tile: one that is there as a whole, and one of which a part may be missing."""
+    scope, outside, works = writer.scope, writer.scope.code, []
+    ready, stored, wide = scope.ready, scope.stored, scope.wide
+    for whole in (True, False):
+        writer.whole, scope.code = whole, []
+        scope.ready, scope.stored, scope.wide = ready | {x.value.name for x in loads}, dict(stored), dict(wide)
+        writer.turn_work(number, phase)
+        works.append(scope.code)
+    scope.code, scope.ready = outside, ready
+    return works
+
+
+def _there(writer: RowWriter) -> str:
+    """Whether all of this thread's tile exists."""
+    plan = writer.schedule
+    there = f"column + {(plan.vectors - 1) * plan.step + plan.width} <= columns"
+    split = any(operand.access == "anchor" for operand in writer.kernel.operands)
+    return f"(column >= 0) & ({there})" if split else there
+
+
+def begin_ahead(writer: RowWriter) -> None:
+    """Load the row values that addresses are computed from: they come with the row's first elements."""
+    kernel = writer.kernel
+    known = {x.value.name for group in (kernel.loads, kernel.positions, kernel.pointers) for x in group}
+    known |= {value.name for value in kernel.scalars}
+    for number, phase in enumerate(kernel.phases):
+        if phase.row is not None:
+            early, writer.rows[number] = split_row(phase.row, {v.name for v in phase.row.args} - known)
+            if early is not None:
+                writer.ahead[number] = early
+                for value in early.args:
+                    writer.provide(value, tiles=False)
+
+
+def read_ahead(writer: RowWriter) -> None:
+    """Read what rows' bodies fetch, once the first elements are on their way."""
+    for number, early in writer.ahead.items():
+        writer.row_body(f"ahead_{number}", early)
+        writer.scope.fetched |= {value.name: value for value in early.results}
+    writer.ahead.clear()
+
+
+def split_row(body: Body, late: set[str]) -> tuple[Body | None, Body]:
+    """(what a row's body fetches and can, before any of the values `late` is known; the rest of the body).
+
+    A read at an address that was read itself takes twice the time of a tile: it is under way during the folds.
+    """
+    lines = [line for line in body.lines if (m := FETCH.match(line)) and not late & below(body.lines, {m["name"]})]
+    if not lines:
+        return None, body
+    found = [FETCH.match(line) for line in lines]
+    fetched = tuple(Value(m["name"], dtype(m["kind"]).compute) for m in found if m)
+    given = {value.name: value for value in body.args}
+    early = slice_of(body.lines, given, fetched)
+    others = tuple(line for line in body.lines if target_of(line) not in {value.name for value in fetched})
+    return early, slice_of(others, given | {value.name: value for value in fetched}, body.results)

@@ -1,0 +1,140 @@
+"""Clusters that stay: their teams work on row after row, of which the next one comes while one is worked on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from ....hardware import Hardware, registers_for
+from ....kernel_ir.kernel import Kernel, Load
+from ....kernel_ir.liveness import row_loads
+from ....kernel_ir.register_pressure import Tiling, needed
+from ..split_heuristics import finishes_at_once
+from .schedule import LONG_CLASSES, LONG_ROW, RowSchedule, alone, cluster_sizes, row_width
+from .smem import COPY_BYTES, COPY_FROM
+from .tile_shape import in_pieces, piece_of
+
+PAIR, SINGLE = (256, 2), (512, 1)  # threads of a row in each block, and rows that a block works on at once
+LEAST_ROWS = 4  # of each team
+LEAST_HELD = 480 << 10  # bytes of what all rows read, from which on a cluster stays instead of making room for others …
+REREAD = 2  # … where they are so many times a row's own, else
+MUCH_HELD = 960 << 10  # so many
+LEAST_LONG = 1280 << 10  # bytes of a row that no other schedule reads once
+STATES = 16 << 10  # bytes of shared memory beside: the system's, and states that blocks exchange
+LATE_PIECE = 4  # vectors of a piece of the last phase, of elements of 4 bytes, where a row's rest comes late …
+LATE_BELOW = 1 << 18  # … as it does below so many columns, or if it is folded but once
+SHORT, PIECE = 8, 2  # elements of a vector of 16 bits, of which half as much held is enough; vectors of a last phase
+TURNING = 10  # registers more that a loop over rows takes
+
+
+def held_operands(kernel: Kernel) -> list[int]:
+    """Arrays that all rows read alike, element by element."""
+    found = []
+    for load in kernel.loads:
+        strides = kernel.operands[load.operand].strides
+        if strides[-1] == "1" and set(strides[:-1]) <= {"0"} and kernel.operands[load.operand].access == "vector":
+            found.append(load.operand)
+    return found
+
+
+def arriving(kernel: Kernel) -> list[Load]:
+    """What the first phase reads of a row."""
+    rows, held = row_loads(kernel), held_operands(kernel)
+    read = {value.name for part in kernel.phases[0].passes for value in part.reads}
+    loads = [x for x in kernel.loads if x.value.name in read and x.operand not in rows and x.operand not in held]
+    return [x for x in loads if "0" not in kernel.operands[x.operand].strides]
+
+
+def staying_bytes(schedule: RowSchedule, kernel: Kernel) -> int:
+    """Dynamic shared memory of a block."""
+    held, come = _element_bytes(kernel)
+    return schedule.width * schedule.threads * (schedule.vectors * held + schedule.rows * schedule.ahead * come)
+
+
+def _element_bytes(kernel: Kernel) -> tuple[int, int]:
+    """Bytes of an element of what all rows read, and of what comes for each."""
+    held = sum(kernel.operands[k].dtype.itemsize for k in held_operands(kernel))
+    return held, sum(kernel.operands[x.operand].dtype.itemsize for x in arriving(kernel))
+
+
+def schedule_staying(
+    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, instead: RowSchedule | None
+) -> RowSchedule | None:
+    """Rows in the registers of clusters that stay; None where another schedule is better `instead`, or they do not fit.
+
+    Measured on an H200: layer norm of rows of 65,536, 131,072 and 262,144 float32 is at 0.95, 0.97 and 0.97 of the
+    speed of a copy, instead of 0.91, 0.84 and 0.75 where the weights come from the L2 for each row; RMS norm of the
+    longest at 0.94 instead of 0.92. Two teams of a block are better than one, whose SM waits while blocks meet (0.80).
+    Of 16 bits, layer norm of 65,536 takes 267 us instead of 278, RMS norm of 262,144 263 instead of 267. Where there is
+    room for all of the next row, half of it under way is better (RMS norm of 262,144 float32: 521 us instead of 534).
+    The rest of the next row, which has no room in shared memory, comes into registers that the last phase has done with
+    (layer norm of bfloat16 rows of 65,536: 264 us instead of 271, of float32 523 instead of 534; RMS norm of 262,144
+    bfloat16 260 instead of 263), but for rows of 262,144 that are folded twice (271 instead of 268). Fetched to the L2
+    ahead, it is slower (285), as are three teams that have all of it in shared memory (282).
+    Softmax, which all rows share nothing of, is not faster so, but for rows that are read twice otherwise: of 393,216
+    float32 3680 us instead of 4670.
+    """
+    rows, columns, width = prod(extents[: kernel.row_axes]), extents[-1], row_width(kernel)
+    if kernel.column_axes != 1 or columns <= LONG_ROW or alone(kernel) or finishes_at_once(kernel) or kernel.steady:
+        return None
+    if any(len(phase.folds) > 1 for phase in kernel.phases):  # what several of them fold would be held beside the row
+        return None
+    loads, (held, come) = arriving(kernel), _element_bytes(kernel)
+    least = (LEAST_HELD if held >= REREAD * come else MUCH_HELD) // (2 if width >= SHORT else 1)
+    if instead is not None and (instead.cluster == 1 or held * columns < least):
+        return None
+    if instead is None and (come < 4 or come * columns < LEAST_LONG):
+        return None
+    of_rows = row_loads(kernel)
+    plain = all(operand.access == "vector" for k, operand in enumerate(kernel.operands) if k not in of_rows)
+    sizes = {width * kernel.operands[x.operand].dtype.itemsize for x in loads}
+    if hardware.cc < COPY_FROM or not plain or not loads or not sizes <= set(COPY_BYTES):
+        return None
+    threads, teams = PAIR if instead is not None else SINGLE
+    for cluster in cluster_sizes(hardware.cluster)[1:]:
+        enough = rows * cluster >= LEAST_ROWS * teams * hardware.multiprocessors
+        found = _made(kernel, columns, width, cluster, threads, teams, hardware)
+        if found and enough and cluster <= hardware.multiprocessors:
+            return found
+    return None
+
+
+def _made(
+    kernel: Kernel,
+    columns: int,
+    width: int,
+    cluster: int,
+    threads: int,
+    teams: int,
+    hardware: Hardware,
+) -> RowSchedule | None:
+    """The schedule of such clusters; None where registers or shared memory do not suffice."""
+    step = width * threads * cluster
+    vectors = next((v for v in LONG_CLASSES if v * step >= columns), 0)
+    if not vectors:
+        return None
+    below = max((v for v in LONG_CLASSES if v < vectors and v * step <= columns), default=0)
+    piece = piece_of(kernel, vectors, width)
+    held, come = _element_bytes(kernel)
+    if width >= SHORT and held >= REREAD * come:
+        piece = min(piece, PIECE)
+    bare = RowSchedule(True, width, vectors, below, threads, teams, 1, False, False, piece, cluster)
+    bare = replace(bare, stays=True, clusters=hardware.multiprocessors // cluster)
+    room = hardware.block_shared - STATES - staying_bytes(bare, kernel)
+    each = staying_bytes(replace(bare, ahead=1), kernel) - staying_bytes(bare, kernel)
+    ahead = min(vectors, room // each)
+    ahead = vectors // 2 if teams > 1 and ahead == vectors else ahead
+    registers = registers_for(hardware, 1, bare.block)
+    least = vectors // 2 if teams == 1 else 1
+    often = sum(bool(phase.folds) for phase in kernel.phases) > 1
+    late = ahead < vectors and in_pieces(kernel) and not (often and columns >= LATE_BELOW)
+    piece = piece or LATE_PIECE * late
+    if ahead < least or needed(kernel, Tiling(width, vectors, piece=piece)) + TURNING > registers:
+        return None
+    reason = (
+        f"a row of {columns} fits {threads} threads in each of a cluster of {cluster} blocks: {vectors} vectors of "
+        f"{width} each, at most {registers} registers; clusters stay for row after row, {teams} at once, and keep what "
+        f"all rows read; {ahead} of the next row's vectors come meanwhile"
+    )
+    reason += ", the others once the last phase is done with this row's" if late else ""
+    return replace(bare, ahead=ahead, piece=piece, late=late, reason=reason, registers=registers)

@@ -1,0 +1,36 @@
+"""What a last phase computes again instead of holding it: exponentials of long rows, of which more then fit an SM."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ....kernel_ir.kernel import Kernel
+from .schedule import fetches
+
+
+def recomputed(kernel: Kernel) -> Kernel | None:
+    """The kernel with a last phase that reads of earlier phases' elements loads alone, and can be worked on in pieces;
+    None where there is none, or nothing to compute again."""
+    *earlier, last = kernel.phases
+    made = {v.name for phase in earlier for v in phase.element.results}
+    made -= {load.value.name for load in kernel.loads}
+    if not made & {v.name for v in last.element.args} or last.folds or any(p.scans or p.select for p in kernel.phases):
+        return None
+    if not last.stores or fetches(kernel) or any(store.value in made for store in last.stores):
+        return None
+    lines: list[str] = []
+    args = {v.name: v for v in last.element.args}
+    for phase in earlier:
+        if made & {v.name for v in phase.element.results}:
+            lines += [line for line in phase.element.lines if line not in lines]
+            args |= {v.name: v for v in phase.element.args}
+    lines += [line for line in last.element.lines if line not in lines]
+    targets = [line.split(" = ", 1)[0] for line in lines]
+    if len(set(targets)) < len(targets):
+        return None
+    rest = tuple(v for name, v in args.items() if name not in made)
+    known = {v.name for v in rest}
+    if known & {p.value.name for p in kernel.positions} or any(store.value in known for store in last.stores):
+        return None
+    element = replace(last.element, args=rest, lines=tuple(lines))
+    return replace(kernel, phases=(*earlier, replace(last, element=element)))

@@ -1,0 +1,96 @@
+"""Rows in the registers of 1 to 1024 threads of a block."""
+
+from __future__ import annotations
+
+from ....hardware import Hardware, blocks_for, registers_for
+from ....kernel_ir.kernel import Kernel
+from .cluster import schedule_clustered
+from .schedule import (
+    LONG_ROW,
+    RowSchedule,
+    alone,
+    dear_rows,
+    long_bodies,
+    per_element_of,
+    reach_of,
+    row_width,
+    streamed_words,
+)
+from .smem import COPY_FROM
+from .tile_shape import tiled
+
+HELD_WORDS = {256: 80, 512: 72, 1024: 36}  # registers a thread that may hold a row, for teams up to this size
+MOST_NEEDED = 168  # registers a thread, by estimate, beyond which a row gets more threads
+FULL_WORDS, PACKED_WORDS = 64, 40  # … and so many before a larger team is tried; of pairs, which are unpacked beside
+FETCHING = 64  # registers from which on what fetches, and keeps addresses beside elements, takes more threads
+FEW_THREADS, CROWDED = 8, 80  # teams of fewer threads get more of them where each needs more registers
+STREAMS_MUCH = 4  # registers an element of what a phase streams, with which a row should not be alone on an SM
+
+
+def schedule_resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+    """A row in the registers of a block, or of a cluster's blocks where an SM would hold but one row."""
+    width, columns = row_width(kernel), extents[-1]
+    reach = reach_of(kernel, columns, width)
+    per_element, once = per_element_of(kernel, width), dear_rows(kernel)
+    longer = reach > columns or once or long_bodies(kernel, width)
+    lonely, single = alone(kernel), None
+    addresses = {x.value.name for x in kernel.pointers}
+    fetching = any(v.name in addresses for phase in kernel.phases for v in phase.element.args)
+    threads = _threads(reach, width, per_element, longer, once, reach > columns, most_threads(kernel, width))
+    while threads is not None:
+        cap = FETCHING if fetching else CROWDED if threads < FEW_THREADS else MOST_NEEDED
+        found, need = tiled(kernel, columns, reach, width, threads, 1, per_element, hardware)
+        room = registers_for(hardware, 1, found.block)
+        if need <= min(cap, room) or (found.vectors == 1 and need <= min(MOST_NEEDED, room)):
+            if lonely or overlaps(kernel, columns, found, need, hardware):
+                return found
+            single = found if width < 8 else None
+            break
+        threads = threads * 2 if threads < hardware.block_threads else None
+    return single if lonely or fetching else schedule_clustered(kernel, extents, reach, per_element, hardware) or single
+
+
+def aim_of(width: int, longer: bool) -> int:
+    """Elements of a thread."""
+    return width * 8 if longer else max(width * 4, 16)
+
+
+def most_threads(kernel: Kernel, width: int) -> int:
+    """Threads of a row, beyond which waiting for each other costs more than larger tiles."""
+    return 512 if width < 8 and streamed_words(kernel) < 4 else 256
+
+
+def overlaps(kernel: Kernel, columns: int, found: RowSchedule, need: int, hardware: Hardware) -> bool:
+    """Whether an SM reads a row while it computes another; if not, a cluster or shared memory makes room for that.
+
+    Measured on an H200 with rows of 64 KB, one in the registers of an SM at a time: 0.98 of the speed of a copy in
+    float32 (0.87 where two arrays are streamed beside it), but 0.73 in bfloat16, which computes twice as long.
+    """
+    if hardware.cc < COPY_FROM or columns <= LONG_ROW or blocks_for(hardware, need, found.block) > 1:
+        return True
+    return found.width < 8 and streamed_words(kernel) < STREAMS_MUCH
+
+
+def _threads(
+    reach: int, width: int, per_element: float, longer: bool, once: bool, split: bool, most: int
+) -> int | None:
+    """Threads a row; None if its registers do not hold it.
+
+    Measured on an H200: four vectors a thread (16 float32, 32 16-bit elements) keep enough loads in flight and enough
+    rows on an SM (of float32, two are 1-2 % faster in teams up to 64); teams beyond 256 (512 for 4-byte elements)
+    wait for each other more than larger tiles cost; a phase that streams two arrays beside the row wants the registers
+    of 256. Rows whose vectors are split at the ends want few, long threads, since each checks its first and last
+    vector; so do 16-bit rows with long bodies, and all with much to do once a row, which every thread does.
+    """
+    aim, slack = aim_of(width, longer), (1.25 if split else 1)
+    threads = 1
+    while threads < most and reach > slack * aim * threads:
+        threads *= 2
+    while threads < 64 and not (split or once) and width < 8 and reach > aim // 2 * threads:
+        threads *= 2
+    full = FULL_WORDS if per_element >= 1 else PACKED_WORDS
+    while threads < 1024 and reach * per_element > slack * full * threads:
+        threads *= 2
+    held_words = -(-reach // (width * threads)) * width * per_element
+    limit = next(words for size, words in HELD_WORDS.items() if threads <= size)
+    return threads if held_words <= limit else None

@@ -1,0 +1,78 @@
+"""Rows in the shared memory of a block or of a cluster's blocks, over which every phase loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ....hardware import Hardware, blocks_for, registers_for
+from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.register_pressure import Tiling, needed, predicted, row_share
+from .schedule import RowSchedule, alone, cluster_sizes, contiguous, reach_of, row_width
+
+SHARED_BLOCK, SHARED_ELEMENTS = 256, 16  # threads of a block that keeps a row in shared memory, and a tile of each
+SHARED_BLOCKS = 3  # of which so many share an SM
+SHARED_RESERVE = 4 << 10  # bytes of shared memory beside the row: the system's, and states that blocks merge
+COPY_BYTES, COPY_FROM = (4, 8, 16), (8, 0)  # what cp.async copies, and the architecture that has it
+
+
+def kept_operands(kernel: Kernel) -> list[int]:
+    """Arrays that several phases read, in vectors that can be copied to shared memory as they are."""
+    width, found = row_width(kernel), []
+    for load in kernel.loads:
+        operand = kernel.operands[load.operand]
+        readers = sum(any(load.value in part.reads for part in phase.passes) for phase in kernel.phases)
+        whole = operand.access != "element" and "0" not in operand.strides and operand.strides[-1] == "1"
+        if whole and readers > 1 and width * operand.dtype.itemsize in COPY_BYTES:
+            found.append(load.operand)
+    return found
+
+
+def shared_bytes(schedule: RowSchedule, kernel: Kernel, columns: int) -> int:
+    """Dynamic shared memory of a block whose team keeps its part of a row there."""
+    if not schedule.shared:
+        return 0
+    turns = -(-reach_of(kernel, columns, schedule.width) // schedule.span)
+    each = sum(kernel.operands[k].dtype.itemsize for k in kept_operands(kernel))
+    return turns * schedule.vectors * schedule.width * schedule.threads * each
+
+
+def schedule_shared(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+    """A row in the shared memory of a block or of a cluster's blocks, as few as let two of them share an SM.
+
+    Measured on an H200: a row costs more the more blocks wait for each other (2 % with two, 6 % with four, 10 % with
+    eight, 16 % with sixteen, of which an SM's group has no more than one or two), so the smallest cluster is best. Two
+    blocks of the largest on an SM are slower than reading a row twice (softmax of 393,216 float32: 5398 and 4666 us).
+    """
+    columns, width = extents[-1], row_width(kernel)
+    if kernel.steady:  # of a single row nothing says which arrays it shares with others, and which are copied
+        return None
+    if hardware.cc < COPY_FROM or alone(kernel) or not contiguous(kernel) or not kept_operands(kernel):
+        return None
+    made = [_shared_by(size, kernel, width, hardware) for size in cluster_sizes(hardware.cluster)]
+    needs = [shared_bytes(schedule, kernel, columns) for schedule in made]
+    fits = [schedule for schedule, need in zip(made, needs) if need <= hardware.block_shared - SHARED_RESERVE]
+    if not fits:
+        return None
+    ample = [s for s, need in zip(made, needs) if need + SHARED_RESERVE <= hardware.shared // 2]
+    chosen = (ample or fits[-1:])[0]
+    crowded = chosen.cluster == made[-1].cluster > 1 and needs[-1] > hardware.shared // SHARED_BLOCKS
+    if crowded and len(kernel.phases) <= 2:
+        return None
+    where = "a block" if chosen.cluster == 1 else f"each of a cluster of {chosen.cluster} blocks"
+    need = shared_bytes(chosen, kernel, columns)
+    reason = (
+        f"{columns} columns do not fit registers: {need} bytes of shared memory in {where} keep the row, "
+        f"and phases loop over it there, {chosen.threads} threads each"
+    )
+    return replace(chosen, reason=reason)
+
+
+def _shared_by(cluster: int, kernel: Kernel, width: int, hardware: Hardware) -> RowSchedule:
+    vectors, threads = max(1, SHARED_ELEMENTS // width), SHARED_BLOCK
+    while vectors > 1 and row_share(needed(kernel, Tiling(width, vectors))) > registers_for(hardware, 1, threads):
+        vectors //= 2
+    need = needed(kernel, Tiling(width, vectors))
+    blocks = min(SHARED_BLOCKS, blocks_for(hardware, need, threads))
+    found = RowSchedule(False, width, vectors, 0, threads, 1, blocks)
+    registers = predicted(kernel, hardware, need, blocks, threads)
+    return replace(found, shared=True, cluster=cluster, registers=registers)

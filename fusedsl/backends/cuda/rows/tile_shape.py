@@ -1,0 +1,87 @@
+"""A row in the registers of so many threads: the vectors of each, what is loaded early, the pieces of a last phase."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ....hardware import Hardware, blocks_for
+from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.memory_access import ACCESS_BYTES
+from ....kernel_ir.register_pressure import Tiling, needed, predicted
+from .schedule import LONG_CLASSES, LONG_ROW, LOOP_BLOCK, VECTOR_CLASSES, WARP, RowSchedule, full_operands, later_of
+
+EARLY_WORDS = {
+    16: 32,
+    128: 48,
+    1024: 32,
+}  # registers of the row and all that later phases read, for teams up to this size
+PIECE_FROM, PIECE_WORDS = 60, 24  # … and how many make a last phase of 16-bit rows work in pieces, of how many
+IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
+BLOCK_BYTES = 4 << 10  # bytes that a block moves at least: an H200 begins one every 0.64 ns
+
+
+def tiled(
+    kernel: Kernel,
+    columns: int,
+    reach: int,
+    width: int,
+    threads: int,
+    cluster: int,
+    per_element: float,
+    hardware: Hardware,
+    blocks: int = 0,
+) -> tuple[RowSchedule, int]:
+    """The schedule of a row in the registers of so many threads, and the registers that each of them needs.
+
+    Where no `blocks` on an SM are asked for, as many as that leaves room for.
+    """
+    step = width * threads * cluster
+    classes = LONG_CLASSES if columns > LONG_ROW else VECTOR_CLASSES
+    vectors = next(v for v in classes if v * step >= reach)
+    below = max((v for v in classes if v < vectors and v * step <= columns), default=0)
+    rows = _rows(kernel, columns, threads, vectors, hardware) if threads <= WARP else 1
+    later, split = later_of(kernel) * vectors, reach > columns
+    limit = next(words for size, words in EARLY_WORDS.items() if threads <= size)
+    early = later > 0 and (per_element * vectors + later) * width <= limit and not split
+    piece = piece_of(kernel, vectors, width) if (per_element * vectors + later) * width > PIECE_FROM else 0
+    need = needed(kernel, Tiling(width, vectors, early, piece))
+    blocks = blocks or blocks_for(hardware, need, threads * rows)
+    registers = predicted(kernel, hardware, need, blocks, threads * rows)
+    team = f"{threads} threads" if cluster == 1 else f"{threads} threads in each of a cluster of {cluster} blocks"
+    reason = (
+        f"a row of {columns} fits {team}: {vectors} vectors of {width} each, at most {registers} registers; "
+        f"rows of {below * step + 1} to {vectors * step - (reach - columns)} may share it"
+    )
+    if early:
+        reason += "; what later phases read is loaded with the row"
+    found = RowSchedule(True, width, vectors, below, threads, rows, blocks, False, early, piece)
+    return replace(found, cluster=cluster, reason=reason, registers=registers), need
+
+
+def _rows(kernel: Kernel, columns: int, threads: int, vectors: int, hardware: Hardware) -> int:
+    """Rows of a block: as few as keep enough bytes in flight, so that rows end and begin at different times; but blocks
+    that move more than is moved until the next one has begun."""
+    block = max(WARP, IN_FLIGHT // (hardware.blocks * ACCESS_BYTES * vectors))
+    if vectors == 1:  # so little work that blocks begin as fast as they end: pairs of float64 take 5 % longer
+        block *= 2
+    moved = columns * sum(kernel.operands[k].dtype.itemsize for k in full_operands(kernel))
+    while block < LOOP_BLOCK and block // threads * moved < BLOCK_BYTES:
+        block *= 2
+    return max(1, block // threads)
+
+
+def in_pieces(kernel: Kernel) -> bool:
+    """Whether the last phase may be worked on a few vectors at a time."""
+    last = kernel.phases[-1]
+    given = {value.name for value in last.element.args}
+    simple = last.stores and not last.folds and not any(store.value in given for store in last.stores)
+    return bool(simple) and not given & {p.value.name for p in kernel.positions}
+
+
+def piece_of(kernel: Kernel, vectors: int, width: int) -> int:
+    """Vectors of a piece of the last phase; 0 where the phase is better, or has to be, worked on as a whole."""
+    later = later_of(kernel)
+    if width < 8 or not later or not in_pieces(kernel):
+        return 0
+    pieces = -(-vectors // max(1, int(PIECE_WORDS / (later * width))))
+    return -(-vectors // pieces)

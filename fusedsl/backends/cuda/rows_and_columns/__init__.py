@@ -1,0 +1,1 @@
+"""Kernels that reduce rows and columns in one reading."""

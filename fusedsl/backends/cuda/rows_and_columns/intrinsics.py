@@ -1,0 +1,311 @@
+"""Blocks of several teams that walk over rows: what teams, blocks and the grid leave for each other, in fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, VOID, Emitter, intrinsic, ir, types
+from ..tile.cp_async import dynamic_shared
+from ..tile.reduce import Fold, State, state_of
+from ..tile.shuffle import WARP, shuffle
+from ..tile.tile import Tile
+
+
+def stored(part: ir.Type) -> ir.Type:
+    """How a part of a state stands in memory."""
+    return I8 if part == I1 else part
+
+
+def _bytes(part: ir.Type) -> int:
+    if isinstance(part, ir.IntType):
+        return max(1, part.width // 8)
+    return 8 if isinstance(part, ir.DoubleType) else 4
+
+
+def _narrow(e: Emitter, part: ir.Value) -> ir.Value:
+    return e.builder.zext(part, I8) if part.type == I1 else part
+
+
+def _wide(e: Emitter, part: ir.Value, kind: ir.Type) -> ir.Value:
+    return e.builder.trunc(part, I1) if kind == I1 else part
+
+
+@dataclass(frozen=True)
+class Crew:
+    """A block of `teams` teams of `threads` threads each (whole warps); every team has rows of its own."""
+
+    threads: int
+    teams: int
+
+    def join(self, *rules: Fold) -> Callable:
+        """`join(turn, states…)`: the states of all threads of the team merged, the same bits in each of them.
+
+        `turn` is 0 and 1 in alternation: a warp may leave its next state where nobody reads its last one any more.
+        """
+        result = _together(rules)
+
+        def rule(turn, *kinds):
+            def emit(e, which, *values):
+                states = self._through_shuffles(e, rules, [state_of(e, r, v) for r, v in zip(rules, values)])
+                if self.threads > WARP:
+                    states = self._through_shared(e, rules, states, which)
+                return e.pack(result, [part for state in states for part in state])
+
+            return result, emit
+
+        return intrinsic(1 + len(rules))(rule)
+
+    def _through_shuffles(self, e: Emitter, rules: Sequence[Fold], states: list[State]) -> list[State]:
+        """Lane 0 merges all of its warp, in order; every step is taken for all folds at once, which hides its latency.
+
+        In a team of one warp all lanes get a copy.
+        """
+        distance = WARP // 2
+        while distance:
+            moved = [[shuffle(e, "down", part, distance, WARP) for part in state] for state in states]
+            states = [r.merge.emit(e, state + other) for r, state, other in zip(rules, states, moved)]
+            distance //= 2
+        if self.threads > WARP:
+            return states
+        return [[shuffle(e, "idx", part, 0, WARP) for part in state] for state in states]
+
+    def _through_shared(self, e: Emitter, rules: Sequence[Fold], states: list[State], turn: ir.Value) -> list[State]:
+        b, warps = e.builder, self.threads // WARP
+        thread = e.special_register("tid.x")
+        team = b.udiv(thread, I32(self.threads))
+        first = b.mul(b.add(b.mul(turn, I32(self.teams)), team), I32(warps))
+        warp = b.urem(b.lshr(thread, I32(5)), I32(warps))
+        arrays = [[e.shared_array(stored(p.type), 2 * self.teams * warps) for p in state] for state in states]
+        with b.if_then(b.icmp_unsigned("==", b.and_(thread, I32(WARP - 1)), I32(0))):
+            for own, state in zip(arrays, states):
+                for array, part in zip(own, state):
+                    b.store(_narrow(e, part), b.gep(array, [b.add(first, warp)]))
+        if self.teams == 1:
+            e.barrier()
+        else:
+            e.asm(VOID, "bar.sync $0, $1;", "r,n,~{memory}", [b.add(team, I32(1)), I32(self.threads)], effect=True)
+        joined = []
+        for r, own, state in zip(rules, arrays, states):
+            found = []
+            for k in range(warps):
+                read = [b.load(b.gep(array, [b.add(first, I32(k))])) for array in own]
+                found.append([_wide(e, v, p.type) for v, p in zip(read, state)])
+            joined.append(r.tree(e, found))
+        return joined
+
+    def gather(self, tile: Tile, rule_of: Fold) -> Callable:
+        """`gather(parts…)`: the tiles of states of all teams of the block merged, for the threads of the first team.
+
+        Takes teams · elements · threads states of dynamic shared memory; all threads of the block must come.
+        """
+        kinds = [types.UniTuple(part, tile.count) for part in rule_of.state]
+        result = kinds[0] if len(kinds) == 1 else types.Tuple.from_types(kinds)
+
+        def rule(*given):
+            def emit(e, *values):
+                tiles = [e.unpack(value, tile.count) for value in values]
+                states = [list(parts) for parts in zip(*tiles)]
+                if self.teams > 1:
+                    states = self._gathered(e, rule_of, states)
+                made = [e.pack(kind, [state[n] for state in states]) for n, kind in enumerate(kinds)]
+                return made[0] if len(made) == 1 else e.pack(result, made)
+
+            return result, emit
+
+        return intrinsic(len(kinds))(rule)
+
+    def _gathered(self, e: Emitter, rule_of: Fold, states: list[State]) -> list[State]:
+        b, thread = e.builder, e.special_register("tid.x")
+        lane = b.urem(thread, I32(self.threads))
+        team = b.udiv(thread, I32(self.threads))
+        lines, places = [], []  # bytes between teams, and where a team's states begin
+        begin = 0
+        for part in states[0]:
+            lines.append(len(states) * self.threads * _bytes(part.type))
+            places.append(begin)
+            begin += lines[-1] * (self.teams - 1)
+
+        def place(which: ir.Value, element: int, n: int) -> ir.Value:
+            kind = states[0][n].type
+            offset = b.add(b.mul(which, I32(lines[n])), b.mul(lane, I32(_bytes(kind))))
+            offset = b.add(offset, I32(places[n] + element * self.threads * _bytes(kind)))
+            return b.bitcast(b.gep(dynamic_shared(e), [offset]), stored(kind).as_pointer(SHARED))
+
+        e.barrier()
+        with b.if_then(b.icmp_signed(">", team, I32(0))):
+            for k, state in enumerate(states):
+                for n, part in enumerate(state):
+                    b.store(_narrow(e, part), place(b.sub(team, I32(1)), k, n))
+        e.barrier()
+        for other in range(self.teams - 1):
+            for k, state in enumerate(states):
+                read = [_wide(e, b.load(place(I32(other), k, n)), part.type) for n, part in enumerate(state)]
+                states[k] = rule_of.merge.emit(e, state + read)
+        return states
+
+    def finish(self, *rules: Fold, at_once: int) -> Callable:
+        """`finish(addresses…, column, line, blocks)`: a column's states of all blocks merged, in the first warp.
+
+        Lane l of each warp stands for column `column` + l. Each part of each state has an address; there is a line of
+        `line` columns for each block. A warp has so many loads `at_once` under way.
+        """
+        result, warps = _together(rules), self.threads * self.teams // WARP
+
+        def rule(*kinds):
+            def emit(e, *values):
+                addresses, (column, line, blocks) = list(values[:-3]), values[-3:]
+                states = self._strip(e, rules, addresses, (column, line, blocks), warps, at_once)
+                states = self._between_warps(e, rules, states, warps)
+                return e.pack(result, [part for state in states for part in state])
+
+            return result, emit
+
+        return intrinsic(sum(len(r.state) for r in rules) + 3)(rule)
+
+    def _strip(self, e: Emitter, rules, addresses, where, warps: int, at_once: int) -> list[State]:
+        """Warp w merges blocks w, w + warps …, as they come."""
+        b, (column, line, blocks) = e.builder, where
+        thread = e.special_register("tid.x")
+        warp, lane = b.lshr(thread, I32(5)), b.and_(thread, I32(WARP - 1))
+        empty = [r.empty.emit(e, []) for r in rules]
+        with b.goto_entry_block():
+            kept = [[b.alloca(part.type) for part in state] for state in empty]
+            counter = b.alloca(I32)
+        for own, state in zip(kept, empty):
+            for variable, part in zip(own, state):
+                b.store(part, variable)
+        b.store(warp, counter)
+        head, body, done = (b.append_basic_block(name) for name in ("head", "body", "done"))
+        b.branch(head)
+        b.position_at_end(head)
+        b.cbranch(b.icmp_signed("<", b.load(counter), blocks), body, done)
+        b.position_at_end(body)
+        first = b.load(counter)
+        numbers = [b.add(first, I32(k * warps)) for k in range(at_once)]
+        there = [b.icmp_signed("<", number, blocks) for number in numbers]
+        rows = [b.select(ok, number, first) for ok, number in zip(there, numbers)]
+        offsets = [b.add(b.mul(b.sext(row, I64), line), b.sext(b.add(column, lane), I64)) for row in rows]
+        left = list(addresses)
+        for r, own, nothing in zip(rules, kept, empty):
+            at = [left.pop(0) for _ in nothing]
+            found = []
+            for ok, offset in zip(there, offsets):
+                read = [_read(e, base, offset, part.type) for base, part in zip(at, nothing)]
+                found.append([b.select(ok, value, none) for value, none in zip(read, nothing)])
+            merged = r.merge.emit(e, [b.load(variable) for variable in own] + r.tree(e, found))
+            for variable, part in zip(own, merged):
+                b.store(part, variable)
+        b.store(b.add(first, I32(at_once * warps)), counter)
+        b.branch(head)
+        b.position_at_end(done)
+        return [[b.load(variable) for variable in own] for own in kept]
+
+    def _between_warps(self, e: Emitter, rules, states: list[State], warps: int) -> list[State]:
+        """The warps' states through dynamic shared memory: lane l merges those of lanes l, in order."""
+        b, thread = e.builder, e.special_register("tid.x")
+        arrays: list[list[ir.Value]] = []
+        begin = 0
+        for state in states:
+            arrays.append([])
+            for part in state:
+                address = b.gep(dynamic_shared(e), [I32(begin)])
+                arrays[-1].append(b.bitcast(address, stored(part.type).as_pointer(SHARED)))
+                begin += warps * WARP * _bytes(part.type)
+        e.barrier()  # the first warp may still read what the strip before left
+        for own, state in zip(arrays, states):
+            for array, part in zip(own, state):
+                b.store(_narrow(e, part), b.gep(array, [thread]))
+        e.barrier()
+        lane, joined = b.and_(thread, I32(WARP - 1)), []
+        for r, own, state in zip(rules, arrays, states):
+            found = []
+            for warp in range(warps):
+                read = [b.load(b.gep(array, [b.add(lane, I32(warp * WARP))])) for array in own]
+                found.append([_wide(e, v, p.type) for v, p in zip(read, state)])
+            joined.append(r.tree(e, found))
+        return joined
+
+
+def _read(e: Emitter, base: ir.Value, offset: ir.Value, kind: ir.Type) -> ir.Value:
+    """An element that another block wrote in this launch: from the L2."""
+    b, size = e.builder, _bytes(kind)
+    word = ir.IntType(max(16, 8 * size))
+    address = b.add(base, b.mul(offset, I64(size)))
+    register = {1: "h", 2: "h", 4: "r", 8: "l"}[size]
+    bits = e.asm(word, f"ld.global.cg.b{8 * size} $0, [$1];", f"={register},l,~{{memory}}", [address], effect=True)
+    if isinstance(kind, ir.IntType):
+        return b.trunc(bits, kind) if kind.width < word.width else bits
+    return b.bitcast(bits, kind)
+
+
+def _together(rules: Sequence[Fold]) -> types.Type:
+    """The parts of several states, one after another."""
+    parts = [part for r in rules for part in r.state]
+    return parts[0] if len(parts) == 1 else types.Tuple.from_types(parts)
+
+
+@intrinsic(0)
+def blocks():
+    """The number of blocks in the grid, int32."""
+    return types.int32, lambda e: e.special_register("nctaid.x")
+
+
+@intrinsic(2)
+def everyone(tickets, count):
+    """`everyone(tickets, count)`: wait until all `count` blocks are here and what each wrote can be read by all.
+
+    All blocks must be resident. There are two counters, which are 0 before the launch; `leave` has to follow.
+    """
+
+    def emit(e, at, number):
+        _by_the_first(
+            e,
+            at,
+            number,
+            True,
+            [
+                "fence.acq_rel.gpu;",
+                "red.relaxed.gpu.global.add.u32 [$0], 1;",
+                "WAIT_${:uid}:",
+                "ld.relaxed.gpu.global.u32 seen, [$0];",
+                "setp.lt.u32 wrong, seen, $1;",
+                "@wrong bra WAIT_${:uid};",
+                "fence.acq_rel.gpu;",
+            ],
+        )
+
+    return types.void, emit
+
+
+@intrinsic(2)
+def leave(tickets, count):
+    """`leave(tickets, count)`: this block has waited for everyone; the last one sets the counters to 0 again."""
+
+    def emit(e, at, number):
+        _by_the_first(
+            e,
+            at,
+            number,
+            False,
+            [
+                "sub.u32 limit, $1, 1;",
+                "atom.relaxed.gpu.global.inc.u32 seen, [$0+4], limit;",
+                "setp.ne.u32 wrong, seen, limit;",
+                "@!wrong st.global.u32 [$0], 0;",
+            ],
+        )
+
+    return types.void, emit
+
+
+def _by_the_first(e: Emitter, at: ir.Value, number: ir.Value, together: bool, lines: Sequence[str]) -> None:
+    """PTX for the first thread of the block; the others wait for it where they are `together`."""
+    b = e.builder
+    text = "\n".join(["{", ".reg .pred wrong;", ".reg .b32 seen, limit;", *lines, "}"])
+    if together:
+        e.barrier()
+    with b.if_then(b.icmp_unsigned("==", e.special_register("tid.x"), I32(0))):
+        e.asm(VOID, text, "l,r,~{memory}", [at, number], effect=True)
+    if together:
+        e.barrier()

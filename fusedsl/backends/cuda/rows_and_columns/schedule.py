@@ -1,0 +1,243 @@
+"""Rows and columns folded from one read: teams that walk over rows, with the states of their columns in registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from ....hardware import Hardware, registers_for
+from ....ir.types import DType
+from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.liveness import row_loads, words
+from ....kernel_ir.memory_access import ACCESS_BYTES, vector_width
+from ....kernel_ir.register_pressure import predicted
+from ..split_heuristics import meetings
+
+WARP = 32
+ADDRESSING = 16  # registers beside those that hold elements, at least
+WORK_WORDS = 1.5  # registers an element while a row is worked on
+STATE_WORDS = 32  # registers a thread that keep states, if the row is long enough
+FINISHING = 128  # registers that a thread may take where columns come to their results, whatever rows take
+TEAM_THREADS = 512  # of a row, at most: larger teams leave a thread too few registers
+BLOCK, BUSY_BLOCK = 512, 768  # threads of a block that are enough: of rows that are folded once or twice, or more often
+NAMED_BARRIERS = 15  # of a block, beside the one of all its threads
+IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
+STAGES = 8  # rows of a team in shared memory, at most
+RESERVED = 1 << 10  # bytes of a block's shared memory that the system takes
+LINE = 32  # columns of a strip, and what lines of states are padded to
+AT_ONCE = 12  # loads of states that a warp has under way, at most
+
+
+@dataclass(frozen=True)
+class CrossSchedule:
+    """`threads` work on a row and hold `vectors` vectors of `width` elements; a block has `teams` such teams.
+
+    The operands `ahead` are copied into shared memory while earlier rows are worked on, `stages` rows deep; `kept` are
+    loaded once, the same in all rows. One block stays on each of `multiprocessors`.
+    """
+
+    width: int
+    vectors: int
+    whole: int
+    threads: int
+    teams: int
+    ahead: tuple[int, ...]
+    kept: tuple[int, ...]
+    stages: int
+    at_once: int
+    multiprocessors: int = field(default=0, compare=False)
+    reason: str = field(default="", compare=False)
+    registers: int = field(default=0, compare=False)  # a thread, by estimate
+
+    @property
+    def block(self) -> int:
+        return self.threads * self.teams
+
+    @property
+    def step(self) -> int:
+        """Elements between one vector of a thread and its next."""
+        return self.width * self.threads
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that have to fit on an SM."""
+        return 1
+
+
+def schedule_cross(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> CrossSchedule | None:
+    """How a kernel that folds rows and columns runs; None where two kernels have to do it.
+
+    That is where columns are no one line of neighbours, where there is nothing to fold, and where a row's states do
+    not stay in the registers of one SM beside the row.
+
+    Measured on an H200 (layer-norm backward, bfloat16, 8192 × 4096, a copy of the same bytes 51 µs): 16 elements a
+    thread take 63 µs, 32 take 71, 8 (a single team on an SM) take 93; two rows at a time in a team take 66;
+    more than 64 KiB of loads under way gain nothing. About 8 µs are the waiting of all blocks for the last one and
+    what comes after it, whatever the number of rows. The rest is instructions, 42 an element: where phases of several
+    rows shared one join, 4096 × 8192 took 80 instead of 82 µs, and shorter rows 3-5 % longer.
+    """
+    if 0 in extents or not _in_lines(kernel):
+        return None
+    columns, rows = extents[-1], prod(extents[: kernel.row_axes])
+    per_element = _state_words(kernel)
+    width = _width(kernel, columns)
+    threads, vectors = _shape(columns, width, max(per_element, 2))
+    ahead = _ahead(kernel, width, hardware)
+    kept = tuple(k for k in range(kernel.inputs) if _same_in_all_rows(kernel, k))
+    packed = width > 1
+    load = [kernel.operands[k].dtype for k in _varying(kernel) if k not in ahead]
+    own = words(_computed(kernel)) + 2 * words(load, packed)
+    fixed = words((kernel.operands[k].dtype for k in kept), packed)
+    per_element += own + WORK_WORDS
+    need = round(ADDRESSING + (per_element + fixed) * width * vectors)
+    if kept and need > registers_for(hardware, 1, threads):
+        kept, need = (), round(ADDRESSING + per_element * width * vectors)
+    whole = columns // (width * threads) if columns % width == 0 else 0
+    row = sum(_line(kernel.operands[k].dtype, width, vectors, threads) for k in ahead)
+    for teams in range(_teams(hardware, need, threads, meetings(kernel), width), 0, -1):
+        stages = min(STAGES, max(2, 1 + -(-IN_FLIGHT // (row * teams)))) if ahead else 1
+        at_once = min(AT_ONCE, -(-min(hardware.multiprocessors, rows) * WARP // (threads * teams)))
+        found = CrossSchedule(width, vectors, whole, threads, teams, ahead, kept, stages, at_once)
+        while found.stages > 2 and not _fits(found, kernel, hardware):
+            found = replace(found, stages=found.stages - 1)
+        if _fits(found, kernel, hardware):
+            most = registers_for(hardware, 1, found.block)
+            registers = max(predicted(kernel, hardware, need, 1, found.block), min(most, FINISHING))
+            reason = (
+                f"{threads} threads to a row of {columns} keep its columns' states in registers, {vectors} vectors of "
+                f"{width} each; {teams} teams on each of {hardware.multiprocessors} SMs walk over the rows, "
+                f"{found.stages} rows deep, and their states are merged at the end; at most {registers} registers"
+            )
+            return replace(found, multiprocessors=hardware.multiprocessors, reason=reason, registers=registers)
+    return None
+
+
+def _shape(columns: int, width: int, words_each: float) -> tuple[int, int]:
+    """(threads of a row, vectors of each): as many as keep so many words a column, and no more than have work."""
+    threads = min(TEAM_THREADS, -(-columns * words_each // (STATE_WORDS * WARP)) * WARP)
+    vectors = -(-columns // (width * int(threads)))
+    return -(-columns // (width * vectors * WARP)) * WARP, vectors
+
+
+def _fits(schedule: CrossSchedule, kernel: Kernel, hardware: Hardware) -> bool:
+    """Whether a block's shared memory holds what the schedule keeps there."""
+    return cross_shared(schedule, kernel) + _joined_bytes(schedule, kernel) <= hardware.block_shared - RESERVED
+
+
+def _joined_bytes(schedule: CrossSchedule, kernel: Kernel) -> int:
+    """Static shared memory in which the warps of a team join the folds of a row, two rows in turn."""
+    states = sum(value.dtype.itemsize for phase in kernel.phases for use in phase.folds for value in use.state)
+    return 2 * schedule.block // WARP * states if schedule.threads > WARP else 0
+
+
+def _in_lines(kernel: Kernel) -> bool:
+    """One column axis, along which every array that has rows and columns is contiguous."""
+    return kernel.column_axes == 1 and all(kernel.operands[k].strides[-1] == "1" for k in _both_ways(kernel))
+
+
+def _both_ways(kernel: Kernel) -> list[int]:
+    """The operands with an element for each row and column."""
+    rows = row_loads(kernel)
+    return [k for k, o in enumerate(kernel.operands) if k not in rows and set(o.strides[: kernel.row_axes]) != {"0"}]
+
+
+def _varying(kernel: Kernel) -> list[int]:
+    return [k for k in _both_ways(kernel) if k < kernel.inputs]
+
+
+def _same_in_all_rows(kernel: Kernel, k: int) -> bool:
+    """Whether an input has an element for each column, the same in all rows, that the rows' phases read."""
+    names = {x.value.name for x in kernel.loads if x.operand == k}
+    read = any(value.name in names for phase in kernel.phases for value in phase.element.args)
+    return read and k not in row_loads(kernel) and k not in _both_ways(kernel)
+
+
+def _width(kernel: Kernel, columns: int) -> int:
+    """Elements of a vector: 16 bytes where all rows begin at multiples of that, less where a warp would be idle."""
+    full = [kernel.operands[k] for k in _both_ways(kernel)]
+    if not full or any(operand.access != "vector" for operand in full):
+        return 1
+    width = vector_width([o.dtype for o in full], [o.strides for o in full])
+    while width > 1 and columns <= width // 2 * WARP:
+        width //= 2
+    return width
+
+
+def _state_words(kernel: Kernel) -> float:
+    """Registers of the states of a column."""
+    return words(value.dtype for use in kernel.cross for value in use.state)
+
+
+def _computed(kernel: Kernel) -> list[DType]:
+    """Types of the element values that one phase computes and a later one reads."""
+    made = {value.name: value.dtype for phase in kernel.phases for value in phase.element.results}
+    read = {value.name for phase in kernel.phases for value in phase.element.args}
+    loaded = {x.value.name for x in kernel.loads}
+    return [dtype for name, dtype in made.items() if name in read and name not in loaded]
+
+
+def _ahead(kernel: Kernel, width: int, hardware: Hardware) -> tuple[int, ...]:
+    """The operands whose vectors an asynchronous copy can take: of 4, 8 or 16 bytes, from sm_80 on."""
+    if hardware.cc < (8, 0):
+        return ()
+    return tuple(k for k in _varying(kernel) if kernel.operands[k].dtype.itemsize * width in (4, 8, ACCESS_BYTES))
+
+
+def _line(dtype: DType, width: int, vectors: int, threads: int) -> int:
+    """Bytes of shared memory for a row of one operand."""
+    return dtype.itemsize * width * vectors * threads
+
+
+def _teams(hardware: Hardware, need: int, threads: int, folds: int, width: int) -> int:
+    """Teams of a block that has an SM for itself; 0 where a single one takes more registers than there are.
+
+    A second one works while the first waits for its folds, where there is much work for the bytes. Measured on an
+    H200, bfloat16: with two folds a row after each other (RMS-norm backward) 512 threads are better than 768 by 2-7 %,
+    with three (layer-norm backward) 768 are better than 512 by 7-12 %.
+    """
+    busy = folds > 2
+    most = max(2 if busy or width > 4 else 1, (BUSY_BLOCK if busy else BLOCK) // threads)
+    if threads > WARP:
+        most = min(most, NAMED_BARRIERS)
+    fits = (n for n in range(most, 0, -1) if threads * n <= hardware.block_threads)
+    return next((n for n in fits if registers_for(hardware, 1, threads * n) >= need), 0)
+
+
+def cross_grid(schedule: CrossSchedule, rows: int) -> int:
+    """Blocks of the launch: one an SM, or one a row."""
+    return max(1, min(schedule.multiprocessors, rows))
+
+
+def line_of(columns: int) -> int:
+    """Columns of a line of states."""
+    return -(-columns // LINE) * LINE
+
+
+def state_parts(kernel: Kernel) -> tuple[tuple[str, DType], ...]:
+    """The parts of all states over rows as they stand in the workspace, by name: widest first, so that each begins at a
+    multiple of its size."""
+    parts = [(value.name, value.dtype) for use in kernel.cross for value in use.state]
+    return tuple(sorted(parts, key=lambda part: -part[1].itemsize))
+
+
+def cross_workspace(kernel: Kernel, blocks: int, columns: int) -> int:
+    """Bytes of what blocks leave for each other: a line of states each."""
+    return blocks * line_of(columns) * sum(dtype.itemsize for _, dtype in state_parts(kernel))
+
+
+def cross_shared(schedule: CrossSchedule, kernel: Kernel) -> int:
+    """Bytes of dynamic shared memory: rows ahead, later the states of the block's teams, then those of its threads."""
+    rings = row_places(schedule, kernel)[1] * schedule.stages
+    states = [sum(value.dtype.itemsize for value in use.state) for use in kernel.cross]
+    teams = (schedule.teams - 1) * schedule.threads * schedule.vectors * schedule.width * max(states)
+    return max(rings, teams, schedule.block * sum(states))
+
+
+def row_places(schedule: CrossSchedule, kernel: Kernel) -> tuple[list[int], int]:
+    """Where each operand begins in a row of every team that is ahead, and the size of such rows."""
+    places, end = [], 0
+    for k in schedule.ahead:
+        places.append(end)
+        line = _line(kernel.operands[k].dtype, schedule.width, schedule.vectors, schedule.threads)
+        end += line * schedule.teams
+    return places, end

@@ -1,0 +1,1 @@
+"""Scans, sorts and the best k of rows."""

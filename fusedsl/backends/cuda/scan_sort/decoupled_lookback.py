@@ -1,0 +1,274 @@
+"""Scans of rows that many blocks share, in one pass: each tile hands its state on to those after it.
+
+Decoupled look-back (Merrill and Garland 2016) in two levels, so that its result does not depend on who was when ready:
+a tile leaves its total; 32 tiles are a group, whose total is its tiles' in a fixed tree; what lies before a group is
+the totals of all groups before it, merged one by one from the first (from the last group whose end is known, which
+is the same). A tile takes its number when it starts, so that those before it are running or done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from ..compiler.numba_backend import GLOBAL, I1, I8, I32, I64, VOID, Emitter, intrinsic, ir, types
+from ..tile.loops import looped, repeated
+from ..tile.reduce import Fold, State
+from ..tile.shuffle import WARP, shuffle
+from ..tile.thread_group import Team
+from ..tile.tile import Tile
+from .scan_intrinsics import Scan, scanned
+
+HEADER = 16  # bytes: the next tile's number, and how many are done
+FENCE = "fence.acq_rel.gpu;"
+
+
+@dataclass(frozen=True)
+class Board:
+    """Where tiles leave states for each other: a slot is written once, and 0 until then.
+
+    States of up to 32 bits share a word with their mark; wider ones stand before it, released and acquired.
+    """
+
+    rule: Fold
+
+    @property
+    def wide(self) -> bool:
+        return self._bits(self.rule.state[0]) == 64
+
+    @property
+    def slot(self) -> int:
+        """Bytes."""
+        return 16 if self.wide else 8
+
+    @staticmethod
+    def _bits(kind: types.Type) -> int:
+        return getattr(kind, "bitwidth", 1)
+
+    def _at(self, e: Emitter, base: ir.Value, place: ir.Value) -> ir.Value:
+        return e.builder.add(base, e.builder.mul(e.builder.sext(place, I64), I64(self.slot)))
+
+    def leave(self, e: Emitter, base: ir.Value, place: ir.Value, state: State) -> None:
+        """By one thread."""
+        b, at = e.builder, self._at(e, base, place)
+        if self.wide:
+            e.asm(VOID, "st.relaxed.gpu.global.b64 [$0], $1;", "l,l", [at, b.bitcast(state[0], I64)], True)
+            e.asm(VOID, "st.release.gpu.global.b64 [$0], 1;", "l,~{memory}", [b.add(at, I64(8))], True)
+            return
+        word = b.or_(b.shl(b.zext(self._word(e, state[0]), I64), I64(32)), I64(1))
+        e.asm(VOID, "st.relaxed.gpu.global.b64 [$0], $1;", "l,l", [at, word], True)
+
+    def look(self, e: Emitter, base: ir.Value, place: ir.Value) -> tuple[ir.Value, State]:
+        """(whether something has been left there, what)."""
+        b, at = e.builder, self._at(e, base, place)
+        if self.wide:
+            mark = e.asm(I64, "ld.acquire.gpu.global.b64 $0, [$1];", "=l,l,~{memory}", [b.add(at, I64(8))], True)
+            value = e.asm(I64, "ld.relaxed.gpu.global.b64 $0, [$1];", "=l,l,~{memory}", [at], True)
+            return b.icmp_unsigned("!=", mark, I64(0)), [self._from_word(e, value)]
+        word = e.asm(I64, "ld.relaxed.gpu.global.b64 $0, [$1];", "=l,l,~{memory}", [at], True)
+        found = b.trunc(b.lshr(word, I64(32)), I32)
+        return b.icmp_unsigned("!=", b.and_(word, I64(1)), I64(0)), [self._from_word(e, found)]
+
+    def _word(self, e: Emitter, value: ir.Value) -> ir.Value:
+        if isinstance(value.type, ir.IntType):
+            return value if value.type.width == 32 else e.builder.zext(value, I32)
+        return e.builder.bitcast(value, I32)
+
+    def _from_word(self, e: Emitter, word: ir.Value) -> ir.Value:
+        kind = self.rule.state[0]
+        if kind == types.boolean:
+            return e.builder.trunc(word, I1)
+        if isinstance(kind, types.Integer):
+            width = ir.IntType(kind.bitwidth)
+            return word if width == word.type else e.builder.trunc(word, width)
+        return e.builder.bitcast(word, ir.FloatType() if kind.bitwidth == 32 else ir.DoubleType())
+
+
+@dataclass(frozen=True)
+class Link:
+    """What lies before a tile, found by a block's first warp: `turn` is the tile's number in its row."""
+
+    board: Board
+    row: ir.Value
+    turn: ir.Value
+    tiles: ir.Value  # of a row
+    base: ir.Value  # of the tiles' slots; those of the groups' totals and ends follow
+    slots: ir.Value  # of all tiles
+
+    def before(self, e: Emitter, total: State) -> State:
+        """The state of the row's earlier tiles, in each lane, once they have left theirs."""
+        b, board, rule = e.builder, self.board, self.board.rule
+        lane = b.and_(e.special_register("tid.x"), I32(WARP - 1))
+        first = b.icmp_unsigned("==", lane, I32(0))
+        tile = b.add(b.mul(self.row, self.tiles), self.turn)
+        with b.if_then(first):
+            board.leave(e, self.base, tile, total)
+        place, group = b.and_(self.turn, I32(WARP - 1)), b.lshr(self.turn, I32(5))
+        groups = b.lshr(b.add(self.tiles, I32(WARP - 1)), I32(5))
+        whole = b.add(self.base, b.mul(b.sext(self.slots, I64), I64(board.slot)))
+        count = b.mul(b.udiv(self.slots, self.tiles), groups)
+        ends = b.add(whole, b.mul(b.sext(count, I64), I64(board.slot)))
+        own = b.add(b.mul(self.row, groups), group)
+        there = b.icmp_unsigned("<", lane, group)
+        theirs = b.select(there, b.sub(b.sub(own, lane), I32(1)), I32(0))
+        probe = partial(self._probe, e, lane, there, theirs, whole, ends)
+        early = probe()  # on its way while the group's own tiles are waited for
+        near = self._within(e, lane, place, b.sub(tile, place))
+        last = b.icmp_unsigned("==", place, I32(WARP - 1))
+        sums = rule.merge.emit(e, near + total)
+        with b.if_then(b.and_(first, last)):
+            board.leave(e, whole, own, sums)
+        far = self._groups(e, early, probe)
+        with b.if_then(b.and_(first, last)):
+            board.leave(e, ends, own, rule.merge.emit(e, far + sums))
+        return rule.merge.emit(e, far + near)
+
+    def _within(self, e: Emitter, lane: ir.Value, place: ir.Value, start: ir.Value) -> State:
+        """The totals of the group's tiles before this one, in a fixed tree."""
+        b, rule = e.builder, self.board.rule
+        wanted = b.icmp_unsigned("<", lane, place)
+        found = self._await(e, self.base, b.add(start, lane), wanted)
+        empty = rule.empty.emit(e, [])
+        state = [b.select(wanted, one, none) for one, none in zip(found, empty)]
+        distance = 1
+        while distance < WARP:
+            other = [shuffle(e, "down", part, distance, WARP) for part in state]
+            merged = rule.merge.emit(e, state + other)
+            there = b.icmp_unsigned("<", b.add(lane, I32(distance)), I32(WARP))
+            state = [b.select(there, new, old) for new, old in zip(merged, state)]
+            distance *= 2
+        return [shuffle(e, "idx", part, 0, WARP) for part in state]
+
+    def _await(self, e: Emitter, base: ir.Value, place: ir.Value, wanted: ir.Value) -> State:
+        """What is left in a slot by each lane that wants it."""
+        b, board = e.builder, self.board
+        safe = b.select(wanted, place, I32(0))
+        ready, state = board.look(e, base, safe)
+        waiting = b.and_(wanted, b.not_(ready))
+        with looped(e, [waiting, *state], lambda more, *_: _any(e, more)) as (held, following):
+            again, seen = board.look(e, base, safe)
+            late = b.and_(again, held[0])
+            following += [b.and_(held[0], b.not_(again))]
+            following += [b.select(late, new, old) for new, old in zip(seen, held[1:])]
+        return held[1:]
+
+    def _probe(self, e: Emitter, lane, there, place: ir.Value, whole: ir.Value, ends: ir.Value) -> list[ir.Value]:
+        """(whether what is left of the groups before this one will do, the lane of the nearest whose end is known; for
+        each lane's group its end, and its total)."""
+        b, board = e.builder, self.board
+        none = b.not_(there)  # before the first group there is nothing: its end is known
+        end, after = board.look(e, ends, place)
+        total, sums = board.look(e, whole, place)
+        nearest = e.call(I32, "llvm.cttz.i32", [_ballot(e, b.or_(none, end)), ir.Constant(I1, 0)])
+        missing = b.and_(b.icmp_unsigned("<", lane, nearest), b.not_(total))
+        found = b.and_(b.icmp_unsigned("<", nearest, I32(WARP)), b.not_(_any(e, missing)))
+        empty = board.rule.empty.emit(e, [])
+        return [found, nearest, *(b.select(none, x, y) for x, y in zip(empty, after)), *sums]
+
+    def _groups(self, e: Emitter, early: list[ir.Value], probe: Callable[[], list[ir.Value]]) -> State:
+        """The groups before this one: from the nearest whose end is known, one by one."""
+        b, rule = e.builder, self.board.rule
+        parts = len(rule.state)
+        with looped(e, early, lambda found, *_: b.not_(found)) as (state, following):
+            following += probe()
+        nearest, after, sums = state[1], state[2 : 2 + parts], state[2 + parts :]
+        first = [_shuffle_from(e, part, nearest) for part in after]
+        more = lambda at, *_: b.icmp_signed(">", at, I32(0))  # noqa: E731
+        with looped(e, [nearest, *first], more) as (turn, following):
+            at = b.sub(turn[0], I32(1))
+            following += [at, *rule.merge.emit(e, turn[1:] + [_shuffle_from(e, part, at) for part in sums])]
+        return turn[1:]
+
+
+def _ballot(e: Emitter, value: ir.Value) -> ir.Value:
+    text = "{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\nvote.sync.ballot.b32 $0, p, 0xffffffff;\n}"
+    return e.asm(I32, text, "=r,r", [e.builder.zext(value, I32)], effect=True)
+
+
+def _any(e: Emitter, value: ir.Value) -> ir.Value:
+    return e.builder.icmp_unsigned("!=", _ballot(e, value), I32(0))
+
+
+def _shuffle_from(e: Emitter, value: ir.Value, lane: ir.Value) -> ir.Value:
+    """Another lane's value; the lane is the same number in all of them."""
+    b, kind = e.builder, value.type
+    text = "shfl.sync.idx.b32 $0, $1, $2, 31, 0xffffffff;"
+    if isinstance(kind, ir.IntType) and kind.width < 32:
+        return b.trunc(e.asm(I32, text, "=r,r,r", [b.zext(value, I32), lane], effect=True), kind)
+    bits = 64 if kind in (I64, ir.DoubleType()) else 32
+    word = b.bitcast(value, ir.IntType(bits))
+    pieces = [word] if bits == 32 else [b.trunc(word, I32), b.trunc(b.lshr(word, I64(32)), I32)]
+    moved = [e.asm(I32, text, "=r,r,r", [piece, lane], effect=True) for piece in pieces]
+    if bits == 32:
+        return b.bitcast(moved[0], kind)
+    return b.bitcast(b.or_(b.zext(moved[0], I64), b.shl(b.zext(moved[1], I64), I64(32))), kind)
+
+
+@intrinsic(1)
+def next_tile(tickets):
+    """`next_tile(tickets)`: the number of the block's tile; blocks take them in order."""
+
+    def emit(e, address):
+        b = e.builder
+        place = e.shared_array(I32, 1)
+        with b.if_then(b.icmp_unsigned("==", e.special_register("tid.x"), I32(0))):
+            counter = b.inttoptr(address, I32.as_pointer(GLOBAL))
+            b.store(b.atomic_rmw("add", counter, I32(1), "monotonic"), place)
+        e.barrier()
+        return b.load(place)
+
+    return types.int32, emit
+
+
+@intrinsic(2)
+def tile_row(number, tiles):
+    """`tile_row(number, tiles)`: the row of a tile, of so many in a row."""
+    return types.int32, lambda e, a, n: e.builder.udiv(a, n)
+
+
+@intrinsic(3)
+def tiles_done(tickets, tiles, size):
+    """`tiles_done(tickets, tiles, size)`: the block is done; the last one leaves the tickets (`size` bytes) at 0."""
+
+    def emit(e, address, count, size):
+        b, thread = e.builder, e.special_register("tid.x")
+        place = e.shared_array(I8, 1)
+        with b.if_then(b.icmp_unsigned("==", thread, I32(0))):
+            e.asm(VOID, FENCE, "~{memory}", [], effect=True)
+            counter = b.inttoptr(b.add(address, I64(4)), I32.as_pointer(GLOBAL))
+            before = b.atomic_rmw("add", counter, I32(1), "monotonic")
+            e.asm(VOID, FENCE, "~{memory}", [], effect=True)
+            b.store(b.zext(b.icmp_unsigned("==", before, b.sub(count, I32(1))), I8), place)
+        e.barrier()
+        with b.if_then(b.icmp_unsigned("!=", b.load(place), I8(0))):
+            threads = b.zext(e.special_register("ntid.x"), I64)
+            first = b.mul(b.zext(thread, I64), I64(8))
+            more = lambda n: b.icmp_signed("<", n, size)  # noqa: E731
+            with repeated(e, first, more, lambda n: b.add(n, b.mul(threads, I64(8)))) as at:
+                b.store(I64(0), b.inttoptr(b.add(address, at), I64.as_pointer(GLOBAL)))
+
+    return types.void, emit
+
+
+def scan_linked(tile: Tile, team: Team, rule_of: Fold, reverse: bool = False) -> Callable:
+    """`scan(lifted, start, limit, tickets, offset, row, turn, tiles, slots)`: the prefixes of a row's elements.
+
+    The tile is number `turn` of `tiles` in its row, of `slots` in all; its states stand `offset` bytes behind the
+    tickets' header.
+    """
+    plan, board = Scan(tile, team, rule_of, reverse), Board(rule_of)
+    result = types.UniTuple(rule_of.state[0], tile.count)
+
+    def rule(*kinds):
+        def emit(e, lifted, start, limit, tickets, offset, row, turn, tiles, slots):
+            b = e.builder
+            base = b.add(b.add(tickets, I64(HEADER)), offset)
+            link = Link(board, row, turn, tiles, base, slots)
+            elements = scanned(e, tile, rule_of, kinds, [lifted, start, limit])
+            made, _ = plan.emit(e, elements, link.before)
+            return e.pack(result, [state[0] for state in made])
+
+        return result, emit
+
+    return intrinsic(9)(rule)

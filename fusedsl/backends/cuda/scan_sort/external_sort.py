@@ -1,0 +1,204 @@
+"""Orders of rows that are looped over: the best few gathered tile by tile, and runs merged in global memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..compiler.numba_backend import GLOBAL, I32, I64, SHARED, Emitter, intrinsic, ir, types
+from ..tile.loops import looped, repeated, when
+from .sort_keys import ONES, Entry, Order, tree
+
+
+class Choice:
+    """The best `count` entries so far in a room of `size` slots, in order; behind `keep` slots what is to be sorted.
+
+    What reaches the bound, the last of the best so far, is not kept. Behind the slots stands a counter.
+    """
+
+    def __init__(self, order_of: Order, count: int, keep: int, size: int, limit: int) -> None:
+        self.order, self.count, self.keep, self.size, self.limit = order_of, count, keep, size, limit
+
+    def _groups(self, entries: list[Entry]) -> int:
+        """Groups of a thread's entries: all threads have twice as many as are wanted, if their entries last for it."""
+        wanted = -(-2 * self.count // self.order.threads)
+        return min(1 << (wanted - 1).bit_length(), 1 << (len(entries).bit_length() - 1))
+
+    def counter(self, e: Emitter, room: ir.Value) -> ir.Value:
+        address = e.builder.add(room, I64(8 * self.order.words * self.size))
+        return e.builder.inttoptr(address, I32.as_pointer(SHARED))
+
+    def reset(self, e: Emitter, room: ir.Value) -> None:
+        order = self.order
+        order.clear(e, room, I32(0), I32(self.keep))
+        with e.builder.if_then(e.builder.icmp_signed("==", order.lane(e), I32(0))):
+            e.builder.store(I32(0), self.counter(e, room))
+        order.wait(e)
+
+    def push(self, e: Emitter, room: ir.Value, entries: list[Entry], bound: Entry, first: ir.Value) -> Entry:
+        """Keep what is better than the bound; the bound after that."""
+        order = self.order
+        if self.count <= self._groups(entries) * order.threads <= self.size:
+            bound = when(e, first, bound, lambda: self._first_bound(e, room, entries))
+        some = max(1, self.size // 2 // order.threads)  # entries of a thread for which there is always room
+        for k in range(0, len(entries), some):
+            bound = self._push_some(e, room, entries[k : k + some], bound)
+        return bound
+
+    def _push_some(self, e: Emitter, room: ir.Value, entries: list[Entry], bound: Entry) -> Entry:
+        b, order, counter = e.builder, self.order, self.counter(e, room)
+        for entry in entries:
+            with b.if_then(order.less(e, entry, bound)):
+                slot = b.atomic_rmw("add", counter, I32(1), "monotonic")
+                order.put(e, room, b.add(slot, I32(self.keep)), entry)
+        order.wait(e)
+        held = b.load(counter)
+        order.wait(e)
+        return when(e, b.icmp_signed(">", held, I32(self.limit)), bound, lambda: self.settle(e, room, held))
+
+    def _first_bound(self, e: Emitter, room: ir.Value, entries: list[Entry]) -> Entry:
+        """What the best of as many groups of entries as are wanted do not exceed: so many are not worse."""
+        b, order, groups = e.builder, self.order, self._groups(entries)
+        for k in range(groups):
+            slot = b.add(order.lane(e), I32(k * order.threads))
+            order.put(e, room, slot, tree(e, order, entries[k::groups]))
+        order.wait(e)
+        order.sort(e, room, I32(groups * order.threads))
+        last = order.get(e, room, I32(self.count - 1))
+        order.wait(e)
+        order.clear(e, room, I32(0), I32(max(self.keep, groups * order.threads)))
+        order.wait(e)
+        missing = b.icmp_unsigned("==", last[-1], ONES)  # no column has such a tag
+        following = b.select(missing, ONES, b.add(last[-1], I64(1)))
+        return [*last[:-1], following]
+
+    def settle(self, e: Emitter, room: ir.Value, held: ir.Value) -> Entry:
+        """Sort what is kept and what came after it; the new bound."""
+        b, order = e.builder, self.order
+        total = b.add(held, I32(self.keep))
+        zeros = e.call(I32, "llvm.ctlz.i32", [b.sub(total, I32(1)), ir.Constant(ir.IntType(1), 0)])
+        size = b.shl(I32(1), b.sub(I32(32), zeros))
+        order.clear(e, room, total, size)
+        with b.if_then(b.icmp_signed("==", order.lane(e), I32(0))):
+            b.store(I32(0), self.counter(e, room))
+        order.wait(e)
+        order.sort(e, room, size)
+        return order.get(e, room, I32(self.count - 1))
+
+
+def choice(order_of: Order, count: int, keep: int, size: int, limit: int) -> Choice:
+    """How the best `count` of a row are gathered."""
+    return Choice(order_of, count, keep, size, limit)
+
+
+def reset(choice_of: Choice) -> Callable:
+    """`reset(room)`: nothing is kept; the bound that everything passes."""
+    result = choice_of.order.tuple_of(1)
+
+    def rule(_):
+        def emit(e, room):
+            choice_of.reset(e, room)
+            return choice_of.order.packed(e, [choice_of.order.empty()])
+
+        return result, emit
+
+    return intrinsic(1)(rule)
+
+
+def push(choice_of: Choice) -> Callable:
+    """`push(room, entries, bound, first)`: keep a tile's entries that pass the bound; the bound after that."""
+    order = choice_of.order
+
+    def rule(*kinds):
+        def emit(e, room, entries, bound, first):
+            held = order.entries(e, entries, order.tile.count)
+            made = choice_of.push(e, room, held, e.unpack(bound, order.words), e.cast(first, kinds[3], types.boolean))
+            return order.packed(e, [made])
+
+        return order.tuple_of(1), emit
+
+    return intrinsic(4)(rule)
+
+
+def settle(choice_of: Choice) -> Callable:
+    """`settle(room)`: the first slots hold the best entries, in order."""
+
+    def rule(_):
+        def emit(e, room):
+            held = e.builder.load(choice_of.counter(e, room))
+            choice_of.order.wait(e)
+            choice_of.settle(e, room, held)
+
+        return types.void, emit
+
+    return intrinsic(1)(rule)
+
+
+def keep_run(order_of: Order, size: int) -> Callable:
+    """`keep(room, work, at)`: a room's `size` entries to slots at … in global memory."""
+
+    def rule(_, __, ___):
+        def emit(e, room, work, at):
+            b, lane = e.builder, order_of.lane(e)
+            first = at if at.type == I64 else b.sext(at, I64)
+            more = lambda n: b.icmp_signed("<", n, I32(size))  # noqa: E731
+            with repeated(e, lane, more, lambda n: b.add(n, I32(order_of.threads))) as slot:
+                place = b.add(first, b.sext(slot, I64))
+                order_of.put(e, work, place, order_of.get(e, room, slot), GLOBAL)
+            order_of.wait(e)
+
+        return types.void, emit
+
+    return intrinsic(3)(rule)
+
+
+def merge_runs(order_of: Order, size: int) -> Callable:
+    """`merge(work, total)`: sorted runs of `size` entries become one; where its slots begin.
+
+    `total` slots hold the runs, as many behind them are free: every turn merges pairs of runs from one half into the
+    other, where each entry goes behind those of the other run that come before it.
+    """
+
+    def rule(_, __):
+        def emit(e, work, total):
+            b = e.builder
+            total = total if total.type == I64 else b.sext(total, I64)
+            half = b.mul(total, I64(8 * order_of.words))
+            keep = lambda turn: b.icmp_signed("<", b.shl(I64(size), turn), total)  # noqa: E731
+            with repeated(e, I64(0), keep, lambda turn: b.add(turn, I64(1))) as turn:
+                here, there = _halves(e, work, half, turn)
+                lane, run = b.sext(order_of.lane(e), I64), b.shl(I64(size), turn)
+                more = lambda n: b.icmp_signed("<", n, total)  # noqa: E731
+                with repeated(e, lane, more, lambda n: b.add(n, I64(order_of.threads))) as slot:
+                    _merge_one(e, order_of, here, there, slot, run, total)
+                order_of.wait(e)
+            return _halves(e, work, half, turn)[0]
+
+        return types.int64, emit
+
+    return intrinsic(2)(rule)
+
+
+def _halves(e: Emitter, work: ir.Value, half: ir.Value, turn: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Where a turn reads and writes."""
+    b = e.builder
+    odd = b.and_(turn, I64(1))
+    return b.add(work, b.mul(half, odd)), b.add(work, b.mul(half, b.xor(odd, I64(1))))
+
+
+def _merge_one(e: Emitter, order: Order, here, there, slot: ir.Value, run: ir.Value, total: ir.Value) -> None:
+    """An entry to its place behind the entries of its own run and of the other that come before it."""
+    b = e.builder
+    entry, own = order.get(e, here, slot, GLOBAL), b.and_(slot, b.sub(I64(0), run))
+    other = b.xor(own, run)
+    room = b.sub(total, other)
+    room = b.select(b.icmp_signed("<", room, I64(0)), I64(0), b.select(b.icmp_signed("<", room, run), room, run))
+    with looped(e, [run, I64(0)], lambda step, found: b.icmp_signed(">", step, I64(0))) as (state, following):
+        step, found = state
+        tried = b.add(found, step)
+        inside = b.icmp_signed("<=", tried, room)
+        probe = b.select(inside, b.add(other, b.sub(tried, I64(1))), slot)
+        before = b.and_(inside, order.less(e, order.get(e, here, probe, GLOBAL), entry))
+        following += [b.lshr(step, I64(1)), b.select(before, tried, found)]
+    begin = b.select(b.icmp_signed("<", own, other), own, other)
+    place = b.add(b.add(begin, b.sub(slot, own)), state[1])
+    order.put(e, there, place, entry, GLOBAL)

@@ -1,0 +1,29 @@
+"""How the order of a row is found: the methods, and their sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.phase import Selection
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How the order of a row is found; a thread holds `each` places of it (0: they are looped over).
+
+    "rounds": the best is taken out again and again. "sort": the row is sorted in `size` slots of shared memory.
+    "choose": what passes the last of the best so far is gathered behind `keep` slots, and sorted where it comes to
+    more than `limit`. "merge": runs of `size` are sorted, then merged in global memory.
+    """
+
+    method: str
+    each: int
+    size: int = 0
+    keep: int = 0
+    limit: int = 0
+
+
+def selection(kernel: Kernel) -> Selection | None:
+    """The order that a kernel finds."""
+    return next((phase.select for phase in kernel.phases if phase.select), None)

@@ -1,0 +1,162 @@
+"""Orders on threads: the best of a short row by a warp, rows sorted in shared memory, longer rows tile by tile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from ....hardware import Hardware, blocks_for
+from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.liveness import body_registers, row_loads, words
+from ....kernel_ir.phase import Value
+from ....kernel_ir.register_pressure import predicted
+from ..rows.schedule import VECTOR_CLASSES, WARP, RowSchedule, row_width
+from .sort_method import Ranking, selection
+
+ADDRESSING = 20  # registers beside those that hold entries
+ROUNDS, ROUNDS_COLUMNS = 32, 1024  # the best so many of so many columns are taken out one after the other
+SHORTER = (32, 128, 256, 512)  # … where lengths share what is compiled, up to one of these
+ROUND_ELEMENTS = 8  # of a thread, that it puts in order itself
+TEAMS = 4  # warps of a block whose rows are worked on by a warp or less
+ROOM_BYTES = 32 << 10  # of shared memory for entries
+BLOCK = 512  # threads that sort or merge
+CHOOSERS, FEW_CHOOSERS = 256, 1024  # … and that gather the best of a long row: at most, and of few rows
+BUSY = 512  # threads of an SM that gather while others wait for each other
+TILE, LONG_TILE = 8, 16  # elements of a thread's tile; and where a warp gathers, which waits for no other
+MANY = 1 << 20  # columns: more than any tile has
+SCARCE = 8  # columns for each that is wanted, from which on warps gather the best rather than sort all
+
+
+def schedule_select(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+    """How a row kernel with an order runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
+    select, columns = selection(kernel), extents[-1]
+    assert select is not None
+    slots = _slots(select.lifted.dtype.bits)
+    width = row_width(kernel)
+    reach = columns + (width - 1 if any(operand.access == "anchor" for operand in kernel.operands) else 0)
+    few = select.count is not None and select.count <= ROUNDS and reach <= ROUNDS_COLUMNS
+    if kernel.resident and few and select.count is not None:
+        return _rounds(kernel, columns, reach, width, select.count, hardware)
+    keep = _power(select.count or columns)
+    chosen = select.count is not None and keep <= slots // 4
+    crowd = prod(extents[: kernel.row_axes]) * WARP >= hardware.multiprocessors * BUSY
+    short = min(ROUNDS_COLUMNS, SCARCE * keep) if crowd else ROUNDS_COLUMNS
+    if kernel.resident and reach <= (short if chosen else slots):
+        return _sorted(kernel, columns, reach, width, hardware)
+    if chosen:
+        return _chosen(kernel, extents, width, select.count or 1, slots, hardware)
+    return _merged(kernel, columns, width, slots, hardware)
+
+
+def select_of(
+    held: Kernel, streamed: Kernel, extents: tuple[int, ...], hardware: Hardware
+) -> tuple[Kernel, RowSchedule]:
+    """The kernel, resident or not, and how it runs, in few forms for all extents."""
+    select, columns, width = selection(held), extents[-1], row_width(held)
+    assert select is not None
+    slots = _slots(select.lifted.dtype.bits)
+    keep, reach = _power(select.count or columns), columns + width - 1
+    chosen = select.count is not None and _power(select.count) <= slots // 4
+    for size in (*SHORTER, ROUNDS_COLUMNS if chosen else slots):
+        if reach <= size and keep <= size and select.count is not None and select.count <= ROUNDS:
+            found = _rounds(held, 0, size, width, select.count, hardware)
+            return held, replace(found, reason=found.reason.replace("of 0 columns", f"of {columns} columns"))
+        if reach <= size and keep <= size:
+            return held, _sorted(held, columns, size, width, hardware)
+    if chosen:
+        crowd = prod(extents[: held.row_axes]) * WARP >= hardware.multiprocessors * BUSY
+        like = (MANY if crowd else hardware.multiprocessors, *(1,) * (held.row_axes - 1), MANY)
+        found = _chosen(streamed, like, width, select.count or 1, slots, hardware)
+        return streamed, replace(found, reason=found.reason.replace(f"{MANY} columns", f"{columns} columns"))
+    return streamed, _merged(streamed, columns, width, slots, hardware)
+
+
+def _slots(bits: int) -> int:
+    """Entries that shared memory has room for."""
+    return ROOM_BYTES // (16 if bits == 64 else 8)
+
+
+def _power(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()
+
+
+def _made(kernel: Kernel, hardware: Hardware, reason: str, found: RowSchedule) -> RowSchedule:
+    """The schedule with what a thread takes: its entries, and what it loads."""
+    entry = 4 if any(v.dtype.bits == 64 for v in _lifted(kernel)) else 2
+    rows = row_loads(kernel)
+    read = [kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows]
+    elements = found.width * found.vectors
+    registers = round(ADDRESSING + elements * (entry + words(read)) + body_registers(kernel.phases))
+    registers += ADDRESSING if kernel.wide else 0
+    blocks = blocks_for(hardware, min(registers, hardware.registers // found.block), found.block)
+    registers = predicted(kernel, hardware, registers, blocks, found.block)
+    return replace(found, blocks=blocks, reason=reason, registers=registers)
+
+
+def _lifted(kernel: Kernel) -> list[Value]:
+    return [phase.select.lifted for phase in kernel.phases if phase.select]
+
+
+def _rounds(kernel: Kernel, columns: int, reach: int, width: int, count: int, hardware: Hardware) -> RowSchedule:
+    threads = 8
+    while threads < WARP and reach > threads * max(width, ROUND_ELEMENTS):
+        threads *= 2
+    needed = -(-reach // (width * threads))
+    vectors = next(v for v in VECTOR_CLASSES if v >= needed)
+    below = max((v for v in VECTOR_CLASSES if v < vectors and v * width * threads <= columns), default=0)
+    reason = f"the best {count} of {columns} columns are taken out one by one by {threads} threads, that hold the row"
+    rank = Ranking("rounds", -(-count // threads))
+    rows = TEAMS * WARP // threads
+    return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, below, threads, rows, 1, ranking=rank))
+
+
+def _sorted(kernel: Kernel, columns: int, reach: int, width: int, hardware: Hardware) -> RowSchedule:
+    size = max(_power(reach), WARP * width)
+    threads = min(BLOCK, max(WARP, size // max(TILE, width)))
+    vectors = size // (threads * width)
+    reason = f"{columns} columns are sorted in {size} slots of shared memory by {threads} threads"
+    rank = Ranking("sort", size // threads, size)
+    return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, 0, threads, 1, 1, ranking=rank))
+
+
+def _chosen(
+    kernel: Kernel, extents: tuple[int, ...], width: int, count: int, slots: int, hardware: Hardware
+) -> RowSchedule:
+    rows, columns, keep = prod(extents[: kernel.row_axes]), extents[-1], _power(count)
+    threads = FEW_CHOOSERS if rows < hardware.multiprocessors and columns >= FEW_CHOOSERS * TILE else CHOOSERS
+    while threads > WARP and threads <= CHOOSERS and rows * threads // 2 >= hardware.multiprocessors * BUSY:
+        threads //= 2
+    threads = max(WARP, threads * slots * 8 // ROOM_BYTES)
+    vectors = max(1, (TILE if threads > WARP else LONG_TILE) // width)
+    slots = min(slots, max(4 * keep, 2 * _power(threads * vectors * width)))
+    limit = slots // 4
+    reason = (
+        f"the best {count} of {columns} columns are gathered by {threads} threads, "
+        f"a tile of {threads * width * vectors} at a time"
+    )
+    rank = Ranking("choose", -(-count // threads), slots, keep, limit)
+    return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, ranking=rank))
+
+
+def _merged(kernel: Kernel, columns: int, width: int, slots: int, hardware: Hardware) -> RowSchedule:
+    threads = min(BLOCK, slots // max(TILE, width))
+    select = selection(kernel)
+    held = select is not None and select.count is not None and select.count <= slots
+    each = -(-select.count // threads) if held and select is not None and select.count is not None else 0
+    reason = f"{columns} columns are sorted in runs of {slots}, which {threads} threads merge in global memory"
+    rank = Ranking("merge", each, slots)
+    vectors = slots // (threads * width)
+    return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, ranking=rank))
+
+
+def merge_bytes(kernel: Kernel, schedule: RowSchedule, extents: tuple[int, ...]) -> int:
+    """The workspace of a merge: two halves of whole runs for each row."""
+    if schedule.ranking is None or schedule.ranking.method != "merge":
+        return 0
+    rows, size = prod(extents[: kernel.row_axes]), schedule.ranking.size
+    return rows * 2 * runs(extents[-1], schedule.width, size) * ROOM_BYTES
+
+
+def runs(columns: int, width: int, size: int) -> int:
+    """Runs of a row, which may begin up to a vector before it."""
+    return -(-(columns + width - 1) // size)

@@ -1,0 +1,176 @@
+"""Orders of a row that one team holds: the best few, and sorting in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..compiler.numba_backend import I32, I64, SHARED, Emitter, intrinsic, ir, numba_type, types
+from ..tile.shuffle import WARP, shuffle
+from .sort_keys import ONES, Entry, Order, local_order
+
+
+def enter(order_of: Order) -> Callable:
+    """`enter(values, start, limit)`: the entries of a thread's tile."""
+    tile, kind = order_of.tile, numba_type(order_of.kind.name)
+
+    def rule(values, start, limit):
+        def emit(e, held, first, last):
+            if isinstance(values, types.BaseTuple):
+                elements = [e.cast(v, values.dtype, kind) for v in e.unpack(held, tile.count)]
+            else:
+                elements = [e.cast(held, values, kind)] * tile.count
+            rooms, found = tile.room_of(e, start, first, last), []
+            begin = first if first.type == I64 else e.builder.sext(first, I64)
+            for number, value in enumerate(elements):
+                vector, within = divmod(number, tile.width)
+                room = rooms[vector]
+                there = room.holds(e.builder, within) if room is not None else None
+                column = e.builder.add(begin, I64(vector * tile.step + within))
+                found.append(order_of.entry(e, value, column, there))
+            return order_of.packed(e, found)
+
+        return order_of.tuple_of(tile.count), emit
+
+    return intrinsic(3)(rule)
+
+
+def values_of(order_of: Order, count: int) -> Callable:
+    """`values(entries)`: the elements of that many entries, as a tile; of one entry, the element."""
+    kind = numba_type(order_of.kind.name)
+    return _decoded(order_of, count, kind, order_of.value)
+
+
+def columns_of(order_of: Order, count: int) -> Callable:
+    """`columns(entries)`: the same for their columns, as int64."""
+    return _decoded(order_of, count, types.int64, order_of.column)
+
+
+def _decoded(order_of: Order, count: int, kind: types.Type, decode: Callable) -> Callable:
+    result = types.UniTuple(kind, count) if count else kind
+
+    def rule(_):
+        def emit(e, held):
+            entries = order_of.entries(e, held, max(count, 1))
+            return e.pack(result, [decode(e, entry) for entry in entries])
+
+        return result, emit
+
+    return intrinsic(1)(rule)
+
+
+def best(order_of: Order, count: int, each: int, places: tuple[int, ...] = ()) -> Callable:
+    """`best(entries)`: (the places that the thread holds: lane, lane + threads …; then some places, for all threads).
+
+    Each thread puts its own entries in order; then the best of their first entries is taken out `count` times. The
+    team is a warp or a part of one.
+    """
+    held = order_of.tuple_of(each)
+    result = types.Tuple.from_types([held, *[order_of.tuple_of(1)] * len(places)])
+
+    def rule(_):
+        def emit(e, value):
+            b = e.builder
+            left = local_order(e, order_of, order_of.entries(e, value, order_of.tile.count), count)
+            kept, picked, lane = [order_of.empty() for _ in range(each)], {}, order_of.lane(e)
+            for turn in range(count):
+                winner, won = _team_first(e, order_of, left[0])
+                mine = b.icmp_unsigned("==", lane, I32(turn % order_of.threads))
+                slot = turn // order_of.threads
+                kept[slot] = [b.select(mine, new, old) for new, old in zip(winner, kept[slot])]
+                picked[turn] = winner
+                following = [*left[1:], order_of.empty()]
+                left = [[b.select(won, new, old) for new, old in zip(x, y)] for x, y in zip(following, left)]
+                left = left[: max(1, count - turn - 1)]
+            parts = [order_of.packed(e, kept), *(order_of.packed(e, [picked[p]]) for p in places)]
+            return e.pack(result, parts)
+
+        return result, emit
+
+    return intrinsic(1)(rule)
+
+
+def _team_first(e: Emitter, order_of: Order, entry: Entry) -> tuple[Entry, ir.Value]:
+    """(the first of all threads of the team, in each of them; whether it is this thread's)."""
+    b = e.builder
+    if order_of.threads == WARP and order_of.words == 1 and e.cc >= (8, 0):
+        key, tag = b.trunc(b.lshr(entry[0], I64(32)), I32), b.trunc(entry[0], I32)
+        best_key = _warp_least(e, key)
+        best_tag = _warp_least(e, b.select(b.icmp_unsigned("==", key, best_key), tag, I32(-1)))
+        won = b.and_(b.icmp_unsigned("==", key, best_key), b.icmp_unsigned("==", tag, best_tag))
+        return [b.or_(b.shl(b.zext(best_key, I64), I64(32)), b.zext(best_tag, I64))], won
+    found, distance = entry, order_of.threads // 2
+    while distance:
+        other = [shuffle(e, "bfly", word, distance, order_of.threads) for word in found]
+        found, distance = order_of.first(e, found, other), distance // 2
+    won = b.icmp_unsigned("==", entry[-1], found[-1])
+    if order_of.words == 2:
+        won = b.and_(won, b.icmp_unsigned("==", entry[0], found[0]))
+    return found, won
+
+
+def _warp_least(e: Emitter, value: ir.Value) -> ir.Value:
+    return e.asm(I32, "redux.sync.min.u32 $0, $1, 0xffffffff;", "=r,r", [value], effect=True)
+
+
+def shared_room(order_of: Order, size: int, teams: int = 1) -> Callable:
+    """`room()`: the address of `size` slots in shared memory for the thread's team, and of a counter behind them."""
+    stride = size * order_of.words + 1
+
+    def rule():
+        def emit(e):
+            b = e.builder
+            start = b.ptrtoint(e.shared_array(I64, stride * teams), I64)
+            if teams == 1:
+                return start
+            team = b.lshr(e.special_register("tid.x"), I32(order_of.threads.bit_length() - 1))
+            return b.add(start, b.mul(b.zext(team, I64), I64(8 * stride)))
+
+        return types.int64, emit
+
+    return intrinsic(0)(rule)
+
+
+def sort_tile(order_of: Order, size: int) -> Callable:
+    """`sort(room, entries)`: the team's tiles in the room, in order; they have `size` slots together."""
+
+    def rule(_, __):
+        def emit(e, room, value):
+            b, tile, lane = e.builder, order_of.tile, order_of.lane(e)
+            for number, entry in enumerate(order_of.entries(e, value, tile.count)):
+                vector, within = divmod(number, tile.width)
+                slot = b.add(b.mul(lane, I32(tile.width)), I32(vector * tile.width * order_of.threads + within))
+                order_of.put(e, room, slot, entry)
+            order_of.clear(e, room, I32(tile.count * order_of.threads), I32(size))
+            order_of.wait(e)
+            order_of.sort(e, room, I32(size))
+
+        return types.void, emit
+
+    return intrinsic(2)(rule)
+
+
+def take(order_of: Order, each: int, space: int = SHARED) -> Callable:
+    """`take(room, first, limit)`: the entries in slots first, first + threads … below `limit`."""
+
+    def rule(_, __, ___):
+        def emit(e, room, first, limit):
+            b, found = e.builder, []
+            for k in range(each):
+                slot = b.add(first, first.type(k * order_of.threads))
+                there = b.icmp_signed("<", slot, limit)
+                entry = order_of.get(e, room, b.select(there, slot, slot.type(0)), space)
+                found.append([b.select(there, word, ONES) for word in entry])
+            return order_of.packed(e, found)
+
+        return order_of.tuple_of(each), emit
+
+    return intrinsic(3)(rule)
+
+
+def pick(order_of: Order, place: int, space: int = SHARED) -> Callable:
+    """`pick(room)`: the entry in one slot."""
+
+    def rule(_):
+        return order_of.tuple_of(1), lambda e, room: order_of.packed(e, [order_of.get(e, room, I32(place), space)])
+
+    return intrinsic(1)(rule)

@@ -1,0 +1,1 @@
+"""Intrinsics that all families use: tiles, thread groups, reductions, cp.async, DSMEM, grid synchronisation."""

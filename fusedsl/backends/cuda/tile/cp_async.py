@@ -1,0 +1,122 @@
+"""Rows that are on their way while others are worked on: asynchronous copies into shared memory, a ring of stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....ir.types import dtype
+from ..compiler.numba_backend import I8, I32, I64, SHARED, VOID, Emitter, intrinsic, ir, types
+from .memory import read_shared, stored_type
+from .tile import Tile
+
+
+def dynamic_shared(e: Emitter) -> ir.Value:
+    """The address of the launch's dynamic shared memory."""
+    module, name = e.builder.module, "dynamic_shared"
+    array = module.globals.get(name)
+    if array is None:
+        array = ir.GlobalVariable(module, ir.ArrayType(I8, 0), name, addrspace=SHARED)
+        array.linkage, array.align = "external", 16
+    return e.builder.gep(array, [I32(0), I32(0)])
+
+
+@intrinsic(0)
+def shared_start():
+    """The same as an int32 that stays in a register (the compiler would find it anew at each use)."""
+
+    def emit(e):
+        found = e.builder.ptrtoint(dynamic_shared(e), I32)
+        return e.asm(I32, "mov.b32 $0, $1;", "=r,r", [found], effect=True)
+
+    return types.int32, emit
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The tiles of one operand, `begin` bytes into each row that shared memory holds for a block of `threads`.
+
+    A thread reads what it fetched itself, so that nobody waits for anybody else.
+    """
+
+    tile: Tile
+    name: str
+    begin: int
+    threads: int
+
+    @property
+    def bytes(self) -> int:
+        """Of a vector."""
+        return self.tile.width * dtype(self.name).itemsize
+
+    def _own(self, e: Emitter, row: ir.Value) -> ir.Value:
+        return e.builder.add(row, e.builder.mul(e.special_register("tid.x"), I32(self.bytes)))
+
+    def _place(self, number: int) -> int:
+        return self.begin + number * self.threads * self.bytes
+
+    def fetch(self) -> Callable:
+        """`fetch(address, start, limit, row)`: begin to copy a tile of a line of elements; zeros where none is.
+
+        `row` is where the row begins in shared memory.
+        """
+        kind, moved = dtype(self.name), "cg" if self.bytes == 16 else "ca"
+
+        def rule(address, start, limit, row):
+            def emit(e, at, first, last, where):
+                b, own = e.builder, self._own(e, where)
+                begin = first if first.type == I64 else b.sext(first, I64)
+                source = b.add(at, b.mul(begin, I64(kind.itemsize)))
+                for k, room in enumerate(self.tile.room_of(e, start, first, last)):
+                    skipped = k * self.tile.step * kind.itemsize
+                    text = f"cp.async.{moved}.shared.global [$0+{self._place(k)}], [$1+{skipped}], {self.bytes}"
+                    values = [own, source]
+                    if room is not None:
+                        there = b.icmp_signed(">", room.room, I32(0))
+                        values = [own, b.select(there, source, b.sub(at, I64(skipped)))]
+                        values.append(b.select(there, I32(self.bytes), I32(0)))
+                    text += ", $2;" if room is not None else ";"
+                    constraints = "r,l,r,~{memory}" if room is not None else "r,l,~{memory}"
+                    e.asm(VOID, text, constraints, values, effect=True)
+
+            return types.void, emit
+
+        return intrinsic(4)(rule)
+
+    def take(self) -> Callable:
+        """`take(row)`: the tile as `Tile.load` holds it."""
+        kind = dtype(self.name)
+        result = stored_type(kind, self.tile.count, self.tile.width)
+
+        def rule(row):
+            def emit(e, where):
+                own, found = e.builder.zext(self._own(e, where), I64), []
+                for k in range(self.tile.vectors):
+                    found += read_shared(e, kind, self.tile.width, e.builder.add(own, I64(self._place(k))))
+                return e.pack(result, found)
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+
+@intrinsic(0)
+def send():
+    """The fetches since the last `send` are one group."""
+
+    def emit(e):
+        e.asm(VOID, "cp.async.commit_group;", "~{memory}", [], effect=True)
+
+    return types.void, emit
+
+
+def arrived(groups: int) -> Callable:
+    """`arrived()`: wait until all but the last so many groups have come."""
+
+    def rule():
+        def emit(e):
+            e.asm(VOID, f"cp.async.wait_group {groups};", "~{memory}", [], effect=True)
+
+        return types.void, emit
+
+    return intrinsic(0)(rule)

@@ -1,0 +1,108 @@
+"""Elements as memory and as bodies hold them: narrow floats as halves of a word, bools as bytes; one in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir.types import DType, dtype
+from ..compiler.numba_backend import I8, I32, Emitter, intrinsic, ir, numba_type, types
+from ..math import convert
+from .memory import is_packed, read, read_wanted, write
+
+
+def narrowed_value(e: Emitter, kind: DType, element: ir.Value, source: types.Type) -> ir.Value:
+    """A body's value in the compute type of an array's elements; bool as a byte."""
+    element = e.cast(element, source, numba_type(kind.compute.name))
+    return e.builder.zext(element, I8) if kind.kind == "b" else element
+
+
+def stored_elements(e: Emitter, kind: DType, elements: list[ir.Value]) -> list[ir.Value]:
+    """Values of the compute type as they are stored one by one; neighbours are converted together where they can be."""
+    if kind is kind.compute:
+        return elements
+    if kind.storage:
+        return convert.narrow_bytes(e, elements, kind.name)
+    return [convert.narrow(e, element, kind.name) for element in elements]
+
+
+def pair(e: Emitter, kind: DType, low: ir.Value, high: ir.Value) -> ir.Value:
+    """Two float32 rounded into the halves of a word, in one instruction where there is one."""
+    if e.cc >= (8, 0):
+        if kind.name == "bfloat16":
+            return convert.bfloat16_pair(e, low, high)
+        return e.asm(I32, "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [low, high])
+    b = e.builder
+    low, high = (b.zext(convert.narrow(e, half, kind.name), I32) for half in (low, high))
+    return b.or_(low, b.shl(high, I32(16)))
+
+
+def paired(e: Emitter, kind: DType, elements: list[ir.Value]) -> list[ir.Value]:
+    """Single 16-bit floats in pairs, where a vector of their number is held so."""
+    if not is_packed(kind, len(elements)):
+        return elements
+    b, wide = e.builder, [e.builder.zext(element, I32) for element in elements]
+    return [b.or_(low, b.shl(high, I32(16))) for low, high in zip(wide[::2], wide[1::2])]
+
+
+def unpaired(e: Emitter, kind: DType, elements: list[ir.Value], width: int) -> list[ir.Value]:
+    if not is_packed(kind, width):
+        return elements
+    b = e.builder
+    halves = [(word, b.lshr(word, I32(16))) for word in elements]
+    return [b.trunc(half, ir.IntType(16)) for pair in halves for half in pair]
+
+
+def load_value(name: str) -> Callable:
+    """`load(address)`: one element, widened."""
+    kind = dtype(name)
+    result = numba_type(kind.compute.name)
+
+    def rule(address):
+        def emit(e, at):
+            bits = read(e, kind, 1, at, None)[0]
+            if kind.kind == "b":
+                return e.builder.icmp_unsigned("!=", bits, I8(0))
+            return bits if kind is kind.compute else convert.widen(e, bits, kind.name)
+
+        return result, emit
+
+    return intrinsic(1)(rule)
+
+
+def fetch(name: str) -> Callable:
+    """`fetch(address, wanted)`: one element of an array that is only read, widened; 0 where it is not wanted."""
+    kind = dtype(name)
+    result = numba_type(kind.compute.name)
+
+    def rule(address, wanted):
+        def emit(e, at, when):
+            bits = read_wanted(e, kind, at, when)
+            if kind.kind == "b":
+                return e.builder.icmp_unsigned("!=", bits, I8(0))
+            return bits if kind is kind.compute else convert.widen(e, bits, kind.name)
+
+        return (result, emit) if address == types.int64 and wanted == types.boolean else None
+
+    return intrinsic(2)(rule)
+
+
+def store_value(name: str) -> Callable:
+    """`store(address, value, wanted)`: one element, if it is wanted."""
+    kind = dtype(name)
+
+    def rule(address, value, wanted):
+        def emit(e, at, element, when):
+            stored = stored_elements(e, kind, [narrowed_value(e, kind, element, value)])
+            with e.builder.if_then(e.cast(when, wanted, types.boolean)):
+                write(e, kind, 1, at, stored, None)
+
+        return types.void, emit
+
+    return intrinsic(3)(rule)
+
+
+@intrinsic(2)
+def together(first, second):
+    """The elements of two tiles of one type, as one tile."""
+    result = types.UniTuple(first.dtype, len(first) + len(second))
+    return result, lambda e, a, b: e.pack(result, e.unpack(a, len(first)) + e.unpack(b, len(second)))

@@ -1,0 +1,173 @@
+"""Blocks that share a row: each leaves its state in global memory, and the last one to come finds all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..compiler.numba_backend import F32, F64, I1, I8, I16, I32, I64, VOID, Emitter, intrinsic, ir, types
+from .reduce import Fold, state_of
+
+ALIGNMENT = 8  # bytes, of each part of a state
+WAIT = "AWAIT_OTHERS_${:uid}"
+
+
+def put(e: Emitter, address: ir.Value, value: ir.Value) -> None:
+    """Write one part of a state to global memory."""
+    word, bits = _word(e, value)
+    register = {8: "h", 16: "h", 32: "r", 64: "l"}[bits]
+    e.asm(VOID, f"st.global.b{bits} [$0], $1;", f"l,{register},~{{memory}}", [address, word], effect=True)
+
+
+def get(e: Emitter, address: ir.Value, kind: ir.Type) -> ir.Value:
+    """Read it past the L1, which may hold what another block has since overwritten."""
+    bits = _bits(kind)
+    register, word = {8: ("h", I16), 16: ("h", I16), 32: ("r", I32), 64: ("l", I64)}[bits]
+    text = f"ld.relaxed.gpu.global.b{bits} $0, [$1];"
+    found = e.asm(word, text, f"={register},l,~{{memory}}", [address], effect=True)
+    if kind == I1:
+        return e.builder.icmp_unsigned("!=", found, I16(0))
+    return e.builder.trunc(found, I8) if kind == I8 else e.builder.bitcast(found, kind)
+
+
+def size_of(kind: ir.Type) -> int:
+    """Bytes of a part of a state in memory."""
+    return _bits(kind) // 8
+
+
+def _bits(kind: ir.Type) -> int:
+    if kind in (F32, F64):
+        return 32 if kind == F32 else 64
+    return max(8, kind.width)
+
+
+def _word(e: Emitter, value: ir.Value) -> tuple[ir.Value, int]:
+    bits = _bits(value.type)
+    if value.type in (I1, I8):
+        return e.builder.zext(value, I16), bits
+    return e.builder.bitcast(value, ir.IntType(bits)), bits
+
+
+def leave_state(rule_of: Fold, begin: int) -> Callable:
+    """`leave(address, state)`: thread 0 writes a row's state to global memory, `begin` bytes into its record."""
+
+    def rule(address, kind):
+        def emit(e, at, value):
+            b = e.builder
+            with b.if_then(_is_first(e)):
+                place = begin
+                for part in state_of(e, rule_of, value):
+                    put(e, b.add(at, I64(place)), part)
+                    place += ALIGNMENT
+
+        return types.void, emit
+
+    return intrinsic(2)(rule)
+
+
+def take_state(rule_of: Fold, begin: int) -> Callable:
+    """`take(address)`: the state that a block left in a record."""
+
+    def rule(address):
+        def emit(e, at):
+            found, place = [], begin
+            for none in rule_of.empty.emit(e, []):
+                found.append(get(e, e.builder.add(at, I64(place)), none.type))
+                place += ALIGNMENT
+            return e.pack(rule_of.merge.result, found)
+
+        return rule_of.merge.result, emit
+
+    return intrinsic(1)(rule)
+
+
+@intrinsic(3)
+def last(tickets, index, parts):
+    """Is this the last of `parts` blocks to come to counter `index`? The last one sees what all have written before.
+
+    The counter wraps, so that it is 0 again after the last. All threads of a block call this together.
+    """
+
+    def emit(e, base, place, count):
+        b = e.builder
+        e.barrier()  # the block has written
+        before = b.block
+        with b.if_then(_is_first(e)):
+            limit = b.trunc(b.sub(_wide(e, count), I64(1)), I32)
+            ticket = _count(e, _counter(e, base, place), "inc", limit)
+            _fence(e)
+            mine, taken = b.zext(b.icmp_unsigned("==", ticket, limit), I32), b.block
+        won = b.phi(I32)
+        won.add_incoming(I32(0), before)
+        won.add_incoming(mine, taken)
+        return b.icmp_unsigned("!=", e.call(I32, "llvm.nvvm.barrier0.or", [won]), I32(0))
+
+    return types.boolean, emit
+
+
+@intrinsic(3)
+def meet(tickets, index, goal):
+    """Wait until counter `index` has reached `goal`, having counted this block: what others wrote before is seen.
+
+    All blocks that are waited for are resident. All threads of a block call this together.
+    """
+
+    def emit(e, base, place, count):
+        b = e.builder
+        e.barrier()  # the block has written
+        with b.if_then(_is_first(e)):
+            address = _counter(e, base, place)
+            _count(e, address, "add", I32(1))
+            text = f"""{{
+.reg .pred early;
+.reg .b32 seen;
+{WAIT}:
+ld.acquire.gpu.global.u32 seen, [$0];
+setp.lt.u32 early, seen, $1;
+@early bra {WAIT};
+}}"""
+            e.asm(VOID, text, "l,r,~{memory}", [address, b.trunc(_wide(e, count), I32)], effect=True)
+            _fence(e)
+        e.barrier()
+
+    return types.void, emit
+
+
+@intrinsic(3)
+def part_from(tickets, index, parts):
+    """Count out: the last of `parts` blocks that met at counter `index` sets it to 0, and the next one, that counts
+    them out, with it."""
+
+    def emit(e, base, place, count):
+        b = e.builder
+        with b.if_then(_is_first(e)):
+            address = _counter(e, base, place)
+            limit = b.trunc(b.sub(_wide(e, count), I64(1)), I32)
+            ticket = _count(e, b.add(address, I64(4)), "inc", limit)
+            with b.if_then(b.icmp_unsigned("==", ticket, limit)):
+                put(e, address, I32(0))
+
+    return types.void, emit
+
+
+def _is_first(e: Emitter) -> ir.Value:
+    place = e.builder.or_(e.special_register("tid.x"), e.special_register("tid.y"))
+    return e.builder.icmp_unsigned("==", place, I32(0))
+
+
+def _wide(e: Emitter, value: ir.Value) -> ir.Value:
+    return value if value.type == I64 else e.builder.sext(value, I64)
+
+
+def _counter(e: Emitter, base: ir.Value, index: ir.Value) -> ir.Value:
+    return e.builder.add(base, e.builder.mul(_wide(e, index), I64(4)))
+
+
+def _fence(e: Emitter) -> None:
+    e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], effect=True)
+
+
+def _count(e: Emitter, address: ir.Value, how: str, value: ir.Value) -> ir.Value:
+    """An atomic step of a counter, after all that the block has written; what it was before."""
+    _fence(e)
+    text = f"atom.acq_rel.gpu.global.{how}.u32 $0, [$1], $2;"
+    return e.asm(I32, text, "=r,l,r,~{memory}", [address, value], effect=True)

@@ -1,0 +1,170 @@
+"""Folds: how states merge, and the elements of a thread merged in a balanced tree, always in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ....ir.types import DType, dtype
+from ..compiler.numba_backend import F32, I32, Emitter, ScalarFunction, intrinsic, ir, types
+from ..math.convert import widen
+from .element import unpaired
+from .memory import Room
+from .scalar import elements_of, scalar_function, scalar_types
+from .tile import Tile
+
+UNSIGNED, SIGNED_FROM = 0x7FFF7FFF, (8, 6)  # a pair without its signs; what compares magnitudes of pairs as they are
+State = list[ir.Value]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """How two states merge, and the state of no elements; how one of later elements merges, if there is a short way."""
+
+    merge: ScalarFunction
+    empty: ScalarFunction
+    follow: ScalarFunction | None = None
+
+    @property
+    def state(self) -> tuple[types.Type, ...]:
+        return self.empty.results
+
+    def tree(self, e: Emitter, states: list[State], ordered: bool = False) -> State:
+        """Neighbours merged pairwise until one is left; `ordered`: as the elements are, empty ones last."""
+        merge = self.follow if ordered and self.follow else self.merge
+        while len(states) > 1:
+            merged = [merge.emit(e, a + b) for a, b in zip(states[::2], states[1::2])]
+            states = merged + ([states[-1]] if len(states) % 2 else [])
+        return states[0]
+
+
+def fold(state: str, merge: Callable, empty: Callable, follow: Callable | None = None) -> Fold:
+    """A fold over states of these types, e.g. "float32, int64"; merge(a…, b…), follow(a…, b…), empty() return one."""
+    names = ", ".join(d.name for d in scalar_types(f"{state} -> {state}")[0])
+    merging = f"{names}, {names} -> {names}"
+    following = scalar_function(merging, follow) if follow else None
+    return Fold(scalar_function(merging, merge), scalar_function(f"-> {names}", empty), following)
+
+
+def fold_tile(tile: Tile, rule_of: Fold) -> Callable:
+    """`fold(lifted…, start, limit)`: the state of the elements of a thread's tile that are there."""
+    parts = len(rule_of.state)
+
+    def rule(*kinds):
+        def emit(e, *values):
+            columns = [column_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
+            rooms = tile.room_of(e, kinds[-2], *values[-2:])
+            empty = rule_of.empty.emit(e, []) if any(rooms) else []
+            states = []
+            for number, room in enumerate(rooms):
+                elements = [[column[number * tile.width + k] for column in columns] for k in range(tile.width)]
+                states.append(_vector(e, rule_of, elements, room, empty))
+            return e.pack(rule_of.merge.result, rule_of.tree(e, states, from_first(rooms)))
+
+        return rule_of.merge.result, emit
+
+    return intrinsic(parts + 2)(rule)
+
+
+def fold_pairs(tile: Tile, rule_of: Fold, order: str, name: str, magnitudes: bool = False) -> Callable:
+    """`fold(words, start, limit)`: the "max" or "min" of a tile of 16-bit floats, or of their `magnitudes`, compared in
+    pairs as they are held.
+
+    For tiles whose vectors are there or not as one.
+    """
+    kind = dtype(name)
+
+    def rule(*kinds):
+        def emit(e, tile_words, start, limit):
+            words, per_vector = e.unpack(tile_words, tile.count // 2), tile.width // 2
+            signed = magnitudes and e.cc >= SIGNED_FROM
+            if magnitudes and not signed:
+                words = [e.builder.and_(word, I32(UNSIGNED)) for word in words]
+            if e.cc < (8, 0):
+                found = [[widen(e, half, name)] for half in unpaired(e, kind, words, tile.width)]
+                step = tile.width
+            else:
+                found, step = [[word] for word in words], per_vector
+            none = _nothing(e, kind, order, found[0][0], magnitudes)
+            states = []
+            for number, room in enumerate(tile.room_of(e, kinds[-2], start, limit)):
+                vector = found[number * step : (number + 1) * step]
+                if room is not None:
+                    there = room.holds(e.builder, 0)
+                    vector = [[e.builder.select(there, one, none)] for (one,) in vector]
+                states += vector
+            if e.cc < (8, 0):
+                return rule_of.tree(e, states)[0]
+            how = f"{order}.NaN{'.xorsign.abs' * signed}"  # of magnitudes, with a sign that is of no use
+            text = f"{how}.{'bf16x2' if name == 'bfloat16' else 'f16x2'} $0, $1, $2;"
+            pairs = [word for (word,) in states]
+            while len(pairs) > 1:
+                merged = [e.asm(I32, text, "=r,r,r", [a, b]) for a, b in zip(pairs[::2], pairs[1::2])]
+                pairs = merged + ([pairs[-1]] if len(pairs) % 2 else [])
+            pairs = [e.builder.and_(pairs[0], I32(UNSIGNED))] if signed else pairs
+            halves = [[widen(e, half, name)] for half in unpaired(e, kind, pairs, 2)]
+            return rule_of.tree(e, halves)[0]
+
+        return rule_of.merge.result, emit
+
+    return intrinsic(3)(rule)
+
+
+def _nothing(e: Emitter, kind: DType, order: str, like: ir.Value, magnitudes: bool) -> ir.Value:
+    """What no element changes: an infinity, or two of them in the halves of a word; no magnitude is less than 0."""
+    if magnitudes and order == "max":
+        return like.type(0)
+    if like.type == F32:
+        return ir.Constant(F32, float("-inf") if order == "max" else float("inf"))
+    half = (0x7F80 if kind.name == "bfloat16" else 0x7C00) | (0x8000 if order == "max" else 0)
+    return I32(half << 16 | half)
+
+
+def _vector(e: Emitter, rule_of: Fold, elements: list[State], room: Room | None, empty: State) -> State:
+    """The state of a vector's elements that are there; one that is there or not as a whole is checked once."""
+
+    def kept(state: State, element: int) -> State:
+        assert room is not None
+        there = room.holds(e.builder, element)
+        return [e.builder.select(there, one, none) for one, none in zip(state, empty)]
+
+    if room is not None and room.split:
+        return rule_of.tree(e, [kept(state, k) for k, state in enumerate(elements)], room.skip is None)
+    state = rule_of.tree(e, elements, ordered=True)
+    return state if room is None else kept(state, 0)
+
+
+def from_first(rooms: Sequence[Room | None]) -> bool:
+    """Is the first element of a tile there wherever any is?"""
+    return all(room is None or room.skip is None for room in rooms)
+
+
+def column_of(e: Emitter, tile: Tile, value: ir.Value, kind: types.Type, want: types.Type) -> State:
+    return elements_of(e, value, kind, want, tile.count)
+
+
+def empty_state(rule_of: Fold) -> Callable:
+    """`empty()`: the state of no elements."""
+
+    def rule():
+        return rule_of.merge.result, lambda e: e.pack(rule_of.merge.result, rule_of.empty.emit(e, []))
+
+    return intrinsic(0)(rule)
+
+
+def merge_states(rule_of: Fold) -> Callable:
+    """`merge(a, b)`: two states as one."""
+    result = rule_of.merge.result
+
+    def rule(a, b):
+        def emit(e, x, y):
+            return e.pack(result, rule_of.merge.emit(e, state_of(e, rule_of, x) + state_of(e, rule_of, y)))
+
+        return result, emit
+
+    return intrinsic(2)(rule)
+
+
+def state_of(e: Emitter, rule_of: Fold, value: ir.Value) -> State:
+    """The parts of a state."""
+    return [value] if len(rule_of.state) == 1 else e.unpack(value, len(rule_of.state))

@@ -1,0 +1,75 @@
+"""Scalar functions of a generated file: their types, those that are called once for a row, and over many elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir.types import DType, dtype
+from ..compiler.numba_backend import VOID, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
+
+
+def scalar_types(signature: str) -> tuple[list[DType], list[DType]]:
+    """`"float32, bool -> float32"` as argument and result types."""
+    sides = [[dtype(name.strip()) for name in side.split(",") if name.strip()] for side in signature.split("->")]
+    return sides[0], sides[1]
+
+
+def scalar_function(signature: str, function: Callable) -> ScalarFunction:
+    """A generated function with its types; narrow floats arrive widened."""
+    arguments, results = scalar_types(signature)
+    return ScalarFunction(
+        function, [numba_type(d.compute.name) for d in arguments], [numba_type(d.compute.name) for d in results]
+    )
+
+
+def once(signature: str) -> Callable[[Callable], Callable]:
+    """Decorator: a scalar function that is called once for a row, or by every thread alike."""
+
+    def wrap(function: Callable) -> Callable:
+        body = scalar_function(signature, function)
+
+        def rule(*kinds):
+            def emit(e, *values):
+                cast = [e.cast(v, kind, want) for v, kind, want in zip(values, kinds, body.arguments)]
+                return e.pack(body.result, body.emit(e, cast))
+
+            return body.result, emit
+
+        return intrinsic(len(body.arguments))(rule)
+
+    return wrap
+
+
+def elements_of(e: Emitter, value: ir.Value, kind: types.Type, want: types.Type, count: int) -> list[ir.Value]:
+    """An argument by element: those of a tuple, or one value for all."""
+    if isinstance(kind, types.BaseTuple):
+        return [e.cast(part, kind.dtype, want) for part in e.unpack(value, count)]
+    return [e.cast(value, kind, want)] * count
+
+
+def mapped(signature: str, count: int, values_of: Callable, step: int = 0) -> Callable[[Callable], Callable]:
+    """Decorator: a scalar function over `count` elements, of which `values_of(emitter, argument, its type, the type of
+    elements)` gives a list. Where there is a `step`, so many elements at a time: what it reads does not stand in
+    registers all at once."""
+
+    def wrap(function: Callable) -> Callable:
+        body = scalar_function(signature, function)
+        tuples = [types.UniTuple(kind, count) for kind in body.results]
+        result = tuples[0] if len(tuples) == 1 else types.Tuple.from_types(tuples)
+
+        def rule(*kinds):
+            def emit(e, *values):
+                lists = [values_of(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
+                made = []
+                for k in range(count):
+                    if step and k and k % step == 0:
+                        e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
+                    made.append(body.emit(e, [one[k] for one in lists]))
+                packed = [e.pack(t, [m[n] for m in made]) for n, t in enumerate(tuples)]
+                return packed[0] if len(packed) == 1 else e.pack(result, packed)
+
+            return result, emit
+
+        return intrinsic(len(body.arguments))(rule)
+
+    return wrap

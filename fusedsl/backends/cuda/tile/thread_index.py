@@ -1,0 +1,194 @@
+"""Where a thread stands, how it reads its parameters, and division by a number known only to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir.types import dtype
+from ..compiler.numba_backend import I32, I64, VOID, Emitter, ScalarFunction, Words, intrinsic, ir, numba_type, types
+from .memory import element_type
+
+
+@intrinsic(0)
+def thread():
+    """The thread's number in its block, int32."""
+    return types.int32, lambda e: e.special_register("tid.x")
+
+
+def thread_here(e: Emitter) -> ir.Value:
+    """The thread's number, asked anew where it stands: of what is computed from it, no register holds anything across
+    a loop."""
+    return e.asm(I32, "mov.u32 $0, %tid.x;", "=r", [], effect=True)
+
+
+@intrinsic(0)
+def thread_again():
+    """The same for generated files."""
+    return types.int32, thread_here
+
+
+@intrinsic(0)
+def line():
+    """The number of the thread's line in its block, int32."""
+    return types.int32, lambda e: e.special_register("tid.y")
+
+
+@intrinsic(0)
+def depth():
+    """The lines of a block, int32."""
+    return types.int32, lambda e: e.special_register("ntid.y")
+
+
+@intrinsic(0)
+def side():
+    """The threads of a line, int32."""
+    return types.int32, lambda e: e.special_register("ntid.x")
+
+
+@intrinsic(0)
+def block():
+    """The block's number in the grid, int32."""
+    return types.int32, lambda e: e.special_register("ctaid.x")
+
+
+@intrinsic(0)
+def barrier():
+    """Wait for all threads of the block, and for what they wrote to shared memory."""
+    return types.void, lambda e: e.barrier()
+
+
+@intrinsic(0)
+def take_turn():
+    """Let the launch after this one begin, and wait until the one before has ended and what it wrote is there.
+
+    Before sm_90, where launches do not overlap, it does nothing; nor does it in a launch that does not `follow`.
+    """
+
+    def emit(e):
+        if e.cc >= (9, 0):
+            e.asm(VOID, "griddepcontrol.launch_dependents; griddepcontrol.wait;", "~{memory}", [], effect=True)
+
+    return types.void, emit
+
+
+@intrinsic(0)
+def await_cluster():
+    """Wait until all blocks of the cluster run: from then on their shared memory may be written."""
+    return types.void, lambda e: e.asm(VOID, "barrier.cluster.wait.acquire.aligned;", "~{memory}", [], effect=True)
+
+
+@intrinsic(2)
+def share(number, parts):
+    """number // parts for integers that are not negative, by a real division: once a loop, not once an element.
+
+    int32, or int64 where the number is.
+    """
+    result = types.int64 if number == types.int64 else types.int32
+    kind = I64 if number == types.int64 else I32
+
+    def emit(e, *values):
+        b = e.builder
+        same = [v if v.type == kind else b.sext(v, kind) if kind == I64 else b.trunc(v, kind) for v in values]
+        return b.udiv(*same)
+
+    return result, emit
+
+
+@intrinsic(3)
+def divide(number, divisor, magic):
+    """number // divisor for number >= 0: umulhi(2 * number, multiplier) >> shift while number < 2**31.
+
+    `magic` is `schedule.division.magic(divisor)`. Larger numbers (int64 only) take a real division.
+    """
+    if number not in (types.int32, types.int64):
+        return None
+
+    def quick(b, n, word):
+        multiplier, shift = b.trunc(word, I32), b.trunc(b.lshr(word, I64(32)), I32)
+        product = b.mul(b.zext(b.shl(n, I32(1)), I64), b.zext(multiplier, I64))
+        return b.lshr(b.trunc(b.lshr(product, I64(32)), I32), shift)
+
+    def emit(e, n, d, word):
+        b = e.builder
+        if number == types.int32:
+            return quick(b, n, word)
+        small = b.icmp_unsigned("<", n, I64(1 << 31))
+        return one_of(b, small, lambda: b.zext(quick(b, b.trunc(n, I32), word), I64), lambda: b.udiv(n, d))
+
+    return number, emit
+
+
+def one_of(
+    b: ir.IRBuilder, condition: ir.Value, first: Callable[[], ir.Value], second: Callable[[], ir.Value]
+) -> ir.Value:
+    """An int64 that is computed in one way where the condition holds, in another where not."""
+    with b.if_else(condition) as (then, otherwise):
+        with then:
+            one, one_block = first(), b.block
+        with otherwise:
+            other, other_block = second(), b.block
+    found = b.phi(I64)
+    found.add_incoming(one, one_block)
+    found.add_incoming(other, other_block)
+    return found
+
+
+def scalar(name: str):
+    """A run-time scalar out of its 8-byte parameter."""
+    result, kind = numba_type(name), element_type(dtype(name))
+
+    def decode(word):
+        def emit(e, value):
+            if name == "bool":
+                return e.builder.icmp_unsigned("!=", e.builder.and_(value, I64(255)), I64(0))
+            width = dtype(name).bits
+            bits = e.builder.trunc(value, ir.IntType(width)) if width < 64 else value
+            return e.builder.bitcast(bits, kind)
+
+        return result, emit
+
+    return intrinsic(1)(decode)
+
+
+def part(work: Callable) -> Callable:
+    """Decorator: a piece of a kernel, `work(block_number, *slots)`, compiled into it where it is called."""
+    count = work.__code__.co_argcount
+    kinds = [types.int32] + [types.int64] * (count - 1)
+    body = ScalarFunction(work, kinds, [types.none])
+
+    def rule(*given):
+        def emit(e, *values):
+            body.emit(e, [e.cast(value, kind, want) for value, kind, want in zip(values, given, kinds)])
+
+        return types.void, emit
+
+    return intrinsic(count)(rule)
+
+
+def _parameter(name: str, bits: int) -> Callable:
+    """Reads a number of so many bits out of a kernel's only parameter, whose type is `Words`."""
+    result, kind = numba_type(name), ir.IntType(bits)
+
+    def rule(words, place):
+        if not isinstance(words, Words):
+            return None
+
+        def emit(e, _, number):
+            b = e.builder
+            number = number if number.type == I64 else b.sext(number, I64)
+            text = (
+                f"{{ .reg .b64 at; mov.b64 at, {b.function.name}_param_0; add.s64 at, at, $1; "
+                f"ld.param.b{bits} $0, [at]; }}"
+            )
+            return e.asm(kind, text, f"={'l' if bits == 64 else 'r'},l", [b.mul(number, I64(bits // 8))])
+
+        return result, emit
+
+    return intrinsic(2)(rule)
+
+
+word = _parameter("int64", 64)
+"""`word(words, k)`: the 8-byte word of this number, int64."""
+
+half = _parameter("int32", 32)
+"""`half(words, k)`: the 4-byte half word of this number, int32."""

@@ -1,0 +1,349 @@
+"""The elements that a thread holds: loading and storing them, and mapping a scalar function over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....ir.types import BOOL, INT64, UINT64, DType, dtype
+from ..compiler.numba_backend import I8, I32, I64, VOID, Emitter, intrinsic, ir, numba_type, types
+from ..math import convert, philox
+from .element import narrowed_value, pair, paired, stored_elements, unpaired
+from .memory import (
+    ACCESS_BYTES,
+    Room,
+    copy,
+    is_packed,
+    read,
+    read_shared,
+    read_shifted,
+    read_wanted,
+    stored_type,
+    write,
+)
+from .scalar import scalar_function, scalar_types
+from .vector_layout import Vectors
+
+
+@dataclass(frozen=True)
+class Tile(Vectors):
+    """What a thread does with the elements that it holds, all at once."""
+
+    def load(self, name: str, letter: str = "1") -> Callable:
+        """`load(address, start, limit[, stride])`: elements start … of a line, whose element 0 is at `address`.
+
+        `start` may also be a tuple: at edges (see Vectors) with the place of each vector in the line, else with its
+        offset, in elements; then nothing is checked. `letter` is the stride of neighbouring elements: "1", "0" (one
+        element for a whole vector), "s", or "m" for neighbours whose vectors are not aligned. With "c" vectors lie
+        across a column: `start` and `limit` count vectors, `stride` is that from one to the next (of start's type), and
+        those beyond the limit are its last one; with "o" the thread's own first one, which is there.
+        """
+        kind = dtype(name)
+        result = stored_type(kind, self.count, self.width)
+
+        def rule(*kinds):
+            def emit(e, address, start, limit, stride=None):
+                found = []
+                if letter in "co":
+                    for place in self.across(e, kind, address, start, stride, limit, letter == "o"):
+                        found += read(e, kind, self.width, place, None)
+                    return e.pack(result, found)
+                for number in range(self.vectors):
+                    room = self.room(e, kinds[1], start, limit, number)
+                    if letter == "m":
+                        first = 0 if self.step else number
+                        base = self.places(e, kind, letter, address, kinds[1], start, first, None)[0]
+                        found += read_shifted(e, kind, self.width, base, number * self.step * kind.itemsize, room)
+                        continue
+                    places = self.places(e, kind, letter, address, kinds[1], start, number, stride)
+                    found += self.load_vector(e, kind, letter, places, room)
+                return e.pack(result, found)
+
+            return result, emit
+
+        return intrinsic(4 if letter in "sco" else 3)(rule)
+
+    def fetch(self, name: str, threads: int, offset: int) -> Callable:
+        """`fetch(address, start, limit, place)`: begin to copy a tile to shared memory, `offset` bytes from `place` on.
+
+        Vectors of the block's `threads` lie side by side; of more, those of one team, the same for all teams.
+        Elements that do not exist become 0.
+        """
+        kind = dtype(name)
+
+        def rule(*kinds):
+            def emit(e, address, start, limit, place):
+                size = self.width * kind.itemsize
+                for number in range(self.vectors):
+                    room = self.room(e, kinds[1], start, limit, number)
+                    source = self.places(e, kind, "1", address, kinds[1], start, number, None)[0]
+                    target = _kept_at(e, place, offset + number * threads * size, size, threads)
+                    copy(e, target, source, size, room, kind)
+
+            return types.void, emit
+
+        return intrinsic(4)(rule)
+
+    def kept(self, name: str, threads: int, offset: int) -> Callable:
+        """`kept(place)`: the tile that `fetch` left there, as `load` gives it."""
+        kind = dtype(name)
+        result = stored_type(kind, self.count, self.width)
+
+        def rule(place):
+            def emit(e, at):
+                found, size = [], self.width * kind.itemsize
+                for number in range(self.vectors):
+                    where = _kept_at(e, at, offset + number * threads * size, size, threads)
+                    found += read_shared(e, kind, self.width, where)
+                return e.pack(result, found)
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def store(self, name: str, letter: str = "1") -> Callable:
+        """`store(address, begins, values, start, limit[, stride])`: the inverse of load.
+
+        `begins` is `start`, or a tuple with the offset of each vector.
+        """
+        kind = dtype(name)
+
+        def rule(address, begins, values, start, limit, *stride):
+            def emit(e, at, offsets, tile, first, last, step=None):
+                elements = self.narrowed(e, kind, tile, values)
+                per_vector = len(elements) // self.vectors
+                across = self.across(e, kind, at, first, step) if letter == "c" else []
+                for number in range(self.vectors):
+                    room = self.room(e, start, first, last, number)
+                    part = elements[number * per_vector : (number + 1) * per_vector]
+                    if letter == "c":
+                        write(e, kind, self.width, across[number], part, room)
+                        continue
+                    places = self.places(e, kind, letter, at, begins, offsets, number, step)
+                    self.store_vector(e, kind, letter, places, part, room)
+
+            return types.void, emit
+
+        return intrinsic(6 if letter in "sc" else 5)(rule)
+
+    def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: a scalar function over tiles and, alike for all vectors, single vectors, or for all elements,
+        scalars.
+
+        The function is typed and lowered once; a result is a tile, or a tuple of them.
+        """
+
+        def wrap(function: Callable) -> Callable:
+            body = scalar_function(signature, function)
+            arguments, _ = scalar_types(signature)
+            tiles = [types.UniTuple(kind, self.count) for kind in body.results]
+            result = tiles[0] if len(tiles) == 1 else types.Tuple.from_types(tiles)
+
+            def rule(*kinds):
+                def emit(e, *values):
+                    columns = [
+                        self.widened(e, d, value, kind, want)
+                        for d, value, kind, want in zip(arguments, values, kinds, body.arguments)
+                    ]
+                    rows = [body.emit(e, [column[k] for column in columns]) for k in range(self.count)]
+                    made = [e.pack(tile, [row[n] for row in rows]) for n, tile in enumerate(tiles)]
+                    return made[0] if len(made) == 1 else e.pack(result, made)
+
+                return result, emit
+
+            return intrinsic(len(arguments))(rule)
+
+        return wrap
+
+    def positions(self, name: str, along: bool = True) -> Callable:
+        """`positions(start)`: where each element of a tile stands on an axis, as values of this type.
+
+        `start` may be a tuple with the position of each vector; its elements follow `along` the axis or share it.
+        """
+        kind = numba_type(name)
+        result = types.UniTuple(kind, self.count)
+
+        def rule(form):
+            whole = form.dtype if isinstance(form, types.UniTuple) else form
+
+            def emit(e, start):
+                begins = self.begins(e, form, start)
+                begins = [e.cast(b, whole, kind) for b in begins]
+                return e.pack(result, [e.builder.add(b, b.type(k * along)) for b in begins for k in range(self.width)])
+
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def gather(self, name: str) -> Callable:
+        """`gather(addresses, wanted)`: an element from each address where it is wanted, else 0.
+
+        A vector whose elements turn out to be neighbours, aligned and all wanted, is read as one.
+        """
+        kind = dtype(name)
+        result = stored_type(kind, self.count, self.width)
+
+        def rule(*kinds):
+            def emit(e, addresses, wanted):
+                places = self.widened(e, INT64, addresses, kinds[0], types.int64)
+                flags = self.widened(e, BOOL, wanted, kinds[1], types.boolean)
+                found: list[ir.Value] = []
+                for first in range(0, self.count, self.width):
+                    part = slice(first, first + self.width)
+                    found += self._gather_vector(e, kind, places[part], flags[part])
+                return e.pack(result, found)
+
+            return result, emit
+
+        return intrinsic(2)(rule)
+
+    def random(self, name: str) -> Callable:
+        """`random(positions, seed, stream)`: random bits by the operation of this name, of each element's position.
+
+        The elements of a vector are mostly neighbours, which share what one counter gives.
+        """
+        result = types.UniTuple(types.uint64, self.count)
+
+        def rule(*kinds):
+            def emit(e, *given):
+                places, seeds, streams = (self.widened(e, UINT64, v, k, types.uint64) for v, k in zip(given, kinds))
+                found: list[ir.Value] = []
+                for first in range(0, self.count, self.width):
+                    part = places[first : first + self.width]
+                    found += philox.neighbours(e, name, part, seeds[first], streams[first])
+                return e.pack(result, found)
+
+            return result, emit
+
+        return intrinsic(3)(rule)
+
+    def _gather_vector(self, e: Emitter, kind: DType, places: list[ir.Value], wanted: list[ir.Value]) -> list[ir.Value]:
+        b = e.builder
+        if self.width == 1:
+            return [read_wanted(e, kind, places[0], wanted[0])]
+        bytes = min(ACCESS_BYTES, kind.itemsize * self.width)
+        whole = b.icmp_unsigned("==", b.and_(places[0], I64(bytes - 1)), I64(0))
+        for k, (place, one) in enumerate(zip(places, wanted)):
+            neighbour = b.icmp_unsigned("==", b.sub(place, places[0]), I64(k * kind.itemsize))
+            whole = b.and_(whole, b.and_(one, neighbour))
+        with b.if_else(whole) as (then, otherwise):
+            with then:
+                at_once, after = read(e, kind, self.width, places[0], Room(b.zext(whole, I32))), b.block
+            with otherwise:
+                single = [read_wanted(e, kind, place, one) for place, one in zip(places, wanted)]
+                apart, after_single = paired(e, kind, single), b.block
+        found = []
+        for one, other in zip(at_once, apart):
+            either = b.phi(one.type)
+            either.add_incoming(one, after)
+            either.add_incoming(other, after_single)
+            found.append(either)
+        return found
+
+    def part(self, first: int, vectors: int, anew: bool = False) -> Callable:
+        """`part(values)`: those of some of the vectors, held as they were.
+
+        Where `anew`, the compiler does not see that they are the same: what it computed from them before, it computes
+        again instead of holding it in registers.
+        """
+
+        def rule(kind):
+            size = len(kind) // self.vectors
+
+            def emit(e, values):
+                found = e.unpack(values, len(kind))[first * size : (first + vectors) * size]
+                if anew and kind.dtype == types.uint32:
+                    found = [e.asm(I32, "mov.b32 $0, $1;", "=r,r", [v], effect=True) for v in found]
+                return e.pack(result, found)
+
+            result = types.UniTuple(kind.dtype, vectors * size)
+            return result, emit
+
+        return intrinsic(1)(rule)
+
+    def vectors_from(self) -> Callable:
+        """`numbers(first, limit)`: the numbers of a thread's vectors, `step` apart, clamped below `limit`."""
+
+        def rule(kind, _):
+            result = types.UniTuple(kind, self.vectors)
+
+            def emit(e, first, limit):
+                b, last = e.builder, e.builder.sub(limit, limit.type(1))
+                numbers = [b.add(first, self.skipped(e, k, first.type)) for k in range(self.vectors)]
+                return e.pack(result, [b.select(b.icmp_signed("<", n, last), n, last) for n in numbers])
+
+            return result, emit
+
+        return intrinsic(2)(rule)
+
+    def load_vector(self, e, kind, letter, places, room) -> list[ir.Value]:
+        if letter == "1":
+            return read(e, kind, self.width, places[0], room)
+        if letter == "0":
+            return paired(e, kind, read(e, kind, 1, places[0], None) * self.width)
+        found = []
+        for k, place in enumerate(places):
+            one = room and Room(e.builder.zext(room.holds(e.builder, k), I32))
+            found += read(e, kind, 1, place, one)
+        return paired(e, kind, found)
+
+    def store_vector(self, e, kind, letter, places, values, room) -> None:
+        if letter == "1":
+            write(e, kind, self.width, places[0], values, room)
+            return
+        for k, (place, value) in enumerate(zip(places, unpaired(e, kind, values, self.width))):
+            one = room and Room(e.builder.zext(room.holds(e.builder, k), I32))
+            write(e, kind, 1, place, [value], one)
+
+    def widened(self, e: Emitter, kind: DType, value, source: types.Type, target: types.Type) -> list[ir.Value]:
+        """One value per element, as a body computes with them."""
+        if not isinstance(source, types.BaseTuple):
+            return [e.cast(value, source, target)] * self.count
+        elements = e.unpack(value, len(source))
+        if kind.kind == "b" and source.dtype != types.boolean:
+            elements = [e.builder.icmp_unsigned("!=", element, I8(0)) for element in elements]
+        elif kind.storage:
+            elements = convert.widen_bytes(e, elements, kind.name)
+        elif kind is not kind.compute:
+            elements = [convert.widen(e, half, kind.name) for half in unpaired(e, kind, elements, self.width)]
+        return elements * (self.count // len(elements))  # one vector may stand for all
+
+    def narrowed(self, e: Emitter, kind: DType, value, source: types.Type) -> list[ir.Value]:
+        """Elements as `stored_type` holds them."""
+        if isinstance(source, types.BaseTuple):
+            elements, source = e.unpack(value, len(source)), source.dtype
+        else:
+            elements = [value]
+        elements = elements * (self.count // len(elements))  # one vector may stand for all
+        elements = [narrowed_value(e, kind, element, source) for element in elements]
+        if is_packed(kind, self.width):
+            return [pair(e, kind, *elements[k : k + 2]) for k in range(0, len(elements), 2)]
+        return stored_elements(e, kind, elements)
+
+
+def _kept_at(e: Emitter, place: ir.Value, offset: int, size: int, threads: int) -> ir.Value:
+    """The 32-bit address of this thread's vector of `size` bytes, in shared memory."""
+    b = e.builder
+    thread = b.and_(e.special_register("tid.x"), I32(threads - 1))
+    return b.add(b.add(place, b.mul(thread, I32(size))), I32(offset))
+
+
+@intrinsic(0)
+def shared_place():
+    """Where the dynamic shared memory of a block begins: a 32-bit address that the compiler does not see through.
+
+    (From one that it knows to be the same for all threads, ptxas of CUDA 13 makes an LDGSTS that is no instruction.)
+    """
+
+    def emit(e):
+        b, thread = e.builder, e.special_register("tid.x")
+        text, own = "shfl.sync.idx.b32 $0, $1, $2, 31, 0xffffffff;", b.add(e.dynamic_shared(), thread)
+        return b.sub(e.asm(I32, text, "=r,r,r", [own, thread], effect=True), thread)
+
+    return types.int32, emit
+
+
+@intrinsic(0)
+def await_fetched():
+    """Wait until what this thread fetches is there, for this thread."""
+    return types.void, lambda e: e.asm(VOID, "cp.async.wait_all;", "~{memory}", [], effect=True)

@@ -1,0 +1,131 @@
+"""Where the vectors of a thread lie in a line: their first elements, their addresses, and what is there of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..compiler.numba_backend import I32, I64, Emitter, ir, types
+from .memory import Room
+
+INDEX = (types.int32, types.int64)
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """`vectors` vectors of `width` neighbouring elements a thread; each starts `step` elements after the one before,
+    or where that is 0, behind those of all threads of a line of the block; where tiles are `deep`, as many as a block
+    has lines.
+
+    `checks` has a letter per vector: "." it is there; "v" it is there or not, as one; "t" its tail may be
+    missing; "h" its head may be; "b" elements at both ends may be missing; "e" as "v", where each vector begins at a
+    place of its own: `start` is a tuple. Reads of a part end with its last element where they are `exact`, else with
+    its aligned block: 16-bit rows have no time for it.
+    """
+
+    width: int
+    vectors: int
+    checks: str
+    step: int = 0
+    exact: bool = True
+    deep: bool = False
+
+    @property
+    def count(self) -> int:
+        """The elements of a thread."""
+        return self.width * self.vectors
+
+    def room_of(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value) -> list[Room | None]:
+        """What is there of each vector, of those that start at `start` in a line of `limit` elements."""
+        return [self.room(e, kind, start, limit, number) for number in range(self.vectors)]
+
+    def begins(self, e: Emitter, kind: types.Type, start: ir.Value) -> list[ir.Value]:
+        """The first element of each vector; `start` is that of the thread's first, or a tuple with all."""
+        if isinstance(kind, types.UniTuple):
+            return e.unpack(start, self.vectors)
+        return [e.builder.add(start, self.skipped(e, k, start.type)) for k in range(self.vectors)]
+
+    def skipped(self, e: Emitter, number: int, kind: ir.Type) -> ir.Value:
+        """Elements between the first vector of a thread and another."""
+        if self.step or not number:
+            return kind(number * self.step)
+        b = e.builder
+        if self.deep:
+            found = b.mul(e.special_register("ntid.y"), I32(number))
+        else:
+            found = b.mul(e.special_register("ntid.x"), I32(number * self.width))
+        return found if kind == I32 else b.zext(found, kind)
+
+    def room(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value, number: int) -> Room | None:
+        """What is there of a vector; None: all of it."""
+        check, b = self.checks[number], e.builder
+        if check == "e":
+            return Room(_int32(b, b.sub(limit, e.unpack(start, self.vectors)[number])))
+        if check == "." or kind not in INDEX:
+            return None
+        if check in "hb":
+            skip = _int32(b, b.neg(b.add(start, self.skipped(e, number, start.type))))
+            return Room(None if check == "h" else self._left(e, start, limit, number), skip, True, self.exact)
+        return Room(self._left(e, start, limit, number), None, check == "t", self.exact)
+
+    def _left(self, e: Emitter, start: ir.Value, limit: ir.Value, number: int) -> ir.Value:
+        """Elements between the start of a vector and the limit."""
+        return _int32(e.builder, e.builder.sub(limit, e.builder.add(start, self.skipped(e, number, start.type))))
+
+    def places(self, e, kind, letter, address, form, start, number, stride) -> list[ir.Value]:
+        """The address of a vector, or where its elements are not neighbours, of each element.
+
+        All vectors count from one 64-bit base, so that the distances between them become immediate offsets.
+        """
+        b, apart = e.builder, isinstance(form, types.UniTuple)
+        scattered = apart and self.checks[number] != "e"  # `start` has offsets in memory, not places in the line
+        begin = b.extract_value(start, number) if apart else start
+        begin = begin if begin.type == I64 else b.sext(begin, I64)
+        skipped = I64(0) if apart else self.skipped(e, number, I64)
+        if letter != "s":
+            base = b.add(address, b.mul(begin, I64(kind.itemsize)))
+            return [b.add(base, b.mul(skipped, I64(kind.itemsize)))]
+        size = b.mul(stride, I64(kind.itemsize))
+        base = b.add(address, b.mul(begin, I64(kind.itemsize) if scattered else size))
+        return [b.add(base, b.mul(b.add(skipped, I64(k)), size)) for k in range(self.width)]
+
+    def across(self, e, kind, address, start, stride, limit=None, first=False) -> list[ir.Value]:
+        """The addresses of vectors across a column; where there is a limit, those beyond are its last one, or the
+        thread's `first`.
+
+        Each is as far from the one before as all are, and an instruction adds that product to it.
+        """
+        b, size = e.builder, kind.itemsize
+        step = b.mul(_int64(b, stride), I64(size))
+
+        def at(number: ir.Value) -> ir.Value:
+            return b.add(address, b.mul(_int64(b, number), step))
+
+        def after(place: ir.Value) -> ir.Value:
+            levels = self.skipped(e, 1, stride.type)
+            if stride.type == I32:
+                apart = b.mul(levels, I32(size))
+                return e.asm(I64, "mad.wide.s32 $0, $1, $2, $3;", "=l,r,r,l", [stride, apart, place])
+            return b.add(place, b.mul(levels, step))
+
+        found: list[ir.Value] = []
+        for number, check in enumerate(self.checks):
+            if limit is None or check == ".":
+                found.append(after(found[-1]) if found else at(start))
+                continue
+            begin, final = b.add(start, self.skipped(e, number, start.type)), b.sub(limit, limit.type(1))
+            instead = start if first else final
+            found.append(at(b.select(b.icmp_signed("<=", begin, final), begin, instead)))
+        return found
+
+
+def _int64(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    return value if value.type == I64 else b.sext(value, I64)
+
+
+def _int32(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """A count that is compared with at most a vector's width: clamped, where it is wider."""
+    if value.type == I32:
+        return value
+    low, high = I64(-64), I64(64)
+    value = b.select(b.icmp_signed("<", value, low), low, value)
+    return b.trunc(b.select(b.icmp_signed(">", value, high), high, value), I32)

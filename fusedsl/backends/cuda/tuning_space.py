@@ -1,0 +1,155 @@
+"""Schedules near a chosen one, for autotuning: each differs in one respect and runs whatever the chosen one runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from ...hardware import Hardware, blocks_for, registers_for
+from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.liveness import row_loads
+from ...kernel_ir.register_pressure import Tiling, needed, predicted
+from .columns.schedule import ColumnSchedule
+from .elementwise.schedule import MapSchedule
+from .rows.cooperative import GangSchedule
+from .rows.schedule import WARP, RowSchedule
+
+MOST = 8  # neighbours that are tried
+LEAST_THREADS, MOST_THREADS = 64, 512  # of a map's block
+MOST_VECTORS = 8  # of a thread of a map
+MOST_HELD = 64  # elements of a row that a thread holds
+
+
+def neighbours(schedule: Any, kernel: Kernel, hardware: Hardware) -> tuple[Any, ...]:
+    """At most eight schedules near this one, the most promising first.
+
+    Each runs every length that the chosen one runs, so that what is found for one shape holds for its class.
+    """
+    found: Iterator[Any]
+    if isinstance(schedule, MapSchedule):
+        found = _of_map(schedule, kernel, hardware)
+    elif isinstance(schedule, (ColumnSchedule, GangSchedule)) and not schedule.resident:
+        found = _of_streams(schedule)
+    elif not isinstance(schedule, RowSchedule) or any(phase.scans for phase in kernel.phases):
+        found = _of_any(schedule, hardware)
+    elif schedule.stays:
+        found = (dataclasses.replace(schedule, ahead=ahead) for ahead in (schedule.ahead // 2, 1) if ahead)
+    elif schedule.resident:
+        found = _of_row(schedule, kernel, hardware)
+    else:
+        found = _of_loop(schedule, kernel, hardware)
+    different = (other for other in found if other != schedule)
+    return tuple(dict.fromkeys(different))[:MOST]
+
+
+def difference(schedule: Any, other: Any) -> str:
+    """What is different, as "threads 256 → 128, vectors 4 → 8"."""
+    fields = [f.name for f in dataclasses.fields(schedule) if f.compare]
+    pairs = [(name, getattr(schedule, name), getattr(other, name)) for name in fields]
+    return ", ".join(f"{name} {old} → {new}" for name, old, new in pairs if old != new)
+
+
+# -- maps
+
+
+def _of_map(schedule: MapSchedule, kernel: Kernel, hardware: Hardware) -> Iterator[MapSchedule]:
+    for vectors in (schedule.vectors * 2, schedule.vectors // 2):
+        if 1 <= vectors <= MOST_VECTORS:
+            threads = min(MOST_THREADS, max(LEAST_THREADS, schedule.threads * schedule.vectors // vectors))
+            yield _fitted_map(schedule, kernel, hardware, vectors, threads)
+    for threads in (schedule.threads * 2, schedule.threads // 2):
+        if LEAST_THREADS <= threads <= MOST_THREADS:
+            yield _fitted_map(schedule, kernel, hardware, schedule.vectors, threads)
+    yield from _bounds(schedule, schedule.threads, hardware)
+
+
+def _fitted_map(schedule: MapSchedule, kernel: Kernel, hardware: Hardware, vectors: int, threads: int) -> MapSchedule:
+    need = needed(kernel, Tiling(schedule.width, vectors))
+    blocks = blocks_for(hardware, need, threads)
+    registers = predicted(kernel, hardware, need, blocks, threads)
+    return dataclasses.replace(schedule, vectors=vectors, threads=threads, blocks=blocks, registers=registers)
+
+
+# -- rows
+
+
+def _of_row(schedule: RowSchedule, kernel: Kernel, hardware: Hardware) -> Iterator[RowSchedule]:
+    for threads in (schedule.threads * 2, schedule.threads // 2):
+        if 1 <= threads <= hardware.block_threads // schedule.rows:
+            found = _reshaped(schedule, kernel, hardware, threads)
+            if found.vectors * found.width <= MOST_HELD:
+                yield found
+    if _loads_later(kernel):
+        yield _fitted_row(dataclasses.replace(schedule, early=not schedule.early, piece=0), kernel, hardware)
+    if schedule.piece:
+        yield _fitted_row(dataclasses.replace(schedule, piece=0), kernel, hardware)
+        yield _fitted_row(dataclasses.replace(schedule, piece=max(1, schedule.piece // 2)), kernel, hardware)
+    if schedule.threads <= WARP:
+        for rows in (schedule.rows * 2, schedule.rows // 2):
+            if rows >= 1 and rows * schedule.threads <= hardware.block_threads:
+                yield _fitted_row(dataclasses.replace(schedule, rows=rows), kernel, hardware)
+    yield from _bounds(schedule, schedule.block, hardware)
+
+
+def _loads_later(kernel: Kernel) -> bool:
+    """Whether later phases load what the first does not, and may do so early: unaligned rows have no time for it."""
+    rows, first = row_loads(kernel), {value.name for value in kernel.phases[0].element.args}
+    aligned = all(operand.access != "anchor" for operand in kernel.operands)
+    return aligned and any(x.value.name not in first and x.operand not in rows for x in kernel.loads)
+
+
+def _reshaped(schedule: RowSchedule, kernel: Kernel, hardware: Hardware, threads: int) -> RowSchedule:
+    """The same rows on so many threads: as long a row fits, and what was always there is."""
+    old, new = schedule.step, schedule.step * threads // schedule.threads
+    vectors = -(-schedule.vectors * old // new)
+    whole = schedule.whole * old // new
+    rows = max(1, schedule.block // threads) if threads <= WARP else 1
+    piece = min(schedule.piece, vectors)
+    changed = dataclasses.replace(schedule, threads=threads, vectors=vectors, whole=whole, rows=rows, piece=piece)
+    return _fitted_row(changed, kernel, hardware)
+
+
+def _of_loop(schedule: RowSchedule, kernel: Kernel, hardware: Hardware) -> Iterator[RowSchedule]:
+    if not schedule.across and not schedule.blocked:
+        for threads in (schedule.threads * 2, schedule.threads // 2):
+            if WARP <= threads <= hardware.block_threads:
+                yield _fitted_row(dataclasses.replace(schedule, threads=threads, rows=1), kernel, hardware)
+        for vectors in (schedule.vectors * 2, schedule.vectors // 2):
+            if vectors >= 1:
+                yield _fitted_row(dataclasses.replace(schedule, vectors=vectors), kernel, hardware)
+    yield from _bounds(schedule, schedule.block, hardware)
+
+
+def _fitted_row(schedule: RowSchedule, kernel: Kernel, hardware: Hardware) -> RowSchedule:
+    """With the blocks that its registers allow."""
+    need = needed(kernel, Tiling(schedule.width, schedule.vectors, schedule.early, schedule.piece))
+    blocks = blocks_for(hardware, need, schedule.block)
+    registers = predicted(kernel, hardware, need, blocks, schedule.block)
+    return dataclasses.replace(schedule, blocks=blocks, registers=registers)
+
+
+# -- launch bounds
+
+
+def _of_streams(schedule: Any) -> Iterator[Any]:
+    """Other tiles; not other launch bounds, for blocks that wait for each other have to fit beside each other."""
+    for vectors in (schedule.vectors * 2, schedule.vectors // 2):
+        if vectors:
+            yield dataclasses.replace(schedule, vectors=vectors)
+
+
+def _of_any(schedule: Any, hardware: Hardware) -> Iterator[Any]:
+    if hasattr(schedule, "blocks") and hasattr(schedule, "block"):
+        yield from _bounds(schedule, schedule.block, hardware)
+
+
+def _bounds(schedule: Any, threads: int, hardware: Hardware) -> Iterator[Any]:
+    """The next launch bounds that leave each thread more registers, and fewer."""
+    now = registers_for(hardware, schedule.blocks, threads)
+    most = min(hardware.blocks, hardware.threads // threads)
+    fewer = next((b for b in range(schedule.blocks - 1, 0, -1) if registers_for(hardware, b, threads) > now), 0)
+    more = next((b for b in range(schedule.blocks + 1, most + 1) if registers_for(hardware, b, threads) < now), 0)
+    for blocks in (fewer, more):
+        if blocks:
+            yield dataclasses.replace(schedule, blocks=blocks, registers=registers_for(hardware, blocks, threads))

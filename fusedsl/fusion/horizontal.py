@@ -1,0 +1,78 @@
+"""Independent kernels of different extents in one launch: which of them, so that none waits for another's registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ..ir.dims import Dim, product
+from ..ir.graph import walk
+from .fusion_group import Decision, Group
+from .roofline import LAUNCH
+
+SHORT_ROWS = 2048  # columns: such rows stay in registers, and their blocks know nothing of each other
+MEMBERS, ARRAYS = 8, 48  # of a launch at most
+UNLIKE = 2.0  # how many times the words of one member another may hold before the launch slows down the first
+
+
+def side_by_side(groups: Sequence[Group], fits: Callable[[Dim, int], bool]) -> list[list[int]]:
+    """The groups in an order that runs, those together that could share a launch.
+
+    Groups of one level need nothing of each other: a group's level is one more than the highest of those before it.
+    Maps go with maps, and short rows with short rows.
+    """
+    levels: list[int] = []
+    for group in groups:
+        levels.append(1 + max((levels[k] for k in group.after), default=-1))
+    found = []
+    for level in range(max(levels, default=-1) + 1):
+        here = [k for k, of in enumerate(levels) if of == level]
+        maps = [k for k in here if groups[k].is_map]
+        rows = [k for k in here if _is_plain_row(groups[k])]
+        if len(rows) > 1:
+            rows = [k for k in rows if fits(product(a.extent for a in groups[k].columns), SHORT_ROWS)]
+        together = [one for one in (maps, rows) if len(one) > 1]
+        taken = {k for one in together for k in one}
+        found += sorted(together + [[k] for k in here if k not in taken], key=min)
+    return found
+
+
+def _is_plain_row(group: Group) -> bool:
+    """Whether a kernel folds along the last axes of what it reads, and does nothing else with its rows."""
+    if not group.rows or not group.folds or group.scans or group.ranked or group.cross:
+        return False
+    columns = set(group.columns)
+    read = [n.attr[1] for n in walk(group.folds) if n.op == "load"]
+    return all(at[-1].axis in columns for at in read if not columns.isdisjoint(c.axis for c in at))
+
+
+def bundled(sizes: Sequence[tuple[float, int]], members: Sequence[int]) -> tuple[list[list[int]], list[Decision]]:
+    """The launches of kernels that could share one: those whose registers are alike do.
+
+    `sizes` gives for each member the words that a thread holds, by estimate, and its arrays.
+    """
+    launches: list[list[int]] = []
+    decisions = []
+    held = dict(zip(members, sizes))
+    for k in sorted(members, key=lambda k: held[k][0]):
+        for launch in launches:
+            smallest = held[launch[0]][0]
+            if len(launch) < MEMBERS and _arrays(held, [*launch, k]) <= ARRAYS and held[k][0] <= UNLIKE * smallest:
+                launch.append(k)
+                break
+        else:
+            if launches:
+                words = f"{held[k][0]:.0f} words a thread, and {held[launches[-1][0]][0]:.0f}"
+                reason = f"it would slow another one's launch: {words}"
+                decisions.append(Decision(False, (f"kernel {k}",), reason, LAUNCH))
+            launches.append([k])
+    for launch in launches:
+        launch.sort()
+        if len(launch) > 1:
+            names = tuple(f"kernel {k}" for k in launch)
+            reason = "they share a launch: none needs another's results, and their threads hold about as much"
+            decisions.append(Decision(True, names, reason, (len(launch) - 1) * LAUNCH))
+    return sorted(launches), decisions
+
+
+def _arrays(held: dict[int, tuple[float, int]], members: Iterable[int]) -> int:
+    return sum(held[k][1] for k in members)

@@ -1,0 +1,124 @@
+"""One element of what reads memory, folds, scans or orders, as a scalar node; and where its operand is read for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..ir.dims import Dim, expression
+from ..ir.folds import FOLDS, scalar
+from ..ir.graph import Node, Type, constant, is_literal, node
+from ..ir.types import INT64
+from .concat_pieces import Pieces
+from .coordinates import Axis, Computed, Coordinate, Coordinates, all_of, between, follows, position_of
+from .scalar_program import Source
+
+
+class Scattered(Exception):
+    """A scan is read at other places than its own, or a value at too many: it has to stand in memory."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self.node = node
+
+
+def fresh(extent: Dim, used: Iterable[Axis | None]) -> Axis:
+    """The first axis of this extent that is not in use."""
+    tags = {a.tag for a in used if a is not None and a.extent == extent}
+    return Axis(extent, next(t for t in range(len(tags) + 1) if t not in tags))
+
+
+def load(source: Source, n: Node, at: Coordinates) -> Node:
+    """The element of an array in memory."""
+    if any(isinstance(c, Computed) for c in at):
+        return _fetch(source, n, at)
+    return node("load", (), (source, at), Type(n.type.dtype))
+
+
+def _fetch(source: Source, n: Node, at: Coordinates) -> Node:
+    """The element at an address: 0, and nothing is read, where a position is outside of its axis, be it computed or
+    that of an iteration which a tile adds at its end."""
+    address, conditions = node("pointer", (), (source,), Type(INT64)), []
+    for k, (c, extent) in enumerate(zip(at, n.type.shape)):
+        position = position_of(c)
+        if not is_literal(position, 0):
+            stride = node("stride", (), (source, k), Type(INT64))
+            address = scalar("add", address, scalar("multiply", position, stride))
+        if isinstance(c, Computed):
+            conditions.append(c.inside)
+        if not c.sure if isinstance(c, Computed) else c.axis is not None:
+            conditions.append(between(position, extent))
+    wanted = all_of(conditions)
+    assert wanted is not None
+    return node("fetch", (address, wanted), (source, at, source.holds(n.type.dtype)), Type(n.type.dtype))
+
+
+def absent(n: Node) -> Node:
+    """What stands for an element that is not there."""
+    return constant(float("nan") if n.type.dtype.kind == "f" else 0, n.type.dtype)
+
+
+def reduced_coordinates(n: Node, at: Coordinates, pieces: Pieces | None) -> tuple[list[Coordinates], tuple[Axis, ...]]:
+    """Coordinates of the reduced operand, for each piece where its axis is cut, and the axes that a fold runs over."""
+    (x,) = n.args
+    _, axes = n.attr
+    used: list[Axis | None] = [c.axis for k, c in enumerate(at) if k not in axes]
+    columns: list[Axis] = []
+    inner: list[list] = [[]]
+    for k, d in enumerate(x.type.shape):
+        places: list = [at[k]]
+        if k in axes:
+            cut = pieces is not None and d == pieces.extent
+            column = None if d == 1 else fresh(pieces.piece if pieces is not None and cut else d, used)
+            if column is not None:
+                used.append(column)
+                columns.append(column)
+            places = [Coordinate(start, 1, column) for start in (pieces.starts if pieces is not None and cut else (0,))]
+        inner = [[*outer, place] for outer in inner for place in places]
+    return [tuple(one) for one in inner], tuple(columns)
+
+
+def fold(n: Node, columns: tuple[Axis, ...], x: Node) -> Node:
+    """A reduction of `x` over these axes."""
+    name, _ = n.attr
+    if not columns and name == "sum" and x.type.dtype.kind == "f":  # of one element -0.0, too, the sum is 0.0
+        return node("add", (x, constant(0.0, x.type.dtype)), None, Type(n.type.dtype))
+    if not columns:  # one element: nothing to merge
+        return constant(0, INT64) if FOLDS[name].positional else x
+    return node("fold", (x,), (name, columns), Type(n.type.dtype))
+
+
+def scan(n: Node, at: Coordinates, x: Node) -> Node:
+    """The fold of what is up to its place on an axis: from the axis' other end, where the axis runs backwards."""
+    name, place = n.attr
+    extent, c = n.type.shape[place], at[place]
+    if extent == 1:
+        return x
+    last = expression("-", extent, 1)
+    if isinstance(c, Computed):
+        raise Scattered(n)
+    forward = (c.start, c.step) == (0, 1)
+    whole = c.axis is not None and c.axis.extent == extent
+    if c.axis is None or not (forward or ((c.start, c.step) == (last, -1) and whole)) or follows(at, place):
+        raise Scattered(n)
+    return node("scan", (x,), (name, c.axis, not forward), Type(n.type.dtype))
+
+
+def ranked_coordinates(n: Node, at: Coordinates) -> Coordinates:
+    """Coordinates of the elements that are put in order."""
+    extent = n.args[0].type.shape[-1]
+    column = None if extent == 1 else fresh(extent, [c.axis for c in at])
+    return (*at[:-1], Coordinate(0, 1, column))
+
+
+def ranked(n: Node, at: Coordinates, x: Node) -> Node:
+    """What stands at a place of the order, or along an axis of all places; `select` is the order itself."""
+    part, descending = n.attr
+    column, c, count = ranked_coordinates(n, at)[-1].axis, at[-1], n.type.shape[-1]
+    if column is None:
+        return x if part == "values" else constant(0, INT64)
+    if isinstance(c, Computed) or (c.axis is None and not isinstance(c.start, int)):
+        raise Scattered(n)
+    if c.axis is not None and ((c.start, c.step) != (0, 1) or c.axis.extent != count or follows(at, len(at) - 1)):
+        raise Scattered(n)
+    select = node("select", (x,), (descending, column, count), Type(x.type.dtype))
+    return node("ranked", (select,), (part, c.start if c.axis is None else c.axis), Type(n.type.dtype))

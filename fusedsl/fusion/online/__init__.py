@@ -1,0 +1,1 @@
+"""Finds attention: reductions over products that are never stored."""

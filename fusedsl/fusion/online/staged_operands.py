@@ -1,0 +1,126 @@
+"""Operands of products in passes over scores: those that no kernel multiplies as they are read are stored first, in the
+dtype of their product, so that scores need not be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ...ir.folds import pick
+from ...ir.graph import Node, Type, constant, node, rebuild, resolve, walk
+from ...ir.types import DType, promote
+from ...rewrite.scalar_builder import free_axes, scalar_op
+from ..coordinates import Axis, memory_order
+from ..fusion_group import loaded
+from ..mask_conditions import counts, read_where
+from ..scalar_program import Lowered, Root
+from .find_attention import Streaming
+from .score_products import is_rounding
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One side of a product, the dtype that it has there, and the axis that the product sums over or keeps."""
+
+    value: Node
+    dtype: DType
+    axis: Axis
+
+
+def store_operands(program: Lowered, passes: Sequence[Streaming], computed: bool) -> tuple[Lowered, tuple[Root, ...]]:
+    """The program with operands of its passes stored by kernels of their own, and those stores: where operands are
+    `computed`, and where arrays of another dtype would keep a product of 16 bits from the tensor cores."""
+    stored: dict[Operand, Root] = {}
+
+    def kept(operand: Operand) -> Node:
+        if operand not in stored:
+            stored[operand] = _root(operand, len(program.temporaries) + len(stored))
+        return loaded(stored[operand])
+
+    def left(operand: Operand) -> Node:
+        wanted = _is_converted(operand) or is_rounding(operand.value) or (computed and operand.value.op != "load")
+        return kept(operand) if wanted else operand.value
+
+    def right(operand: Operand, users: Iterable[Streaming]) -> Node:
+        if not computed or operand.value.op == "load":
+            return left(operand)
+        return kept(replace(operand, value=_counted(operand.value, users)))
+
+    products, weighed = {}, {}
+    for one in passes:
+        for p in one.products:
+            d, users = p.fold.type.dtype, [u for u in passes if any(p.fold is x.fold for x in u.products)]
+            sides = (left(Operand(p.left, d, p.axis)), right(Operand(p.right, d, p.axis), users))
+            if sides != (p.left, p.right):
+                products[p.fold] = scalar_op("multiply", *sides)
+        for f, value, axis in _weighed(one):
+            weighed[f] = right(Operand(value, f.type.dtype, axis), [one])
+
+    def change(old: Node, args: tuple[Node, ...]) -> Node:
+        if old in products:
+            args = (products[old],)
+        if old in weighed:
+            args = (scalar_op("multiply", args[0].args[0], weighed[old]),)
+        return node(old.op, args, old.attr, old.type) if args != old.args else old
+
+    new = rebuild([r.value for r in program.roots], change)
+    roots = [replace(r, value=new[r.value]) for r in program.roots]
+    types = [r.type for r in stored.values()]
+    made = replace(program, roots=(*stored.values(), *roots), temporaries=(*program.temporaries, *types))
+    return made, tuple(stored.values())
+
+
+def _weighed(one: Streaming) -> list[tuple[Node, Node, Axis]]:
+    """The folds of a pass that have an axis of their own, what they weigh, and that axis."""
+    free, found = free_axes(one.folds), []
+    for f in one.folds:
+        own = [a for a in one.own if a in free[f]]
+        if own and f.args[0].op == "multiply":
+            found.append((f, f.args[0].args[1], own[0]))
+    return found
+
+
+def _is_converted(operand: Operand) -> bool:
+    """Whether an array holds other bits than the 16 that its product multiplies."""
+    n, d = operand.value, operand.dtype
+    return n.op == "load" and d.kind == "f" and d.bits == 16 and n.attr[0].holds(n.type.dtype) is not d
+
+
+def _counted(value: Node, users: Iterable[Streaming]) -> Node:
+    """An operand that is read at computed places: 0, and nothing is read, where a mask of all rows leaves those out."""
+    if all(n.op != "fetch" for n in walk([value])):
+        return value
+    condition = counts([one.fold for one in users], free_axes([value])[value])
+    if condition is None:
+        return value
+    return pick(condition, read_where(condition, value), constant(0.0, value.type.dtype))
+
+
+def _narrowest(root: Node) -> DType:
+    """The narrowest dtype that has all values of an operand: of what is read, or chosen of others, its own."""
+    done: dict[Node, DType] = {}
+
+    def below(n: Node) -> tuple[Node, ...]:
+        return n.args[1:] if n.op == "where" else n.args if n.op == "convert" else ()
+
+    def make(n: Node) -> DType:
+        if n.op in ("load", "fetch"):
+            return n.attr[0].holds(n.type.dtype)
+        if n.op == "where":
+            return promote(done[n.args[1]], done[n.args[2]])
+        if n.op == "convert" and done[n.args[0]].kind == n.type.dtype.kind == "f":
+            return min(done[n.args[0]], n.type.dtype, key=lambda d: d.bits)
+        return n.type.dtype if n.op in ("cast", "const") else n.type.dtype.compute
+
+    return resolve(done, root, below, make)
+
+
+def _root(operand: Operand, index: int) -> Root:
+    """The store of an operand: lines along the axis of its product."""
+    own = _narrowest(operand.value)
+    narrow = own.bits == 16 and own.bits < operand.dtype.bits and own.compute is operand.dtype.compute
+    axes = [a for a in free_axes([operand.value])[operand.value] if a != operand.axis]
+    order = (*memory_order([operand.value], sorted(axes, key=str)), operand.axis)
+    shape = tuple(a.extent for a in order)
+    kind = Type(own if narrow else operand.dtype, shape)
+    return Root("temporary", index, shape, shape, order, operand.value, kind, rounded=True)

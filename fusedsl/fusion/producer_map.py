@@ -1,0 +1,115 @@
+"""Which kernel finds what, while a program is cut; and so what a value needs of other kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..ir.graph import Node, walk
+from ..rewrite.scalar_builder import free_axes
+from .both_axis_reductions import BOUND
+from .coordinates import Axis
+from .cost_model import cost
+from .fusion_group import Group, reaches
+
+
+class Homes:
+    """The groups so far, and in which of them the folds, scans and orders of some values are found.
+
+    `uses` has for each node the folds, scans and orders that it is computed from, `reads` the loads of temporaries that
+    the program has `written`. A kernel takes in what it need not compute as long as it has no more than the `longest`
+    body, in instructions.
+    """
+
+    def __init__(self, values: Sequence[Node], written: frozenset[int], longest: int):
+        self.order, self.longest = list(walk(values)), longest
+        self.free = free_axes(values)
+        self.uses = _below(self.order, lambda n: n.op in BOUND)
+        self.reads = _below(self.order, lambda n: _read(n) in written)
+        self.groups: list[Group] = []
+        self.home: dict[Node, int] = {}
+        self.writer: dict[int, int] = {}  # temporary -> group
+        self.inside: dict[int, set[Node]] = {}  # what each group computes
+
+    def ready(self, value: Node) -> bool:
+        """Whether all that a value needs has a kernel."""
+        folds = {value} if value in self.home else ({value} if value.op in BOUND else set()) | self.uses[value]
+        return all(f in self.home for f in folds) and all(n.attr[0].index in self.writer for n in self.reads[value])
+
+    def dependencies(self, value: Node) -> set[int]:
+        """The groups whose results `value` needs directly."""
+        return {self.home[f] for f in self.direct(value)} | {self.writer[n.attr[0].index] for n in self.reads[value]}
+
+    def direct(self, value: Node) -> frozenset[Node]:
+        """The folds and scans that a value is computed from directly; one with a kernel is the only one of itself."""
+        return frozenset((value,)) if value.op in BOUND and value in self.home else self.uses[value]
+
+    def can_join(self, k: int, value: Node, needs: set[int]) -> bool:
+        """Whether group k may compute `value` for an element or a row: it needs no temporary that k itself or a group
+        after k writes, and no fold of k over all its rows."""
+        late = not self.direct(value).isdisjoint(self.groups[k].cross)
+        return not late and self.has_inputs(k, value, needs)
+
+    def has_inputs(self, k: int, value: Node, needs: set[int]) -> bool:
+        """Whether what `value` reads is there before group k runs."""
+        reads = {self.writer[n.attr[0].index] for n in self.reads[value]}
+        return k not in reads and not any(d != k and reaches(self.groups, d, k) for d in needs)
+
+    def is_small(self, k: int, value: Node) -> bool:
+        """Whether group k may compute `value` too and still compiles in short time."""
+        known = self.inside.setdefault(k, set())
+        return sum(map(cost, (*known, *self._new(k, value)))) <= self.longest
+
+    def take(self, k: int, value: Node) -> None:
+        """Group k computes a value."""
+        self.inside.setdefault(k, set()).update(self._new(k, value))
+
+    def _new(self, k: int, value: Node) -> set[Node]:
+        """What group k would compute for a value that it does not compute or read yet."""
+        inside, stack, new = self.inside[k], [value], set[Node]()
+        while stack:
+            n = stack.pop()
+            if n not in inside and n not in new and self.home.get(n, k) == k:
+                new.add(n)
+                stack += n.args
+        return new
+
+    def on_ranks(self, k: int, value: Node, axes: frozenset[Axis]) -> bool:
+        """Whether the axes besides rows are those of group k's order, and all that varies along it is of that order."""
+        ranks = self.groups[k].ranks
+        if ranks is None or axes != {ranks}:
+            return False
+        if value.op != "ranked" and not isinstance(ranks.extent, int):  # a long order is stored before it is used
+            return False
+        stack, seen = [value], set()
+        while stack:
+            n = stack.pop()
+            if n in seen or ranks not in self.free[n]:
+                continue
+            seen.add(n)
+            if n.op == "ranked" and self.home.get(n) == k:
+                continue
+            if n.op in BOUND or not n.args:
+                return False
+            stack.extend(n.args)
+        return True
+
+    def is_ranked(self, k: int, axes: frozenset[Axis], value: Node) -> bool:
+        """Whether a root over these axes is stored place by place of group k's order."""
+        g = self.groups[k]
+        return g.ranks in axes and self.on_ranks(k, value, axes - frozenset(g.rows))
+
+
+def _read(n: Node) -> int | None:
+    """The temporary that a node reads."""
+    return n.attr[0].index if n.op in ("load", "pointer") and n.attr[0].kind == "temporary" else None
+
+
+def _below(order: Sequence[Node], wanted: Callable[[Node], bool]) -> dict[Node, frozenset[Node]]:
+    """For each node the wanted nodes below it that no fold hides (a fold counts as itself and hides nothing of its
+    own kind: what it needs is looked up at the fold)."""
+    below: dict[Node, frozenset[Node]] = {}
+    for n in order:
+        parts = [below[a] if a.op not in BOUND or not wanted(a) else frozenset((a,)) for a in n.args]
+        here = frozenset().union(*parts) if parts else frozenset()
+        below[n] = here | {n} if wanted(n) and n.op not in BOUND else here
+    return below

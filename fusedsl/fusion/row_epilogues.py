@@ -1,0 +1,54 @@
+"""Row values between kernels: what elements read of another kernel's folds is computed there, once a row."""
+
+from __future__ import annotations
+
+from ..ir.graph import Node
+from ..ir.ops import OPS
+from ..rewrite.scalar_builder import free_axes
+from .cost_model import computed
+from .fusion_group import Group, Partition, loaded, ordered
+from .recompute_or_store import temporary
+
+PLAIN = ("const", "scalar", "size")  # what any kernel has
+
+
+def finish_rows(cut: Partition, kept: int) -> Partition:
+    """The partition with row values in the place of folds that a map over rows and columns computes them from. The
+    first `kept` temporaries are the program's own, which kernels read by address, too: they stay."""
+    groups, temporaries = list(cut.groups), list(cut.temporaries)
+    for user in groups:
+        for home in groups if user.is_map else ():
+            folds = [f for f in user.imports if f in home.folds]
+            shared = any(f in g.imports for g in groups if g is not user for f in folds)
+            if folds and home.rows and home.is_plain and not shared and not frozenset(user.columns) <= set(home.rows):
+                _finish(home, user, folds, temporaries, kept)
+    return ordered(groups, temporaries, cut.decisions)
+
+
+def _finish(home: Group, user: Group, folds: list[Node], temporaries: list, kept: int) -> None:
+    """Let a kernel store row values that another one reads, and of its folds no more than that reads as they are."""
+    work, rows = computed(user.values, frozenset(user.imports)), frozenset(home.rows)
+    free = free_axes(user.values)
+    of_rows = {n for n in work if free[n] == rows and n.type.dtype is n.type.dtype.compute and _follows(n, folds, user)}
+    read = [a for n in work if n not in of_rows for a in n.args] + user.values
+    values = [n for n in dict.fromkeys(read) if n in of_rows]
+    old = [r for r in home.row_stores if r.kind == "temporary" and r.value in folds and r.value not in read]
+    old = [r for r in old if r.index >= kept]
+    places = [r.index for r in old] + list(range(len(temporaries), len(temporaries) + len(values)))
+    if not values:
+        return
+    home.row_stores = [r for r in home.row_stores if r not in old]
+    for r in old:
+        del user.imports[r.value]
+    for value, place in zip(values, places):
+        root = temporary(value, home.rows, place)
+        temporaries[place : place + 1] = [(root.type, root.shape)]
+        home.row_stores.append(root)
+        user.imports[value] = loaded(root)
+
+
+def _follows(n: Node, folds: list[Node], user: Group) -> bool:
+    """Whether a value is computed of these folds alone."""
+    inside = computed([n], frozenset(user.imports))
+    read = {a for m in inside for a in m.args if a in user.imports}
+    return bool(read) and read <= set(folds) and all(m.op in OPS or m.op in PLAIN for m in inside)

@@ -1,0 +1,187 @@
+"""What a program would move and compute operation by operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from ..ir.contraction import Subscripts
+from ..ir.dims import Symbol, evaluate
+from ..ir.gathers import GUARDED
+from ..ir.graph import Graph, Node, value_of
+from ..ir.op_cost import ordering
+from ..ir.ops import OPS, VIEWS
+from ..ir.types import FLOAT64
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kernel of an unfused run: the operation, the bytes that it reads and writes, what it issues.
+
+    Of a product of matrices `sides` are how many there are, their rows, columns, and the terms of each sum.
+    """
+
+    operation: str
+    read: int
+    written: int
+    instructions: int
+    double: bool = False
+    sides: tuple[int, int, int, int] | None = None
+
+    @property
+    def bytes(self) -> int:
+        return self.read + self.written
+
+
+def unfused(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[Step, ...]:
+    """The kernels that NumPy or CuPy would run: every operation reads its operands and writes its result.
+
+    Counted in the unfused run's favour: a common subexpression is computed once, an operand that is read twice by one
+    operation is moved once, views and changes of dtype are free, and so is arithmetic on Python numbers and positions,
+    but for the results that it fills. A sum of products of what is broadcast against each other is a product of
+    matrices, also where products are masked.
+    """
+    arrays = _arrays(graph)
+    products = _products(graph, extents)
+    inside = _only_within(graph, products)
+    counted = [n for n in graph.nodes() if n in arrays and n not in inside and _computes(n)]
+    steps = [_product(n, products[n], arrays, extents) if n in products else _step(n, arrays, extents) for n in counted]
+    copied = [r for r in dict.fromkeys(graph.results) if r in arrays and not _computes(_below_views(r))]
+    filled = [r for r in dict.fromkeys(graph.results) if r not in arrays and r.type.shape]
+    return tuple(steps + [_copy(r, extents) for r in copied] + [_fill(r, extents) for r in filled])
+
+
+def _arrays(graph: Graph) -> set[Node]:
+    """The nodes that an array enters; the others are arithmetic on Python numbers and positions."""
+    found: set[Node] = set()
+    for n in graph.nodes():
+        if n.op == "param" or any(a in found for a in n.args):
+            found.add(n)
+    return found
+
+
+def _products(graph: Graph, extents: Mapping[Symbol, int]) -> dict[Node, tuple[Node, ...]]:
+    """The sums that are products of matrices, with their two factors and the condition under which products count."""
+    found = {}
+    for n in graph.nodes():
+        if n.op == "reduce" and n.attr[0] == "sum" and (taken := _factors(n.args[0], extents)):
+            found[n] = taken
+    return found
+
+
+def _factors(summed: Node, extents: Mapping[Symbol, int]) -> tuple[Node, ...]:
+    """What an element is the product of, where either factor is smaller than all products; nothing where it is none."""
+    kept: tuple[Node, ...] = ()
+    x = _operand(summed)
+    if x.op == "where" and x.args[2].op == "const" and value_of(x.args[2]) == 0:
+        kept, x = x.args[:1], _operand(x.args[1])
+    if x.op != "multiply" or any(_count(_operand(a), extents) >= _count(summed, extents) for a in x.args):
+        return ()
+    return (*x.args, *kept)
+
+
+def _only_within(graph: Graph, products: Mapping[Node, tuple[Node, ...]]) -> set[Node]:
+    """The nodes between such sums and their factors that nothing else reads."""
+    users: dict[Node, list[Node]] = {}
+    for n in graph.nodes():
+        for a in n.args:
+            users.setdefault(a, []).append(n)
+    found: set[Node] = set()
+    for product, factors in products.items():
+        stack = [product.args[0]]
+        while stack:
+            n = stack.pop()
+            within = all(u is product or u in found for u in users[n]) and n not in graph.results
+            if within and n not in factors:
+                found.add(n)
+                stack.extend(n.args)
+    return found
+
+
+def _computes(n: Node) -> bool:
+    """Whether the node is a kernel of an unfused run. A reshape is one where strides cannot express it."""
+    if n.op == "reshape":
+        below = n.args[0]
+        while below.op == "reshape":
+            below = below.args[0]
+        return below.op in VIEWS
+    if n.op == "gather":
+        return n.attr[0] != GUARDED  # where it is chosen among others, that choice is the kernel
+    return n.op in OPS or n.op in ("reduce", "scan", "ranked", "cast", "contract")
+
+
+def _below_views(n: Node) -> Node:
+    """The array that a node is a free view of."""
+    while not _computes(n) and n.op in (*VIEWS, "convert"):
+        n = n.args[0]
+    return n
+
+
+def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
+    operands = [a for a in dict.fromkeys(map(_operand, n.args)) if a in arrays]
+    most = _count(n, extents) if n.op == "gather" else None  # of an array that is read here and there
+    read = sum(
+        _size(a, extents) if most is None else min(_count(a, extents), most) * a.type.dtype.itemsize for a in operands
+    )
+    cost = OPS[n.op].cost if n.op in OPS else 1
+    name = n.attr[0] if n.op == "reduce" else f"cum{n.attr[0]}" if n.op == "scan" else n.op
+    made = Step(name, read, _size(n, extents), cost * _work(n, extents), n.type.dtype.compute is FLOAT64)
+    return replace(made, sides=_sides(n, extents)) if n.op == "contract" else made
+
+
+def _sides(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, int, int, int]:
+    """(products, rows, columns, terms) of a contraction."""
+    letters = Subscripts.parse(n.attr)
+    known = dict(zip(letters.left + letters.right, (*n.args[0].type.shape, *n.args[1].type.shape)))
+    groups = (letters.batch, letters.rows, letters.columns, letters.summed)
+    batch, rows, columns, terms = (prod(evaluate(known[c], extents) or 0 for c in group) for group in groups)
+    return batch, rows, columns, terms
+
+
+def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
+    """A sum as the product of matrices that it is."""
+    operands = [a for a in dict.fromkeys(map(_operand, factors)) if a in arrays]
+    read, written, work = sum(_size(a, extents) for a in operands), _size(n, extents), _work(n, extents)
+    a, b, results = (_count(_operand(x), extents) for x in (*factors[:2], n))
+    terms = work // max(1, results)
+    # a is batch * rows * terms, b is batch * columns * terms, and results are batch * rows * columns
+    batch = max(1, round(a * b / max(1, results * terms * terms)))
+    rows, columns = a // max(1, batch * terms), b // max(1, batch * terms)
+    return Step("contract", read, written, work, n.type.dtype.compute is FLOAT64, (batch, rows, columns, terms))
+
+
+def _work(n: Node, extents: Mapping[Symbol, int]) -> int:
+    """How often an operation is carried out; of an order, what that takes."""
+    if n.op == "ranked":
+        along = evaluate(n.args[0].type.shape[-1], extents) or 0
+        return round(_count(n, extents) * ordering(along))
+    if n.op != "contract":
+        return _count(n.args[0] if n.op == "reduce" else n, extents)
+    letters, shape = Subscripts.parse(n.attr), n.args[0].type.shape
+    summed = (shape[letters.left.index(c)] for c in letters.summed)
+    return _count(n, extents) * prod(evaluate(d, extents) or 0 for d in summed)
+
+
+def _operand(n: Node) -> Node:
+    """What is moved for an operand: broadcasting and changes of dtype happen on the way."""
+    while n.op in ("convert", "broadcast"):
+        n = n.args[0]
+    return n
+
+
+def _fill(r: Node, extents: Mapping[Symbol, int]) -> Step:
+    """A result that no array enters is written."""
+    return Step("full", 0, _size(r, extents), _count(r, extents))
+
+
+def _copy(n: Node, extents: Mapping[Symbol, int]) -> Step:
+    return Step("copy", _size(_operand(n), extents), _size(n, extents), _count(n, extents))
+
+
+def _count(n: Node, extents: Mapping[Symbol, int]) -> int:
+    return prod(evaluate(d, extents) or 0 for d in n.type.shape)
+
+
+def _size(n: Node, extents: Mapping[Symbol, int]) -> int:
+    return _count(n, extents) * n.type.dtype.itemsize

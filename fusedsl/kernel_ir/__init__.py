@@ -1,0 +1,1 @@
+"""A kernel as data: phases, bodies, attention, the plan; its analyses and its verifier."""

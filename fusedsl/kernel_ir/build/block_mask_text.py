@@ -1,0 +1,68 @@
+"""What becomes of a pass's masks, in words: which tiles are skipped, and which are computed with masks, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+
+from ...ir.graph import Node, value_of
+from ...ir.printer import show_literal
+from ...rewrite.intervals.interval_analysis import Intervals
+from ...rewrite.online.online_reduction import StreamFold
+from ...rewrite.intervals.three_valued_logic import NO, UNKNOWN, YES, Truth
+from .instructions import Scribe
+
+LARGE = 1e4  # what is further from 0 than that is meant as a mask
+READ = ("load", "fetch")
+
+
+def told_of_tiles(
+    scribe: Scribe, intervals: Intervals, counted: Sequence[Sequence[tuple[Node, bool]]], answers: Truth
+) -> str:
+    """Of a pass whose elements count where conditions hold, fold by fold: the answers are whether of a tile some may,
+    and whether all do."""
+    some, every = answers
+    whole = "those where everything does have no mask"
+    if some is not YES:
+        return f"tiles where nothing counts are skipped{'' if every is NO else f', {whole}'}"
+    if every not in (YES, NO):
+        return (
+            "all tiles are computed, as a result is of what is masked, too; those where everything counts have no mask"
+        )
+    if not all(counted):  # as where weights are dropped after they were divided by the sum of all
+        return ""
+    unknown = [c for found in counted for c, _ in found if intervals.truth(c) == UNKNOWN]
+    why = "each has something that counts"
+    if unknown:
+        why = f"nothing is known beforehand of {_named(scribe, intervals.obstacle(unknown[0]))}"
+    return f"all tiles are computed: {why}"
+
+
+def _named(scribe: Scribe, n: Node) -> str:
+    """A value as people know it."""
+    if n.op.startswith("philox"):
+        return "random numbers"
+    if n.op in READ:
+        return scribe.comment(n)
+    return "scores" if n.op == "fold" else n.op.replace("_", " ")
+
+
+def told_of_numbers(stream: StreamFold) -> str:
+    """Of a pass whose maximum is of values that are masked by a number."""
+    found = next(_large(f.args[0] for f in stream.folds if f.attr[0] == "max"), None)
+    if found is None:
+        return ""
+    return f"all tiles are computed: {show_literal(found)} is no -inf, and counts in rows that have nothing else"
+
+
+def _large(roots: Iterable[Node]) -> Iterator[Node]:
+    """Large negative numbers that a value is by a choice, scores left aside."""
+    stack, seen = list(roots), set()
+    while stack:
+        n = stack.pop()
+        if n in seen or n.op == "fold":
+            continue
+        seen.add(n)
+        stack += n.args
+        if n.op == "where":
+            yield from (a for a in n.args[1:] if a.op == "const" and LARGE < abs(value_of(a)) < inf)

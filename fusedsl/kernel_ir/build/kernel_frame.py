@@ -1,0 +1,188 @@
+"""What a kernel's plan says before its work: its axes, its arrays, and the names of what is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...fusion.coordinates import Axis
+from ...fusion.fusion_group import Group
+from ...fusion.scalar_program import Root
+from ...ir.folds import FOLDS
+from ...ir.graph import Node, Parameter, Type, node, rebuild, walk
+from ...ir.types import FLOAT32, INT64
+from ...rewrite.scalar_builder import free_axes
+from ..kernel import Load, Position
+from ..plan import ArrayUse, Coordinate, KernelPlan, ScalarUse
+from .instructions import Scribe
+from .division import shared_divisors
+
+
+class Frame:
+    """The nodes of a group under their names, and the plan without its work."""
+
+    def __init__(self, group: Group, parameters: Sequence[Parameter]):
+        self.group = group
+        self.parameters = parameters
+        self.ranks = (group.ranks,) if group.ranks else ()
+        self.columns = self._columns()
+        self.rows = self._row_axes()
+        self.axes = (*self.rows, *self.columns, *self.ranks)
+        self.scribe = Scribe()
+        self._import()
+        self.free = free_axes(self._roots())
+        self.nodes = list(walk(self._roots()))
+        self.selects = [n for n in self.nodes if n.op == "select"]
+        self._name_leaves()
+
+    def _row_axes(self) -> tuple[Axis, ...]:
+        """The axes of the rows."""
+        return self.group.rows
+
+    def _columns(self) -> tuple[Axis, ...]:
+        """The axes of the iteration behind the rows."""
+        return self.group.columns
+
+    def _import(self) -> None:
+        """Replace the folds of other groups by loads of their temporaries."""
+        g = self.group
+        roots = [*g.folds, *g.cross, *(r.value for r in g.all_stores)]
+        new = rebuild(
+            roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
+        )
+        divided = shared_divisors(list(dict.fromkeys(new[r] for r in roots)), {*g.columns, *self.ranks})
+        self.folds = [divided[new[f]] for f in g.folds]
+        self.cross = [divided[new[f]] for f in g.cross]
+        self.stores, self.row_stores, self.rank_stores, self.cross_stores = (
+            [(r, stored(divided[new[r.value]], r)) for r in roots]
+            for roots in (g.stores, g.row_stores, g.rank_stores, g.cross_stores)
+        )
+
+    def _all_stores(self) -> list[tuple[Root, Node]]:
+        return self.stores + self.row_stores + self.rank_stores + self.cross_stores
+
+    def _roots(self) -> list[Node]:
+        return [*self.folds, *self.cross, *(v for _, v in self._all_stores())]
+
+    def _name_leaves(self) -> None:
+        self.loads: list[Node] = []
+        self.positions: list[Node] = []
+        self.pointers: list[Node] = []
+        self.numbers: list[Node] = []
+        for n in self.nodes:
+            if n.op == "load":
+                self.scribe.name(n, *self._load_name(n))
+                self.loads.append(n)
+            elif n.op == "pointer":
+                name, shown = self._load_name(n)
+                self.scribe.name(n, f"{name}_base", f"&{shown}")
+                self.pointers.append(n)
+            elif n.op == "stride":
+                name, shown = self._load_name(n)
+                self.scribe.name(n, f"{name}_step", f"stride {n.attr[1]} of {shown}")
+                self.numbers.append(n)
+            elif n.op == "fetch":
+                self.scribe.describe(n, f"{self._load_name(n)[1]}[...]")
+            elif n.op in ("scalar", "size"):
+                stem = self.parameters[n.attr].name if n.op == "scalar" else "size"
+                self.scribe.name(n, stem, stem if n.op == "scalar" else f"size {n.attr}")
+                self.numbers.append(n)
+            elif n.op == "literal":
+                self.scribe.name(n, "literal", f"literal {n.attr[0]}")
+                self.numbers.append(n)
+            elif n.op == "fold":
+                self.scribe.name(n, n.attr[0], n.attr[0])
+            elif n.op == "ranked":
+                self.scribe.name(n, f"ranked_{n.attr[0]}", "ranked" if n.attr[0] == "values" else "places")
+            elif n.op == "scan":
+                self.scribe.name(n, f"cum{n.attr[0]}", f"cum{n.attr[0]}")
+        for n in self.nodes:
+            if n.op == "position" or (n.op == "fold" and FOLDS[n.attr[0]].positional):
+                p = n if n.op == "position" else position(n.attr[1][0])
+                if p not in self.positions:
+                    self.scribe.name(p, "i", "position")
+                    self.positions.append(p)
+
+    def _load_name(self, n: Node) -> tuple[str, str]:
+        source = n.attr[0]
+        name = self.parameters[source.index].name if source.kind == "argument" else "part"
+        return name, name
+
+    def is_element(self, n: Node) -> bool:
+        everything = not self.group.rows and self.group.is_map
+        return everything or bool(self.free.get(n, frozenset()) & set(self.group.columns))
+
+    def varies(self, n: Node) -> bool:
+        """Whether a value differs within a row: from column to column, or from place to place in the order."""
+        return self.is_element(n) or bool(self.free.get(n, frozenset()) & set(self.ranks))
+
+    def known(self) -> list[Node]:
+        return [*self.loads, *self.pointers, *self.positions, *self.numbers]
+
+    def frame(self, name: str, header: tuple[str, ...]) -> KernelPlan:
+        """The plan without its work: axes, arrays, and what is read of them."""
+        arrays = [*map(self._input, self.loads), *map(self._gathered, self.pointers)]
+        gathered = len(self.loads)
+        places = {}
+        for root, _ in self._all_stores():
+            places[root] = len(arrays)
+            arrays.append(self._output(root))
+        self.places = places
+        return KernelPlan(
+            name,
+            header,
+            tuple(a.extent for a in self.rows),
+            tuple(a.extent for a in self.columns),
+            len(self.loads) + len(self.pointers),
+            tuple(arrays),
+            tuple(Load(self.scribe.value(n), k) for k, n in enumerate(self.loads)),
+            tuple(Position(self.scribe.value(n), self.axes.index(n.attr)) for n in self.positions),
+            tuple(self._scalar(n) for n in self.numbers),
+            (),
+            pointers=tuple(Load(self.scribe.value(n), gathered + k) for k, n in enumerate(self.pointers)),
+            ranks=tuple(a.extent for a in self.ranks),
+        )
+
+    def _input(self, n: Node) -> ArrayUse:
+        source, at = n.attr
+        where = tuple(self._coordinate(c.start, c.step, c.axis) for c in at)
+        d = source.holds(n.type.dtype)
+        return ArrayUse(self.scribe.names[n], d, source.kind, source.index, source.views, where)
+
+    def _gathered(self, n: Node) -> ArrayUse:
+        """The array behind a pointer, and the axes along which the addresses vary that are computed from it."""
+        (source,) = n.attr
+        fetches = [f for f in self.nodes if f.op == "fetch" and f.attr[0] == source]
+        free = frozenset().union(*(self.free[f] for f in fetches))
+        axes = tuple(k for k, a in enumerate(self.axes) if a in free)
+        return ArrayUse(self.scribe.names[n], fetches[0].attr[2], source.kind, source.index, source.views, (), axes)
+
+    def _output(self, root: Root) -> ArrayUse:
+        starts = root.starts or (0,) * len(root.axes)
+        where = tuple(self._coordinate(s, 1, a) for s, a in zip(starts, root.axes))
+        views = (("reshape", root.viewed),) if root.viewed != root.shape else ()
+        stem = "out" if root.kind == "result" else "part"
+        return ArrayUse(self.scribe.mint(stem), root.held, root.kind, root.index, views, where)
+
+    def _coordinate(self, start, step: int, axis: Axis | None) -> Coordinate:
+        return Coordinate(start, step, None if axis is None else self.axes.index(axis))
+
+    def _scalar(self, n: Node) -> ScalarUse:
+        if n.op == "stride":
+            source, axis = n.attr
+            array = next(k for k, p in enumerate(self.pointers) if p.attr[0] == source)
+            return ScalarUse(self.scribe.value(n), "stride", (len(self.loads) + array, axis))
+        if n.op == "literal":
+            return ScalarUse(self.scribe.value(n), "literal", n.attr[1])
+        return ScalarUse(self.scribe.value(n), "argument" if n.op == "scalar" else "extent", n.attr)
+
+
+def stored(value: Node, root: Root) -> Node:
+    """What to store for a value: the store rounds, so that it needs no rounding to the same narrow type before."""
+    d = root.type.dtype
+    rounds = value.op == "cast" and value.type.dtype is d and root.kind == "result" and d.compute is FLOAT32
+    return value.args[0] if rounds and value.args[0].type.dtype.compute is FLOAT32 else value
+
+
+def position(axis: Axis) -> Node:
+    """The index on an axis."""
+    return node("position", (), axis, Type(INT64))

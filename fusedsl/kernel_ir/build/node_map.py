@@ -1,0 +1,37 @@
+"""A pass over scores as data that holds nodes: all of them, and the same pass with others in their places."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from ...fusion.online.find_attention import Product, Streaming, Weighted
+from ...ir.graph import Node
+from ...rewrite.online.components import Component, Exponent, Reference
+from ...rewrite.online.online_reduction import StreamFold
+
+PARTS = (Streaming, Product, Weighted, StreamFold, Component, Exponent, Reference)
+
+
+def nodes_of(one: Streaming) -> list[Node]:
+    """Every node that stands in a pass."""
+    found: list[Node] = []
+
+    def collect(n: Node) -> Node:
+        found.append(n)
+        return n
+
+    mapped(one, collect)
+    return found
+
+
+def mapped(x: Any, change: Callable[[Node], Node]) -> Any:
+    """Frozen data with its nodes replaced."""
+    if isinstance(x, Node):
+        return change(x)
+    if isinstance(x, tuple):
+        return tuple(mapped(part, change) for part in x)
+    if isinstance(x, PARTS):
+        return dataclasses.replace(x, **{f.name: mapped(getattr(x, f.name), change) for f in dataclasses.fields(x)})
+    return x

@@ -1,0 +1,36 @@
+"""The option fp_contract=False: in the bodies of a plan every product is rounded before it is added to."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+from ...ir.types import DType
+from ..phase import Body
+from ..plan import KernelPlan
+
+_OPERAND = r"\w+|\w+\([^()]*\)"  # a name or a typed literal: products of integers stand in a call of their type
+PRODUCT = re.compile(rf"(\w+) = ({_OPERAND}) \* ({_OPERAND})(?=$|  #)")
+
+
+def uncontracted(plan: KernelPlan) -> KernelPlan:
+    """The plan with `mul_rn` for products of floats, which neither LLVM nor PTX contracts."""
+    return _changed(plan)
+
+
+def _changed(part: Any) -> Any:
+    if isinstance(part, tuple):
+        return tuple(map(_changed, part))
+    if not dataclasses.is_dataclass(part) or isinstance(part, (type, DType)):  # a dtype is known by its identity
+        return part
+    if isinstance(part, Body):
+        return dataclasses.replace(part, lines=tuple(PRODUCT.sub(r"\1 = mul_rn(\2, \3)", line) for line in part.lines))
+    fields = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
+    changed = {name: _changed(old) for name, old in fields.items() if not (name == "merge" and _merges_alone(old))}
+    return dataclasses.replace(part, **changed)
+
+
+def _merges_alone(merge: Body) -> bool:
+    """Whether a product is all that a merge does: nothing is added, and skeletons know its form."""
+    return len(merge.lines) == 1

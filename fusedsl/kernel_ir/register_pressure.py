@@ -1,0 +1,294 @@
+"""How many registers a thread needs: a kernel's tiles and bodies walked in the order in which they are written.
+
+A value of a body stands for a tile: as many registers as a thread has elements. Loads arrive one after the other and
+are worked on as far as what is there allows; equal lines of two phases are one value, as the compiler makes them, and
+so are the widened forms of a 16-bit load. Calibrated on kernels of random programs (benchmarks/registers.py): the
+least registers with which the compiler spills nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..hardware import Hardware, registers_for
+from ..ir.op_cost import instructions, varying
+from ..ir.types import DType
+from .kernel import Kernel
+from .liveness import NAME, row_loads, words
+from .phase import Body, Phase
+
+BASE = 14  # registers beside tiles and bodies: addresses, counters, the state of a fold
+TILED = 8  # … for a loop whose states are counted
+LOOPED = 16  # … for a loop over columns: states that are carried, and what is left of the row
+PLACED = 3  # … for each vector that is placed along several axes
+FLOAT64 = 8  # … for the slow paths of float64 functions
+AGAIN_FROM = 48  # elements of a thread, from which on it keeps 16-bit rows in pairs
+STREAMED = 2  # vectors of a load that are on their way while others are worked on
+SLOW = r" / |\b(sqrt|sin|cos|tan|power|fmod|remainder|floor_divide|cbrt|hypot|lgamma|arctan2)\("
+SPARE = 10  # what the compiler takes at least beyond the need of a map with functions or narrow elements, where it may
+BYTE_SHARE = 1.45  # … of a map over elements of a byte, four of which it takes apart at once: a factor
+ROW_SPARE, ROW_SHARE = 12, 1.5  # … of rows, whose phases it interleaves: registers, and a factor
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """What of a schedule decides how much is held: `vectors` of `width` elements a thread.
+
+    `early` loads everything before the first phase; `piece` is how many vectors the last phase takes at a time.
+    Where `ahead`, the next tile of a loop is loaded while one is worked on.
+    """
+
+    width: int
+    vectors: int
+    early: bool = False
+    piece: int = 0
+    ahead: bool = False
+
+    @property
+    def elements(self) -> int:
+        return self.width * self.vectors
+
+
+def element_work(kernel: Kernel) -> int:
+    """Instructions an element of all bodies and folds."""
+    fixed = [value.name for value in kernel.scalars]
+    bodies = [varying(phase.element.lines, fixed) for phase in kernel.phases]
+    merges = [fold.merge.lines for phase in kernel.phases for fold in phase.folds]
+    return sum(map(instructions, (*bodies, *merges)))
+
+
+def needed(kernel: Kernel, tiling: Tiling) -> int:
+    """Registers of a thread that make it possible to spill nothing."""
+    phases = tuple(part for phase in kernel.phases for part in phase.passes)
+    apart = not kernel.resident  # each phase loads anew
+    if apart:
+        most = max(
+            _most(kernel, phase.passes, tiling) + _running(phase) + tiling.ahead * _next(kernel, phase, tiling)
+            for phase in kernel.phases
+        )
+    else:
+        most = _most(kernel, phases, tiling)
+    split = any(operand.access == "anchor" for operand in kernel.operands)
+    placed = kernel.axes > 1 and not kernel.row_axes
+    wide = any(v.dtype.bits == 64 and v.dtype.kind == "f" for phase in phases for v in phase.results)
+    extra = 2 * tiling.width * split + PLACED * tiling.vectors * placed + FLOAT64 * wide
+    if apart and kernel.row_axes > 0:
+        extra += TILED if any(phase.tile for phase in kernel.phases) else LOOPED
+    return round(BASE + most + extra)
+
+
+def row_share(need: int) -> int:
+    """Registers that the compiler takes for a row at most, where it may, of a thread that needs so many."""
+    return round(ROW_SHARE * need) + ROW_SPARE
+
+
+def predicted(kernel: Kernel, hardware: Hardware, need: int, blocks: int, threads: int) -> int:
+    """Registers of a thread at most: what so many blocks leave it, if it can use that.
+
+    Of a map, the compiler may begin the next element's body before it ends one: the values of another are alive then.
+    """
+    bodies = [body for phase in kernel.phases for body in phase.bodies]
+    sizes = [operand.dtype.itemsize for operand in kernel.operands]
+    plain = min(sizes, default=4) >= 4 and not any(map(has_functions, bodies))
+    if kernel.row_axes:
+        useful = row_share(need)
+    else:
+        spare = max(max(map(body_words, bodies)), SPARE * (not plain))
+        useful = max(need + spare, round(BYTE_SHARE * need) * (1 in sizes))
+    return min(registers_for(hardware, blocks, threads), useful)
+
+
+def again(kernel: Kernel, dtype: DType, width: int, vectors: int) -> bool:
+    """Whether resident rows of this type stay packed in pairs between phases, which widen them again.
+
+    That takes instructions, of which rows that are not aligned have none to spare, and short ones better uses: on an
+    H200 layer norm over bfloat16 rows of 4096 is 3 % slower for it, over rows of 16384 5 % faster.
+    """
+    packed = words([dtype], packed=width > 1) < 1 and width * vectors >= AGAIN_FROM
+    return packed and kernel.row_axes > 0 and not any(operand.access == "anchor" for operand in kernel.operands)
+
+
+def _running(phase: Phase) -> float:
+    """The joint state of a phase that is worked tile by tile, beside the tile's own."""
+    return words([v.dtype for use in phase.folds for v in use.state]) if phase.tile else 0
+
+
+def _next(kernel: Kernel, phase: Phase, tiling: Tiling) -> float:
+    """The words of a phase's next tile."""
+    rows, read = row_loads(kernel), {value.name for part in phase.passes for value in part.reads}
+    loads = [x for x in kernel.loads if x.value.name in read and x.operand not in rows]
+    return tiling.elements * words([kernel.operands[x.operand].dtype for x in loads], packed=tiling.width > 1)
+
+
+def _most(kernel: Kernel, phases: Sequence[Phase], tiling: Tiling) -> float:
+    """The most words that phases hold, the body of one element included."""
+    values = _Values(kernel, phases, tiling)
+    return max(_held(values, number) + max(map(body_words, phase.bodies)) for number, phase in enumerate(phases))
+
+
+class _Values:
+    """Element values of phases: the words of each, the phase that makes it, the last one that reads it, its steps."""
+
+    def __init__(self, kernel: Kernel, phases: Sequence[Phase], tiling: Tiling):
+        self.kernel, self.phases, self.tiling = kernel, phases, tiling
+        rows = row_loads(kernel)
+        self.loads = {x.value.name: kernel.operands[x.operand] for x in kernel.loads if x.operand not in rows}
+        self.sizes: dict[str, float] = {}
+        self.made: dict[str, int] = {}
+        self.last: dict[str, int] = {}
+        self.names: list[dict[str, str]] = []  # by phase: what stands for a name of its body
+        self.steps: list[list[tuple[str, list[str]]]] = []  # by phase: (value, what it is computed from)
+        self._known: dict[str, str] = {}
+        for number in range(len(phases)):
+            self._read_phase(number)
+
+    def _read_phase(self, number: int) -> None:
+        phase = self.phases[number]
+        self.names.append({})
+        self.steps.append([])
+        for body, step in zip(phase.bodies, (None, *phase.scans)):
+            for use in step.scans if step is not None else ():
+                read = [self._read(value.name, number) for value in use.lifted]
+                for state in use.state:
+                    self._make(state.name, words([state.dtype]), read, number)
+            self._read_body(body, number)
+        for store in phase.stores:
+            self._use(self.names[number].get(store.value, store.value), number, computed=False)
+        for lifted in (value for fold in phase.folds for value in fold.lifted):
+            self._read(lifted.name, number)
+
+    def _read_body(self, body: Body, number: int) -> None:
+        names = self.names[number]
+        kinds = {value.name: value.dtype for value in (*body.args, *body.results)}
+        for target, expression in map(_split, body.lines):
+            form = NAME.sub(lambda m: names.get(m[0], m[0]), expression)
+            if any(self._widened_again(name) for name in NAME.findall(expression)):
+                form += f" by {number}"
+            if form in self._known:
+                names[target] = self._known[form]
+                continue
+            read = [self._read(name, number) for name in NAME.findall(expression)]
+            self._known[form] = self._make(target, words([kinds[target]]) if target in kinds else 1, read, number)
+
+    def _make(self, name: str, size: float, read: list[str], number: int) -> str:
+        """A value of its own for a name of a phase, computed from others."""
+        value = name if name not in self.made else f"{name}@{number}"
+        self.names[number][name], self.made[value], self.sizes[value] = value, number, size
+        self.steps[number].append((value, read))
+        return value
+
+    def _read(self, name: str, number: int) -> str:
+        return self._use(self.names[number].get(name, name), number, computed=True)
+
+    def _use(self, name: str, number: int, computed: bool) -> str:
+        """The value that is read: of a 16-bit load that is computed with, its widened form."""
+        if name in self.loads:
+            name = self._load(name, self.loads[name].dtype, number, computed)
+        if name in self.made:
+            self.last[name] = max(self.last.get(name, 0), number)
+        return name
+
+    def _load(self, name: str, dtype: DType, number: int, computed: bool) -> str:
+        self.sizes[name] = words([dtype], packed=self.tiling.width > 1)
+        self.made.setdefault(name, 0 if self.tiling.early else number)
+        taken_apart = self.tiling.piece and number == len(self.phases) - 1
+        if not computed or dtype is dtype.compute or taken_apart:
+            return name
+        wide = f"{name} widened"
+        if self._widened_again(name):
+            wide += f" by {number}"
+        self.sizes[wide] = words([dtype.compute])
+        if self.made.setdefault(wide, number) == number:
+            self.steps[number].append((wide, [name]))
+        self.last[name] = max(self.last.get(name, 0), self.made[wide])
+        return wide
+
+    def _widened_again(self, name: str) -> bool:
+        return name in self.loads and again(self.kernel, self.loads[name].dtype, self.tiling.width, self.tiling.vectors)
+
+    def here(self, number: int, names: Iterable[str]) -> set[str]:
+        """Those of the names of a phase that it makes itself."""
+        found = {self.names[number].get(name, name) for name in names}
+        return {name for name in found if self.made.get(name) == number}
+
+    def total(self, names: Iterable[str], elements: int) -> float:
+        return elements * sum(self.sizes[name] for name in names)
+
+    def arriving(self, number: int, held: set[str], fresh: Sequence[str], wanted: set[str]) -> float:
+        """Words held while the loads of a phase arrive."""
+        count, width = self.tiling.elements, self.tiling.width
+        missing, most = set(fresh), self.total(held, count)
+        for name in fresh:
+            there = held | (set(fresh) - missing)
+            worked = self.total(self._frontier(number, missing, there, wanted), count)
+            missing.discard(name)
+            coming = min(count, STREAMED * width) * max(1.0, self.sizes[name]) + self.total(missing, width)
+            most = max(most, min(worked, self.total(there, count)) + coming)
+        return most
+
+    def _frontier(self, number: int, missing: set[str], there: set[str], wanted: set[str]) -> set[str]:
+        """What is there, or computed of that, and still read once the missing loads have come."""
+        late, made = set(missing), set(there)
+        for value, read in self.steps[number]:
+            (late if late & set(read) else made).add(value)
+        needed = {name for value, read in self.steps[number] if value in late for name in read} | wanted
+        later = {name for name in there if self.last.get(name, -1) > number}
+        return {name for name in made & (needed | later) if name in self.sizes}
+
+
+def _held(values: _Values, number: int) -> float:
+    """The most words that a phase holds: while its loads arrive, or when all that it makes is there."""
+    phase, tiling, count = values.phases[number], values.tiling, values.tiling.elements
+    final = number == len(values.phases) - 1 and number > 0
+    held = {n for n, made in values.made.items() if made < number <= values.last.get(n, -1)}
+    kept = {n for n, made in values.made.items() if made <= number < values.last.get(n, -1)}
+    stored = values.here(number, (s.value for s in phase.stores)) - kept - set(values.loads)
+    fresh = [n for n in values.loads if values.made.get(n) == number]
+    if final and tiling.piece:
+        piece = tiling.piece * tiling.width
+        made = values.total(stored, piece) / (1 if any(map(slow, phase.bodies)) else 2)
+        return values.total(held, count) + max(values.total(fresh, piece), made)
+    after = values.total(kept | stored, count)
+    if number == 0:  # all of its loads are to be under way at once
+        doubles = any(values.sizes[n] > 1 for n in fresh) and any(map(slow, phase.bodies))
+        looped = doubles and not values.kernel.resident
+        return max(values.total(held | set(fresh) | (stored if looped else set()), count), after)
+    plain = max(values.arriving(number, held, fresh, kept | stored), after)
+    if not any(map(slow, phase.bodies)) or any(values.sizes[n] > 1 for n in (*held, *fresh)):
+        return plain
+    results = values.here(number, (v.name for v in phase.results)) - set(values.loads)
+    every = values.total(held | set(fresh) | results | kept | stored, count)
+    return every if all(values.sizes[n] >= 1 for n in fresh) else (plain + every) / 2
+
+
+def _split(line: str) -> tuple[str, str]:
+    target, _, expression = line.split("#", 1)[0].partition("=")
+    return target.strip(), expression.strip()
+
+
+def slow(body: Body) -> bool:
+    """Whether a body has slow paths: the compiler moves no work across them, and holds what goes in and comes out."""
+    return any(re.search(SLOW, _split(line)[1]) for line in body.lines)
+
+
+def has_functions(body: Body) -> bool:
+    """Whether a body calls more than conversions: what is longer than an instruction holds values of its own."""
+    return any(instructions([line]) > 2 for line in body.lines)
+
+
+def body_words(body: Body) -> int:
+    """The most words of a scalar body's own values alive at once, its lines in order."""
+    last: dict[str, int] = {}
+    steps = [_split(line) for line in body.lines]
+    for number, (_, expression) in enumerate(steps):
+        last.update(dict.fromkeys(NAME.findall(expression), number))
+    last.update({value.name: len(steps) for value in body.results})
+    alive: set[str] = set()
+    most = 0
+    for number, (target, _) in enumerate(steps):
+        alive.add(target)
+        most = max(most, len(alive))
+        alive = {name for name in alive if last.get(name, -1) > number}
+    return most * (2 if any(v.dtype.bits == 64 for v in (*body.args, *body.results)) else 1)

@@ -1,0 +1,114 @@
+"""Verifies a plan: what each kernel reads and writes, which of them run at the same time, and the names in its bodies.
+
+Each rule is a function, named for what has to hold. What the kernels compute is verified before they are plans
+(fusion/verify.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+import numpy as np
+
+from ..ir.compare import compare
+from ..ir.graph import Graph, Type
+from ..ir.places import Box, Places
+from ..ir.samples import Samples, sampled
+from ..ir.verify import require
+from .evaluate import Call, Memory, Run
+from .evaluate_attention import run_scores
+from .evaluate_phases import run_resident, run_streamed
+from .plan import ArrayUse, KernelPlan, Plan
+from .verify_attention import verify_stream
+from .verify_bodies import bodies_of, verify_bodies
+from .verify_kernel import axes_of, verify_kernel
+
+Key = tuple[str, int]  # kind and index of an array
+
+
+def verify_plan(plan: Plan, graph: Graph | None = None, samples: Samples | None = None) -> str:
+    """Why a plan was not compared with its graph, or "". VerifyError where it is not well formed or, where the graph is
+    given, computes something else. `samples` pass its checks."""
+    if samples is None:
+        samples = sampled(plan.parameters, plan.checks, dict(plan.guards))
+    places, types = Places(plan.parameters, samples), _types(plan)
+    launches_hold_every_kernel(plan)
+    for kernel in plan.kernels:
+        verify_kernel(kernel, plan.parameters, types, places)
+        (verify_bodies if kernel.stream is None else verify_stream)(kernel)
+    kernels_wait_for_what_they_read(plan)
+    arrays_are_stored_once(plan, types, places)
+    if graph is None:
+        return "not asked for"
+    lines = sum(len(one.lines) for kernel in plan.kernels for one in bodies_of(kernel))
+    ways = (False, True) if any(kernel.streamed for kernel in plan.kernels) else (False,)
+    return "; ".join(filter(None, {compare(graph, (), samples.small, partial(_run, plan, way), lines) for way in ways}))
+
+
+def _run(plan: Plan, streamed: bool, *given) -> list[np.ndarray]:
+    """The results of a plan, whose rows stay on the chip or are `streamed`."""
+    call = Call(*given)
+    memory = Memory(plan, call)
+    with np.errstate(all="ignore"):
+        for kernel in plan.kernels:
+            run = Run(kernel, memory, call.numbers)
+            if kernel.stream is not None:
+                run_scores(run)
+            elif streamed and kernel.streamed:
+                run_streamed(run)
+            else:
+                run_resident(run)
+    return [memory.arrays["result", k] for k in range(len(plan.results))]
+
+
+def _types(plan: Plan) -> dict[Key, Type]:
+    types = {("argument", k): p.type for k, p in enumerate(plan.parameters) if not p.scalar}
+    types |= {("temporary", k): t for k, t in enumerate(plan.temporaries)}
+    return types | {("result", k): t for k, t in enumerate(plan.results)}
+
+
+def launches_hold_every_kernel(plan: Plan) -> None:
+    """Every kernel is in one launch, and no launch is empty."""
+    held = [k for launch in plan.shared for k in launch]
+    require(held == list(range(len(plan.kernels))), "launches hold every kernel, in order", plan.launches)
+    require(all(plan.shared), "a launch holds a kernel", plan.launches)
+
+
+def kernels_wait_for_what_they_read(plan: Plan) -> None:
+    """A temporary is written by launches before those of its readers: kernels of one launch run at the same time."""
+    writers: dict[Key, list[int]] = {}
+    for number, launch in enumerate(plan.shared):
+        for k in launch:
+            for key in _keys(plan.kernels[k].arrays[plan.kernels[k].inputs :]):
+                writers.setdefault(key, []).append(number)
+    for number, launch in enumerate(plan.shared):
+        for k in launch:
+            for key in _keys(plan.kernels[k].arrays[: plan.kernels[k].inputs]):
+                wrote = [] if key[0] == "argument" else writers.get(key, [len(plan.kernels)])
+                require(
+                    all(w < number for w in wrote), "what is read is written by a launch before", key, f"kernel {k}"
+                )
+
+
+def _keys(uses: Iterable[ArrayUse]) -> list[Key]:
+    return [(use.kind, use.index) for use in uses]
+
+
+def arrays_are_stored_once(plan: Plan, types: Mapping[Key, Type], places: Places) -> None:
+    """All elements of every result, and of every temporary that is written, are stored once."""
+    stored: dict[Key, list[tuple[ArrayUse, Box]]] = {key: [] for key in types if key[0] == "result"}
+    for kernel in plan.kernels:
+        for use in kernel.arrays[kernel.inputs :]:
+            stored.setdefault((use.kind, use.index), []).append((use, _box(use, kernel)))
+    for key, uses in stored.items():
+        require(bool(uses), "every result is stored", key)
+        views = {use.views for use, _ in uses}
+        require(len(views) == 1, "pieces are those of an array of one shape", key)
+        shape = places.viewed(types[key].shape, uses[0][0].views, key)
+        places.covered(shape, [box for _, box in uses], key)
+
+
+def _box(use: ArrayUse, kernel: KernelPlan) -> Box:
+    axes = axes_of(kernel)
+    return Box(tuple(c.start for c in use.at), tuple(1 if c.axis is None else axes[c.axis] for c in use.at))

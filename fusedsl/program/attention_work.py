@@ -1,0 +1,139 @@
+"""What a pass over scores does, for the time model: products, what is done with each score, and the tiles that count.
+
+Calibrated on an H200 (benchmarks/results/h200_attention.json): little of what is done with scores is hidden beside
+their products, and rows and results move while neither is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from ..backends.cuda.attention.mma_schedule import ROWS as WARP_ROWS
+from ..backends.cuda.attention.mma_schedule import WarpSchedule
+from ..backends.cuda.attention.sm90_schedule import ROWS, AttendSchedule, operands_of
+from ..backends.cuda.schedule import Geometry
+from ..fusion.roofline import Work
+from ..hardware import Hardware, occupancy
+from ..ir.op_cost import varying
+from ..kernel_ir.kernel import Kernel
+from ..kernel_ir.phase import Phase
+from ..runtime.bind_shapes import Bound
+from .instruction_counts import SHARED_READS, count
+from .mask_density import counted
+
+EXPOSED = 0.85  # of what is done with scores
+WARP_RATE, WARP_SHARE = 1024, 0.55  # multiply-adds a clock of warps that multiply for themselves, and how many are done
+SATURATING_WARPS = 8  # that keep a multiprocessor busy
+
+
+def of_pass(
+    kernel: Kernel,
+    schedule: AttendSchedule | WarpSchedule,
+    bound: Bound,
+    launch: Geometry,
+    hardware: Hardware,
+    read: int,
+    written: int,
+    numbers: Mapping[str, int],
+) -> Work:
+    """The work of a launch that reads and writes so many bytes; `numbers` are scalars that are known."""
+    stream = kernel.stream
+    assert stream is not None
+    some, every = counted(kernel, schedule, bound.extents, numbers)
+    busy = _padding(kernel, schedule, bound) / share_at_work(kernel, schedule, bound, launch, hardware, some < 1)
+    shown = busy * EXPOSED
+    found = scores(kernel, bound, (some - every) * shown, every * shown)
+    terms = multiplied(kernel, bound) * some * busy
+    tensor = isinstance(schedule, AttendSchedule) or schedule.tensor
+    slower = (
+        1.0 if isinstance(schedule, AttendSchedule) else hardware.tensor / min(hardware.tensor, WARP_RATE) / WARP_SHARE
+    )
+    wide = stream.scores[0].value.dtype.bits == 64
+    return Work(
+        read,
+        written,
+        found[0] + (0 if tensor else terms * (1 + SHARED_READS)),
+        found[1],
+        found[2] + (terms if wide else 0),
+        products=terms * slower if tensor else 0,
+        apart=written + _left_bytes(kernel, bound),
+    )
+
+
+def multiplied(kernel: Kernel, bound: Bound) -> float:
+    """Multiply-adds of the products of all rows and scores."""
+    stream = kernel.stream
+    assert stream is not None
+    axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighings)]
+    return prod(bound.extents[: kernel.row_axes + 1]) * sum(bound.extents[axis] for axis in axes)
+
+
+def scores(kernel: Kernel, bound: Bound, masked: float = 1, whole: float = 0) -> tuple[float, float, float]:
+    """(instructions, special functions, instructions of float64) for scores and results: those of these shares of all
+    scores, with masks and in tiles that need none."""
+    stream = kernel.stream
+    assert stream is not None
+    found = [0.0, 0.0, 0.0]
+    rows = prod(bound.extents[: kernel.row_axes])
+    every = rows * bound.extents[kernel.row_axes]
+    without = stream.sieve.whole if stream.sieve is not None else ()
+    _of_tiles(found, kernel, stream.tile, every * masked)
+    _of_tiles(found, kernel, without, every * whole)
+    fixed = [value.name for value in kernel.scalars]
+    for body in stream.inputs:
+        count(found, replace(body, lines=tuple(varying(body.lines, fixed))), every * (masked + whole))
+    for ending in stream.endings:
+        count(found, ending.body, rows * bound.extents[ending.axis])
+    return found[0], found[1], found[2]
+
+
+def _of_tiles(found: list[float], kernel: Kernel, phases: Sequence[Phase], times: float) -> None:
+    fixed = [value.name for value in kernel.scalars]
+    for phase in phases:
+        count(found, replace(phase.element, lines=tuple(varying(phase.element.lines, fixed))), times)
+        for use in phase.folds:
+            count(found, use.merge, times)
+
+
+def _tile_rows(kernel: Kernel, schedule: AttendSchedule | WarpSchedule, bound: Bound) -> int:
+    """The rows that tiles of rows lie along."""
+    found = operands_of(kernel)
+    assert found is not None
+    packed = schedule.packed if isinstance(schedule, WarpSchedule) else None
+    return bound.extents[found.lane] * (1 if packed is None else bound.extents[packed])
+
+
+def _padding(kernel: Kernel, schedule: AttendSchedule | WarpSchedule, bound: Bound) -> float:
+    """How many rows are worked on for one that there is: those of whole warps, or groups of four."""
+    rows = _tile_rows(kernel, schedule, bound)
+    unit = ROWS if isinstance(schedule, AttendSchedule) else WARP_ROWS
+    return -(-rows // unit) * unit / max(1, rows)
+
+
+def share_at_work(
+    kernel: Kernel,
+    schedule: AttendSchedule | WarpSchedule,
+    bound: Bound,
+    launch: Geometry,
+    hardware: Hardware,
+    uneven: bool,
+) -> float:
+    """The share of the multiprocessors' time in which they have tiles of rows: all with the same work, or (`uneven`)
+    some with less, which come last."""
+    rows, parts = _tile_rows(kernel, schedule, bound), getattr(schedule, "parts", 1)
+    items = prod(bound.extents[: kernel.row_axes]) // max(1, rows) * -(-rows // schedule.rows) * parts
+    fit = occupancy(hardware, max(1, schedule.registers), launch.threads, launch.shared).blocks
+    slots = hardware.multiprocessors * max(1, min(fit, SATURATING_WARPS * 32 // launch.threads))
+    if uneven and items >= slots:
+        return 1.0
+    return max(1, items) / (-(-max(1, items) // slots) * slots)
+
+
+def _left_bytes(kernel: Kernel, bound: Bound) -> int:
+    """Bytes of the operand that rows are of."""
+    found = operands_of(kernel)
+    assert found is not None
+    size = kernel.operands[found.left].dtype.itemsize
+    return size * prod(n for n, stride in zip(bound.extents, bound.strides[found.left]) if stride)

@@ -1,0 +1,135 @@
+"""What a scheduled kernel does, counted for the time model: bytes, instructions, and how much is under way at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import log2, prod
+from typing import Any
+
+from ..backends.cuda.matmul.schedule import EDGE
+from ..backends.cuda.scan_sort.sort_method import selection
+from ..backends.cuda.schedule import Geometry, MapSchedule, RowSchedule
+from ..fusion.roofline import Work
+from ..hardware import Hardware, occupancy
+from ..ir.op_cost import EXCHANGE, ordering, varying
+from ..kernel_ir.kernel import Kernel
+from ..kernel_ir.liveness import row_loads
+from ..kernel_ir.matmul_axes import Sides, extent, sides, worthwhile
+from ..runtime.bind_shapes import Bound
+from .attention_work import multiplied, of_pass, scores
+from .instruction_counts import count, multiplication
+
+
+def work_of(
+    kernel: Kernel,
+    schedule: Any,
+    bound: Bound,
+    launch: Geometry,
+    hardware: Hardware,
+    reads: Sequence[tuple[int, int]],
+    written: int,
+    numbers: Mapping[str, int],
+) -> Work:
+    """The work of a launch; `reads` are the (bytes, passes) of each array, `numbers` its scalars that are known."""
+    if kernel.stream is not None:
+        return of_pass(kernel, schedule, bound, launch, hardware, sum(size for size, _ in reads), written, numbers)
+    issued, special, double = computed(kernel, bound)
+    issued += _of_order(kernel, schedule, bound)
+    once = sum(size // passes for size, passes in reads)
+    again = sum(size for size, _ in reads) - once
+    at_once = _blocks_at_once(schedule, launch, hardware)
+    return Work(
+        once,
+        written,
+        issued,
+        special,
+        double,
+        chain=issued / max(1, launch.blocks * launch.threads),
+        under_way=at_once * launch.threads * _thread_loads(kernel, schedule) or None,
+        again=again,
+        kept=at_once * _row_bytes(kernel, schedule, bound) if again else 0,
+    )
+
+
+def computed(kernel: Kernel, bound: Bound) -> tuple[float, float, float]:
+    """(instructions, special functions, instructions of float64) of a launch."""
+    rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
+    elements = rows * columns
+    found = [0.0, 0.0, 0.0]
+    if kernel.stream is not None:
+        issued, special, double = scores(kernel, bound)
+        return issued + multiplied(kernel, bound), special, double
+    products = sides(kernel)
+    if products is not None and worthwhile(kernel, products, bound.extents):
+        return _of_products(kernel, products, bound)
+    found[0] = elements * len(kernel.operands)  # a load or store each
+    fixed = [value.name for value in kernel.scalars]
+    for phase in kernel.phases:
+        if phase.row is not None:
+            count(found, phase.row, rows)
+        for part in phase.passes:
+            for body in part.bodies:
+                count(found, replace(body, lines=tuple(varying(body.lines, fixed))), elements)
+            uses = [*part.folds, *part.cross, *(use for step in part.scans for use in step.scans for _ in range(2))]
+            for use in uses:
+                count(found, use.merge, elements)
+    return found[0], found[1], found[2]
+
+
+def _of_order(kernel: Kernel, schedule: Any, bound: Bound) -> float:
+    """Instructions that put rows in order: of the threads that take the best out in rounds, or sort in slots."""
+    select, ranking = selection(kernel), getattr(schedule, "ranking", None)
+    if select is None or ranking is None:
+        return 0
+    rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
+    if ranking.method == "rounds" and select.count is not None:
+        own, turns = schedule.vectors * schedule.width, select.count
+        exchanges = own * min(own, turns) / 2 + turns * (turns / 6 + 2 * log2(schedule.threads))
+        return rows * schedule.threads * exchanges * EXCHANGE
+    if ranking.method == "choose":
+        return 0
+    merges = log2(max(1, columns / ranking.size))  # of runs, where there are several
+    return rows * columns * (ordering(ranking.size) + merges * EXCHANGE)
+
+
+def _of_products(kernel: Kernel, products: Sides, bound: Bound) -> tuple[float, float, float]:
+    """Products of matrices in squares: an element of a factor is computed once for each square that it is in."""
+    rows, columns = (extent(axes, bound.extents) for axes in (products.rows, products.columns))
+    steps, batch = prod(bound.extents[kernel.row_axes :]), extent(products.batch, bound.extents)
+    found = [0.0, 0.0, 0.0]
+    for use, pair in zip(kernel.phases[0].folds, products.factors):
+        wide = use.state[0].dtype.bits == 64 and use.state[0].dtype.kind == "f"
+        found[0] += multiplication(batch, rows, columns, steps)
+        found[2] += batch * rows * columns * steps if wide else 0
+        for body, own, other in zip(pair, (rows, columns), (columns, rows)):
+            count(found, body, batch * own * steps * -(-other // EDGE))
+    row = kernel.phases[0].row
+    if row is not None:
+        count(found, row, batch * rows * columns)
+    found[0] += batch * rows * columns * len(kernel.operands)
+    return found[0], found[1], found[2]
+
+
+def _blocks_at_once(schedule: Any, launch: Geometry, hardware: Hardware) -> int:
+    """Blocks that are on the GPU together."""
+    fit = occupancy(hardware, max(1, schedule.registers), launch.threads, launch.shared).blocks
+    return min(launch.blocks, hardware.multiprocessors * max(1, fit))
+
+
+def _thread_loads(kernel: Kernel, schedule: Any) -> int:
+    """Bytes that a thread loads before it uses any of them; 0 where that is not known."""
+    if not isinstance(schedule, (MapSchedule, RowSchedule)):
+        return 0
+    rows = row_loads(kernel)
+    first = {value.name for part in kernel.phases[0].passes for value in part.reads}
+    taken = [x.operand for x in kernel.loads if x.operand not in rows and (x.value.name in first or not first)]
+    sizes = [kernel.operands[k].dtype.itemsize for k in taken if "0" not in kernel.operands[k].strides]
+    return sum(sizes) * schedule.width * schedule.vectors
+
+
+def _row_bytes(kernel: Kernel, schedule: Any, bound: Bound) -> int:
+    """Bytes of the rows that a block works on, whose later passes find them in the L2 if it holds them all."""
+    columns = prod(bound.extents[kernel.row_axes :])
+    size = sum(kernel.operands[x.operand].dtype.itemsize for x in kernel.loads if x.operand not in row_loads(kernel))
+    return getattr(schedule, "rows", 1) * columns * size

@@ -1,0 +1,229 @@
+"""Text or trace to kernels: the graph, the laws, the cut into groups, and what is emitted for each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from .. import debug
+from ..config import Options, verify_level
+from ..errors import FusionError, LimitError
+from ..fusion.contractions import factors
+from ..fusion.fusion_group import Decision, Group, Partition
+from ..fusion.horizontal import bundled, side_by_side
+from ..fusion.merge_similar import unified
+from ..fusion.partition_graph import Fits, cut_graph, fits_in
+from ..fusion.register_budget import FEWEST
+from ..hardware import Hardware
+from ..ir.dims import Dim, Symbol
+from ..ir.graph import Graph, Node, Parameter, Type, walk
+from ..ir.ops import OPS
+from ..ir.printer import show
+from ..ir.verify import verify
+from ..kernel_ir.build.build import emit
+from ..kernel_ir.liveness import words
+from ..kernel_ir.plan import KernelPlan, Plan
+from ..kernel_ir.register_pressure import body_words
+from ..rewrite import rules as _rules  # noqa: F401  (registers the laws)
+from ..rewrite.engine import Rule, rewrite
+from ..rewrite.scalar_builder import free_axes
+from . import call_steps
+
+if TYPE_CHECKING:
+    from .plan_verifier import Verifier
+
+
+def make_graph(source: call_steps.Source, parameters: tuple[Parameter, ...], extents, options: Options):
+    """(graph, guards) after the rewrite rules."""
+    graph, guards = source.build(parameters, extents, options)
+    arrays = sum(not p.scalar for p in graph.parameters)
+    if arrays > options.limits.arrays:
+        message = f"{arrays} arrays are more than {options.limits.arrays}"
+        raise LimitError(message, "limit.arrays", help="join some into one array, or raise limits={'arrays': ...}")
+    if debug.showing(debug.GRAPHS):
+        debug.say(debug.GRAPHS, "graph as built", show(graph))
+    graph = rewrite(graph, _show_rewrite if debug.showing(debug.REWRITES) else None)
+    verify(graph)
+    if debug.showing(debug.GRAPHS):
+        debug.say(debug.GRAPHS, "graph after the rules", show(graph))
+    return graph, guards
+
+
+def _show_rewrite(law: Rule, old: Node, new: Node) -> None:
+    debug.say(debug.REWRITES, f"{law.law}: {old!r} becomes {new!r}")
+
+
+def make_plan(
+    source: call_steps.Source,
+    parameters: tuple[Parameter, ...],
+    extents,
+    options: Options,
+    together: bool = True,
+    budget: int | None = None,
+    scores: str = "apart",
+) -> Plan:
+    """Text or trace to kernels: what depends on the signature alone (see `partition` for `together`, and
+    `choose_passes` for `scores`). Values may take `budget` registers.
+    """
+    graph, told = make_graph(source, parameters, extents, options)
+    guards = dict(told)
+    budget = budget or call_steps.REGISTERS
+    header, fits = source.header(), fits_in(extents, guards)
+    check, steady = _verifier(graph, extents, guards, options), options.steady
+    cutting = partial(cut_graph, graph, extents, guards, None, together, scores=scores, steady=steady, check=check)
+    cut = cutting(budget=budget)
+    kernels, launches, cut = emitted(cut, header, parameters, fits, options.fp_contract)
+    if options.max_kernels is not None and len(launches) > options.max_kernels:
+        # slower kernels still keep what was promised
+        budget = 0
+        cut = cutting()
+        kernels, launches, cut = emitted(cut, header, parameters, fits, options.fp_contract)
+    reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
+    for joined, reason in reasons:
+        debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
+    _check_kernels(len(launches), cut, options, parameters)
+    if options.steady:
+        kernels = tuple(replace(k, steady=True) for k in kernels)
+    if options.fastmath:
+        kernels = tuple(replace(k, fast=True, digest=f"{k.digest} fast") for k in kernels)
+    made = Plan(
+        source.text,
+        parameters,
+        tuple(r.type for r in graph.results),
+        _held(cut, kernels),
+        graph.checks,
+        tuple(guards.items()),
+        kernels,
+        reasons,
+        together,
+        scores,
+        budget,
+        launches,
+    )
+    if check is not None:
+        check.plan(made)
+    return made
+
+
+def _verifier(graph: Graph, extents, guards: Mapping[Dim, bool], options: Options) -> Verifier | None:
+    """What verifies each stage of a plan; None where nothing asks for it."""
+    if not (options.verify or verify_level()):
+        return None
+    from .plan_verifier import Verifier
+
+    return Verifier(graph, extents, guards, options.verify or verify_level() > 1)
+
+
+def make_outline(source: call_steps.Source, parameters: tuple[Parameter, ...], extents, options: Options) -> Plan:
+    """The plan of a program without its kernels: the types of its results, and what its calls must pass."""
+    graph, told = source.build(parameters, extents, options)
+    results = tuple(r.type for r in graph.results)
+    return Plan(source.text, parameters, results, (), graph.checks, tuple(told.items()), ())
+
+
+def emitted(
+    cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter, ...], fits: Fits, contract: bool = True
+):
+    """(the kernels in launch order, how many of them each launch holds, the partition with what decided that)."""
+    kernels: list[KernelPlan] = []
+    launches: list[int] = []
+    decisions: list[Decision] = []
+    given = unified(cut.groups, parameters)
+    for members in side_by_side(cut.groups, fits):
+        first = len(kernels)
+        numbers = range(first, first + len(members))
+        ones = [given[g] for g in members]
+        names = [_kernel_name(one.group, k) for one, k in zip(ones, numbers)]
+        plans = [emit(one.group, name, header, one.parameters, contract) for one, name in zip(ones, names)]
+        split, reasons = bundled([(_words(plan), len(plan.arrays)) for plan in plans], numbers)
+        decisions += reasons if len(members) > 1 else []
+        kernels += [plans[k - first] for launch in split for k in launch]
+        launches += map(len, split)
+    return tuple(kernels), tuple(launches), replace(cut, decisions=(*cut.decisions, *decisions))
+
+
+def _held(cut: Partition, kernels: tuple[KernelPlan, ...]) -> tuple[Type, ...]:
+    """What memory holds between kernels."""
+    dtypes = {use.index: use.dtype for k in kernels for use in k.arrays if use.kind == "temporary"}
+    return tuple(Type(dtypes.get(k, t.dtype.compute), shape) for k, (t, shape) in enumerate(cut.temporaries))
+
+
+def _words(plan: KernelPlan) -> float:
+    """About how many words a thread of a kernel holds for each element."""
+    bodies = [body_words(body) for phase in plan.resident for part in phase.passes for body in part.bodies]
+    return max(bodies, default=0) + words(load.value.dtype for load in plan.loads)
+
+
+def tightened(source: call_steps.Source, plan: Plan, extents, options: Options) -> Plan | None:
+    """A plan in more kernels, whose values take fewer registers; None where there is none that is worth it."""
+    budget = plan.budget * 3 // 4
+    while budget >= FEWEST and options.max_kernels is None:
+        made = make_plan(source, plan.parameters, extents, options, plan.together, budget, plan.scores)
+        if len(made.kernels) > len(plan.kernels):
+            return made
+        budget = budget * 3 // 4
+    return None
+
+
+def _named(reason: str, parameters: tuple[Parameter, ...]) -> str:
+    """A reason with extents in the user's words: n0_1 is axis 1 of the first parameter, n0_1' another one as long."""
+    return re.sub(r"\bn(\d+)_(\d+)\b'*", lambda m: f"axis {m[2]} of {parameters[int(m[1])].name}", reason)
+
+
+def _check_kernels(count: int, cut: Partition, options: Options, parameters: tuple[Parameter, ...]) -> None:
+    """FusionError where there are more kernels than the caller allows. Its `decisions` are dicts: whether something
+    `joined`, its `members`, the `reason`, and the `seconds` that one kernel saves, or would have, by the time model."""
+    if options.max_kernels is None or count <= options.max_kernels:
+        return
+    refused = dict.fromkeys(_told(d, parameters) for d in cut.decisions if not d.joined)
+    error = FusionError(
+        f"this needs {count} kernels, and max_kernels is {options.max_kernels}",
+        "fusion.kernels",
+        note="; ".join(refused) or "its results run over different axes",
+        help="raise max_kernels, or call explain() to see what keeps the kernels apart",
+    )
+    named = [replace(d, members=tuple(_named(m, parameters) for m in d.members)) for d in cut.decisions]
+    error.decisions = tuple(  # type: ignore[attr-defined]
+        {"joined": d.joined, "members": d.members, "reason": _named(d.reason, parameters), "seconds": d.seconds}
+        for d in named
+    )
+    raise error
+
+
+def decisions(
+    graph: Graph, plan: Plan, extents: Mapping[Symbol, int], hardware: Hardware | None
+) -> tuple[Decision, ...]:
+    """What joined which kernel of a plan, what did not, and why, priced for a card (None: without prices)."""
+    steady = any(kernel.steady for kernel in plan.kernels)
+    cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget or None, plan.scores, steady)
+    _, _, cut = emitted(cut, (), plan.parameters, fits_in(extents, {}))
+    priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
+    return tuple(replace(d, members=(), reason=_told(d, plan.parameters)) for d in priced)
+
+
+def _told(d: Decision, parameters: tuple[Parameter, ...]) -> str:
+    """A decision as people read it."""
+    return _named(f"{', '.join(d.members)}: {d.reason}", parameters)
+
+
+def _kernel_name(group: Group, k: int) -> str:
+    """A name that tells in a profiler what the kernel does: its folds, or its first operations."""
+    roots = group.values
+    if group.folds and not group.streaming and _multiplies(group):
+        return f"matmul_{k}"
+    folds = [f.attr[0] for f in group.folds] + [f"cum{s.attr[0]}" for s in group.scans]
+    folds = list(dict.fromkeys(folds + ["order" for _ in group.ranked]))
+    special = [n.op for n in walk(roots) if n.op in OPS and OPS[n.op].special and n.op != "divide"]
+    plain = [n.op for n in walk(roots) if n.op in OPS]
+    words = folds + list(dict.fromkeys(special or plain))
+    kind = "stream" if group.streaming else "row" if folds else "map"
+    return "_".join([kind, *words[:4], str(k)])[:48]
+
+
+def _multiplies(group: Group) -> bool:
+    """Whether all that a group folds are products of matrices."""
+    free = free_axes(group.values)
+    return all(factors(f, free, group.rows) for f in group.folds)

@@ -1,0 +1,183 @@
+"""The first call with new shapes: its kernels, chosen and compiled; ends in a prepared call that later calls repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ..hardware import Hardware
+from ..ir.types import UINT8
+from ..kernel_ir.plan import KernelPlan, Plan
+from ..runtime import array_copies
+from ..runtime.arrays import CPU, Array, Facts
+from ..runtime.bind_shapes import Bound
+from ..runtime.compile import during_capture
+from ..runtime.counters import Tickets
+from ..runtime.cuda_streams import stream_reader
+from ..runtime.driver import driver
+from ..runtime.launch import Launch
+from ..runtime.launch_records import (
+    TEMPORARY_ALIGNMENT,
+    Payloads,
+    bundle_launch,
+    cpu_launch,
+    cuda_launch,
+    workspace_size,
+)
+from ..runtime.memory_overlap import interleave, span
+from ..runtime.outputs import mark_written
+from ..runtime.prepared_call import Call
+from ..runtime.specialize import chosen_cuda, digests, joined_cuda
+from . import call_steps
+from .plans import Plans
+from .resolve_call import Settled, require_memory, result_allocator, settle
+
+
+class EmptyRows(Exception):
+    """A reduction of rows without elements on a device: no kernel runs over nothing; the interpreter has the answer."""
+
+
+@dataclass
+class Prepared:
+    """A prepared call with the arguments of this first run."""
+
+    plan: Plan
+    call: Call
+    payloads: list
+    outs: list[Any] | None
+    late: list[tuple[Any, int]]  # (out, result) that are filled from a new array after the launches
+    library: str
+    reusable: bool
+    arguments: list  # copies that must live until the call is over
+
+    def run(self) -> list:
+        """Run it for the arguments that it was prepared with."""
+        results = self.call(self.payloads, self.outs)
+        for out, k in self.late:
+            array_copies.assign(out, results[k], self.library)
+            results[k] = out
+            mark_written(out)
+        return results
+
+
+Scheduled = tuple[Any, Any]  # a Kernel and its schedule
+Chooser = Callable[[int, KernelPlan, Bound, Hardware], Scheduled]
+
+
+def first_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
+    """The schedule that a kernel has unless it is tuned."""
+    return chosen_cuda(plan, bound, hardware)
+
+
+def likely_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
+    """The schedule that a call would have now; later calls have what they would have had."""
+    return chosen_cuda(plan, bound, hardware, claim=False)
+
+
+def prepare(plans: Plans, facts: Facts, outs: Sequence[Any] | None, chooser: Chooser = first_choice) -> Prepared:
+    """Everything that a call with these arguments needs; raises before anything is written.
+
+    `chooser` says how each kernel (by its number in the plan) runs on a CUDA device.
+    """
+    found = settle(plans, facts, outs)
+    require_memory([found])
+    library, device, given = found.library, found.device, found.given
+    stream = stream_reader(library, device)
+    with _on(device, stream):
+        launches, numbers, workspace, tickets, spilled = _launches(found, plans.names, chooser)
+    if spilled and plans.tighten(found.plan, list(facts.values()), found.extents):
+        return prepare(plans, facts, outs, chooser)
+    written = [span(g) if g is not None else None for g in given]
+    same, apart = frozenset(found.in_place), _apart(found)
+    call = Call(
+        launches, found.makers, workspace, numbers, stream, found.spans, written, same, library, tickets, apart,
+        found.foreign,
+    )  # fmt: skip
+    chosen = [o if g is not None else None for g, o in zip(given, outs)] if outs is not None else None
+    return Prepared(found.plan, call, found.payloads, chosen, found.late, library, not found.once, found.arguments)
+
+
+@contextmanager
+def _on(device: Any, stream: Callable[[], int]) -> Iterator[None]:
+    """On a CUDA device, in its context, and with nothing compiled where the stream is recorded."""
+    with ExitStack() as stack:
+        if device != CPU:
+            stack.enter_context(driver().on(device[1]))
+            if driver().is_capturing(stream()):
+                stack.enter_context(during_capture())
+        yield
+
+
+def _apart(found: Settled) -> frozenset[tuple[int, int, int]]:
+    """(output, argument or ~output, bytes between their addresses) of arrays that interleave and share no element."""
+    arguments = [(k, a) for k, a in enumerate(found.arguments) if isinstance(a, Array) and not a.by_value]
+    given = [(r, g) for r, g in enumerate(found.given) if g is not None]
+    pairs = [(r, g, k, a) for r, g in given for k, a in arguments]
+    pairs += [(r, g, ~q, h) for r, g in given for q, h in given if q < r]
+    return frozenset((r, k, g.pointer - a.pointer) for r, g, k, a in pairs if interleave(g, a))
+
+
+def _launches(found: Settled, names: Sequence[str], chooser: Chooser):
+    """(launch records in order, numbers that they take, what allocates the workspace or None, tickets or None, whether
+    a kernel spills registers)."""
+    plan, bounds, extents, device = found.plan, found.bounds, found.extents, found.device
+    size, temporaries = workspace_size(plan, extents)
+    where = Payloads(len(plan.parameters), len(plan.results), size)
+    numbers: list[int] = []
+    launches: list[Any] = []
+    spilled = False
+    for together in plan.shared:
+        members = [k for k in together if not bounds[k].empty]
+        if device != CPU and any(0 in bounds[k].extents for k in members):
+            raise EmptyRows
+        if device == CPU:
+            launches += [launch_on_cpu(found, k, where, temporaries, numbers, names) for k in members]
+        elif members:
+            records, spills = _cuda(found, members, where, temporaries, numbers, names, chooser)
+            launches += records
+            spilled |= spills
+    shared = [record.geometry for record in launches if isinstance(record, Launch)]
+    size += max((g.workspace for g in shared), default=0)  # launches run one after another
+    count = max((g.tickets for g in shared), default=0)
+    workspace = result_allocator(found.library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
+    return launches, numbers, workspace, Tickets(count, device[1]) if count else None, spilled
+
+
+def launch_on_cpu(found: Settled, k: int, where, temporaries, numbers, names):
+    """The launch record of one kernel on the pool, compiled and loaded."""
+    from ..runtime import object_loader
+
+    kernel = found.plan.kernels[k]
+    built, bound = found.builder.on_cpu(kernel, found.bounds[k], found)
+    functions = dict(zip(built.symbols, object_loader.load(built.code, built.symbols)))
+    return cpu_launch(kernel, bound, built, functions, where, temporaries, numbers, found.extents, names)
+
+
+def _cuda(
+    found: Settled, members: Sequence[int], where, temporaries, numbers, names, chooser: Chooser
+) -> tuple[list[Launch], bool]:
+    """The launch records of kernels (by number) that are to share one: one, or one each. And whether one of them spills
+    registers.
+    """
+    index, build = found.device[1], found.builder.on_cuda
+    told = driver().facts(index)
+    given = (where, temporaries, numbers, found.extents, names)
+    pairs = [(found.plan.kernels[k], found.bounds[k]) for k in members]
+    chosen = [chooser(k, plan, bound, call_steps.hardware_of(told)) for k, (plan, bound) in zip(members, pairs)]
+    joined = joined_cuda(pairs, chosen, call_steps.hardware_of(told)) if len(members) > 1 else None
+    if joined is not None:
+        built = build(*joined, digests(pairs), told.cc, found)
+        return [bundle_launch(pairs, built, loaded(built, index), *given)], built.spill_bytes > 0
+    records, spills = [], False
+    for (plan, bound), (kernel, schedule) in zip(pairs, chosen):
+        built = build(kernel, schedule, plan.digest, told.cc, found)
+        records.append(cuda_launch(plan, bound, built, loaded(built, index), *given))
+        spills |= built.spill_bytes > 0
+    return records, spills
+
+
+def loaded(built: Any, device: int) -> Any:
+    """The function of a compiled CUDA kernel on a device."""
+    return driver().loaded(built.code, built.symbols[0], device)

@@ -1,0 +1,305 @@
+"""A call with new shapes before any kernel is chosen: its plan, its arrays, and every check of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from ..errors import ArgumentError, DeviceError
+from ..hardware import Hardware
+from ..ir.dims import Symbol, evaluate
+from ..kernel_ir.plan import KernelPlan, Plan
+from ..runtime import array_copies
+from ..runtime.argument_keys import owned_address
+from ..runtime.arrays import CPU, Array, Facts, describe
+from ..runtime.bind_shapes import Bound
+from ..runtime.driver import driver
+from ..runtime.free_memory import require
+from ..runtime.host_device_copies import device_empty
+from ..runtime.launch_records import workspace_size
+from ..runtime.layout import ALIGNMENT, Layout, NeedsCopy, contiguous, place_array, view
+from ..runtime.memory_overlap import alike, overlap, span
+from ..runtime.outputs import Allocator, allocator, check_out, common_order, place, strides_in
+from . import call_steps
+from .kernel_builder import Builder
+from .plans import Plans
+
+
+@dataclass
+class Settled:
+    """A call with its plan, its arrays and their numbers: all checks have passed, and no schedule has been chosen."""
+
+    plan: Plan
+    extents: Mapping[Symbol, int]
+    arguments: list  # facts; copies where a view of the plan or the memory asks for one
+    bounds: list[Bound]  # every kernel of the plan with the numbers of the call
+    given: list[Array | None]  # what each result is written to, or None for a new array
+    late: list[tuple[Any, int]]  # (out, result) that are to be filled afterwards
+    makers: list[Callable[[], Any]]  # of new arrays for the results
+    library: str
+    device: tuple[str, int]
+    once: bool  # there are copies: the call cannot be repeated for other arrays
+    layouts: Mapping[tuple[str, int], Layout]  # where each array has its elements, by kind and index
+    builder: Builder
+
+    @property
+    def facts(self) -> list:
+        """Of the arguments, as its kernels take them."""
+        return self.arguments
+
+    @property
+    def payloads(self) -> list:
+        """Addresses and numbers of the arguments."""
+        return [owned_address(a) if isinstance(a, Array) and not a.by_value else a.value for a in self.arguments]
+
+    @property
+    def foreign(self) -> tuple[tuple[int, ...], int]:
+        """The arguments on a device that are known through a protocol alone, and the device."""
+        held = [
+            k for k, a in enumerate(self.arguments) if isinstance(a, Array) and a.library in ("dlpack", "interface")
+        ]
+        return (tuple(held), self.device[1]) if self.device != CPU else ((), 0)
+
+    @property
+    def spans(self) -> list[tuple[int, int] | None]:
+        """The bytes of each argument, from its address on."""
+        return [span(a) if isinstance(a, Array) and not a.by_value else None for a in self.arguments]
+
+    @property
+    def in_place(self) -> list[tuple[int, int]]:
+        """(argument, result) that may be the same memory."""
+        return [
+            (k, r)
+            for k, a in enumerate(self.arguments)
+            for r, g in enumerate(self.given)
+            if g is not None and isinstance(a, Array) and alike(a, g) and in_place(self.plan, k, r)
+        ]
+
+
+def settle(
+    plans: Plans, facts: Facts, outs: Sequence[Any] | None, place_in_lists: str = "", listed: bool = False
+) -> Settled:
+    """The plan and the arrays of a call; raises what is wrong with it. `place_in_lists` follows names of `outs`.
+
+    Where it is `listed`, calls with extents of 1 are to be like the others, wherever they may.
+    """
+    found = _scheduled(plans, facts, outs, place_in_lists)
+    hardware, arguments = _hardware(found.device), list(facts.values())
+    if hardware and plans.share(found.plan, found.bounds, arguments, found.extents, hardware, listed):
+        return _scheduled(plans, facts, outs, place_in_lists, True)
+    return found
+
+
+def _scheduled(plans: Plans, facts: Facts, outs, place_in_lists: str, loose: bool = False) -> Settled:
+    """A call whose plan has a schedule for each of its kernels."""
+    found = _settle(plans, facts, outs, place_in_lists, loose=loose)
+    while found.device != CPU and any(k.stream or k.finish for k in found.plan.kernels):
+        other = call_steps.other_way(found.plan, found.bounds, _hardware(found.device))
+        if other is None:
+            break
+        found = _settle(plans, facts, outs, place_in_lists, *other, loose)
+    return found
+
+
+def _settle(
+    plans: Plans,
+    facts: Facts,
+    outs,
+    place_in_lists: str,
+    together: bool = True,
+    scores: str | None = None,
+    loose: bool = False,
+) -> Settled:
+    library, device = place(facts)
+    scores = scores or ("apart" if device == CPU else "level")
+    _check_device(plans, device)
+    arguments = list(facts.values())
+    extents = call_steps.extents_of(arguments)
+    plan = plans.plan(arguments, extents, together, scores, loose)
+    call_steps.check_call(plan, extents)
+    shapes = call_steps.result_shapes(plan, extents)
+    arguments, packed = _pack(plan, arguments, extents, library)
+    layouts = {("argument", k): layout_of(a) for k, a in enumerate(arguments) if isinstance(a, Array)}
+    given, late = outputs(plan, outs, shapes, (library, device), facts, place_in_lists)
+    makers = []
+    for k, (shape, t) in enumerate(zip(shapes, plan.results)):
+        order = None if given[k] is not None else result_order(plan, k, layouts, extents)
+        makers.append(result_allocator(library, device, shape, t.dtype, order))
+        out = given[k]
+        layouts["result", k] = layout_of(out) if out is not None else Layout(shape, strides_in(shape, order))
+    layouts |= temporary_layouts(plan, extents)
+    once = packed or bool(late) or any(isinstance(a, Array) and a.copied for a in arguments)
+    bounds = call_steps.bind_kernels(plan, layouts, extents, call_steps.family_of(plans.family, plans.options, plan))
+    return Settled(plan, extents, arguments, bounds, given, late, makers, library, device, once, layouts, plans.builder)
+
+
+def _check_device(plans: Plans, device: tuple[str, int]) -> None:
+    wanted = plans.options.device
+    if wanted == "cpu" and device != CPU:
+        raise DeviceError(
+            f"the arrays are on {device[0]}:{device[1]}, and device is 'cpu'",
+            "device.option",
+            help="copy them to the CPU, or leave the option out",
+        )
+
+
+def _hardware(device: tuple[str, int]) -> Hardware | None:
+    return None if device == CPU else call_steps.hardware_of(driver().facts(device[1]))
+
+
+# -- memory
+
+
+def require_memory(calls: Sequence[Settled]) -> None:
+    """MemoryLimitError where the new results and temporaries of calls are more than the CPU's memory has room for."""
+    found = [call for call in calls if call.device == CPU]
+    pairs = [pair for call in found for pair in zip(call.makers, call.given)]
+    made = [make for make, given in pairs if given is None and isinstance(make, Allocator)]
+    held = sum(workspace_size(call.plan, call.extents)[0] for call in found)
+    arrays = [make.told for make in made[:3]] + ["others"] * (len(made) > 3) + ["temporaries"] * (held > 0)
+    require(sum(make.size for make in made) + held, " and ".join(arrays))
+
+
+def result_allocator(library: str, device: tuple[str, int], shape, dtype, order=None) -> Callable[[], Any]:
+    """What makes a result; for NumPy arrays computed on a device, memory there."""
+    if library == "numpy" and device != CPU:
+        return lambda: device_empty(shape, dtype, device[1], order)
+    return allocator(library, device, shape, dtype, order)
+
+
+def layout_of(a: Array) -> Layout:
+    """Where a described array has its elements."""
+    return Layout(a.shape, a.strides, 0, a.pointer % ALIGNMENT)
+
+
+def temporary_layouts(plan: Plan, extents: Mapping[Symbol, int]) -> dict[tuple[str, int], Layout]:
+    """Where the temporaries of a call have theirs: packed, in C order."""
+    shapes = [tuple(evaluate(d, extents) for d in t.shape) for t in plan.temporaries]
+    return {("temporary", k): contiguous(shape) for k, shape in enumerate(shapes)}
+
+
+def _pack(plan: Plan, arguments: list, extents, library: str) -> tuple[list, bool]:
+    """Arguments with those made contiguous that some view of the plan cannot see otherwise."""
+    packed = False
+    for use in (u for k in plan.kernels for u in k.arrays if u.kind == "argument" and u.views):
+        a = arguments[use.index]
+        try:
+            view(layout_of(a), use.views, extents)
+        except NeedsCopy:
+            if a.device == CPU:
+                require(prod(a.shape) * a.dtype.itemsize, f"a contiguous copy of {a.dtype}{list(a.shape)}")
+            arguments[use.index] = describe(array_copies.packed(a.owner, library))
+            packed = True
+    return arguments, packed
+
+
+# -- out
+
+
+def outputs(
+    plan: Plan, outs, shapes, where, facts, place_in_lists: str = ""
+) -> tuple[list[Array | None], list[tuple[Any, int]]]:
+    """(the array that each result is written to, or None for a new one; those to be filled afterwards).
+
+    Raises ArgumentError or DeviceError where one of `outs` may not be written by a call at `where`.
+    """
+    given: list[Array | None] = [None] * len(shapes)
+    late: list[tuple[Any, int]] = []
+    if outs is None:
+        return given, late
+    if len(outs) != len(shapes):
+        raise ArgumentError(
+            f"{len(outs)} outputs for {len(shapes)} results",
+            "argument.out",
+            help="out= takes an array, or a tuple with an array or None per result",
+        )
+    others: list[Array] = []
+    for k, out in enumerate(outs):
+        if out is None:
+            continue
+        name = ("out" if len(outs) == 1 else f"out[{k}]") + place_in_lists
+        library, device = where
+        checked = check_out(out, shapes[k], plan.results[k].dtype, device, facts, others, name, library)
+        others.append(checked)
+        same = [i for i, a in enumerate(facts.values()) if isinstance(a, Array) and _same_memory(checked, a)]
+        if not checked.copied and all(in_place(plan, i, k) for i in same) and _storable(plan, k, checked, facts):
+            given[k] = checked
+        else:
+            late.append((out, k))
+    return given, late
+
+
+def _same_memory(out: Array, a: Array) -> bool:
+    return not a.by_value and overlap(out, a) is not None
+
+
+def _storable(plan: Plan, k: int, out: Array, facts: Facts) -> bool:
+    """Whether kernels can write a result there: one that is reshaped at the end is written through a view."""
+    uses = [u for kernel in plan.kernels for u in kernel.arrays if u.kind == "result" and u.index == k and u.views]
+    extents = call_steps.extents_of(list(facts.values())) if uses else {}
+    try:
+        for use in uses:
+            view(layout_of(out), use.views, extents)
+    except NeedsCopy:
+        return False
+    return True
+
+
+def in_place(plan: Plan, argument: int, result: int) -> bool:
+    """Whether a result may be written over an argument: it is read at the same positions only, and never later, be it
+    in another kernel or in the one that writes.
+
+    Kernels that share a launch with the one that writes run at the same time.
+    """
+    stores = (
+        (k, u)
+        for k, kernel in enumerate(plan.kernels)
+        for u in kernel.arrays
+        if (u.kind, u.index) == ("result", result)
+    )
+    writer, store = next(stores, (None, None))
+    if writer is None or store is None:  # a plan without kernels
+        return False
+    beside = next(launch for launch in plan.shared if writer in launch)
+    for k, kernel in enumerate(plan.kernels):
+        for number, use in enumerate(kernel.arrays):
+            if k < beside[0] or (use.kind, use.index) != ("argument", argument):
+                continue
+            if k != writer or use.gathered is not None or use.views != store.views or use.at != store.at:
+                return False
+            if _read_after(kernel, number, kernel.arrays.index(store)):
+                return False
+    return True
+
+
+def _read_after(kernel: KernelPlan, read: int, written: int) -> bool:
+    """Whether a phase of a kernel loads one array after an earlier phase has stored the other: where rows are resident
+    at the first phase that reads it, else at each."""
+    names = {x.value.name for x in kernel.loads if x.operand == read}
+    for phases, first in ((kernel.resident, min), (kernel.streamed, max)):
+        reading = [k for k, phase in enumerate(phases) if not names.isdisjoint(phase.names_read)]
+        writing = [k for k, phase in enumerate(phases) if written in phase.written]
+        if reading and writing and first(reading) > min(writing):
+            return True
+    return False
+
+
+def result_order(plan: Plan, result: int, layouts, extents) -> tuple[int, ...] | None:
+    """The memory order (axes from far to near) that a new result shares with what it is computed from; None is C."""
+    for kernel in plan.kernels:
+        store = next((u for u in kernel.arrays if (u.kind, u.index) == ("result", result)), None)
+        if store is None:
+            continue
+        if store.views or len(store.at) < 2:
+            return None
+        axes = (*kernel.rows, *kernel.columns, *kernel.ranks)
+        shape = tuple(1 if c.axis is None else evaluate(axes[c.axis], extents) for c in store.at)
+        operands = []
+        for use in (u for u in kernel.arrays[: kernel.inputs] if u.gathered is None):
+            strides, _ = place_array(use, layouts, extents, len(axes)) if use.kind == "argument" else (None, 0)
+            if strides is not None:
+                operands.append((shape, tuple(0 if c.axis is None else strides[c.axis] for c in store.at)))
+        return common_order(operands, len(shape)) if operands else None
+    return None

@@ -1,0 +1,58 @@
+"""`verify=True`: a kernel's results against the exact ones, within bounds that are derived from the expression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import debug
+from ..accuracy.ball import Ball, stored
+from ..accuracy.bounds import evaluate_nodes
+from ..accuracy.fastmath import FASTMATH
+from ..accuracy.indices import require_indices_in_range
+from ..accuracy.judge import judge
+from ..errors import FusedslError
+from ..ir.graph import Graph
+from ..ir.interp import footprint
+from ..ir.types import numpy_dtype
+from ..kernel_ir.plan import Plan
+from ..runtime.array_copies import to_host
+from ..runtime.free_memory import require
+
+if TYPE_CHECKING:
+    from ..config import Options
+
+
+def exact(graph: Graph, arguments: Sequence, options: Options) -> list[Ball]:
+    """Each result in float64 (integers and bools as they are), and how far a kernel's may be from it.
+
+    Raises the ShapeError of an index out of range that a result depends on.
+    """
+    require(2 * footprint(graph, arguments), "what the interpreter computes, step by step, and how far it may be off")
+    balls = evaluate_nodes(graph, arguments, FASTMATH if options.fastmath else None)
+    require_indices_in_range(graph, arguments)
+    with np.errstate(all="ignore"):
+        return [stored(*balls[r], r.type.dtype) for r in graph.results]
+
+
+def compare(plan: Plan, expected: Sequence[Ball], results: Sequence[Any]) -> None:
+    """FusedslError naming the first result that disagrees, and where.
+
+    Where the expression is discontinuous within the rounding of its operands (a comparison of nearly equal values, a
+    branch cut), anything may come: such elements are counted, and not judged.
+    """
+    for k, ((value, bound), made, t) in enumerate(zip(expected, results, plan.results)):
+        got = np.asarray(to_host(made))
+        got = got.view(numpy_dtype(t.dtype)) if t.dtype.storage else got  # CuPy holds float8 as bytes
+        found = judge(got, value, bound, t.dtype)
+        unsure = int(found.unsure.sum())
+        if found.wrong.any():
+            place = tuple(int(i) for i in np.argwhere(found.wrong)[0])
+            margin = f" ± {bound[place]:.3g}" if t.dtype.kind == "f" else ""
+            message = f"result {k} is {got[place]} at {place}, and the interpreter says {value[place]}{margin}"
+            counted = f" ({int(found.wrong.sum())} of {value.size} elements differ, {unsure} were not judged)"
+            help = "please report the text, the shapes and the dtypes"
+            raise FusedslError(message + counted, "verify", help=help)
+        debug.say(debug.KERNELS, f"result {k} agrees: {unsure} of {value.size} elements were not judged")

@@ -1,0 +1,56 @@
+"""The float64 operations that no input asked for: what makes float32 code slow on a GPU without a sign of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.graph import Graph, Node
+from ..ir.ops import OPS
+from ..ir.types import FLOAT64
+from .graph_formulas import formula
+
+
+@dataclass(frozen=True)
+class Widened:
+    """One operation that is computed in float64, and why; empty where it only follows from another of them."""
+
+    operation: str
+    reason: str
+
+
+def widened(graph: Graph) -> tuple[Widened, ...]:
+    """The float64 operations below which no float64 array and no cast to float64 stands."""
+    asked: set[Node] = set()
+    found: dict[Node, Widened] = {}
+    names = [p.name for p in graph.parameters]
+    for n in graph.nodes():
+        if _asks(n) or any(a in asked for a in n.args):
+            asked.add(n)
+        elif _is_wide(n):
+            follows = any(_source(a) in found for a in n.args)
+            found[n] = Widened(formula(n, names), "" if follows else _reason(n))
+    return tuple(found.values())
+
+
+def _asks(n: Node) -> bool:
+    """Whether the user wrote float64 here: an array or a NumPy scalar of that type, or a cast to it."""
+    return n.type.dtype is FLOAT64 and not n.type.weak and n.op in ("param", "scalar", "cast")
+
+
+def _is_wide(n: Node) -> bool:
+    """Whether an operation computes in float64 (a comparison's result does not show it)."""
+    if n.op not in OPS and n.op not in ("reduce", "scan"):
+        return False
+    return any(t.dtype is FLOAT64 and not t.weak for t in (n.type, *(a.type for a in n.args)))
+
+
+def _source(n: Node) -> Node:
+    while n.op in ("convert", "index", "transpose", "broadcast", "reshape", "gather"):
+        n = n.args[0]
+    return n
+
+
+def _reason(n: Node) -> str:
+    """The operands' dtypes before they were widened."""
+    kinds = ["a number" if _source(a).type.weak or a.op == "const" else str(_source(a).type.dtype) for a in n.args]
+    return f"from {' and '.join(dict.fromkeys(kinds))}"

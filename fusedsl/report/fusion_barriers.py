@@ -1,0 +1,128 @@
+"""Why a call has more kernels than one, in the names of its arrays."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..backends.cuda.attention.mma_schedule import FEWEST, WIDEST
+from ..backends.cuda.attention.schedule import schedule_scores
+from ..backends.cuda.attention.sm90_schedule import NOTHING, operands_of
+from ..fusion.messages import STORED
+from ..hardware import Hardware
+from ..kernel_ir.attention import Stream
+from ..kernel_ir.plan import KernelPlan
+from ..program.make_plan import decisions
+from ..runtime.bind_shapes import Bound
+from .explained_case import Case
+from .kernel_formulas import array_name
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why something is not in the kernel beside it, and what that costs in seconds where the time model knows."""
+
+    reason: str
+    seconds: float | None = None
+
+
+def refusals(case: Case) -> tuple[Refusal, ...]:
+    """Why there is more than one kernel, with axes by the names of their arrays."""
+
+    def named(symbol: re.Match) -> str:
+        return f"axis {symbol.group(2)} of {case.plans.names[int(symbol.group(1))]}"
+
+    told = decisions(case.graph, case.plan, case.extents, case.target.hardware)
+    found = [Refusal(d.reason, d.seconds) for d in told if not d.joined]
+    if any(STORED in r.reason for r in found):
+        limit = _limit(case) or STORED
+        found = [Refusal(r.reason.replace(STORED, limit), r.seconds) for r in found]
+    if not found and len(case.launches) > 1:
+        found = [Refusal(reason) for reason in _structure(case)]
+    for plan, bound in case.kernels:
+        if not case.scheduled(plan, bound)[0].resident:
+            found += [Refusal(f"{plan.name} reads its rows again: {reason}") for reason in plan.rereads]
+    named_ones = [Refusal(re.sub(r"\bn(\d+)_(\d+)'*", named, r.reason), r.seconds) for r in found]
+    return tuple(dict.fromkeys(named_ones))
+
+
+# -- what each kernel is there for
+
+
+def _structure(case: Case) -> list[str]:
+    """What kernels are for that no decision kept apart: each pass over scores, and what is found before one."""
+    found = []
+    passes = [k for k, kernel in enumerate(case.plan.kernels) if kernel.stream is not None]
+    if len({_operands(case.plan.kernels[k]) for k in passes}) > 1:
+        names = " and ".join(f"kernel {k}" for k in passes)
+        found.append(f"{names} weigh by scores of their own: a sum or difference of such results is several passes")
+    elif len(passes) > 1:
+        *first, last = passes
+        names = " and ".join(f"kernel {k}" for k in first)
+        found.append(f"kernel {last} goes over the same scores again, with what {names} found")
+    for k, kernel in enumerate(case.plan.kernels):
+        readers = [reader for reader in passes if reader > k and _written(kernel) & _read(case.plan.kernels[reader])]
+        if kernel.stream is None and readers:
+            found.append(_before(case, k, readers[0]))
+    return found or ["the kernels run over different rows and columns"]
+
+
+def _before(case: Case, k: int, reader: int) -> str:
+    """What a kernel finds for a pass over scores."""
+    kernel = case.plan.kernels[k]
+    if any("offsets=" in line for line in case.plans.source.header()) and any(p.folds for p in kernel.resident):
+        return f"kernel {k} finds each token's sequence, once a token, which kernel {reader} would find for every score"
+    return f"kernel {k} computes once what kernel {reader} would compute for every score"
+
+
+def _operands(kernel: KernelPlan) -> tuple[tuple[str, int], ...]:
+    """The arrays that scores are products of."""
+    assert kernel.stream is not None
+    names = {v.name for s in kernel.stream.scores for body in (s.left, s.right) for v in (*body.args, *body.results)}
+    uses = [kernel.arrays[load.operand] for load in kernel.loads if load.value.name in names]
+    return tuple((use.kind, use.index) for use in uses)
+
+
+def _written(kernel: KernelPlan) -> set[int]:
+    return {use.index for use in kernel.arrays[kernel.inputs :] if use.kind == "temporary"}
+
+
+def _read(kernel: KernelPlan) -> set[int]:
+    return {use.index for use in kernel.arrays[: kernel.inputs] if use.kind == "temporary"}
+
+
+# -- why scores are stored
+
+
+def _limit(case: Case) -> str:
+    """The limit that keeps a pass over scores from a kernel; nothing where it is none of those that have a name."""
+    hardware = case.target.hardware
+    for plan, bound in case.streaming() if hardware is not None else ():
+        assert hardware is not None
+        stream = bound.kernel.stream
+        if stream is not None and schedule_scores(bound.kernel, bound.extents, hardware) is None:
+            return _hit(case, plan, bound, stream, hardware)
+    return ""
+
+
+def _hit(case: Case, plan: KernelPlan, bound: Bound, stream: Stream, hardware: Hardware) -> str:
+    """The limit that one pass hits."""
+    if len(stream.scores) > 1:
+        return f"its scores are sums of {len(stream.scores)} products, and a pass over scores multiplies two arrays"
+    if len(stream.weighings) > 1:
+        return f"scores weigh {len(stream.weighings)} arrays at once, and a pass over scores weighs one"
+    kernel, found = bound.kernel, operands_of(bound.kernel)
+    if found is None:
+        return "what is multiplied is no array of one dtype as it lies"
+    rows, row = bound.extents[found.lane], sorted({kernel.operands[k].dtype.name for k in found.multiplied})
+    kind = row[0] if len(row) == 1 else stream.scores[0].value.dtype.name
+    width = bound.extents[stream.scores[0].axis]
+    if found.weighed != NOTHING:
+        wide = bound.extents[stream.weighings[0].axis]
+        if wide > WIDEST.get(kind, wide):
+            name = array_name(case, plan.arrays[found.weighed])
+            return f"{name} is {wide} wide, and registers hold rows of results of at most {WIDEST[kind]} in {kind}"
+    if rows < FEWEST:
+        return f"a tile has {FEWEST} rows or more, and these are {rows}"
+    shared = hardware.block_shared >> 10
+    return f"tiles of rows that are {width} wide in {kind} do not fit the {shared} KiB of shared memory of a block"

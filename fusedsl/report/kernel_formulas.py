@@ -1,0 +1,198 @@
+"""What a kernel computes, as formulas of its arrays: its folds, scores, orders and results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from ..ir.dims import Dim, evaluate
+from ..kernel_ir.attention import Stream
+from ..kernel_ir.phase import Body, Phase, Value
+from ..kernel_ir.plan import ArrayUse, Coordinate, KernelPlan
+from .body_formulas import Formulas
+from .explained_case import Case
+
+LETTERS = "ijk"  # of positions, where there are not more axes
+
+
+def array_name(case: Case, use: ArrayUse) -> str:
+    """The parameter's name, `result`, or `temporary 0`."""
+    if use.kind == "argument":
+        return case.plan.parameters[use.index].name
+    only = use.kind == "result" and len(case.plan.results) == 1
+    return use.kind if only else f"{use.kind} {use.index}"
+
+
+def members_of(case: Case, plan: KernelPlan) -> tuple[str, ...]:
+    """The folds and results that the kernel computes, each with its formula."""
+    names = _Names(case, plan)
+    formulas = Formulas(names.leaves)
+    if plan.stream is not None and plan.stream.join is not None:
+        _read_references(plan.stream, plan.stream.join, formulas)
+    formulas.read(_bodies(plan))
+    found = [] if plan.stream is None else _stream_members(plan.stream, names, formulas)
+    for phase in plan.resident:
+        found += _phase_members(phase, names, formulas)
+    for store in plan.finish.stores if plan.finish else ():
+        found.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
+    return tuple(found)
+
+
+def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]:
+    found = []
+    for folds, along in ((phase.folds, ""), (phase.cross, " over all rows")):
+        found += [f"{names.fold(f.state[0].name, f.name)}{along} of {formulas.text(f.lifted[0].name)}" for f in folds]
+    for use in (use for step in phase.scans for use in step.scans):
+        found.append(f"{names.fold(use.state[0].name, f'cum{use.name}')} of {formulas.text(use.lifted[0].name)}")
+    if phase.select:
+        found.append(f"order of {formulas.text(phase.select.lifted.name)}")
+    for store in (*phase.stores, *phase.row_stores):
+        found.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
+    return found
+
+
+def _stream_members(stream: Stream, names: _Names, formulas: Formulas) -> list[str]:
+    """The scores, folds, weighings and results of a pass over scores."""
+    found = []
+    for score in stream.scores:
+        product = formulas.product(score.left.results[0].name, score.right.results[0].name)
+        found.append(f"{names.leaves[score.value.name]} = sum of {product}")
+    for phase in stream.tile:
+        found += [f"{names.fold(f.state[0].name, f.name)} of {formulas.text(f.lifted[0].name)}" for f in phase.folds]
+    for w in stream.weighings:
+        product = formulas.product(w.weight.name, w.right.results[0].name)
+        found.append(f"{names.leaves[w.state.name]} = sum of {product}")
+    for stores in (stream.row_stores, *(ending.stores for ending in stream.endings)):
+        found += [f"{names.array(store.operand)} = {formulas.text(store.value)}" for store in stores]
+    return found
+
+
+def _read_references(stream: Stream, join: Body, formulas: Formulas) -> None:
+    """What tiles are measured from, where that is what a tile's folds come to times a number, and joined to all so far:
+    both are called after the tile's."""
+    formulas.read([join])
+    for tile, state, joined in zip(stream.state.lifted, stream.state.state, join.results):
+        found = formulas.value(joined.name)
+        if found.head in ("maximum", "minimum") and tile.name not in formulas.known:
+            formulas.known[tile.name] = formulas.known[state.name] = found.args[1]
+
+
+def _bodies(plan: KernelPlan) -> Iterator[Body]:
+    """The bodies of a kernel, each before those that use what it computes."""
+    stream, found = plan.stream, list[Body | None]()
+    if stream is not None:
+        found += [stream.gather.body] if stream.gather else []
+        found += [*stream.inputs, *stream.row_inputs]
+        found += [body for score in stream.scores for body in (score.left, score.right)]
+        found += [body for phase in stream.tile for body in (phase.element, phase.row)]
+        found += [*(w.right for w in stream.weighings), stream.row, *(ending.body for ending in stream.endings)]
+    for phase in plan.resident:
+        found += [body for part in phase.tile for body in (part.element, part.row)]
+        found += [phase.element, *(step.element for step in phase.scans), phase.row]
+    found += [plan.finish.body] if plan.finish else []
+    return (body for body in found if body is not None)
+
+
+class _Names:
+    """How people write what a kernel's bodies start from: `leaves` by name."""
+
+    def __init__(self, case: Case, plan: KernelPlan):
+        self.case, self.plan = case, plan
+        self.taken: Counter[str] = Counter()
+        self.axes = _letters(plan)
+        self.leaves = {p.value.name: self.axes[p.axis] for p in plan.positions}
+        for load in plan.loads:
+            self.leaves[load.value.name] = self._load(load.operand)
+        self.leaves |= {p.value.name: self.array(p.operand) for p in plan.pointers}
+        for use in plan.scalars:
+            known = {"argument": self._parameter, "extent": self._extent}.get(use.kind)
+            self.leaves[use.value.name] = known(use.source) if known else use.kind
+        self._name_folds()
+
+    def fold(self, state: str, name: str) -> str:
+        """What a fold is called whose state has this name."""
+        return self.leaves.get(state, name)
+
+    def array(self, operand: int) -> str:
+        return array_name(self.case, self.plan.arrays[operand])
+
+    def _parameter(self, index: int) -> str:
+        return self.case.plan.parameters[index].name
+
+    def _extent(self, source: Dim) -> str:
+        return str(evaluate(source, self.case.extents))
+
+    def _name(self, value: str, name: str) -> None:
+        """Names that several values have are numbered from the second on."""
+        self.taken[name] += 1
+        self.leaves[value] = name if self.taken[name] == 1 else f"{name}_{self.taken[name]}"
+
+    def _name_folds(self) -> None:
+        stream = self.plan.stream
+        if stream is not None:
+            for score in stream.scores:
+                self._name(score.value.name, "score")
+            self._name_states(stream.tile)
+            for tile, state in zip(stream.state.lifted, stream.state.state):
+                self._follow(tile, state)
+            for w in stream.weighings:
+                self._name(w.state.name, "weighed")
+        for phase in self.plan.resident:
+            self._name_states(phase.tile)
+            if not phase.tile:
+                self._name_states([phase])
+            for tile, state in zip(phase.folds[0].lifted, phase.folds[0].state) if phase.tile else ():
+                self._follow(tile, state)
+            if phase.select:
+                given = zip((phase.select.values, phase.select.positions), ("values in order", "places in order"))
+                self.leaves |= {value.name: name for value, name in given if value is not None}
+
+    def _name_states(self, phases: Iterable[Phase]) -> None:
+        """Folds of one value by what they are; a state of several values has names of its own."""
+        for phase in phases:
+            for f in (*phase.folds, *phase.cross):
+                if len(f.state) == 1:
+                    self._name(f.state[0].name, f.name)
+            for use in (use for step in phase.scans for use in step.scans):
+                self._name(use.state[0].name, f"cum{use.name}")
+
+    def _follow(self, tile: Value, state: Value) -> None:
+        """What all tiles come to is called as what one comes to."""
+        if tile.name in self.leaves:
+            self.leaves[state.name] = self.leaves[tile.name]
+
+    def _load(self, operand: int) -> str:
+        """An array, with its indices where these are not those of the kernel's own last axes, or not the only ones."""
+        use, stream = self.plan.arrays[operand], self.plan.stream
+        loaded = [self.plan.arrays[k] for k in {load.operand for load in self.plan.loads}]
+        others = {a.at for a in loaded if (a.kind, a.index) == (use.kind, use.index)}
+        plain = len(others) == 1 and all(self._is_plain(c) for c in use.at)
+        if stream is not None:
+            inner = {*(score.axis for score in stream.scores), *(w.axis for w in stream.weighings)}
+            plain = plain and any(c.axis in inner for c in use.at)
+        name = array_name(self.case, use)
+        return name if plain or not use.at else f"{name}[{', '.join(map(self._index, use.at))}]"
+
+    def _is_plain(self, c: Coordinate) -> bool:
+        return c.axis is None or (c.step == 1 and self._extent(c.start) == "0")
+
+    def _index(self, c: Coordinate) -> str:
+        start = self._extent(c.start)
+        if c.axis is None:
+            return start
+        along = self.axes[c.axis] if abs(c.step) == 1 else f"{abs(c.step)} * {self.axes[c.axis]}"
+        if c.step < 0:
+            return f"{start} - {along}"
+        return along if start == "0" else f"{along} + {start}"
+
+
+def _letters(plan: KernelPlan) -> list[str]:
+    """The names of positions: i along rows and j along the stream, or i, j, k, or where there are more i0, i1, …"""
+    count = len(plan.rows) + len(plan.columns) + len(plan.ranks)
+    found = [f"i{k}" for k in range(count)]
+    if plan.stream is not None:
+        found[plan.stream.lanes[-1] if plan.stream.lanes else len(plan.rows) - 1] = "i"
+        found[len(plan.rows)] = "j"
+    elif count <= len(LETTERS):
+        found = list(LETTERS[:count])
+    return found

@@ -1,0 +1,247 @@
+"""What one launch of a plan reads, computes, writes and takes, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from ..backends.cuda.combo import bundle_geometries
+from ..backends.cuda.rows.smem import kept_operands
+from ..backends.cuda.schedule import geometry
+from ..errors import singular
+from ..fusion.roofline import LAUNCH, seconds
+from ..hardware import Hardware, occupancy, registers_for
+from ..ir.dims import evaluate
+from ..kernel_ir.kernel import Kernel
+from ..kernel_ir.plan import KernelPlan
+from ..program.autotune import Trial
+from ..program.kernel_work import computed, work_of
+from ..runtime.bind_shapes import Bound
+from ..runtime.compile import Built
+from .explained_case import Case
+from .kernel_formulas import array_name, members_of
+from .units import plural
+
+Members = Sequence[tuple[KernelPlan, Bound]]
+"""The kernels of a launch."""
+
+CPU_LOOPS = {
+    "map": "one loop over elements, in chunks that threads share",
+    "tiles": "blocks of two axes, because an array runs across the others",
+    "rows": "row by row, every phase over a row that stays in the cache",
+    "cross": "parts of the rows, each with a state for every column; then the parts merged",
+    "split": "few long rows, cut into parts that threads share",
+    "products": "product of matrices: blocks of both factors packed in the cache, tiles of sums in vector registers",
+    "stream": "rows in vector lanes, a tile of scores after the other; no score is stored",
+    "short": "rows in vector lanes, a row's few elements one after another",
+    "strips": "neighbouring rows side by side in vector lanes",
+}
+
+
+@dataclass(frozen=True)
+class Access:
+    """An array that a kernel reads or writes, and the bytes that move: each element once a pass.
+
+    `kind` is argument, result or temporary, `index` its number among those; `array` is its name.
+    """
+
+    array: str
+    kind: str
+    index: int
+    type: str
+    bytes: int
+    passes: int = 1
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the compiler says that a CUDA kernel takes; `occupancy` is the share of an SM's threads."""
+
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+    blocks_per_sm: int
+    occupancy: float
+    limiter: str
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """One launch. `seconds` and registers are None on the CPU, `figures` also where nothing was compiled.
+
+    `measured_seconds` is None unless it was asked for. Where the kernel was tuned, `tried` are the schedules that were
+    tried beside the first choice, which took `untuned_seconds`.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    iteration: str
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
+    bytes: int
+    instructions: int
+    schedule: str
+    blocks: int | None = None
+    threads: int | None = None
+    seconds: float | None = None
+    predicted_registers: int | None = None
+    figures: Figures | None = None
+    measured_seconds: float | None = None
+    untuned_seconds: float | None = None
+    tried: tuple[Trial, ...] = ()
+
+
+def report_launch(case: Case, members: Members, built: Built | None, measured: float | None = None) -> KernelReport:
+    """The facts of one launch; `built` adds the compiler's figures, `measured` its seconds."""
+    if len(members) == 1:
+        return _report_kernel(case, *members[0], built, measured)
+    hardware, found = case.target.hardware, [_report_kernel(case, plan, bound, None) for plan, bound in members]
+    together = case.together(members)
+    assert hardware is not None and together is not None
+    launch, _ = bundle_geometries(*together, [bound.extents for _, bound in members])
+    why, registers = _settled(together[1], launch.threads, built, hardware)
+    return KernelReport(
+        " and ".join(one.name for one in found),
+        tuple(member for one in found for member in one.members),
+        " and ".join(one.iteration for one in found),
+        tuple(access for one in found for access in one.reads),
+        tuple(access for one in found for access in one.writes),
+        sum(one.bytes for one in found),
+        sum(one.instructions for one in found),
+        why,
+        launch.blocks,
+        launch.threads,
+        LAUNCH + sum((one.seconds or LAUNCH) - LAUNCH for one in found),
+        registers,
+        None if built is None else figures_of(case, members, built),
+        measured,
+    )
+
+
+def _report_kernel(
+    case: Case, plan: KernelPlan, bound: Bound, built: Built | None, measured: float | None = None
+) -> KernelReport:
+    """The facts of one kernel; `built` adds the compiler's figures, `measured` the seconds of a launch."""
+    kernel, schedule = case.scheduled(plan, bound)
+    kept = kept_operands(kernel) if getattr(schedule, "shared", False) else []
+    passes = [1 if kernel.resident or k in kept else _passes(kernel, k) for k in range(plan.inputs)]
+    reads = _accesses(case, plan, bound, kernel, range(plan.inputs), passes)
+    writes = _accesses(case, plan, bound, kernel, range(plan.inputs, len(plan.arrays)))
+    moved = sum(a.bytes for a in (*reads, *writes))
+    issued = round(computed(kernel, bound)[0])
+    told = (plan.name, members_of(case, plan), _iteration(bound, kernel), reads, writes, moved)
+    hardware = case.target.hardware
+    if hardware is None:
+        loops = CPU_LOOPS.get(schedule.partition(":")[0], schedule)
+        return KernelReport(*told, issued, loops + _masks(kernel), measured_seconds=measured)
+    launch = geometry(schedule, kernel, bound.extents)
+    read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
+    numbers = {use.value.name: evaluate(use.source, case.extents) for use in plan.scalars if use.kind == "extent"}
+    work = work_of(kernel, schedule, bound, launch, hardware, read, written, numbers)
+    issued = issued if kernel.stream is None else round(work.instructions)  # tensor cores do the rest
+    time = 0.0 if bound.empty else seconds(work, hardware)
+    figures = None if built is None else figures_of(case, [(plan, bound)], built)
+    why, registers = _settled(schedule, launch.threads, built, hardware)
+    why += _masks(kernel) + _open(kernel)
+    tuned = case.tuned(plan, bound)
+    tried = (None, ()) if tuned is None else (tuned.seconds, tuned.trials)
+    return KernelReport(*told, issued, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
+
+
+def _masks(kernel: Kernel) -> str:
+    """What becomes of tiles of scores with masks."""
+    return f"; {kernel.stream.told}" if kernel.stream is not None and kernel.stream.told else ""
+
+
+def _open(kernel: Kernel) -> str:
+    """What the time does not know."""
+    if kernel.stream is None or kernel.stream.sieve is None or not kernel.stream.sieve.extremes:
+        return ""
+    return "; which ones arrays leave out is not known here: the time is that of all the others"
+
+
+def _settled(schedule: Any, threads: int, built: Built | None, hardware: Hardware) -> tuple[str, int]:
+    """(why the schedule is as it is, registers at most): where values spilled, fewer blocks are asked for, or fewer
+    columns taken."""
+    why = singular(schedule.reason)
+    if built is not None and built.columns:
+        return f"{why}; so many spilled, and {built.columns} are taken at a time", schedule.registers
+    if built is None or not 0 < built.blocks < schedule.blocks:
+        return why, schedule.registers
+    fewer = f"; so many spilled, and {plural(built.blocks, 'block')} an SM are asked for"
+    return why + fewer, registers_for(hardware, built.blocks, threads)
+
+
+def figures_of(case: Case, members: Members, built: Built) -> Figures:
+    """Registers, spills, shared memory and occupancy of a compiled CUDA launch."""
+    assert case.target.hardware is not None
+    extents = [bound.extents for _, bound in members]
+    if len(extents) > 1:
+        launch, _ = bundle_geometries(built.kernel, built.schedule, extents)
+    else:
+        launch = geometry(built.schedule, built.kernel, extents[0])
+    shared = built.shared_bytes + launch.shared
+    fits = occupancy(case.target.hardware, built.registers, launch.threads, shared)
+    return Figures(built.registers, built.spill_bytes, shared, fits.blocks, round(fits.share, 4), fits.limiter)
+
+
+# -- arrays
+
+
+def _accesses(
+    case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, operands: Iterable[int], passes: Sequence[int] = ()
+) -> tuple[Access, ...]:
+    """The arrays of these operands, each once, however it is seen."""
+    found: dict[tuple[str, int], list[int]] = {}
+    for k in operands:
+        found.setdefault((plan.arrays[k].kind, plan.arrays[k].index), []).append(k)
+    return tuple(_access(case, plan, bound, kernel, views, passes) for views in found.values())
+
+
+def _access(
+    case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, views: Sequence[int], passes: Sequence[int]
+) -> Access:
+    """The bytes of an array that is seen in these ways: no more than all its elements, once a pass."""
+    use = plan.arrays[views[0]]
+    shape = list(case.shape_of(use))
+    times = [passes[k] if passes else 1 for k in views]
+    seen = [0 if bound.empty else _elements(case, plan, bound, kernel, k) for k in views]
+    moved = sum(count * each for count, each in zip(seen, times))
+    if len(views) > 1:
+        moved = min(moved, prod(shape) * max(times))
+    kind = f"{use.dtype}{shape}"
+    return Access(array_name(case, use), use.kind, use.index, kind, moved * use.dtype.itemsize, max(times))
+
+
+def _elements(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int) -> int:
+    """How many elements of an operand a kernel reads or writes."""
+    use = plan.arrays[k]
+    if use.gathered is not None:
+        axes = (*plan.rows, *plan.columns, *plan.ranks)
+        return min(prod(evaluate(axes[a], case.extents) for a in use.gathered), prod(case.shape_of(use)))
+    elements = prod(n for n, stride in zip(bound.extents, bound.strides[k]) if stride)
+    ranks = prod(evaluate(d, case.extents) for d in plan.ranks)
+    return elements * ranks if kernel.operands[k].rank else elements
+
+
+def _passes(kernel: Kernel, operand: int) -> int:
+    """How often a row that does not stay on the chip is read."""
+    names = {load.value.name for load in kernel.loads if load.operand == operand}
+    found = [any(v.name in names for part in phase.passes for v in part.element.args) for phase in kernel.phases]
+    return sum(found) or 1
+
+
+# -- work
+
+
+def _iteration(bound: Bound, kernel: Kernel) -> str:
+    rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
+    if kernel.stream is not None:
+        columns, wide = bound.extents[kernel.row_axes], sorted({s.axis for s in kernel.stream.scores})
+        products = " and ".join(f"{bound.extents[axis]:,}" for axis in wide)
+        return f"{rows:,} rows × {columns:,} scores of {products} products"
+    if kernel.phases[-1].folds or kernel.row_axes or bound.streamed is not None:
+        return f"{rows:,} row{'s' * (rows != 1)} × {columns:,} columns"
+    return f"{columns:,} element{'s' * (columns != 1)}"

@@ -1,0 +1,163 @@
+"""What a condition is on a whole tile of positions, by interval arithmetic: true somewhere, and true everywhere.
+
+The answers are scalar nodes of the tile's ends, so that a kernel asks before it works: a tile where nothing counts is
+skipped, and one where everything does needs no mask. Both are safe: "somewhere" may say True where it is not so, and
+"everywhere" False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ...ir.graph import Node, Type, constant, node, resolve, walk
+from ...ir.ops import CASTS
+from ...ir.types import BOOL
+from .integer_ranges import Ranges, wraps_nowhere
+from .three_valued_logic import AND, LOGIC, NOT, OR, UNKNOWN, YES, Truth, all_hold, both, either, invert, is_logic
+from .value_ranges import ARITHMETIC, COMPARISONS, RULES, Bounds, divisor_of, without_nan
+
+PARTED = (*AND, *OR, *NOT, *CASTS)
+STEPS = ("add", "subtract", "negative", "convert")
+SUMS = (*STEPS, "cast")
+EXTREMES = ("least", "greatest")
+RUN = 16  # consecutive positions of a stream that every tile of one holds, but its last
+
+
+class Intervals:
+    """Intervals of values on a tile: `ends` are the first and last position on each of its axes.
+
+    `free` says which axes a value depends on; along axes of `runs` a tile holds at least RUN positions. Of an integer
+    or a condition that depends on one of the tile's axes alone and has no other bounds, the kernel finds the least and
+    the greatest itself: they are kept in `extremes`.
+    """
+
+    def __init__(self, ends: Mapping[object, Bounds], free: Callable[[Node], frozenset], runs: frozenset = frozenset()):
+        self.ends = ends
+        self.free = free
+        self.runs = runs
+        self.extremes: dict[Node, Bounds] = {}
+        self._known: dict[Node, Bounds | None] = {}
+        self._certain: dict[Node, Node] = {}  # bounds that hold only where this does: where no arithmetic wraps
+        self._ranges = Ranges()
+        self._stepped: dict[Node, frozenset] = {}
+
+    def varies(self, n: Node) -> frozenset:
+        """The tile's axes that a value depends on."""
+        return self.free(n) & self.ends.keys()
+
+    def truth(self, root: Node) -> Truth:
+        """(whether a condition may hold somewhere on the tile, whether it holds everywhere)"""
+        found = resolve(self._known, root, self._needed, self._found)
+        assert found is not None
+        return found
+
+    def bounds(self, root: Node) -> Bounds | None:
+        """The least and the greatest value on the tile, or None where they are not known."""
+        return resolve(self._known, root, self._needed, self._found)
+
+    def obstacle(self, condition: Node) -> Node:
+        """The first value that keeps a condition from being known of tiles: itself, or one that it is made of."""
+        n = condition
+        while True:
+            below = [a for a in self._needed(n) if self.bounds(a) in (None, UNKNOWN)]
+            if not below:
+                return n
+            n = below[0]
+
+    def _needed(self, n: Node) -> tuple[Node, ...]:
+        """What the truth of a condition, or the bounds of a number, follow from."""
+        if not self.varies(n):
+            return ()
+        if is_logic(n):
+            return n.args
+        if n.type.dtype is not BOOL:
+            return n.args if n.op in RULES else ()
+        return n.args[::-1] if n.op in (*COMPARISONS, *CASTS) else ()  # what stands on the left is found first
+
+    def _found(self, n: Node) -> Bounds | None:
+        if not self.varies(n):
+            return n, n
+        return self._truth(n) if n.type.dtype is BOOL else self._bound(n)
+
+    def _truth(self, n: Node) -> Truth:
+        found = self._joined(n)
+        if len(self.varies(n)) == 1 and (found is None or (n.op not in PARTED and self._asks_twice(n, found))):
+            low, high = self._extreme(n)
+            return high, low
+        return UNKNOWN if found is None else found
+
+    def _joined(self, n: Node) -> Truth | None:
+        """What follows for a condition from what is known of its operands."""
+        args: list = [self._known.get(a) for a in n.args]
+        if is_logic(n):
+            return LOGIC[n.op](*args)
+        if None in args or n.op not in (*CASTS, *COMPARISONS):
+            return None
+        if n.op in CASTS:
+            zero = constant(0, n.args[0].type.dtype.compute)
+            args.append((zero, zero))
+        some, every = COMPARISONS[n.op if n.op in COMPARISONS else "not_equal"](*args)
+        certain = self._certainty(n)
+        return either(some, invert(certain)), both(every, certain)
+
+    def _certainty(self, n: Node) -> Node:
+        """Where the bounds of a value's operands hold."""
+        return all_hold(self._certain.get(a, YES) for a in n.args)
+
+    def _asks_twice(self, n: Node, answers: Truth) -> bool:
+        """Whether answers about conditions are made of what the kernel finds, which it may as well find of theirs."""
+        return is_logic(n) and any(m.op == "state" and m.attr[0] in EXTREMES for m in walk(answers))
+
+    def _bound(self, n: Node) -> Bounds | None:
+        if n.op == "position":
+            return self.ends[n.attr]
+        made: Bounds | None = None
+        if n.op == "remainder" and (divisor := divisor_of(n) or RUN + 1) <= RUN and self.steps(n.args[0]):
+            return constant(0, n.type.dtype), constant(divisor - 1, n.type.dtype)
+        if n.op in RULES and not self._may_wrap(n):
+            args: list = [self._known.get(a) for a in n.args]
+            made = RULES[n.op](n, args)
+            made = None if made is None else without_nan(n, made)
+            self._certain[n] = self._certainty(n)
+            if made is not None and n.op in ARITHMETIC and n.type.dtype.kind in "iu" and self._ranges.may_wrap(n):
+                self._certain[n] = both(self._certain[n], wraps_nowhere(n, args))
+        whole = n.type.dtype.kind in "iu"
+        return self._extreme(n) if made is None and whole and len(self.varies(n)) == 1 else made
+
+    def steps(self, root: Node) -> frozenset:
+        """The axes of `runs` along which a value rises or falls by one from position to position."""
+        return resolve(self._stepped, root, lambda n: n.args if n.op in STEPS else (), self._steps)
+
+    def _steps(self, n: Node) -> frozenset:
+        if n.op == "position":
+            return self.runs & {n.attr}
+        if n.op not in STEPS or n.type.dtype.kind != "i":
+            return frozenset()
+        found = frozenset().union(*(self._stepped[a] for a in n.args))
+        return frozenset(axis for axis in found if sum(axis in self.varies(a) for a in n.args) == 1)
+
+    def _may_wrap(self, n: Node) -> bool:
+        """Whether integers that come from memory are computed with: they may be as large as their type allows."""
+        return n.op in ARITHMETIC and any(a in self.extremes or self._reads(a, n) for a in n.args)
+
+    def _reads(self, root: Node, user: Node) -> bool:
+        """Whether a value is made of memory, of integers as wide as its user's: sums of narrower ones do not wrap."""
+        stack, seen = [(root, user)], set[tuple[Node, Node]]()
+        while stack:
+            place = stack.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            n, above = place
+            if n.op in ("load", "fetch") and self.varies(n):
+                return True
+            narrow = n.type.dtype.kind in "iu" and 2 * n.type.dtype.bits <= user.type.dtype.bits
+            if not narrow or above.op not in SUMS:
+                stack += [(a, above if above.op not in SUMS else n) for a in n.args]
+        return False
+
+    def _extreme(self, n: Node) -> Bounds:
+        if n not in self.extremes:
+            low, high = (node("state", (), (end, n), Type(n.type.dtype)) for end in EXTREMES)
+            self.extremes[n] = (low, high)
+        return self.extremes[n]

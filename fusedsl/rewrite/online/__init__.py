@@ -1,0 +1,1 @@
+"""Online reductions: which folds that depend on each other share one pass."""

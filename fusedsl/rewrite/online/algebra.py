@@ -1,0 +1,277 @@
+"""Elements of a stream as sums of terms, in which everything that depends on the whole stream is a row value.
+
+An element that reads a fold of its own pass cannot be computed before the pass is over. Written as a sum of
+coefficient * weight * exp(scale (u + r)) * (v + s) ..., with row values r, s and coefficients, the rest can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...ir.graph import Node, constant, is_literal, value_of
+from ..scalar_builder import scalar_op as op
+from ..scalar_builder import times, total_of
+from .exponentials import LOGARITHMS, chosen, compared, logarithm, reciprocal, root
+from .forms import Affine, Exponential, Form, Term, Terms, both, opposite, terms_of
+
+MOST_TERMS = 8
+MOST_POWERS = 3
+MOST_ROWS = 16  # that are added to an element: of squares of squares there is no end
+
+
+class Algebra:
+    """The forms of elements; `varies(n)` says that n has a value per element, `depends(n)` that it reads a fold of
+    the pass."""
+
+    def __init__(self, varies: Callable[[Node], bool], depends: Callable[[Node], bool]):
+        self.varies, self.depends = varies, depends
+        self.forms: dict[Node, Form | str] = {}
+
+    def form(self, root: Node) -> Form | str:
+        """The form of an element, or the name of the operation that has none."""
+        stack = [root]
+        while stack:
+            n = stack[-1]
+            if n in self.forms:
+                stack.pop()
+            elif not self.varies(n):
+                self.forms[n] = Affine(None, (n,))
+            elif not self.depends(n):
+                self.forms[n] = Affine(n)
+            elif missing := [a for a in self._needed(n) if a not in self.forms]:
+                stack += missing
+            else:
+                self.forms[n] = self._made(n)
+        return self.forms[root]
+
+    def _needed(self, n: Node) -> list[Node]:
+        """What the form of a node is made of."""
+        choice = _choice(n)
+        if choice is None:
+            return list(_operands(n))
+        condition, *sides = choice.args
+        return [*sides, *compared(condition)] if self.depends(condition) else sides
+
+    def _made(self, n: Node) -> Form | str:
+        if n.type.dtype.kind != "f":
+            return n.op
+        choice = _choice(n)
+        args = []
+        for a in choice.args[1:] if choice is not None else _operands(n):
+            form = self.forms[a]
+            if isinstance(form, str):
+                return form
+            args.append(form)
+        if choice is not None:
+            return self._chosen(n, choice, args)
+        rule = RULES.get(n.op)
+        made = rule(n, *args) if rule is not None else None
+        return n.op if made is None or not self._allowed(made) else made
+
+    def _chosen(self, n: Node, choice: Node, forms: list[Form]) -> Form | str:
+        """A choice, or the logarithm of one: that of either side."""
+        condition, *branches = choice.args
+        sides: list[Form | None] = []
+        for branch, form in zip(branches, forms):
+            side: Form | None = form if n is choice else logarithm(n, form)
+            if side is None:
+                return n.op
+            nothing = is_literal(branch, 0 if n is choice else 1)
+            sides.append(None if nothing else side)
+        if not self.depends(condition):
+            made = _guarded(condition, self.varies(condition), sides)
+            return made if self._allowed(made) else n.op
+        yes, no = sides
+        found = chosen(condition, yes, no, self.forms)
+        return found if found is not None and self._allowed(found) else "a condition that reads it"
+
+    def _allowed(self, terms: Form) -> bool:
+        """Whether there are few terms of few row values, and no exponent has a factor that the pass does not know
+        beforehand."""
+        if isinstance(terms, Affine):
+            return len(terms.rows) <= MOST_ROWS
+        if any(t.exponential is not None and len(t.exponential.rows) > MOST_ROWS for t in terms):
+            return False
+        factors = [t.exponential.factor for t in terms if t.exponential and t.exponential.factor]
+        few = len(terms) <= MOST_TERMS and all(len(t.powers) <= MOST_POWERS for t in terms)
+        return few and not any(map(self.depends, factors))
+
+
+def _operands(n: Node) -> tuple[Node, ...]:
+    """What an operation is of."""
+    if (
+        n.op == "quotient"
+    ):  # see kernel_ir/build/division.py: the divisor is the attribute, the rest is how it is divided by
+        return (n.args[0], n.attr)
+    return n.args
+
+
+def _choice(n: Node) -> Node | None:
+    """The choice that a node is, or is the logarithm of."""
+    inner = n.args[0] if n.op in LOGARITHMS else n
+    return inner if inner.op == "where" else None
+
+
+def _guarded(condition: Node, varies: bool, sides: list[Form | None]) -> Terms:
+    """Each side where its condition holds, or in the rows in which it does; a side that is 0 is no term."""
+    found: list[Term] = []
+    for form, holds in zip(sides, (condition, opposite(condition))):
+        for t in () if form is None else terms_of(form):
+            found.append(replace(t, guard=both(holds, t.guard)) if varies else replace(t, when=both(holds, t.when)))
+    return tuple(found)
+
+
+# -- one rule for each operation
+
+
+def _add(n: Node, a: Form, b: Form) -> Form:
+    if isinstance(a, Affine) and isinstance(b, Affine):
+        if a.factor is None and b.factor is None:
+            return _sum(a, b)
+        if a.factor is b.factor:
+            return replace(_sum(replace(a, factor=None), replace(b, factor=None)), factor=a.factor)
+    return terms_of(a) + terms_of(b)
+
+
+def _sum(a: Affine, b: Affine) -> Affine:
+    """The sum of two without factors; a common scale stays outside."""
+    scale = a.scale if a.element is not None else b.scale
+    elements = [_share(x.element, x.scale / scale) for x in (a, b) if x.element is not None]
+    rows = tuple(_share(row, x.scale / scale) for x in (a, b) for row in x.rows)
+    return Affine(total_of(elements) if elements else None, rows, scale)
+
+
+def _share(x: Node, scale: float) -> Node:
+    if scale == 1.0:
+        return x
+    return op("negative", x) if scale == -1.0 else op("multiply", x, constant(scale, x.type.dtype.compute))
+
+
+def _fma(n: Node, a: Form, b: Form, c: Form) -> Form | None:
+    product = _multiply(n, a, b)
+    return None if product is None else _add(n, product, c)
+
+
+def _negative(n: Node, a: Form) -> Form:
+    return _times_number(a, -1.0)
+
+
+def _times_number(a: Form, number: float) -> Form:
+    if isinstance(a, Affine):
+        return replace(a, scale=a.scale * number)
+    return tuple(replace(t, scale=t.scale * number) for t in a)
+
+
+def _subtract(n: Node, a: Form, b: Form) -> Form:
+    return _add(n, a, _times_number(b, -1.0))
+
+
+def _multiply(n: Node, a: Form, b: Form) -> Form | None:
+    for x, y in ((a, b), (b, a)):
+        if isinstance(x, Affine) and x.element is None:
+            row = total_of(x.rows)
+            if row.op == "const" and x.factor is None:
+                return _times_number(y, x.scale * float(value_of(row)))
+            return _times_row(y, row, x.scale, x.factor)
+    if isinstance(a, Affine) and isinstance(b, Affine) and not a.rows and not b.rows:
+        assert a.element is not None and b.element is not None
+        element = op("multiply", a.element, b.element)
+        return Affine(element, (), a.scale * b.scale, times(a.factor, b.factor))
+    found = [_product(s, t) for s in terms_of(a) for t in terms_of(b)]
+    return None if None in found else tuple(t for t in found if t is not None)
+
+
+def _times_row(a: Form, row: Node, scale: float = 1.0, factor: Node | None = None) -> Form:
+    row = row if factor is None else op("multiply", factor, row)
+    scaled = _times_number(a, scale)
+    if isinstance(scaled, Affine):
+        if scaled.element is None:
+            return replace(scaled, rows=(op("multiply", total_of(scaled.rows), row),))
+        return replace(scaled, factor=times(scaled.factor, row))
+    return tuple(replace(t, factor=times(t.factor, row)) for t in scaled)
+
+
+def _product(s: Term, t: Term) -> Term | None:
+    if s.exponential is not None and t.exponential is not None:
+        e = _exponentials(s.exponential, t.exponential)
+        if e is None:
+            return None
+    else:
+        e = s.exponential or t.exponential
+    guard, when = both(s.guard, t.guard), both(s.when, t.when)
+    if None not in (s.there, t.there) and s.there is not t.there:
+        return None
+    factor, weight = times(s.factor, t.factor), times(s.weight, t.weight)
+    return Term(s.scale * t.scale, factor, weight, e, s.powers + t.powers, guard, when, s.there or t.there)
+
+
+def _exponentials(a: Exponential, b: Exponential) -> Exponential | None:
+    if a.base != b.base or a.factor is not b.factor:
+        return None
+    both = _sum(Affine(a.element, a.rows, a.scale), Affine(b.element, b.rows, b.scale))
+    assert both.element is not None
+    return Exponential(both.element, both.rows, both.scale, a.base, a.factor)
+
+
+def _square(n: Node, a: Form) -> Form | None:
+    return _multiply(n, a, a)
+
+
+def _divide(n: Node, a: Form, b: Form) -> Form | None:
+    turned = reciprocal(b)
+    if turned is not None:
+        return _multiply(n, a, (turned,))
+    if not isinstance(b, Affine) or (b.element is not None and b.rows):
+        return None
+    under = total_of(b.rows) if b.element is None else b.element
+    if b.element is None:
+        return _times_row(a, _inverse(times(b.factor, under)), 1.0 / b.scale)
+    if isinstance(a, Affine) and not a.rows and a.element is not None:
+        made: Form = replace(a, element=op("divide", a.element, under))
+    else:
+        made = tuple(replace(t, weight=times(t.weight, _inverse(under))) for t in terms_of(a))
+    made = _times_number(made, 1.0 / b.scale)
+    return made if b.factor is None else _times_row(made, _inverse(b.factor))
+
+
+def _inverse(x: Node | None) -> Node:
+    assert x is not None
+    return op("divide", constant(1.0, x.type.dtype.compute), x)
+
+
+def _exponential(n: Node, a: Form) -> Form | None:
+    if not isinstance(a, Affine) or a.element is None:
+        return None
+    return (Term(exponential=Exponential(a.element, a.rows, a.scale, n.op, a.factor)),)
+
+
+def _absolute(n: Node, a: Form) -> Form | None:
+    if not isinstance(a, Affine) or a.element is None or a.rows:
+        return None
+    factor = None if a.factor is None else op("absolute", a.factor)
+    return Affine(op("absolute", a.element), (), abs(a.scale), factor)
+
+
+def _convert(n: Node, a: Form) -> Form | None:
+    same = n.args[0].type.dtype.compute is n.type.dtype.compute
+    return a if same and (n.op == "convert" or n.type.dtype is n.type.dtype.compute) else None
+
+
+RULES: dict[str, Callable[..., Form | None]] = {
+    "add": _add,
+    "subtract": _subtract,
+    "negative": _negative,
+    "multiply": _multiply,
+    "fma": _fma,
+    "square": _square,
+    "divide": _divide,
+    "quotient": _divide,
+    "exp": _exponential,
+    "exp2": _exponential,
+    "sqrt": root,
+    **dict.fromkeys(LOGARITHMS, logarithm),
+    "absolute": _absolute,
+    "convert": _convert,
+    "cast": _convert,
+}

@@ -1,0 +1,214 @@
+"""What a stream fold sums: its components, the references they are measured from, and the extrema those come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import inf, isinf, log
+
+from ...ir.folds import highest, lowest, pick
+from ...ir.graph import Node, Type, constant, is_literal, node, value_of, walk
+from ...ir.types import BOOL, FLOAT32, DType
+from ..scalar_builder import product_of
+from ..scalar_builder import scalar_op as op
+
+MOST_FACTORS = 32  # that a weight is taken apart into
+HUGE = 2.0**26  # beyond this a rounding of float32 is worth several powers of two
+ADDING = ("add", "subtract", "fma", "where", "convert", "cast", "minimum", "maximum")
+OPPOSITE = {"max": "min", "min": "max"}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What exponents and powers of `value` are measured from: its "max", "min" or "mean" over the elements seen."""
+
+    value: Node
+    kind: str
+    guard: Node | None = None  # only elements where this holds
+    sign: Node | None = None  # a row value: where it is negative, the other extremum
+
+
+@dataclass(frozen=True)
+class Exponent:
+    """exp(scale * factor * (reference.value - M)); `base` is the operation, exp or exp2; the factor is a row value."""
+
+    reference: Reference
+    scale: float = 1.0
+    base: str = "exp"
+    factor: Node | None = None
+
+
+@dataclass(frozen=True)
+class Component:
+    """The sum of weight * exponent * product of (v - R) over the elements where `guard` holds; if it `vanishes`, over
+    those of which the exponent is not exp(-inf), which is 0 times what may be infinite."""
+
+    dtype: DType
+    weight: Node | None = None
+    exponent: Exponent | None = None
+    powers: tuple[Reference, ...] = ()
+    guard: Node | None = None
+    vanishes: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """It needs no reference."""
+        return self.exponent is None and not self.powers
+
+    def references(self) -> list[Reference]:
+        return ([self.exponent.reference] if self.exponent else []) + list(self.powers)
+
+    @property
+    def skips(self) -> bool:
+        """Whether exp(-inf) adds nothing: not where something infinite is multiplied by it, as its exponent."""
+        e = self.exponent
+        if e is None or e.factor is not None:
+            return False
+        beside = [r.value for r in self.powers] + ([] if self.weight is None else [self.weight])
+        return self.vanishes or not any(n is e.reference.value or _is_infinite(n) for n in walk(beside))
+
+    def kept(self) -> Node | None:
+        """Where an element adds anything: where the guard holds, a condition of the weight does, and the exponential
+        is not exp(-inf); None: everywhere."""
+        found = [self.guard] if self.guard is not None else []
+        stack = [self.weight] if self.weight is not None else []
+        seen = set[Node]()
+        while stack:
+            n = stack.pop()
+            if n in seen:
+                continue
+            seen.add(n)
+            if n.op == "multiply":
+                stack += n.args
+            elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
+                found.append(n.args[0])
+                stack.append(n.args[1])
+        if self.exponent is not None and self.skips:
+            value = self.exponent.reference.value
+            nothing = constant(float("-inf") if self.exponent.scale > 0 else float("inf"), value.type.dtype.compute)
+            found.append(op("not_equal", value, nothing, dtype=BOOL))
+        kept: Node | None = None
+        for condition in found:
+            kept = condition if kept is None else op("logical_and", kept, condition, dtype=BOOL)
+        return kept
+
+    def below(self) -> list[tuple[tuple[Reference, ...], Component]]:
+        """(powers left over, component) for every choice of the powers: what moving the references mixes."""
+        found = []
+        for count in range(len(self.powers) + 1):
+            for chosen in combinations(range(len(self.powers)), count):
+                kept = tuple(self.powers[k] for k in chosen)
+                rest = tuple(r for k, r in enumerate(self.powers) if k not in chosen)
+                found.append((rest, self.with_powers(kept)))
+        return found
+
+    def with_powers(self, powers: Iterable[Reference]) -> Component:
+        left = tuple(powers)
+        return replace(self, powers=left, vanishes=self.vanishes and bool(left or self.weight is not None))
+
+
+def extrema(r: Reference, stream: tuple) -> list[Node]:
+    """The folds that a reference is read from: its own, and where there is a sign, the opposite one."""
+    kinds = [r.kind] if r.sign is None else [r.kind, OPPOSITE[r.kind]]
+    d = r.value.type.dtype
+    values = [r.value if r.guard is None else masked(r.guard, r.value, kind) for kind in kinds]
+    return [node("fold", (value,), (kind, stream), Type(d)) for kind, value in zip(kinds, values)]
+
+
+def by_sign(sign: Node, yes: Node, no: Node) -> Node:
+    return pick(op("greater_equal", sign, constant(0.0, sign.type.dtype.compute), dtype=BOOL), yes, no)
+
+
+def in_twos(e: Exponent) -> tuple[float, str]:
+    """The scale of an exponent, and its operation, as a power of two in float32."""
+    if e.base == "exp" and e.reference.value.type.dtype.compute is FLOAT32:
+        return e.scale / log(2.0), "exp2"
+    return e.scale, e.base
+
+
+def there(value: Node, scale: float) -> Node:
+    """Where exp(scale * (value - M)) is not exp(-inf), for a finite M."""
+    beyond = constant(-inf if scale > 0 else inf, value.type.dtype.compute)
+    return op("greater" if scale > 0 else "less", value, beyond, dtype=BOOL)
+
+
+def may_be_huge(value: Node) -> bool:
+    """Whether an element may be finite and far from 0, as where a mask is a number that is added."""
+    stack, seen = [(value, True)], set()
+    while stack:
+        n, added = stack.pop()
+        if n in seen or n.op == "fold" or n.type.dtype.kind != "f":
+            continue
+        seen.add(n)
+        if n.op == "const" and abs(value_of(n)) < inf and abs(value_of(n)) > HUGE:
+            return True
+        if added and n.op in ("load", "fetch", "scalar") and n.type.dtype.name != "float16":
+            return True
+        stack += [(a, added and n.op in ADDING) for a in n.args]
+    return False
+
+
+def _is_infinite(n: Node) -> bool:
+    return n.op == "const" and n.type.dtype.kind == "f" and isinf(value_of(n))
+
+
+def is_nothing_without(guard: Node | None, element: Node, kind: str) -> bool:
+    """Whether an element changes no extremum where its guard does not hold, by itself."""
+    if guard is None or element.op != "where" or element.args[0] is not guard or element.args[2].op != "const":
+        return False
+    return value_of(element.args[2]) == (float("-inf") if kind == "max" else float("inf"))
+
+
+def factors(weight: Node | None) -> list[Node]:
+    """What a weight is a product of."""
+    found: list[Node] = []
+    stack = [weight] if weight is not None else []
+    while stack:
+        n = stack.pop()
+        if n.op == "multiply" and n.type.dtype.kind == "f" and len(stack) + len(found) < MOST_FACTORS:
+            stack += reversed(n.args)
+        else:
+            found.append(n)
+    return found
+
+
+def unmasked(weight: Node | None, element: Node, kind: str) -> Node | None:
+    """A weight without factors that are 1 where an exponential is not 0 by itself, and 0 where it is."""
+    parts = factors(weight)
+    kept = [n for n in parts if not (_is_truth(n) and is_nothing_without(n.args[0], element, kind))]
+    return weight if len(kept) == len(parts) else product_of(kept)
+
+
+def unguarded(weight: Node | None) -> tuple[Node | None, Node | None, bool]:
+    """(the weight, the guard, whether all of the guard was factors of 1 and 0), of a weight that is 0 where conditions
+    do not hold."""
+    guard: Node | None = None
+    kept: list[Node] = []
+    truths = True
+    for n in factors(weight):
+        while n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
+            guard = n.args[0] if guard is None else op("logical_and", guard, n.args[0], dtype=BOOL)
+            truths &= _is_truth(n)
+            n = n.args[1]
+        kept += [] if is_literal(n, 1) else [n]
+    return (weight if guard is None else product_of(kept)), guard, truths
+
+
+def _is_truth(n: Node) -> bool:
+    """Whether a number is 1 or 0, as a condition holds or not."""
+    return n.op == "where" and all(is_literal(a, x) for a, x in zip(n.args[1:], (1, 0)))
+
+
+def masked(guard: Node, value: Node, kind: str) -> Node:
+    """A value that changes no extremum where a condition does not hold."""
+    d = value.type.dtype
+    return pick(guard, value, constant(value_of(nothing(kind, d)), d))
+
+
+def guarded(value: Node, guard: Node | None) -> Node:
+    return value if guard is None else pick(guard, value, constant(0.0, value.type.dtype))
+
+
+def nothing(kind: str, d: DType) -> Node:
+    return lowest(d.compute) if kind == "max" else highest(d.compute)

@@ -1,0 +1,176 @@
+"""Laws of an element that is one exponential, as a weight is: its logarithm, roots, reciprocal, and whether it is 0.
+
+exp(s (u + r)) f with row values r and f > 0 is positive unless u is infinite, so that log is s (u + r) + log f. Where
+exp underflows this is the better number; where u is -inf both are -inf, so that 0 log 0 stays NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import log, sqrt
+
+from ...ir.graph import Node, constant, is_literal, value_of, walk
+from ...ir.ops import MIRRORED
+from ...ir.types import BOOL
+from ..intervals.three_valued_logic import AND, NOT
+from ..scalar_builder import scalar_op as op
+from ..scalar_builder import scaled, total_of
+from .components import there
+from .forms import Affine, Exponential, Form, Term, Terms, both, not_negative, terms_of, unwidened
+
+NATURAL = {"exp": 1.0, "exp2": log(2.0)}
+LOGARITHMS = {"log": 1.0, "log2": 1 / log(2.0), "log10": 1 / log(10.0)}  # of e
+HOLDS_OF_ZERO = {"greater": False, "not_equal": False, "equal": True, "less_equal": True}
+
+
+def alone(form: Form | str | None) -> tuple[Term, Exponential] | None:
+    """A term that is scale * factor * exponential, positive but for exp(-inf), and its exponential."""
+    if not isinstance(form, tuple) or len(form) != 1:
+        return None
+    (t,) = form
+    e = t.exponential
+    if e is None or e.factor is not None or t != Term(t.scale, t.factor, exponential=e) or t.scale <= 0:
+        return None
+    return (t, e) if t.factor is None or not_negative(t.factor) else None
+
+
+def logarithm(n: Node, a: Form) -> Affine | None:
+    """log(c f exp(s (u + r))) = s (u + r) + log(c f); of a row value, a row value"""
+    if isinstance(a, Affine) and a.element is None:
+        return Affine(None, (op(n.op, scaled(total_of(a.rows), a.scale, a.factor)),))
+    found = alone(a)
+    if found is None:
+        return None
+    t, e = found
+    scale = e.scale * NATURAL[e.base] * LOGARITHMS[n.op]
+    rows = e.rows
+    if t.scale != 1.0:
+        rows += (constant(log(t.scale) * LOGARITHMS[n.op] / scale, e.element.type.dtype.compute),)
+    if t.factor is not None:
+        rows += (_share(_logarithm_of(t.factor, n.op), 1 / scale),)
+    return Affine(e.element, rows, scale)
+
+
+def _logarithm_of(factor: Node, name: str) -> Node:
+    """log(1 / l) = -log(l)"""
+    if factor.op == "divide" and factor.args[0].op == "const" and value_of(factor.args[0]) == 1:
+        return op("negative", op(name, factor.args[1]))
+    return op(name, factor)
+
+
+def _share(x: Node, scale: float) -> Node:
+    return x if scale == 1.0 else op("multiply", x, constant(scale, x.type.dtype.compute))
+
+
+def root(n: Node, a: Form) -> Form | None:
+    """sqrt(c f exp(x)) = sqrt(c) sqrt(f) exp(x / 2)"""
+    found = alone(a)
+    if found is None:
+        return None
+    t, e = found
+    factor = None if t.factor is None else op("sqrt", t.factor)
+    return (Term(sqrt(t.scale), factor, exponential=replace(e, scale=e.scale / 2)),)
+
+
+def reciprocal(a: Form) -> Term | None:
+    """1 / (c f exp(x)) = 1 / c / f exp(-x)"""
+    found = alone(a)
+    if found is None:
+        return None
+    t, e = found
+    factor = t.factor
+    if factor is not None:
+        factor = op("divide", constant(1.0, factor.type.dtype.compute), factor)
+    return Term(1 / t.scale, factor, exponential=replace(e, scale=-e.scale))
+
+
+# -- whether it is 0
+
+
+def compared(condition: Node) -> Iterator[Node]:
+    """What a condition compares with 0, or asks about NaN."""
+    stack, seen = [condition], set[Node]()
+    while stack:
+        n = stack.pop()
+        if n in seen:
+            continue
+        seen.add(n)
+        if n.op in (*NOT, *AND):
+            stack += n.args
+        elif n.op == "isnan":
+            yield n.args[0]
+        elif (found := _with_zero(n)) is not None:
+            yield found[0]
+
+
+def _with_zero(n: Node) -> tuple[Node, bool, bool] | None:
+    """(x, whether it holds of 0, whether it holds of NaN), where a condition compares x with 0 and is the same for all
+    that is positive."""
+    name, args = n.op, n.args
+    if len(args) == 2 and is_literal(args[0], 0):
+        name, args = MIRRORED.get(name, name), args[::-1]
+    if name not in HOLDS_OF_ZERO or not is_literal(args[1], 0):
+        return None
+    return args[0], HOLDS_OF_ZERO[name], name == "not_equal"
+
+
+def chosen(condition: Node, yes: Form | None, no: Form | None, forms: dict[Node, Form | str]) -> Terms | None:
+    """where(condition, yes, no), where the condition is whether an exponential is 0; None is 0, as the side of those
+    that are 0 has to be."""
+    found = _asked(condition, forms)
+    if found is None:
+        return None
+    (t, e), of_zero, of_nan = found
+    kept, dropped = (no, yes) if of_zero else (yes, no)
+    if dropped is not None or kept is None:
+        return None
+    where = there(unwidened(e.element), e.scale)
+    when = None if of_nan != of_zero else _numbers(t, e)
+    terms = terms_of(kept)
+    if any(k.there is not None for k in terms) or not _with_rows(terms) >= _rows_of_numbers(condition, forms):
+        return None
+    return tuple(replace(k, there=where, when=both(when, k.when) if k.exponential else k.when) for k in terms)
+
+
+def _with_rows(terms: Terms) -> set[Node]:
+    """The row values that are added in terms."""
+    added = [t.exponential.rows for t in terms if t.exponential] + [rows for t in terms for _, rows in t.powers]
+    return {row for rows in added for row in rows}
+
+
+def _rows_of_numbers(condition: Node, forms: dict[Node, Form | str]) -> set[Node]:
+    """The row values that make NaN of what a condition asks it about."""
+    asked = [n.args[0] for n in walk([condition]) if n.op == "isnan"]
+    return {row for n in asked if (found := alone(forms.get(n))) is not None for row in found[1].rows}
+
+
+def _asked(condition: Node, forms: dict[Node, Form | str]) -> tuple[tuple[Term, Exponential], bool, bool] | None:
+    """(an exponential, whether a condition holds where it is 0, and where it is NaN), if it is the same elsewhere."""
+    if condition.op in NOT:
+        found = _asked(condition.args[0], forms)
+        return None if found is None else (found[0], not found[1], not found[2])
+    if condition.op in AND:
+        for asked, other in (condition.args, condition.args[::-1]):
+            if _is_number(other, forms):
+                found = _asked(asked, forms)
+                return found if found is not None and found[1] and not found[2] else None
+        return None
+    compares = _with_zero(condition)
+    one = None if compares is None else alone(forms.get(compares[0]))
+    return None if one is None or compares is None else (one, *compares[1:])
+
+
+def _is_number(condition: Node, forms: dict[Node, Form | str]) -> bool:
+    """Whether a condition is that an exponential is not NaN, which makes NaN of the sums that it is in."""
+    if condition.op not in NOT or condition.args[0].op != "isnan":
+        return False
+    return alone(forms.get(condition.args[0].args[0])) is not None
+
+
+def _numbers(t: Term, e: Exponential) -> Node | None:
+    """The rows in which an exponential is not NaN, nor 0 everywhere."""
+    found = None if not e.rows else op("isfinite", total_of(e.rows), dtype=BOOL)
+    if t.factor is None:
+        return found
+    return both(found, op("greater", t.factor, constant(0.0, t.factor.type.dtype.compute), dtype=BOOL))

@@ -1,0 +1,73 @@
+"""Extremes of elements that read folds of their own pass: those of what the elements rise with, known before it.
+
+The largest scale * factor * (element + row) is scale * factor * (the largest or smallest element + row), that of
+exponentials is the exponential of such a one, and both stand where that element does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...ir.folds import FOLDS, pick
+from ...ir.graph import Node, constant, node
+from ...ir.types import BOOL
+from ..scalar_builder import scalar_op as op
+from ..scalar_builder import scaled, total_of
+from .components import Reference, extrema
+from .exponentials import alone
+from .forms import Affine, Form, Term, both, not_negative, unwidened
+from .online_reduction import StreamFold
+
+Maker = Callable[[StreamFold], Node]
+TURNED = {"max": "min", "min": "max", "argmax": "argmin", "argmin": "argmax"}
+
+
+def extreme(f: Node, form: Form) -> tuple[Node, Maker] | str:
+    """The fold that a largest or smallest element follows from, and how; or what is in the way."""
+    found, kind = _rising(form), f.attr[0]
+    if isinstance(found, str):
+        return found
+    if found is None:
+        return kind
+    inner, above = found
+    kind = kind if inner.scale > 0 else TURNED[kind]
+    assert inner.element is not None
+    if kind in ("argmax", "argmin"):
+        whole = node("fold", (inner.element,), (kind, f.attr[1]), f.type)
+        return whole, lambda stream: _place(whole, inner, above, stream)
+    (whole,) = extrema(Reference(inner.element, kind), f.attr[1])
+    return whole, lambda stream: _value(whole, inner, above, stream)
+
+
+def _rising(form: Form) -> tuple[Affine, Term | None] | str | None:
+    """(the affine value that an element rises with, the exponential that it is of it), or what is in the way."""
+    found = alone(form)
+    if found is not None:
+        t, e = found
+        return Affine(unwidened(e.element), e.rows, e.scale), t
+    if not isinstance(form, Affine) or form.element is None or not form.scale:
+        return None
+    if form.factor is not None and not not_negative(form.factor):
+        return "a factor whose sign is not known"
+    return form, None
+
+
+def _value(whole: Node, inner: Affine, above: Term | None, stream: StreamFold) -> Node:
+    (value,) = stream.of_fold(whole, stream.state())
+    value = scaled(total_of([value, *inner.rows]), inner.scale, inner.factor)
+    if above is None or above.exponential is None:
+        return value
+    return scaled(op(above.exponential.base, value), above.scale, above.factor)
+
+
+def _place(whole: Node, inner: Affine, above: Term | None, stream: StreamFold) -> Node:
+    """Where all elements are NaN, as the row or a factor is, the first place."""
+    place = stream.of_fold(whole, stream.state())[FOLDS[whole.attr[0]].finish]
+    known: Node | None = None
+    for factor in (inner.factor, None if above is None else above.factor):
+        if factor is not None:
+            known = both(known, op("greater", factor, constant(0.0, factor.type.dtype.compute), dtype=BOOL))
+    if inner.rows:
+        row = total_of(inner.rows)
+        known = both(known, op("equal", row, row, dtype=BOOL))
+    return place if known is None else pick(known, place, constant(0, place.type.dtype))

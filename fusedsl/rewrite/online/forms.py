@@ -1,0 +1,116 @@
+"""What elements of a stream are brought to: affine values, and sums of terms; what is known of their conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.graph import Node, value_of
+from ...ir.types import BOOL
+from ..scalar_builder import scalar_op as op
+from ..scalar_builder import times, total_of
+
+
+@dataclass(frozen=True)
+class Affine:
+    """scale * factor * (element + rows): `scale` is a literal, `factor` and `rows` are row values, `element` holds no
+    fold of the pass; what is None is not there. The rows are added one by one: the first ones may cancel the element.
+    """
+
+    element: Node | None
+    rows: tuple[Node, ...] = ()
+    scale: float = 1.0
+    factor: Node | None = None
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """base(scale * factor * (element + rows))"""
+
+    element: Node
+    rows: tuple[Node, ...] = ()
+    scale: float = 1.0
+    base: str = "exp"
+    factor: Node | None = None  # known before the pass
+
+
+@dataclass(frozen=True)
+class Term:
+    """scale * factor * weight * exponential * product of (element + rows), where `guard` holds, else 0: of an element.
+    Of the whole row, 0 unless `when` does, a row value. Where `there` does not hold, an exponential among the factors
+    is 0, and the product is, whatever the others are.
+    """
+
+    scale: float = 1.0
+    factor: Node | None = None
+    weight: Node | None = None
+    exponential: Exponential | None = None
+    powers: tuple[tuple[Node, tuple[Node, ...]], ...] = ()
+    guard: Node | None = None
+    when: Node | None = None
+    there: Node | None = None
+
+
+Terms = tuple[Term, ...]
+Form = Affine | Terms
+
+
+def unwidened(n: Node) -> Node:
+    """The value that a change of dtype does not change: what is measured from it shares a reference with it."""
+    while n.op == "convert" and n.type.dtype.kind == "f" and n.args[0].type.dtype.compute is n.type.dtype.compute:
+        (n,) = n.args
+    return n
+
+
+def terms_of(form: Form) -> Terms:
+    """A form as a sum of terms."""
+    if not isinstance(form, Affine):
+        return form
+    if form.element is None:
+        return (Term(form.scale, times(form.factor, total_of(form.rows))),)
+    if not form.rows:
+        return (Term(form.scale, form.factor, form.element),)
+    return (Term(form.scale, form.factor, powers=((form.element, form.rows),)),)
+
+
+def both(a: Node | None, b: Node | None) -> Node | None:
+    """Where both conditions hold; None always does."""
+    if a is None or b is None or a is b:
+        return a if b is None else b
+    return op("logical_and", a, b, dtype=BOOL)
+
+
+def opposite(condition: Node) -> Node:
+    """Where a condition does not hold."""
+    return condition.args[0] if condition.op == "logical_not" else op("logical_not", condition, dtype=BOOL)
+
+
+def implies(guard: Node | None, condition: Node) -> bool:
+    """Whether a guard is a condition, alone or with others."""
+    stack, seen = [guard], set()
+    while stack:
+        n = stack.pop()
+        if n is condition:
+            return True
+        if n is not None and n not in seen and n.op == "logical_and":
+            seen.add(n)
+            stack += n.args
+    return False
+
+
+def not_negative(root: Node) -> bool:
+    """Whether a value is at least 0 (or NaN) by its operation."""
+    stack, seen = [root], set[Node]()
+    while stack:
+        n = stack.pop()
+        if n in seen or n.op in ("absolute", "exp", "exp2", "sqrt", "rsqrt", "logistic"):
+            continue
+        seen.add(n)
+        if n.op == "const" and value_of(n) >= 0:
+            continue
+        if n.op == "where":
+            stack += n.args[1:]
+        elif n.op in ("multiply", "divide", "add") or (n.op == "fold" and n.attr[0] in ("sum", "max", "min")):
+            stack += n.args
+        else:
+            return False
+    return True

@@ -1,0 +1,94 @@
+"""Stream folds as text, and the rules that they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ...ir.graph import Node, constant, walk
+from ..scalar_builder import free_axes, scaled, write
+from .components import Component, extrema
+from .online_reduction import StreamFold
+
+NAMELESS: Mapping[tuple[str, int], str] = MappingProxyType({})
+
+
+def show(stream: StreamFold, arrays: Mapping[tuple[str, int], str] = NAMELESS) -> str:
+    """A stream fold so that a person reads it: what is folded, measured from what, and what it gives. `arrays` are the
+    names of what is read, by kind and number."""
+    names: dict[Node, str] = {}
+    loads = [n for n in walk([*stream.folds, *(f for f, _ in stream.finish)]) if n.op == "load"]
+    for n in loads:
+        if (name := arrays.get((n.attr[0].kind, n.attr[0].index))) is not None:
+            names[n] = name
+
+    def text(n: Node) -> str:
+        return write(n, names)
+
+    for k, s in enumerate(stream.state()):
+        names[s] = f"%{k}"
+    along = ", ".join(map(str, stream.stream))
+    lines = [f"stream over {along}" + (f" for each {', '.join(sorted(map(str, stream.rows)))}" if stream.rows else "")]
+    point = {r: names[stream.of_mean(r, stream.state())] for r in stream.means}
+    for f in stream.folds:
+        held = stream.of_fold(f, stream.state())
+        lines.append(f"  {', '.join(names[s] for s in held)} = {f.attr[0]} of {text(f.args[0])}")
+        for r in stream.references:
+            if r.kind != "mean" and f in (found := extrema(r, stream.stream)):
+                places = [names[stream.of_fold(other, stream.state())[0]] for other in found]
+                point[r] = places[0] if len(places) == 1 else f"({' or '.join(places)})"
+    lines += [f"  {point[r]} = mean of {text(r.value)}{_if(r.guard, text)}" for r in stream.means]
+    for c in stream.components:
+        factors = [] if c.weight is None else [_bracketed(text(c.weight))]
+        if c.exponent:
+            r, one = c.exponent.reference, constant(1.0, c.dtype)
+            scale = text(scaled(one, c.exponent.scale, c.exponent.factor))
+            inner = f"{_bracketed(text(r.value))} - {point[r]}"
+            inner = inner if scale == "1" else f"{_bracketed(scale)} * ({inner})"
+            factors.append(f"{c.exponent.base}({inner})")
+        factors += [f"({_bracketed(text(r.value))} - {point[r]})" for r in c.powers]
+        axes = _own_axes(stream, c)
+        own = f" for each {', '.join(axes)}" if axes else ""
+        slot = names[stream.of_component(c, stream.state())]
+        counted = " where the exponential is not 0" if c.vanishes else ""
+        lines.append(f"  {slot} = sum of {' * '.join(factors) or '1'}{_if(c.guard, text)}{counted}{own}")
+    for f, value in stream.finish:
+        lines.append(f"  {f.attr[0]} of {text(f.args[0])} = {text(value)}")
+        names[f] = f.attr[0]
+    return "\n".join(lines)
+
+
+def _own_axes(stream: StreamFold, c: Component) -> list[str]:
+    if c.weight is None:
+        return []
+    return sorted(str(a) for a in free_axes([c.weight])[c.weight] - stream.rows - set(stream.stream))
+
+
+def _if(guard: Node | None, text) -> str:
+    return "" if guard is None else f" where {text(guard)}"
+
+
+def _bracketed(text: str) -> str:
+    return f"({text})" if " " in text else text
+
+
+def check(stream: StreamFold) -> None:
+    """AssertionError where a stream fold breaks a rule that its users rely on."""
+    results = {f for f, _ in stream.finish}
+    known = set(stream.state()) | set(stream.identity)
+    for r in stream.references:
+        assert r.kind in ("max", "min", "mean"), f"no kind of reference: {r.kind}"
+        if r.kind == "mean":
+            assert Component(r.value.type.dtype.compute, guard=r.guard) in stream.components, "a mean needs its count"
+        else:
+            found = extrema(r, stream.stream)
+            assert set(found) <= set(stream.folds), f"a {r.kind} is measured from, but not folded"
+    for c in stream.components:
+        for _, below in c.below():
+            assert below in stream.components, f"moving a reference of {c} needs {below}"
+        read = [x for x in (c.weight, c.guard, *(r.value for r in c.references())) if x is not None]
+        assert not results & set(walk(read)), "a component depends on a result of its own pass"
+    for f, value in stream.finish:
+        for n in walk([value]):
+            assert n.op != "state" or n in known, f"{n!r} is no value of the state"
+        assert f.op == "fold" and set(f.attr[1]) == set(stream.stream), f"{f!r} is no fold over the stream"

@@ -1,0 +1,111 @@
+"""The NumPy executor of stream folds: any cut of the stream, merged in any order; the twin of what kernels do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from ...ir.folds import FOLDS
+from ...ir.graph import Node, Type, node, resolve, value_of
+from ...ir.ops import CASTS, OPS
+from ...ir.types import INT64, numpy_dtype
+from .online_reduction import Lift, StreamFold
+
+Values = dict[Node, np.ndarray]
+Leaves = Callable[[Node, slice], np.ndarray]
+
+
+def scalars(roots: Sequence[Node], known: Mapping[Node, np.ndarray]) -> list[np.ndarray]:
+    """Scalar nodes for arrays of elements at once, in their compute types; `known` are the leaves' values."""
+    values: Values = {}
+
+    def value(n: Node) -> np.ndarray:
+        return known[n] if n in known else _computed(n, [values[a] for a in n.args])
+
+    return [resolve(values, n, lambda n: () if n in known else n.args, value) for n in roots]
+
+
+def _computed(n: Node, args: list[np.ndarray]) -> np.ndarray:
+    if n.op == "const":
+        value = np.asarray(value_of(n))
+    else:
+        value = args[0] if n.op in CASTS else np.asarray(OPS[n.op].meaning(*args))
+    return value.astype(numpy_dtype(n.type.dtype.compute))
+
+
+def execute(
+    stream: StreamFold, leaves: Leaves, rows: Mapping[Node, np.ndarray], parts: Sequence[slice], order: Sequence[int]
+) -> Values:
+    """The results of a stream fold whose stream is cut in parts, of which neighbours are merged in this order.
+
+    `leaves(node, part)` are the values of a load, a position or an inner contraction (a fold that has a value per
+    element) for some elements, along axis 1 of (rows, elements) and the components' own axes behind; `rows` are row
+    values that the pass is given. `order` names, merge by merge, the left one of two neighbours.
+    """
+    with np.errstate(all="ignore"):
+        states = [_lifted(stream, leaves, rows, part) for part in parts]
+        for left in order:
+            states[left : left + 2] = [_merged(stream, *states[left : left + 2])]
+        (whole,) = states
+        known = dict(rows) | dict(zip(stream.state(), whole))
+        for f, value in stream.finish:
+            (known[f],) = scalars([value], known)
+    return {f: known[f] for f, _ in stream.finish}
+
+
+def _lifted(stream: StreamFold, leaves: Leaves, rows, part: slice) -> list[np.ndarray]:
+    """The state of one part."""
+    first, points, second, state = stream.lift()
+    known: Values = dict(rows)
+    for lift in (*first, *second):
+        known |= {n: leaves(n, part) for n in _leaves(lift.value, known)}
+    count = part.stop - part.start
+    place = node("position", (), stream.stream[0], Type(INT64))
+    known.setdefault(place, np.arange(part.start, part.stop)[None])
+    for lift in first:
+        _fold(lift, known, count, place)
+    known |= dict(zip(points, scalars(points, known)))
+    for lift in second:
+        _fold(lift, known, count, place)
+    return scalars(state, known)
+
+
+def _leaves(root: Node, known: Values) -> list[Node]:
+    """The loads, positions and inner contractions that a value is computed from."""
+    found: dict[Node, None] = {}
+    stack, seen = [root], set()
+    while stack:
+        n = stack.pop()
+        if n in seen or n in known:
+            continue
+        seen.add(n)
+        if n.op in ("load", "position", "fold"):
+            found[n] = None
+        else:
+            stack += n.args
+    return list(found)
+
+
+def _fold(lift: Lift, known: Values, count: int, place: Node) -> None:
+    """Fold the elements of a part, halves at a time, into the lift's slots."""
+    fold = FOLDS[lift.fold]
+    dtype = lift.value.type.dtype.compute
+    lifted = scalars(fold.lift(lift.value, place if fold.positional else None), known)
+    identity = scalars(fold.identity(dtype), {})
+    if count:
+        state = list(np.broadcast_arrays(*lifted, np.empty((1, count) + (1,) * (max(x.ndim for x in lifted) - 2))))[:-1]
+    else:
+        state = [np.asarray(x).reshape(1, 1) for x in identity]
+    names = [[node("side", (), (side, k), Type(x.type.dtype)) for k, x in enumerate(lift.slots)] for side in "ab"]
+    merge = fold.merge(tuple(names[0]), tuple(names[1]))
+    while state[0].shape[1] > 1:
+        half = state[0].shape[1] // 2
+        a, b, rest = ([x[:, s] for x in state] for s in (slice(0, half), slice(half, 2 * half), slice(2 * half, None)))
+        merged = scalars(merge, dict(zip(names[0] + names[1], a + b)))
+        state = [np.concatenate([np.broadcast_to(m, x.shape), r], 1) for m, x, r in zip(merged, a, rest)]
+    known |= dict(zip(lift.slots, state))
+
+
+def _merged(stream: StreamFold, a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
+    return scalars(stream.merge(), dict(zip((*stream.state("a"), *stream.state("b")), (*a, *b))))

@@ -1,0 +1,83 @@
+"""Powers in passes whose references are the extrema of all elements so far: each of a value that has an extremum.
+
+A power is measured from a reference near its values, so that little cancels. A mean serves any value where parts of a
+stream have their own; the extremum of a value serves where the row values that are added to it hold that one already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import islice, product
+
+from ...ir.graph import Node, walk
+from ..scalar_builder import scalar_op as op
+from .algebra import MOST_TERMS
+from .components import Reference, extrema
+from .forms import Term, Terms, unwidened
+
+MOST_PARTS = 8  # that a power of a sum is taken apart into
+Power = tuple[Node, tuple[Node, ...]]
+
+
+def levelled(terms: Terms, stream: tuple) -> Terms | None:
+    """Terms with powers of such values alone, into which powers of sums are parted; None where there are none."""
+    found: list[Term] = []
+    for t in terms:
+        ways = [_addends(t, power, stream) for power in t.powers]
+        if None in ways:
+            return None
+        for chosen in product(*(way for way in ways if way is not None)):
+            scale = t.scale
+            for sign, _ in chosen:
+                scale *= sign
+            found.append(replace(t, scale=scale, powers=tuple(power for _, power in chosen)))
+    return tuple(found) if len(found) <= MOST_TERMS else None
+
+
+def _addends(t: Term, power: Power, stream: tuple) -> list[tuple[float, Power]] | None:
+    """A power as a sum of such."""
+    element, rows = power
+    if _is_measured(t, power, stream):
+        return [(1.0, power)]
+    parts = list(islice(_parts(element), MOST_PARTS + 1))
+    if len(parts) > MOST_PARTS:
+        return None
+    own: list[list[Node]] = [[] for _ in parts]
+    for row in rows:
+        below = set(walk([row]))
+        holders = [k for k, (_, part) in enumerate(parts) if below.issuperset(_extremum(part, stream))]
+        own[holders[0] if holders else 0].append(row)
+    found = [
+        (sign, (part, tuple(mine if sign > 0 else _negative(mine) for mine in added)))
+        for (sign, part), added in zip(parts, own)
+    ]
+    return found if all(_is_measured(t, one, stream) for _, one in found) else None
+
+
+def _is_measured(t: Term, power: Power, stream: tuple) -> bool:
+    element, rows = power
+    if t.exponential is not None and unwidened(t.exponential.element) is unwidened(element):
+        return True
+    return set(walk(rows)).issuperset(_extremum(element, stream))
+
+
+def _extremum(element: Node, stream: tuple) -> list[Node]:
+    return extrema(Reference(unwidened(element), "max"), stream)
+
+
+def _parts(element: Node) -> Iterable[tuple[float, Node]]:
+    """The addends of an element, with their signs."""
+    stack = [(1.0, element)]
+    while stack:
+        sign, n = stack.pop()
+        if n.op in ("add", "subtract"):
+            stack += [(sign if n.op == "add" else -sign, n.args[1]), (sign, n.args[0])]
+        elif n.op == "negative":
+            stack.append((-sign, n.args[0]))
+        else:
+            yield sign, n
+
+
+def _negative(x: Node) -> Node:
+    return x.args[0] if x.op == "negative" else op("negative", x)

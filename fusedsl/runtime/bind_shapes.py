@@ -1,0 +1,333 @@
+"""Meets a kernel plan with concrete arrays: merges axes, and gives the kernel that the shapes call for."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ..backends.cuda.batch_invariant import steady_width
+from ..backends.cuda.split_heuristics import state_words
+from ..ir.dims import Symbol, evaluate
+from ..ir.types import INT64, DType
+from ..kernel_ir.attention import Stream
+from ..kernel_ir.kernel import Kernel, Operand, Position
+from ..kernel_ir.memory_access import (
+    WIDE,
+    Collapsed,
+    collapse,
+    collapse_rows,
+    kept_access,
+    letters,
+    lies_across,
+    map_access,
+    near_access,
+    reach,
+    row_access,
+)
+from ..kernel_ir.phase import Phase
+from ..kernel_ir.plan import KernelPlan
+from .layout import ALIGNMENT, Layout, byte_steps, place_array
+
+
+@dataclass(frozen=True)
+class Family:
+    """Calls of a program whose arrays have the same dtypes and ranks, whatever their shapes: they have few binaries.
+
+    So many of these are its `own`, each for one class of shapes (see `lengths`).
+    """
+
+    name: str
+    options: str
+    kinds: tuple[tuple[str, int], ...]
+    own: int
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A kernel with the numbers of one call: extents of its axes, strides and offsets (in elements) per operand.
+
+    `streamed` is the same computation for a row that does not stay on the chip. Where arrays lie along an axis that is
+    kept, `across` are both again, with vectors along that axis.
+    """
+
+    kernel: Kernel
+    extents: tuple[int, ...]
+    strides: tuple[tuple[int, ...], ...]
+    offsets: tuple[int, ...]
+    steps: tuple[tuple[int, ...], ...] = ()  # per operand whose addresses a kernel computes: bytes along its own axes
+    streamed: Kernel | None = None
+    across: tuple[Kernel, Kernel] | None = None
+    chained: bool = False  # its call has several launches
+    family: Family | None = None  # whose kernels have few binaries in all; None where every length has its own
+    units: bool = False  # its plan is for arguments some of whose extents are 1
+    loose: bool = False  # … for any extents, though some are 1
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is stored: no launch."""
+        if self.kernel.finish is not None:
+            return False
+        if self.kernel.stream is not None:
+            return 0 in self.extents[: self.kernel.row_axes]
+        rows_only = self.kernel.phases[-1].folds or self.streamed
+        outputs = self.kernel.row_axes if rows_only else len(self.extents)
+        return any(n == 0 for n in self.extents[:outputs])
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """The arrays of a plan in one call, each with its strides along the iteration axes and along the places of an order
+    (none where it does not hold them), the offset and the address of its first element, and `byte_steps`."""
+
+    dtypes: tuple[DType, ...]
+    strides: tuple[tuple[int, ...], ...]
+    ranks: tuple[tuple[int, ...], ...]
+    offsets: tuple[int, ...]
+    addresses: tuple[int, ...]
+    steps: tuple[tuple[int, ...], ...]
+
+
+def _place(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: Mapping[Symbol, int]) -> _Placed:
+    axes = len(plan.rows) + len(plan.columns)
+    placed = [place_array(use, layouts, extents, axes + len(plan.ranks)) for use in plan.arrays]
+    return _Placed(
+        tuple(use.dtype for use in plan.arrays),
+        tuple(strides[:axes] for strides, _ in placed),
+        tuple(
+            strides[axes:] if any(c.axis == axes for c in use.at) else ()
+            for use, (strides, _) in zip(plan.arrays, placed)
+        ),
+        tuple(offset for _, offset in placed),
+        tuple(
+            (layouts[use.kind, use.index].address + offset * use.dtype.itemsize) % ALIGNMENT
+            for use, (_, offset) in zip(plan.arrays, placed)
+        ),
+        tuple(byte_steps(use, layouts, extents) for use in plan.arrays),
+    )
+
+
+def bind(
+    plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: Mapping[Symbol, int], loose: bool = False
+) -> Bound:
+    """The kernel for arrays of these layouts (by kind and index), with its numbers.
+
+    Where it is to be `loose`, axes that the plan has for any extent stay where theirs is 1: of columns, and of rows
+    that lie across what is contiguous; else one, where there is but one row.
+    """
+    rows = tuple(evaluate(d, extents) for d in plan.rows)
+    columns = tuple(evaluate(d, extents) for d in plan.columns)
+    placed = _place(plan, layouts, extents)
+    if plan.stream is not None:
+        return _bind_stream(plan, rows + columns, placed, loose)
+    merged, row_axes = _merged(plan, rows, columns, placed, loose)
+    lines = tuple(line + rank for line, rank in zip(merged.strides, placed.ranks))
+    places = tuple(evaluate(d, extents) for d in plan.ranks)
+    far = any(reach(merged.extents + places, line) >= WIDE for line, rank in zip(lines, placed.ranks) if rank)
+    kernel = _kernel(plan, merged, row_axes, placed, merged.wide or far)
+    streamed = None
+    if not plan.is_map and not plan.finish:
+        streamed = replace(kernel, phases=plan.streamed, resident=False)
+    across = None
+    if streamed is not None and _may_turn(plan) and lies_across(merged, row_axes, placed.dtypes):
+        across = (_turned(plan, kernel, merged, placed), _turned(plan, streamed, merged, placed))
+    return Bound(kernel, merged.extents, lines, placed.offsets, placed.steps, streamed, across)
+
+
+NO_AXIS = -1  # stands for an axis of 1, where a kernel has none of its kind
+
+
+def bind_general(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: Mapping[Symbol, int]) -> Bound:
+    """The kernel that serves arrays of any layout and any extents, with the numbers of these: no axes are merged, and
+    every stride is a number. It is for the CPU, which knows no vectors but those that its compiler finds."""
+    rows, columns = ([evaluate(d, extents) for d in dims] for dims in (plan.rows, plan.columns))
+    placed = _place(plan, layouts, extents)
+    uses = [{c.axis for c in use.at} for use in plan.arrays]
+    if plan.stream is not None:
+        bound = _bind_stream(plan, (*rows, *columns), placed, True)
+        operands = [
+            operand if use.gathered is not None else _any_strides(operand, range(len(rows + columns)), axes)
+            for operand, use, axes in zip(bound.kernel.operands, plan.arrays, uses)
+        ]
+        return replace(bound, kernel=replace(bound.kernel, operands=tuple(operands)))
+    of_rows = [] if plan.is_map else list(range(len(rows))) or [NO_AXIS]
+    of_columns = list(range(len(rows), len(rows) + len(columns))) or [NO_AXIS]
+    order = [*of_rows, *of_columns]
+    numbers = [*rows, *columns]
+    apart = Collapsed(
+        tuple(1 if a == NO_AXIS else numbers[a] for a in order),
+        tuple(tuple(0 if a == NO_AXIS else line[a] for a in order) for line in placed.strides),
+        tuple(() if a == NO_AXIS else (a,) for a in order),
+    )
+    kernel = _kernel(plan, apart, len(of_rows), placed, True)
+    operands = [_any_strides(operand, order, axes) for operand, axes in zip(kernel.operands, uses)]
+    kernel = replace(kernel, operands=tuple(operands), literals=())
+    lines = tuple(line + rank for line, rank in zip(apart.strides, placed.ranks))
+    return Bound(kernel, apart.extents, lines, placed.offsets, placed.steps)
+
+
+def _any_strides(operand: Operand, order: Iterable[int], axes: Container[int | None]) -> Operand:
+    """An operand of which is known along which axes it varies, and nothing else."""
+    strides = "".join("s" if a in axes else "0" for a in order)
+    return replace(operand, strides=strides, rank="s" if operand.rank else "")
+
+
+def _merged(
+    plan: KernelPlan, rows: tuple[int, ...], columns: tuple[int, ...], placed: _Placed, loose: bool
+) -> tuple[Collapsed, int]:
+    """The axes that a kernel runs over, and how many of them are rows'."""
+    outputs = range(plan.inputs, len(plan.arrays))
+    keep = [p.axis for p in plan.positions]
+    stay = [a for a, d in enumerate((*plan.rows, *plan.columns)) if loose and not isinstance(d, int)]
+    if plan.is_map:
+        return collapse(columns, placed.strides, outputs, keep, stay), 0
+    merged, row_axes = collapse_rows(rows, columns, placed.strides, outputs, keep, stay)
+    if stay and not lies_across(merged, row_axes, placed.dtypes):
+        first = min(stay) if max(rows, default=1) == 1 else -1
+        stay = [a for a in stay if a >= len(rows) or a == first]
+        return collapse_rows(rows, columns, placed.strides, outputs, keep, stay)
+    return merged, row_axes
+
+
+def _kernel(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed, wide: bool) -> Kernel:
+    """The kernel of merged axes, for a row that stays on the chip."""
+    access, steady = _accesses(plan, merged, row_axes, placed)
+    nears = [(-1, "element")] * len(plan.arrays)
+    if plan.is_map:
+        nears = near_access(merged, placed.dtypes, placed.addresses)
+    operands = tuple(
+        Operand(use.name, use.dtype, letters(merged.extents, line), a, *near, _rank_letter(rank))
+        for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, placed.ranks)
+    )
+    return Kernel(
+        plan.name,
+        plan.header,
+        row_axes,
+        len(merged.extents) - row_axes,
+        plan.inputs,
+        operands,
+        plan.loads,
+        tuple(Position(p.value, merged.axes.index((p.axis,))) for p in plan.positions),
+        tuple(s.value for s in plan.scalars),
+        plan.resident,
+        wide=wide,
+        pointers=plan.pointers,
+        literals=_literals(plan, placed),
+        finish=plan.finish,
+        fast=plan.fast,
+        steady=steady,
+    )
+
+
+def _accesses(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed) -> tuple[tuple[str, ...], int]:
+    """What the innermost axis allows of each array (see Operand), and the elements of a steady vector."""
+    if plan.is_map:
+        return map_access(merged, placed.dtypes, placed.addresses), 0
+    access = row_access(merged, row_axes, placed.dtypes, placed.addresses, plan.steady)
+    if not plan.steady:
+        return access, 0
+    steady = steady_width(merged.extents[-1], placed.dtypes, [letters(merged.extents, line) for line in merged.strides])
+    return tuple("vector" if a == "vector" and steady > 1 else "element" for a in access), steady
+
+
+def _literals(plan: KernelPlan, placed: _Placed) -> tuple[tuple[str, int], ...]:
+    """The strides among the scalars that are those of neighbours, in bytes."""
+    found = []
+    for scalar in plan.scalars:
+        if scalar.kind == "stride":
+            array, axis = scalar.source
+            size = plan.arrays[array].dtype.itemsize
+            found += [(scalar.value.name, size)] if placed.steps[array][axis] == size else []
+    return tuple(found)
+
+
+def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _Placed, loose: bool) -> Bound:
+    """A pass over scores: its axes stay as they are, and a stride of one element is known on any of them."""
+    assert plan.stream is not None
+    lines = [tuple(0 if n == 1 and not loose else s for n, s in zip(extents, line)) for line in placed.strides]
+    access = [
+        _access(line, use.dtype.itemsize, address) if plan.stream.level else "element"
+        for use, line, address in zip(plan.arrays, lines, placed.addresses)
+    ]
+    for k, axis, whole in _gathered(plan, plan.stream, placed):
+        lines[k] = (*lines[k][:axis], 1, *lines[k][axis + 1 :])
+        access[k] = "vector" if whole else "element"
+    operands = tuple(
+        Operand(use.name, use.dtype, "".join("s" if s not in (0, 1) else str(s) for s in line), how)
+        for use, line, how in zip(plan.arrays, lines, access)
+    )
+    kernel = Kernel(
+        plan.name,
+        plan.header,
+        len(plan.rows),
+        len(plan.columns),
+        plan.inputs,
+        operands,
+        plan.loads,
+        plan.positions,
+        tuple(s.value for s in plan.scalars),
+        (),
+        pointers=plan.pointers,
+        lengths=_lengths(plan),
+        stream=plan.stream,
+        fast=plan.fast,
+        steady=int(plan.steady),
+    )
+    return Bound(kernel, extents, tuple(lines), placed.offsets, placed.steps)
+
+
+def _lengths(plan: KernelPlan) -> tuple[str, ...]:
+    """The integers among the scalars that are extents of the kernel's axes."""
+    axes = (*plan.rows, *plan.columns)
+    uses = [s for s in plan.scalars if s.kind == "extent" and s.source in axes]
+    return tuple(s.value.name for s in uses if s.value.dtype is INT64)
+
+
+def _gathered(plan: KernelPlan, stream: Stream, placed: _Placed) -> Iterator[tuple[int, int, bool]]:
+    """The arrays whose lines are looked up, with the iteration axis along which neighbours lie beside each other, and
+    whether every line begins at a multiple of 16 bytes."""
+    axes = (stream.scores[0].axis, *(w.axis for w in stream.weighings))
+    for line, axis in zip((stream.gather.right, stream.gather.weighed) if stream.gather else (), axes):
+        if line is None:
+            continue
+        steps, size = list(placed.steps[line.operand]), plan.arrays[line.operand].dtype.itemsize
+        if steps.pop(line.inner) == size:
+            whole = not placed.addresses[line.operand] and all(step % ALIGNMENT == 0 for step in steps)
+            yield line.operand, axis, whole
+
+
+def _access(strides: tuple[int, ...], size: int, address: int) -> str:
+    """ "vector" where every line of an array begins at a multiple of 16 bytes, and none goes backwards."""
+    apart = any(s < 0 or s * size % ALIGNMENT for s in strides if s != 1)
+    return "element" if apart or address else "vector"
+
+
+def _may_turn(plan: KernelPlan) -> bool:
+    """Whether the vectors of a row kernel may lie across its columns: none of them is ordered, scanned or fetched."""
+    along = any(part.scans or part.select for phase in plan.resident for part in phase.passes)
+    return not plan.pointers and not plan.finish and not along
+
+
+def _turned(plan: KernelPlan, kernel: Kernel, merged: Collapsed, placed: _Placed) -> Kernel:
+    """The same kernel with vectors that lie across its columns."""
+    alone = _alone(plan, kernel.phases, merged, kernel.row_axes)
+    words = state_words(kernel.phases)
+    width, lines, access = kept_access(merged, kernel.row_axes, placed.dtypes, placed.addresses, words, alone)
+    if plan.steady:
+        width, access = 1, ("element",) * len(access)
+    operands = tuple(Operand(use.name, use.dtype, line, a) for use, line, a in zip(plan.arrays, lines, access))
+    return replace(kernel, operands=operands, kept=width)
+
+
+def _alone(plan: KernelPlan, phases: tuple[Phase, ...], merged: Collapsed, row_axes: int) -> int:
+    """The operand that all work on elements reads, where states are all that it makes; -1 where there is none."""
+    first, *others = phases
+    read = {value.name for part in first.passes for value in part.reads}
+    loads = {load.operand for load in plan.loads if load.value.name in read}
+    placed = {merged.axes.index((p.axis,)) for p in plan.positions if p.value.name in read}
+    alone = not first.stores and not any(phase.folds or phase.stores for phase in others)
+    return min(loads) if alone and len(loads) == 1 and row_axes - 1 not in placed else -1
+
+
+def _rank_letter(strides: tuple[int, ...]) -> str:
+    """How an array goes from place to place of an order; "" where it does not."""
+    return "".join("1" if s == 1 else "s" for s in strides)

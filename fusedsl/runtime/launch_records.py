@@ -1,0 +1,233 @@
+"""The launch records of a call that is prepared: parameter blocks, where arguments go, and memory between launches."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from ..backends.cuda.combo import bundle_geometries
+from ..backends.cuda.schedule import magic_divisors
+from ..ir.dims import Symbol, evaluate
+from ..kernel_ir.fast_division import magic
+from ..kernel_ir.kernel import Kernel, Operand, Window
+from ..kernel_ir.parameters import slots
+from ..kernel_ir.plan import KernelPlan, Plan, ScalarUse
+from .bind_shapes import Bound
+from .compile import Built, launch_geometry
+from .launch import HostLaunch, Launch, MadeOf
+from .layout import ALIGNMENT
+from .parameter_block import FORMAT_OF, PointerSlot, ScalarSlot
+
+TEMPORARY_ALIGNMENT = 256  # bytes
+
+
+@dataclass(frozen=True)
+class Payloads:
+    """Where each thing stands in the list of addresses and numbers that launches read.
+
+    Arguments, then results, then the workspace (one allocation that holds the temporaries, each at its shift, and at
+    `scratch` what the blocks of one launch leave for each other), then the tickets, then extents that kernels take as
+    numbers.
+    """
+
+    arguments: int
+    results: int
+    scratch: int = 0
+
+    def argument(self, k: int) -> int:
+        return k
+
+    def result(self, k: int) -> int:
+        return self.arguments + k
+
+    @property
+    def workspace(self) -> int:
+        return self.arguments + self.results
+
+    @property
+    def tickets(self) -> int:
+        return self.workspace + 1
+
+    def number(self, k: int) -> int:
+        return self.tickets + 1 + k
+
+
+def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list[int]]:
+    """(bytes, offset of each temporary) of a call's one allocation.
+
+    Those that no launch needs at the same time share memory: the largest are placed first, each as low as it fits.
+    """
+    lives = _lives(plan)
+    sizes = [math.prod(evaluate(d, extents) for d in t.shape) * t.dtype.itemsize for t in plan.temporaries]
+    sizes = [-(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT for size in sizes]
+    offsets = [0] * len(sizes)
+    placed: list[int] = []
+    for t in sorted(range(len(sizes)), key=lambda t: -sizes[t]):
+        beside = [p for p in placed if lives[p][0] <= lives[t][1] and lives[t][0] <= lives[p][1]]
+        for p in sorted(beside, key=lambda p: offsets[p]):
+            if offsets[p] < offsets[t] + sizes[t]:
+                offsets[t] = max(offsets[t], offsets[p] + sizes[p])
+        placed.append(t)
+    return max((offset + size for offset, size in zip(offsets, sizes)), default=0), offsets
+
+
+def _lives(plan: Plan) -> list[tuple[int, int]]:
+    """The first and the last launch that use each temporary."""
+    found: dict[int, tuple[int, int]] = {}
+    launches = plan.shared
+    for number, launch in enumerate(launches):
+        for use in (use for k in launch for use in plan.kernels[k].arrays if use.kind == "temporary"):
+            found[use.index] = (found.get(use.index, (number, number))[0], number)
+    return [found.get(t, (0, len(launches))) for t in range(len(plan.temporaries))]
+
+
+def pointer_slots(
+    plan: KernelPlan, bound: Bound, kernel: Kernel, where: Payloads, temporaries: Sequence[int]
+) -> list[PointerSlot]:
+    """The pointer slots of one kernel: which payload, and how many bytes further."""
+    found = []
+    for k, (use, offset) in enumerate(zip(plan.arrays, bound.offsets)):
+        shift = offset * bound.kernel.operands[k].dtype.itemsize
+        if use.kind == "argument":
+            index = where.argument(use.index)
+        elif use.kind == "result":
+            index = where.result(use.index)
+        else:
+            index, shift = where.workspace, shift + temporaries[use.index]
+        found.append(PointerSlot(8 * k, index, shift))
+    if kernel.workspace:
+        found.append(PointerSlot(8 * len(found), where.workspace, where.scratch))
+    if kernel.tickets:
+        found.append(PointerSlot(8 * len(found), where.tickets))
+    for at, slot in enumerate(slots(kernel)):
+        if slot.kind == "window" and slot.axis == 0:
+            found.append(found[kernel.windows[slot.index].operand]._replace(offset=8 * at))
+    return found
+
+
+def window_words(window: Window, operand: Operand, bound: Bound) -> tuple[int, ...]:
+    """The tensor map of a window but for its address, which a call fills in: the first of its words."""
+    from .driver import driver
+    from .tensor_map import tensor_map
+
+    extents = [bound.extents[a] for a in window.axes]
+    steps = [bound.strides[window.operand][a] * operand.dtype.itemsize or ALIGNMENT for a in window.axes[1:]]
+    return tensor_map(driver(), operand.dtype.name, extents, steps, window.box)
+
+
+def template(kernel: Kernel, bound: Bound, schedule: Any) -> bytes:
+    """The parameter block with extents, strides and magics filled in."""
+    magics = [magic(d) for d in magic_divisors(schedule, kernel, bound.extents)]
+    maps = [window_words(w, kernel.operands[w.operand], bound) for w in kernel.windows]
+    values = []
+    for slot in slots(kernel):
+        if slot.kind == "extent":
+            values.append(bound.extents[slot.index])
+        elif slot.kind == "stride":
+            values.append(bound.strides[slot.index][slot.axis])
+        elif slot.kind == "magic":
+            values.append(magics[slot.index - 1])
+        elif slot.kind == "window":
+            values.append(maps[slot.index][slot.axis])
+        else:
+            values.append(0)
+    return b"".join(struct.pack("<q" if v < 1 << 63 else "<Q", v) for v in values)
+
+
+def scalar_slots(plan: KernelPlan, kernel: Kernel, bound: Bound, where: Payloads, numbers: list[int], extents):
+    """The scalar slots of one kernel; extents and strides that it takes as numbers are appended to `numbers`."""
+    first = 8 * (len(slots(kernel)) - len(plan.scalars))
+    found = []
+    for k, use in enumerate(plan.scalars):
+        if use.kind == "argument":
+            index = where.argument(use.source)
+        else:
+            index = where.number(len(numbers))
+            numbers.append(_number(use, bound, extents))
+        form = "q" if use.kind == "literal" else FORMAT_OF[use.value.dtype.name]
+        found.append(ScalarSlot(first + 8 * k, index, form))
+    return found
+
+
+def _number(use: ScalarUse, bound: Bound, extents: Mapping[Symbol, int]) -> int:
+    """The value of a number that is no argument; of a literal, its bytes."""
+    if use.kind == "stride":
+        array, axis = use.source
+        return bound.steps[array][axis]
+    return use.source if use.kind == "literal" else evaluate(use.source, extents)
+
+
+def made_of(built: Built) -> MadeOf:
+    """What tells a compiled kernel's machine code from any other."""
+    return MadeOf(built.entry, hashlib.sha256(built.code).hexdigest(), built.symbols)
+
+
+def cuda_launch(
+    plan: KernelPlan, bound: Bound, built: Built, function: Any, where: Payloads, temporaries, numbers, extents, names
+) -> Launch:
+    """The launch record of one kernel on one CUDA device."""
+    from .driver import driver
+
+    needs = launch_geometry(built, bound.extents)
+    block = template(built.kernel, bound, built.schedule)
+    pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
+    scalars = scalar_slots(plan, built.kernel, bound, where, numbers, extents)
+    return Launch(driver(), function, needs, block, pointers, scalars, names, made_of(built))
+
+
+def bundle_launch(
+    members: Sequence[tuple[KernelPlan, Bound]],
+    built: Built,
+    function: Any,
+    where: Payloads,
+    temporaries: Sequence[int],
+    numbers: list[int],
+    extents: Mapping[Symbol, int],
+    names: Sequence[str],
+) -> Launch:
+    """The launch record of kernels that share one: the parts of their parameter blocks, and their first blocks."""
+    from .driver import driver
+
+    bundle, schedule = built.kernel, built.schedule
+    launch, each = bundle_geometries(bundle, schedule, [bound.extents for _, bound in members])
+    first = list(accumulate((one.blocks for one in each), initial=0))
+    words: list[dict] = []
+    pointers: list[PointerSlot] = []
+    scalars: list[ScalarSlot] = []
+    for kernel, one, (plan, bound) in zip(bundle.kernels, schedule.members, members):
+        block = struct.iter_unpack("<q", template(kernel, bound, one))
+        words.append({slot: value for slot, (value,) in zip(slots(kernel), block)})
+        pointers += pointer_slots(plan, bound, kernel, where, temporaries)
+        scalars += scalar_slots(plan, kernel, bound, where, numbers, extents)
+    filled = [first[k] if slot.kind == "first" else words[k][slot] for k, slot in bundle.slots]
+    begin = len(filled) - len(scalars)
+    return Launch(
+        driver(),
+        function,
+        launch,
+        struct.pack(f"<{len(filled)}q", *filled),
+        [slot._replace(offset=8 * k) for k, slot in enumerate(pointers)],
+        [slot._replace(offset=8 * (begin + k)) for k, slot in enumerate(scalars)],
+        names,
+        made_of(built),
+    )
+
+
+def cpu_launch(
+    plan: KernelPlan, bound: Bound, built: Built, functions: dict[str, Any], where, temporaries, numbers, extents, names
+) -> HostLaunch:
+    """The launch record of one kernel on the pool."""
+    from ..backends.cpu import schedule as variant
+    from . import pool
+
+    work = variant.launch(built.kernel, built.schedule, bound.extents)
+    run = pool.runner(functions, work, len(slots(built.kernel)))
+    block = template(built.kernel, bound, built.schedule)
+    pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
+    scalars = scalar_slots(plan, built.kernel, bound, where, numbers, extents)
+    return HostLaunch(run, block, pointers, scalars, names, pool.single(functions, work), made_of(built), work)

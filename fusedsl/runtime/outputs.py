@@ -1,0 +1,321 @@
+"""Where a call runs, and the arrays that it writes: their library, memory order and allocation, and checks of `out`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+from ..errors import ArgumentError, DeviceError, MemoryLimitError
+from ..ir.types import UINT8, DType, numpy_dtype
+from .arrays import CPU, SPELLED, Array, Weak, describe
+from .cuda_streams import stand_in
+from .free_memory import exhausted, require
+from .memory_overlap import overlap, overlaps_itself
+
+# ---- where
+
+
+def place(arguments: Mapping[str, Array | Weak]) -> tuple[str, tuple[str, int]]:
+    """(library, device) that a call belongs to; DeviceError where two arguments disagree.
+
+    Rank-0 host values go with anything, arrays known through a protocol with any library on their device.
+    """
+    arrays = {name: a for name, a in arguments.items() if isinstance(a, Array)}
+    settled = {name: a for name, a in arrays.items() if not a.by_value} or arrays
+    native = {name: a for name, a in settled.items() if not _is_foreign(a)}
+    if not settled:
+        return "numpy", CPU
+    lead, first = next(iter((native or settled).items()))
+    for name, array in settled.items():
+        mixed = array.library != first.library and not _is_foreign(array)
+        if array.device != first.device or (mixed and not array.by_value):
+            raise _mixed(lead, first, name, array)
+    return home(first.library, first.device), first.device
+
+
+def _is_foreign(array: Array) -> bool:
+    return array.library in ("dlpack", "interface")
+
+
+def home(library: str, device: tuple[str, int]) -> str:
+    """The library whose arrays stand for results of `library`: itself, or a stand-in for a protocol."""
+    if library not in ("dlpack", "interface"):
+        return library
+    return "numpy" if device == CPU else stand_in()
+
+
+def _mixed(lead: str, first: Array, name: str, array: Array) -> DeviceError:
+    message = f"{lead} is {first.where} and {name} is {array.where}"
+    (target, goal), other = ((lead, first), name) if first.device != CPU else ((name, array), lead)
+    kind, index = goal.device
+    forms = {
+        "torch": f'torch.asarray({other}, device="{kind if kind == "cpu" else f"{kind}:{index}"}")',
+        "cupy": f"cupy.asarray({other})",
+        "numpy": f"numpy.asarray({other})",
+    }
+    form = forms.get(goal.library, f"{other} in the library of {target}")
+    return DeviceError(message, "device.mixed", help=f"a call runs in one place: pass {form}")
+
+
+# ---- memory order
+
+
+def common_order(operands: Iterable[tuple[Sequence[int], Sequence[int]]], rank: int) -> tuple[int, ...] | None:
+    """The axes from outermost to innermost, as all (shape, strides) agree to lay them out; None for C order.
+
+    Shapes align at their last axis, as in broadcasting. Axes of extent 1 or stride 0 have no say.
+
+    >>> common_order([((2, 3), (1, 2)), ((3,), (1,))], 2)
+    (1, 0)
+    >>> common_order([((2, 3), (1, 2)), ((2, 3), (3, 1))], 2) is None
+    True
+    """
+    aligned = [_aligned(shape, strides, rank) for shape, strides in operands]
+    order: list[int] = []
+    for axis in range(rank):
+        place = len(order)
+        for k in reversed(range(len(order))):
+            says = {_outer(steps, order[k], axis) for steps in aligned} - {0}
+            if len(says) == 2:
+                return None
+            if says == {-1}:
+                place = k
+            elif says:
+                break
+        order.insert(place, axis)
+    return None if order == list(range(rank)) else tuple(order)
+
+
+def _aligned(shape: Sequence[int], strides: Sequence[int], rank: int) -> list[int]:
+    return [0] * (rank - len(shape)) + [abs(s) if n > 1 else 0 for n, s in zip(shape, strides)]
+
+
+def _outer(steps: Sequence[int], a: int, b: int) -> int:
+    """1 where axis a lies outside b in memory, -1 where inside, 0 where one of them does not matter."""
+    if not steps[a] or not steps[b] or steps[a] == steps[b]:
+        return 0
+    return 1 if steps[a] > steps[b] else -1
+
+
+def strides_in(shape: Sequence[int], order: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Strides, in elements, of a packed array laid out in `order`.
+
+    >>> strides_in((2, 3), (1, 0))
+    (1, 2)
+    """
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order if order is not None else range(len(shape))):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(strides)
+
+
+# ---- allocation
+
+
+def empty(
+    library: str, device: tuple[str, int], shape: Sequence[int], dtype: DType, order: Sequence[int] | None = None
+) -> Any:
+    """A new packed array of `library`, aligned to 16 bytes or more; LimitError where memory does not suffice."""
+    return allocator(library, device, shape, dtype, order)()
+
+
+class Allocator:
+    """Makes `empty(...)`: what a remembered launch calls for its results. `make` does the same, and raises what the
+    library raises where memory is exhausted, one of `exhausted`; `told` says what of `size` bytes there is no memory
+    for, and `form` which arrays: (shape, dtype, order).
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        exhausted: tuple[type[Exception], ...],
+        size: int,
+        told: str,
+        form: tuple = (),
+    ):
+        self.make, self.exhausted, self.size, self.told, self.form = make, exhausted, size, told, form
+
+    def __call__(self) -> Any:
+        try:
+            return self.make()
+        except self.exhausted as fault:
+            if isinstance(fault, MemoryLimitError):
+                raise
+            raise exhausted(self.size, self.told) from fault
+
+
+def allocator(
+    library: str, device: tuple[str, int], shape: Sequence[int], dtype: DType, order: Sequence[int] | None = None
+) -> Allocator:
+    """A function that makes `empty(...)`."""
+    shape = tuple(shape)
+    maker = {"numpy": _numpy_maker, "torch": _torch_maker, "cupy": _cupy_maker}[home(library, device)]
+    make, failures = maker(device, shape, dtype, order)
+    size = dtype.itemsize
+    for extent in shape:
+        size *= extent
+    told = f"{dtype}{list(shape)}"
+    if device == CPU and size >= LARGE:
+        make = partial(_made_where_there_is_room, make, size, told)
+    return Allocator(make, failures, size, told, (shape, dtype, order))
+
+
+LARGE = 1 << 28  # bytes that are asked for at each call: to write them takes longer
+
+
+def _made_where_there_is_room(make: Callable[[], Any], size: int, told: str) -> Any:
+    require(size, told)
+    return make()
+
+
+Maker = tuple[Callable[[], Any], tuple[type[Exception], ...]]
+"""What makes the array, and the exceptions by which the library says that memory is exhausted."""
+
+
+def _numpy_maker(device: Any, shape: tuple[int, ...], dtype: DType, order: Sequence[int] | None) -> Maker:
+    import numpy as np
+
+    kind = numpy_dtype(dtype)
+    if order is None:
+        return partial(np.empty, shape, kind), (MemoryError, ValueError)
+    packed, back = _permuted(shape, order)
+    return (lambda: np.empty(packed, kind).transpose(back)), (MemoryError, ValueError)
+
+
+def _torch_maker(device: tuple[str, int], shape: tuple[int, ...], dtype: DType, order: Sequence[int] | None) -> Maker:
+    import torch
+
+    kind = getattr(torch, dtype.name)
+    strides = strides_in(shape, order)
+    where, index = device
+    place = torch.device("cpu") if device == CPU else torch.device(where, index)
+    make_there = partial(torch.empty_strided, shape, strides, dtype=kind, device=place)
+    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    short = getattr(guards, f"_empty_strided_{where}", None)  # what torch's own compiled code calls: 2 µs less
+    if short is None:
+        return make_there, (RuntimeError,)
+    make_here = partial(short, shape, strides, kind)
+    if where == "cpu" or torch.cuda.device_count() == 1:
+        return make_here, (RuntimeError,)
+    current = torch.cuda.current_device
+    return (lambda: make_here() if current() == index else make_there()), (RuntimeError,)
+
+
+def _cupy_maker(device: tuple[str, int], shape: tuple[int, ...], dtype: DType, order: Sequence[int] | None) -> Maker:
+    import cupy
+
+    kind = numpy_dtype(UINT8 if dtype.storage else dtype)  # CuPy has no float8: their bytes
+    packed, back = _permuted(shape, order) if order is not None else (shape, None)
+    make: Callable[[], Any] = partial(cupy.ndarray, packed, kind)
+    if back is not None:
+        make = lambda: cupy.ndarray(packed, kind).transpose(back)  # noqa: E731
+
+    def make_there() -> Any:
+        with cupy.cuda.Device(device[1]):
+            return make()
+
+    return (make if cupy.cuda.runtime.getDeviceCount() == 1 else make_there), (MemoryError,)
+
+
+def _permuted(shape: tuple[int, ...], order: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape in memory order, and the permutation that leads back."""
+    return tuple(shape[axis] for axis in order), tuple(order.index(axis) for axis in range(len(shape)))
+
+
+# ---- out=
+
+
+def check_out(
+    out: Any,
+    shape: Sequence[int],
+    dtype: DType,
+    device: tuple[str, int],
+    inputs: Mapping[str, Array | Weak],
+    others: Sequence[Array] = (),
+    name: str = "out",
+    library: str | None = None,
+) -> Array:
+    """The facts of an `out` array that a call may write; ArgumentError or DeviceError where it may not.
+
+    It has exactly the result's shape, dtype and device, belongs to its `library` (or is known through a protocol), is
+    writeable, overlaps neither itself nor `others` (further outputs), and an input only if that is the very same
+    memory. The facts of a NumPy array with misaligned elements are those of its bytes, and `copied`: no kernel can
+    write it.
+    """
+    facts = describe(out, name)
+    misaligned = not isinstance(facts, Weak) and facts.copied and _is_misaligned(out)
+    if isinstance(facts, Weak) or (not misaligned and (facts.copied or (not facts.shape and facts.owner is not out))):
+        help = "pass an array whose elements are in the machine's byte order, no number and no lazy view"
+        raise ArgumentError(f"{name} is not an array that can be written in place", "argument.out", help=help)
+    if facts.shape != tuple(shape):
+        raise unfit(name, f"has shape {facts.shape}", f"has shape {tuple(shape)}")
+    if facts.dtype is not dtype and not (dtype.storage and facts.dtype is UINT8 and facts.library == "cupy"):
+        raise unfit(name, f"holds {facts.dtype}", f"is {dtype}")
+    if facts.device != device:
+        raise DeviceError(f"{name} is {facts.where}, and the result is on {device[0]}:{device[1]}", "device.out",
+                          help="pass an array on the device of the inputs")  # fmt: skip
+    if library not in (None, facts.library) and not _is_foreign(facts):
+        raise DeviceError(f"{name} is {facts.where}, and the result is {SPELLED[library]}", "device.out",
+                          help="results belong to the inputs' library: pass an array of that")  # fmt: skip
+    if facts.readonly:
+        raise ArgumentError(f"{name} is read-only", "argument.out", help=f"pass {name}.copy() and keep it")
+    facts = _as_bytes(out, facts) if misaligned else facts
+    if overlaps_itself(facts):
+        help = "pass an array whose elements all have their own memory"
+        raise ArgumentError(f"elements of {name} share memory (strides {facts.strides})", "argument.overlap", help=help)
+    _check_overlaps(facts, inputs, others, name)
+    return facts
+
+
+def _is_misaligned(out: Any) -> bool:
+    """Whether this is a NumPy array, and only where its elements lie keeps kernels from writing it."""
+    import numpy as np
+
+    return isinstance(out, np.ndarray) and out.dtype.isnative
+
+
+def _as_bytes(out: Any, facts: Array) -> Array:
+    """A NumPy array as its bytes, which lie at any address and any distance from each other."""
+    shape, strides = (*out.shape, out.itemsize), (*out.strides, 1)
+    return Array("numpy", UINT8, shape, strides, out.ctypes.data, CPU, facts.readonly, out, True)
+
+
+def unfit(name: str, has: str, needs: str) -> ArgumentError:
+    """The error for an output that is no place for the result."""
+    help = "out is neither cast nor broadcast: pass an array of exactly the result's shape and dtype"
+    return ArgumentError(f"{name} {has}, and the result {needs}", "argument.out", help=help)
+
+
+def _check_overlaps(facts: Array, inputs: Mapping[str, Array | Weak], others: Sequence[Array], name: str) -> None:
+    for other in others:
+        if overlap(facts, other):
+            raise ArgumentError(f"{name} overlaps another output", "argument.overlap", help="pass separate arrays")
+    for label, array in inputs.items():
+        if isinstance(array, Array) and not array.by_value and overlap(facts, array) == "partial":
+            help = f"pass {label} itself, or an array that shares no memory with it"
+            raise ArgumentError(f"{name} overlaps {label}", "argument.overlap", help=help)
+
+
+def mark_written(out: Any) -> None:
+    """Tell torch's autograd that `out` (a tensor, or a list of some) changed.
+
+    A backward pass that saved it then complains instead of erring.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(out, (torch.Tensor, list)):
+        torch.autograd.graph.increment_version(out)
+
+
+@cache
+def version_counter() -> Callable[[Iterable[Any]], None]:
+    """The same for several tensors, as shortly as this torch allows."""
+    import torch
+
+    try:
+        torch._C._increment_version((torch.empty(1),))
+        return torch._C._increment_version
+    except (AttributeError, TypeError):  # a torch that takes one tensor
+        return lambda outs: mark_written(list(outs))

@@ -1,0 +1,177 @@
+"""How payloads, addresses and numbers, become the parameter block of a kernel."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from operator import add, itemgetter
+from typing import Any, NamedTuple
+
+from ..errors import CompileError, DTypeError
+from .native_entry import Place, Watch
+
+BLOCK_BYTES = 32_760  # of a parameter block: the limit of sm_70 and later under CUDA 12.1 and later, in whole slots
+
+
+class PointerSlot(NamedTuple):
+    """Eight bytes at `offset` of the block: payload `argument` plus `shift` bytes."""
+
+    offset: int
+    argument: int
+    shift: int = 0
+
+
+class ScalarSlot(NamedTuple):
+    """Eight bytes at `offset` of the block, the low ones filled with payload `argument` in a `struct` format."""
+
+    offset: int
+    argument: int
+    format: str
+
+
+Namer = Callable[[Any], str]
+"""Gives a constant a name in generated lines."""
+
+
+class Told(NamedTuple):
+    """What a builtin is made of: the memory that it copies, where arguments go; the payloads that it takes."""
+
+    memory: bytes
+    places: tuple[Place, ...]
+    given: tuple[int, ...]
+    numbers: tuple[int, ...]
+    start: int  # the word where numbers begin
+
+    def watches(self, watch: Watch) -> bool:
+        """Whether all that is watched, by payload, is among what the builtin takes."""
+        return set(watch.remainders) <= set(self.given)
+
+    def watch(self, watch: Watch) -> Watch:
+        """The same by argument of the builtin."""
+        return watch.at({payload: place for place, payload in enumerate(self.given)})
+
+
+class Layout:
+    """How payloads become a block: pointers first, scalars last, what the template holds between them."""
+
+    def __init__(
+        self,
+        template: bytes,
+        pointers: Sequence[PointerSlot],
+        scalars: Sequence[ScalarSlot],
+        names: Sequence[str],
+    ) -> None:
+        first_scalar = len(template) - 8 * len(scalars)
+        starts = [p.offset for p in pointers]
+        if starts != sorted(starts) or any(at % 8 for at in starts) or (starts and starts[0]):
+            raise ValueError("pointer slots must stand in order, from the block's start")
+        if [s.offset for s in scalars] != list(range(first_scalar, len(template), 8)):
+            raise ValueError("scalar slots must end the block, in order")
+        if len(template) > BLOCK_BYTES:
+            message = f"the kernel takes {len(template)} bytes of parameters"
+            help = f"{BLOCK_BYTES} is what CUDA allows: split the expression"
+            raise CompileError(message, "compile.parameters", help=help)
+        gaps = [bytes(template[at + 8 : after]) for at, after in pairwise(starts)]
+        self.fixed = bytes(template[starts[-1] + 8 if starts else 0 : first_scalar])
+        tails = "".join(f"{s.format}{8 - struct.calcsize('<' + s.format)}x" for s in scalars)
+        leading = "".join(f"Q{len(gap)}s" if gap else "Q" for gap in [*gaps, b""][: len(pointers)])
+        self.format = f"{leading}{len(self.fixed)}s{tails}"
+        self.pack_scalars = struct.Struct(f"<{tails}").pack
+        self.pointers = _pointer_reader(pointers, gaps)
+        self.scalars = _reader([s.argument for s in scalars]) if scalars else None
+        self.places, self.slots, self.names = tuple(pointers), tuple(scalars), tuple(names)
+        self.template = template
+
+    def told(self, head: bytes, constants: Mapping[int, Any]) -> Told:
+        """`head` and the block with the `constants` among the payloads filled in; DTypeError for one that does not
+        fit.
+        """
+        memory, first = bytearray(head + self.template), len(head)
+        places, given = [], []
+        for slot in self.places:
+            if slot.argument in constants:
+                struct.pack_into("<Q", memory, first + slot.offset, constants[slot.argument] + slot.shift)
+            else:
+                places.append(Place((first + slot.offset) // 8, slot.shift))
+                given.append(slot.argument)
+        numbers = [slot.argument for slot in self.slots]
+        start = len(memory) - 8 * len(numbers)
+        if set(numbers) <= constants.keys():
+            memory[start:], numbers = self.pack_scalars(*self.fit(constants)), []
+        return Told(bytes(memory), tuple(places), tuple(given), tuple(numbers), start // 8)
+
+    def block(self, payloads: Sequence[Any]) -> bytes:
+        """The parameter block of these payloads."""
+        numbers = self.fit(payloads) if self.scalars else ()
+        return struct.pack(f"<{self.format}", *self.pointers(payloads), self.fixed, *numbers)
+
+    def call_lines(self, entry: str, told: Told, words: Sequence[str], name: Namer) -> tuple[list[str], str]:
+        """Lines that pack the numbers that a builtin takes, and its call, given the text of each payload."""
+        packs, given = self.pack_lines(told, words, name), [words[k] for k in told.given]
+        if not packs:
+            return packs, f"{entry}({', '.join(given)})"
+        packed = f"packed_{entry}"
+        return [f"{packed} = {packs[0]}"], f"{entry}({', '.join([*given, packed])})"
+
+    def pack_lines(self, told: Told, words: Sequence[str], name: Namer) -> list[str]:
+        """What packs the numbers that a builtin takes; nothing where there are none."""
+        return [f"{name(self.pack_scalars)}({', '.join(words[k] for k in told.numbers)})"] if told.numbers else []
+
+    def check(self, payloads: Sequence[Any]) -> None:
+        """DTypeError for an integer that does not fit its slot."""
+        try:
+            self.pack_scalars(*self.scalars(payloads))  # type: ignore[misc]
+        except (struct.error, OverflowError):
+            self.fit(payloads)
+
+    def fit(self, payloads: Sequence[Any] | Mapping[int, Any]) -> list[Any]:
+        """The numbers as their slots can hold them: a float beyond float32 rounds to infinity, as in NumPy.
+
+        An integer that does not fit is a DTypeError.
+        """
+        fitted = []
+        for slot in self.slots:
+            number = payloads[slot.argument]
+            try:
+                struct.pack("<" + slot.format, number)
+            except (struct.error, OverflowError):
+                if not isinstance(number, float) or slot.format != "f":
+                    raise self._misfit(number, slot) from None
+                number = math.copysign(math.inf, number)
+            fitted.append(number)
+        return fitted
+
+    def _misfit(self, number: Any, slot: ScalarSlot) -> DTypeError:
+        from ..ir.checks import spelled
+
+        name = f"{self.names[slot.argument]} = " if slot.argument < len(self.names) else ""
+        help = "pass a NumPy scalar of the type that is meant, such as numpy.int64(...)"
+        shown = spelled(number) if isinstance(number, int) else repr(number)
+        return DTypeError(f"{name}{shown} does not fit {_DTYPE_OF[slot.format]}", "dtype.overflow", help=help)
+
+
+_NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
+FORMAT_OF = dict(zip(_NAMES, "?bhiqBHIQfd"))  # struct format by the name of a compute type
+_DTYPE_OF = {format: name for name, format in FORMAT_OF.items()}
+
+
+def _reader(indices: Sequence[int]) -> Callable[[Sequence[Any]], tuple]:
+    if len(indices) > 1:
+        return itemgetter(*indices)
+    return lambda payloads: tuple(payloads[i] for i in indices)
+
+
+def _pointer_reader(pointers: Sequence[PointerSlot], gaps: Sequence[bytes]) -> Callable[[Sequence[Any]], tuple]:
+    """What reads the pointers out of payloads, with what stands between them."""
+    read = _reader([p.argument for p in pointers])
+    shifts = tuple(p.shift for p in pointers)
+    if any(gaps):
+        tails = [(gap,) if gap else () for gap in (*gaps, b"")]
+        return lambda payloads: tuple(
+            x for at, shift, tail in zip(read(payloads), shifts, tails) for x in (at + shift, *tail)
+        )
+    if not any(shifts):
+        return read
+    return lambda payloads: tuple(map(add, read(payloads), shifts))

@@ -1,0 +1,185 @@
+"""Prepared calls on disk: all that a launch needs, so that a new process plans nothing and imports nothing to do so.
+
+An entry belongs to one program, one set of layouts and one machine. The machine code stands in the entries of its
+kernels; a call says which they are, by key and digest, and what it claimed: its place among the few whose lengths have
+binaries of their own (see `claims`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
+from typing import Any
+
+from .. import config
+from ..backends.cpu import processor
+from ..backends.cpu.work import Launch as Work
+from ..backends.cpu.work import Stage
+from ..errors import FusedslError
+from ..ir.types import DTYPES
+from ..kernel_ir.launch_config import Geometry
+from . import cache, object_loader, pool
+from .arrays import CPU, Array, Weak, describe, library_of
+from .counters import Tickets
+from .cuda_streams import stream_reader
+from .driver import driver
+from .launch import HostLaunch, Launch, MadeOf
+from .outputs import Allocator, allocator, place
+from .parameter_block import PointerSlot, ScalarSlot
+from .prepared_call import Call
+from .specialization_quota import Claim, claim_all
+
+LIBRARIES = ("numpy", "torch", "cupy")
+MOST = 16  # calls of one program that a process writes: they are for its start
+
+
+def key_of(
+    source: Mapping[str, Any], options: config.Options, facts: Mapping[str, Array | Weak], outs: Sequence[Any] | None
+) -> str | None:
+    """Where the call of these arguments stands, if it does; None for one that is never kept.
+
+    `source` says what plans of the program depend on. Raises FusedslError only where the call does.
+    """
+    arguments = [_told(a) for a in facts.values()]
+    if [] in arguments or any(out is not None and library_of(out) not in LIBRARIES for out in outs or ()):
+        return None
+    given = [None if out is None else _told(describe(out), True) for out in outs or ()]
+    if [] in given:
+        return None
+    library, device = place(facts)
+    where = [library, _processor() if device == CPU else _card(device[1])]
+    called = {"names": list(facts), "arguments": arguments, "outs": outs if outs is None else given, "where": where}
+    return cache.cache_key(call=called, program=source, options=repr(options))
+
+
+def _told(a: Array | Weak, written: bool = False) -> list:
+    """What a prepared call depends on of an argument; nothing for one that it is not kept for."""
+    if isinstance(a, Weak):
+        return [a.kind]
+    if a.library not in LIBRARIES or a.copied:
+        return []
+    if a.by_value and not written:
+        return [a.library, a.dtype.name]
+    return [a.library, a.dtype.name, a.shape, a.strides, a.pointer & 15, a.device]
+
+
+def _card(index: int) -> list:
+    """What launches on a CUDA device depend on."""
+    return [*astuple(driver().facts(index)), driver().version()]
+
+
+def _processor() -> list:
+    """What launches on this CPU depend on."""
+    return [processor.host().tag, config.num_threads()]
+
+
+# ---- writing
+
+
+def keep(key: str, call: Call, device: tuple[str, int], claims: Iterable[Claim]) -> None:
+    """Put a prepared call on disk, where all of it can be said, with what it claimed."""
+    makers = [*call.makers, *([] if call.workspace is None else [call.workspace])]
+    if call.foreign[0] or not all(isinstance(make, Allocator) and make.form for make in makers):
+        return
+    if not all(record.made_of and record.made_of.entry for record in call.records):
+        return
+    facts = {
+        "library": call.library,
+        "device": device,
+        "launches": [_launch_told(record) for record in call.records],
+        "results": [_form(make) for make in call.makers],
+        "workspace": None if call.workspace is None else _form(call.workspace),
+        "tickets": 0 if call.tickets is None else call.tickets.count,
+        "numbers": [int(n) for n in call.numbers],
+        "spans": call.all_spans,
+        "out_spans": call.out_spans,
+        "in_place": sorted(call.in_place),
+        "apart": sorted(call.apart),
+        "names": call.records[0].layout.names if call.records else (),
+        "claims": list(claims),
+    }
+    cache.disk().put(key, facts)
+
+
+def _form(make: Any) -> list:
+    shape, dtype, order = make.form
+    return [list(map(int, shape)), dtype.name, order]
+
+
+def _launch_told(record: Launch | HostLaunch) -> dict[str, Any]:
+    layout = record.layout
+    told: dict[str, Any] = {"made_of": record.made_of, "template": layout.template.hex()}
+    told |= {"pointers": layout.places, "scalars": layout.slots}
+    if isinstance(record, Launch):
+        return told | {"geometry": astuple(record.asked)}
+    return told | {"work": astuple(record.work)}
+
+
+# ---- reading
+
+
+def read(key: str) -> Call | None:
+    """The call of this key, its code loaded; None where there is none, or any part of it is not as it was."""
+    entry = cache.disk().get(key)
+    if entry is None:
+        return None
+    with contextlib.suppress(FusedslError, KeyError, TypeError, ValueError, IndexError):
+        return _call(entry[0])
+    return None
+
+
+def _call(facts: Mapping[str, Any]) -> Call:
+    library, device = facts["library"], (str(facts["device"][0]), int(facts["device"][1]))
+    if not claim_all(map(tuple, facts["claims"])):
+        raise KeyError("its lengths share a general binary here")
+    load = _on_cpu if device == CPU else _on_card
+    launches = [load(told, _code(told), facts["names"], device[1]) for told in facts["launches"]]
+    makers = [_maker(library, device, form) for form in facts["results"]]
+    workspace = None if facts["workspace"] is None else _maker(library, device, facts["workspace"])
+    tickets = None
+    if facts["tickets"]:
+        tickets = Tickets(facts["tickets"], device[1])
+    spans, out_spans = ([None if s is None else tuple(s) for s in facts[k]] for k in ("spans", "out_spans"))
+    in_place, apart = (frozenset(map(tuple, facts[k])) for k in ("in_place", "apart"))
+    stream = stream_reader(library, device)
+    return Call(
+        launches, makers, workspace, facts["numbers"], stream, spans, out_spans, in_place, library, tickets, apart
+    )
+
+
+def _code(told: Mapping[str, Any]) -> bytes:
+    """The machine code of a launch; KeyError where the cache has none, or another."""
+    made_of = MadeOf(*told["made_of"])
+    entry = cache.disk().get(made_of.entry)
+    if entry is None or hashlib.sha256(entry[1]).hexdigest() != made_of.digest:
+        raise KeyError(made_of.entry)
+    return entry[1]
+
+
+def _maker(library: str, device: tuple[str, int], form: Sequence[Any]) -> Allocator:
+    shape, dtype, order = form
+    return allocator(library, device, shape, DTYPES[dtype], order)
+
+
+def _slots(told: Mapping[str, Any]) -> tuple[bytes, list[PointerSlot], list[ScalarSlot]]:
+    pointers, scalars = [PointerSlot(*p) for p in told["pointers"]], [ScalarSlot(*n) for n in told["scalars"]]
+    return bytes.fromhex(told["template"]), pointers, scalars
+
+
+def _on_card(told: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> Launch:
+    made_of = MadeOf(*told["made_of"])
+    function = driver().loaded(code, made_of.symbols[0], device)
+    return Launch(driver(), function, Geometry(*told["geometry"]), *_slots(told), names, made_of)
+
+
+def _on_cpu(told: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> HostLaunch:
+    made_of = MadeOf(*told["made_of"])
+    stages, workspace, parts = told["work"]
+    work = Work(tuple(Stage(*stage) for stage in stages), workspace, parts)
+    functions = dict(zip(made_of.symbols, object_loader.load(code, tuple(made_of.symbols))))
+    template, pointers, scalars = _slots(told)
+    run = pool.runner(functions, work, len(template) // 8)
+    single = pool.single(functions, work)
+    return HostLaunch(run, template, pointers, scalars, names, single, made_of, work)

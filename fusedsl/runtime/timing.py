@@ -1,0 +1,76 @@
+"""How long a launch takes where it runs: medians between events on a GPU with a cold L2, wall time on the CPU."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_float, c_size_t, c_uint, c_uint64, c_void_p
+from statistics import median
+
+from .arrays import CPU
+from .driver import driver
+from .host_device_copies import Buffer
+
+REPETITIONS = 21
+CHUNK = 4 << 20  # bytes of a copy that reads the L2 full of other data: so much of it is written, again and again
+LEAST_FLUSH = 64 << 20
+AHEAD = 8  # fills of the flush area, some 30 µs each: by so much the host is ahead when it queues a launch
+
+Fire = Callable[[], None]
+
+
+class Clock:
+    """Times launches on one device and stream."""
+
+    def __init__(self, device: tuple[str, int], stream: int = 0) -> None:
+        self.device, self.stream = device, stream
+        self._flush: Buffer | None = None
+
+    def seconds(self, fires: Sequence[Fire], repetitions: int = REPETITIONS) -> list[float]:
+        """The median seconds of each of these launches, taken in turns so that a busy machine slows all alike."""
+        for fire in fires:
+            fire()
+        taken: list[list[float]] = [[] for _ in fires]
+        for _ in range(repetitions):
+            for fire, times in zip(fires, taken):
+                times.append(self._once(fire))
+        return [median(times) for times in taken]
+
+    def _once(self, fire: Fire) -> float:
+        if self.device == CPU:
+            begun = time.perf_counter()
+            fire()
+            return time.perf_counter() - begun
+        with driver().on(self.device[1]):
+            return self._between_events(fire)
+
+    def _between_events(self, fire: Fire) -> float:
+        """The GPU is kept busy while the host queues a launch between its events, so that they enclose nothing else."""
+        events = [c_void_p(), c_void_p()]
+        try:
+            for event in events:
+                driver().call("cuEventCreate", byref(event), c_uint(0))
+            self._empty_l2()
+            driver().call("cuEventRecord", events[0], c_void_p(self.stream))
+            fire()
+            driver().call("cuEventRecord", events[1], c_void_p(self.stream))
+            driver().call("cuEventSynchronize", events[1])
+            elapsed = c_float()
+            driver().call("cuEventElapsedTime", byref(elapsed), *events)
+        finally:
+            for event in events:
+                if event:
+                    driver().call("cuEventDestroy_v2", event)
+        return elapsed.value * 1e-3
+
+    def _empty_l2(self) -> None:
+        """Write, then read twice the L2's size, to one small place, so that little is left to be written back."""
+        index = self.device[1]
+        size = max(LEAST_FLUSH, -(-2 * driver().facts(index).l2 // CHUNK) * CHUNK)
+        if self._flush is None:
+            self._flush = Buffer(size + CHUNK, index)
+        for _ in range(AHEAD):
+            driver().zero(self._flush.address, (size + CHUNK) // 4, self.stream)
+        for begin in range(CHUNK, size + CHUNK, CHUNK):
+            place, source = c_uint64(self._flush.address), c_uint64(self._flush.address + begin)
+            driver().call("cuMemcpyDtoDAsync_v2", place, source, c_size_t(CHUNK), c_void_p(self.stream))

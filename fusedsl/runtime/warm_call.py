@@ -1,0 +1,269 @@
+"""The warm call as a few lines of generated Python: is it the call that was made last, on arrays of the same layout?
+
+`Call` and `keys` say what a call with known layouts does; this writes the same for one such call, with types, shapes
+and strides as constants and without a loop. It answers None to anything else, and the general path follows.
+
+Measured beside an H200 on CPython 3.12, `a*b + c` with out=: 3.1 µs for CuPy's arrays and 3.7 for torch's tensors, of
+which the driver's launch of a graph takes 1.3 (that of a kernel, 3.3); torch.mul takes 6.2 there, CuPy's multiply 7.7.
+
+The kernels are launched by builtins (entry.py) that share nothing between calls; the first of them also looks at what
+depends on addresses alone: alignment and overlaps.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from ..generated_code import Lines
+from .argument_keys import address_of, numpy_head, read_word
+from .arrays import Array
+from .cuda_streams import stream_text
+from .native_entry import NOTHING, Pair, Watch, watcher
+from .outputs import Allocator, version_counter
+from .prepared_call import Call
+
+Replay = Callable[[Sequence[Any], Any], Any]
+"""Arguments, and what was given as `out`, to the result (a tuple of several); None where the call is another."""
+
+MISFIT = (struct.error, OverflowError)  # a number that its parameter cannot hold
+
+
+def nothing(values: Sequence[Any], out: Any) -> None:
+    """The replay of a program that was not called yet."""
+
+
+class _Unknown(Exception):
+    """An argument that only the general path can take."""
+
+
+def replay(call: Call, values: Sequence[Any], outs: Sequence[Any] | None, results: Sequence[Any]) -> Replay:
+    """What repeats `call`, which made `results`, for arguments alike to these in all that it was prepared for."""
+    try:
+        return _Writer(call).write(values, outs, results)
+    except _Unknown:
+        return nothing
+
+
+class _Writer(Lines):
+    """The text of one replay, and the constants that it names."""
+
+    def __init__(self, call: Call):
+        super().__init__()
+        self.call = call
+        self.tensors: dict[str, Any] = {}  # of torch's, that are looked at together
+        self.remainders: dict[int, int] = {}  # by 16, of the addresses of arrays, by payload
+        self.pairs: list[Pair] = []  # of these, which may not overlap
+        self.arguments = 0  # how many
+
+    def write(self, values: Sequence[Any], outs: Sequence[Any] | None, made: Sequence[Any]) -> Replay:
+        arguments, results = [f"a{k}" for k in range(len(values))], [f"r{k}" for k in range(len(self.call.makers))]
+        self.arguments = len(arguments)
+        if arguments:
+            self.add("try:", f"    {', '.join(arguments)}, = values", "except ValueError:", "    return None")
+        else:
+            self._unless("values")
+        given = self._outputs(outs)
+        payloads = [self._take(k, name, value) for k, (name, value) in enumerate(zip(arguments, values))]
+        for k, out in given.items():
+            self._take_out(k, out)
+        self._look_together()
+        words, constants = self._words(payloads, results)
+        watch = self._watched(words, constants)
+        for k, make in enumerate(self.call.makers):
+            if k not in given:
+                self._make(f"r{k}", make)
+                self.add(f"r{k}_at = {self._address(f'r{k}', made[k])}")
+        self._launch(words, constants, watch)
+        if self.call.library == "torch" and given:
+            self.add(f"{self.name(version_counter())}(({', '.join(f'r{k}' for k in given)},))")
+        self.add(f"return {results[0] if len(results) == 1 else '(' + ', '.join(results) + ')'}")
+        return self.function("replay", "values, out")
+
+    def _make(self, name: str, make: Callable[[], Any]) -> None:
+        """New memory; where there is none, the general path finds it too, and says so."""
+        if not isinstance(make, Allocator):
+            raise _Unknown
+        self.add("try:", f"    {name} = {self.name(make.make)}()")
+        self.add(f"except {self.name(make.exhausted)}:", "    return None")
+
+    def _words(self, payloads: Sequence[str], results: Sequence[str]) -> tuple[list[str], dict[int, int]]:
+        """The text of what all launches read, by payload; and those payloads that are always the same."""
+        call = self.call
+        words = [*payloads, *(f"{name}_at" for name in results)]
+        words.append("0" if call.workspace is None else "memory_at")
+        words.append("0" if call.tickets is None else "tickets")
+        constants = {k: 0 for k, word in enumerate(words) if word == "0"}
+        constants |= dict(enumerate(call.numbers, len(words)))
+        return [*words, *map(str, call.numbers)], constants
+
+    def _watched(self, words: Sequence[str], constants: Mapping[int, int]) -> Watch:
+        """What the first launch is to see of addresses: that they leave the same remainders, and no output overlaps
+        what it must not. Where it cannot, lines do so."""
+        watch, first = Watch(self.remainders, self.pairs), self.call.records[0] if self.call.records else None
+        if not self.remainders or (first is not None and first.watches(watch, constants)):
+            return watch
+        looked = list(self.remainders)
+        look = watcher(watch.at({payload: place for place, payload in enumerate(looked)}))
+        self._unless(f"{self.name(look)}({', '.join(words[k] for k in looked)})")
+        return NOTHING
+
+    def _launch(self, words: Sequence[str], constants: Mapping[int, int], watch: Watch) -> None:
+        """Memory between launches; then these, of which the first looks at addresses before anything is done."""
+        call = self.call
+        if call.workspace is not None:
+            self._make("memory", call.workspace)
+            self.add(f"memory_at = {self.name(address_of)}(memory)")
+        if call.on_device:
+            self.add(f"stream = {stream_text(call.stream, self.name)}")
+        if call.tickets is not None:
+            self.add(f"tickets = {self.name(call.tickets)}(stream)")
+        told = [
+            record.repeat_lines(words, constants, self.name, NOTHING if k else watch)
+            for k, record in enumerate(call.records)
+        ]
+        if packs := [line for lines, _ in told for line in lines]:
+            self.add("try:", *(f"    {line}" for line in packs), f"except {self.name(MISFIT)}:", "    return None")
+        self.add(*(line for _, lines in told for line in lines))
+
+    def _unless(self, *conditions: str) -> None:
+        self.add(f"if {' or '.join(conditions)}:", "    return None")
+
+    # -- arguments and outputs
+
+    def _outputs(self, outs: Sequence[Any] | None) -> dict[int, Any]:
+        """Lines that name the outputs that are given, as `r0` …; these, by number."""
+        if outs is None or all(out is None for out in outs):
+            self._unless("out is not None")
+            return {}
+        given = {k: out for k, out in enumerate(outs) if out is not None}
+        if len(outs) == 1:
+            self.add("r0 = out")
+            return given
+        self._unless(f"type(out) is not tuple or len(out) != {len(outs)}")
+        self.add(f"{', '.join(f'r{k}' for k in range(len(outs)))}, = out")
+        missing = [f"r{k} is not None" for k in range(len(outs)) if k not in given]
+        if missing:
+            self._unless(*missing)
+        return given
+
+    def _take(self, k: int, name: str, value: Any) -> str:
+        """Lines that see that `name` is alike to `value`; its payload as text."""
+        if type(value) in (bool, int, float):
+            self._unless(f"type({name}) is not {self.name(type(value))}")
+            return name
+        if type(value).__module__ == "numpy" and not getattr(value, "shape", (0,)):  # a scalar, or of rank 0
+            more = f" or {name}.shape" if type(value).__name__ == "ndarray" else ""
+            kinds = (
+                f"type({name}) is not {self.name(type(value))}{more} or {name}.dtype is not {self.name(value.dtype)}"
+            )
+            self._unless(kinds)
+            self.add(f"{name}_at = {name}.item()")
+            return f"{name}_at"
+        return self._place(k, name, value)
+
+    def _place(self, k: int, name: str, value: Any) -> str:
+        """The same of an array that is payload `k`; its address."""
+        kind, torch, cupy = type(value), sys.modules.get("torch"), sys.modules.get("cupy")
+        if torch is not None and kind in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided:
+            if not value.shape and value.device.type == "cpu":  # a number, but where it is written
+                raise _Unknown
+            self.tensors[name] = value
+        elif _is_numpy(value):
+            self._unless(*self._alike(name, value), f"{name}.strides != {value.strides}")
+        elif cupy is not None and kind is cupy.ndarray:
+            packed = getattr(value, "_c_contiguous", False)
+            form = f"not {name}._c_contiguous" if packed else f"{name}.strides != {value.strides}"
+            several = cupy.cuda.runtime.getDeviceCount() > 1
+            self._unless(*self._alike(name, value), form,
+                         *([f"{name}.data.device_id != {value.data.device_id}"] if several else []))  # fmt: skip
+        else:
+            raise _Unknown
+        self.remainders[k] = address_of(value) & 15
+        if name not in self.tensors:
+            self.add(f"{name}_at = {self._address(name, value)}")
+        return f"{name}_at"
+
+    def _alike(self, name: str, value: Any) -> list[str]:
+        conditions = [
+            f"type({name}) is not {self.name(type(value))}",
+            f"{name}.dtype is not {self.name(value.dtype)}",
+        ]
+        if len(value.shape) == 1 and isinstance(getattr(value, "size", None), int):  # no tuple to be made
+            return [*conditions, f"{name}.size != {value.size}", f"{name}.ndim != 1"]
+        return [*conditions, f"{name}.shape != {tuple(value.shape)}"]
+
+    def _look_together(self) -> None:
+        """Tensors are looked at by the check that torch has for its own compiled code, in one call."""
+        if not self.tensors:
+            return
+        torch, guards = sys.modules["torch"], tensor_guards()
+        self._unless(f"{self.name(torch._C._len_torch_dispatch_stack)}()")  # make_fx and others want to see the call
+        if guards is not None:
+            alike = guards(*self.tensors.values(), dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+            self._unless(f"not {self.name(alike)}({', '.join(self.tensors)})")
+            if any(value.requires_grad for value in self.tensors.values()):
+                self._unless(f"{self.name(torch.is_grad_enabled)}()")
+        for name, value in self.tensors.items():
+            if guards is None:
+                packed = value.is_contiguous()
+                form = f"not {name}.is_contiguous()" if packed else f"{name}.stride() != {value.stride()}"
+                grad = f"{name}.requires_grad and {self.name(torch.is_grad_enabled)}()"
+                self._unless(*self._alike(name, value), form, grad, f"{name}.is_neg()",
+                             f"{name}.device != {self.name(value.device)}")  # fmt: skip
+            self.add(f"{name}_at = {self._address(name, value)}")
+
+    def _address(self, name: str, value: Any) -> str:
+        """The address of what is alike to `value`, as text."""
+        if _is_numpy(value) and (head := numpy_head()) is not None:
+            return f"{self.name(read_word)}(id({name}) + {head}).value"
+        if hasattr(value, "data_ptr"):
+            return f"{name}.data_ptr()"  # 20 ns less than a call of the class's function
+        return (
+            f"{self.name(address_of)}({name})" if _is_numpy(value) or isinstance(value, Array) else f"{name}.data.ptr"
+        )
+
+    def _take_out(self, r: int, out: Any) -> None:
+        """Output `r` is alike to `out`, may be written, and overlaps nothing that it must not: see Call.may_write."""
+        call, name = self.call, f"r{r}"
+        if (own := call.out_spans[r]) is None:
+            raise _Unknown
+        place = self.arguments + r
+        self._place(place, name, out)
+        if call.library == "numpy":
+            self._unless(f"not {name}.flags.writeable")
+        spans = [(k, k, *told) for k, *told in call.spans]
+        spans += [(self.arguments + q, ~q, *told) for q, told in enumerate(call.out_spans[:r]) if told is not None]
+        for other, k, first, end in spans:
+            allowed = {distance for q, j, distance in call.apart if (q, j) == (r, k)}
+            allowed |= {0} if (k, r) in call.in_place else set()
+            self.pairs.append(Pair(place, other, *own, first, end, tuple(sorted(allowed))))
+
+
+def _is_numpy(value: Any) -> bool:
+    """Whether it is one of NumPy's arrays, of no class of its own."""
+    return type(value).__module__ == "numpy" and type(value).__name__ == "ndarray"
+
+
+@cache
+def tensor_guards() -> Any:
+    """torch's check of types, layouts, devices, gradients and lazy views of several tensors at once, as its compiled
+    functions use it; None where this torch has none that tells apart what we ask of it.
+    """
+    import torch
+
+    try:
+        kind = torch._C._dynamo.guards.TensorGuards
+        x = torch.zeros(4, 6)
+        check = kind(x, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+        others = [x[:3], x.half(), x.int(), torch.zeros(6, 4).T, torch._neg_view(x), x.to("meta"), x.to_sparse()]
+        others += [torch.zeros(4, 6, requires_grad=True), torch.nn.Parameter(x, requires_grad=False)]
+        with torch.no_grad():
+            told = check(torch.zeros(4, 6, requires_grad=True))
+        right = told is False or told is True
+        return kind if right and check(x) and check(x + 1) and not any(map(check, others)) else None
+    except (AttributeError, RuntimeError, TypeError):
+        return None

@@ -1,0 +1,241 @@
+"""The user's containers and objects that hold arrays: a trace sees copies of them, with tracers for the arrays."""
+
+from __future__ import annotations
+
+import argparse
+import enum
+import functools
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import TraceError, Unsupported
+from .array_library import is_array
+from .tracer import Tracer
+
+DEPTH = 4  # how far containers are looked into
+NAMESPACES = (types.SimpleNamespace, argparse.Namespace)  # Python's own, that hold what the user puts into them
+LIBRARIES = ("numpy", "cupy", "cupyx", "torch", __name__.split(".")[0])
+
+
+@dataclass(frozen=True)
+class Held:
+    """An object of the user's, with what stands for its attributes."""
+
+    owner: Any
+    attributes: dict[str, Any]
+
+
+def is_users(kind: type) -> bool:
+    """Whether a class is the user's own: not Python's, the array libraries' or this package's."""
+    if kind in NAMESPACES:
+        return True
+    root = (kind.__module__ or "").split(".")[0]
+    return root not in sys.stdlib_module_names and root not in LIBRARIES
+
+
+def attributes_of(value: Any) -> dict[str, Any] | None:
+    """What an object holds, in its `__dict__` and its slots; None if it has neither."""
+    held = getattr(value, "__dict__", None)
+    slots = [name for kind in type(value).__mro__ for name in _slots(kind) if hasattr(value, name)]
+    if type(held) is not dict and not slots:
+        return None
+    return {**{name: getattr(value, name) for name in slots}, **(held if type(held) is dict else {})}
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    names = vars(kind).get("__slots__", ())
+    names = (names,) if isinstance(names, str) else tuple(names)
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__") and not name.startswith("__"))
+
+
+def is_object(value: Any) -> bool:
+    """Whether a value is an object of a class of the user's that can be made anew from its attributes."""
+    kind = type(value)
+    if isinstance(value, (type, types.FunctionType, types.ModuleType, enum.Enum, BaseException)) or not is_users(kind):
+        return False
+    plain = kind.__new__ is object.__new__ or kind in NAMESPACES
+    return plain and not is_module(value) and attributes_of(value) is not None
+
+
+def holds_arrays(value: Any, depth: int = DEPTH) -> bool:
+    """Whether a list, tuple, dict or object of the user's has an array somewhere in it."""
+    if depth == 0:
+        return False
+    parts = _parts(value)
+    return any(is_array(part) or holds_arrays(part, depth - 1) for part in parts)
+
+
+def holds_functions(value: Any, depth: int = DEPTH) -> bool:
+    """Whether a container or object has a Python function, method or partial somewhere in it."""
+    if depth == 0:
+        return False
+    functions = (types.FunctionType, types.MethodType, functools.partial)
+    return any(isinstance(part, functions) or holds_functions(part, depth - 1) for part in _parts(value))
+
+
+def _parts(value: Any) -> Any:
+    if type(value) in (tuple, list):
+        return value
+    if isinstance(value, dict):
+        return value.values()
+    if is_module(value):
+        return ()
+    return (attributes_of(value) or {}).values() if is_object(value) else ()
+
+
+def is_module(value: Any) -> bool:
+    """Whether it is one of torch's modules."""
+    nn = getattr(sys.modules.get("torch"), "nn", None)
+    return nn is not None and isinstance(value, nn.Module)
+
+
+class RefusedModule:
+    """One of torch's modules, as a traced function sees it: refused by name where it is used."""
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        raise Unsupported(
+            "fuse over nn.Module is not there yet", code="unsupported.module", help="pass its parameters as arguments"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return self()
+
+
+class Copies:
+    """The copies of one trace, and what the function did to them."""
+
+    def __init__(self, rebound: Callable[[Callable], Callable], seen: Callable[[Any], Any]):
+        self.rebound = rebound
+        self.seen = seen
+        self.kinds: dict[type, type] = {}
+        self.owners: dict[int, Any] = {}
+        self.objects: list[tuple[Any, Any, dict[str, Any]]] = []
+        self.containers: list[tuple[Any, Any]] = []
+
+    def blank(self, owner: Any) -> Any:
+        """An object of the owner's class, whose methods are traced as functions are, with nothing in it yet."""
+        kind = type(owner)
+        if kind not in self.kinds:
+            self.kinds[kind] = self._kind(kind)
+        create: Any = kind.__new__
+        made = create(self.kinds[kind])
+        self.owners[id(made)] = owner
+        return made
+
+    def filled(self, made: Any, attributes: dict[str, Any]) -> Any:
+        """The object with these attributes."""
+        slots = {name for kind in type(made).__mro__ for name in _slots(kind)}
+        for name, value in attributes.items():
+            if name in slots:
+                object.__setattr__(made, name, value)
+            else:
+                made.__dict__[name] = value
+        self.objects.append((self.owners[id(made)], made, dict(attributes)))
+        return made
+
+    def _kind(self, kind: type) -> type:
+        methods: dict[str, Any] = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        for base in reversed(kind.__mro__):
+            if is_users(base):
+                methods |= {name: self._method(f) for name, f in vars(base).items() if _is_method(f)}
+                methods |= {name: self.seen(v) for name, v in vars(base).items() if is_array(v) or holds_arrays(v)}
+        return type(kind.__name__, (kind,), methods)
+
+    def _method(self, f: Any) -> Any:
+        if isinstance(f, property):
+            return property(f.fget and self.rebound(f.fget), f.fset, f.fdel)
+        if isinstance(f, (staticmethod, classmethod)):
+            return type(f)(self.rebound(f.__func__))
+        return self.rebound(f)
+
+    def container(self, made: Any) -> Any:
+        """A list or dict that the function must leave as it is."""
+        self.containers.append((made, made.copy()))
+        return made
+
+    def settle(self) -> None:
+        """Plain values that the function gave to attributes go to the real objects; arrays cannot."""
+        for owner, made, before in self.objects:
+            now = attributes_of(made) or {}
+            for name, value in now.items():
+                if name in before and before[name] is value:
+                    continue
+                if _has_tracer(value):
+                    raise _leak(f"sets .{name} of a {type(owner).__name__} to a traced array")
+                setattr(owner, name, value)
+        for now, before in self.containers:
+            same = len(now) == len(before) and all(
+                a is b for a, b in zip(_flat(now), _flat(before))
+            )  # by identity: comparing arrays would not give a bool
+            if not same:
+                raise _leak(f"changes a {type(now).__name__} that holds arrays and that is not its own")
+
+
+class Outside:
+    """Lists and dicts that are the user's own, and what they held before the function ran."""
+
+    def __init__(self) -> None:
+        self.before: dict[int, tuple[Any, Any]] = {}
+
+    def note(self, value: Any, depth: int = DEPTH) -> None:
+        """Remember what a value's lists and dicts hold, those inside of it too."""
+        if depth and id(value) not in self.before:
+            if type(value) is list or isinstance(value, dict):
+                self.before[id(value)] = value, value.copy()
+            for part in _safe_parts(value):
+                self.note(part, depth - 1)
+
+    def settle(self) -> None:
+        """Traced numbers that the function put into them become Python's."""
+        for now, _ in self.before.values():
+            for key, part in list(enumerate(now) if type(now) is list else now.items()):
+                if isinstance(part, Tracer) and part.is_number:
+                    now[key] = part.item()
+
+    def restore(self) -> None:
+        """After a trace that failed: what took traced values holds what it held before."""
+        for now, before in self.before.values():
+            if any(isinstance(part, Tracer) for part in _flat(now)):
+                now.clear()
+                now.extend(before) if type(now) is list else now.update(before)
+
+
+def has_methods(kind: type) -> bool:
+    """Whether objects of a class have methods of the user's, beyond what dataclasses make."""
+    found = (name for base in kind.__mro__ if is_users(base) for name, f in vars(base).items() if _is_method(f))
+    return any(not name.startswith("__") or name == "__call__" for name in found)
+
+
+def _is_method(f: Any) -> bool:
+    return isinstance(f, (types.FunctionType, property, staticmethod, classmethod))
+
+
+def _flat(container: Any) -> list:
+    return [part for item in container.items() for part in item] if isinstance(container, dict) else list(container)
+
+
+def _has_tracer(value: Any, depth: int = DEPTH) -> bool:
+    if isinstance(value, Tracer):
+        return True
+    return depth > 0 and any(_has_tracer(part, depth - 1) for part in _safe_parts(value))
+
+
+def _safe_parts(value: Any) -> Any:
+    return _parts(value) if type(value) in (tuple, list) or isinstance(value, dict) or is_object(value) else ()
+
+
+def refuse_leak(value: Any, name: str) -> None:
+    """TraceError where what a function reads from outside holds tracers afterwards."""
+    if _has_tracer(value):
+        raise _leak(f"puts a traced array into {name}, which outlives it")
+
+
+def _leak(what: str) -> TraceError:
+    return TraceError(
+        f"the function {what}",
+        code="trace.leak",
+        help="return the array and store it outside, or write in place: x[...] = new",
+    )

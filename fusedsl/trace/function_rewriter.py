@@ -1,0 +1,239 @@
+"""Functions made again for a trace: with the modules, arrays and objects that they name seen through proxies."""
+
+from __future__ import annotations
+
+import copy
+import dis
+import functools
+import sys
+import types
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..ir.graph import Parameter
+from .array_library import is_array, library
+from .containers import (
+    Copies,
+    Held,
+    Outside,
+    RefusedModule,
+    attributes_of,
+    has_methods,
+    holds_arrays,
+    holds_functions,
+    is_module,
+    is_object,
+    is_users,
+    refuse_leak,
+)
+from .guards import PLAIN, Read, read_ambient, snapshot
+from .numpy.lists import is_numpys
+from .proxies import RANDOM, ModuleProxy, Randomness, TypeOf, UserClass, UserModule, bridge, library_of, of_numpy
+from .tracer import Tracer
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+
+class Rebinder:
+    """The functions and values of one trace that stand for those outside, and what they read there.
+
+    NumPy dispatches on tracers by itself, except where no argument is an array; CuPy does for ufuncs alone; torch's
+    functions do, but isinstance does not. So modules, and functions taken from them, are replaced by proxies that take
+    over the calls that get a tracer; Python functions, methods and partials of the user's are made again likewise, and
+    so are lists, dicts and objects that hold arrays. Anything else is left as it is.
+    """
+
+    def __init__(self, recorder: Recorder):
+        self.recorder = recorder
+        recorder.rebound = self.function
+        self.reads: list[Read] = []
+        self.outside = Outside()
+        if recorder.kind is not Tracer or recorder.homeless:
+            self.reads.append(read_ambient(library(type(recorder.example)), recorder.example, recorder.homeless))
+        self.copies = Copies(self.function, self.seen)
+        self._made: dict[int, Any] = {}
+        self._kept: list[Any] = []  # what _made knows by id
+        self._scopes: list[tuple[Any, Any, dict[str, Any]]] = []
+
+    def function(self, f: Callable) -> Callable:
+        """A function, method or partial that sees proxies and tracers where it names what is outside."""
+        if isinstance(f, types.MethodType):
+            self.read({"self": f.__self__}, "self", f.__self__)
+            return types.MethodType(self.function(f.__func__), self.seen(f.__self__))
+        if isinstance(f, functools.partial):
+            self.read({"partial": (f.args, f.keywords)}, "partial", (f.args, f.keywords))
+            named = {name: self.seen(value) for name, value in f.keywords.items()}
+            return functools.partial(self.function(f.func), *map(self.seen, f.args), **named)
+        if library_of(f) in ("cupy", "torch") or is_object(f) or is_module(f):
+            return self.seen(f)
+        if not isinstance(f, types.FunctionType):
+            return f
+        return self._made[id(f)] if id(f) in self._made else self._function(f)
+
+    def _function(self, f: types.FunctionType) -> Callable:
+        scope = dict(f.__globals__)
+        defaults = f.__defaults__ and tuple(map(self.seen, f.__defaults__))
+        made = types.FunctionType(f.__code__, scope, f.__name__, defaults, _cells(f))
+        made.__kwdefaults__ = f.__kwdefaults__ and {name: self.seen(value) for name, value in f.__kwdefaults__.items()}
+        made.__qualname__ = f.__qualname__
+        self._keep(f, made)
+        if "type" in _names(f.__code__) and "type" not in f.__globals__:
+            scope["type"] = TypeOf
+        names = [name for name in _names(f.__code__) if name in f.__globals__]
+        for name in names:
+            self.read(f.__globals__, name, f.__globals__[name])
+            scope[name] = self.seen(f.__globals__[name])
+        self._scopes.append((f.__globals__, scope, {name: scope.get(name) for name in _names(f.__code__)}))
+        for name, before, after in zip(f.__code__.co_freevars, f.__closure__ or (), made.__closure__ or ()):
+            try:
+                value = before.cell_contents
+            except ValueError:
+                continue
+            self.read(before, name, value)
+            after.cell_contents = made if value is f else self.seen(value)
+            self._scopes.append((before, after, {name: after.cell_contents}))
+        return made
+
+    def _keep(self, value: Any, made: Any) -> None:
+        self._made[id(value)] = made
+        self._kept.append(value)
+
+    def read(self, scope: Any, name: str, value: Any) -> None:
+        """Remember what a name outside stands for."""
+        self.reads.append(Read(scope, name, snapshot(value), value))
+        self.outside.note(value)
+
+    def read_class(self, kind: type) -> None:
+        """Remember the plain attributes of a class of the user's."""
+        if id(kind) in self._made:
+            return
+        self._keep(kind, kind)
+        for base in kind.__mro__:
+            for name, value in vars(base).items() if is_users(base) else ():
+                if (isinstance(value, (*PLAIN, tuple, list, dict)) or is_array(value)) and not name.startswith("__"):
+                    self.read(vars(base), name, value)
+
+    def seen(self, value: Any) -> Any:
+        """What the trace sees in place of a value from outside."""
+        if isinstance(value, types.ModuleType):
+            return self._module(value)
+        if type(value).__module__ in RANDOM:
+            return Randomness(f"a {type(value).__name__}")
+        if is_module(value):
+            return RefusedModule()
+        library = library_of(value)
+        if library in ("cupy", "torch") and callable(value) and not isinstance(value, type) and not is_array(value):
+            name = getattr(value, "__name__", "") or getattr(value, "name", "")
+            return bridge(value, name, self.recorder, library)
+        if library == "numpy" and is_numpys(value):
+            return of_numpy(value, value.__name__, self.recorder)
+        if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)) and not library:
+            return self.function(value) if _own(value) else value
+        if isinstance(value, type):
+            self.read_class(value)
+            if any(
+                is_array(v) or holds_arrays(v) for base in value.__mro__ if is_users(base) for v in vars(base).values()
+            ):
+                return UserClass(value, self)
+        elif (type(value) in (tuple, list) or isinstance(value, dict) or is_object(value)) and not is_array(value):
+            return self._opened(value)
+        return self.recorder.lifted(value)
+
+    def _module(self, module: types.ModuleType) -> Any:
+        library, root = library_of(module), module.__name__.split(".")[0]
+        if root in RANDOM:
+            return Randomness(root)
+        if library:
+            return ModuleProxy(module, library, self.recorder)
+        return module if root in sys.stdlib_module_names or root == __name__.split(".")[0] else UserModule(module, self)
+
+    def _opened(self, value: Any) -> Any:
+        """A container that holds arrays, or an object, with what the trace sees inside of it."""
+        if id(value) in self._made:
+            return self._made[id(value)]
+        if is_object(value):
+            self.read_class(type(value))
+            if not holds_arrays(value) and not holds_functions(value) and not has_methods(type(value)):
+                return value
+            made: Any = self.copies.blank(value)
+            self._keep(value, made)
+            return self.copies.filled(made, {name: self.seen(v) for name, v in (attributes_of(value) or {}).items()})
+        if not holds_arrays(value) and not holds_functions(value):
+            return value
+        if type(value) is tuple:
+            return tuple(map(self.seen, value))
+        made = copy.copy(value) if isinstance(value, dict) else []
+        self._keep(value, made)
+        if isinstance(value, dict):
+            made.update((key, self.seen(part)) for key, part in value.items())
+        else:
+            made.extend(map(self.seen, value))
+        return self.copies.container(made)
+
+    def opened_argument(self, value: Any, tracer: Callable[[], Tracer]) -> Any:
+        """An argument of the call, with tracers in place of its Parameters."""
+        if isinstance(value, Parameter):
+            return tracer()
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*(self.opened_argument(part, tracer) for part in value))
+        if isinstance(value, Held):
+            attributes = {name: self.opened_argument(part, tracer) for name, part in value.attributes.items()}
+            self.read_class(type(value.owner))
+            return self.copies.filled(self.copies.blank(value.owner), attributes)
+        if type(value) in (tuple, list):
+            parts = type(value)(self.opened_argument(part, tracer) for part in value)
+            return parts if type(value) is tuple else self.copies.container(parts)
+        if type(value) is dict:
+            return self.copies.container({key: self.opened_argument(part, tracer) for key, part in value.items()})
+        return self.seen(value)
+
+    @contextmanager
+    def restoring(self):
+        """Leave no traced value outside where the trace fails."""
+        try:
+            yield
+        except BaseException:
+            self.outside.restore()
+            raise
+
+    def settle(self) -> None:
+        """After the trace: plain values that the function gave to names outside go there; traced arrays cannot."""
+        self.outside.settle()
+        self.copies.settle()
+        for outside, inside, before in self._scopes:
+            for name, value in before.items():
+                now = inside.cell_contents if isinstance(inside, types.CellType) else inside.get(name)
+                if now is value:
+                    continue
+                now = now.item() if isinstance(now, Tracer) and now.is_number else now
+                refuse_leak(now, name)
+                if isinstance(outside, types.CellType):
+                    outside.cell_contents = now
+                else:
+                    outside[name] = now
+        for read in self.reads:
+            if isinstance(read.seen, (list, dict)) or is_object(read.seen):
+                refuse_leak(read.seen, read.name)
+
+
+def _own(f: Any) -> bool:
+    """Whether a function may use arrays: the standard library's and this package's do not."""
+    f = f.func if isinstance(f, functools.partial) else f
+    root = (getattr(f, "__module__", None) or "").split(".")[0]
+    return root not in sys.stdlib_module_names and root != __name__.split(".")[0]
+
+
+def _cells(f: types.FunctionType) -> tuple[types.CellType, ...]:
+    return tuple(types.CellType() for _ in f.__closure__ or ())
+
+
+def _names(code: types.CodeType) -> list[str]:
+    """The global names of a function and of the functions inside it (`co_names` has those of attributes, too)."""
+    steps = dis.get_instructions(code)
+    found = dict.fromkeys(step.argval for step in steps if "GLOBAL" in step.opname or step.opname == "LOAD_NAME")
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found.update(dict.fromkeys(_names(constant)))
+    return list(found)

@@ -1,0 +1,87 @@
+"""NumPy's functions that make arrays, on tracers: of extents, of an array's shape, of lists that hold arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..tracer import Tracer
+from ..views import View
+
+if TYPE_CHECKING:
+    from ..recorder import Recorder
+
+
+def call_creator(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """arange, zeros, ones, full, empty with an extent of a traced array."""
+    if name in CONVERTERS:
+        return _array(recorder, name, *args, **kwargs)
+    dtype = kwargs.pop("dtype", None)
+    if name == "arange":
+        made = recorder.apply("arange", *args)
+        return recorder.apply("astype", made, recorder.dtype(dtype or np.int64))
+    shape = kwargs.pop("shape", args[0] if args else None)
+    rest = args[1:]
+    value: Any = {"zeros": 0, "empty": 0, "ones": 1}.get(name)
+    if name == "full":
+        value, rest = kwargs.pop("fill_value", rest[0] if rest else None), rest[1:]
+    if rest:
+        dtype = rest[0]
+    if dtype is None and not (name == "full" and isinstance(value, Tracer)):
+        dtype = np.float64 if name != "full" else np.asarray(value).dtype
+    filled = value if dtype is None else recorder.apply("astype", value, recorder.dtype(dtype))
+    return recorder.apply("broadcast_to", filled, shape)
+
+
+CONVERTERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray")
+
+
+def _array(recorder: Recorder, name: str, a: Any, dtype: Any = None, order: Any = None, *, copy: Any = True,
+           ndmin: int = 0, **named: Any) -> Any:  # fmt: skip
+    """np.array and its like: of an array, or of lists that hold some, with at least so many axes."""
+    made = _converted(recorder, name, a, dtype, copy)
+    return made[(*[None] * (ndmin - made.ndim), ...)] if made.ndim < ndmin else made
+
+
+def _converted(recorder: Recorder, name: str, a: Any, dtype: Any = None, copy: Any = True) -> Any:
+    if not isinstance(a, Tracer):
+        if isinstance(a, (tuple, list)):
+            made = recorder.apply("stack", tuple(_converted(recorder, "array", part) for part in a), 0)
+        else:
+            made = recorder.tracer(recorder.builder.strong(recorder.node(a)))
+        return made if dtype is None else recorder.apply("astype", made, recorder.dtype(dtype))
+    a = recorder.tracer(recorder.builder.strong(a.node)) if a.is_number else a
+    if dtype is not None and recorder.dtype(dtype) is not a.node.type.dtype:
+        return recorder.apply("astype", a, recorder.dtype(dtype))
+    if name in ("ascontiguousarray", "asfortranarray"):
+        return a.viewed(View(lambda x: x, certain=False))
+    return a if name != "array" or not copy else recorder.apply("copy", a)
+
+
+def _like(value: Any) -> Callable[..., Any]:
+    """zeros_like, ones_like, empty_like."""
+
+    def apply(recorder: Recorder, a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None,
+              *, device: Any = None) -> Any:  # fmt: skip
+        return _full_like(recorder, a, value, dtype, order, subok, shape)
+
+    return apply
+
+
+def _full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
+               shape: Any = None, *, device: Any = None) -> Any:  # fmt: skip
+    if shape is None:
+        kind = {} if dtype is None else {"dtype": recorder.dtype(dtype)}
+        return recorder.apply("full_like", a, fill_value, **kind)
+    one = recorder.apply("full_like", recorder.apply("any", a), fill_value, dtype=recorder.dtype(dtype or a.dtype))
+    return recorder.apply("broadcast_to", one, shape)
+
+
+LIKE: dict[str, Callable[..., Any]] = {
+    "zeros_like": _like(0),
+    "ones_like": _like(1),
+    "empty_like": _like(0),
+    "full_like": _full_like,
+}

@@ -1,0 +1,281 @@
+"""NumPy's functions on tracers: what of the language they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import ArgumentError, DTypeError, ShapeError, Unsupported
+from ...ir.ops import OPS
+from ...ir.types import BOOL, DType
+from ..array_state import check_cast
+from ..tracer import Tracer
+from ..unsupported import HELP
+from .contractions import PRODUCTS
+from .creation import LIKE
+from .indexing import INDEXING
+from .nan_functions import NAN_FAMILY
+from .out import single, write, written
+from .reduce import REDUCED_BY
+from .shapes import SHAPES
+from .signatures import SIGNATURES, arguments
+from .sorting import ORDER
+from .split_join import PIECES
+from .statistics import FORMULAS
+from .views import moveaxis, ravel, reshape, swapaxes, transpose, view_or_value
+
+if TYPE_CHECKING:
+    from ..recorder import Recorder
+
+SPELLED = {
+    "amax": "max", "amin": "min", "around": "round", "round_": "round",
+    "permute_dims": "transpose", "expit": "sigmoid", "gammaln": "lgamma",
+}  # fmt: skip
+METHODS = frozenset([
+    "sum", "prod", "mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin", "clip", "round",
+    "copy", "astype", "reshape", "transpose", "swapaxes", "squeeze", "ravel", "flatten", "dot", "cumsum",
+    "cumprod", "sort", "argsort", "take", "repeat", "nonzero", "diagonal", "trace", "choose",
+    "searchsorted",
+])  # fmt: skip
+REDUCTIONS = {
+    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
+}  # fmt: skip
+SCANS = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
+CAST_FIRST = ("var", "std", "nansum", "nanmean", "clip")  # with dtype=, which the language does not give them
+
+
+def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
+    """A ufunc (or its reduce) that NumPy or CuPy hands over."""
+    name = ufunc.__name__
+    if method == "reduce" and name in REDUCTIONS:
+        kwargs.setdefault("axis", inputs[1] if len(inputs) > 1 else 0)
+        kwargs["out"] = single(kwargs.get("out"))
+        return call_function(recorder, REDUCTIONS[name], inputs[:1], kwargs)
+    if method == "reduce" and name in REDUCED_BY:
+        return REDUCED_BY[name](recorder, *inputs, **kwargs)
+    if method == "outer":
+        a, b = map(recorder.lifted, inputs)
+        a = a[(..., *[None] * recorder.node(b).type.rank)] if isinstance(a, Tracer) else a
+        return call_ufunc(recorder, ufunc, "__call__", (a, b), kwargs)
+    if method == "accumulate" and name in SCANS:
+        return _accumulate(recorder, SCANS[name], *inputs, **kwargs)
+    if method != "__call__":
+        helps = {
+            "at": HELP["scatter"],
+            "reduce": f"a list is reduced one by one: np.{name}.reduce([a, b])",
+            "accumulate": "add, multiply, maximum and minimum accumulate; or write it with slices",
+        }
+        help = helps.get(method, "reduce slices: x[a:b].sum()")
+        raise Unsupported(f"{name}.{method} is not there yet", code="unsupported.function", help=help)
+    if name in SPECIAL and (("where" not in kwargs and "out" not in kwargs) or name == "vecdot"):
+        kwargs.pop("casting", None)
+        return call_function(recorder, name, inputs, kwargs)
+    return _strong(recorder, call_elementwise(recorder, SPELLED.get(name, name), inputs, kwargs))
+
+
+def _accumulate(recorder: Recorder, name: str, a: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+    """A ufunc's accumulate; sums and products widen small integers, as cumsum and cumprod do."""
+    if dtype is not None and name in ("cummax", "cummin"):
+        a, dtype = recorder.apply("astype", a, recorder.dtype(dtype)), None
+    given = {} if dtype is None else {"dtype": recorder.dtype(dtype)}
+    result = _strong(recorder, recorder.apply(name, a, axis, **given))
+    return written(recorder, out, result)
+
+
+def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
+    """A function of each element, with NumPy's out=, where= and dtype=."""
+    kwargs = dict(kwargs)
+    out, where, dtype = kwargs.pop("out", None), kwargs.pop("where", True), kwargs.pop("dtype", None)
+    casting = kwargs.pop("casting", "same_kind")
+    if kwargs.keys() - {"order", "subok"}:
+        raise ArgumentError(
+            f"{name} takes no {next(iter(kwargs))}=", code="argument.surplus", help="out=, where= and dtype= are there"
+        )
+    if where is not True and out is None:
+        raise Unsupported(f"{name}(where=) without out= has no value elsewhere", code="unsupported.where",
+                          help="np.where(condition, a, b)")  # fmt: skip
+    if dtype is not None:
+        inputs = _computed_in(recorder, name, inputs, recorder.dtype(dtype), casting)
+    result = recorder.apply(name, *inputs)
+    if out is None:
+        return result
+    outs = out if isinstance(out, tuple) else (out,)
+    results = result if isinstance(result, tuple) else (result,)
+    for target, part in zip(outs, results):
+        write(recorder, target, part if where is True else recorder.apply("where", where, part, target), casting)
+    return outs[0] if len(outs) == 1 else outs
+
+
+def _computed_in(recorder: Recorder, name: str, inputs: tuple, dtype: DType, casting: str) -> tuple:
+    """The operands in the dtype that is asked for; what gives bools computes in that of its operands."""
+    if name in OPS and OPS[name].rule in GIVES_BOOL:
+        if dtype is not BOOL:
+            raise DTypeError(f"{name} gives bools, not {dtype}", code="dtype.rule", help="leave dtype= away")
+        return inputs
+    with recorder.here():
+        for x in inputs:
+            check_cast(recorder.node(x), dtype, casting)
+    return tuple(recorder.apply("astype", x, dtype) for x in inputs)
+
+
+def call_function(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """NumPy's function `name` with NumPy's signature."""
+    result = _call(recorder, name, args, kwargs)
+    return result if name in ("shape", "size") else _strong(recorder, result)  # extents are Python's ints
+
+
+def _strong(recorder: Recorder, result: Any) -> Any:
+    """NumPy's functions of Python's numbers give NumPy's, whose dtypes are not weak."""
+    if isinstance(result, tuple):
+        return tuple(_strong(recorder, part) for part in result)
+    if isinstance(result, Tracer) and result.node.type.weak and not any(result is a for a in recorder.arguments):
+        return recorder.tracer(recorder.builder.strong(result.node))
+    return result
+
+
+def _call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    special = SPECIAL.get(name)
+    if special is not None:
+        return special(recorder, *args, **kwargs)
+    name = SPELLED.get(name, name)
+    if name not in SIGNATURES:
+        if "out" in kwargs or "where" in kwargs:
+            return call_elementwise(recorder, name, args, kwargs)
+        return view_or_value(recorder, name, args, kwargs)
+    given, out = arguments(name, args, kwargs)
+    if name == "clip":
+        given = {key: recorder.array_like(v) if isinstance(v, (list, tuple)) else v for key, v in given.items()}
+    if "dtype" in given and name in CAST_FIRST:
+        given["array"] = recorder.apply("astype", given["array"], recorder.dtype(given.pop("dtype")))
+    initial = given.pop("initial", None) if name == "nansum" else None
+    result = view_or_value(recorder, name, (given.pop("array"),), given)
+    if initial is not None:
+        result = recorder.apply("add", result, initial)
+    target = single(out)
+    if target is None:
+        return result
+    if isinstance(target, Tracer) and target.ndim != result.ndim:
+        raise ShapeError(
+            f"out= has {target.ndim} axes, the result {result.ndim}", code="shape.out", help="pass one of its shape"
+        )
+    write(recorder, target, result, "same_kind")
+    return target
+
+
+# -- functions that are written otherwise in NumPy
+
+
+def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
+    if x is None or y is None:
+        raise Unsupported(
+            "where with one argument (nonzero) is not there yet",
+            code="unsupported.function",
+            help="its shape depends on values: np.where(condition, a, b), or a reduction with where=",
+        )
+    return recorder.apply("where", condition, x, y)
+
+
+def _copyto(recorder: Recorder, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    source = recorder.tracer(dst._assigned(recorder.node(src)))
+    write(recorder, dst, source if where is True else recorder.apply("where", where, source, dst), casting)
+
+
+def _astype(recorder: Recorder, x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
+            copy: bool = True, device: Any = None) -> Any:  # fmt: skip
+    with recorder.here():
+        check_cast(recorder.node(x), recorder.dtype(dtype), casting)
+    if not copy and isinstance(x, Tracer) and recorder.node(x).type.dtype is recorder.dtype(dtype):
+        return x
+    return recorder.apply("astype", x, recorder.dtype(dtype))
+
+
+def _diff(recorder: Recorder, a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Edges that are Python's numbers count with NumPy's dtypes."""
+    edges = {}
+    for name, edge in (("prepend", prepend), ("append", append)):
+        if edge is not None and edge is not np._NoValue:
+            plain = isinstance(edge, (bool, int, float)) and not isinstance(edge, Tracer)
+            edges[name] = recorder.apply("astype", edge, recorder.dtype(np.asarray(edge).dtype)) if plain else edge
+    return recorder.apply("diff", a, n, axis, **edges)
+
+
+def _nan_to_num(recorder: Recorder, x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None):
+    given = {"nan": nan, "posinf": posinf, "neginf": neginf}
+    found = recorder.apply("nan_to_num", x, **{name: value for name, value in given.items() if value is not None})
+    if copy:
+        return found
+    write(recorder, x, found, "same_kind")
+    return x if x.ndim else found
+
+
+def _shape(recorder: Recorder, a: Any) -> Any:
+    return a.shape
+
+
+def _size(recorder: Recorder, a: Any, axis: Any = None) -> Any:
+    return a.size if axis is None else a.shape[axis]
+
+
+def _angle(recorder: Recorder, z: Any, deg: bool = False) -> Any:
+    found = recorder.apply("arctan2", 0, z)
+    return found * (180 / np.pi) if deg else found
+
+
+def _imag(recorder: Recorder, x: Any) -> Any:
+    return recorder.apply("zeros_like", x)
+
+
+def _same(recorder: Recorder, x: Any) -> Any:
+    return recorder.apply("copy", x)
+
+
+def _result_type(recorder: Recorder, *parts: Any) -> Any:
+    """Python's numbers count as such: they say what kind of number results, and no more."""
+    like = {"b": False, "i": 0, "f": 0.0}
+
+    def part(x: Any) -> Any:
+        if not isinstance(x, Tracer):
+            return x
+        return like[x.node.type.dtype.kind] if x.is_number else x.dtype
+
+    return np.result_type(*map(part, parts))
+
+
+# Functions of the same name that mean something else in a module.
+QUALIFIED = {("linalg", "trace"): "linalg_trace", ("linalg", "diagonal"): "linalg_diagonal"}
+GIVES_BOOL = ("compare", "logical", "test", "float_test")
+
+SPECIAL: dict[str, Callable[..., Any]] = {
+    "reshape": reshape,
+    "ravel": ravel,
+    "flatten": lambda recorder, a, order="C": recorder.apply("copy", reshape(recorder, a, -1, order=order)),
+    "transpose": transpose,
+    "moveaxis": moveaxis,
+    "swapaxes": swapaxes,
+    "where": _where,
+    "copyto": _copyto,
+    "astype": _astype,
+    "diff": _diff,
+    "iscomplexobj": lambda recorder, x: False,
+    "isrealobj": lambda recorder, x: True,
+    "shape": _shape,
+    "size": _size,
+    "ndim": lambda recorder, a: a.ndim,
+    **LIKE,
+    "real": lambda recorder, x: x,
+    "conj": _same,
+    "conjugate": _same,
+    "nan_to_num": _nan_to_num,
+    "angle": _angle,
+    "imag": _imag,
+    **PRODUCTS,
+    **INDEXING,
+    **SHAPES,
+    **FORMULAS,
+    **NAN_FAMILY,
+    **PIECES,
+    **ORDER,
+    "result_type": _result_type,
+}

@@ -1,0 +1,115 @@
+"""NumPy's functions that say where elements come from, on tracers: gathers, joins, repetitions, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ArgumentError, Unsupported
+from ..array_state import check_cast
+from .out import written
+
+if TYPE_CHECKING:
+    from ..recorder import Recorder
+
+
+def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+    if mode not in ("raise", "wrap", "clip"):
+        raise ArgumentError(f"take has no mode {mode!r}", code="argument.choice", help="raise, wrap or clip")
+    indices = recorder.listed(indices) if isinstance(indices, (list, tuple)) else indices
+    if axis is None:
+        a, axis = recorder.apply("reshape", a, -1), 0
+    if mode != "raise":
+        extent = recorder.apply("size", a, axis)
+        if mode == "wrap":
+            indices = recorder.apply("remainder", indices, extent)
+        else:
+            indices = recorder.apply("clip", indices, min=0, max=extent - 1)
+    return written(recorder, out, recorder.apply("take", a, indices, axis))
+
+
+def _concatenate(recorder: Recorder, arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None, **named: Any):
+    return _joined(recorder, "concat", arrays, axis, out, dtype, named)
+
+
+def _stack(recorder: Recorder, arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None, **named: Any) -> Any:
+    return _joined(recorder, "stack", arrays, axis, out, dtype, named)
+
+
+def _joined(recorder: Recorder, name: str, arrays: Any, axis: Any, out: Any, dtype: Any, named: dict) -> Any:
+    casting = named.pop("casting", "same_kind")
+    if named:
+        raise ArgumentError(
+            f"{name} takes no {next(iter(named))}=", code="argument.surplus", help="axis=, out= and dtype= are there"
+        )
+    parts = tuple(recorder.strong(a) for a in arrays)
+    if dtype is not None:
+        with recorder.here():
+            for part in parts:
+                check_cast(part.node, recorder.dtype(dtype), casting)
+        parts = tuple(recorder.apply("astype", part, recorder.dtype(dtype)) for part in parts)
+    return written(recorder, out, recorder.apply(name, parts, axis))
+
+
+def _hstack(recorder: Recorder, tup: Any, **named: Any) -> Any:
+    arrays = [recorder.apply("reshape", a, -1) if not _rank(recorder, a) else a for a in tup]
+    return _concatenate(recorder, arrays, 0 if _rank(recorder, arrays[0]) == 1 else 1, **named)
+
+
+def _vstack(recorder: Recorder, tup: Any, **named: Any) -> Any:
+    rows = [recorder.apply("reshape", a, (1, -1)) if _rank(recorder, a) < 2 else a for a in tup]
+    return _concatenate(recorder, rows, 0, **named)
+
+
+def _rank(recorder: Recorder, a: Any) -> int:
+    return recorder.node(a).type.rank
+
+
+def _pad(recorder: Recorder, array: Any, pad_width: Any, mode: str = "constant", **named: Any) -> Any:
+    if isinstance(pad_width, dict):
+        raise Unsupported(
+            "pad_width as a dict is not there yet", code="unsupported.pad", help="give a pair for each axis"
+        )
+    return recorder.apply("pad", array, recorder.settled(pad_width), mode, **named)
+
+
+def _repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
+    if not isinstance(repeats, (list, tuple)):
+        return recorder.apply("repeat", a, repeats, axis)
+    a, axis = (recorder.apply("reshape", a, -1), 0) if axis is None else (a, axis)
+    if int(a.shape[axis]) != len(repeats):
+        raise ArgumentError(f"repeat has {len(repeats)} counts", code="argument.repeats", help="one for each element")
+    places = [k for k, count in enumerate(repeats) for _ in range(int(count))]
+    return recorder.apply("take", a, recorder.listed(places), axis)
+
+
+def flipped(recorder: Recorder, m: Any, axis: Any) -> Any:
+    """A view with the order reversed along axes."""
+    recorder.apply("flip", m, axis)  # refuses axes that there are not
+    axes = range(m.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    turned = {a % m.ndim for a in recorder.settled(tuple(axes))}
+    return recorder.lifted(m)[tuple(slice(None, None, -1 if k in turned else 1) for k in range(m.ndim))]
+
+
+def _outer(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
+    both = (recorder.tracer(recorder.builder.strong(recorder.node(x))) for x in (a, b))
+    return written(recorder, out, recorder.apply("outer", *both))
+
+
+INDEXING: dict[str, Callable[..., Any]] = {
+    "take": _take,
+    "take_along_axis": lambda recorder, arr, indices, axis=-1: recorder.apply("take_along_axis", arr, indices, axis),
+    "concatenate": _concatenate,
+    "concat": _concatenate,
+    "stack": _stack,
+    "hstack": _hstack,
+    "vstack": _vstack,
+    "flip": lambda recorder, m, axis=None: flipped(recorder, m, axis),
+    "fliplr": lambda recorder, m: flipped(recorder, m, 1),
+    "flipud": lambda recorder, m: flipped(recorder, m, 0),
+    "roll": lambda recorder, a, shift, axis=None: recorder.apply("roll", a, shift, axis),
+    "repeat": _repeat,
+    "tile": lambda recorder, A, reps: recorder.apply("tile", A, reps),
+    "pad": _pad,
+    "outer": _outer,
+}

@@ -1,0 +1,140 @@
+"""Lists that hold traced arrays, which NumPy makes arrays of without asking: its functions, ufuncs and np.r_ take them.
+
+NumPy's protocols ask the arguments of a call, and not what is in their lists.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import TraceError, Unsupported
+from ..tracer import Tracer
+
+if TYPE_CHECKING:
+    from ..recorder import Recorder
+
+OF_ARRAYS = frozenset([  # whose first argument is a sequence of arrays
+    "concatenate", "concat", "stack", "hstack", "vstack", "row_stack", "dstack", "column_stack",
+])  # fmt: skip
+AS_THEY_ARE = frozenset(["select", "choose", "piecewise", "block", "lexsort", "multi_dot", "ix_", "array2string"])
+REDUCED = frozenset(["add", "multiply", "maximum", "minimum", "logical_and", "logical_or"])
+METHODS = ("reduce", "accumulate", "outer", "reduceat", "at")
+
+
+def as_array(recorder: Recorder, value: Any) -> Any:
+    """A list (of lists) that holds traced arrays as one array; all else as it is."""
+    if not _is_list(value):
+        return value
+    parts = [as_array(recorder, part) for part in value]
+    return recorder.apply("stack", [recorder.tracer(recorder.builder.strong(recorder.node(part))) for part in parts])
+
+
+def _is_list(value: Any) -> bool:
+    """Whether it is a list that holds traced arrays: one of numbers may be a shape."""
+    if type(value) not in (list, tuple):
+        return False
+    return any((isinstance(part, Tracer) and not part.is_number) or _is_list(part) for part in value)
+
+
+def is_numpys(value: Any) -> bool:
+    """Whether it is a function or a ufunc that NumPy has by its name."""
+    name = getattr(value, "__name__", None)
+    return callable(value) and not isinstance(value, type) and bool(name) and getattr(np, str(name), None) is value
+
+
+def seen(function: Callable, name: str, recorder: Recorder) -> Any:
+    """What a traced function sees in place of a function or a ufunc of NumPy's."""
+    if isinstance(function, np.ufunc):
+        return Ufunc(function, recorder)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if name in AS_THEY_ARE or not any(map(_is_list, (*args, *kwargs.values()))):
+            return function(*args, **kwargs)
+        if name in OF_ARRAYS and args and _is_list(args[0]):
+            args = ([as_array(recorder, part) for part in args[0]], *args[1:])
+            return function(*args, **kwargs)
+        named = {key: as_array(recorder, value) for key, value in kwargs.items()}
+        return function(*(as_array(recorder, value) for value in args), **named)
+
+    wrapper = functools.update_wrapper(call, function)
+    wrapper.numpys = function  # type: ignore[attr-defined]
+    return wrapper
+
+
+def unseen(value: Any) -> Any:
+    """A function or a ufunc of NumPy's itself, where it is what `seen` puts in its place; all else as it is."""
+    if type(value) is Ufunc:
+        return value._ufunc
+    return getattr(value, "numpys", value) if type(value) is FunctionType else value
+
+
+class Ufunc:
+    """A ufunc as a traced function sees it."""
+
+    def __init__(self, ufunc: np.ufunc, recorder: Recorder):
+        self._ufunc, self._recorder = ufunc, recorder
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # type: ignore[override]
+        return np.ufunc
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._ufunc(*(as_array(self._recorder, x) for x in args), **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return functools.partial(self._method, name) if name in METHODS else getattr(self._ufunc, name)
+
+    def __eq__(self, other: object) -> bool:
+        return self._ufunc is (other._ufunc if type(other) is Ufunc else other)
+
+    def __hash__(self) -> int:
+        return hash(self._ufunc)
+
+    def __repr__(self) -> str:
+        return repr(self._ufunc)
+
+    def _method(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        listed = bool(args) and _is_list(args[0])
+        if listed and method == "reduce" and self._ufunc.__name__ not in REDUCED:
+            return self._in_turn(*args, **kwargs)
+        made = tuple(as_array(self._recorder, x) for x in args) if method != "at" else args
+        return getattr(self._ufunc, method)(*made, **kwargs)
+
+    def _in_turn(self, parts: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+        """The arrays of a list, one after another."""
+        name = self._ufunc.__name__
+        if axis != 0 or dtype is not None or out is not None:
+            help = f"write np.{name}.reduce([a, b]), or functools.reduce(np.{name}, [a, b])"
+            raise Unsupported(f"{name}.reduce of a list runs along axis 0", code="unsupported.function", help=help)
+        arrays = [as_array(self._recorder, part) for part in parts]
+        found = functools.reduce(self._ufunc, arrays)
+        return found[None] if keepdims else found
+
+
+class Joiner:
+    """np.r_ or np.c_ as a traced function sees it."""
+
+    def __init__(self, joiner: Any, recorder: Recorder, columns: bool):
+        self._joiner, self._recorder, self._columns = joiner, recorder, columns
+
+    def __getitem__(self, key: Any) -> Any:
+        parts = key if isinstance(key, tuple) else (key,)
+        if not any(isinstance(part, Tracer) or _is_list(part) for part in parts):
+            return self._joiner[key]
+        if any(isinstance(part, str) for part in parts):
+            message = "np.r_ with a string beside traced arrays is not there"
+            raise TraceError(message, code="trace.array", help="write np.concatenate or np.stack")
+        arrays = [self._part(part) for part in parts]
+        return self._recorder.apply("concat", tuple(arrays), -1 if self._columns else 0)
+
+    def _part(self, part: Any) -> Any:
+        r = self._recorder
+        part = self._joiner[part].reshape(-1) if isinstance(part, slice) else as_array(r, part)
+        found = r.tracer(r.builder.strong(r.node(r.array_like(part) if isinstance(part, (list, tuple)) else part)))
+        found = found.reshape(1) if not found.ndim else found
+        return found[:, None] if self._columns and found.ndim == 1 else found

@@ -1,0 +1,72 @@
+"""NumPy's signatures: which of a call's arguments matter, by the language's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError, Unsupported
+
+# NumPy's parameters in their order, where they are not the language's.
+SIGNATURES = {
+    "sum": "a axis dtype out keepdims initial where",
+    "prod": "a axis dtype out keepdims initial where",
+    "mean": "a axis dtype out keepdims where",
+    "var": "a axis dtype out ddof keepdims where mean correction",
+    "std": "a axis dtype out ddof keepdims where mean correction",
+    "max": "a axis out keepdims initial where",
+    "min": "a axis out keepdims initial where",
+    "any": "a axis out keepdims where",
+    "all": "a axis out keepdims where",
+    "argmax": "a axis out keepdims",
+    "argmin": "a axis out keepdims",
+    "nansum": "a axis dtype out keepdims initial where",
+    "nanmean": "a axis dtype out keepdims where",
+    "count_nonzero": "a axis keepdims",
+    "clip": "a a_min a_max out min max dtype",
+    "round": "a decimals out",
+    "fix": "x out",
+    "copy": "a order subok",
+    "astype": "x dtype order casting subok copy device",
+    "reshape": "a shape order newshape copy",
+    "ravel": "a order",
+    "flatten": "a order",
+    "transpose": "a axes",
+    "cumsum": "a axis dtype out",
+    "cumprod": "a axis dtype out",
+}
+# Parameters that change nothing here, and the values at which others do.
+IGNORED = frozenset(["order", "subok", "device", "copy", "casting", "out"])
+NEUTRAL = {"initial": (), "where": (True,), "dtype": (None,), "axis": (None,), "keepdims": (False,), "correction": ()}
+RENAMED = {"a_min": "min", "a_max": "max", "newshape": "shape", "correction": "ddof"}
+
+
+def arguments(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The arguments that matter, by the language's names, and out=."""
+    names = SIGNATURES[name].split()
+    if len(args) > len(names):
+        raise ArgumentError(
+            f"{name} takes at most {len(names)} arguments", code="argument.surplus", help="NumPy's own signature holds"
+        )
+    bound = dict(zip(names, args))
+    for key, value in kwargs.items():
+        if key not in names or key in bound:
+            raise ArgumentError(f"{name} takes no {key}=" if key not in names else f"{key} is given twice",
+                                code="argument.keyword", help="NumPy's own signature holds")  # fmt: skip
+        bound[key] = value
+    out = bound.get("out")
+    if bound.get("order") not in (None, "C", "K", "A"):
+        raise Unsupported(
+            f"order={bound['order']!r} is not there yet",
+            code="unsupported.order",
+            help="only C order is there: transpose first",
+        )
+    kept = {"array": bound.pop(names[0])} if names[0] in bound else {}
+    for key, value in bound.items():
+        neutral = value is np._NoValue or any(value is n for n in NEUTRAL.get(key, (None,)))
+        if key not in IGNORED and not neutral:
+            kept[RENAMED.get(key, key)] = value
+    if "array" not in kept:
+        raise ArgumentError(f"{name} misses its array", code="argument.missing", help="pass the array first")
+    return kept, out

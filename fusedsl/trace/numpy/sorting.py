@@ -1,0 +1,117 @@
+"""NumPy's functions of order, on tracers: sorting, medians and quantiles, places among sorted edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import ArgumentError, Unsupported
+from ..sorting import length_of, missing, ordered, quantiles, search
+from ..tracer import Tracer
+from .out import written
+
+if TYPE_CHECKING:
+    from ..recorder import Recorder
+
+
+def _sorted(name: str) -> Callable[..., Any]:
+    """sort or argsort: every kind is a stable one here."""
+
+    def apply(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, stable: Any = None):
+        if order is not None:
+            raise Unsupported(
+                f"{name}(order=) is not there yet",
+                code="unsupported.order",
+                help="there are no fields: sort by a key of your own",
+            )
+        if axis is None or axis in (-1, a.ndim - 1):
+            return recorder.apply(name, a if axis is not None else recorder.apply("reshape", a, -1), -1)
+        return recorder.apply("swapaxes", recorder.apply(name, recorder.apply("swapaxes", a, axis, -1), -1), axis, -1)
+
+    return apply
+
+
+def _kept(found: Any, a: Any, axis: int | None, keepdims: bool) -> Any:
+    """The result with the reduced axes as extents of 1, if wanted."""
+    if not keepdims:
+        return found
+    return found.reshape((1,) * a.ndim) if axis is None else found[(*[slice(None)] * (axis % a.ndim), None)]
+
+
+def _rows(recorder: Recorder, name: str, a: Any, axis: Any, dtype: Any) -> tuple[Any, Any]:
+    """`a` in floats, sorted along an axis; and that axis."""
+    if isinstance(axis, (tuple, list)):
+        help = "one axis, or None for all; reshape the axes into one"
+        raise Unsupported(f"{name} over several axes is not there yet", code="unsupported.order", help=help)
+    axis = recorder.settled(axis)
+    return ordered(recorder, recorder.apply("astype", a, recorder.dtype(dtype)), axis), axis
+
+
+def _median(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+            keepdims: bool = False) -> Any:  # fmt: skip
+    a = recorder.lifted(a)
+    rows, axis = _rows(recorder, "median", a, axis, a.dtype if a.dtype.kind == "f" else np.float64)
+    n = length_of(rows, "a median")
+    middle = recorder.apply("mean", rows[..., (n - 1) // 2 : n // 2 + 1], -1)
+    found = recorder.apply("where", missing(recorder, rows), np.nan, middle)
+    return written(recorder, out, _kept(found, a, axis, keepdims))
+
+
+def _quantile(name: str, scale: float) -> Callable[..., Any]:
+    """quantile, or percentile whose levels are `scale` times as large."""
+
+    def apply(recorder: Recorder, a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
+              method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:  # fmt: skip
+        if method != "linear" or weights is not None:
+            help = "method='linear' without weights is there"
+            raise Unsupported(f"{name}(method=, weights=) is not there yet", code="unsupported.order", help=help)
+        a, weak = recorder.lifted(a), type(q) in (int, float) or (isinstance(q, Tracer) and q.is_number)
+        levels = np.asarray(float(q) if isinstance(q, Tracer) else q, np.float64) / scale
+        if levels.ndim > 1 or ((levels < 0) | (levels > 1)).any():
+            help = f"{name} takes numbers from 0 to {scale:.0f}, one or a list"
+            raise ArgumentError(f"{name} has no level {q!r}", code="argument.range", help=help)
+        dtype = np.result_type(a.dtype if a.dtype.kind == "f" else np.float64)
+        dtype = dtype if weak else np.result_type(dtype, getattr(q, "dtype", np.float64))
+        rows, axis = _rows(recorder, name, a, axis, dtype)
+        found = [_kept(part, a, axis, keepdims) for part in quantiles(recorder, rows, levels.reshape(-1).tolist())]
+        result = recorder.apply("stack", tuple(found), 0) if levels.ndim else found[0]
+        return written(recorder, out, result)
+
+    return apply
+
+
+def _searchsorted(recorder: Recorder, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    if sorter is not None:
+        raise Unsupported("searchsorted(sorter=) is not there yet", code="unsupported.order", help="pass a[sorter]")
+    if side not in ("left", "right"):
+        raise ArgumentError(f"side is {side!r}", code="argument.choice", help="left or right")
+    return search(recorder, _array(recorder, a), _array(recorder, v), side == "right")
+
+
+def _digitize(recorder: Recorder, x: Any, bins: Any, right: bool = False) -> Any:
+    """The bins may fall as well; then they are counted from their other end."""
+    edges = _array(recorder, bins)
+    count = int(edges.shape[0])
+    falls = edges[0] > edges[-1] if count > 1 else recorder.apply("not_equal", 0, 0)
+    found = search(recorder, edges, _array(recorder, x), not right,
+                   lambda place: recorder.apply("where", falls, count - 1 - place, place))  # fmt: skip
+    return recorder.apply("where", falls, count - found, found)
+
+
+def _array(recorder: Recorder, x: Any) -> Any:
+    """An operand as an array of NumPy's own dtype, lists among them."""
+    lifted = recorder.lifted(recorder.array_like(x) if isinstance(x, (list, tuple)) else x)
+    return recorder.tracer(recorder.builder.strong(recorder.node(lifted)))
+
+
+ORDER: dict[str, Callable[..., Any]] = {
+    "sort": _sorted("sort"),
+    "argsort": _sorted("argsort"),
+    "median": _median,
+    "quantile": _quantile("quantile", 1),
+    "percentile": _quantile("percentile", 100),
+    "searchsorted": _searchsorted,
+    "digitize": _digitize,
+}

@@ -1,0 +1,310 @@
+"""NumPy's functions that are formulas of others, on tracers: averages, norms, differences, choices, products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import ArgumentError, ShapeError, Unsupported
+from .out import written
+from .views import moveaxis
+
+if TYPE_CHECKING:
+    from ..recorder import Recorder
+
+
+def _numpy(recorder: Recorder, name: str, *args: Any, **kwargs: Any) -> Any:
+    """NumPy's function on tracers."""
+    from .functions import call_function
+
+    return call_function(recorder, name, args, kwargs)
+
+
+def _average(recorder: Recorder, a: Any, axis: Any = None, weights: Any = None, returned: bool = False,
+             *, keepdims: Any = False) -> Any:  # fmt: skip
+    a, keepdims = recorder.strong(a), keepdims is not np._NoValue and keepdims
+    if weights is None:
+        found = _numpy(recorder, "mean", a, axis=axis, keepdims=keepdims)
+        total = a.size / found.size if returned else None
+    else:
+        weights = _fitted(recorder, recorder.strong(weights), a, axis)
+        floats = () if a.dtype.kind == "f" else (np.float64,)
+        kind = np.result_type(a.dtype, weights.dtype, *floats)
+        total = _numpy(recorder, "sum", weights, axis=axis, dtype=kind, keepdims=keepdims)
+        products = a.astype(kind) * weights.astype(kind)
+        found = _numpy(recorder, "sum", products, axis=axis, keepdims=keepdims) / total
+    if not returned:
+        return found
+    return found, recorder.apply("astype", recorder.apply("full_like", found, total), recorder.dtype(found.dtype))
+
+
+def _fitted(recorder: Recorder, weights: Any, a: Any, axis: Any) -> Any:
+    """Weights of some axes, each with its place among the axes of what they weigh."""
+    if weights.ndim == a.ndim:
+        return weights
+    axes = recorder.axes(a, axis)
+    if axis is None or weights.ndim != len(axes):
+        raise ArgumentError(
+            f"{weights.ndim} axes of weights for {a.ndim}",
+            code="argument.weights",
+            help="name as many axes: np.average(x, axis=0, weights=w)",
+        )
+    order = sorted(range(len(axes)), key=lambda k: axes[k])
+    return weights.transpose(order)[tuple(slice(None) if k in axes else None for k in range(a.ndim))]
+
+
+def _ptp(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
+    high, low = (_numpy(recorder, name, a, axis=axis, keepdims=keepdims) for name in ("max", "min"))
+    return written(recorder, out, high - low)
+
+
+def _norm(recorder: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Of vectors: (sum |x|^ord)^(1/ord) and its limits. Of matrices: Frobenius', and the largest or least sum of a row
+    or column."""
+    x = recorder.strong(x)
+    x = x if x.dtype.kind == "f" else recorder.apply("astype", x, "float64")
+    if axis is None and ord is not None and x.ndim not in (1, 2):
+        raise ShapeError(f"norm(ord={ord!r}) of {x.ndim} axes", code="shape.axis", help="name one axis or two: axis=-1")
+    axes = recorder.axes(x, axis)
+    matrix = len(axes) == 2 and (axis is not None or x.ndim == 2)
+    if ord is None or (ord == "fro" and matrix) or (ord == 2 and not matrix):
+        return recorder.apply("norm", x, axis, keepdims=keepdims)
+    if matrix and ord in (1, -1, np.inf, -np.inf):
+        rows, columns = axes
+        added, other = (rows, columns) if abs(ord) == 1 else (columns, rows)
+        sums = recorder.apply("sum", abs(x), added, keepdims=True)
+        found = recorder.apply("max" if ord > 0 else "min", sums, axis=other, keepdims=True)
+        return found if keepdims else recorder.apply("squeeze", found, (rows, columns))
+    if matrix or isinstance(ord, str) or len(axes) != 1:
+        raise Unsupported(
+            f"norm(ord={ord!r}) of matrices is not there yet",
+            code="unsupported.function",
+            help="'fro', 1, -1, inf and -inf are there",
+        )
+    size = abs(x)
+    if abs(ord) == np.inf:
+        return _numpy(recorder, "max" if ord > 0 else "min", size, axis=axis, keepdims=keepdims)
+    if ord == 0:
+        hits = recorder.apply("astype", x != 0, recorder.dtype(x.dtype))
+        return recorder.apply("sum", hits, axis, keepdims=keepdims)
+    return recorder.apply("sum", size**ord, axis, keepdims=keepdims) ** (1 / ord)
+
+
+def _vector_norm(recorder: Recorder, x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    flat = x.reshape(-1) if axis is None and not keepdims else x
+    return _norm(recorder, flat, None if ord == 2 else ord, axis, keepdims)
+
+
+def _matrix_norm(recorder: Recorder, x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    return _norm(recorder, x, ord, (-2, -1), keepdims)
+
+
+def _cumulative(name: str, start: int) -> Callable[..., Any]:
+    def apply(recorder: Recorder, x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None,
+              include_initial: bool = False) -> Any:  # fmt: skip
+        if axis is None and x.ndim != 1:
+            raise ArgumentError(f"cumulative_{name[3:]} of {x.ndim} axes needs axis=", code="argument.missing",
+                                help="axis=-1, or x.reshape(-1)")  # fmt: skip
+        axis = recorder.axis(x, axis or 0)
+        found = _numpy(recorder, name, x, axis=axis, dtype=dtype)
+        if include_initial:
+            ends = recorder.apply("any", found, axis, keepdims=True)
+            before = recorder.apply("full_like", ends, start, dtype=recorder.dtype(found.dtype))
+            found = recorder.apply("concat", (before, found), axis)
+        return written(recorder, out, found)
+
+    return apply
+
+
+def _ediff1d(recorder: Recorder, ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    flat = recorder.apply("reshape", ary, -1)
+    return _numpy(recorder, "diff", flat, prepend=None, append=None) if to_end is to_begin is None else _joined(
+        recorder, to_begin, recorder.apply("diff", flat), to_end)  # fmt: skip
+
+
+def _joined(recorder: Recorder, *parts: Any) -> Any:
+    rows = [recorder.apply("reshape", part, -1) for part in parts if part is not None]
+    return recorder.apply("concat", tuple(rows), 0)
+
+
+def _trapezoid(recorder: Recorder, y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    steps: Any = dx
+    y, place = recorder.strong(y), recorder.axis(y, axis)
+    if x is not None:
+        x = recorder.strong(x)
+        steps = _numpy(recorder, "diff", x, axis=axis if x.ndim > 1 else -1)
+        if steps.ndim == 1:
+            steps = steps[(slice(None), *[None] * (y.ndim - place - 1))]
+    cut = [slice(None)] * place
+    pairs = y[(*cut, slice(1, None))] + y[(*cut, slice(None, -1))]
+    return _numpy(recorder, "sum", steps * pairs / 2.0, axis=axis)
+
+
+def _gradient(recorder: Recorder, f: Any, *spacing: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    axes = recorder.axes(f, axis)
+    steps = [*spacing] * (len(axes) if len(spacing) == 1 else 1) or [1.0] * len(axes)
+    if edge_order != 1 or any(not isinstance(s, (int, float)) for s in steps):
+        raise Unsupported(
+            "gradient with uneven steps or edge_order=2 is not there yet",
+            code="unsupported.function",
+            help="write the differences: (f[2:] - f[:-2]) / (x[2:] - x[:-2])",
+        )
+    found = [_slope(recorder, f, a, step) for a, step in zip(axes, steps)]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _slope(recorder: Recorder, f: Any, axis: int, step: Any) -> Any:
+    """Central differences, one-sided at the ends."""
+    f = f if f.dtype.kind == "f" else recorder.apply("astype", f, "float64")
+
+    def part(start: Any, stop: Any) -> Any:
+        return f[(*[slice(None)] * axis, slice(start, stop))]
+
+    middle = (part(2, None) - part(None, -2)) / (2.0 * step)
+    ends = (part(1, 2) - part(None, 1)) / step, (part(-1, None) - part(-2, -1)) / step
+    return recorder.apply("concat", (ends[0], middle, ends[1]), axis)
+
+
+def _polyval(recorder: Recorder, p: Any, x: Any) -> Any:
+    from .creation import call_creator
+
+    p, x = call_creator(recorder, "asarray", (p,), {}), recorder.strong(x)
+    found: Any = recorder.apply("zeros_like", x)
+    for k in range(len(p)):
+        found = found * x + p[k]
+    return found
+
+
+def _select(recorder: Recorder, condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    """The first choice whose condition holds, in the choices' common dtype."""
+    found = default
+    for condition, choice in reversed(list(zip(condlist, choicelist))):
+        found = recorder.apply("where", condition, choice, found)
+    return found
+
+
+def _choose(recorder: Recorder, a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+    if mode != "raise" or out is not None:
+        raise Unsupported(
+            "choose(mode=, out=) is not there yet",
+            code="unsupported.function",
+            help="clip the index first, and assign the result",
+        )
+    parts = list(choices)
+    found = parts[-1]
+    for k in reversed(range(len(parts) - 1)):
+        found = recorder.apply("where", recorder.apply("equal", a, k), parts[k], found)
+    return found
+
+
+def _modf(recorder: Recorder, x: Any) -> Any:
+    x = recorder.apply("as_float", x)
+    whole = recorder.apply("trunc", x)
+    rest = recorder.apply("where", recorder.apply("isinf", x), 0, x - whole)
+    return recorder.apply("copysign", rest, x), whole
+
+
+def _spacing(recorder: Recorder, x: Any) -> Any:
+    x = recorder.apply("as_float", x)
+    beyond = recorder.apply("copysign", recorder.apply("full_like", x, np.inf), x)
+    return recorder.apply("nextafter", x, beyond) - x
+
+
+def _float_power(recorder: Recorder, x1: Any, x2: Any) -> Any:
+    return recorder.apply("power", *(recorder.apply("astype", x, "float64") for x in (x1, x2)))
+
+
+def _infinite(compare: str) -> Callable[..., Any]:
+    def apply(recorder: Recorder, x: Any, out: Any = None) -> Any:
+        return written(recorder, out, recorder.apply("isinf", x) & recorder.apply(compare, x, 0))
+
+    return apply
+
+
+# -- products
+
+
+def _kron(recorder: Recorder, a: Any, b: Any) -> Any:
+    rank = max(a.ndim, b.ndim)
+    a, b = (x.reshape(*[1] * (rank - x.ndim), *x.shape) for x in map(recorder.lifted, (a, b)))
+    left = a[tuple(part for _ in range(rank) for part in (slice(None), None))]
+    right = b[tuple(part for _ in range(rank) for part in (None, slice(None)))]
+    return (left * right).reshape(*(m * n for m, n in zip(a.shape, b.shape)))
+
+
+def _cross(recorder: Recorder, a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None):
+    """Of vectors of 3 elements."""
+    parts = [recorder.lifted(x) for x in (a, b)]
+    axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis,) * 3
+    turned = [moveaxis(recorder, x, place, -1) for x, place in zip(parts, (axisa, axisb))]
+    if any(int(x.shape[-1]) != 3 for x in turned):
+        raise Unsupported("cross of vectors that have not 3 elements", code="unsupported.function",
+                          help="a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0] for two")  # fmt: skip
+    (x, y), roll = turned, lambda v, k: recorder.apply("roll", v, -k, -1)
+    found = roll(x, 1) * roll(y, 2) - roll(x, 2) * roll(y, 1)
+    return moveaxis(recorder, found, -1, axisc)
+
+
+def _isin(recorder: Recorder, element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False,
+          *, kind: Any = None) -> Any:  # fmt: skip
+    among = recorder.lifted(recorder.array_like(test_elements) if isinstance(test_elements, list) else test_elements)
+    flat = recorder.apply("reshape", among, (-1,))
+    found = recorder.apply("any", recorder.apply("equal", recorder.lifted(element)[..., None], flat), -1)
+    return recorder.apply("logical_not", found) if invert else found
+
+
+def _cov(recorder: Recorder, m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None,
+         fweights: Any = None, aweights: Any = None, *, dtype: Any = None) -> Any:  # fmt: skip
+    """Of the rows, each a variable, or of the columns."""
+    if y is not None or fweights is not None or aweights is not None or m.ndim > 2:
+        raise Unsupported("cov with y or weights is not there yet", code="unsupported.function", help="np.cov(x)")
+    m = recorder.apply("astype", m, recorder.dtype(np.result_type(m.dtype, np.float64) if dtype is None else dtype))
+    rows = m[None] if m.ndim < 2 else m if rowvar else m.T
+    apart = rows - _numpy(recorder, "mean", rows, axis=1, keepdims=True)
+    count = recorder.apply("maximum", rows.shape[1] - ((0 if bias else 1) if ddof is None else ddof), 0)
+    found = recorder.apply("matmul", apart, apart.T) / count
+    return found if int(rows.shape[0]) > 1 else found[0, 0]
+
+
+def _corrcoef(recorder: Recorder, x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    both = _cov(recorder, x, y, rowvar, dtype=dtype)
+    if not both.ndim:
+        return both / both
+    lone = recorder.apply("sqrt", _numpy(recorder, "diagonal", both))
+    return recorder.apply("clip", both / lone[:, None] / lone, -1, 1)
+
+
+def _truth(recorder: Recorder, *args: Any, **named: Any) -> Any:
+    raise recorder.no_value("the truth of an array", "return (x == y).all(), or np.isclose(x, y).all()")
+
+
+FORMULAS: dict[str, Callable[..., Any]] = {
+    "average": _average,
+    "ptp": _ptp,
+    "norm": _norm,
+    "vector_norm": _vector_norm,
+    "matrix_norm": _matrix_norm,
+    "cross": _cross,
+    "matvec": lambda recorder, x1, x2: recorder.apply("matmul", x1, recorder.lifted(x2)[..., None])[..., 0],
+    "vecmat": lambda recorder, x1, x2: recorder.apply("matmul", recorder.lifted(x1)[..., None, :], x2)[..., 0, :],
+    "isin": _isin,
+    **dict.fromkeys(("allclose", "array_equal", "array_equiv"), _truth),
+    "cumulative_sum": _cumulative("cumsum", 0),
+    "cumulative_prod": _cumulative("cumprod", 1),
+    "ediff1d": _ediff1d,
+    "trapezoid": _trapezoid,
+    "gradient": _gradient,
+    "polyval": _polyval,
+    "cov": _cov,
+    "corrcoef": _corrcoef,
+    "select": _select,
+    "choose": _choose,
+    "modf": _modf,
+    "spacing": _spacing,
+    "float_power": _float_power,
+    "isposinf": _infinite("greater"),
+    "isneginf": _infinite("less"),
+    "kron": _kron,
+}

@@ -1,0 +1,87 @@
+"""NumPy's functions that give views: what is written to an array shows in those of its views."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import ArgumentError, Unsupported
+from ..tracer import Tracer
+from ..views import View, reshaped, transposed
+
+if TYPE_CHECKING:
+    from ..recorder import Recorder
+
+VIEWS = frozenset(["reshape", "squeeze", "expand_dims", "broadcast_to"])
+
+
+def view_or_value(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A call of the language; a view of a tracer follows what is written to that."""
+    if "dtype" in kwargs:
+        kwargs = {**kwargs, "dtype": recorder.dtype(kwargs["dtype"])}
+    if name not in VIEWS or not isinstance(args[0], Tracer):
+        return recorder.apply(name, *args, **kwargs)
+    return viewed(recorder, name, args, kwargs)
+
+
+def viewed(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A function of the language that rearranges a tracer, as a view of that."""
+    settled = [recorder.settled(a) for a in args[1:]]
+    named = {key: recorder.settled(value) for key, value in kwargs.items()}
+
+    def read(x):
+        return recorder.call(name, (recorder.tracer(x), *settled), named)
+
+    with recorder.here():
+        view = View(read) if name == "broadcast_to" else reshaped(recorder.builder, read, args[0].node)
+    return args[0].viewed(view)
+
+
+def reshape(recorder: Recorder, a: Any, *args: Any, order: Any = "C", copy: Any = None, **named: Any) -> Any:
+    shape: Any = named.pop("shape", named.pop("newshape", args))
+    if isinstance(shape, tuple) and len(shape) == 2 and isinstance(shape[1], str):
+        shape, order = shape[:1], shape[1]
+    if isinstance(shape, tuple) and len(shape) == 1:
+        shape = shape[0]
+    if order == "F":
+        backwards = tuple(reversed(shape)) if isinstance(shape, (tuple, list)) else shape
+        return reshape(recorder, recorder.lifted(a).T, backwards).T
+    if order not in ("C", "A"):
+        raise Unsupported(f"order={order!r} is not there yet", code="unsupported.order", help="order='C' or 'F'")
+    return view_or_value(recorder, "reshape", (a, tuple(shape) if isinstance(shape, list) else shape), {})
+
+
+def ravel(recorder: Recorder, a: Any, order: str = "C") -> Any:
+    return reshape(recorder, a, -1, order=order)
+
+
+def transpose(recorder: Recorder, a: Any, *axes: Any, **named: Any) -> Any:
+    axes = named.get("axes", axes)
+    if isinstance(axes, tuple) and len(axes) == 1 and not isinstance(axes[0], (int, np.integer)):
+        axes = axes[0]
+    return permuted(recorder, a, tuple(recorder.settled(axes)) if axes else None)
+
+
+def permuted(recorder: Recorder, a: Any, axes: tuple[int, ...] | None) -> Any:
+    """The view of an array with its axes in another order."""
+    return recorder.lifted(a).viewed(transposed(recorder.builder, axes))
+
+
+def swapaxes(recorder: Recorder, a: Any, axis1: int, axis2: int) -> Any:
+    first, second = recorder.axis(a, axis1), recorder.axis(a, axis2)
+    order = list(range(a.ndim))
+    order[first], order[second] = order[second], order[first]
+    return permuted(recorder, a, tuple(order))
+
+
+def moveaxis(recorder: Recorder, a: Any, source: Any, destination: Any) -> Any:
+    moved, places = recorder.axes(a, source), recorder.axes(a, destination)
+    if len(moved) != len(places):
+        raise ArgumentError(
+            f"{len(moved)} axes move to {len(places)} places", code="argument.axis", help="give one place for each axis"
+        )
+    order = [k for k in range(a.ndim) if k not in moved]
+    for place, axis in sorted(zip(places, moved)):
+        order.insert(place, axis)
+    return permuted(recorder, a, tuple(order))

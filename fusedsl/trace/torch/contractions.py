@@ -1,0 +1,224 @@
+"""torch's products of tensors on tracers, attention among them, with torch's signatures."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...errors import ArgumentError, DTypeError, ShapeError
+from ...ir.graph import Check
+from ...ir.types import BOOL, FLOAT32
+from ..numpy.contractions import spelled
+from ..tracer import Tracer
+from .functions import cast, dtype_of, language, recorder_of, torch_function
+from .joins import outer
+from .nn import dropout
+from .numbers import checked_integer
+from .reductions import sum_ as total
+from .shapes import reshape, transpose, unsqueeze
+
+
+@torch_function("mm", "bmm", "mv", "dot", "vdot")
+def matmul(input, other):
+    return language("matmul", input, other)
+
+
+@torch_function()
+def linear(input, weight, bias=None):
+    found = language("matmul", input, transpose(weight, 0, 1) if weight.ndim == 2 else weight)
+    return found if bias is None else found + bias
+
+
+def _plus(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    """beta input + alpha product; of input with a beta of 0 not even NaN is left."""
+    r, dtype = recorder_of(product), dtype_of(product)
+    if dtype.kind != "f":
+        beta, alpha = int(beta), int(alpha)
+    scaled = product if alpha == 1 else product * r.tracer(checked_integer(r, alpha, dtype))
+    return scaled if beta == 0 else (input if beta == 1 else input * r.tracer(checked_integer(r, beta, dtype))) + scaled
+
+
+@torch_function("baddbmm")
+def addmm(input, mat1, mat2, *, beta=1, alpha=1):
+    return _plus(input, matmul(mat1, mat2), beta, alpha)
+
+
+@torch_function()
+def addmv(input, mat, vec, *, beta=1, alpha=1):
+    return _plus(input, matmul(mat, vec), beta, alpha)
+
+
+@torch_function()
+def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
+    return _plus(input, total(matmul(batch1, batch2), 0, dtype=batch1.dtype), beta, alpha)
+
+
+@torch_function()
+def addr(input, vec1, vec2, *, beta=1, alpha=1):
+    return _plus(input, outer(vec1, vec2), beta, alpha)
+
+
+@torch_function("linalg_multi_dot")
+def chain_matmul(*matrices):
+    parts = matrices[0] if isinstance(matrices[0], (tuple, list)) else matrices
+    found = parts[0]
+    for x in parts[1:]:
+        found = matmul(found, x)
+    return found
+
+
+@torch_function()
+def inner(input, other):
+    """The sum over both last dimensions."""
+    if not input.ndim or not other.ndim:
+        return input * other
+    return language("tensordot", input, other, ((input.ndim - 1,), (other.ndim - 1,)))
+
+
+@torch_function()
+def tensordot(a, b, dims=2, out=None):
+    if not isinstance(dims, int):
+        dims = tuple(tuple(side) if isinstance(side, (tuple, list)) else (side,) for side in dims)
+    return language("tensordot", a, b, dims)
+
+
+@torch_function("vecdot")
+def linalg_vecdot(input, other, *, dim=-1):
+    return total(input * other, dim)
+
+
+@torch_function()
+def kron(input, other):
+    rank = max(input.ndim, other.ndim)
+    x, y = (reshape(v, (*[1] * (rank - v.ndim), *v.shape)) for v in (input, other))
+    outer_ = reshape(x, tuple(e for n in x.shape for e in (n, 1))) * reshape(
+        y, tuple(e for n in y.shape for e in (1, n))
+    )
+    return reshape(outer_, tuple(n * m for n, m in zip(x.shape, y.shape)))
+
+
+@torch_function()
+def linalg_cross(input, other, *, dim=-1):
+    def part(x: Any, shift: int) -> Any:
+        return language("roll", x, shift, dim)
+
+    for x in (input, other):
+        if int(x.shape[dim]) != 3:
+            raise ShapeError(f"cross takes 3 elements along dimension {dim}", code="shape.cross", help="pass dim=")
+    return part(input, -1) * part(other, -2) - part(input, -2) * part(other, -1)
+
+
+@torch_function()
+def cross(input, other, dim=None):
+    """Without dim along the first dimension of 3 elements."""
+    found = [k for k, n in enumerate(input.shape) if int(n) == 3] if dim is None else [dim]
+    if not found:
+        raise ShapeError("cross takes a dimension of 3 elements", code="shape.cross", help="pass dim=")
+    return linalg_cross(input, other, dim=found[0])
+
+
+@torch_function()
+def einsum(equation, *operands):
+    """Unlike NumPy, torch sums over the axes of ... where the result has none."""
+    if isinstance(equation, str) and len(operands) == 1 and isinstance(operands[0], (tuple, list)):
+        operands = tuple(operands[0])
+    equation, parts = spelled(equation, operands)
+    given, arrow, result = equation.replace(" ", "").partition("->")
+    r = recorder_of(*parts)
+    if not arrow or "..." in result or "..." not in given:
+        return r.apply("einsum", equation, *parts)
+    found = r.apply("einsum", f"{given}->...{result}", *parts)
+    outer = tuple(range(found.ndim - len(result)))
+    return total(found, outer, dtype=found.dtype) if outer else found
+
+
+# -- attention
+
+
+@torch_function()
+def scaled_dot_product_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+):
+    """softmax(q k^T scale + mask) v; rows of which nothing is kept are 0, as torch's are."""
+    dropout(query, dropout_p)
+    is_causal = recorder_of(query).settled(is_causal)
+    _check_options(query, attn_mask, is_causal, scale)
+    _check_types(query, key, value)
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    if enable_gqa and query.ndim > 2 and int(query.shape[-3]) != int(key.shape[-3]):
+        return _grouped(query, key, value, attn_mask, is_causal, scale)
+    for other in () if enable_gqa else (key, value):
+        _check_heads(query, other)
+    return _attend(query, key, value, attn_mask, is_causal, scale)
+
+
+def _check_options(query: Any, mask: Any, is_causal: Any, scale: Any) -> None:
+    """torch takes a mask of bools, of float32 or of query's type, and no other mask beside is_causal."""
+    if not isinstance(is_causal, bool):
+        message = f"is_causal is True or False, not {is_causal!r}"
+        raise ArgumentError(message, code="argument.attention", help="write one of them")
+    if getattr(scale, "ndim", 0):
+        help = "scale is one number: multiply query by scales of its heads"
+        raise ArgumentError("scale is a tensor with dimensions", code="argument.attention", help=help)
+    if mask is None:
+        return
+    if not isinstance(mask, Tracer):
+        message = f"attn_mask is a {type(mask).__name__}"
+        raise ArgumentError(message, code="argument.attention", help="pass a tensor")
+    if is_causal:
+        message = "attn_mask and is_causal=True do not go together"
+        help = "put both in the mask: attn_mask & torch.ones(n, m, dtype=torch.bool).tril()"
+        raise ArgumentError(message, code="argument.attention", help=help)
+    if dtype_of(mask) not in (BOOL, FLOAT32, dtype_of(query)):
+        message = f"attn_mask is {dtype_of(mask)} beside a query of {dtype_of(query)}"
+        help = "True keeps, numbers are added: cast it to bool, or to query's dtype"
+        raise DTypeError(message, code="dtype.attention", help=help)
+
+
+def _check_types(query: Any, key: Any, value: Any) -> None:
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        kind = dtype_of(x)
+        if kind.kind != "f" or kind.storage:
+            message, help = f"attention is of floats, and {name} is {kind}", f"cast it: {name}.to(torch.float32)"
+            raise DTypeError(message, code="dtype.attention", help=help)
+        if kind is not dtype_of(query):
+            message = f"query, key and value have one dtype, and {name} is {kind} beside {dtype_of(query)}"
+            raise DTypeError(message, code="dtype.attention", help=f"cast it: {name}.to(query.dtype)")
+
+
+def _check_heads(query: Any, other: Any) -> None:
+    """Heads are as many, or 1; what else torch takes is asked for."""
+    if query.ndim > 2 and other.ndim > 2:
+        types = (query.node.type, other.node.type)
+        check = Check("equal", (), "scaled_dot_product_attention", types)
+        recorder_of(query).builder.broadcast([(t.shape[-3], 1, 1) for t in types], check)
+
+
+def _attend(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
+    scores = language("matmul", query, transpose(key, -2, -1)) * scale
+    kept = None
+    if is_causal:
+        r = recorder_of(query)
+        kept = unsqueeze(r.apply("arange", query.shape[-2]), 1) >= r.apply("arange", key.shape[-2])
+    if mask is not None:
+        mask, is_mask = language("broadcast_to", mask, scores.shape), dtype_of(mask) is BOOL
+        kept = mask if is_mask else mask != -math.inf
+        scores = scores if is_mask else scores + mask
+    weights = language("softmax", scores, -1) if kept is None else language("softmax", scores, -1, where=kept)
+    return language("matmul", cast(weights, dtype_of(value)), value)  # beside float32 masks, weights are wider
+
+
+def _grouped(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
+    """Several heads of queries share one of keys: they stand beside each other in a dimension of their own."""
+    heads = key.shape[-3]
+    shared = int(query.shape[-3]) // int(heads)
+    if shared * int(heads) != int(query.shape[-3]):
+        raise ShapeError("heads of keys do not divide those of queries", code="shape.attention", help="repeat the keys")
+
+    def apart(x: Any) -> Any:
+        return reshape(x, (*x.shape[:-3], heads, shared, *x.shape[-2:]))
+
+    if mask is not None and mask.ndim > 2:
+        mask = apart(mask) if int(mask.shape[-3]) > 1 else unsqueeze(mask, -3)
+    found = _attend(apart(query), unsqueeze(key, -3), unsqueeze(value, -3), mask, is_causal, scale)
+    return reshape(found, (*query.shape[:-1], value.shape[-1]))

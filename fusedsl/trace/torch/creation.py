@@ -1,0 +1,253 @@
+"""torch's casts, and its functions that make tensors, with torch's signatures and default dtypes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import DTypeError, ShapeError, TraceError
+from ...ir.types import BOOL, DTYPES, INT64
+from ..tracer import Tracer
+from .functions import TABLE, cast, dtype_of, language, recorder_of, torch_function
+from .numbers import checked, checked_integer
+from .promotion import default_float, promoted_dtype
+
+# -- casts
+
+CASTS = {
+    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "int": "int32",
+    "long": "int64", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
+}  # fmt: skip
+
+
+TYPES = {
+    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int32": "Int",
+    "int64": "Long", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool",
+}  # fmt: skip
+
+
+def _cast(name: str, dtype: str) -> None:
+    TABLE[name] = lambda input: cast(input, dtype)
+
+
+for _name, _meant in CASTS.items():
+    _cast(_name, _meant)
+
+
+@torch_function()
+def to(input, *args, dtype=None, device=None, other=None, copy=False):
+    for x in (*args, device, other):
+        if hasattr(x, "dtype"):
+            dtype = x.dtype
+        elif type(x).__name__ == "dtype":
+            dtype = x
+        elif type(x).__name__ == "device" or isinstance(x, str):
+            _same_device(input, x)
+    if copy:
+        input = language("copy", input)
+    return input if dtype is None else cast(input, dtype)
+
+
+def _same_device(input: Any, device: Any) -> None:
+    """A kernel runs in one place."""
+    import torch
+
+    wanted, here = torch.device(device), input.device
+    if wanted.type != here.type or wanted.index not in (None, here.index):
+        raise TraceError(f"a move from {here} to {wanted} inside a traced function", code="trace.device",
+                         help="move the tensor before the call")  # fmt: skip
+
+
+@torch_function()
+def cpu(input):
+    _same_device(input, "cpu")
+    return input
+
+
+@torch_function()
+def cuda(input, device=None):
+    _same_device(input, "cuda" if device is None else device)
+    return input
+
+
+@torch_function()
+def type_(input, dtype=None):
+    """The name of the tensor's type, or a cast, to a type that may be named so too."""
+    import torch
+
+    home = "torch.cuda" if input.is_cuda else "torch"
+    names = {getattr(torch, kind): f"{home}.{name}Tensor" for kind, name in TYPES.items()}
+    if dtype is None:
+        return names[input.dtype]
+    named = {name: kind for kind, name in names.items()}
+    if isinstance(dtype, str) and dtype not in named:
+        raise DTypeError(f"there is no tensor type {dtype!r}", code="dtype.unknown", help="pass torch.float32, ...")
+    return cast(input, named.get(dtype, dtype))
+
+
+@torch_function()
+def type_as(input, other):
+    return cast(input, other.dtype)
+
+
+# -- creators
+
+
+def filled(r: Any, shape: Any, value: Any, dtype: Any, device: Any = None, fitting: Callable = checked) -> Any:
+    """A tensor of one value; a number has to fit the dtype."""
+    if device is not None and r.example is not None:
+        _same_device(r.tracer(r.node(0)), device)
+    given = r.node(value)
+    if given.type.weak and dtype is not None:
+        return r.apply("broadcast_to", r.tracer(fitting(r, value, r.dtype(dtype))), _shape(shape))
+    to = r.dtype(dtype) if dtype is not None else default_float() if given.type.dtype.kind == "f" else given.type.dtype
+    return r.apply("broadcast_to", r.apply("astype", value, to), _shape(shape))
+
+
+def _shape(size: Any) -> tuple:
+    """`(2, 3)`, `((2, 3),)` or `2` as a shape."""
+    if isinstance(size, (tuple, list)):
+        return tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else tuple(size)
+    return (size,)
+
+
+def _like(name: str, value: Any) -> None:
+    def function(input, *, dtype=None, device=None):
+        return filled(recorder_of(input), input.shape, value, dtype or input.dtype)
+
+    TABLE[name] = function
+
+
+def _new(name: str, value: Any) -> None:
+    def function(input, *size, dtype=None, device=None):
+        return filled(recorder_of(input), _shape(size), value, dtype or input.dtype)
+
+    TABLE[name] = function
+
+
+for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
+    _like(_name + "_like", _value)
+    _new("new_" + _name, _value)
+
+
+@torch_function()
+def full_like(input, fill_value, *, dtype=None, device=None):
+    return filled(recorder_of(input), input.shape, fill_value, dtype or input.dtype)
+
+
+@torch_function()
+def new_full(input, size, fill_value, *, dtype=None, device=None):
+    return filled(recorder_of(input), size, fill_value, dtype or input.dtype)
+
+
+@torch_function()
+def new_tensor(input, data, *, dtype=None, device=None):
+    return _tensor(recorder_of(input), data, dtype or input.dtype)
+
+
+@torch_function()
+def fill(input, value):
+    return filled(recorder_of(input), input.shape, value, input.dtype)
+
+
+@torch_function()
+def zero(input):
+    return filled(recorder_of(input), input.shape, 0, input.dtype)
+
+
+@torch_function()
+def copy(input, src, non_blocking=False):
+    r = recorder_of(input)
+    if src.ndim > input.ndim:
+        raise ShapeError(
+            "the source has more axes than the tensor", code="shape.write", help="index or squeeze it first"
+        )
+    return r.apply("broadcast_to", cast(r.tracer(r.node(src)), input.dtype), input.shape)
+
+
+def create(r: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """torch.zeros and its like, whose extents may be tracers."""
+    dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
+    for needless in ("layout", "pin_memory", "requires_grad"):
+        kwargs.pop(needless, None)
+    if name == "arange":
+        return _arange(r, args, kwargs, dtype)
+    if name == "linspace":
+        named = dict(zip(("start", "end", "steps"), args)) | kwargs
+        return _linspace(r, named["start"], named["end"], named["steps"], dtype)
+    if name == "eye":
+        named = dict(zip(("n", "m"), args)) | kwargs
+        return _eye(r, named["n"], named.get("m"), dtype)
+    if name in ("scalar_tensor", "tensor"):
+        return _tensor(r, args[0], dtype)
+    if name == "as_tensor":
+        data = args[0]
+        return cast(data, dtype) if isinstance(data, Tracer) and not data.is_number else _tensor(r, data, dtype)
+    if name == "full":
+        size, value = kwargs.get("size", args[0] if args else ()), kwargs.get("fill_value", args[-1])
+        return filled(r, _shape(size), value, dtype, device)
+    size = kwargs.get("size", args)
+    return filled(r, _shape(size), 1 if name == "ones" else 0, dtype or default_float(), device)
+
+
+def _stepped(r: Any, parts: list[float], dtype: Any) -> Any:
+    """torch.arange of floats, which shape the result."""
+    import math
+
+    parts = [math.trunc(p) for p in parts] if dtype is not None and r.dtype(dtype).kind in "iu" else parts
+    start, end = (0.0, parts[0]) if len(parts) == 1 else parts[:2]
+    step = parts[2] if len(parts) > 2 else 1.0
+    places = r.apply("arange", max(0, math.ceil((end - start) / step)))
+    exact = r.apply("astype", places, DTYPES["float64"])
+    return r.apply("astype", exact * step + start, r.dtype(dtype) if dtype is not None else default_float())
+
+
+def _linspace(r: Any, start: Any, end: Any, steps: Any, dtype: Any) -> Any:
+    """From both ends to the middle, as torch counts, so that both ends are met exactly."""
+    to = r.dtype(dtype) if dtype is not None else default_float()
+    place = r.apply("astype", r.apply("arange", steps), DTYPES["float64"])
+    ends = (start, end) if to.kind == "f" else (r.apply("astype", x, to) for x in (start, end))
+    first, last = (r.apply("astype", x, DTYPES["float64"]) for x in ends)
+    gap = (last - first) / r.apply("maximum", r.apply("astype", steps - 1, DTYPES["float64"]), 1)
+    back = last - gap * (r.apply("astype", steps, DTYPES["float64"]) - 1 - place)
+    return r.apply("astype", r.apply("where", place < r.apply("maximum", steps // 2, 1), first + gap * place, back), to)
+
+
+def _eye(r: Any, n: Any, m: Any, dtype: Any) -> Any:
+    rows, columns = r.apply("arange", n), r.apply("arange", n if m is None else m)
+    same = r.apply("equal", r.apply("expand_dims", rows, -1), columns)
+    return r.apply("astype", same, r.dtype(dtype) if dtype is not None else default_float())
+
+
+def _tensor(r: Any, data: Any, dtype: Any) -> Any:
+    """A new tensor of a tensor, a number, or of lists that hold some."""
+    if isinstance(data, (list, tuple)):
+        return _listed(r, data, dtype)
+    if isinstance(data, Tracer) and data.ndim:
+        return cast(language("copy", data), dtype)
+    if type(data) is int and dtype is not None and r.dtype(dtype).kind == "f":
+        data = float(data)  # however large
+    return filled(r, (), data, dtype, fitting=checked_integer)
+
+
+def _listed(r: Any, data: Any, dtype: Any) -> Any:
+    """A tensor of a list that holds tracers, in the common dtype of what it holds."""
+    if dtype is None:
+        kinds = [dtype_of(filled(r, (), part, None)) for part in _flat(data)]
+        dtype = functools.reduce(promoted_dtype, kinds, BOOL) if kinds else default_float()
+    parts = [_listed(r, part, dtype) if isinstance(part, (list, tuple)) else _tensor(r, part, dtype) for part in data]
+    return r.apply("stack", tuple(parts), 0)
+
+
+def _flat(data: Any) -> list:
+    return [leaf for part in data for leaf in _flat(part)] if isinstance(data, (list, tuple)) else [data]
+
+
+def _arange(r: Any, args: tuple, kwargs: dict[str, Any], dtype: Any) -> Any:
+    names = ("start", "end", "step")
+    parts = [*args, *(kwargs[name] for name in names[len(args) :] if name in kwargs)]
+    if any(dtype_of(r.tracer(r.node(x))).kind == "f" for x in parts):
+        return _stepped(r, [*map(float, parts)], dtype)
+    made = r.apply("arange", *parts)
+    return r.apply("astype", made, r.dtype(dtype) if dtype is not None else INT64)

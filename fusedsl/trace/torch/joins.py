@@ -1,0 +1,296 @@
+"""torch's joins, repetitions, triangles and gathers, with torch's signatures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import ArgumentError, ShapeError
+from ..tracer import Tracer
+from ..views import View
+from .functions import TABLE, as_vector, cast, dtype_of, language, recorder_of, torch_function
+from .promotion import result_type
+from .shapes import axis_of, expand, reshape, several, unsqueeze
+
+# -- joins and repetitions
+
+
+def _alike(tensors: Any) -> list:
+    """The tensors in torch's common dtype."""
+    dtype = result_type([x.node for x in tensors])
+    return [x.recorder.tracer(x.recorder.builder.convert(x.node, dtype)) for x in tensors]
+
+
+@torch_function("concat", "concatenate")
+def cat(tensors, dim=0):
+    """torch leaves out vectors of no elements among tensors of more dimensions."""
+    if len({x.ndim for x in tensors}) > 1:
+        tensors = [x for x in tensors if x.ndim != 1 or int(x.shape[0])]
+    return language("concat", tuple(_alike(tensors)), dim)
+
+
+@torch_function()
+def stack(tensors, dim=0):
+    return language("stack", tuple(_alike(tensors)), dim)
+
+
+@torch_function()
+def hstack(tensors):
+    return cat(tensors, 0 if tensors[0].ndim == 1 else 1)
+
+
+@torch_function("row_stack")
+def vstack(tensors):
+    return cat(atleast_2d(tensors), 0)
+
+
+@torch_function()
+def dstack(tensors):
+    return cat(atleast_3d(tensors), 2)
+
+
+@torch_function()
+def column_stack(tensors):
+    return cat([x if x.ndim > 1 else reshape(x, (-1, 1)) for x in tensors], 1)
+
+
+@torch_function()
+def repeat(input, *repeats):
+    repeats = several(repeats)
+    if len(repeats) < input.ndim:
+        raise ShapeError("repeat takes a count for each dimension", code="shape.repeat", help="tile takes fewer")
+    return language("tile", input, repeats)
+
+
+@torch_function()
+def tile(input, *dims):
+    return language("tile", input, several(dims))
+
+
+@torch_function()
+def repeat_interleave(input, repeats, dim=None, *, output_size=None):
+    return language("repeat", input, repeats, dim)
+
+
+@torch_function()
+def flip(input, *dims):
+    return language("flip", input, several(dims))
+
+
+@torch_function()
+def fliplr(input):
+    return language("flip", input, 1)
+
+
+@torch_function()
+def flipud(input):
+    return language("flip", input, 0)
+
+
+@torch_function()
+def roll(input, shifts, dims=None):
+    return language("roll", input, shifts, dims)
+
+
+@torch_function()
+def tril(input, diagonal=0):
+    return language("tril", input, diagonal)
+
+
+@torch_function()
+def triu(input, diagonal=0):
+    return language("triu", input, diagonal)
+
+
+def _indices(name: str) -> None:
+    """The places of a triangle: extents that are known while tracing."""
+
+    def function(row, col, offset=0, *, dtype=None, device=None):
+        import torch
+
+        r = recorder_of(row, col, offset)
+        made = getattr(torch, name)(int(row), int(col), int(offset), device=r.example.device)
+        return cast(r.lifted(made), dtype)
+
+    TABLE[name] = function
+
+
+_indices("triu_indices")
+_indices("tril_indices")
+
+
+@torch_function()
+def atleast_1d(*input):
+    return _each(as_vector, input)
+
+
+@torch_function()
+def atleast_2d(*input):
+    return _each(lambda x: x if x.ndim > 1 else reshape(x, (1, -1)), input)
+
+
+@torch_function()
+def atleast_3d(*input):
+    return _each(lambda x: x if x.ndim > 2 else unsqueeze(atleast_2d(x), -1), input)
+
+
+def _each(change: Any, tensors: tuple) -> Any:
+    """`change` of a tensor, or of each of several."""
+    if len(tensors) == 1 and not isinstance(tensors[0], (tuple, list)):
+        return change(tensors[0])
+    return tuple(change(x) for x in several(tensors))
+
+
+@torch_function()
+def meshgrid(*tensors, indexing="ij"):
+    tensors = tuple(atleast_1d(x) for x in several(tensors))
+    shape = tuple(x.shape[0] for x in tensors)
+    n = len(tensors)
+    lines = [reshape(x, tuple(-1 if k == place else 1 for place in range(n))) for k, x in enumerate(tensors)]
+    grids = [expand(x, *shape) for x in lines]
+    return tuple(g.transpose(0, 1) for g in grids) if indexing == "xy" and n > 1 else tuple(grids)
+
+
+# -- gathers
+
+
+@torch_function()
+def index_select(input, dim, index):
+    return language("take", input, reshape(index, (-1,)), dim) if input.ndim else input
+
+
+@torch_function()
+def take(input, index):
+    return language("take", input, index)
+
+
+@torch_function()
+def take_along_dim(input, indices, dim=None):
+    if dim is None:
+        input, indices = (reshape(x, (-1,)) for x in (input, indices))
+        dim = 0
+    return language("take_along_axis", input, indices, dim)
+
+
+@torch_function()
+def gather(input, dim, index, *, sparse_grad=False):
+    """index may be shorter than input: out[i][j] = input[index[i][j]][j]."""
+    if not input.ndim:
+        return expand(input, tuple(index.shape))
+    if not index.ndim:
+        return language("take", input, index, dim)
+    axis = axis_of(input, dim)
+    key = tuple(slice(None) if k == axis else slice(None, n) for k, n in enumerate(index.shape))
+    return language("take_along_axis", input[key], index, dim)
+
+
+@torch_function("ger")
+def outer(input, vec2):
+    if input.ndim != 1 or vec2.ndim != 1:
+        raise ShapeError("outer takes two vectors", code="shape.outer", help="flatten them, or write x[:, None] * y")
+    return unsqueeze(input, 1) * vec2
+
+
+# -- diagonals
+
+
+@torch_function()
+def diagonal(input, offset=0, dim1=0, dim2=1):
+    """A view that only reads."""
+    r = recorder_of(input)
+    return input.viewed(View(lambda x: r.call("diagonal", (r.tracer(x), offset, dim1, dim2), {})))
+
+
+@torch_function()
+def linalg_diagonal(A, *, offset=0, dim1=-2, dim2=-1):
+    return diagonal(A, offset, dim1, dim2)
+
+
+@torch_function()
+def diag(input, diagonal=0):
+    if input.ndim not in (1, 2):
+        raise ShapeError("diag takes a vector or a matrix", code="shape.axis", help="torch.diagonal(x) of more")
+    return diag_embed(input, diagonal) if input.ndim == 1 else TABLE["diagonal"](input, diagonal)
+
+
+@torch_function()
+def diag_embed(input, offset=0, dim1=-2, dim2=-1):
+    """Each last row as a diagonal, `offset` above the main one."""
+    before, after = max(offset, 0), max(-offset, 0)
+    lead = ((0, 0),) * (input.ndim - 1)
+    line = unsqueeze(language("pad", input, (*lead, (before, after)), "constant"), -2)
+    r, extent = recorder_of(input), line.shape[-1]
+    places = r.apply("arange", extent)
+    nothing = r.apply("astype", 0, dtype_of(input))
+    square = language("where", unsqueeze(places, -1) + offset == places, line, nothing)
+    return square if (dim1, dim2) == (-2, -1) else TABLE["movedim"](square, (-2, -1), (dim1, dim2))
+
+
+@torch_function()
+def diagflat(input, offset=0):
+    return diag_embed(reshape(input, (-1,)), offset)
+
+
+@torch_function()
+def trace(input):
+    if input.ndim != 2:
+        raise ShapeError("trace takes a matrix", code="shape.axis", help="torch.diagonal(x).sum(-1) of more")
+    return TABLE["sum"](diagonal(input))
+
+
+@torch_function()
+def rot90(input, k=1, dims=(0, 1)):
+    first, second = dims
+    if k % 4 == 2:
+        return language("flip", input, (first, second))
+    if k % 4 == 0:
+        return language("copy", input)
+    turned = language("flip", input, second if k % 4 == 1 else first)
+    return language("swapaxes", turned, first, second)
+
+
+@torch_function()
+def select_scatter(input, src, dim, index):
+    return _replaced(input, src, (*[slice(None)] * axis_of(input, dim), index))
+
+
+@torch_function()
+def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
+    return _replaced(input, src, (*[slice(None)] * axis_of(input, dim), slice(start, end, step)))
+
+
+def _replaced(input: Any, src: Any, key: tuple) -> Any:
+    """A copy with other elements at some places."""
+    found = language("copy", input)
+    found[key] = src
+    return found
+
+
+@torch_function()
+def isin(elements, test_elements, *, assume_unique=False, invert=False):
+    if not isinstance(test_elements, Tracer):
+        return (elements != test_elements) if invert else (elements == test_elements)
+    found = language("any", unsqueeze(elements, -1) == reshape(test_elements, (-1,)), -1)
+    return language("logical_not", found) if invert else found
+
+
+@torch_function()
+def index_fill(input, dim, index, value):
+    r = recorder_of(input)
+    if not input.ndim:
+        return r.apply("broadcast_to", cast(r.tracer(r.node(value)), input.dtype), ())
+    index = reshape(index, (-1,))
+    places = language("where", index < 0, index + input.shape[dim], index)
+    named = isin(language("astype", r.apply("arange", input.shape[dim]), "int64"), places)
+    return TABLE["masked_fill"](input, reshape(named, (-1, *[1] * (input.ndim - 1 - axis_of(input, dim)))), value)
+
+
+@torch_function()
+def one_hot(input, num_classes=-1):
+    if num_classes == -1:
+        raise ArgumentError(
+            "one_hot takes num_classes: the largest value is not known yet",
+            code="argument.missing",
+            help="pass num_classes=",
+        )
+    line = recorder_of(input).apply("arange", num_classes)
+    return cast(language("equal", unsqueeze(input, -1), line), "int64")

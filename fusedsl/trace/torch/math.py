@@ -1,0 +1,344 @@
+"""torch's elementwise functions, with torch's signatures and promotion."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+from ...errors import ArgumentError, DTypeError
+from ...ir.types import BOOL, INT64
+from ..tracer import Tracer
+from ..views import View
+from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
+from .numbers import checked, checked_integer
+from .promotion import common, default_float, operate
+
+# torch's name, then what the language calls it, where that differs
+UNARY = """
+    exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin=arcsin acos=arccos atan=arctan arcsin arccos arctan
+    sinh cosh tanh asinh=arcsinh acosh=arccosh atanh=arctanh arcsinh arccosh arctanh erf erfc lgamma gammaln=lgamma
+    sigmoid expit=sigmoid reciprocal deg2rad rad2deg sinc neg=negative negative abs=absolute absolute
+    bitwise_not=bitwise_invert invert=bitwise_invert
+    floor ceil trunc fix=trunc isnan isinf isfinite signbit positive
+    pos=positive
+"""
+BINARY = """
+    mul=multiply multiply true_divide=divide minimum maximum fmin fmax remainder fmod floor_divide pow=power
+    atan2=arctan2 arctan2 hypot copysign nextafter logaddexp logaddexp2 xlogy eq=equal ne=not_equal
+    lt=less le=less_equal gt=greater ge=greater_equal less less_equal greater greater_equal not_equal
+    bitwise_and bitwise_or bitwise_xor bitwise_left_shift=left_shift bitwise_right_shift=right_shift and=bitwise_and
+    or=bitwise_or xor=bitwise_xor lshift=left_shift rshift=right_shift floordiv=floor_divide mod=remainder
+    truediv=divide
+"""
+
+
+def _pairs(names: str) -> list[tuple[str, str]]:
+    return [(name, meant or name) for name, _, meant in (part.partition("=") for part in names.split())]
+
+
+def _unary(name: str, meant: str) -> None:
+    def function(input: Any) -> Any:
+        return operate(recorder_of(input), meant, input)
+
+    TABLE[name] = function
+
+
+def _binary(name: str, meant: str) -> None:
+    def function(input: Any, other: Any) -> Any:
+        return operate(recorder_of(input, other), meant, input, other)
+
+    TABLE[name] = function
+    TABLE["r" + name] = lambda input, other: function(other, input)
+
+
+for _name, _meant in _pairs(UNARY):
+    _unary(_name, _meant)
+for _name, _meant in _pairs(BINARY):
+    _binary(_name, _meant)
+
+
+@torch_function()
+def add(input, other, *, alpha=1):
+    return _with_scaled("add", input, other, alpha)
+
+
+@torch_function("subtract")
+def sub(input, other, *, alpha=1):
+    return _with_scaled("subtract", input, other, alpha)
+
+
+@torch_function()
+def rsub(input, other, *, alpha=1):
+    return sub(other, input, alpha=alpha)
+
+
+TABLE["radd"] = lambda input, other: add(other, input)
+TABLE["rdiv"] = lambda input, other: div(other, input)
+
+
+def _is_one(factor: Any) -> bool:
+    return type(factor) in (int, float) and factor == 1
+
+
+def _scaled(x: Any, factor: Any) -> Any:
+    return x if _is_one(factor) else x * factor
+
+
+def _with_scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
+    """`input` and alpha times `other`, in the dtype that the two have in common, which alpha has no part in."""
+    r = recorder_of(input, other)
+    if _is_one(alpha):
+        return operate(r, name, input, other)
+    (_, scaled), dtype = common(r, input, other)
+    if isinstance(alpha, float) and dtype.kind != "f":
+        message = f"alpha is {alpha}, and the operands are no floats"
+        raise DTypeError(message, code="dtype.float", help="torch takes an integer: alpha=2")
+    if isinstance(alpha, bool) and dtype is not BOOL:
+        raise DTypeError("alpha is a bool, and the operands are not", code="dtype.alpha", help="write alpha=1")
+    if dtype is BOOL:
+        operate(r, name, input, other)  # what torch refuses of bools is refused
+        return operate(r, name, input, language("logical_and", r.tracer(scaled), bool(alpha)))
+    if name == "subtract" and not isinstance(alpha, Tracer):  # torch adds -alpha times it
+        name, alpha = "add", -alpha
+    times: Any = r.tracer(checked(r, alpha, dtype))
+    return operate(r, name, input, r.tracer(scaled) * times)
+
+
+@torch_function("divide")
+def div(input, other, *, rounding_mode=None):
+    r = recorder_of(input, other)
+    if rounding_mode is None:
+        return operate(r, "divide", input, other)
+    if rounding_mode == "floor":
+        return operate(r, "floor_divide", input, other)
+    if rounding_mode != "trunc":
+        raise ArgumentError(f"rounding_mode is {rounding_mode!r}", code="argument.choice", help="floor, trunc or None")
+    nodes, dtype = common(r, input, other)
+    x, y = (r.wrap(n) for n in nodes)
+    if dtype.kind == "f":
+        return operate(r, "trunc", x / y)
+    return operate(r, "floor_divide", x - operate(r, "fmod", x, y), y)
+
+
+@torch_function()
+def square(input):
+    return cast(input, INT64) * 1 if dtype_of(input) is BOOL else input * input
+
+
+@torch_function()
+def frac(input):
+    need_float("frac", input)
+    return input - operate(recorder_of(input), "trunc", input)
+
+
+@torch_function("sgn")
+def sign(input):
+    """torch's sign of NaN is 0."""
+    if dtype_of(input) is BOOL:
+        return input
+    found = language("sign", input)
+    return where(input == input, found, 0) if dtype_of(input).kind == "f" else found
+
+
+@torch_function()
+def round_(input, *, decimals=0):
+    return input if dtype_of(input).kind != "f" else language("round", input, decimals=decimals)
+
+
+@torch_function()
+def angle(input):
+    """0, pi where negative; NaN stays."""
+    x = cast(input, default_float()) if dtype_of(input).kind != "f" else input
+    return language("where", x == x, language("where", x < 0, math.pi, 0.0), x)
+
+
+@torch_function()
+def isreal(input):
+    return language("ones_like", input, dtype="bool")
+
+
+@torch_function()
+def isposinf(input):
+    return operate(recorder_of(input), "isinf", input) & (input > 0)
+
+
+@torch_function()
+def isneginf(input):
+    return operate(recorder_of(input), "isinf", input) & (input < 0)
+
+
+@torch_function("clip")
+def clamp(input, min=None, max=None):
+    given = [bound for bound in (min, max) if bound is not None]
+    if not given:
+        raise ArgumentError("clamp takes min, max or both", code="argument.missing", help="torch.clamp(x, min=0)")
+    if len(given) == 1 and type(given[0]) is float and math.isnan(given[0]) and not _nan_is_a_bound():
+        return _clamped(input, min=None if min is None else -math.inf, max=None if max is None else math.inf)
+    return _clamped(input, min, max)
+
+
+@cache
+def _nan_is_a_bound() -> bool:
+    """Whether elements are NaN where NaN is their one bound: some releases of torch take it for none."""
+    import torch
+
+    return bool(torch.clamp(torch.zeros(1), min=math.nan).isnan())
+
+
+def _clamped(input, min, max):
+    given = [bound for bound in (min, max) if bound is not None]
+    r = recorder_of(input, *given)
+    (x, *bounds), dtype = common(r, input, *given)
+    if dtype is BOOL:
+        raise DTypeError("torch has no clamp of bools", code="dtype.clamp", help="cast it first")
+    bounds = [checked(r, bound, dtype) if is_number(r, bound) else b for bound, b in zip(given, bounds)]
+    low, high = (bounds[0], bounds[-1]) if len(given) == 2 else (bounds[0], None) if max is None else (None, bounds[0])
+    found = r.tracer(x)
+    for name, bound in (("maximum", low), ("minimum", high)):
+        found = found if bound is None else language(name, found, r.tracer(bound))
+    return found
+
+
+@torch_function()
+def clamp_min(input, min):
+    return _clamped(input, min, None)
+
+
+@torch_function()
+def clamp_max(input, max):
+    return _clamped(input, None, max)
+
+
+@torch_function()
+def where(condition, input=None, other=None):
+    if input is None:
+        raise ArgumentError(
+            "where with one argument has no known shape", code="argument.missing", help="give all three"
+        )
+    r = recorder_of(condition, input, other)
+    nodes, dtype = common(r, input, other)
+    numbers = (checked_integer(r, v, dtype) if is_number(r, v) else x for v, x in zip((input, other), nodes))
+    return language("where", condition, *map(r.tracer, numbers))
+
+
+TABLE["Tensor.where"] = lambda input, condition, other: where(condition, input, other)
+
+
+def is_number(r: Any, x: Any) -> bool:
+    """Whether it is, or stands for, one of Python's numbers."""
+    node = r.node(x)
+    return not node.type.shape and (node.type.weak or type(x) is bool)
+
+
+@torch_function()
+def masked_fill(input, mask, value):
+    r, dtype = recorder_of(input), dtype_of(input)
+    if r.node(value).type.dtype.kind == "f" and dtype.kind != "f" and not is_number(r, value):
+        raise DTypeError(f"a float does not go into {dtype}", code="dtype.write", help="cast it first: x.to")
+    return language("where", mask, r.tracer(checked(r, value, dtype)), input)
+
+
+@torch_function()
+def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    return language("isclose", input, other, rtol=rtol, atol=atol, equal_nan=equal_nan)
+
+
+@torch_function()
+def nan_to_num(input, nan=None, posinf=None, neginf=None):
+    given = {"nan": nan, "posinf": posinf, "neginf": neginf}
+    return language("nan_to_num", input, **{name: value for name, value in given.items() if value is not None})
+
+
+@torch_function()
+def special_xlog1py(input, other):
+    product = input * operate(recorder_of(input, other), "log1p", other)
+    return where((input == 0) & (other == other), 0, product)
+
+
+@torch_function()
+def special_entr(input):
+    """-x log x, 0 at 0, and -inf below."""
+    return where(input < 0, -math.inf, -operate(recorder_of(input), "xlogy", input, input))
+
+
+@torch_function()
+def special_ndtr(input):
+    return 0.5 * operate(recorder_of(input), "erfc", input * -(0.5**0.5))
+
+
+@torch_function()
+def ldexp(input, other):
+    return input * operate(recorder_of(other), "exp2", other)
+
+
+@torch_function()
+def float_power(input, exponent):
+    parts = [cast(x, "float64") if isinstance(x, Tracer) else x for x in (input, exponent)]
+    return operate(recorder_of(input, exponent), "power", *parts)
+
+
+@torch_function()
+def heaviside(input, values):
+    r = recorder_of(input, values)
+    x, level = map(r.tracer, common(r, input, values)[0])
+    above = cast(operate(r, "greater", x, 0), dtype_of(level))  # 0 of NaN
+    return language("where", x == 0, level, above)
+
+
+@torch_function()
+def lerp(input, end, weight):
+    need_float("lerp", input)
+    found = language("lerp", input, end, weight)
+    number = isinstance(weight, Tracer) and not weight.ndim  # has no part in the result's dtype
+    return cast(found, common(recorder_of(input, end), input, end)[1]) if number else found
+
+
+@torch_function()
+def addcmul(input, tensor1, tensor2, *, value=1):
+    r = recorder_of(input)
+    dtype = common(r, input, tensor1, tensor2)[1]
+    if dtype is BOOL:
+        raise DTypeError("torch has no addcmul of bools", code="dtype.addcmul", help="cast them first")
+    product = tensor1 * tensor2
+    return input + (product if _is_one(value) else product * r.tracer(checked_integer(r, value, dtype)))
+
+
+@torch_function()
+def addcdiv(input, tensor1, tensor2, *, value=1):
+    return input + _scaled(tensor1 / tensor2, value)
+
+
+@torch_function()
+def logit(input, eps=None):
+    x = input if dtype_of(input).kind == "f" else cast(input, default_float())
+    x = x if eps is None else clamp(x, eps, 1 - eps)
+    return operate(recorder_of(x), "log", x / (1 - x))
+
+
+def _logical(name: str) -> None:
+    TABLE[name] = lambda input, other: language(name, input, other)
+
+
+for _name in ("logical_and", "logical_or", "logical_xor"):
+    _logical(_name)
+
+
+@torch_function()
+def logical_not(input):
+    return language("logical_not", input)
+
+
+@torch_function()
+def clone(input, *, memory_format=None):
+    return language("copy", input)
+
+
+@torch_function("resolve_neg", "conj", "conj_physical", "real", "detach", "alias")
+def resolve_conj(input):
+    return input
+
+
+@torch_function()
+def contiguous(input, memory_format=None):
+    return input.viewed(View(lambda x: x, certain=False))

@@ -1,0 +1,328 @@
+"""torch.nn.functional on tracers: activations, norms and padding, with torch's signatures and defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import ArgumentError, DTypeError, ShapeError, TraceError, Unsupported
+from ...ir.types import BOOL
+from ..tracer import Tracer
+from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
+from .math import clamp, where
+from .numbers import checked
+from .promotion import operate, result_type
+from .reductions import axes_of, mean, p_norm, var
+from .shapes import axis_of
+
+# -- activations: those that the prelude has under torch's name
+
+ACTIVATIONS = {
+    "selu": "", "silu": "", "mish": "", "hardsigmoid": "",
+    "hardswish": "", "leaky_relu": "negative_slope=0.01", "elu": "alpha=1.0", "celu": "alpha=1.0",
+    "gelu": "approximate=none", "softshrink": "lambd=0.5", "softplus": "beta=1 threshold=20",
+}  # fmt: skip
+
+
+def _activation(name: str, names: tuple[str, ...]) -> None:
+    def function(input: Any, *values: Any, **named: Any) -> Any:
+        if len(values) > len(names):
+            raise ArgumentError(
+                f"{name} takes {len(names) + 1} arguments", code="argument.surplus", help="torch's own signature holds"
+            )
+        need_float(name, input)
+        return language(name, input, **dict(zip(names, values)), **named)
+
+    TABLE[name] = function
+
+
+for _name, _signature in ACTIVATIONS.items():
+    _activation(_name, tuple(part.partition("=")[0] for part in _signature.split()))
+
+
+@torch_function()
+def relu(input):
+    return language("relu", input)
+
+
+@torch_function()
+def hardtanh(input, min_val=-1.0, max_val=1.0):
+    dtype = dtype_of(input)
+    if dtype is BOOL:
+        raise DTypeError("torch has no hardtanh of bools", code="dtype.hardtanh", help="cast it first: x.float()")
+    if dtype.kind == "u" and not isinstance(min_val, Tracer) and min_val < 0:
+        help = "unsigned integers are not negative"
+        raise DTypeError(f"{min_val} does not fit {dtype}", code="dtype.literal", help=help)
+    if not any(isinstance(v, Tracer) for v in (min_val, max_val)) and min_val > max_val:
+        raise ArgumentError(f"min_val is {min_val}, above max_val", code="argument.choice", help="change their places")
+    r = recorder_of(input)
+    return clamp(input, *(r.tracer(checked(r, v, dtype)) for v in (min_val, max_val)))
+
+
+@torch_function()
+def relu6(input):
+    return hardtanh(input, 0, 6)
+
+
+@torch_function()
+def softsign(input):
+    return input / (abs(input) + 1)
+
+
+@torch_function()
+def tanhshrink(input):
+    return input - operate(recorder_of(input), "tanh", input)
+
+
+@torch_function()
+def hardshrink(input, lambd=0.5):
+    need_float("hardshrink", input)
+    return where((input >= -lambd) & (input <= lambd), 0, input)
+
+
+@torch_function("log_sigmoid")
+def logsigmoid(input):
+    need_float("logsigmoid", input)
+    return clamp(input, None, 0) - operate(recorder_of(input), "log1p", exp(-abs(input)))
+
+
+def exp(x: Any) -> Any:
+    return operate(recorder_of(x), "exp", x)
+
+
+def log(x: Any) -> Any:
+    return operate(recorder_of(x), "log", x)
+
+
+@torch_function("_threshold")
+def threshold(input, threshold, value):
+    r, dtype = recorder_of(input), dtype_of(input)
+    if dtype is BOOL:
+        raise DTypeError("torch has no threshold of bools", code="dtype.threshold", help="cast it first: x.float()")
+    level, other = (r.tracer(checked(r, v, dtype)) for v in (threshold, value))
+    return where(input <= level, other, input)
+
+
+@torch_function()
+def glu(input, dim=-1):
+    place = axis_of(input, dim)
+    half, odd = divmod(int(input.shape[place]), 2)
+    if odd:
+        raise ShapeError(
+            f"glu halves a dimension of {2 * half + 1}", code="shape.split", help="pad it: F.pad(x, (0, 1))"
+        )
+    cut = [slice(None)] * place
+    return input[(*cut, slice(None, half))] * language("sigmoid", input[(*cut, slice(half, 2 * half))])
+
+
+@torch_function()
+def prelu(input, weight):
+    if weight.ndim and (input.ndim > 2 or not input.ndim):
+        weight = weight.reshape(-1, *[1] * (input.ndim - 2)) if input.ndim and int(weight.shape[0]) > 1 else weight[0]
+    return where(input > 0, input, weight * input)
+
+
+@torch_function()
+def softmax(input, dim=None, dtype=None):
+    return _row("softmax", input, dim, dtype)
+
+
+@torch_function()
+def log_softmax(input, dim=None, dtype=None):
+    return _row("log_softmax", input, dim, dtype)
+
+
+@torch_function()
+def softmin(input, dim=None, dtype=None):
+    return _row("softmax", -input, dim, dtype)
+
+
+def _row(name: str, input: Any, dim: Any, dtype: Any) -> Any:
+    dim = (0 if input.ndim in (0, 1, 3) else 1) if dim is None else dim  # as torch guesses, and warns
+    dtype = dtype if type(dtype).__name__ == "dtype" else None  # torch.nn.functional has _stacklevel in its place
+    input = input if dtype is None or input.recorder.dtype(dtype) is dtype_of(input) else cast(input, dtype)
+    need_float(name, input)
+    return language(name, input, dim)
+
+
+@torch_function("alpha_dropout", "feature_dropout", "native_dropout")
+def dropout(input, p=0.5, training=True, *, train=None):
+    """The identity; with randomness in it a trace would draw once for all calls. `train` is torch.dropout's name."""
+    if (training if train is None else train) and not (isinstance(p, (int, float)) and p == 0):
+        raise TraceError("dropout draws random numbers", code="trace.random",
+                         help="pass the mask as an argument, or use fd.kernel's uniform(seed, x)")  # fmt: skip
+    return language("copy", input)
+
+
+# -- norms
+
+
+def _trailing(input: Any, shape: Any) -> tuple[int, ...]:
+    """The last axes, which have these extents."""
+    shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    axes = tuple(range(-len(shape), 0))
+    if len(shape) > input.ndim or any(input.shape[a] != extent for a, extent in zip(axes, shape)):
+        raise ShapeError(
+            f"the last dimensions are not {tuple(map(str, shape))}",
+            code="shape.norm",
+            help="normalized_shape is x.shape[-1:], or more of the last dimensions",
+        )
+    return axes
+
+
+@torch_function()
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    need_float("layer_norm", input)
+    axes = _trailing(input, normalized_shape)
+    return cast(language("layer_norm", input, weight, bias, axes, eps=eps), input.dtype)
+
+
+@torch_function()
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    need_float("rms_norm", input)
+    if eps is None:
+        eps = _epsilon(input)
+    axes = _trailing(input, normalized_shape)
+    found = language("rms_norm", input, weight, axes, eps=eps)
+    kind = dtype_of(input) if weight is None else result_type([input.node, weight.node])
+    return cast(found, kind)
+
+
+def _epsilon(input: Any) -> float:
+    """torch's default: the machine epsilon of what it computes in, float32 for narrower ones."""
+    import torch
+
+    return torch.finfo(getattr(torch, dtype_of(input).compute.name)).eps
+
+
+@torch_function()
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    need_float("group_norm", input)
+    return language("group_norm", input, num_groups, weight, bias, eps=eps)
+
+
+@torch_function()
+def batch_norm(
+    input, running_mean=None, running_var=None, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5
+):
+    need_float("batch_norm", input)
+    if training or running_mean is None or running_var is None:
+        axes = tuple(k for k in range(input.ndim) if k != 1)
+        middle, spread = mean(input, axes, True), var(input, axes, False, True)
+        for running, now in ((running_mean, lambda: mean(input, axes)), (running_var, lambda: var(input, axes))):
+            if training and running is not None:
+                running[...] = (1 - momentum) * running + momentum * now()
+    else:
+        middle, spread = _channels(input, running_mean), _channels(input, running_var)
+    found = (input - middle) * operate(recorder_of(input), "rsqrt", spread + eps)
+    return _affine(found, _channels(input, weight), _channels(input, bias))
+
+
+@torch_function()
+def instance_norm(
+    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
+):
+    if running_mean is not None or not use_input_stats:
+        raise Unsupported(
+            "instance_norm with running statistics",
+            code="unsupported.function",
+            help="leave them out, with use_input_stats=True",
+        )
+    axes = tuple(range(2, input.ndim))
+    found = (input - mean(input, axes, True)) * operate(
+        recorder_of(input), "rsqrt", var(input, axes, False, True) + eps
+    )
+    return _affine(found, _channels(input, weight), _channels(input, bias))
+
+
+def _channels(input: Any, values: Any) -> Any:
+    """One value a channel (dimension 1), shaped to broadcast."""
+    return None if values is None else values.reshape(-1, *[1] * (input.ndim - 2))
+
+
+def _affine(x: Any, weight: Any, bias: Any) -> Any:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
+@torch_function()
+def normalize(input, p=2.0, dim=1, eps=1e-12):
+    need_float("normalize", input)
+    return input / clamp(p_norm(input, p, axes_of(dim), True), eps)
+
+
+# -- padding, rows of a table
+
+
+@torch_function()
+def pad(input, pad, mode="constant", value=None):
+    """torch counts from the last dimension, in pairs; a negative amount cuts."""
+    if len(pad) % 2 or len(pad) > 2 * input.ndim:
+        raise ArgumentError(
+            f"pad has {len(pad)} widths", code="argument.pad", help="two for each dimension, from the last backwards"
+        )
+    widths = [tuple(pad[k : k + 2]) for k in range(0, len(pad), 2)][::-1]
+    cut = [slice(max(0, -a), None if b >= 0 else b) for a, b in widths]
+    input = input[(..., *cut)] if any(a < 0 or b < 0 for a, b in widths) else input
+    widths = [(max(a, 0), max(b, 0)) for a, b in widths]
+    pairs = ((0, 0),) * (input.ndim - len(widths)) + tuple(widths)
+    modes = {"constant": "constant", "replicate": "edge", "reflect": "reflect", "circular": "wrap"}
+    if mode not in modes:
+        raise ArgumentError(f"mode of pad is {mode!r}", code="argument.choice", help=", ".join(modes))
+    named = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
+    if value is not None:
+        checked(recorder_of(input), value, dtype_of(input))
+    return language("pad", input, pairs, modes[mode], **named)
+
+
+@torch_function()
+def constant_pad_nd(input, pad, value=0):
+    return TABLE["pad"](input, pad, "constant", value)
+
+
+@torch_function()
+def rrelu(input, lower=1 / 8, upper=1 / 3, training=False):
+    if training:
+        raise TraceError("rrelu draws random numbers", code="trace.random", help="leaky_relu, or training=False")
+    return TABLE["leaky_relu"](input, (lower + upper) / 2)
+
+
+@torch_function()
+def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
+    raise TraceError("gumbel_softmax draws random numbers", code="trace.random",
+                     help="pass the noise: softmax((logits + noise) / tau, dim)")  # fmt: skip
+
+
+# -- rearrangements of channels
+
+
+@torch_function()
+def pixel_shuffle(input, upscale_factor):
+    r, (c, h, w) = upscale_factor, input.shape[-3:]
+    lead = input.shape[:-3]
+    parts = input.reshape(*lead, c // (r * r), r, r, h, w)
+    n = len(lead)
+    return parts.permuted((*range(n + 1), n + 3, n + 1, n + 4, n + 2)).reshape(*lead, c // (r * r), h * r, w * r)
+
+
+@torch_function()
+def pixel_unshuffle(input, downscale_factor):
+    r, (c, h, w) = downscale_factor, input.shape[-3:]
+    lead = input.shape[:-3]
+    parts = input.reshape(*lead, c, h // r, r, w // r, r)
+    n = len(lead)
+    return parts.permuted((*range(n + 1), n + 2, n + 4, n + 1, n + 3)).reshape(*lead, c * r * r, h // r, w // r)
+
+
+@torch_function()
+def channel_shuffle(input, groups):
+    batch, c, *rest = input.shape
+    return input.reshape(batch, groups, c // groups, *rest).transpose(1, 2).reshape(batch, c, *rest)
+
+
+@torch_function()
+def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    if max_norm is not None:
+        raise Unsupported(
+            "embedding(max_norm=) writes its weight", code="unsupported.function", help="renormalise the weight before"
+        )
+    return language("take", weight, input, 0)

@@ -1,0 +1,83 @@
+"""Python numbers in a tensor's dtype: in arithmetic beside a tensor they wrap, elsewhere torch refuses misfits.
+
+Source: c10/core/Scalar.h (Scalar::to) and c10/util/TypeCast.h (overflows) of PyTorch.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+
+from ...errors import DTypeError
+from ...ir.graph import Node, constant, value_of
+from ...ir.types import BOOL, DType, numpy_dtype
+
+if TYPE_CHECKING:
+    from ..recorder import Recorder
+
+LOWEST, BEYOND = -(1 << 63), 1 << 64  # what torch's own numbers hold: int64, and uint64 above it
+
+
+def wrapped(value: int, to: DType) -> int:
+    """An integer in two's complement of a width."""
+    low = held(value) % (1 << to.bits)
+    return low - (1 << to.bits) if to.kind == "i" and low >> (to.bits - 1) else low
+
+
+def held(value: int) -> int:
+    """The integer, if torch has it as a number at all."""
+    if not LOWEST <= value < BEYOND:
+        raise _refused(value, "64 bits")
+    return value
+
+
+def checked(r: Recorder, x: Any, to: DType) -> Node:
+    """A number in the dtype of a tensor, for functions that refuse one that does not fit. Floats are truncated to
+    integers; of an unsigned dtype, negative integers within its width wrap. What is known only at the call must fit."""
+    number = x if isinstance(x, Node) else r.node(x)
+    if not number.type.weak or number.type.shape:
+        return r.builder.convert(number, to) if to.kind == "f" else r.builder.cast(number, to)
+    if number.op != "const":
+        narrows = number.type.dtype.kind == "f" and to.kind != "f"
+        return r.builder.cast(number, to) if narrows else r.builder.coerce(number, to)
+    value = value_of(number)
+    if not _holds(value, to):
+        raise _refused(value, str(to))
+    if to is BOOL or to.kind == "f":
+        return constant(bool(value) if to is BOOL else float(value), to)
+    return constant(wrapped(int(value), to), to)
+
+
+def checked_integer(r: Recorder, x: Any, to: DType) -> Node:
+    """The same for functions that refuse integers alone: of floats, what is too large is infinite."""
+    number = x if isinstance(x, Node) else r.node(x)
+    if number.op == "const" and number.type.dtype.kind == "i":
+        held(int(value_of(number)))
+    return r.builder.coerce(number, to) if to.kind == "f" and number.type.weak else checked(r, number, to)
+
+
+def _holds(value: bool | int | float, to: DType) -> bool:
+    if type(value) is int:
+        held(value)
+    if to is BOOL:
+        return True
+    if to.kind == "f":
+        return not math.isfinite(value) or abs(value) <= _largest(to)
+    if not math.isfinite(value):
+        return False
+    low, high = (0, (1 << to.bits) - 1) if to.kind == "u" else (-(1 << to.bits - 1), (1 << to.bits - 1) - 1)
+    if to.kind == "u" and value < 0:
+        return -value <= high if type(value) is int else value > -1
+    return low <= value <= high
+
+
+def _largest(to: DType) -> float:
+    return float(ml_dtypes.finfo(numpy_dtype(to)).max)
+
+
+def _refused(value: bool | int | float, where: str) -> DTypeError:
+    return DTypeError(
+        f"{value} does not fit {where}", code="dtype.literal", help="torch refuses it, too: cast the tensor"
+    )

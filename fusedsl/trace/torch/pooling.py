@@ -1,0 +1,193 @@
+"""torch.nn.functional's pooling, and what else has windows, on tracers: as many strided slices as it has elements."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...errors import ArgumentError, ShapeError, Unsupported
+from .functions import TABLE, language, torch_function
+from .reductions import amax, mean
+
+LARGEST = 256  # elements of a window, each a read of its own
+
+
+def _each(value: Any, axes: int) -> tuple[int, ...]:
+    """One integer for each axis."""
+    parts = tuple(int(v) for v in (value if isinstance(value, (tuple, list)) else (value,)))
+    if len(parts) not in (1, axes):
+        raise ArgumentError(
+            f"{len(parts)} numbers for {axes} dimensions", code="argument.pool", help="give one, or all"
+        )
+    return parts * axes if len(parts) == 1 else parts
+
+
+def _padded(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
+    """`x` with so many more elements before and behind its last axes."""
+    if not any(map(any, widths)):
+        return x
+    return language("pad", x, (*[(0, 0)] * (x.ndim - len(widths)), *widths), "constant", constant_values=value)
+
+
+def _surplus(
+    x: Any, kernel: tuple[int, ...], steps: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...]
+) -> list[tuple[int, int]]:
+    """ceil_mode: what is missing behind each axis for a last window that begins inside or before its end."""
+    found = []
+    for extent, k, s, p, d in zip(x.shape[-len(kernel) :], kernel, steps, padding, dilation):
+        n, reach = int(extent), d * (k - 1) + 1
+        starts = -((n + 2 * p - reach) // -s)
+        starts -= starts * s >= n + p
+        found.append((0, max(0, starts * s + reach - n - 2 * p)))
+    return found
+
+
+def _windows(x: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> list[Any]:
+    """The slices of `x` that hold the first, the second … element of every window of its last axes."""
+    if math.prod(kernel) > LARGEST:
+        raise Unsupported(f"windows of {math.prod(kernel)} elements are not there yet", code="unsupported.pool",
+                          help=f"at most {LARGEST}; for all of a dimension use mean or amax")  # fmt: skip
+    counts = []
+    for extent, k, s, d in zip(x.shape[-len(kernel) :], kernel, stride, dilation):
+        reach = d * (k - 1)
+        if extent <= reach:
+            raise ShapeError(f"a window of {reach + 1} over {int(extent)} elements", code="shape.pool",
+                             help="choose a smaller kernel_size, or pad")  # fmt: skip
+        counts.append((extent - reach - 1) // s)
+    found = []
+    for place in itertools.product(*map(range, kernel)):
+        parts = [slice(i * d, i * d + c * s + 1, s) for i, d, c, s in zip(place, dilation, counts, stride)]
+        found.append(x[(..., *parts)])
+    return found
+
+
+def _joined(parts: list[Any], join: Callable[[Any, Any], Any]) -> Any:
+    found = parts[0]
+    for part in parts[1:]:
+        found = join(found, part)
+    return found
+
+
+def _check(input: Any, axes: int) -> None:
+    if input.ndim not in (axes + 1, axes + 2):
+        raise ShapeError(f"pooling over {axes} dimensions of {input.ndim}", code="shape.pool",
+                         help="(batch, channels, ...), or (channels, ...)")  # fmt: skip
+
+
+def _average(axes: int) -> Callable[..., Any]:
+    """F.avg_pool over the last axes."""
+
+    def avg_pool(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+                 divisor_override=None):  # fmt: skip
+        _check(input, axes)
+        kernel, pad = _each(kernel_size, axes), _each(padding, axes)
+        steps = _each(stride, axes) if stride else kernel
+        both, once = [(p, p) for p in pad], (1,) * axes
+        surplus = _surplus(input, kernel, steps, pad, once) if ceil_mode else []
+
+        def total(x: Any) -> Any:
+            return _joined(_windows(_padded(x, surplus, 0), kernel, steps, once), lambda a, b: a + b)
+
+        def share(whole: Any, count: Any) -> Any:
+            return TABLE["div"](whole, count, rounding_mode=None if input.is_floating_point() else "trunc")
+
+        whole, ones = total(_padded(input, both, 0)), language("ones_like", input)
+        if divisor_override or not (any(map(any, surplus)) or (any(pad) and not count_include_pad)):
+            return share(whole, divisor_override or math.prod(kernel))
+        return share(whole, total(_padded(ones, both, 1 if count_include_pad else 0)))
+
+    return avg_pool
+
+
+def _largest(axes: int) -> Callable[..., Any]:
+    """F.max_pool over the last axes."""
+
+    def max_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+        _check(input, axes)
+        if return_indices:
+            raise Unsupported("return_indices is not there yet", code="unsupported.pool", help="take the values alone")
+        kernel, dilations, pad = _each(kernel_size, axes), _each(dilation, axes), _each(padding, axes)
+        steps = _each(stride, axes) if stride else kernel
+        surplus = _surplus(input, kernel, steps, pad, dilations) if ceil_mode else [(0, 0)] * axes
+        padded = _padded(input, [(p, p + more) for p, (_, more) in zip(pad, surplus)], -math.inf)
+        return _joined(_windows(padded, kernel, steps, dilations), lambda a, b: language("maximum", a, b))
+
+    return max_pool
+
+
+def _adaptive(axes: int, reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """Pooling to a given number of windows, by a reduction of each."""
+
+    def pool(input, output_size, return_indices=False):
+        if return_indices:
+            raise Unsupported("return_indices is not there yet", code="unsupported.pool", help="take the values alone")
+        _check(input, axes)
+        sizes = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * axes
+        if all(n == 1 for n in sizes):
+            return reduce(input, tuple(range(-axes, 0)), True)
+        for k, n in zip(range(-axes, 0), sizes):
+            input = input if n is None else _adapted(input, k, int(n), reduce)
+        return input
+
+    return pool
+
+
+def _adapted(x: Any, axis: int, n: int, reduce: Callable[..., Any]) -> Any:
+    """`x` with an axis, counted from the last, in `n` windows, which overlap where they do not divide it."""
+    extent = int(x.shape[axis])
+    if n and extent % n == 0:
+        parts = x.reshape(*x.shape[:axis], n, extent // n, *x.shape[x.ndim + axis + 1 :])
+        return reduce(parts, axis, False)
+    if n < 1:
+        raise ArgumentError(f"pooling to {n} elements", code="argument.range", help="output_size is 1 or more")
+    if n > LARGEST:
+        raise Unsupported(f"adaptive pooling of {extent} to {n} elements", code="unsupported.pool",
+                          help=f"at most {LARGEST}, or a divisor")  # fmt: skip
+    bounds = [(k * extent // n, -((k + 1) * extent // -n)) for k in range(n)]
+    cut = (slice(None),) * (x.ndim + axis)
+    return language("concat", tuple(reduce(x[(*cut, slice(a, b))], axis, True) for a, b in bounds), axis)
+
+
+@torch_function()
+def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
+    """x / (k + alpha mean(x^2 over `size` channels))^beta."""
+    if input.ndim < 3:
+        raise ShapeError(f"local_response_norm of {input.ndim} dimensions", code="shape.norm",
+                         help="(batch, channels, ...)")  # fmt: skip
+    rest = [(0, 0)] * (input.ndim - 2)
+    squares = _padded(input * input, [(size // 2, (size - 1) // 2), *rest], 0)
+    channels = input.shape[1]
+    near = _joined([squares[:, first : first + channels] for first in range(size)], lambda a, b: a + b)
+    return input / (near / size * alpha + k) ** beta
+
+
+@torch_function()
+def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+    """Of (batch, channels, height, width): each window as a column of the result."""
+    _check(input, 2)
+    if input.ndim == 3:
+        return unfold(input[None], kernel_size, dilation, padding, stride)[0]
+    kernel, dilations, steps = _each(kernel_size, 2), _each(dilation, 2), _each(stride, 2)
+    padded = _padded(input, [(p, p) for p in _each(padding, 2)], 0)
+    found = language("stack", tuple(_windows(padded, kernel, steps, dilations)), 2)
+    batch, channels, _, high, wide = found.shape
+    return found.reshape(batch, channels * math.prod(kernel), high * wide)
+
+
+@torch_function("Tensor.unfold", "unfold_copy")
+def unfolded(input, dimension, size, step):
+    """All slices of `size` elements, `step` apart, of a dimension; a new last one holds their elements."""
+    return language("stack", tuple(_windows_of_one(input, dimension, size, step)), -1)
+
+
+def _windows_of_one(x: Any, axis: int, size: int, step: int) -> list[Any]:
+    turned = x.transpose(axis, -1)
+    return [part.transpose(axis, -1) for part in _windows(turned, (size,), (step,), (1,))]
+
+
+for _axes in (1, 2, 3):
+    TABLE[f"avg_pool{_axes}d"], TABLE[f"max_pool{_axes}d"] = _average(_axes), _largest(_axes)
+    TABLE[f"adaptive_avg_pool{_axes}d"] = _adaptive(_axes, mean)
+    TABLE[f"adaptive_max_pool{_axes}d"] = _adaptive(_axes, amax)

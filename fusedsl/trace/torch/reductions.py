@@ -1,0 +1,313 @@
+"""torch's reductions, scans and sorting, with torch's signatures, defaults and result types."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...errors import Unsupported
+from ...ir.types import INT64, UINT8
+from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
+from .promotion import default_float, operate
+
+
+def named(kind: str, *parts: Any) -> Any:
+    """torch's named tuple of several results."""
+    import torch
+
+    return getattr(torch.return_types, kind)(parts)
+
+
+def _wide(input: Any, dtype: Any) -> Any:
+    """What a sum or product adds: `dtype`, or int64 for integers and bools."""
+    if dtype is not None:
+        return cast(input, dtype)
+    return input if dtype_of(input).kind == "f" else cast(input, INT64)
+
+
+def axes_of(dim: Any) -> Any:
+    """torch's dim as the language's axis: an empty tuple means all."""
+    return tuple(dim) if isinstance(dim, (tuple, list)) and dim else None if isinstance(dim, (tuple, list)) else dim
+
+
+@torch_function()
+def sum_(input, dim=None, keepdim=False, *, dtype=None):
+    return cast(language("sum", _wide(input, dtype), axes_of(dim), keepdims=keepdim), dtype)
+
+
+@torch_function()
+def nansum(input, dim=None, keepdim=False, *, dtype=None):
+    return language("nansum", _wide(input, dtype), axes_of(dim), keepdims=keepdim)
+
+
+@torch_function()
+def prod(input, dim=None, keepdim=False, *, dtype=None):
+    return cast(language("prod", _wide(input, dtype), dim, keepdims=keepdim), dtype)
+
+
+@torch_function()
+def mean(input, dim=None, keepdim=False, *, dtype=None):
+    input = cast(input, dtype)
+    need_float("mean", input)
+    return language("mean", input, axes_of(dim), keepdims=keepdim)
+
+
+@torch_function()
+def nanmean(input, dim=None, keepdim=False, *, dtype=None):
+    input = cast(input, dtype)
+    need_float("nanmean", input)
+    return language("nanmean", input, axes_of(dim), keepdims=keepdim)
+
+
+def _spread(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, correction: Any) -> Any:
+    """var or std; `var(x, False)` is `unbiased=False` over all."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    need_float(name, input)
+    ddof = correction if correction is not None else 1 if unbiased is None else int(unbiased)
+    return language(name, input, axes_of(dim), ddof=ddof, keepdims=keepdim)
+
+
+@torch_function()
+def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    return _spread("var", input, dim, unbiased, keepdim, correction)
+
+
+@torch_function()
+def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    return _spread("std", input, dim, unbiased, keepdim, correction)
+
+
+@torch_function()
+def cov(input, *, correction=1, fweights=None, aweights=None):
+    """Of the rows, each a variable."""
+    if fweights is not None or aweights is not None:
+        raise Unsupported("cov with weights is not there yet", code="unsupported.function", help="cov(x, correction=)")
+    rows = input if dtype_of(input).kind == "f" else cast(input, default_float())
+    rows = rows.reshape(1, -1) if input.ndim < 2 else rows
+    apart = rows - mean(rows, 1, True)
+    found = language("matmul", apart, apart.mT) / (rows.shape[1] - correction)
+    return found if int(rows.shape[0]) > 1 else found[0, 0]
+
+
+@torch_function()
+def corrcoef(input):
+    both = cov(input)
+    if not both.ndim:
+        return both / both
+    r = recorder_of(input)
+    lone = operate(r, "sqrt", TABLE["diagonal"](both))
+    return language("clip", both / lone[:, None] / lone, -1, 1)
+
+
+@torch_function()
+def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    both = var(input, dim, unbiased, keepdim, correction=correction)
+    return both, mean(input, None if isinstance(dim, bool) else dim, keepdim)
+
+
+@torch_function()
+def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    both = std(input, dim, unbiased, keepdim, correction=correction)
+    return both, mean(input, None if isinstance(dim, bool) else dim, keepdim)
+
+
+def _extreme(name: str, input: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+    """max or min: of all, of two tensors, or (values, indices) along a dimension."""
+    if other is not None or (hasattr(dim, "ndim") and not dim.is_number):
+        return operate(recorder_of(input), name + "imum", input, dim if other is None else other)
+    if dim is None:
+        return language(name, input)
+    values = language(name, input, axis=dim, keepdims=keepdim)
+    return named(name, values, language("arg" + name, input, dim, keepdims=keepdim))
+
+
+@torch_function()
+def max_(input, dim=None, keepdim=False, *, other=None):
+    return _extreme("max", input, dim, keepdim, other)
+
+
+@torch_function()
+def min_(input, dim=None, keepdim=False, *, other=None):
+    return _extreme("min", input, dim, keepdim, other)
+
+
+@torch_function()
+def amax(input, dim=(), keepdim=False):
+    return language("max", input, axis=axes_of(dim), keepdims=keepdim)
+
+
+@torch_function()
+def amin(input, dim=(), keepdim=False):
+    return language("min", input, axis=axes_of(dim), keepdims=keepdim)
+
+
+@torch_function()
+def aminmax(input, *, dim=None, keepdim=False):
+    found = (language(name, input, axis=dim, keepdims=keepdim) for name in ("min", "max"))
+    return named("aminmax", *found)
+
+
+@torch_function()
+def argmax(input, dim=None, keepdim=False):
+    return language("argmax", input, dim, keepdims=keepdim)
+
+
+@torch_function()
+def argmin(input, dim=None, keepdim=False):
+    return language("argmin", input, dim, keepdims=keepdim)
+
+
+def _truth(name: str, input: Any, dim: Any, keepdim: bool) -> Any:
+    found = language(name, input, axes_of(dim), keepdims=keepdim)
+    return cast(found, UINT8) if dtype_of(input) is UINT8 else found
+
+
+@torch_function()
+def any_(input, dim=None, keepdim=False):
+    return _truth("any", input, dim, keepdim)
+
+
+@torch_function()
+def all_(input, dim=None, keepdim=False):
+    return _truth("all", input, dim, keepdim)
+
+
+@torch_function()
+def count_nonzero(input, dim=None):
+    return language("count_nonzero", input, axes_of(dim))
+
+
+@torch_function()
+def logsumexp(input, dim, keepdim=False):
+    input = input if dtype_of(input).kind == "f" else cast(input, default_float())
+    return language("logsumexp", input, axes_of(dim), keepdims=keepdim)
+
+
+@torch_function("vector_norm")
+def norm(input, p="fro", dim=None, keepdim=False, dtype=None, *, ord=None):
+    input = cast(input, dtype)
+    need_float("norm", input)
+    p = p if ord is None else ord
+    return p_norm(input, 2 if p in ("fro", None) else p, axes_of(dim), keepdim)
+
+
+@torch_function()
+def frobenius_norm(input, dim=None, keepdim=False):
+    return norm(input, 2, dim, keepdim)
+
+
+@torch_function()
+def linalg_norm(input, ord=None, dim=None, keepdim=False, *, dtype=None):
+    """Of vectors, of matrices where two dimensions are meant, and of everything where nothing is said."""
+    count = len(dim) if isinstance(dim, (tuple, list)) else 1 if dim is not None else input.ndim
+    if ord is None or count == 1:
+        return norm(input, 2 if ord is None else ord, dim, keepdim, dtype)
+    return linalg_matrix_norm(input, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+
+
+@torch_function()
+def linalg_matrix_norm(input, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
+    if ord == "fro":
+        return norm(input, 2, dim, keepdim, dtype)
+    if ord not in (1, -1, math.inf, -math.inf):
+        raise Unsupported(
+            f"the matrix norm {ord} is not there yet", code="unsupported.function", help="'fro', 1, inf and their like"
+        )
+    input = cast(input, dtype)
+    need_float("norm", input)
+    rows, columns = recorder_of(input).axes(input, dim)
+    added, kept = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    sums = language("sum", abs(input), added, keepdims=True)
+    found = language("max" if ord > 0 else "min", sums, axis=kept, keepdims=True)
+    return found if keepdim else language("squeeze", found, (rows, columns))
+
+
+def p_norm(input: Any, p: Any, dim: Any, keepdim: bool) -> Any:
+    """(sum |x|^p)^(1/p) and its limits."""
+    if isinstance(p, str):
+        raise Unsupported(f"the norm {p!r} is not there yet", code="unsupported.function", help="a number, or 'fro'")
+    p = float(p)
+    if p == 2:
+        return language("norm", input, dim, keepdims=keepdim)
+    size = abs(input)
+    if p in (float("inf"), -float("inf")):
+        return language("max" if p > 0 else "min", size, axis=dim, keepdims=keepdim)
+    if p == 0:
+        return cast(language("sum", size != 0, dim, keepdims=keepdim), input.dtype)
+    total = language("sum", size if p == 1 else size**p, dim, keepdims=keepdim)
+    return total if p == 1 else total ** (1 / p)
+
+
+@torch_function()
+def dist(input, other, p=2):
+    return p_norm(input - other, p, None, False)
+
+
+def reduced_where(name: str, input: Any, mask: Any, dim: Any, *, unbiased=None, correction=None, dtype=None) -> Any:
+    """A reduction of the elements that a mask picks."""
+    if name in ("sum", "prod"):
+        return cast(language(name, _wide(input, dtype), dim, where=mask), dtype)
+    if name in ("mean", "var", "std"):
+        need_float(name, input)
+        ddof = correction if correction is not None else 1 if unbiased is None else int(unbiased)
+        return language(name, input, dim, where=mask, **({} if name == "mean" else {"ddof": ddof}))
+    return language(name, input, axis=dim, where=mask)
+
+
+# -- scans
+
+
+@torch_function()
+def cumsum(input, dim, *, dtype=None):
+    return cast(language("cumsum", _wide(input, dtype), dim), dtype)
+
+
+@torch_function()
+def cumprod(input, dim, *, dtype=None):
+    return cast(language("cumprod", _wide(input, dtype), dim), dtype)
+
+
+def _running(name: str, input: Any, dim: int) -> Any:
+    """(values, indices): of equal values the last, and of what follows a NaN the last NaN."""
+    values = language(name, input, dim)
+    here = (input == values) | (input != input)
+    place = cast(recorder_of(input).apply("iota", input, dim), INT64)
+    return named(name, values, language("cummax", language("where", here, place, 0), dim))
+
+
+@torch_function()
+def cummax(input, dim):
+    return _running("cummax", input, dim)
+
+
+@torch_function()
+def cummin(input, dim):
+    return _running("cummin", input, dim)
+
+
+@torch_function("trapz")
+def trapezoid(y, x=None, *, dx=1, dim=-1):
+    return language("sum", _areas(y, x, dx, dim), dim) * 0.5
+
+
+def _areas(y: Any, x: Any, dx: Any, dim: int) -> Any:
+    """Twice the area below each two neighbours."""
+    step = dx if x is None else diff(x, dim=-1 if x.ndim == 1 else dim)
+    if x is not None and x.ndim == 1 and y.ndim > 1:
+        step = step.reshape(-1, *[1] * (y.ndim - 1 - dim % y.ndim))
+    cut = [slice(None)] * (dim % y.ndim)
+    return (y[(*cut, slice(1, None))] + y[(*cut, slice(None, -1))]) * step
+
+
+@torch_function()
+def cumulative_trapezoid(y, x=None, *, dx=1, dim=-1):
+    return language("cumsum", _areas(y, x, dx, dim), dim) * 0.5
+
+
+@torch_function()
+def diff(input, n=1, dim=-1, prepend=None, append=None):
+    if n == 0:
+        return input
+    given = {name: edge for name, edge in (("prepend", prepend), ("append", append)) if edge is not None}
+    return language("diff", input, n, dim, **given)

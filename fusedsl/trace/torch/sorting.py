@@ -1,0 +1,100 @@
+"""torch's functions of order, with torch's signatures: sorting, the largest, medians, places among sorted edges."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...errors import Unsupported
+from ..sorting import length_of, missing, ordered, quantiles, search
+from ..tracer import Tracer
+from .functions import cast, language, need_float, recorder_of, torch_function
+from .reductions import named
+
+
+def _along(name: str, input: Any, dim: int, **named: Any) -> Any:
+    """A function of rows, along any dimension."""
+    if dim in (-1, input.ndim - 1):
+        return language(name, input, -1, **named)
+    turned = language(name, language("swapaxes", input, dim, -1), -1, **named)
+    return language("swapaxes", turned, dim, -1)
+
+
+@torch_function()
+def sort(input, dim=-1, descending=False, stable=False):
+    order = {"descending": descending}
+    return named("sort", _along("sort", input, dim, **order), _along("argsort", input, dim, **order))
+
+
+@torch_function()
+def msort(input):
+    return sort(input, 0)[0]
+
+
+@torch_function()
+def argsort(input, dim=-1, descending=False, stable=False):
+    return _along("argsort", input, dim, descending=descending)
+
+
+@torch_function()
+def topk(input, k, dim=-1, largest=True, sorted=True):
+    if largest and dim in (-1, input.ndim - 1):
+        return named("topk", *language("topk", input, k))
+    found = sort(input, dim, largest)
+    cut = (*[slice(None)] * (dim % input.ndim), slice(None, k))
+    return named("topk", found[0][cut], found[1][cut])
+
+
+def _place(input: Any, dim: Any, k: int, keepdim: bool, nan: bool) -> tuple[Any, Any]:
+    """The k-th smallest element of each row and where it stands; with `nan` the first NaN of a row that has one."""
+    r = recorder_of(input)
+    rows, places = ordered(r, input, dim), ordered(r, input, dim, "argsort")
+    value, place = rows[..., k], places[..., k]
+    if nan and (gone := missing(r, rows)) is not None:
+        value = language("where", gone, math.nan, value)
+        place = language("where", gone, language("argmax", input, dim), place)
+    if not keepdim:
+        return value, place
+    shape = [1 if a == dim % input.ndim else n for a, n in enumerate(input.shape)]
+    return value.reshape(shape), place.reshape(shape)
+
+
+@torch_function()
+def kthvalue(input, k, dim=-1, keepdim=False):
+    return named("kthvalue", *_place(input, dim, k - 1, keepdim, nan=False))
+
+
+@torch_function()
+def median(input, dim=None, keepdim=False):
+    """The lower one of the two in the middle."""
+    if dim is None:
+        return _place(input.reshape(-1), 0, (length_of(input.reshape(-1), "a median") - 1) // 2, False, nan=True)[0]
+    return named("median", *_place(input, dim, (int(input.shape[dim]) - 1) // 2, keepdim, nan=True))
+
+
+@torch_function()
+def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
+    need_float("quantile", input)
+    if interpolation != "linear" or (isinstance(q, Tracer) and not q.is_number):
+        help = "interpolation='linear' at numbers is there: torch.stack([x.quantile(0.1), x.quantile(0.9)])"
+        message = "quantile at tensors or by other rules is not there yet"
+        raise Unsupported(message, code="unsupported.order", help=help)
+    (found,) = quantiles(recorder_of(input), ordered(recorder_of(input), input, dim), [float(q)])
+    if not keepdim:
+        return found
+    return found.reshape([1 if dim is None or a == dim % input.ndim else n for a, n in enumerate(input.shape)])
+
+
+@torch_function()
+def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None):
+    if sorter is not None:
+        raise Unsupported("searchsorted(sorter=) is not there yet", code="unsupported.order", help="pass x[sorter]")
+    r = recorder_of(sorted_sequence, input)
+    values = r.tracer(r.builder.strong(r.node(input)))
+    found = search(r, sorted_sequence, values, right or side == "right")
+    return cast(found, "int32") if out_int32 else found
+
+
+@torch_function()
+def bucketize(input, boundaries, *, out_int32=False, right=False):
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)

@@ -1,0 +1,170 @@
+"""A traced function's warm call as a few lines of generated Python: arguments to results, if the trace still holds.
+
+It answers MISSED to anything but calls of the same form, numbers and surroundings; the general path then decides.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..generated_code import Lines
+from .array_library import is_array
+from .containers import attributes_of, holds_arrays, is_object
+from .function import Argument, Array, Traced
+from .guards import PLAIN, Ambient, Read, snapshot
+
+MISSED = object()
+Replay = Callable[[tuple, dict[str, Any]], Any]
+Again = Callable[[Sequence[Any], "Sequence[Any] | None"], "list | None"]
+"""Repeats a call with these values and outputs, if it is alike to one that was made; else None."""
+
+# Values that are what they were where they are the same object.
+FIXED = (*PLAIN, bool, np.generic, types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)
+
+
+def replay(traced: Traced, again: Again, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> Replay:
+    """What repeats this call of the function, which gave these results."""
+    if traced.writes and traced.captures:  # what is written may overlap what is read: each call looks
+        return missed
+    try:
+        return _Writer(traced, again).write(args, keywords, results)
+    except _Unknown:
+        return missed
+
+
+def missed(args: tuple, keywords: dict[str, Any]) -> Any:
+    """The replay of what only the general path can do."""
+    return MISSED
+
+
+class _Unknown(Exception):
+    """An argument or a result that only the general path takes."""
+
+
+class _Writer(Lines):
+    """The text of one replay, and the constants that it names."""
+
+    def __init__(self, traced: Traced, again: Again):
+        super().__init__()
+        self.traced = traced
+        self.names |= {"MISSED": MISSED, "again": again}
+        self.conditions: list[str] = []
+
+    def write(self, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> Replay:
+        places = [f"a{k}" for k in range(len(args))]
+        self.add(f"if len(args) != {len(args)} or len(keywords) != {len(keywords)}:", "    return MISSED")
+        if places:
+            self.add(f"{', '.join(places)}, = args")
+        for k, name in enumerate(keywords):
+            self.add(f"b{k} = keywords.get({self.name(name)}, MISSED)")
+            places.append(f"b{k}")
+        values = [v for name, x in zip(places, (*args, *keywords.values())) for v in self._taken(name, x)]
+        for k, baked in self.traced.baked.items():
+            kind = f"type({values[k]}) is not {self.name(type(baked))}"
+            self._unless(kind, f"{values[k]} != {self.name(baked)}")
+        self._surroundings()
+        if self.conditions:
+            test = " or ".join(self.conditions)
+            self.add("try:", f"    if {test}:", "        return MISSED")
+            self.add("except (KeyError, ValueError):  # a name is gone", "    return MISSED")
+        given = "".join(f"{name}, " for name in (*values, *map(self.name, self.traced.captures)))
+        self.add(f"results = again(({given}), {self._outs(values)})", "if results is None:", "    return MISSED")
+        self.add(f"return {self._template(self.traced.template, values, results)}")
+        return self.function("replay", "args, keywords")
+
+    def _taken(self, name: str, x: Any) -> list[str]:
+        """The arrays and run-time numbers of an argument, in the order of the call; all else must be what it was."""
+        if is_array(x) or isinstance(x, np.generic) or (isinstance(x, (int, float)) and not isinstance(x, bool)):
+            return [name]
+        if isinstance(x, (tuple, list)):
+            self._unless(f"type({name}) is not {self.name(type(x))}", f"len({name}) != {len(x)}")
+            return [v for k, part in enumerate(x) for v in self._taken(f"{name}[{k}]", part)]
+        if isinstance(x, dict):
+            self._unless(f"type({name}) is not dict", f"tuple({name}) != {self.name(tuple(x))}")
+            return [v for key, part in x.items() for v in self._taken(f"{name}[{self.name(key)}]", part)]
+        if is_object(x) and holds_arrays(x):
+            return self._object(name, x)
+        self._same(name, x)
+        return []
+
+    def _object(self, name: str, x: Any) -> list[str]:
+        """The arrays of an object of the user's."""
+        held = attributes_of(x) or {}
+        self._unless(f"type({name}) is not {self.name(type(x))}")
+        if type(getattr(x, "__dict__", None)) is not dict or len(held) != len(vars(x)):
+            raise _Unknown  # slots
+        self._unless(f"tuple({name}.__dict__) != {self.name(tuple(held))}")
+        found = []
+        for key, part in held.items():
+            place = f"{name}.__dict__[{self.name(key)}]"
+            if is_array(part) or holds_arrays(part):
+                found += self._taken(place, part)
+            else:
+                self._same(place, part)
+        return found
+
+    def _same(self, name: str, x: Any) -> None:
+        """The value is what it was: the same object, or an equal one."""
+        if isinstance(x, (str, int, float, bytes)):
+            self._unless(f"type({name}) is not {self.name(type(x))}", f"{name} != {self.name(x)}")
+        elif isinstance(x, FIXED):
+            self._unless(f"{name} is not {self.name(x)}")
+        else:
+            self._unless(f"{self.name(snapshot)}({name}) != {self.name(snapshot(x))}")
+
+    def _unless(self, *conditions: str) -> None:
+        self.conditions += conditions
+
+    def _surroundings(self) -> None:
+        """Every name outside is what it was: the same object, or for containers and objects one that holds the same."""
+        first: dict[tuple[int, str], Read] = {}
+        for read in self.traced.reads:
+            if first.setdefault((id(read.scope), read.name), read) is not read:
+                continue
+            if isinstance(read.scope, Ambient):
+                self._unless(f"{self.name(read.scope.now)}() != {self.name(read.value)}")
+                continue
+            if not isinstance(read.seen, FIXED) and not is_array(read.seen):
+                self._unless(f"not {self.name(read.holds)}()")
+                continue
+            scope = self.name(read.scope)
+            cell = isinstance(read.scope, types.CellType)
+            now = f"{scope}.cell_contents" if cell else f"{scope}[{self.name(read.name)}]"
+            self._unless(f"{now} is not {self.name(read.seen)}")
+
+    def _outs(self, values: Sequence[str]) -> str:
+        if not self.traced.writes:
+            return "None"
+        outs = ["None"] * len(self.traced.graph.results)
+        for argument, result in self.traced.writes:
+            outs[result] = values[argument]
+        return f"({', '.join(outs)},)"
+
+    def _template(self, template: Any, values: Sequence[str], results: Sequence[Any]) -> str:
+        """What the function returns, as text."""
+        if isinstance(template, Argument):
+            return values[template.index]
+        if isinstance(template, Array):
+            scalar = type(results[template.index]).__module__ == "numpy" and not results[template.index].shape
+            return f"results[{template.index}]" + (".item()" if template.number else "[()]" if scalar else "")
+        if type(template) in (tuple, list):
+            parts = "".join(f"{self._template(part, values, results)}, " for part in template)
+            return f"({parts})" if type(template) is tuple else f"[{parts}]"
+        if type(template) is dict:
+            parts = "".join(
+                f"{self.name(k)}: {self._template(part, values, results)}, " for k, part in template.items()
+            )
+            return f"{{{parts}}}"
+        if isinstance(template, tuple) and hasattr(template, "_fields"):
+            parts = ", ".join(self._template(part, values, results) for part in template)
+            return f"{self.name(type(template))}({parts})"
+        if isinstance(template, tuple) and hasattr(template, "n_sequence_fields"):
+            parts = "".join(f"{self._template(part, values, results)}, " for part in template)
+            return f"{self.name(type(template))}(({parts}))"
+        if isinstance(template, FIXED):
+            return self.name(template)
+        raise _Unknown

@@ -1,0 +1,137 @@
+"""What a trace of a function runs: a program for one signature, its calls, and what repeats them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import ArgumentError
+from .interop.jax_arrays import as_given
+from .kernel_ir.plan import graph_to_json, plan_to_json
+from .program import Program, call_steps
+from .runtime.argument_keys import look
+from .runtime.arrays import Array, Weak, describe
+from .runtime.memory_overlap import overlap
+from .trace import Traced
+from .trace.array_library import is_array
+
+
+class TracedSource:
+    """A traced function as the source of one signature's graph."""
+
+    generic = False
+
+    def __init__(self, function: Callable, traced: Traced):
+        self.traced = traced
+        self.text = source_of(function)
+        self.title = getattr(function, "__qualname__", repr(function))
+
+    def build(self, parameters, extents, options):
+        """The graph that the trace gave; ArgumentError for parameters of another signature than its own."""
+        graph = self.traced.graph
+        if [p.type for p in parameters] != [p.type for p in graph.parameters]:
+            raise ArgumentError("a trace is for one signature", "argument.signature", help="trace the function again")
+        return graph, dict(self.traced.guards)
+
+    def cache_parts(self) -> dict | None:
+        """The graph that the trace gave, and the text that files show: all that is made of it depends on these alone.
+
+        A process that finds it made has traced the function: what that does depends on more than its text.
+        """
+        return self._parts
+
+    @functools.cached_property
+    def _parts(self) -> dict | None:
+        guards = [[plan_to_json(dim), unit] for dim, unit in self.traced.guards.items()]
+        try:
+            return {"traced": json.dumps([graph_to_json(self.traced.graph), guards]), "text": self.text}
+        except TypeError:  # an attribute that JSON has no form for
+            return None
+
+    def header(self) -> tuple[str, ...]:
+        """The function's own lines, kept to what a comment may hold."""
+        lines = [line.rstrip() for line in self.text.splitlines()]
+        return tuple("".join(c if 32 <= ord(c) < 127 else "?" for c in line) for line in lines[:20])
+
+
+@dataclass
+class Trace:
+    """One way through the function, with the program that runs it."""
+
+    traced: Traced
+    program: Program
+    seconds: float  # that tracing took, until the call after it is over
+    replayed: bool = False  # whether its warm calls are short already
+
+    def applies(self, extents, numbers) -> bool:
+        if not self.traced.unchanged() or not self.traced.applies(extents, numbers):
+            return False
+        return call_steps.guards_hold(self.traced.guards.items(), extents)
+
+
+@dataclass(frozen=True)
+class FusedCall:
+    """One call of a fused function: the program that it runs, with what."""
+
+    trace: Trace
+    values: list[Any]
+    outs: list[Any] | None
+    given: list[Any]  # the values that are the caller's
+    aliased: bool  # one array stands for several arguments
+
+    @property
+    def program(self) -> Program:
+        return self.trace.program
+
+    @property
+    def traced(self) -> Traced:
+        return self.trace.traced
+
+    @property
+    def results(self) -> int:
+        """How many the program has."""
+        return len(self.traced.graph.results)
+
+    def rebuild(self, results: Sequence[Any]) -> Any:
+        """What the function returns."""
+        plain = [r[()] if type(r).__module__ == "numpy" and r.shape == () else r for r in results]
+        return self.traced.rebuild(as_given(plain, self.given), self.given)
+
+
+def repeating(call: FusedCall) -> Callable[[Sequence[Any], Sequence[Any] | None], list | None]:
+    """What repeats a call; one that writes, only where its arrays are as many as they were when it was traced."""
+    again = call.program.again
+    if call.outs is None:
+        return again
+    places = [k for k, value in enumerate(call.values) if is_array(value)]
+    if any(not call.values[k].shape for k in places):
+        return lambda values, outs: None  # their addresses are not looked at
+
+    def apart(values: Sequence[Any], outs: Sequence[Any] | None) -> list | None:
+        addresses = {look(values[k])[1] for k in places}
+        return again(values, outs) if len(addresses) == len(places) else None
+
+    return apart
+
+
+def check_captures(traced: Traced, facts: Sequence[Array | Weak]) -> None:
+    """ArgumentError where the function writes an argument whose memory it also reads under a name from outside."""
+    for array in map(describe, traced.captures):
+        for k, _ in traced.writes:
+            if overlap(facts[k], array):  # type: ignore[arg-type]
+                raise ArgumentError(
+                    "the function writes an argument that it also reads as an array from outside",
+                    "argument.overlap",
+                    help="pass the array as one argument, or a copy",
+                )
+
+
+def source_of(function: Callable) -> str:
+    try:
+        return inspect.cleandoc(inspect.getsource(function))
+    except (OSError, TypeError):
+        return f"def {getattr(function, '__name__', 'function')}(...): ..."

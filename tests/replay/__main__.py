@@ -1,0 +1,41 @@
+"""The replay check: has a change of the sources changed any kernel?
+
+python -m replay record before.json          # on the old tree, in tests/
+python -m replay check before.json           # on the new one: which kernels changed, and a diff of the first
+python -m replay record --text before.json   # machine code of a sample, where names in generated files change
+python -m replay check --text before.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from replay.generated import changed, difference, machine_code, sources
+
+
+def main() -> int:
+    """Record or check; 1 if a kernel changed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("record", "check"))
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--text", action="store_true", help="compare the machine code of a sample")
+    given = parser.parse_args()
+    found = machine_code() if given.text else sources()
+    if given.step == "record":
+        given.file.write_text(json.dumps(found, indent=0))
+        print(f"{len(found)} kernels recorded")
+        return 0
+    before = json.loads(given.file.read_text())
+    different = changed(before, found)
+    for name in different:
+        print(f"changed: {name}")
+    if different and not given.text:
+        print(difference(different[0], before, found))
+    print(f"{len(different)} of {len(before)} changed")
+    return int(bool(different))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,142 @@
+"""The house: folders import downwards, no file is in a cycle that is not listed, importing fusedsl costs little."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import pytest
+from source_tree import PACKAGE, classes, cycles, external, functions, imported, modules, parameters, tree
+
+# From the ground up; what stands on one line is one layer.
+LAYERS = (
+    ("errors", "config", "hardware", "debug", "generated_code", "atomic_files", "logs", "lru"),
+    ("ir",),
+    ("accuracy",),
+    ("lang",),
+    ("trace", "rewrite"),
+    ("fusion",),
+    ("kernel_ir",),
+    ("backends",),
+    ("runtime",),
+    ("program", "specs"),
+    ("report", "interop"),
+    ("arguments", "kernel_variants", "caller_scope", "threads", "traced_calls"),
+    ("aot",),
+    ("api", "decorator"),
+    ("evaluation",),
+    ("foreach_calls", "attention_calls", "loaded_function"),
+    ("load_file",),
+    ("cli", "__main__"),
+)
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+GROUND = ("config", "decorator", "debug", "atomic_files")  # what may import others of its own layer
+COMPILERS = {"numba", "numba_cuda", "llvmlite"}
+# These lists only shrink: what is mended is taken off them, and nothing is put on.
+CYCLES = {
+    "backends.cuda.attention.emit_nonfinite_fallback backends.cuda.attention.emit_softmax",
+    "kernel_ir.build.looped_phases kernel_ir.build.phases",
+    "lang.diagnose lang.lexer",
+    "lang.score_mask_reads lang.score_mask_texts",
+    "runtime.device_facts runtime.driver",
+    "trace.function_rewriter trace.proxies",
+    "backends.cuda.attention.emit_paged_kv backends.cuda.attention.emit_random_mask backends.cuda.attention.emit_tile",
+    "backends.cuda.columns.emit backends.cuda.columns.emit_index backends.cuda.columns.emit_unaligned",
+    "backends.cuda.compiler.frontend backends.cuda.compiler.frontend.scope backends.cuda.compiler.frontend.typed",
+    "lang.attention_call lang.calls lang.evaluate",
+    "kernel_ir.build.attention kernel_ir.build.attention_merge kernel_ir.build.block_mask "
+    "kernel_ir.build.mask_inputs kernel_ir.build.paged_operands",
+    "backends.cuda.attention.sm90_emit backends.cuda.attention.sm90_mainloop "
+    "backends.cuda.attention.sm90_producer backends.cuda.attention.sm90_skip_tiles "
+    "backends.cuda.attention.sm90_tile_scheduler backends.cuda.attention.sm90_tma_store",
+    "trace.array_state trace.boolean_selection trace.mask_indexing trace.operators trace.recorder "
+    "trace.signatures trace.subscripts trace.tracer",
+    "backends.cuda.rows.emit backends.cuda.rows.emit_chunked_epilogue backends.cuda.rows.emit_index "
+    "backends.cuda.rows.emit_memory backends.cuda.rows.emit_prefetch backends.cuda.rows.emit_smem "
+    "backends.cuda.rows.emit_unaligned backends.cuda.scan_sort.scan_emit backends.cuda.scan_sort.sort_emit",
+}
+MOST_SHARED_CLASS_NAMES = 49
+MOST_LONG_SIGNATURES = 72  # functions of more than six parameters
+MOST_FILES_OF_A_FOLDER = 21  # below backends/cuda
+
+
+def layer(module: str) -> str:
+    """The folder of a module, or its own name at the top."""
+    return (module.split(".") + ["__init__"])[1]
+
+
+@pytest.mark.parametrize("module", sorted(modules()))
+def test_a_module_imports_only_downwards(module):
+    here = layer(module)
+    if here == "__init__":
+        return
+    assert here in LEVEL, f"{here} has no layer: give it one in LAYERS"
+    for other in {layer(m) for m in imported(module, lazy=True)} - {here, "__init__"}:
+        assert other in LEVEL, f"{other} has no layer: give it one in LAYERS"
+        beside = LEVEL[here] == LEVEL[other] and here in GROUND
+        assert LEVEL[other] < LEVEL[here] or beside, f"{module} imports {other}, which is above it"
+
+
+def test_cycles_are_those_listed():
+    found = {frozenset(m.removeprefix("fusedsl.") for m in cycle) for cycle in cycles()}
+    assert found == {frozenset(cycle.split()) for cycle in CYCLES}, "take off the list what is no cycle any more"
+
+
+def test_kernels_are_data_without_a_compiler():
+    for module in modules():
+        if layer(module) not in ("backends", "runtime", "__init__"):
+            assert not external(module) & COMPILERS, f"{module} imports a compiler"
+
+
+def test_names_of_classes():
+    shared = sorted(name for name, places in classes().items() if len(places) > 1)
+    assert len(shared) <= MOST_SHARED_CLASS_NAMES, shared
+
+
+def test_signatures_are_short():
+    long = sorted(name for name, function in functions() if len(parameters(function)) > 6)
+    assert len(long) <= MOST_LONG_SIGNATURES, long
+
+
+def test_folders_of_cuda_are_small():
+    for folder in (PACKAGE / "backends" / "cuda").rglob("*/"):
+        assert len(list(folder.glob("*.py"))) <= MOST_FILES_OF_A_FOLDER, folder
+
+
+def test_every_file_says_its_job_first():
+    for path in modules().values():
+        assert not tree(path).body or ast.get_docstring(tree(path)), f"{path} has no docstring"
+
+
+def test_import_is_light():
+    code = "import sys, time; t = time.process_time(); import fusedsl; print(time.process_time() - t, *sys.modules)"
+    seconds, *modules = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    heavy = {
+        "numba",
+        "cupy",
+        "torch",
+        "lark",
+        "fusedsl.program.call_steps",
+        "fusedsl.backends.cuda.schedule",
+        "fusedsl.lang",
+    }
+    assert not heavy & set(modules)
+    assert float(seconds) < 0.5  # of this process: others may have the cores meanwhile
+
+
+def test_public_names_are_there():
+    import fusedsl
+
+    for name in fusedsl.__all__:
+        assert getattr(fusedsl, name) is not None
+    with pytest.raises(AttributeError):
+        fusedsl.nothing  # noqa: B018
+
+
+def test_python_without_the_gil_is_refused():
+    code = "import sys; sys._is_gil_enabled = lambda: False; import fusedsl"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "ImportError" in told.stderr and "-X gil=1" in told.stderr
