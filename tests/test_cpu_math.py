@@ -7,7 +7,7 @@ import pytest
 
 from fusedsl.backends.cpu import backend, schedule
 from fusedsl.ir.types import DTYPES, FLOAT32, FLOAT64, dtype, numpy_dtype
-from fusedsl.kernel_ir.kernel import Kernel, Load, Operand
+from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
 from fusedsl.kernel_ir.parameters import slots
 from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
 from fusedsl.runtime import object_loader, pool
@@ -22,7 +22,7 @@ def computed(tmp_path, line, *arrays, result=None):
     values = tuple(Value(f"x_{k}", d) for k, d in enumerate(types))
     phase = Phase(Body(values, (Value("y_0", result),), (f"y_0 = {line}",)), (Store("y_0", len(arrays)),))
     loads = tuple(Load(v, k) for k, v in enumerate(values))
-    kernel = Kernel("one", (line,), 0, 1, len(arrays), operands, loads, (), (), (phase,))
+    kernel = KernelIR("one", (line,), 0, 1, len(arrays), operands, loads, (), (), (phase,))
     compiled = backend.compile_kernel(kernel, tmp_path / "one.py")
     functions = dict(zip(compiled.symbols, object_loader.load(compiled.object_bytes, compiled.symbols)))
     block = np.array([*(a.ctypes.data for a in (*arrays, out)), out.size], np.int64)

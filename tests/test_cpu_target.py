@@ -12,7 +12,7 @@ import pytest
 import fusedsl as fd
 from fusedsl.backends.cpu import backend, schedule
 from fusedsl.ir.types import BFLOAT16, BOOL, DTYPES, FLOAT32, INT64, numpy_dtype
-from fusedsl.kernel_ir.kernel import Kernel, Load, Operand, Position
+from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand, Position
 from fusedsl.kernel_ir.parameters import slots
 from fusedsl.kernel_ir.phase import Body, FoldUse, Phase, Store, Value
 from fusedsl.runtime import object_loader, pool
@@ -51,7 +51,7 @@ class Case:
         )
         loads = tuple(Load(Value(f"x_{k}", operands[k].dtype.compute), k) for k in range(inputs))
         self.scalars = [v for _, v in scalars]
-        self.kernel = Kernel(
+        self.kernel = KernelIR(
             "case",
             ("a case",),
             rows,

@@ -23,7 +23,7 @@ from fusedsl.ir.types import (
     UINT16,
     UINT64,
 )
-from fusedsl.kernel_ir.kernel import Kernel, Load, Operand, Position
+from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand, Position
 from fusedsl.kernel_ir.phase import Body, FoldUse, Phase, Store, Value
 
 pytest.importorskip("numba_cuda")
@@ -55,7 +55,7 @@ def map_kernel(dtype, lines, inputs="x y", strides=None, access="vector", comput
     loads = tuple(Load(Value(f"{n}_0", compute), k) for k, n in enumerate(names))
     element = Body(tuple(load.value for load in loads), values("z_9", compute), tuple(lines))
     phase = Phase(element, (Store("z_9", len(names)),))
-    return Kernel("map", ("z",), 0, len(strides[0]), len(names), operands, loads, (), (), (phase,), **more)
+    return KernelIR("map", ("z",), 0, len(strides[0]), len(names), operands, loads, (), (), (phase,), **more)
 
 
 def softmax(dtype=FLOAT32, strides="s1", access="vector", resident=True, rows=1, columns=1, **more):
@@ -67,7 +67,7 @@ def softmax(dtype=FLOAT32, strides="s1", access="vector", resident=True, rows=1,
     divide = Phase(body(last[0], "y_5", *last[1], "y_5 = e_3 / s_4"), (Store("y_5", 1),))
     loads = (Load(Value("x_0", FLOAT32), 0),)
     phases = (largest, total, divide)
-    return Kernel("softmax", ("softmax(x)",), rows, columns, 1, operands, loads, (), (), phases, resident, **more)
+    return KernelIR("softmax", ("softmax(x)",), rows, columns, 1, operands, loads, (), (), phases, resident, **more)
 
 
 def built(tmp_path, kernel, extents, cc=H200):
@@ -135,7 +135,7 @@ def scaled_rows(dtype, access, weights):
         lines.append(f"y_{k + 1} = y_{k} * {name}_0")
     given = " ".join(["x_0", "s_1", *(f"{name}_0" for name in weights)])
     last = Phase(body(given, f"y_{len(weights)}", *lines), (Store(f"y_{len(weights)}", len(operands) - 1),))
-    return Kernel("scaled", ("x * s * w",), 1, 1, len(loads), tuple(operands), loads, (), (), (total, last), True)
+    return KernelIR("scaled", ("x * s * w",), 1, 1, len(loads), tuple(operands), loads, (), (), (total, last), True)
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_bools_rounding_positions_and_scalars(tmp_path):
     )
     phase = Phase(Body((x, i, a), (z,), lines), (Store("z_9", 1),))
     positions = (Position(i, 1),)
-    kernel = Kernel("m", ("z",), 0, 2, 1, operands, (Load(x, 0),), positions, (a,), (phase,))
+    kernel = KernelIR("m", ("z",), 0, 2, 1, operands, (Load(x, 0),), positions, (a,), (phase,))
     source, text, code = built(tmp_path, kernel, (64, 64))
     assert "place_1" in source
     assert ".f64" not in text
@@ -373,7 +373,7 @@ def test_a_state_of_two_parts_folds(tmp_path):
     merge = Body((am, ai, bm, bi), (cm, ci), lines)
     use = FoldUse("best", (x, i), (m, k), ("float32(-inf)", "int64(0)"), merge)
     phase = Phase(Body((x, i), (x, i), ()), (), (use,), None, (Store("k_1", 1),))
-    kernel = Kernel("argmax", ("argmax",), 1, 1, 1, operands, (Load(x, 0),), (Position(i, 1),), (), (phase,))
+    kernel = KernelIR("argmax", ("argmax",), 1, 1, 1, operands, (Load(x, 0),), (Position(i, 1),), (), (phase,))
     for resident, columns in ((True, 300), (True, 5000), (False, 1 << 18)):
         *_, code = built(tmp_path, dataclasses.replace(kernel, resident=resident), (64, columns))
         assert code.spill_bytes == 0

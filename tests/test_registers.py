@@ -11,7 +11,7 @@ import pytest
 import fusedsl as fd
 from fusedsl.hardware import facts, registers_for
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64
-from fusedsl.kernel_ir.kernel import Kernel, Load, Operand
+from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
 from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
 from fusedsl.kernel_ir.register_pressure import BASE, Tiling, body_words, needed, predicted
 from fusedsl.report.explain import case_of
@@ -48,7 +48,7 @@ def adding(dtype, outputs=1):
     lines = tuple(f"{n}_1 = fma(x_0, y_0, float32({k}.5))" for k, n in enumerate(names))
     element = Body(values("x_0 y_0"), values(" ".join(f"{n}_1" for n in names)), lines)
     phase = Phase(element, tuple(Store(f"{n}_1", 2 + k) for k, n in enumerate(names)))
-    return Kernel("adding", ("x + y",), 0, 1, 2, operands, loads, (), (), (phase,))
+    return KernelIR("adding", ("x + y",), 0, 1, 2, operands, loads, (), (), (phase,))
 
 
 def test_tiles_count_once_an_element_and_16_bit_loads_half():

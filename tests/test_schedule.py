@@ -10,7 +10,7 @@ from fusedsl.backends.cuda.schedule import choose, geometry
 from fusedsl.hardware import blocks_for, facts, occupancy, registers_for
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
 from fusedsl.kernel_ir.fast_division import divide, divisors, magic
-from fusedsl.kernel_ir.kernel import Kernel, Load, Operand
+from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
 from fusedsl.kernel_ir.memory_access import collapse, collapse_rows, letters, map_access, row_access, vector_width
 from fusedsl.kernel_ir.parameters import slots
 from fusedsl.kernel_ir.phase import Body, FoldUse, Phase, Store, Value
@@ -25,7 +25,7 @@ def sum_rows(dtype=FLOAT32, strides="s1", access="vector", resident=True):
     fold = FoldUse("s_1", (x,), (s,), (f"{dtype.compute.name}(0.0)",), merge)
     phase = Phase(Body((x,), (x,), ()), (), (fold,), None, (Store("s_1", 1),))
     operands = (Operand("x", dtype, strides, access), Operand("y", dtype, "s0"))
-    return Kernel("sum", ("y = sum(x, -1)",), 1, 1, 1, operands, (Load(x, 0),), (), (), (phase,), resident)
+    return KernelIR("sum", ("y = sum(x, -1)",), 1, 1, 1, operands, (Load(x, 0),), (), (), (phase,), resident)
 
 
 def test_neighbouring_axes_merge_where_every_operand_allows_it():

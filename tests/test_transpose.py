@@ -11,7 +11,7 @@ import fusedsl as fd
 from fusedsl.backends.cuda.schedule import MapSchedule, TransposeSchedule, choose, geometry, magic_divisors
 from fusedsl.hardware import facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
-from fusedsl.kernel_ir.kernel import Kernel, Load, Operand
+from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
 from fusedsl.kernel_ir.memory_access import collapse, near_access
 from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
 from fusedsl.runtime.layout import ALIGNMENT
@@ -32,7 +32,7 @@ def crossed(dtypes=(FLOAT32, FLOAT32, FLOAT32), strides=("s1", "ss", "s1"), near
     total = " + ".join(load.value.name for load in loads)
     body = Body(tuple(load.value for load in loads), (Value("z_9", compute),), (f"z_9 = {compute.name}({total})",))
     phase = Phase(body, (Store("z_9", inputs),))
-    return Kernel("map", ("z",), 0, len(strides[0]), inputs, operands, loads, (), (), (phase,))
+    return KernelIR("map", ("z",), 0, len(strides[0]), inputs, operands, loads, (), (), (phase,))
 
 
 def test_arrays_across_the_others_turn_in_patches():

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from ..backends.cpu import schedule
 from ..ir.dims import Symbol
-from ..kernel_ir.kernel import Kernel
+from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.plan import KernelPlan
 from ..runtime.bind_shapes import Bound, bind_general
 from ..runtime.compile import plain_kernel, scheduled_cpu
 from ..runtime.layout import Layout
 
 Layouts = Mapping[tuple[str, int], Layout]
-Loops = tuple[Kernel, str, Bound]
+Loops = tuple[KernelIR, str, Bound]
 """A kernel, the name of its loops, the numbers that it is called with."""
 
 

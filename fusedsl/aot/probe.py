@@ -11,7 +11,7 @@ from itertools import combinations, product
 from ..errors import FusedslError
 from ..ir.checks import holds
 from ..ir.dims import Extents, Symbol, evaluate
-from ..kernel_ir.kernel import Kernel
+from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.plan import KernelPlan
 from ..program import call_steps
 from ..program.plans import Plans
@@ -46,7 +46,7 @@ def served_cases(case: Case) -> list[Case]:
     return cases
 
 
-def kernels_for(case: Case) -> list[tuple[KernelPlan, Kernel, str]]:
+def kernels_for(case: Case) -> list[tuple[KernelPlan, KernelIR, str]]:
     """The kernels of a case on the CPU, with their loops, and those that many calls with other lengths have."""
     own = [(plan, *scheduled_cpu(bound)) for plan, bound in case.kernels]
     calls = [_bound(case, arguments) for arguments in _calls(case) if _holds(case, arguments)]
@@ -65,7 +65,7 @@ def _holds(case: Case, arguments: Arguments) -> bool:
     return call_steps.guards_hold(case.plan.guards, call_steps.extents_of(arguments))
 
 
-def general_kernels(case: Case) -> Iterator[tuple[KernelPlan, Kernel, str]]:
+def general_kernels(case: Case) -> Iterator[tuple[KernelPlan, KernelIR, str]]:
     """The kernels that serve any layout and lengths on the CPU, with their loops."""
     for plan in case.plan.kernels:
         yield plan, *general_loops(plan, case.layouts, case.extents)[:2]

@@ -13,7 +13,7 @@ from ..config import Options
 from ..errors import DeviceError, FusedslError
 from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
-from ..kernel_ir.kernel import Kernel
+from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.plan import Plan, graph_from_json, plan_from_json
 from ..runtime.compile import Built, cpu_key, plain_key, ship, stored_build
 from .container import misfit, unpack
@@ -63,7 +63,7 @@ class Saved:
         known = {kernel.digest for each in self.plans for kernel in each.plan.kernels}
         return known.issuperset(digests.split())
 
-    def built(self, kernel: Kernel, loops: str, digest: str) -> Built | None:
+    def built(self, kernel: KernelIR, loops: str, digest: str) -> Built | None:
         """A kernel for this CPU; None where the file has none."""
         for processor in self.runnable:
             entry = self.kernels.get(plain_key(cpu_key(kernel, loops, digest, processor)))

@@ -18,7 +18,7 @@ from .materialize import MOST_OPERATIONS, MOST_PROMISED
 from .messages import LONG, called, mismatch, spaces, why_alone
 from .online.choose_attention import Passes, foreign_folds, needed_folds
 from .online.find_attention import Streaming
-from .producer_map import Homes
+from .producer_map import ProducerMap
 from .scalar_program import Root
 
 MOST_PRICED = 64  # decisions: each price looks at all that its two kernels compute
@@ -50,7 +50,7 @@ def partition(
     return _Partitioner(chosen, fits, prices, together, one_block, fewest, first).run()
 
 
-class _Partitioner(Homes):
+class _Partitioner(ProducerMap):
     def __init__(
         self,
         chosen: Passes,

@@ -60,7 +60,7 @@ def cut_graph(
     one GPU, so that all devices run the same kernels; `hardware` is the card of the prices.
     """
     graph = round_products(graph)
-    cutter = _Cutter(extents, guards, hardware or _priced_for(scores), together, budget, scores, steady, check)
+    cutter = _Splitter(extents, guards, hardware or _priced_for(scores), together, budget, scores, steady, check)
     cut = cutter.graph(graph, materialize(graph.results, cutter.rate, fits_in(extents, guards), scores != "apart"))
     prices = Prices(extents, _priced_for(scores))
     if budget is None or _seconds(cut, prices) <= SLOWER * _unfused_seconds(graph, prices):
@@ -100,7 +100,7 @@ def _priced_for(scores: str) -> Hardware:
 
 
 @dataclass(frozen=True)
-class _Cutter:
+class _Splitter:
     """How the segments of a program are cut into kernels (see `cut_graph`)."""
 
     extents: Mapping[Symbol, int]

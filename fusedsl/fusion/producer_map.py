@@ -12,7 +12,7 @@ from .cost_model import cost
 from .fusion_group import Group, reaches
 
 
-class Homes:
+class ProducerMap:
     """The groups so far, and in which of them the folds, scans and orders of some values are found.
 
     `uses` has for each node the folds, scans and orders that it is computed from, `reads` the loads of temporaries that

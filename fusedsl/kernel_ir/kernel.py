@@ -69,7 +69,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelIR:
     """A map (no folds, row_axes = 0) or a row kernel (rows of columns; every fold is over all column axes).
 
     A kernel with scans has one column axis.

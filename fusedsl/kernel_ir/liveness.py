@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ..ir.types import DType
-from .kernel import Kernel
+from .kernel import KernelIR
 from .phase import Body, Phase
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -40,7 +40,7 @@ def live(body: Body) -> int:
     return most * (2 if wide else 1)
 
 
-def held(kernel: Kernel) -> tuple[DType, ...]:
+def held(kernel: KernelIR) -> tuple[DType, ...]:
     """Types of the element values in registers between two phases, where they take most: loads as they are stored."""
     rows = row_loads(kernel)
     kinds = {x.value.name: kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows}
@@ -63,7 +63,7 @@ def held(kernel: Kernel) -> tuple[DType, ...]:
     return max(between, key=lambda found: words(found, packed=True), default=())
 
 
-def row_loads(kernel: Kernel) -> set[int]:
+def row_loads(kernel: KernelIR) -> set[int]:
     """Operands that have one value a row: stride 0 along every column axis."""
     split = kernel.row_axes
     if not split:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from .kernel import Kernel
+from .kernel import KernelIR
 from .phase import Body
 
 
@@ -23,7 +23,7 @@ class Sides:
     factors: tuple[tuple[Body, Body], ...]
 
 
-def sides(kernel: Kernel) -> Sides | None:
+def sides(kernel: KernelIR) -> Sides | None:
     """The sides of a kernel's products; None where it sums no products, or does not sum them all over the same sides.
 
     The last axis that is of one factor alone is a column: neighbours in memory are columns of the result.
@@ -45,7 +45,7 @@ def sides(kernel: Kernel) -> Sides | None:
     return found
 
 
-def axes_of(kernel: Kernel, body: Body) -> set[int]:
+def axes_of(kernel: KernelIR, body: Body) -> set[int]:
     """The row axes along which what a body computes varies."""
     names = {v.name for v in body.args}
     found = {p.axis for p in kernel.positions if p.value.name in names and p.axis < kernel.row_axes}
@@ -64,7 +64,7 @@ def extent(axes: tuple[int, ...], extents: tuple[int, ...]) -> int:
 SMALL = (4, 4, 8)  # rows, columns and steps below which products are folds of rows
 
 
-def worthwhile(kernel: Kernel, found: Sides, extents: tuple[int, ...]) -> bool:
+def worthwhile(kernel: KernelIR, found: Sides, extents: tuple[int, ...]) -> bool:
     """Whether factors of these extents are worth collecting in strips."""
     counts = (extent(found.rows, extents), extent(found.columns, extents), prod(extents[kernel.row_axes :]))
     return all(n >= least for n, least in zip(counts, SMALL))

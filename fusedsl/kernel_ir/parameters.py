@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .kernel import Kernel
+from .kernel import KernelIR
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ WINDOW_WORDS = 16  # of a tensor map
 WINDOW_PHASE = 6  # parameters begin 16 bytes after a multiple of 64 on sm_90, where tensor maps are to stand
 
 
-def slots(kernel: Kernel) -> tuple[Slot, ...]:
+def slots(kernel: KernelIR) -> tuple[Slot, ...]:
     """The parameter block, in order: pointers (operands, workspace, tickets), windows, extents, run-time strides,
     division magics, scalars.
 

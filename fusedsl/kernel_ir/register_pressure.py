@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ..hardware import Hardware, registers_for
 from ..ir.op_cost import instructions, varying
 from ..ir.types import DType
-from .kernel import Kernel
+from .kernel import KernelIR
 from .liveness import NAME, row_loads, words
 from .phase import Body, Phase
 
@@ -51,7 +51,7 @@ class Tiling:
         return self.width * self.vectors
 
 
-def element_work(kernel: Kernel) -> int:
+def element_work(kernel: KernelIR) -> int:
     """Instructions an element of all bodies and folds."""
     fixed = [value.name for value in kernel.scalars]
     bodies = [varying(phase.element.lines, fixed) for phase in kernel.phases]
@@ -59,7 +59,7 @@ def element_work(kernel: Kernel) -> int:
     return sum(map(instructions, (*bodies, *merges)))
 
 
-def needed(kernel: Kernel, tiling: Tiling) -> int:
+def needed(kernel: KernelIR, tiling: Tiling) -> int:
     """Registers of a thread that make it possible to spill nothing."""
     phases = tuple(part for phase in kernel.phases for part in phase.passes)
     apart = not kernel.resident  # each phase loads anew
@@ -84,7 +84,7 @@ def row_share(need: int) -> int:
     return round(ROW_SHARE * need) + ROW_SPARE
 
 
-def predicted(kernel: Kernel, hardware: Hardware, need: int, blocks: int, threads: int) -> int:
+def predicted(kernel: KernelIR, hardware: Hardware, need: int, blocks: int, threads: int) -> int:
     """Registers of a thread at most: what so many blocks leave it, if it can use that.
 
     Of a map, the compiler may begin the next element's body before it ends one: the values of another are alive then.
@@ -100,7 +100,7 @@ def predicted(kernel: Kernel, hardware: Hardware, need: int, blocks: int, thread
     return min(registers_for(hardware, blocks, threads), useful)
 
 
-def again(kernel: Kernel, dtype: DType, width: int, vectors: int) -> bool:
+def again(kernel: KernelIR, dtype: DType, width: int, vectors: int) -> bool:
     """Whether resident rows of this type stay packed in pairs between phases, which widen them again.
 
     That takes instructions, of which rows that are not aligned have none to spare, and short ones better uses: on an
@@ -115,14 +115,14 @@ def _running(phase: Phase) -> float:
     return words([v.dtype for use in phase.folds for v in use.state]) if phase.tile else 0
 
 
-def _next(kernel: Kernel, phase: Phase, tiling: Tiling) -> float:
+def _next(kernel: KernelIR, phase: Phase, tiling: Tiling) -> float:
     """The words of a phase's next tile."""
     rows, read = row_loads(kernel), {value.name for part in phase.passes for value in part.reads}
     loads = [x for x in kernel.loads if x.value.name in read and x.operand not in rows]
     return tiling.elements * words([kernel.operands[x.operand].dtype for x in loads], packed=tiling.width > 1)
 
 
-def _most(kernel: Kernel, phases: Sequence[Phase], tiling: Tiling) -> float:
+def _most(kernel: KernelIR, phases: Sequence[Phase], tiling: Tiling) -> float:
     """The most words that phases hold, the body of one element included."""
     values = _Values(kernel, phases, tiling)
     return max(_held(values, number) + max(map(body_words, phase.bodies)) for number, phase in enumerate(phases))
@@ -131,7 +131,7 @@ def _most(kernel: Kernel, phases: Sequence[Phase], tiling: Tiling) -> float:
 class _Values:
     """Element values of phases: the words of each, the phase that makes it, the last one that reads it, its steps."""
 
-    def __init__(self, kernel: Kernel, phases: Sequence[Phase], tiling: Tiling):
+    def __init__(self, kernel: KernelIR, phases: Sequence[Phase], tiling: Tiling):
         self.kernel, self.phases, self.tiling = kernel, phases, tiling
         rows = row_loads(kernel)
         self.loads = {x.value.name: kernel.operands[x.operand] for x in kernel.loads if x.operand not in rows}

@@ -17,7 +17,7 @@ from ..backends.cuda.schedule import Geometry
 from ..fusion.roofline import Work
 from ..hardware import Hardware, occupancy
 from ..ir.op_cost import varying
-from ..kernel_ir.kernel import Kernel
+from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.phase import Phase
 from ..runtime.bind_shapes import Bound
 from .instruction_counts import SHARED_READS, count
@@ -29,7 +29,7 @@ SATURATING_WARPS = 8  # that keep a multiprocessor busy
 
 
 def of_pass(
-    kernel: Kernel,
+    kernel: KernelIR,
     schedule: AttendSchedule | WarpSchedule,
     bound: Bound,
     launch: Geometry,
@@ -62,7 +62,7 @@ def of_pass(
     )
 
 
-def multiplied(kernel: Kernel, bound: Bound) -> float:
+def multiplied(kernel: KernelIR, bound: Bound) -> float:
     """Multiply-adds of the products of all rows and scores."""
     stream = kernel.stream
     assert stream is not None
@@ -70,7 +70,7 @@ def multiplied(kernel: Kernel, bound: Bound) -> float:
     return prod(bound.extents[: kernel.row_axes + 1]) * sum(bound.extents[axis] for axis in axes)
 
 
-def scores(kernel: Kernel, bound: Bound, masked: float = 1, whole: float = 0) -> tuple[float, float, float]:
+def scores(kernel: KernelIR, bound: Bound, masked: float = 1, whole: float = 0) -> tuple[float, float, float]:
     """(instructions, special functions, instructions of float64) for scores and results: those of these shares of all
     scores, with masks and in tiles that need none."""
     stream = kernel.stream
@@ -89,7 +89,7 @@ def scores(kernel: Kernel, bound: Bound, masked: float = 1, whole: float = 0) ->
     return found[0], found[1], found[2]
 
 
-def _of_tiles(found: list[float], kernel: Kernel, phases: Sequence[Phase], times: float) -> None:
+def _of_tiles(found: list[float], kernel: KernelIR, phases: Sequence[Phase], times: float) -> None:
     fixed = [value.name for value in kernel.scalars]
     for phase in phases:
         count(found, replace(phase.element, lines=tuple(varying(phase.element.lines, fixed))), times)
@@ -97,7 +97,7 @@ def _of_tiles(found: list[float], kernel: Kernel, phases: Sequence[Phase], times
             count(found, use.merge, times)
 
 
-def _tile_rows(kernel: Kernel, schedule: AttendSchedule | WarpSchedule, bound: Bound) -> int:
+def _tile_rows(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: Bound) -> int:
     """The rows that tiles of rows lie along."""
     found = operands_of(kernel)
     assert found is not None
@@ -105,7 +105,7 @@ def _tile_rows(kernel: Kernel, schedule: AttendSchedule | WarpSchedule, bound: B
     return bound.extents[found.lane] * (1 if packed is None else bound.extents[packed])
 
 
-def _padding(kernel: Kernel, schedule: AttendSchedule | WarpSchedule, bound: Bound) -> float:
+def _padding(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: Bound) -> float:
     """How many rows are worked on for one that there is: those of whole warps, or groups of four."""
     rows = _tile_rows(kernel, schedule, bound)
     unit = ROWS if isinstance(schedule, AttendSchedule) else WARP_ROWS
@@ -113,7 +113,7 @@ def _padding(kernel: Kernel, schedule: AttendSchedule | WarpSchedule, bound: Bou
 
 
 def share_at_work(
-    kernel: Kernel,
+    kernel: KernelIR,
     schedule: AttendSchedule | WarpSchedule,
     bound: Bound,
     launch: Geometry,
@@ -131,7 +131,7 @@ def share_at_work(
     return max(1, items) / (-(-max(1, items) // slots) * slots)
 
 
-def _left_bytes(kernel: Kernel, bound: Bound) -> int:
+def _left_bytes(kernel: KernelIR, bound: Bound) -> int:
     """Bytes of the operand that rows are of."""
     found = operands_of(kernel)
     assert found is not None

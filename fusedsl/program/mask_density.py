@@ -13,7 +13,7 @@ from ..backends.cuda.attention.sm90_schedule import Tiles, operands_of
 from ..ir.ops import OPS
 from ..ir.types import DTYPES
 from ..kernel_ir.attention import Sieve
-from ..kernel_ir.kernel import Kernel
+from ..kernel_ir.kernel import KernelIR
 
 MOST_TILES = 1 << 20  # that are asked: of more, every so many rows of tiles
 
@@ -25,7 +25,7 @@ NAMED: dict[str, Callable] = {"select": np.where, "not_": np.logical_not, "bool_
 
 
 def counted(
-    kernel: Kernel, schedule: Tiles, extents: tuple[int, ...], numbers: Mapping[str, int]
+    kernel: KernelIR, schedule: Tiles, extents: tuple[int, ...], numbers: Mapping[str, int]
 ) -> tuple[float, float]:
     """(the share of tiles where something counts, the share where everything does): (1, 0) where neither is known.
 

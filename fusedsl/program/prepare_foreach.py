@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from .. import debug
-from ..backends.cuda.schedule import Kernel, geometry
+from ..backends.cuda.schedule import KernelIR, geometry
 from ..errors import ArgumentError, FusedslError
 from ..hardware import Hardware
 from ..ir.types import UINT8
@@ -159,13 +159,13 @@ def _check_overlaps(items: Sequence[Item], settled: Sequence[Settled]) -> None:
 
 def alike(
     members: Sequence[Member], shared: Set[int], hardware: Hardware, largest: int
-) -> Iterator[tuple[Kernel, Any, list[Member]]]:
+) -> Iterator[tuple[KernelIR, Any, list[Member]]]:
     """The kernel, with a table where calls share its launch, and the schedule of members that have a binary in common.
 
     The first few binaries of a kernel are for classes of lengths; members of further classes share general ones. Those
     of the places that are `shared` are the same in all calls. Tables have `largest` words at most.
     """
-    others: list[tuple[Member, Kernel, Any]] = []
+    others: list[tuple[Member, KernelIR, Any]] = []
     first = [(m, *compiler.scheduled_cuda(m.bound, hardware, False)) for m in members]
     for kernel, schedule, found in _gathered(first, shared, hardware, largest):
         plan, bound = found[0].plan, found[0].bound
@@ -178,10 +178,10 @@ def alike(
 
 
 def _gathered(
-    chosen: Sequence[tuple[Member, Kernel, Any]], shared: Set[int], hardware: Hardware, largest: int, least: int = 2
-) -> Iterator[tuple[Kernel, Any, list[Member]]]:
+    chosen: Sequence[tuple[Member, KernelIR, Any]], shared: Set[int], hardware: Hardware, largest: int, least: int = 2
+) -> Iterator[tuple[KernelIR, Any, list[Member]]]:
     """Members whose kernels and schedules are the same; where there are so many at least, they share launches."""
-    groups: dict[tuple, tuple[Kernel, Any, list[Member]]] = {}
+    groups: dict[tuple, tuple[KernelIR, Any, list[Member]]] = {}
     for m, kernel, schedule in chosen:
         key = compiler.cuda_key(kernel, schedule, m.plan.digest, hardware.cc)
         needs = geometry(schedule, kernel, m.bound.extents)

@@ -14,7 +14,7 @@ from ..errors import singular
 from ..fusion.roofline import LAUNCH, seconds
 from ..hardware import Hardware, occupancy, registers_for
 from ..ir.dims import evaluate
-from ..kernel_ir.kernel import Kernel
+from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.plan import KernelPlan
 from ..program.autotune import Trial
 from ..program.kernel_work import computed, work_of
@@ -150,12 +150,12 @@ def _report_kernel(
     return KernelReport(*told, issued, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
 
 
-def _masks(kernel: Kernel) -> str:
+def _masks(kernel: KernelIR) -> str:
     """What becomes of tiles of scores with masks."""
     return f"; {kernel.stream.told}" if kernel.stream is not None and kernel.stream.told else ""
 
 
-def _open(kernel: Kernel) -> str:
+def _open(kernel: KernelIR) -> str:
     """What the time does not know."""
     if kernel.stream is None or kernel.stream.sieve is None or not kernel.stream.sieve.extremes:
         return ""
@@ -191,7 +191,7 @@ def figures_of(case: Case, members: Members, built: Built) -> Figures:
 
 
 def _accesses(
-    case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, operands: Iterable[int], passes: Sequence[int] = ()
+    case: Case, plan: KernelPlan, bound: Bound, kernel: KernelIR, operands: Iterable[int], passes: Sequence[int] = ()
 ) -> tuple[Access, ...]:
     """The arrays of these operands, each once, however it is seen."""
     found: dict[tuple[str, int], list[int]] = {}
@@ -201,7 +201,7 @@ def _accesses(
 
 
 def _access(
-    case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, views: Sequence[int], passes: Sequence[int]
+    case: Case, plan: KernelPlan, bound: Bound, kernel: KernelIR, views: Sequence[int], passes: Sequence[int]
 ) -> Access:
     """The bytes of an array that is seen in these ways: no more than all its elements, once a pass."""
     use = plan.arrays[views[0]]
@@ -215,7 +215,7 @@ def _access(
     return Access(array_name(case, use), use.kind, use.index, kind, moved * use.dtype.itemsize, max(times))
 
 
-def _elements(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int) -> int:
+def _elements(case: Case, plan: KernelPlan, bound: Bound, kernel: KernelIR, k: int) -> int:
     """How many elements of an operand a kernel reads or writes."""
     use = plan.arrays[k]
     if use.gathered is not None:
@@ -226,7 +226,7 @@ def _elements(case: Case, plan: KernelPlan, bound: Bound, kernel: Kernel, k: int
     return elements * ranks if kernel.operands[k].rank else elements
 
 
-def _passes(kernel: Kernel, operand: int) -> int:
+def _passes(kernel: KernelIR, operand: int) -> int:
     """How often a row that does not stay on the chip is read."""
     names = {load.value.name for load in kernel.loads if load.operand == operand}
     found = [any(v.name in names for part in phase.passes for v in part.element.args) for phase in kernel.phases]
@@ -236,7 +236,7 @@ def _passes(kernel: Kernel, operand: int) -> int:
 # -- work
 
 
-def _iteration(bound: Bound, kernel: Kernel) -> str:
+def _iteration(bound: Bound, kernel: KernelIR) -> str:
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
     if kernel.stream is not None:
         columns, wide = bound.extents[kernel.row_axes], sorted({s.axis for s in kernel.stream.scores})

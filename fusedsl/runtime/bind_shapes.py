@@ -10,7 +10,7 @@ from ..backends.cuda.split_heuristics import state_words
 from ..ir.dims import Symbol, evaluate
 from ..ir.types import INT64, DType
 from ..kernel_ir.attention import Stream
-from ..kernel_ir.kernel import Kernel, Operand, Position
+from ..kernel_ir.kernel import KernelIR, Operand, Position
 from ..kernel_ir.memory_access import (
     WIDE,
     Collapsed,
@@ -50,13 +50,13 @@ class Bound:
     kept, `across` are both again, with vectors along that axis.
     """
 
-    kernel: Kernel
+    kernel: KernelIR
     extents: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
     offsets: tuple[int, ...]
     steps: tuple[tuple[int, ...], ...] = ()  # per operand whose addresses a kernel computes: bytes along its own axes
-    streamed: Kernel | None = None
-    across: tuple[Kernel, Kernel] | None = None
+    streamed: KernelIR | None = None
+    across: tuple[KernelIR, KernelIR] | None = None
     chained: bool = False  # its call has several launches
     family: Family | None = None  # whose kernels have few binaries in all; None where every length has its own
     units: bool = False  # its plan is for arguments some of whose extents are 1
@@ -188,7 +188,7 @@ def _merged(
     return merged, row_axes
 
 
-def _kernel(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed, wide: bool) -> Kernel:
+def _kernel(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed, wide: bool) -> KernelIR:
     """The kernel of merged axes, for a row that stays on the chip."""
     access, steady = _accesses(plan, merged, row_axes, placed)
     nears = [(-1, "element")] * len(plan.arrays)
@@ -198,7 +198,7 @@ def _kernel(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed,
         Operand(use.name, use.dtype, letters(merged.extents, line), a, *near, _rank_letter(rank))
         for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, placed.ranks)
     )
-    return Kernel(
+    return KernelIR(
         plan.name,
         plan.header,
         row_axes,
@@ -255,7 +255,7 @@ def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _Placed, lo
         Operand(use.name, use.dtype, "".join("s" if s not in (0, 1) else str(s) for s in line), how)
         for use, line, how in zip(plan.arrays, lines, access)
     )
-    kernel = Kernel(
+    kernel = KernelIR(
         plan.name,
         plan.header,
         len(plan.rows),
@@ -307,7 +307,7 @@ def _may_turn(plan: KernelPlan) -> bool:
     return not plan.pointers and not plan.finish and not along
 
 
-def _turned(plan: KernelPlan, kernel: Kernel, merged: Collapsed, placed: _Placed) -> Kernel:
+def _turned(plan: KernelPlan, kernel: KernelIR, merged: Collapsed, placed: _Placed) -> KernelIR:
     """The same kernel with vectors that lie across its columns."""
     alone = _alone(plan, kernel.phases, merged, kernel.row_axes)
     words = state_words(kernel.phases)

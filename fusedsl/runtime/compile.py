@@ -22,7 +22,7 @@ from ..backends.cuda.rows_and_columns.schedule import CrossSchedule
 from ..backends.cuda.schedule import Geometry, Schedule, choose, geometry
 from ..errors import CompileError, DeviceError, FusedslError, not_installed
 from ..hardware import Hardware, facts
-from ..kernel_ir.kernel import Kernel, Operand
+from ..kernel_ir.kernel import KernelIR, Operand
 from ..kernel_ir.plan import KernelPlan
 from ..lru import LRU, shared
 from .bind_shapes import Bound
@@ -56,7 +56,7 @@ _locks: dict[tuple, threading.Lock] = {}
 _guard = threading.Lock()
 
 
-def scheduled_cuda(bound: Bound, hardware: Hardware, flexible: bool = True) -> tuple[Kernel, Schedule]:
+def scheduled_cuda(bound: Bound, hardware: Hardware, flexible: bool = True) -> tuple[KernelIR, Schedule]:
     """The kernel that these extents call for (a row that does not fit is streamed), and how it runs.
 
     Unless `flexible`, nothing of the schedule is left to the launch: so blocks may stand among those of others.
@@ -65,7 +65,7 @@ def scheduled_cuda(bound: Bound, hardware: Hardware, flexible: bool = True) -> t
     return (dataclasses.replace(kernel, chained=True) if bound.chained else kernel), schedule
 
 
-def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[Kernel, Schedule]:
+def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[KernelIR, Schedule]:
     if bound.kernel.stream is not None:
         attending = schedule_scores(bound.kernel, bound.extents, hardware)
         assert attending is not None
@@ -90,13 +90,13 @@ def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[Kernel
     return shared_parameters(kernel, schedule, bound.extents), schedule
 
 
-def shared_parameters(kernel: Kernel, schedule: Schedule, extents: tuple[int, ...]) -> Kernel:
+def shared_parameters(kernel: KernelIR, schedule: Schedule, extents: tuple[int, ...]) -> KernelIR:
     """The kernel with what its blocks share in global memory among its parameters."""
     needs = geometry(schedule, kernel, extents)
     return dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0)
 
 
-Chosen = Sequence[tuple[Kernel, Any]]
+Chosen = Sequence[tuple[KernelIR, Any]]
 """Kernels with their schedules."""
 
 
@@ -115,14 +115,14 @@ def scheduled_together(
     return bundle, schedule_bundle(bundle.kernels, [schedule for _, schedule in chosen], hardware)
 
 
-def scheduled_cpu(bound: Bound) -> tuple[Kernel, str]:
+def scheduled_cpu(bound: Bound) -> tuple[KernelIR, str]:
     """The kernel of these extents and strides on a CPU, less what matters on CUDA alone, and the name of its loops."""
     from ..backends.cpu import schedule as variant
 
     return plain_kernel(bound.kernel), variant.choose(bound.kernel, bound.extents, bound.strides)
 
 
-def plain_kernel(kernel: Kernel) -> Kernel:
+def plain_kernel(kernel: KernelIR) -> KernelIR:
     """A kernel without what no loops of the CPU ask for: how wide accesses and offsets may be."""
     operands = tuple(Operand(o.name, o.dtype, o.strides, rank=o.rank) for o in kernel.operands)
     return dataclasses.replace(kernel, operands=operands, wide=False, lengths=(), chained=False)
@@ -133,12 +133,12 @@ def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardwar
     return build_scheduled(*scheduled_cuda(bound, hardware or facts(cc)), digest, cc)
 
 
-def cuda_key(kernel: Kernel | Bundle, schedule: Schedule | BundleSchedule, digest: str, cc: tuple[int, int]) -> tuple:
+def cuda_key(kernel: KernelIR | Bundle, schedule: Schedule | BundleSchedule, digest: str, cc: tuple[int, int]) -> tuple:
     """What the machine code of a scheduled kernel depends on."""
     return ("cuda", cc, digest, _unnumbered(kernel.name), _shape_of(kernel), _fields(schedule))
 
 
-def build_scheduled(kernel: Kernel | Bundle, schedule: Any, digest: str, cc: tuple[int, int]) -> Built:
+def build_scheduled(kernel: KernelIR | Bundle, schedule: Any, digest: str, cc: tuple[int, int]) -> Built:
     """A scheduled kernel, compiled where neither memory nor disk has it."""
     key = cuda_key(kernel, schedule, digest, cc)
 
@@ -153,12 +153,12 @@ def build_cpu(bound: Bound, digest: str) -> Built:
     return build_loops(*scheduled_cpu(bound), digest, host())
 
 
-def cpu_key(kernel: Kernel, chosen: str, digest: str, processor: Processor) -> tuple:
+def cpu_key(kernel: KernelIR, chosen: str, digest: str, processor: Processor) -> tuple:
     """What the machine code of a kernel and its loops depends on."""
     return ("cpu", processor.tag, digest, _unnumbered(kernel.name), _shape_of(kernel), chosen)
 
 
-def build_loops(kernel: Kernel, chosen: str, digest: str, processor: Processor) -> Built:
+def build_loops(kernel: KernelIR, chosen: str, digest: str, processor: Processor) -> Built:
     """A kernel with its loops as object code for a processor, compiled where neither memory nor disk has it."""
     key = cpu_key(kernel, chosen, digest, processor)
 
@@ -189,7 +189,7 @@ def _unnumbered(name: str) -> str:
     return name.rstrip("0123456789")
 
 
-def _shape_of(kernel: Kernel | Bundle) -> tuple:
+def _shape_of(kernel: KernelIR | Bundle) -> tuple:
     """What of a kernel its digest does not say: axes, stride letters, accesses, and its phases' kind."""
     if isinstance(kernel, Bundle):
         return tuple(map(_shape_of, kernel.kernels))
@@ -343,7 +343,7 @@ def _compiled(kernel: Any, schedule: Any, cc: tuple[int, int], name: str) -> Bui
     return Built(kernel, schedule, compiled.code, (compiled.function,), source, path, *figures)
 
 
-def _compile_cpu(kernel: Kernel, chosen: str, processor: Processor, key: tuple) -> Built:
+def _compile_cpu(kernel: KernelIR, chosen: str, processor: Processor, key: tuple) -> Built:
     from ..backends.cpu import backend
 
     logs.compiling(kernel.name, "the CPU")

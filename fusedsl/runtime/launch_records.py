@@ -14,7 +14,7 @@ from ..backends.cuda.combo import bundle_geometries
 from ..backends.cuda.schedule import magic_divisors
 from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.fast_division import magic
-from ..kernel_ir.kernel import Kernel, Operand, Window
+from ..kernel_ir.kernel import KernelIR, Operand, Window
 from ..kernel_ir.parameters import slots
 from ..kernel_ir.plan import KernelPlan, Plan, ScalarUse
 from .bind_shapes import Bound
@@ -87,7 +87,7 @@ def _lives(plan: Plan) -> list[tuple[int, int]]:
 
 
 def pointer_slots(
-    plan: KernelPlan, bound: Bound, kernel: Kernel, where: Payloads, temporaries: Sequence[int]
+    plan: KernelPlan, bound: Bound, kernel: KernelIR, where: Payloads, temporaries: Sequence[int]
 ) -> list[PointerSlot]:
     """The pointer slots of one kernel: which payload, and how many bytes further."""
     found = []
@@ -120,7 +120,7 @@ def window_words(window: Window, operand: Operand, bound: Bound) -> tuple[int, .
     return tensor_map(driver(), operand.dtype.name, extents, steps, window.box)
 
 
-def template(kernel: Kernel, bound: Bound, schedule: Any) -> bytes:
+def template(kernel: KernelIR, bound: Bound, schedule: Any) -> bytes:
     """The parameter block with extents, strides and magics filled in."""
     magics = [magic(d) for d in magic_divisors(schedule, kernel, bound.extents)]
     maps = [window_words(w, kernel.operands[w.operand], bound) for w in kernel.windows]
@@ -139,7 +139,7 @@ def template(kernel: Kernel, bound: Bound, schedule: Any) -> bytes:
     return b"".join(struct.pack("<q" if v < 1 << 63 else "<Q", v) for v in values)
 
 
-def scalar_slots(plan: KernelPlan, kernel: Kernel, bound: Bound, where: Payloads, numbers: list[int], extents):
+def scalar_slots(plan: KernelPlan, kernel: KernelIR, bound: Bound, where: Payloads, numbers: list[int], extents):
     """The scalar slots of one kernel; extents and strides that it takes as numbers are appended to `numbers`."""
     first = 8 * (len(slots(kernel)) - len(plan.scalars))
     found = []

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from ...ir.types import BOOL, DType
 from ...kernel_ir.attention import Sieve, Stream
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Body, Phase, Value
 from . import reduce
 from .roles import Array
@@ -24,7 +24,7 @@ from .source_text import decode, header, indented, parameters, step, store_line,
 TILE = 128  # elements of the stream
 
 
-def emit(kernel: Kernel, lane: int) -> tuple[str, list[Array]]:
+def emit(kernel: KernelIR, lane: int) -> tuple[str, list[Array]]:
     """The source of a pass over scores whose tiles of rows lie along axis `lane`, and its working memory."""
     writer = Writer(kernel, lane)
     lines = [
@@ -44,7 +44,7 @@ def emit(kernel: Kernel, lane: int) -> tuple[str, list[Array]]:
 class Writer:
     """The parts of a unit of work."""
 
-    kernel: Kernel
+    kernel: KernelIR
     lane: int
 
     @property

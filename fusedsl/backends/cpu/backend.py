@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from . import attention, columns, elementwise, matmul, rows, rows_and_columns, short_rows, split_rows
 from .processor import Processor, host
 from .roles import Array
@@ -20,7 +20,7 @@ class CompiledCpu:
     source: str
 
 
-def generate(kernel: Kernel, variant: str, processor: Processor | None = None) -> tuple[str, list[Array]]:
+def generate(kernel: KernelIR, variant: str, processor: Processor | None = None) -> tuple[str, list[Array]]:
     """The source of a kernel in a variant of `variant.choose`, and the working memory that it names.
 
     It is for one processor, this machine's where none is given.
@@ -47,7 +47,7 @@ def generate(kernel: Kernel, variant: str, processor: Processor | None = None) -
 
 
 def compile_kernel(
-    kernel: Kernel, source_path: str | Path, variant: str = "map", processor: Processor | None = None
+    kernel: KernelIR, source_path: str | Path, variant: str = "map", processor: Processor | None = None
 ) -> CompiledCpu:
     """Write the source to `source_path` and compile it; `variant` as given by `variant.choose`."""
     source, _ = generate(kernel, variant, processor)
@@ -56,7 +56,7 @@ def compile_kernel(
 
 
 def compile_source(
-    source: str, source_path: str, kernel: Kernel, variant: str, processor: Processor | None = None
+    source: str, source_path: str, kernel: KernelIR, variant: str, processor: Processor | None = None
 ) -> CompiledCpu:
     """Compile a source that `generate` gave for this processor; tracebacks will look for it at `source_path`."""
     from .compiler import object_code
@@ -70,7 +70,7 @@ def compile_source(
     return CompiledCpu(object_code({name: namespace[name] for name in names}, processor), names, source)
 
 
-def symbols(kernel: Kernel, variant: str) -> tuple[str, ...]:
+def symbols(kernel: KernelIR, variant: str) -> tuple[str, ...]:
     """The C functions that the object code exports, in the order of their calls."""
     if variant == "cross":
         return ("rows", "columns")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Body, FoldUse, Value
 from . import loop_splitting, reduce, scan
 from .roles import Array, Roles
@@ -22,7 +22,7 @@ STATES = 1 << 14  # bytes of the states of a strip, at most: a third of the near
 AT_ONCE, LIGHT = 8, 8  # columns that join a state at once where an element is so few lines: it is read and written once
 
 
-def emit(kernel: Kernel, letters: str) -> tuple[str, list[Array]]:
+def emit(kernel: KernelIR, letters: str) -> tuple[str, list[Array]]:
     """The source of a kernel of strips; `letters` say how each operand steps from row to row."""
     return Strip(kernel, letters).emit()
 
@@ -30,7 +30,7 @@ def emit(kernel: Kernel, letters: str) -> tuple[str, list[Array]]:
 class Strip:
     """The text of one kernel."""
 
-    def __init__(self, kernel: Kernel, letters: str):
+    def __init__(self, kernel: KernelIR, letters: str):
         self.kernel, self.roles = kernel, Roles(kernel)
         self.steps = letters
         self.axis = kernel.row_axes - 1  # along the strip

@@ -11,7 +11,7 @@ from math import log2, prod
 
 from ...ir.op_cost import instructions
 from ...ir.types import DType
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.matmul_axes import sides, worthwhile
 from ...kernel_ir.phase import Body, FoldUse
 from ..cuda.scan_sort.sort_method import selection
@@ -28,12 +28,12 @@ KEPT = 2e-9  # an element is held against the best few
 Amount = tuple[float, float]  # instructions times bytes of their type, calls
 
 
-def seconds(kernel: Kernel, extents: Sequence[int]) -> float:
+def seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
     """What a launch takes on one thread."""
     return max(_moving(kernel, extents), _computing(kernel, extents))
 
 
-def _moving(kernel: Kernel, extents: Sequence[int]) -> float:
+def _moving(kernel: KernelIR, extents: Sequence[int]) -> float:
     """The bytes of the operands; of what is read at computed addresses, an element for each read."""
     total = 0
     for operand in kernel.operands:
@@ -43,7 +43,7 @@ def _moving(kernel: Kernel, extents: Sequence[int]) -> float:
     return total * (NEAR if total <= CACHE else FAR)
 
 
-def _computing(kernel: Kernel, extents: Sequence[int]) -> float:
+def _computing(kernel: KernelIR, extents: Sequence[int]) -> float:
     rows, elements = prod(extents[: kernel.row_axes]), prod(extents)
     width = _width(kernel)
     if kernel.stream is not None:
@@ -59,7 +59,7 @@ def _computing(kernel: Kernel, extents: Sequence[int]) -> float:
     return total + elements * _ordering(kernel, prod(extents[kernel.row_axes :]))
 
 
-def _ordering(kernel: Kernel, columns: int) -> float:
+def _ordering(kernel: KernelIR, columns: int) -> float:
     """For each element of a row that is put in order."""
     select = selection(kernel)
     if select is None:
@@ -67,7 +67,7 @@ def _ordering(kernel: Kernel, columns: int) -> float:
     return ORDERED * log2(max(2, columns)) if select.count is None or select.count > 64 else KEPT
 
 
-def _of_scores(kernel: Kernel, extents: Sequence[int], width: int) -> float:
+def _of_scores(kernel: KernelIR, extents: Sequence[int], width: int) -> float:
     """A pass over scores: products, and what is done with each score."""
     stream = kernel.stream
     assert stream is not None
@@ -87,7 +87,7 @@ def _of_bodies(bodies: Iterable[Body], width: int) -> float:
     return total
 
 
-def _width(kernel: Kernel) -> int:
+def _width(kernel: KernelIR) -> int:
     """Bytes of the widest value that is computed with."""
     types: list[DType] = [operand.dtype.compute for operand in kernel.operands]
     return max((d.itemsize for d in types), default=8)

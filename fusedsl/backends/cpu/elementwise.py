@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from . import common_arguments, loop_splitting
 from .memmove_loops import copies
 from .schedule import CHUNK, TILE
@@ -17,7 +17,7 @@ from .source_text import address, decode, header, indented, load_line, parameter
 Steps = Mapping[int, str]  # strides along the innermost axis that are numbers, by operand
 
 
-def emit(kernel: Kernel, steps: str = "", tiled: bool = False) -> str:
+def emit(kernel: KernelIR, steps: str = "", tiled: bool = False) -> str:
     """The source of a map kernel; `steps` are the strides along its innermost axis that are numbers (variant.py)."""
     inner = kernel.axes - 1
     known = {k: word for k, word in enumerate(steps.split(",")) if word != "s"} if steps else {}
@@ -35,14 +35,14 @@ def emit(kernel: Kernel, steps: str = "", tiled: bool = False) -> str:
     return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""])
 
 
-def strip(kernel: Kernel, inner: int, known: Steps) -> list[str]:
+def strip(kernel: KernelIR, inner: int, known: Steps) -> list[str]:
     """One unit: a chunk of the innermost axis."""
     lines = ["outer = unit // chunks", f"first = (unit - outer * chunks) * {CHUNK}"]
     lines += [f"count = smaller({CHUNK}, n{inner} - first)", *decode_outer(inner)]
     return [*lines, *line(kernel, inner, known)]
 
 
-def tile(kernel: Kernel, inner: int, known: Steps) -> list[str]:
+def tile(kernel: KernelIR, inner: int, known: Steps) -> list[str]:
     """One unit: a block of the two innermost axes."""
     chunk, rows = TILE
     row = f"i{inner - 1}"
@@ -61,7 +61,7 @@ def decode_outer(axes: int) -> list[str]:
     return decode("outer", range(axes), {axis: f"i{axis}" for axis in range(axes)}) if axes else []
 
 
-def line(kernel: Kernel, inner: int, known: Steps) -> list[str]:
+def line(kernel: KernelIR, inner: int, known: Steps) -> list[str]:
     """`count` elements of the innermost axis from `first`: addresses, what does not vary along it, and the loop."""
     indices = {axis: f"i{axis}" for axis in range(inner)}
     lines = [address(kernel, k, f"a{k}", f"p{k}", {**indices, inner: "first"}) for k in range(len(kernel.operands))]
@@ -78,13 +78,13 @@ def line(kernel: Kernel, inner: int, known: Steps) -> list[str]:
     return [*lines, *loop_splitting.loop(kernel, element(kernel, hoisted, "i", known), "i", "count", innermost)]
 
 
-def floats(kernel: Kernel) -> set[str]:
+def floats(kernel: KernelIR) -> set[str]:
     """The names of the floats that are not computed."""
     values = [load.value for load in kernel.loads] + list(kernel.scalars)
     return {value.name for value in values if value.dtype.kind == "f"}
 
 
-def element(kernel: Kernel, hoisted: tuple, index: str, known: Steps) -> list[str]:
+def element(kernel: KernelIR, hoisted: tuple, index: str, known: Steps) -> list[str]:
     """One element: loads, body, stores. Without an index the arrays have one element."""
     (phase,) = kernel.phases
     inner = kernel.axes - 1

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...ir.types import DTYPES
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from .affine import MOST_PERIOD, Lines, Read
 from .source_text import WORD, indented, renamed
 
@@ -20,7 +20,7 @@ Innermost = Callable[[list[str], str, str, str], list[str]]  # lines, index, fir
 
 
 def loop(
-    kernel: Kernel,
+    kernel: KernelIR,
     lines: Sequence[str],
     index: str,
     end: str,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.types import INT64
-from ...kernel_ir.kernel import Kernel, Load
+from ...kernel_ir.kernel import KernelIR, Load
 from ...kernel_ir.matmul_axes import sides
 from ...kernel_ir.phase import Body
 from .reduce import get, put
@@ -25,7 +25,7 @@ MANY = f"(step_blocks > {SERIAL})"
 ROW, COLUMN, STEP = "row", "column", "step"  # what the three kinds of axes count
 
 
-def emit(kernel: Kernel, letters: str, vectors: Vectors) -> tuple[str, list[Array]]:
+def emit(kernel: KernelIR, letters: str, vectors: Vectors) -> tuple[str, list[Array]]:
     """The source of a kernel that sums products, and the working memory that it names.
 
     `letters` say how each operand goes along the last row axis, then along the last column axis of the tiles.
@@ -36,7 +36,7 @@ def emit(kernel: Kernel, letters: str, vectors: Vectors) -> tuple[str, list[Arra
 class Contract:
     """The text of one kernel."""
 
-    def __init__(self, kernel: Kernel, letters: str, vectors: Vectors):
+    def __init__(self, kernel: KernelIR, letters: str, vectors: Vectors):
         found = sides(kernel)
         assert found is not None
         self.kernel, self.sides, self.vectors = kernel, found, vectors

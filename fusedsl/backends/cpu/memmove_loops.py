@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 
 LOAD = re.compile(r"(\w+) = (?:load(\d+)\((\w+), (\w+)\)|element_(\w+)\((\w+), (\w+)(?: - at)?\))$")
 STORE = re.compile(r"store(\d+)\((\w+), (\w+), (\w+)\)$")
 
 
-def copies(kernel: Kernel, lines: Sequence[str], index: str, first: str, end: str) -> list[str] | None:
+def copies(kernel: KernelIR, lines: Sequence[str], index: str, first: str, end: str) -> list[str] | None:
     """The loop over `index` from `first` up to `end` as copies; None where it computes something.
 
     Elements at addresses (parts.py) are counted from `first`, those of operands from 0.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...ir.types import FLOAT64, DType
-from ...kernel_ir.kernel import Kernel, Load, Position
+from ...kernel_ir.kernel import KernelIR, Load, Position
 from ...kernel_ir.phase import FoldUse, Phase, Value
 
 # c = int64(a + b), c = a + b, c = maximum(a, b)
@@ -38,7 +38,7 @@ class Array:
 class Roles:
     """The names of a row kernel by role."""
 
-    kernel: Kernel
+    kernel: KernelIR
 
     def varies(self, operand: int) -> bool:
         """Whether an operand has an element per column."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from . import loop_splitting, reduce, scan, sort
 from .reduce import LANES, LEVELS
 from .roles import Array, Roles
@@ -10,7 +10,7 @@ from .schedule import SEGMENT
 from .source_text import address, decode, header, indented, load_line, parameters, step, store_line, times
 
 
-def emit(kernel: Kernel) -> tuple[str, list[Array]]:
+def emit(kernel: KernelIR) -> tuple[str, list[Array]]:
     """The source of a row kernel, and the working memory that it names."""
     roles = Roles(kernel)
     arrays = [Array(value.name, value.dtype, "columns") for _, value in roles.held] + fold_arrays(
@@ -32,7 +32,7 @@ def emit(kernel: Kernel) -> tuple[str, list[Array]]:
     return "\n".join([*header(kernel, "rows"), "", "def kernel(slots, begin, end):", *indented(lines), ""]), arrays
 
 
-def fold_arrays(kernel: Kernel, phases) -> list[Array]:
+def fold_arrays(kernel: KernelIR, phases) -> list[Array]:
     """Lanes and trees of the folds."""
     found = []
     for p in phases:
@@ -44,7 +44,7 @@ def fold_arrays(kernel: Kernel, phases) -> list[Array]:
     return found
 
 
-def extents(kernel: Kernel) -> list[str]:
+def extents(kernel: KernelIR) -> list[str]:
     """columns, chunks of the last axis, and segments: (index of the outer column axes, chunk)."""
     last = kernel.axes - 1
     names = [f"n{axis}" for axis in range(kernel.row_axes, last)]
@@ -81,7 +81,7 @@ def row_index(roles: Roles, row: str) -> list[str]:
     return [f"left = {row}", *decode("left", axes, {axis: f"i{axis}" for axis in axes})] if axes else []
 
 
-def next_row(kernel: Kernel) -> list[str]:
+def next_row(kernel: KernelIR) -> list[str]:
     """The indices of the next row, without a division: the last axis is the fastest."""
     lines: list[str] = []
     for axis in range(kernel.row_axes):

@@ -7,7 +7,7 @@ the workspace is and how many parts there are.
 
 from __future__ import annotations
 
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from . import reduce
 from .roles import Array, Roles
 from .rows import columns, fold_arrays, row_part, row_start, unclaim
@@ -16,7 +16,7 @@ from .split_rows import begin
 from .workspace import cross_arrays
 
 
-def emit(kernel: Kernel) -> tuple[str, list[Array]]:
+def emit(kernel: KernelIR) -> tuple[str, list[Array]]:
     """The source of a kernel that folds both ways, and the working memory that it names."""
     roles, shared = Roles(kernel), cross_arrays(kernel)
     held = [Array(value.name, value.dtype, "columns") for _, value in roles.held]
@@ -28,7 +28,7 @@ def emit(kernel: Kernel) -> tuple[str, list[Array]]:
     return "\n".join([*lines, ""]), [*shared, *own, *trees]
 
 
-def _rows(kernel: Kernel, shared: list[Array], own: list[Array]) -> list[str]:
+def _rows(kernel: KernelIR, shared: list[Array], own: list[Array]) -> list[str]:
     """Every phase of the rows of a part; each element joins the state of its column."""
     nothing = [line for f in kernel.cross for line in reduce.kept(f, "line", "base + column", list(f.identity))]
     roles, body = Roles(kernel), []
@@ -45,7 +45,7 @@ def _rows(kernel: Kernel, shared: list[Array], own: list[Array]) -> list[str]:
     return [*begin(kernel, shared, own), each, "for part in range(begin, end):", *indented(part), *unclaim(own)]
 
 
-def _columns(kernel: Kernel, shared: list[Array], trees: list[Array]) -> list[str]:
+def _columns(kernel: KernelIR, shared: list[Array], trees: list[Array]) -> list[str]:
     """Merge the lines of states of a column, and store what they come to."""
     finish, axes = kernel.finish, range(kernel.row_axes, kernel.axes)
     assert finish is not None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ...config import num_threads
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.matmul_axes import Sides, extent, sides, worthwhile
 from .core_time import seconds
 from .work import Launch, Stage
@@ -49,7 +49,7 @@ class Short:
         return cls(tuple(map(int, counts.split("x"))), tuple(map(tuple, lines)))
 
 
-def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
+def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
     """The loops for these extents and strides (in elements, per operand and axis): part of the kernel's key.
 
     "map", followed by a colon and the innermost strides that the code says as numbers, where there are any; "tiles", a
@@ -85,7 +85,7 @@ def choose(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, .
     return "rows"
 
 
-def _short(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Short | None:
+def _short(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Short | None:
     """The short rows of a kernel, or the short end of a map."""
     if kernel.finish is not None or kernel.steady:
         return None
@@ -104,7 +104,7 @@ def _short(kernel: Kernel, extents: tuple[int, ...], strides: tuple[tuple[int, .
     return Short(tuple(extents[first:]), tuple(map(tuple, near)))
 
 
-def general(kernel: Kernel) -> str:
+def general(kernel: KernelIR) -> str:
     """The loops that do for any extents and strides, if not as fast as those that are chosen."""
     if kernel.stream is not None:
         return f"stream:{min(kernel.stream.lanes)}"
@@ -114,14 +114,14 @@ def general(kernel: Kernel) -> str:
     return "rows" if kernel.row_axes or computes else "map"
 
 
-def _map(kernel: Kernel, strides: tuple[tuple[int, ...], ...]) -> str:
+def _map(kernel: KernelIR, strides: tuple[tuple[int, ...], ...]) -> str:
     """A map, with the small strides along its loop."""
     steps = [(o.strides[-1:], line[-1:]) for o, line in zip(kernel.operands, strides)]
     words = [str(line[0]) if letter == "s" and 0 < abs(line[0]) <= NEAR_STEP else "s" for letter, line in steps]
     return f"map:{','.join(words)}" if words.count("s") < len(words) else "map"
 
 
-def _product(kernel: Kernel, extents: tuple[int, ...]) -> Sides | None:
+def _product(kernel: KernelIR, extents: tuple[int, ...]) -> Sides | None:
     """The sides of a kernel's products, where blocks of them are worth packing."""
     found = sides(kernel)
     return found if found is not None and worthwhile(kernel, found, extents) else None
@@ -134,7 +134,7 @@ def _crosses(extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> 
     return any(abs(line[-2]) == 1 and abs(line[-1]) > 1 for line in strides)
 
 
-def launch(kernel: Kernel, variant: str, extents: tuple[int, ...]) -> Launch:
+def launch(kernel: KernelIR, variant: str, extents: tuple[int, ...]) -> Launch:
     """The stages for these extents. Their results do not depend on the number of threads."""
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
     if variant == "split":
@@ -148,7 +148,7 @@ def launch(kernel: Kernel, variant: str, extents: tuple[int, ...]) -> Launch:
     return Launch((Stage("kernel", count, grain),))
 
 
-def _units(kernel: Kernel, variant: str, extents: tuple[int, ...]) -> int:
+def _units(kernel: KernelIR, variant: str, extents: tuple[int, ...]) -> int:
     """How many units of work the loops of one stage have: rows, or blocks of rows and columns."""
     if kernel.stream is not None:
         lane = int(variant.partition(":")[2])
@@ -171,13 +171,13 @@ def _units(kernel: Kernel, variant: str, extents: tuple[int, ...]) -> int:
     return prod(extents[: kernel.row_axes])
 
 
-def _grain(kernel: Kernel, extents: tuple[int, ...], count: int) -> int:
+def _grain(kernel: KernelIR, extents: tuple[int, ...], count: int) -> int:
     """How many of so many units of a kernel a thread is to take at least: of work for two, half."""
     pieces = max(1, int(seconds(kernel, extents) / PIECE))
     return max(1, -(-count // pieces))
 
 
-def _split(kernel: Kernel, rows: int, columns: int, extents: tuple[int, ...]) -> Launch:
+def _split(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) -> Launch:
     """Parts of about WORK elements; two stages a phase."""
     segments = prod(extents[kernel.row_axes : -1]) * -(-extents[-1] // SEGMENT)
     parts = max(1, min(segments, columns // WORK))
@@ -187,7 +187,7 @@ def _split(kernel: Kernel, rows: int, columns: int, extents: tuple[int, ...]) ->
     return Launch(tuple(stages), split_bytes(kernel, rows, columns, parts), parts)
 
 
-def _cross(kernel: Kernel, rows: int, columns: int, extents: tuple[int, ...]) -> Launch:
+def _cross(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) -> Launch:
     """Parts of the rows, then columns."""
     parts = cross_parts(rows)
     stages = (

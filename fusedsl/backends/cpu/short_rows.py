@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import FoldUse
 from . import common_arguments, loop_splitting, reduce, scan
 from .schedule import CHUNK, Short
@@ -17,7 +17,7 @@ from .source_text import address, decode, header, indented, load_line, parameter
 Column = tuple[int, ...]  # its position along each of the short axes
 
 
-def emit(kernel: Kernel, given: str) -> str:
+def emit(kernel: KernelIR, given: str) -> str:
     """The source of a kernel of short rows; `given` is what `variant.choose` says of them."""
     return _Short(kernel, Short.read(given)).emit()
 
@@ -25,7 +25,7 @@ def emit(kernel: Kernel, given: str) -> str:
 class _Short:
     """The text of one kernel."""
 
-    def __init__(self, kernel: Kernel, given: Short):
+    def __init__(self, kernel: KernelIR, given: Short):
         self.kernel, self.given = kernel, given
         self.along = kernel.axes - len(given.counts) - 1  # the axis of the loop
         self.inner = range(self.along + 1, kernel.axes)

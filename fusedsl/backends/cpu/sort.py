@@ -4,7 +4,7 @@ and loops over the places of the order."""
 from __future__ import annotations
 
 from ...ir.types import BOOL, INT64, UINT8, DType
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Phase, Selection
 from ..cuda.scan_sort.sort_method import selection
 from . import reduce
@@ -15,7 +15,7 @@ BLOCK = 64  # places of the order that are folded one after another
 FEW = 64  # of a row that are kept in order while the row is read; more are sorted
 
 
-def arrays(kernel: Kernel) -> list[Array]:
+def arrays(kernel: KernelIR) -> list[Array]:
     """The elements and their columns: the best few, or all of the row, twice: a merge reads one half and writes the
     other."""
     select = selection(kernel)

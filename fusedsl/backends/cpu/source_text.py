@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from ...kernel_ir.kernel import Kernel, Load
+from ...kernel_ir.kernel import KernelIR, Load
 from ...kernel_ir.parameters import slots
 from ...kernel_ir.phase import Store
 
@@ -25,7 +25,7 @@ def renamed(lines: Iterable[str], names: Mapping[str, str]) -> list[str]:
     return [WORD.sub(lambda word: names.get(word[0], word[0]), line) for line in lines]
 
 
-def header(kernel: Kernel, variant: str) -> list[str]:
+def header(kernel: KernelIR, variant: str) -> list[str]:
     """The comments at the top of a generated file."""
     lines = [*kernel.header, f"CPU kernel {kernel.name}, variant {variant}"]
     for k, operand in enumerate(kernel.operands):
@@ -34,7 +34,7 @@ def header(kernel: Kernel, variant: str) -> list[str]:
     return [f"# {line}" for line in lines]
 
 
-def parameters(kernel: Kernel) -> list[str]:
+def parameters(kernel: KernelIR) -> list[str]:
     """Read the parameter block: p<k> pointers, n<a> extents, s<k>at<a> strides; scalars and addresses by name."""
     lines = []
     for at, slot in enumerate(slots(kernel)):
@@ -53,7 +53,7 @@ def parameters(kernel: Kernel) -> list[str]:
     return lines + [f"{p.value.name} = slot(slots, {p.operand})" for p in kernel.pointers]
 
 
-def step(kernel: Kernel, operand: int, axis: int) -> str:
+def step(kernel: KernelIR, operand: int, axis: int) -> str:
     """The stride of an operand along an axis, as text: "0", "1" or the name of a run-time value."""
     letter = kernel.operands[operand].strides[axis]
     return f"s{operand}at{axis}" if letter == "s" else letter
@@ -77,7 +77,7 @@ def decode(flat: str, axes: Sequence[int], names: dict[int, str]) -> list[str]:
     return lines
 
 
-def address(kernel: Kernel, operand: int, name: str, base: str, indices: dict[int, str]) -> str:
+def address(kernel: KernelIR, operand: int, name: str, base: str, indices: dict[int, str]) -> str:
     """The statement `name = …`: the element of `operand` at these indices, from the pointer `base`."""
     terms = [text for axis, index in indices.items() if (text := times(index, step(kernel, operand, axis)))]
     return f"{name} = at{operand}({base}, {' + '.join(terms)})" if terms else f"{name} = {base}"

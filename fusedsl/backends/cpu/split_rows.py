@@ -6,7 +6,7 @@ and held elements stand in a workspace that the caller gives, addressed by the t
 
 from __future__ import annotations
 
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.parameters import slots
 from . import reduce
 from .roles import Array, Roles
@@ -15,7 +15,7 @@ from .source_text import header, indented, parameters
 from .workspace import split_arrays
 
 
-def emit(kernel: Kernel) -> tuple[str, list[Array]]:
+def emit(kernel: KernelIR) -> tuple[str, list[Array]]:
     """The source of a split kernel, and the working memory that it names."""
     shared = split_arrays(kernel)
     lines, arrays = header(kernel, "split"), list(shared)
@@ -27,7 +27,7 @@ def emit(kernel: Kernel) -> tuple[str, list[Array]]:
     return "\n".join([*lines, ""]), arrays
 
 
-def places(kernel: Kernel, shared: list[Array]) -> list[str]:
+def places(kernel: KernelIR, shared: list[Array]) -> list[str]:
     """Where the workspace's arrays are."""
     count = len(slots(kernel))
     rows = " * ".join(f"n{axis}" for axis in range(kernel.row_axes)) or "1"
@@ -37,7 +37,7 @@ def places(kernel: Kernel, shared: list[Array]) -> list[str]:
     return lines
 
 
-def begin(kernel: Kernel, shared: list[Array], own: list[Array]) -> list[str]:
+def begin(kernel: KernelIR, shared: list[Array], own: list[Array]) -> list[str]:
     return [*parameters(kernel), *extents(kernel), *places(kernel, shared), *claim(own)]
 
 
@@ -47,7 +47,7 @@ def row_values(roles: Roles, p: int) -> list[str]:
     return [f"{v.name} = {reduce.get(f'{v.name}_row', 'row')}" for v in made]
 
 
-def part_function(kernel: Kernel, p: int, shared: list[Array], own: list[Array]) -> list[str]:
+def part_function(kernel: KernelIR, p: int, shared: list[Array], own: list[Array]) -> list[str]:
     """Fold the segments of one part of one row."""
     roles, phase = Roles(kernel), kernel.phases[p]
     body = ["row = unit // parts", "part = unit - row * parts", *row_start(roles, "row"), *row_values(roles, p)]
@@ -62,7 +62,7 @@ def part_function(kernel: Kernel, p: int, shared: list[Array], own: list[Array])
     return [*begin(kernel, shared, own), "for unit in range(begin, end):", *indented(body), *unclaim(own)]
 
 
-def merge_function(kernel: Kernel, p: int, shared: list[Array], own: list[Array]) -> list[str]:
+def merge_function(kernel: KernelIR, p: int, shared: list[Array], own: list[Array]) -> list[str]:
     """Merge the parts of a row, and do the row part of the phase."""
     roles, phase = Roles(kernel), kernel.phases[p]
     body = [*row_start(roles, "row"), *row_values(roles, p)]

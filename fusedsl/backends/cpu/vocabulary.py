@@ -10,7 +10,7 @@ from functools import cache
 from llvmlite import ir
 
 from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT64, DType
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from . import matmul_microkernel
 from .affine import NANS
 from .attention_products import product
@@ -148,7 +148,7 @@ def words_of_loops(vectors: Vectors) -> dict[str, Word]:
     return found
 
 
-def words_of_memory(kernel: Kernel, arrays: list[Array]) -> dict[str, Word]:
+def words_of_memory(kernel: KernelIR, arrays: list[Array]) -> dict[str, Word]:
     """load<k>, store<k>, at<k> of operands, fetch_<dtype> of any, <label>_get, <label>_put of working memory; each has
     its alias scope (what is fetched is only read, so that one scope does for all)."""
     count = len(kernel.operands) + len(arrays) + 1
@@ -185,7 +185,7 @@ def words_of_addresses(scopes: tuple[int, int]) -> dict[str, Word]:
     return found
 
 
-def vocabulary(kernel: Kernel, arrays: list[Array], vectors: Vectors | None = None) -> dict[str, object]:
+def vocabulary(kernel: KernelIR, arrays: list[Array], vectors: Vectors | None = None) -> dict[str, object]:
     """The namespace of a generated file, without builtins, for vector registers like these, or this machine's."""
     constants = {"inf": float("inf"), "nan": float("nan")}
     return {**shared_words(vectors or host().vectors), **constants, **words_of_memory(kernel, arrays)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from . import reduce
 from .roles import Array, Roles
 
@@ -16,16 +16,16 @@ def cross_parts(rows: int) -> int:
     return -(-rows // each)
 
 
-def cross_arrays(kernel: Kernel) -> list[Array]:
+def cross_arrays(kernel: KernelIR) -> list[Array]:
     """A line of states for each part."""
     return reduce.state_arrays(kernel.cross, "line", "parts * columns")
 
 
-def cross_bytes(kernel: Kernel, parts: int, columns: int) -> int:
+def cross_bytes(kernel: KernelIR, parts: int, columns: int) -> int:
     return _bytes(cross_arrays(kernel), {"parts * columns": parts * columns})
 
 
-def split_arrays(kernel: Kernel) -> list[Array]:
+def split_arrays(kernel: KernelIR) -> list[Array]:
     """Values of rows, the parts' states, elements that are held."""
     roles, last = Roles(kernel), len(kernel.phases)
     values = [v for p in range(last) for v in roles.made_by_row(p)]
@@ -34,7 +34,7 @@ def split_arrays(kernel: Kernel) -> list[Array]:
     return rows + parts + [Array(v.name, v.dtype, "rows * columns") for _, v in roles.held]
 
 
-def split_bytes(kernel: Kernel, rows: int, columns: int, parts: int) -> int:
+def split_bytes(kernel: KernelIR, rows: int, columns: int, parts: int) -> int:
     counts = {"rows": rows, "rows * parts": rows * parts, "rows * columns": rows * columns}
     return _bytes(split_arrays(kernel), counts)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...ir.types import DType
-from ...kernel_ir.kernel import Kernel, Operand
+from ...kernel_ir.kernel import KernelIR, Operand
 from ...kernel_ir.memory_access import ACCESS_BYTES
 from .split_heuristics import finishes_at_once
 
@@ -23,7 +23,7 @@ def steady_width(columns: int, dtypes: Sequence[DType], lines: Sequence[str]) ->
     return width if columns % width == 0 else 1
 
 
-def steady(kernel: Kernel, extents: tuple[int, ...]) -> tuple[Kernel, tuple[int, ...]]:
+def steady(kernel: KernelIR, extents: tuple[int, ...]) -> tuple[KernelIR, tuple[int, ...]]:
     """What stands for a kernel and its extents where a schedule is chosen: one axis of rows, none of which share
     anything, in any number and at any distance."""
     axes = kernel.row_axes

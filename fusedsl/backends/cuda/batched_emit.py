@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ...kernel_ir.batched_calls import Table
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.parameters import Slot, slots
 from .emit.source_text import indented
 
 
-def many_source(part: str, kernel: Kernel) -> str:
+def many_source(part: str, kernel: KernelIR) -> str:
     """The generated file: the part `work`, and a kernel over a table of calls."""
     table = kernel.table
     assert table is not None

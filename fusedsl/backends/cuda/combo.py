@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...hardware import Hardware, blocks_for
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.parameters import Slot, slots
 from ...kernel_ir.register_pressure import Tiling, needed
 from .elementwise.schedule import MapSchedule
@@ -22,7 +22,7 @@ MOST_VECTORS = 4  # of a thread
 class Bundle:
     """Kernels, all of them parts, that share a launch."""
 
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[KernelIR, ...]
 
     @property
     def name(self) -> str:
@@ -76,7 +76,7 @@ def threads_of(schedule: Any) -> int:
     return getattr(schedule, "room", 0) or (schedule.block if hasattr(schedule, "block") else schedule.threads)
 
 
-def _widened(kernel: Kernel, schedule: MapSchedule, threads: int, blocks: int) -> MapSchedule:
+def _widened(kernel: KernelIR, schedule: MapSchedule, threads: int, blocks: int) -> MapSchedule:
     """A map's schedule on so many threads a block and blocks an SM."""
     read = [o for o in kernel.operands[: kernel.inputs] if "0" not in o.strides] or kernel.operands[:1]
     vector = schedule.width * sum(o.dtype.itemsize for o in read)
@@ -96,7 +96,7 @@ def _in_whole_warps(schedule: Any) -> Any:
     return replace(schedule, rows=max(schedule.block // WARP, 1) * WARP // schedule.threads)
 
 
-def schedule_bundle(kernels: Sequence[Kernel], schedules: Sequence[Any], hardware: Hardware) -> BundleSchedule:
+def schedule_bundle(kernels: Sequence[KernelIR], schedules: Sequence[Any], hardware: Hardware) -> BundleSchedule:
     """The schedules of kernels as they run in one launch.
 
     Maps take blocks as large as the others'; where another one's registers leave room for few blocks, a thread of

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...hardware import Hardware, facts, registers_for
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.parameters import slots
 from .attention.mma_emit import warps_source
 from .attention.sm90_emit import attend_source
@@ -38,7 +38,7 @@ from .schedule import (
     WarpSchedule,
 )
 
-WRITERS: dict[type, Callable[[Kernel, Any], str]] = {
+WRITERS: dict[type, Callable[[KernelIR, Any], str]] = {
     MapSchedule: map_source,
     RowSchedule: row_source,
     ColumnSchedule: column_source,
@@ -64,7 +64,7 @@ class Compiled:
     blocks: int  # that were asked to fit on an SM
 
 
-def generate(kernel: Kernel | Bundle, schedule: Schedule | BundleSchedule) -> str:
+def generate(kernel: KernelIR | Bundle, schedule: Schedule | BundleSchedule) -> str:
     """The source text of a kernel's file; it needs no Numba."""
     if isinstance(kernel, Bundle):
         assert isinstance(schedule, BundleSchedule)
@@ -101,7 +101,7 @@ def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, i
         tree, names = approximated(tree), names | approximations()
     exec(compile(tree, path, "exec"), names)
     words = [numba_backend.types.int64] * len(kernel.slots if isinstance(kernel, Bundle) else slots(kernel))
-    if isinstance(kernel, Kernel) and kernel.table is not None:
+    if isinstance(kernel, KernelIR) and kernel.table is not None:
         words = [numba_backend.Words(kernel.table.words)]
     bounds = (threads_of(schedule), blocks or schedule.blocks)
     if isinstance(schedule, (AttendSchedule, WarpSchedule)):  # others are measured as Numba lowers them

@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ...hardware import Hardware
-from ...kernel_ir.kernel import Kernel, Operand
+from ...kernel_ir.kernel import KernelIR, Operand
 from .columns.schedule import schedule_strips
 from .matmul.schedule import schedule_contract
 from .rows.cooperative import schedule_gang
@@ -22,13 +22,13 @@ from .scan_sort.sort_schedule import select_of
 if TYPE_CHECKING:
     from .schedule import Schedule
 
-Pair = tuple[Kernel, Kernel]
+Pair = tuple[KernelIR, KernelIR]
 """A kernel for rows that are held, and the same for rows that are not."""
 
 
 def schedule_general(
     rows: Pair, across: Pair | None, extents: tuple[int, ...], hardware: Hardware, listed: bool = False
-) -> tuple[Kernel, Schedule] | None:
+) -> tuple[KernelIR, Schedule] | None:
     """A kernel and a schedule that serve these extents among many others; None where those of few classes do anyhow.
 
     Of arrays it does not matter whether their rows are aligned, nor where there is but one row whether there might be
@@ -58,7 +58,7 @@ def schedule_general(
     return streamed, loop_of(streamed, extents, hardware, listed or line_of(held, shorter, hardware) is None)
 
 
-def _alike(kernel: Kernel, extents: tuple[int, ...]) -> Kernel:
+def _alike(kernel: KernelIR, extents: tuple[int, ...]) -> KernelIR:
     """The kernel for arrays of which is known as little as is ever the case with neighbours along the same axis."""
     if kernel.kept:
         operands = tuple(replace(operand, access="element") for operand in kernel.operands)
@@ -69,7 +69,7 @@ def _alike(kernel: Kernel, extents: tuple[int, ...]) -> Kernel:
     return replace(kernel, operands=tuple(_split(kernel, operand, single) for operand in kernel.operands))
 
 
-def _split(kernel: Kernel, operand: Operand, single: Sequence[int]) -> Operand:
+def _split(kernel: KernelIR, operand: Operand, single: Sequence[int]) -> Operand:
     """An array whose rows may begin anywhere: those that vary from row to row as all others do. Nothing is known of the
     axes that are `single`."""
     letters = list(operand.strides)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.launch_config import Geometry
 from .attention.mma_schedule import WarpSchedule, warp_grid, warp_shared
 from .attention.sm90_schedule import AttendSchedule, attend_grid, attend_shared
@@ -27,30 +27,30 @@ from .scan_sort.sort_schedule import merge_bytes
 Extents = tuple[int, ...]
 
 
-def geometry(schedule: Any, kernel: Kernel, extents: Extents) -> Geometry:
+def geometry(schedule: Any, kernel: KernelIR, extents: Extents) -> Geometry:
     """The launch of a scheduled kernel over these extents."""
     found = LAUNCHES[type(schedule)](schedule, kernel, extents)
     return replace(found, follows=True) if kernel.chained and not (found.cooperative or found.alone) else found
 
 
-def _map(schedule: MapSchedule, kernel: Kernel, extents: Extents) -> Geometry:
+def _map(schedule: MapSchedule, kernel: KernelIR, extents: Extents) -> Geometry:
     return Geometry(map_grid(schedule, extents), schedule.threads)
 
 
-def _transpose(schedule: TransposeSchedule, kernel: Kernel, extents: Extents) -> Geometry:
+def _transpose(schedule: TransposeSchedule, kernel: KernelIR, extents: Extents) -> Geometry:
     return Geometry(transpose_grid(schedule, extents), schedule.threads)
 
 
-def _contract(schedule: ContractSchedule, kernel: Kernel, extents: Extents) -> Geometry:
+def _contract(schedule: ContractSchedule, kernel: KernelIR, extents: Extents) -> Geometry:
     return Geometry(contract_grid(kernel, extents), schedule.threads, alone=True)
 
 
-def _attend(schedule: AttendSchedule, kernel: Kernel, extents: Extents) -> Geometry:
+def _attend(schedule: AttendSchedule, kernel: KernelIR, extents: Extents) -> Geometry:
     blocks, shared = attend_grid(schedule, kernel, extents), attend_shared(schedule, kernel, extents)
     return Geometry(blocks, schedule.block, shared, alone=True)
 
 
-def _warps(schedule: WarpSchedule, kernel: Kernel, extents: Extents) -> Geometry:
+def _warps(schedule: WarpSchedule, kernel: KernelIR, extents: Extents) -> Geometry:
     blocks, shared = warp_grid(schedule, kernel, extents), warp_shared(schedule, kernel, extents)
     found = Geometry(blocks, schedule.block, shared, alone=True)
     if not schedule.split:
@@ -58,13 +58,13 @@ def _warps(schedule: WarpSchedule, kernel: Kernel, extents: Extents) -> Geometry
     return replace(found, workspace=narrow_workspace(schedule, kernel, extents), tickets=blocks)
 
 
-def _cross(schedule: CrossSchedule, kernel: Kernel, extents: Extents) -> Geometry:
+def _cross(schedule: CrossSchedule, kernel: KernelIR, extents: Extents) -> Geometry:
     blocks, shared = cross_grid(schedule, _rows(kernel, extents)), cross_shared(schedule, kernel)
     workspace = cross_workspace(kernel, blocks, extents[-1])
     return Geometry(blocks, schedule.block, shared, cooperative=True, workspace=workspace, tickets=2)
 
 
-def _column(schedule: ColumnSchedule, kernel: Kernel, extents: Extents) -> Geometry:
+def _column(schedule: ColumnSchedule, kernel: KernelIR, extents: Extents) -> Geometry:
     count, together = strips(schedule, kernel, extents), schedule.together
     blocks = count * schedule.parts
     if not schedule.split:
@@ -77,7 +77,7 @@ def _column(schedule: ColumnSchedule, kernel: Kernel, extents: Extents) -> Geome
     return replace(found, lines=lines)
 
 
-def _gang(schedule: GangSchedule, kernel: Kernel, extents: Extents) -> Geometry:
+def _gang(schedule: GangSchedule, kernel: KernelIR, extents: Extents) -> Geometry:
     rows = _rows(kernel, extents)
     gangs, together = gangs_of(schedule, rows), schedule.together
     size, tickets = workspace_bytes(schedule, kernel, rows), 2 * gangs if together else gangs
@@ -85,7 +85,7 @@ def _gang(schedule: GangSchedule, kernel: Kernel, extents: Extents) -> Geometry:
     return replace(found, unit=schedule.fixed or rows)
 
 
-def _row(schedule: RowSchedule, kernel: Kernel, extents: Extents) -> Geometry:
+def _row(schedule: RowSchedule, kernel: KernelIR, extents: Extents) -> Geometry:
     if schedule.linked:
         tiles, tickets = tiles_of(kernel, schedule, extents)
         return Geometry(tiles, schedule.block, tickets=tickets)
@@ -98,11 +98,11 @@ def _row(schedule: RowSchedule, kernel: Kernel, extents: Extents) -> Geometry:
     return Geometry(blocks, schedule.block, shared, cluster, workspace=workspace, lines=lines)
 
 
-def _rows(kernel: Kernel, extents: Extents) -> int:
+def _rows(kernel: KernelIR, extents: Extents) -> int:
     return prod(extents[: kernel.row_axes])
 
 
-LAUNCHES: dict[type, Callable[[Any, Kernel, Extents], Geometry]] = {
+LAUNCHES: dict[type, Callable[[Any, KernelIR, Extents], Geometry]] = {
     MapSchedule: _map,
     RowSchedule: _row,
     ColumnSchedule: _column,

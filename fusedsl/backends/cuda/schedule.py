@@ -7,7 +7,7 @@ from typing import Any
 
 from ...hardware import Hardware
 from ...kernel_ir.fast_division import divisors
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.launch_config import Geometry
 from .attention.mma_schedule import WarpSchedule
 from .attention.sm90_schedule import AttendSchedule
@@ -38,7 +38,7 @@ Schedule = (
 )
 
 
-def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True) -> Schedule:
+def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True) -> Schedule:
     """The schedule of a kernel. A row schedule that is not `resident` asks for a kernel that is not.
 
     A kernel that folds rows and columns has one only where it `can_cross`. Unless `flexible`, lanes
@@ -68,12 +68,12 @@ def choose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexibl
     return schedule_transpose(kernel, extents, hardware) or schedule_map(kernel, hardware)
 
 
-def can_cross(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> bool:
+def can_cross(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> bool:
     """Whether a kernel that folds rows and columns has a schedule for these extents."""
     return schedule_cross(kernel, extents, hardware) is not None
 
 
-def magic_divisors(schedule: Any, kernel: Kernel, extents: tuple[int, ...]) -> tuple[int, ...]:
+def magic_divisors(schedule: Any, kernel: KernelIR, extents: tuple[int, ...]) -> tuple[int, ...]:
     """What the magics of axes 1 … of a kernel divide by; `schedule` is a Schedule, or the name of loops on a CPU."""
     if isinstance(schedule, TransposeSchedule):
         return schedule.counts(extents)[1:]
@@ -89,7 +89,7 @@ __all__ = [
     "CrossSchedule",
     "GangSchedule",
     "Geometry",
-    "Kernel",
+    "KernelIR",
     "MapSchedule",
     "RowSchedule",
     "Schedule",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Phase
 
 BEGIN = 4  # a block's start, its joins and its end, in steps of its loop
@@ -27,7 +27,7 @@ def parts_of(items: int, steps: int, slots: int) -> int:
     return min(sorted(tried), key=time)
 
 
-def fold_bytes(kernel: Kernel) -> int:
+def fold_bytes(kernel: KernelIR) -> int:
     """Bytes of the largest state of one fold."""
     uses = [use for phase in kernel.phases for use in phase.folds]
     return max(sum(value.dtype.itemsize for value in use.state) for use in uses)
@@ -38,16 +38,16 @@ def state_words(phases: Sequence[Phase]) -> int:
     return max((sum(max(1, v.dtype.bits // 32) for u in p.folds for v in u.state) for p in phases), default=0)
 
 
-def finishes_at_once(kernel: Kernel) -> bool:
+def finishes_at_once(kernel: KernelIR) -> bool:
     """Is all work on elements over after the first folds? Then the last block of a row can finish it alone."""
     return all(not (phase.folds or phase.stores) for phase in kernel.phases[1:])
 
 
-def meetings(kernel: Kernel) -> int:
+def meetings(kernel: KernelIR) -> int:
     """Phases after which blocks exchange states."""
     return sum(bool(phase.folds) for phase in kernel.phases)
 
 
-def columns_of(kernel: Kernel, extents: tuple[int, ...]) -> int:
+def columns_of(kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Elements that a row folds."""
     return prod(extents[kernel.row_axes :])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...hardware import Hardware, blocks_for, registers_for
-from ...kernel_ir.kernel import Kernel
+from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.liveness import row_loads
 from ...kernel_ir.register_pressure import Tiling, needed, predicted
 from .columns.schedule import ColumnSchedule
@@ -21,7 +21,7 @@ MOST_VECTORS = 8  # of a thread of a map
 MOST_HELD = 64  # elements of a row that a thread holds
 
 
-def neighbours(schedule: Any, kernel: Kernel, hardware: Hardware) -> tuple[Any, ...]:
+def neighbours(schedule: Any, kernel: KernelIR, hardware: Hardware) -> tuple[Any, ...]:
     """At most eight schedules near this one, the most promising first.
 
     Each runs every length that the chosen one runs, so that what is found for one shape holds for its class.
@@ -53,7 +53,7 @@ def difference(schedule: Any, other: Any) -> str:
 # -- maps
 
 
-def _of_map(schedule: MapSchedule, kernel: Kernel, hardware: Hardware) -> Iterator[MapSchedule]:
+def _of_map(schedule: MapSchedule, kernel: KernelIR, hardware: Hardware) -> Iterator[MapSchedule]:
     for vectors in (schedule.vectors * 2, schedule.vectors // 2):
         if 1 <= vectors <= MOST_VECTORS:
             threads = min(MOST_THREADS, max(LEAST_THREADS, schedule.threads * schedule.vectors // vectors))
@@ -64,7 +64,7 @@ def _of_map(schedule: MapSchedule, kernel: Kernel, hardware: Hardware) -> Iterat
     yield from _bounds(schedule, schedule.threads, hardware)
 
 
-def _fitted_map(schedule: MapSchedule, kernel: Kernel, hardware: Hardware, vectors: int, threads: int) -> MapSchedule:
+def _fitted_map(schedule: MapSchedule, kernel: KernelIR, hardware: Hardware, vectors: int, threads: int) -> MapSchedule:
     need = needed(kernel, Tiling(schedule.width, vectors))
     blocks = blocks_for(hardware, need, threads)
     registers = predicted(kernel, hardware, need, blocks, threads)
@@ -74,7 +74,7 @@ def _fitted_map(schedule: MapSchedule, kernel: Kernel, hardware: Hardware, vecto
 # -- rows
 
 
-def _of_row(schedule: RowSchedule, kernel: Kernel, hardware: Hardware) -> Iterator[RowSchedule]:
+def _of_row(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> Iterator[RowSchedule]:
     for threads in (schedule.threads * 2, schedule.threads // 2):
         if 1 <= threads <= hardware.block_threads // schedule.rows:
             found = _reshaped(schedule, kernel, hardware, threads)
@@ -92,14 +92,14 @@ def _of_row(schedule: RowSchedule, kernel: Kernel, hardware: Hardware) -> Iterat
     yield from _bounds(schedule, schedule.block, hardware)
 
 
-def _loads_later(kernel: Kernel) -> bool:
+def _loads_later(kernel: KernelIR) -> bool:
     """Whether later phases load what the first does not, and may do so early: unaligned rows have no time for it."""
     rows, first = row_loads(kernel), {value.name for value in kernel.phases[0].element.args}
     aligned = all(operand.access != "anchor" for operand in kernel.operands)
     return aligned and any(x.value.name not in first and x.operand not in rows for x in kernel.loads)
 
 
-def _reshaped(schedule: RowSchedule, kernel: Kernel, hardware: Hardware, threads: int) -> RowSchedule:
+def _reshaped(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware, threads: int) -> RowSchedule:
     """The same rows on so many threads: as long a row fits, and what was always there is."""
     old, new = schedule.step, schedule.step * threads // schedule.threads
     vectors = -(-schedule.vectors * old // new)
@@ -110,7 +110,7 @@ def _reshaped(schedule: RowSchedule, kernel: Kernel, hardware: Hardware, threads
     return _fitted_row(changed, kernel, hardware)
 
 
-def _of_loop(schedule: RowSchedule, kernel: Kernel, hardware: Hardware) -> Iterator[RowSchedule]:
+def _of_loop(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> Iterator[RowSchedule]:
     if not schedule.across and not schedule.blocked:
         for threads in (schedule.threads * 2, schedule.threads // 2):
             if WARP <= threads <= hardware.block_threads:
@@ -121,7 +121,7 @@ def _of_loop(schedule: RowSchedule, kernel: Kernel, hardware: Hardware) -> Itera
     yield from _bounds(schedule, schedule.block, hardware)
 
 
-def _fitted_row(schedule: RowSchedule, kernel: Kernel, hardware: Hardware) -> RowSchedule:
+def _fitted_row(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> RowSchedule:
     """With the blocks that its registers allow."""
     need = needed(kernel, Tiling(schedule.width, schedule.vectors, schedule.early, schedule.piece))
     blocks = blocks_for(hardware, need, schedule.block)

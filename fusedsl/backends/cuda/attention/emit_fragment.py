@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from ....kernel_ir.kernel import Kernel, Load
+from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.phase import Body
 from ..emit.source_text import Names, indented, signature
 from ..peephole.narrow_integers import PLACES, shortened
@@ -27,7 +27,7 @@ class FragmentScope:
     """The file being written, and what its names stand for: one value, one of each row or column of a fragment of
     scores, or its elements; the same of a fragment of results (`own`)."""
 
-    def __init__(self, kernel: Kernel, lane: int, own_axis: int, packed: int | None = None):
+    def __init__(self, kernel: KernelIR, lane: int, own_axis: int, packed: int | None = None):
         self.kernel, self.names = kernel, Names(kernel)
         self.along, self.lane, self.own_axis = kernel.row_axes, lane, own_axis
         self.packed = packed  # an axis whose places all stand in one tile of rows, each with the lane's

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from ....kernel_ir.attention import Stream, Weighing
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Body, FoldUse, Phase, Value
 from ..emit.source_text import either, rule
 from .emit_fragment import COLUMN, ELEMENT, OWN, ROW, FragmentScope
@@ -20,7 +20,7 @@ from .sm90_tile_shape import is_drawn, is_random
 class TileWriter(FragmentScope):
     """Writes what a pass over scores does with each tile of them; the pass is `stream`."""
 
-    def __init__(self, kernel: Kernel, schedule: Tiles, packed: int | None = None):
+    def __init__(self, kernel: KernelIR, schedule: Tiles, packed: int | None = None):
         found = operands_of(kernel)
         assert found is not None and kernel.stream is not None
         self.stream: Stream = kernel.stream

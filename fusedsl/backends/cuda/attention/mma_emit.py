@@ -8,7 +8,7 @@ take the way over shared memory, since a thread has but a quarter of a row's.
 from __future__ import annotations
 
 from ....ir.types import dtype
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Value
 from ..emit.source_text import header, indented
 from .block_mask_inputs import asks_memory
@@ -24,13 +24,13 @@ STEP_BYTES = 64  # of lines, that one step of fused multiply-adds takes
 EACH = 8  # elements that a thread takes at a time where they come one by one
 
 
-def warps_source(kernel: Kernel, schedule: WarpSchedule) -> str:
+def warps_source(kernel: KernelIR, schedule: WarpSchedule) -> str:
     """The generated file of a pass over scores."""
     return WarpsWriter(kernel, schedule).source()
 
 
 class WarpsWriter(ScoreWriter):
-    def __init__(self, kernel: Kernel, schedule: WarpSchedule):
+    def __init__(self, kernel: KernelIR, schedule: WarpSchedule):
         super().__init__(kernel, schedule, schedule.packed)
         self.schedule = schedule
         self.quick = schedule.tensor

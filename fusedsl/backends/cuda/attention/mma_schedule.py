@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from ....hardware import Hardware, registers_for
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from .sm90_schedule import Operands, class_words, operands_of
 
 ROWS = 16  # of a warp
@@ -89,7 +89,7 @@ class WarpSchedule:
         return found | {"classes_at": at}
 
 
-def schedule_warps(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> WarpSchedule | None:
+def schedule_warps(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> WarpSchedule | None:
     """How a pass over scores runs on warps alone; None where its operands are not of one kind, or too wide."""
     found = operands_of(kernel)
     if found is None or (extents[found.lane] < FEWEST and not kernel.steady):
@@ -108,7 +108,7 @@ def schedule_warps(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware)
     return None
 
 
-def _had_better_lie(kernel: Kernel, found: Operands, extents: tuple[int, ...], hardware: Hardware) -> bool:
+def _had_better_lie(kernel: KernelIR, found: Operands, extents: tuple[int, ...], hardware: Hardware) -> bool:
     """Whether lines that are looked up are stored first, for Hopper's kernel: its products take 0.4 of the time, and
     storing takes what that saves where so many rows share a stream (at 600 and 250 TFLOP/s, and 4.8 TB/s)."""
     assert kernel.stream is not None
@@ -117,7 +117,7 @@ def _had_better_lie(kernel: Kernel, found: Operands, extents: tuple[int, ...], h
 
 
 def of_shape(
-    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, warps: int, columns: int
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, warps: int, columns: int
 ) -> WarpSchedule | None:
     """The schedule of so many warps that take up to `columns` of the stream at a time; None where nothing of a kind
     multiplies the operands, or they do not fit."""
@@ -137,7 +137,7 @@ def of_shape(
     return made if warp_shared(made, kernel, extents) <= hardware.block_shared else None
 
 
-def _kind(kernel: Kernel, found: Operands, hardware: Hardware) -> str | None:
+def _kind(kernel: KernelIR, found: Operands, hardware: Hardware) -> str | None:
     """The type that operands have in shared memory: their own 16 bits for tensor cores, else that of the sums."""
     assert kernel.stream is not None
     given = [kernel.operands[k].dtype for k in found.multiplied]
@@ -155,7 +155,7 @@ def _tensor(kind: str) -> bool:
 
 
 def _copied(
-    kernel: Kernel, found: Operands, kind: str, hardware: Hardware, extents: tuple[int, ...]
+    kernel: KernelIR, found: Operands, kind: str, hardware: Hardware, extents: tuple[int, ...]
 ) -> tuple[bool, bool, bool]:
     """Which operands are copied as they are, 16 bytes at a time."""
     stream = kernel.stream
@@ -174,7 +174,9 @@ def _copied(
     return left, right, weighed
 
 
-def _shapes(kernel: Kernel, found: Operands, extents: tuple[int, ...], hardware: Hardware) -> Iterator[tuple[int, int]]:
+def _shapes(
+    kernel: KernelIR, found: Operands, extents: tuple[int, ...], hardware: Hardware
+) -> Iterator[tuple[int, int]]:
     """(warps, columns) to try in turn: blocks no larger than their rows, or than all multiprocessors need."""
     rows = extents[found.lane]
     others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != found.lane)
@@ -197,17 +199,17 @@ def looked_up(found: Operands) -> str:
     return "; each warp looks up where lines are" if found.gathered else ""
 
 
-def class_bytes(schedule: WarpSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+def class_bytes(schedule: WarpSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Shared memory of what says which tiles count, and of what a block's start may be off."""
     return LINE + 8 * class_words(schedule, kernel, extents)
 
 
-def warp_shared(schedule: WarpSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+def warp_shared(schedule: WarpSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Dynamic shared memory of a block."""
     return schedule.places["classes_at"] + class_bytes(schedule, kernel, extents)
 
 
-def items_of(schedule: WarpSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+def items_of(schedule: WarpSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Tiles of rows."""
     found = operands_of(kernel)
     assert found is not None
@@ -215,6 +217,6 @@ def items_of(schedule: WarpSchedule, kernel: Kernel, extents: tuple[int, ...]) -
     return others if schedule.packed is not None else others * -(-extents[found.lane] // schedule.rows)
 
 
-def warp_grid(schedule: WarpSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+def warp_grid(schedule: WarpSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Blocks of the launch: one for each tile of rows, or each part of its stream."""
     return items_of(schedule, kernel, extents) * schedule.parts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....hardware import Hardware
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.memory_access import LONGEST
 from .mma_schedule import WarpSchedule, schedule_warps
 from .sm90_schedule import AttendSchedule, schedule_attend
@@ -13,7 +13,7 @@ WAYS = (schedule_narrow, schedule_attend, schedule_warps)
 
 
 def schedule_scores(
-    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
 ) -> AttendSchedule | WarpSchedule | None:
     """How a pass over scores runs on this card; None where no kernel of it fits."""
     if 0 in extents or max(extents) >= LONGEST:

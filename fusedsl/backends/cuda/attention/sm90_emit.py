@@ -8,7 +8,7 @@ results.
 
 from __future__ import annotations
 
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.parameters import WINDOW_WORDS, slots
 from ....kernel_ir.phase import Store
 from ..emit.source_text import header, indented
@@ -26,13 +26,13 @@ from .sm90_tma_store import send_results
 KINDS = {"bfloat16": "bf16", "float16": "f16"}
 
 
-def attend_source(kernel: Kernel, schedule: AttendSchedule) -> str:
+def attend_source(kernel: KernelIR, schedule: AttendSchedule) -> str:
     """The generated file of a pass over scores."""
     return AttendWriter(kernel, schedule).source()
 
 
 class AttendWriter(ItemTiles):
-    def __init__(self, kernel: Kernel, schedule: AttendSchedule):
+    def __init__(self, kernel: KernelIR, schedule: AttendSchedule):
         super().__init__(kernel, schedule)
         self.kind = kernel.operands[self.operands.left].dtype.name
         results = boxed_results(kernel, self.lane) if schedule.boxed else None

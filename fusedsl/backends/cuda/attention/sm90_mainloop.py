@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ..emit.source_text import either, indented
 from .emit_fragment import ELEMENT
 from .emit_softmax import ScoreWriter
@@ -25,7 +25,7 @@ PRODUCT = re.compile(r"\w+ = (\w+) \* (\w+)(?:  #.*)?$")
 class ItemTiles(ScoreWriter):
     """What a group of four warps does with an item's tiles."""
 
-    def __init__(self, kernel: Kernel, schedule: AttendSchedule):
+    def __init__(self, kernel: KernelIR, schedule: AttendSchedule):
         super().__init__(kernel, schedule)
         self.schedule = schedule
         beside = beside_of(kernel, self.lane) if schedule.beside_stages else None

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ....hardware import Hardware
 from ....kernel_ir.attention import Stream
-from ....kernel_ir.kernel import Kernel, Window
+from ....kernel_ir.kernel import KernelIR, Window
 from ....kernel_ir.phase import Body
 from .block_mask_inputs import asks_memory, extreme_axes, extremes_fit, kept_extremes
 from .sm90_tile_shape import shape
@@ -112,7 +112,7 @@ class Operands:
         return tuple(k for k in (self.left, self.right, self.weighed) if k != NOTHING)
 
 
-def operands_of(kernel: Kernel) -> Operands | None:
+def operands_of(kernel: KernelIR) -> Operands | None:
     """The operands of a pass with one score and at most one weighing, whose products take arrays as they are, or lines
     of arrays that are looked up."""
     stream = kernel.stream
@@ -134,7 +134,7 @@ def operands_of(kernel: Kernel) -> Operands | None:
     return Operands(left, right, weighed, lanes[-1], gathered)  # type: ignore[arg-type]
 
 
-def _array(kernel: Kernel, body: Body) -> int | None:
+def _array(kernel: KernelIR, body: Body) -> int | None:
     """The operand that a body reads and does nothing with."""
     if body.lines or len(body.results) != 1:
         return None
@@ -142,7 +142,7 @@ def _array(kernel: Kernel, body: Body) -> int | None:
     return next((load.operand for load in kernel.loads if load.value.name == name), None)
 
 
-def beside_of(kernel: Kernel, lane: int) -> int | None:
+def beside_of(kernel: KernelIR, lane: int) -> int | None:
     """The operand with an element for each score, 16 bits each, whose boxes the copy engine can bring."""
     assert kernel.stream is not None
     for body in kernel.stream.inputs:
@@ -156,7 +156,7 @@ def beside_of(kernel: Kernel, lane: int) -> int | None:
     return None
 
 
-def boxed_results(kernel: Kernel, lane: int) -> tuple[int, int] | None:
+def boxed_results(kernel: KernelIR, lane: int) -> tuple[int, int] | None:
     """The operand that the copy engine can bring results to, 16 bits each, and the axis along its lines."""
     assert kernel.stream is not None
     for ending in kernel.stream.endings:
@@ -170,7 +170,7 @@ def boxed_results(kernel: Kernel, lane: int) -> tuple[int, int] | None:
     return None
 
 
-def _fits(kernel: Kernel, found: Operands, stream: Stream) -> bool:
+def _fits(kernel: KernelIR, found: Operands, stream: Stream) -> bool:
     """Whether the copy engine and the products can take these arrays."""
     score, weighing = stream.scores[0], stream.weighings[0]
     inner = {found.left: score.axis, found.right: score.axis, found.weighed: weighing.axis}
@@ -190,13 +190,13 @@ def _fits(kernel: Kernel, found: Operands, stream: Stream) -> bool:
     return True
 
 
-def _axes(kernel: Kernel, operand: int, inner: int, along: int) -> tuple[int, ...]:
+def _axes(kernel: KernelIR, operand: int, inner: int, along: int) -> tuple[int, ...]:
     """The axes of an operand that boxes lie in, from the innermost outwards, and that along which they have lines."""
     letters = kernel.operands[operand].strides
     return (inner, *(a for a in reversed(range(kernel.axes)) if a != inner and (letters[a] != "0" or a == along)))
 
 
-def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> AttendSchedule | None:
+def schedule_attend(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> AttendSchedule | None:
     """How a pass over scores runs on this card; None where no kernel of it fits."""
     found, stream = operands_of(kernel), kernel.stream
     if found is None or found.weighed == NOTHING or stream is None:
@@ -232,20 +232,20 @@ def schedule_attend(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     return replace(made, reason=reason, registers=hardware.registers // made.block // 8 * 8)
 
 
-def in_columns(kernel: Kernel, schedule: AttendSchedule, columns: int) -> tuple[Kernel, AttendSchedule]:
+def in_columns(kernel: KernelIR, schedule: AttendSchedule, columns: int) -> tuple[KernelIR, AttendSchedule]:
     """The same pass with so many columns of scores at a time."""
     schedule = replace(schedule, columns=columns, spilled=True)
     return replace(kernel, windows=windows(schedule, kernel)), schedule
 
 
-def narrower(kernel: Kernel, schedule: AttendSchedule) -> Iterator[tuple[Kernel, AttendSchedule]]:
+def narrower(kernel: KernelIR, schedule: AttendSchedule) -> Iterator[tuple[KernelIR, AttendSchedule]]:
     """The same pass with fewer columns at a time, which stand in fewer registers."""
     for columns in NARROWER:
         if columns < schedule.columns:
             yield in_columns(kernel, schedule, columns)
 
 
-def windows(schedule: AttendSchedule, kernel: Kernel) -> tuple[Window, ...]:
+def windows(schedule: AttendSchedule, kernel: KernelIR) -> tuple[Window, ...]:
     """The boxes of the operands: panels of 64 elements of a tile's lines, and of results of a warp's, the last ones."""
     found, stream = operands_of(kernel), kernel.stream
     assert found is not None and stream is not None
@@ -268,20 +268,20 @@ def windows(schedule: AttendSchedule, kernel: Kernel) -> tuple[Window, ...]:
     return tuple(made)
 
 
-def class_words(schedule: Tiles, kernel: Kernel, extents: tuple[int, ...]) -> int:
+def class_words(schedule: Tiles, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """32-bit words that say which tiles of a stream count, and as many that say which count whole."""
     assert kernel.stream is not None
     tiles = -(-extents[kernel.row_axes] // schedule.columns)
     return -(-tiles // 32) if asks_memory(kernel) else 0
 
 
-def extreme_bytes(schedule: Tiles, kernel: Kernel, extents: tuple[int, ...]) -> int:
+def extreme_bytes(schedule: Tiles, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Shared memory of the answers."""
     tiles = -(-extents[kernel.row_axes] // schedule.columns)
     return 8 * len(kept_extremes(kernel)) * tiles * prod(extents[a] for a in extreme_axes(kernel))
 
 
-def note_bytes(kernel: Kernel) -> int:
+def note_bytes(kernel: KernelIR) -> int:
     """Shared memory of how items lie, and of notes: a word for a tile, places on all axes and a count for an item."""
     return ORDER_BYTES + TILE_NOTES * 4 + NOTES * (8 + 4 * kernel.row_axes)
 
@@ -296,7 +296,7 @@ def fixed_bytes(schedule: AttendSchedule) -> int:
     return rows + beside + results + schedule.stages * tiles + BARRIER * (2 + 4 * schedule.stages)
 
 
-def attend_shared(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+def attend_shared(schedule: AttendSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Dynamic shared memory of a block, and what its start may be off."""
     assert kernel.stream is not None
     words = -(-extents[kernel.row_axes] // (32 * schedule.columns)) if kernel.stream.sieve else 0
@@ -305,19 +305,19 @@ def attend_shared(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, 
     return ALIGNMENT + fixed_bytes(schedule) + note_bytes(kernel) + classes
 
 
-def _room(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+def _room(schedule: AttendSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Shared memory of a block, should values spill and fewer columns be taken, too."""
     least = min(schedule.columns, NARROWER[-1])
     return max(attend_shared(replace(schedule, columns=n), kernel, extents) for n in (schedule.columns, least))
 
 
-def attend_grid(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+def attend_grid(schedule: AttendSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Blocks of the launch: one for each tile of rows, or as many as are there at once."""
     items = _items(schedule, kernel, extents)
     return min(items, schedule.resident) if schedule.resident else items
 
 
-def _items(schedule: AttendSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+def _items(schedule: AttendSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Tiles of rows."""
     found = operands_of(kernel)
     assert found is not None

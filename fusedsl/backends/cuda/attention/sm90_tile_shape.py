@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....ir.types import BOOL
 from ....kernel_ir.attention import Stream
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Body
 from .block_mask_inputs import asks_memory, extreme_axes
 
@@ -12,7 +12,7 @@ LONG, SHORT = 8, 4  # lines of a sieve's body
 REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}  # of a thread that copies, and of one that computes
 
 
-def is_drawn(kernel: Kernel, body: Body) -> bool:
+def is_drawn(kernel: KernelIR, body: Body) -> bool:
     """Whether what is read for scores is a condition of places alone, of which nothing is in memory along the stream:
     it is drawn, as bits that stand beside them."""
     along = kernel.row_axes
@@ -26,19 +26,19 @@ def is_random(body: Body) -> bool:
     return any(" philox" in line for line in body.lines)
 
 
-def _drawn_lines(kernel: Kernel) -> list[str]:
+def _drawn_lines(kernel: KernelIR) -> list[str]:
     """The lines of conditions that are drawn."""
     assert kernel.stream is not None
     return [line for body in kernel.stream.inputs if is_drawn(kernel, body) for line in body.lines]
 
 
-def _gathers(kernel: Kernel) -> bool:
+def _gathers(kernel: KernelIR) -> bool:
     """Whether elements beside scores are read at computed places: their addresses stand in registers too."""
     assert kernel.stream is not None
     return any("fetch_" in line for body in kernel.stream.inputs for line in body.lines)
 
 
-def _holds_columns(kernel: Kernel) -> bool:
+def _holds_columns(kernel: KernelIR) -> bool:
     """Whether elements of a tile are computed of what memory has for their columns, or of places as real numbers: these
     stand in registers beside the scores."""
     stream, along = kernel.stream, kernel.row_axes
@@ -58,7 +58,7 @@ def _computes_first(stream: Stream) -> bool:
     return not stream.tile[0].folds and any(phase.folds for phase in stream.tile)
 
 
-def _asks_much(kernel: Kernel) -> bool:
+def _asks_much(kernel: KernelIR) -> bool:
     """Whether many values stand in registers while it is asked which tiles of the stream count for an item."""
     sieve = kernel.stream.sieve if kernel.stream else None
     if sieve is None or asks_memory(kernel):
@@ -66,12 +66,12 @@ def _asks_much(kernel: Kernel) -> bool:
     return len(sieve.body.lines) + 2 * len(sieve.extremes) > LONG
 
 
-def registers_of(kernel: Kernel, groups: int, spilled: bool) -> tuple[int, int]:
+def registers_of(kernel: KernelIR, groups: int, spilled: bool) -> tuple[int, int]:
     """Registers of a thread that copies, or asks what to copy, and of one that computes."""
     return (40, 152) if groups == 3 and (spilled or _asks_much(kernel)) else REGISTERS[groups]
 
 
-def _narrow_columns(kernel: Kernel) -> int:
+def _narrow_columns(kernel: KernelIR) -> int:
     """Columns of three groups, whose threads have 128 registers, such that nothing spills: a multiple of 16, which one
     step of the second product takes. On an H200, 16k tokens, with those and with what spilled: causal masks that leave
     every third 1,113 and 1,337 us, every second of a window of 1,024 655 and 691, not causal ones 1,996 and 2,017,
@@ -97,7 +97,7 @@ def _narrow_columns(kernel: Kernel) -> int:
     return 112 if much else 128
 
 
-def _middle_columns(kernel: Kernel, beside: bool, summed: bool) -> int:
+def _middle_columns(kernel: KernelIR, beside: bool, summed: bool) -> int:
     """Columns of two groups, of rows of up to 128."""
     sieve = kernel.stream.sieve if kernel.stream else None
     if _gathers(kernel):
@@ -108,7 +108,7 @@ def _middle_columns(kernel: Kernel, beside: bool, summed: bool) -> int:
     return 96 if summed and not beside else 112 if beside or asks else 128
 
 
-def shape(width: int, out_width: int, beside: bool, kernel: Kernel) -> tuple[int, int, int]:
+def shape(width: int, out_width: int, beside: bool, kernel: KernelIR) -> tuple[int, int, int]:
     """(groups, columns, stages) for rows of these widths, with elements of memory `beside` scores or without.
 
     Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows; sums

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....hardware import Hardware, registers_for
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from .mma_schedule import ROWS, WarpSchedule, class_bytes, items_of, looked_up, of_shape
 from .sm90_schedule import NOTHING, Operands, operands_of
 
@@ -22,7 +22,7 @@ MOST_ROWS, MOST_PACKED = 64, 128  # of a lane, and with those of other heads tha
 PACKED_WIDTH = 192  # results of more columns leave no registers for eight warps
 
 
-def schedule_narrow(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> WarpSchedule | None:
+def schedule_narrow(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> WarpSchedule | None:
     """How a pass of few rows runs on tensor cores; None for others."""
     found = operands_of(kernel)
     if found is None or found.weighed == NOTHING or kernel.stream is None or kernel.stream.parts is None:
@@ -54,7 +54,7 @@ def schedule_narrow(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     return replace(made, parts=parts, split=parts > 1, registers=registers, reason=reason)
 
 
-def _packed(kernel: Kernel, extents: tuple[int, ...], found: Operands) -> int | None:
+def _packed(kernel: KernelIR, extents: tuple[int, ...], found: Operands) -> int | None:
     """The axis whose rows share a stream with those of the lane, and a tile: heads with the same keys."""
     assert kernel.stream is not None
     most = MOST_PACKED if extents[kernel.stream.weighings[0].axis] <= PACKED_WIDTH else MOST_ROWS
@@ -81,7 +81,7 @@ def levels(parts: int) -> int:
     return 0 if parts == 1 else 1 + levels(-(-parts // TOGETHER))
 
 
-def part_bytes(schedule: WarpSchedule, kernel: Kernel) -> int:
+def part_bytes(schedule: WarpSchedule, kernel: KernelIR) -> int:
     """What one part leaves: of each thread its rows' states and its sums, 4 or 8 bytes each, in groups of 16 bytes."""
     stream = kernel.stream
     assert stream is not None and stream.parts is not None
@@ -91,7 +91,7 @@ def part_bytes(schedule: WarpSchedule, kernel: Kernel) -> int:
     return schedule.block * 16 * -(-words // 4)
 
 
-def narrow_workspace(schedule: WarpSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+def narrow_workspace(schedule: WarpSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Bytes of what all parts leave."""
     return items_of(schedule, kernel, extents) * schedule.parts * part_bytes(schedule, kernel)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from ....kernel_ir.kernel import Kernel, Load, Position
+from ....kernel_ir.kernel import KernelIR, Load, Position
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, FoldUse, Phase, Value
 from ..emit.source_text import Names, Scope, function, header, indented, rule, signature, so_far
@@ -16,7 +16,7 @@ from .emit_unaligned import write_alignment
 from .schedule import ColumnSchedule, record_bytes, record_places
 
 
-def column_source(kernel: Kernel, schedule: ColumnSchedule) -> str:
+def column_source(kernel: KernelIR, schedule: ColumnSchedule) -> str:
     """The generated file of a column kernel."""
     where = "in registers" if schedule.resident else "that they loop over"
     team = f"{schedule.lanes} threads side by side, {schedule.levels} deep on columns {where}"

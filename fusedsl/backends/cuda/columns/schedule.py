@@ -7,7 +7,7 @@ from math import prod
 
 from ....hardware import Hardware, blocks_for, registers_for
 from ....ir.types import DType
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import held, row_loads, words
 from ....kernel_ir.memory_access import ACCESS_BYTES
 from ....kernel_ir.phase import Phase
@@ -77,7 +77,7 @@ class ColumnSchedule:
 
 
 def schedule_column(
-    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True, deepest: int = 2
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True, deepest: int = 2
 ) -> ColumnSchedule:
     """How a kernel with `kept` vectors runs. If a `resident` kernel does not fit, the schedule is not `resident`.
 
@@ -93,7 +93,7 @@ def schedule_column(
 
 
 def schedule_strips(
-    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, listed: bool = False
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, listed: bool = False
 ) -> ColumnSchedule:
     """How a kernel that is not `resident` runs, in few forms for all extents: strips that are looped over.
 
@@ -114,7 +114,7 @@ def schedule_strips(
     return replace(found, split=parts > 1, together=parts > 1, parts=parts, reason=reason)
 
 
-def strips(schedule: ColumnSchedule, kernel: Kernel, extents: tuple[int, ...]) -> int:
+def strips(schedule: ColumnSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Strips of `lanes` vectors in all rows."""
     return _strips(kernel, extents, schedule.lanes)
 
@@ -128,26 +128,26 @@ def record_places(schedule: ColumnSchedule, phase: Phase) -> list[int]:
     return places
 
 
-def record_bytes(schedule: ColumnSchedule, kernel: Kernel) -> int:
+def record_bytes(schedule: ColumnSchedule, kernel: KernelIR) -> int:
     """What a block of a split strip leaves for the others after a phase."""
     return max(record_places(schedule, phase)[-1] for phase in kernel.phases)
 
 
-def left_bytes(schedule: ColumnSchedule, kernel: Kernel) -> int:
+def left_bytes(schedule: ColumnSchedule, kernel: KernelIR) -> int:
     """What a block of a split strip leaves after all phases: nothing is written twice."""
     return meetings(kernel) * record_bytes(schedule, kernel)
 
 
-def _vectors(kernel: Kernel, extents: tuple[int, ...]) -> int:
+def _vectors(kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Vectors of all rows; of those that are shifted, the last of each line lends its states to the one before."""
     return prod(extents[: kernel.row_axes - 1]) * (-(-extents[kernel.row_axes - 1] // kernel.kept) + kernel.shifted)
 
 
-def _strips(kernel: Kernel, extents: tuple[int, ...], lanes: int) -> int:
+def _strips(kernel: KernelIR, extents: tuple[int, ...], lanes: int) -> int:
     return max(1, -(-_vectors(kernel, extents) // (lanes - kernel.shifted)))
 
 
-def _lanes(kernel: Kernel, extents: tuple[int, ...], most: int) -> int:
+def _lanes(kernel: KernelIR, extents: tuple[int, ...], most: int) -> int:
     """Threads side by side: no more than there are vectors, to the next power of two."""
     vectors, lanes = _vectors(kernel, extents), 1
     while lanes < most and lanes < vectors:
@@ -155,11 +155,11 @@ def _lanes(kernel: Kernel, extents: tuple[int, ...], most: int) -> int:
     return lanes
 
 
-def _fits_shared(kernel: Kernel, threads: int) -> bool:
+def _fits_shared(kernel: KernelIR, threads: int) -> bool:
     return threads * kernel.kept * fold_bytes(kernel) <= SHARED * 3 // 4  # and a quarter for what is merged
 
 
-def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> ColumnSchedule | None:
+def _resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> ColumnSchedule | None:
     width, columns = kernel.kept, columns_of(kernel, extents)
     full = [k for k in range(len(kernel.operands)) if k not in row_loads(kernel)]
     itemsize = min(kernel.operands[k].dtype.itemsize for k in full)
@@ -197,7 +197,7 @@ def _resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> C
 
 
 def _looped(
-    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, room: int, deepest: int = 2
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, room: int, deepest: int = 2
 ) -> ColumnSchedule:
     """A loop over strips as wide as memory likes them; narrower where a block would have to merge what many left.
 
@@ -224,7 +224,7 @@ def _looped(
 
 def _widened(
     found: ColumnSchedule,
-    kernel: Kernel,
+    kernel: KernelIR,
     read: list[DType],
     extents: tuple[int, ...],
     hardware: Hardware,
@@ -251,14 +251,20 @@ def _widened(
     return min((one for one in tried if one.parts == 1), key=turns, default=found)
 
 
-def _states_at_once(kernel: Kernel) -> int:
+def _states_at_once(kernel: KernelIR) -> int:
     """States of each element that a thread holds beside those of the tile that it works on."""
     lasting = finishes_at_once(kernel) and all(phase.lasting or not phase.folds for phase in kernel.phases)
     return 1 if lasting or state_words(kernel.phases) == 1 else STATES
 
 
 def _loop_over(
-    most: int, kernel: Kernel, read: list[DType], extents: tuple[int, ...], hardware: Hardware, room: int, deep: int = 1
+    most: int,
+    kernel: KernelIR,
+    read: list[DType],
+    extents: tuple[int, ...],
+    hardware: Hardware,
+    room: int,
+    deep: int = 1,
 ) -> ColumnSchedule:
     """A loop over strips of so many vectors at most, where there is enough to fold for all threads of a block.
 
@@ -297,7 +303,7 @@ def _loop_over(
     return ColumnSchedule(False, *shape, split, together, parts, reason, registers, room)
 
 
-def _block(most: int, vectors: int, kernel: Kernel, extents: tuple[int, ...], block: int) -> tuple[int, int]:
+def _block(most: int, vectors: int, kernel: KernelIR, extents: tuple[int, ...], block: int) -> tuple[int, int]:
     """Threads side by side and levels of them in a block of so many threads, each with so many vectors under way."""
     least = kernel.kept if kernel.shifted else 1  # levels: columns so far apart begin alike
     lanes = _lanes(kernel, extents, min(most, block // least))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ..emit.multi_axis_index import Walk
 from ..emit.source_text import Names, Scope, either, header, letter_of
 from ..peephole.low_precision_stores import narrow_body
 from .schedule import MapSchedule
 
 
-def map_source(kernel: Kernel, schedule: MapSchedule) -> str:
+def map_source(kernel: KernelIR, schedule: MapSchedule) -> str:
     """The generated file of a map kernel."""
     scope = Scope(kernel, Names(kernel))
     opening = header(kernel, f"a map; each thread computes {schedule.vectors} × {schedule.width} elements", "")

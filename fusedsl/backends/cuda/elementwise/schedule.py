@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ....hardware import Hardware, blocks_for
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.memory_access import vector_width
 from ....kernel_ir.register_pressure import Tiling, element_work, needed, predicted
 
@@ -36,7 +36,7 @@ class MapSchedule:
         return self.threads * self.vectors
 
 
-def schedule_map(kernel: Kernel, hardware: Hardware) -> MapSchedule:
+def schedule_map(kernel: KernelIR, hardware: Hardware) -> MapSchedule:
     """How a map runs on this hardware; it does not depend on the extents, so a new shape compiles nothing."""
     lines = [operand.strides for operand in kernel.operands]
     dtypes = [operand.dtype for operand in kernel.operands]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ....kernel_ir.kernel import Kernel, Load
+from ....kernel_ir.kernel import KernelIR, Load
 from ..emit.source_text import Names, Scope, header, letter_of
 from ..peephole.low_precision_stores import narrow_body
 from .transpose_schedule import TransposeSchedule
 
 
-def transpose_source(kernel: Kernel, schedule: TransposeSchedule) -> str:
+def transpose_source(kernel: KernelIR, schedule: TransposeSchedule) -> str:
     """The generated file of a map over arrays of two orientations."""
     writer = _Writer(kernel, schedule)
     writer.find_patch()
@@ -21,7 +21,7 @@ def transpose_source(kernel: Kernel, schedule: TransposeSchedule) -> str:
 
 
 class _Writer:
-    def __init__(self, kernel: Kernel, schedule: TransposeSchedule):
+    def __init__(self, kernel: KernelIR, schedule: TransposeSchedule):
         self.kernel, self.schedule = kernel, schedule
         self.scope = Scope(kernel, Names(kernel))
         self.last = kernel.axes - 1

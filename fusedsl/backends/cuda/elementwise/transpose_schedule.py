@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ....hardware import Hardware, blocks_for
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.memory_access import ACCESS_BYTES, vector_width
 from ....kernel_ir.register_pressure import Tiling, needed, predicted
 
@@ -52,7 +52,7 @@ class TransposeSchedule:
         return tuple(-(-extents[a] // self.edge) if a in turned else extents[a] for a in self.digits(len(extents)))
 
 
-def schedule_transpose(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> TransposeSchedule | None:
+def schedule_transpose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> TransposeSchedule | None:
     """How a map with arrays across its last axis runs; None where plain loops serve it as well."""
     operands = kernel.operands
     axis = _axis(kernel)
@@ -100,7 +100,7 @@ def _edge(
     return next((edge for edge in edges if edge * edge * turned <= SHARED), None)
 
 
-def _axis(kernel: Kernel) -> int | None:
+def _axis(kernel: KernelIR) -> int | None:
     """The axis along which most bytes an element are contiguous, of those that are not along the last."""
     found: dict[int, int] = {}
     for operand in kernel.operands:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ....ir.types import DType
-from ....kernel_ir.kernel import Kernel, Operand
+from ....kernel_ir.kernel import KernelIR, Operand
 from ....kernel_ir.parameters import slots
 from ....kernel_ir.phase import Body, FoldUse, Value
 from ..peephole.gathers import staged
@@ -26,7 +26,7 @@ def either(test: str, lines: list[str], others: list[str]) -> list[str]:
     return [f"if {test}:", *indented(lines), *(["else:", *indented(others)] if others else [])]
 
 
-def header(kernel: Kernel, skeleton: str, reason: str) -> list[str]:
+def header(kernel: KernelIR, skeleton: str, reason: str) -> list[str]:
     """The comment that opens a file: the text that it computes, and how."""
     lines = [*kernel.header, "", f"{kernel.name}: {skeleton}", *([reason] if reason else [])]
     return [f"# {line}".rstrip() for line in lines]
@@ -36,7 +36,7 @@ def header(kernel: Kernel, skeleton: str, reason: str) -> list[str]:
 class Names:
     """Names of a kernel's parameters, in the order of its slots."""
 
-    kernel: Kernel
+    kernel: KernelIR
 
     def operand(self, k: int) -> str:
         name = self.kernel.operands[k].name
@@ -143,7 +143,7 @@ def so_far(use: FoldUse) -> str:
 class Scope:
     """The file being written: top-level lines, kernel lines, and what each name of a body stands for."""
 
-    kernel: Kernel
+    kernel: KernelIR
     names: Names
     top: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
@@ -260,7 +260,7 @@ class Writer:
     scope: Scope
 
     @property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> KernelIR:
         return self.scope.kernel
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ....ir.types import BOOL
-from ....kernel_ir.kernel import Kernel, Load, Position
+from ....kernel_ir.kernel import KernelIR, Load, Position
 from ....kernel_ir.matmul_axes import sides
 from ....kernel_ir.phase import Body, Value
 from ..emit.source_text import Names, Scope, header, indented
@@ -18,13 +18,13 @@ PARTS = 4  # columns of a thread, which are finished one after another
 ROW, COLUMN, STEP = "row", "column", "step"
 
 
-def contract_source(kernel: Kernel, schedule: ContractSchedule) -> str:
+def contract_source(kernel: KernelIR, schedule: ContractSchedule) -> str:
     """The generated file of a kernel that sums products."""
     return _Writer(kernel, schedule).source()
 
 
 class _Writer:
-    def __init__(self, kernel: Kernel, schedule: ContractSchedule):
+    def __init__(self, kernel: KernelIR, schedule: ContractSchedule):
         found = sides(kernel)
         assert found is not None
         self.kernel, self.schedule, self.sides = kernel, schedule, found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ....hardware import Hardware
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.matmul_axes import Sides, extent, sides, worthwhile
 from ....kernel_ir.phase import Body
 
@@ -36,7 +36,7 @@ def factors(found: Sides) -> list[tuple[str, Body]]:
     return list(dict.fromkeys((side, body) for pair in found.factors for side, body in zip(("row", "column"), pair)))
 
 
-def schedule_contract(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> ContractSchedule | None:
+def schedule_contract(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> ContractSchedule | None:
     """How a kernel that sums products runs; None where it is better run row by row, or does not fit."""
     found = sides(kernel)
     if found is None or not kernel.resident or kernel.part or not worthwhile(kernel, found, extents):
@@ -57,7 +57,7 @@ def schedule_contract(kernel: Kernel, extents: tuple[int, ...], hardware: Hardwa
     return ContractSchedule(along, blocks, THREADS, reason, registers)
 
 
-def contract_grid(kernel: Kernel, extents: tuple[int, ...]) -> int:
+def contract_grid(kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Blocks of the launch."""
     found = sides(kernel)
     assert found is not None
@@ -68,7 +68,7 @@ def contract_grid(kernel: Kernel, extents: tuple[int, ...]) -> int:
     return count
 
 
-def _near_steps(kernel: Kernel, body: Body) -> bool:
+def _near_steps(kernel: KernelIR, body: Body) -> bool:
     """Whether the arrays of a factor are contiguous along the sum."""
     names = {v.name for v in body.args}
     loads = [load for load in kernel.loads if load.value.name in names]

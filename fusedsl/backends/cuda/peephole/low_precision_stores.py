@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 from ....ir.types import BFLOAT16, DTYPES, DType
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import NAME
 from ....kernel_ir.phase import Body, Phase
 
@@ -23,12 +23,12 @@ STORED_QUOTIENTS = {  # by what is stored: what computes it
 }
 
 
-def narrow_body(kernel: Kernel, phase: Phase, body: Body | None = None) -> Body:
+def narrow_body(kernel: KernelIR, phase: Phase, body: Body | None = None) -> Body:
     """The element body of a phase (or what was made of it) where all that comes of it is rounded to 16 bits."""
     return stored_functions(kernel, phase, stored_quotients(kernel, phase, body or phase.element))
 
 
-def stored_functions(kernel: Kernel, phase: Phase, body: Body) -> Body:
+def stored_functions(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     """The body with `stored_exp` and `near_log` where a kernel's outputs are 16-bit floats.
 
     exp(x) is off by 2**-24 |x| + 2**-21 of itself: about what the rounding of x to float32 does where x is computed,
@@ -53,7 +53,7 @@ def stored_functions(kernel: Kernel, phase: Phase, body: Body) -> Body:
     return dataclasses.replace(body, lines=tuple(lines))
 
 
-def _is_near(kernel: Kernel, phase: Phase, name: str, function: str, computed: bool) -> bool:
+def _is_near(kernel: KernelIR, phase: Phase, name: str, function: str, computed: bool) -> bool:
     """Whether the value of a function, of a computed operand or not, may be as near as the hardware's."""
     summed = not kernel.resident and _ends(kernel, phase, name, SUMMED) == {"sum"}
     if function == "log":
@@ -61,7 +61,7 @@ def _is_near(kernel: Kernel, phase: Phase, name: str, function: str, computed: b
     return summed or (computed and bool(_ends(kernel, phase, name, SCALED if kernel.resident else ADDED)))
 
 
-def _ends(kernel: Kernel, phase: Phase, name: str, form: re.Pattern) -> set[str]:
+def _ends(kernel: KernelIR, phase: Phase, name: str, form: re.Pattern) -> set[str]:
     """Where a value that a phase makes comes to, in lines of this form alone: "sum" and "store"; nothing where
     something else is done with it."""
     parts, names, ends = [part for other in kernel.phases for part in other.passes], {name}, set()
@@ -83,7 +83,7 @@ def _ends(kernel: Kernel, phase: Phase, name: str, form: re.Pattern) -> set[str]
     return ends
 
 
-def stored_quotients(kernel: Kernel, phase: Phase, body: Body) -> Body:
+def stored_quotients(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     """The element body of a phase, with `near_quotient` where all that reads a quotient is a store of bfloat16, and
     `byte_quotient` where it is one of float8_e4m3fn.
 
@@ -100,7 +100,7 @@ def stored_quotients(kernel: Kernel, phase: Phase, body: Body) -> Body:
     return dataclasses.replace(body, lines=tuple(_changed(line, form) for line in body.lines))
 
 
-def _read(kernel: Kernel, phase: Phase, kind: DType) -> set[str]:
+def _read(kernel: KernelIR, phase: Phase, kind: DType) -> set[str]:
     """Names that something but a store of this type reads."""
     uses = [*phase.folds, *phase.cross, *(use for step in phase.scans for use in step.scans)]
     names = {value.name for use in uses for value in use.lifted}

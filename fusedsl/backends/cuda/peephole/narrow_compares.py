@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 from ....ir.types import INT32, INT64
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import NAME, row_loads
 from ....kernel_ir.phase import Body, Value
 
@@ -15,7 +15,7 @@ SHORT = "{}_short"
 CLAMPED = ["", "", '@once("int64 -> int32")', "def short(a):", "    return int32(minimum(maximum(a, -1), 2147483647))"]
 
 
-def short_positions(kernel: Kernel, body: Body) -> tuple[Body, tuple[str, ...], tuple[str, ...]]:
+def short_positions(kernel: KernelIR, body: Body) -> tuple[Body, tuple[str, ...], tuple[str, ...]]:
     """(the body with such comparisons in int32, the positions and the row values that it takes so).
 
     No position is less than 0 or as large as 2**31 - 1 where offsets have 32 bits: a row value that is clamped to -1
@@ -42,7 +42,7 @@ def short_positions(kernel: Kernel, body: Body) -> tuple[Body, tuple[str, ...], 
     return dataclasses.replace(body, args=tuple(args), lines=tuple(lines)), positions, values
 
 
-def _elements(kernel: Kernel) -> set[str]:
+def _elements(kernel: KernelIR) -> set[str]:
     """Names of which each element of a row has its own."""
     rows = row_loads(kernel)
     names = {x.value.name for x in kernel.loads if x.operand not in rows}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import NAME, row_loads
 from ....kernel_ir.phase import Body, FoldUse, Phase
 from .gathers import slice_of, target_of
@@ -12,7 +12,7 @@ from .gathers import slice_of, target_of
 MAGNITUDE = re.compile(r"(?P<name>\w+) = absolute\((?P<value>\w+)\)")
 
 
-def magnitudes(kernel: Kernel) -> dict[str, str]:
+def magnitudes(kernel: KernelIR) -> dict[str, str]:
     """Magnitudes of loaded 16-bit floats that one fold reads, a maximum or a minimum, and nothing else -> what they are
     of."""
     rows, found = row_loads(kernel), {}
@@ -42,7 +42,7 @@ def without(body: Body, left_out: dict[str, str]) -> Body:
     return slice_of(body.lines, given, tuple(dict.fromkeys(results)))
 
 
-def _read(kernel: Kernel, phase: Phase) -> set[str]:
+def _read(kernel: KernelIR, phase: Phase) -> set[str]:
     """Names that anything but a fold along the row of this phase reads."""
     uses = [*phase.cross, *(use for step in phase.scans for use in step.scans)]
     names = {value.name for use in uses for value in use.lifted} | {store.value for store in phase.stores}

@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 from ....ir.types import FLOAT32
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import NAME
 from ....kernel_ir.phase import Body, Phase
 
@@ -16,7 +16,7 @@ SCALED = re.compile(r"(?P<value>\w+) \* float32\((?P<factor>[-+.e\d]+)\)$")
 CLEANED = re.compile(r"select\(\w+, (?P<value>\w+), float32\(0\.0\)\)$")
 
 
-def summed_exponentials(kernel: Kernel, phase: Phase, body: Body) -> Body:
+def summed_exponentials(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     """The element body of a phase, with `near_exp` where sums alone read exp(u - M), M the row's (or tile's) extreme u.
 
     exp(t) = 2**(t log2 e) with a rounded product is off by |t| 2**-24 of itself, and |t| exp(t) 2**-24 is no more than
@@ -38,7 +38,7 @@ def _summed(phase: Phase) -> set[str]:
     return {v.name for use in phase.folds if use.name == "sum" for v in use.lifted if v.dtype is FLOAT32}
 
 
-def _read(kernel: Kernel, phase: Phase) -> set[str]:
+def _read(kernel: KernelIR, phase: Phase) -> set[str]:
     """Names that anything but a sum of this phase reads."""
     others = [use for use in (*phase.folds, *phase.cross) if use.name != "sum" or use in phase.cross]
     names = {value.name for use in others for value in use.lifted}
@@ -52,11 +52,11 @@ def _read(kernel: Kernel, phase: Phase) -> set[str]:
     return names | {value.name for step in phase.scans for use in step.scans for value in use.lifted}
 
 
-def _passes(kernel: Kernel) -> list[Phase]:
+def _passes(kernel: KernelIR) -> list[Phase]:
     return [part for phase in kernel.phases for part in phase.passes]
 
 
-def _from_extreme(kernel: Kernel, made: dict[str, str], argument: str) -> bool:
+def _from_extreme(kernel: KernelIR, made: dict[str, str], argument: str) -> bool:
     """Is this u - M, or that times a number, so that it is nowhere positive?"""
     expression, kind = made.get(argument, ""), "max"
     if scaled := SCALED.match(expression):
@@ -66,13 +66,13 @@ def _from_extreme(kernel: Kernel, made: dict[str, str], argument: str) -> bool:
     return found is not None and (kind, found["value"], _origin(kernel, found["reference"])) in _extremes(kernel)
 
 
-def _extremes(kernel: Kernel) -> set[tuple[str, str, str]]:
+def _extremes(kernel: KernelIR) -> set[tuple[str, str, str]]:
     """(max or min, what is folded, the name of its extreme)."""
     uses = [use for phase in _passes(kernel) for use in phase.folds if use.name in ("max", "min")]
     return {(use.name, use.lifted[0].name, use.state[0].name) for use in uses}
 
 
-def _origin(kernel: Kernel, name: str) -> str:
+def _origin(kernel: KernelIR, name: str) -> str:
     """The row value that another is, unless it is not finite."""
     rows = [phase.row for phase in _passes(kernel) if phase.row is not None]
     lines = dict(_split(line) for row in rows for line in row.lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....hardware import Hardware
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from .dynamic_threads import schedule_line
 from .looped import schedule_looped
 from .persistent_cluster import schedule_staying
@@ -12,7 +12,7 @@ from .schedule import RowSchedule, contiguous
 from .smem import schedule_shared
 
 
-def schedule_row(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, flexible: bool = False) -> RowSchedule:
+def schedule_row(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = False) -> RowSchedule:
     """How a row kernel runs. If a `resident` kernel does not fit, the schedule is not `resident`: build it anew.
 
     Where `flexible`, how many threads work on a row need not be compiled.

@@ -7,7 +7,7 @@ from math import prod
 
 from ....hardware import Hardware, registers_for
 from ....ir.op_cost import special_functions
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.register_pressure import Tiling, needed, predicted
 from .recompute import recomputed
 from .schedule import (
@@ -32,7 +32,7 @@ SPARE = 8  # registers that phases in pieces need less than is predicted, and va
 
 
 def schedule_clustered(
-    kernel: Kernel, extents: tuple[int, ...], reach: int, per_element: float, hardware: Hardware
+    kernel: KernelIR, extents: tuple[int, ...], reach: int, per_element: float, hardware: Hardware
 ) -> RowSchedule | None:
     """A row in the registers of blocks that share their SMs with those of other rows; None where that is too little.
 
@@ -68,7 +68,7 @@ def schedule_clustered(
     return best and (_denser(best, kernel, hardware) if columns >= AGAIN_FROM and reach == columns else best)
 
 
-def _denser(found: RowSchedule, kernel: Kernel, hardware: Hardware) -> RowSchedule:
+def _denser(found: RowSchedule, kernel: KernelIR, hardware: Hardware) -> RowSchedule:
     """The schedule with a block more on an SM, if there are registers for it once the last phase computes again what it
     would hold.
 
@@ -87,7 +87,7 @@ def _denser(found: RowSchedule, kernel: Kernel, hardware: Hardware) -> RowSchedu
     return replace(found, blocks=blocks, anew=True, piece=AGAIN_VECTORS, reason=reason, registers=registers)
 
 
-def _dear(kernel: Kernel) -> bool:
+def _dear(kernel: KernelIR) -> bool:
     """Whether a phase holds for later ones what takes special functions to compute again."""
     for number, phase in enumerate(kernel.phases[:-1]):
         made = {value.name for value in phase.element.results} - {value.name for value in phase.element.args}

@@ -7,7 +7,7 @@ from math import prod
 
 from ....hardware import Hardware, blocks_for, registers_for
 from ....ir.op_cost import special_functions
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.register_pressure import Tiling, needed, predicted
 from ..split_heuristics import columns_of, finishes_at_once, meetings, parts_of
@@ -87,7 +87,7 @@ class GangSchedule:
         return self.threads
 
 
-def schedule_gang(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> GangSchedule | None:
+def schedule_gang(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> GangSchedule | None:
     """How blocks share the rows of a kernel that is not `resident`; None where each row is best off with its own."""
     rows, columns = prod(extents[: kernel.row_axes]), columns_of(kernel, extents)
     width = row_width(kernel)
@@ -133,7 +133,7 @@ def schedule_gang(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
     return GangSchedule(width, vectors, threads, blocks, together, ahead, fixed, gangs, parts, reason, registers)
 
 
-def _least_read(kernel: Kernel, full: list[int]) -> int:
+def _least_read(kernel: KernelIR, full: list[int]) -> int:
     """Bytes of an element's loads, in the phase that has fewest: there too enough of them are to be under way."""
     found = []
     for phase in kernel.phases:
@@ -153,12 +153,12 @@ def gangs_of(schedule: GangSchedule, rows: int) -> int:
     return schedule.gangs or rows
 
 
-def record_bytes(kernel: Kernel) -> int:
+def record_bytes(kernel: KernelIR) -> int:
     """What a block leaves for the others after a phase."""
     return max(ALIGNMENT * sum(len(use.state) for use in phase.folds) for phase in kernel.phases)
 
 
-def workspace_bytes(schedule: GangSchedule, kernel: Kernel, rows: int) -> int:
+def workspace_bytes(schedule: GangSchedule, kernel: KernelIR, rows: int) -> int:
     """Records of all blocks of all rows after each phase with folds: nothing is written twice."""
     return meetings(kernel) * rows * schedule.parts * record_bytes(kernel)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ....hardware import Hardware, blocks_for, registers_for
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.register_pressure import Tiling, needed, predicted
 from .resident import FETCHING, HELD_WORDS, MOST_NEEDED, most_threads, overlaps
 from .schedule import (
@@ -39,7 +39,7 @@ FEWEST = 4  # threads of a row whose ends are apart
 LINE, AMPLE_VECTORS = 8, 4
 
 
-def schedule_line(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+def schedule_line(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
     """How a `resident` row runs on a line of threads; None where its number of threads is compiled.
 
     Lines are for rows of which little is computed and nothing but that is stored, whose lengths then share a few
@@ -67,7 +67,7 @@ def schedule_line(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
     return None
 
 
-def line_of(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+def line_of(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
     """How rows that are `resident` run in one of few forms for all lengths; None where none of these holds them.
 
     Measured on an H200 beside those compiled for their length (20 lengths to 23,899): softmax of float32 has 0.80 to
@@ -86,14 +86,14 @@ def line_of(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
     return None
 
 
-def _folds_alone(kernel: Kernel, width: int) -> bool:
+def _folds_alone(kernel: KernelIR, width: int) -> bool:
     """Whether a row is read for little work, of which one value is stored."""
     first, *others = kernel.phases
     plain = not others and not first.stores and not kernel.positions and not alone(kernel)
     return plain and not long_bodies(kernel, width)
 
 
-def _short(kernel: Kernel, width: int, hardware: Hardware) -> list[Size]:
+def _short(kernel: KernelIR, width: int, hardware: Hardware) -> list[Size]:
     """Classes of short rows that are not aligned, and are stored."""
     each, streams = HELD // width, later_of(kernel) > 0
     if not _room(kernel, width, each, hardware):
@@ -110,7 +110,7 @@ def common(columns: int) -> bool:
     )
 
 
-def usual(kernel: Kernel, extents: tuple[int, ...]) -> bool:
+def usual(kernel: KernelIR, extents: tuple[int, ...]) -> bool:
     """Whether all axes that a row has are as long as in many models."""
     return kernel.row_axes > 0 and all(map(common, extents[kernel.row_axes :]))
 
@@ -128,7 +128,7 @@ class Size:
 
 
 def _sizes(
-    kernel: Kernel, width: int, split: bool, single: bool, hardware: Hardware, tried: tuple[int, ...] = COUNTS
+    kernel: KernelIR, width: int, split: bool, single: bool, hardware: Hardware, tried: tuple[int, ...] = COUNTS
 ) -> Iterator[Size]:
     """From short rows to long ones; for a row that is `single` only those of long ones. Threads have up to as many
     vectors as are `tried`."""
@@ -150,7 +150,7 @@ def _sizes(
             reached = longest * count
 
 
-def _room(kernel: Kernel, width: int, vectors: int, hardware: Hardware) -> int:
+def _room(kernel: KernelIR, width: int, vectors: int, hardware: Hardware) -> int:
     """Threads of a block that leave each the registers for so many vectors, and some to spare; 0 where it is too much
     for any."""
     need, cap = needed(kernel, Tiling(width, vectors)), FETCHING if kernel.pointers else MOST_NEEDED
@@ -163,7 +163,7 @@ def _room(kernel: Kernel, width: int, vectors: int, hardware: Hardware) -> int:
     return 0
 
 
-def _on_line(kernel: Kernel, columns: int, split: bool, size: Size, hardware: Hardware) -> tuple[RowSchedule, int]:
+def _on_line(kernel: KernelIR, columns: int, split: bool, size: Size, hardware: Hardware) -> tuple[RowSchedule, int]:
     """A row on as many threads as it takes, and the registers that each of them needs."""
     width, vectors, room = size.width, size.vectors, size.room
     each, apart = vectors * width, 2 * width - 2 if split else 0  # elements that are in no whole vector, at most

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, FoldUse, Phase
 from ..emit.source_text import Names, Scope, header, indented, rule, signature, so_far
@@ -24,7 +24,7 @@ from .recompute import recomputed
 from .schedule import RowSchedule
 
 
-def row_source(kernel: Kernel, schedule: RowSchedule) -> str:
+def row_source(kernel: KernelIR, schedule: RowSchedule) -> str:
     """The generated file of a row kernel."""
     where = "in registers" if schedule.resident else "in shared memory" if schedule.shared else "that they loop over"
     team = f"{schedule.threads} thread{'s' if schedule.threads > 1 else ''}"

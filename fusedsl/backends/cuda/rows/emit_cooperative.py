@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Phase
 from ..emit.source_text import Names, Scope, header, indented, so_far
 from ..split_heuristics import meetings
@@ -12,7 +12,7 @@ from .cooperative import ALIGNMENT, GangSchedule, record_bytes
 from .emit import RowWriter
 
 
-def gang_source(kernel: Kernel, schedule: GangSchedule) -> str:
+def gang_source(kernel: KernelIR, schedule: GangSchedule) -> str:
     """The generated file of a row kernel whose rows several blocks share."""
     how = "wait for each other after each fold" if schedule.together else "leave it to the last of them to finish"
     told = f"a row kernel; blocks of {schedule.threads} threads loop over a row together and {how}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....kernel_ir.kernel import Kernel, Load
+from ....kernel_ir.kernel import KernelIR, Load
 from ..emit.source_text import Names, Scope, header, indented
 from .emit import RowWriter
 from .emit_prefetch import begin_ahead
@@ -12,7 +12,7 @@ from .persistent_cluster import arriving, held_operands
 from .schedule import RowSchedule
 
 
-def staying_source(kernel: Kernel, schedule: RowSchedule) -> str:
+def staying_source(kernel: KernelIR, schedule: RowSchedule) -> str:
     """The generated file of a row kernel whose clusters stay."""
     team = f"{schedule.threads} threads in each of {schedule.cluster} blocks"
     told = f"a row kernel; {team} to a row in registers, one after the other, {schedule.rows} rows at once"

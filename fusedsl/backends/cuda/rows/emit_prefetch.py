@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....ir.types import dtype
-from ....kernel_ir.kernel import Kernel, Load
+from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, Phase, Value
 from ..emit.source_text import either, indented
@@ -45,7 +45,7 @@ def write_loop_ahead(writer: RowWriter, number: int, phase: Phase) -> None:
     writer.forget()
 
 
-def streamed(kernel: Kernel, phase: Phase) -> list[Load]:
+def streamed(kernel: KernelIR, phase: Phase) -> list[Load]:
     """What the elements of a phase load."""
     rows, read = row_loads(kernel), {value.name for part in phase.passes for value in part.reads}
     read |= {store.value for store in phase.stores}

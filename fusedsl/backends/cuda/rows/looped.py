@@ -7,7 +7,7 @@ from math import prod
 
 from ....hardware import Hardware, blocks_for, occupancy, registers_for
 from ....ir.op_cost import special_functions
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.register_pressure import Tiling, needed, predicted
 from ..split_heuristics import finishes_at_once
@@ -24,7 +24,7 @@ SHORT, MANY = 1 << 10, 1 << 20  # columns that a warp loops over, and a block, w
 LONG_TILE_NEED = 128  # registers, at most, with which a tile has 128 bytes
 
 
-def schedule_looped(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+def schedule_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
     columns, rows = prod(extents[kernel.row_axes :]), prod(extents[: kernel.row_axes])
     full = full_operands(kernel)
     inner = full and all(kernel.operands[k].strides[-1] != "1" for k in full)
@@ -75,7 +75,7 @@ def _fuller(items: int, blocks: int, threads: int, hardware: Hardware) -> int:
     return least if fit(least) >= FEWEST * fit(blocks) and share(least) > FULLER * share(blocks) else blocks
 
 
-def loop_of(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, warps: bool = True) -> RowSchedule:
+def loop_of(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, warps: bool = True) -> RowSchedule:
     """How a kernel that is not `resident` runs, in few forms for all extents: a block to a row, or a warp to a short
     one, where there are to be `warps`."""
     columns, rows = prod(extents[kernel.row_axes :]), prod(extents[: kernel.row_axes])
@@ -85,7 +85,7 @@ def loop_of(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, warps:
     return replace(found, reason=found.reason.replace(f"{like} columns", f"{columns} columns"))
 
 
-def streams(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> bool:
+def streams(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> bool:
     """Whether a kernel that is not `resident` is better for these rows than one that is: it reads each element once as
     well, and its teams, which wait for nobody, are at different places of their rows.
 
@@ -99,7 +99,7 @@ def streams(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> boo
     return many and dear and contiguous(kernel) and finishes_at_once(kernel) and not alone(kernel)
 
 
-def _loop_vectors(kernel: Kernel, width: int) -> int:
+def _loop_vectors(kernel: KernelIR, width: int) -> int:
     """Vectors of a tile: 64 bytes of loads a thread, and as many under way, which keep an SM's memory busy; twice that
     of one 16-bit array, if there are registers for it (measured on an H200: 4 % for rows of 16,384)."""
     if width == 1:

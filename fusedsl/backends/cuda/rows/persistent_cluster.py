@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from ....hardware import Hardware, registers_for
-from ....kernel_ir.kernel import Kernel, Load
+from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.register_pressure import Tiling, needed
 from ..split_heuristics import finishes_at_once
@@ -27,7 +27,7 @@ SHORT, PIECE = 8, 2  # elements of a vector of 16 bits, of which half as much he
 TURNING = 10  # registers more that a loop over rows takes
 
 
-def held_operands(kernel: Kernel) -> list[int]:
+def held_operands(kernel: KernelIR) -> list[int]:
     """Arrays that all rows read alike, element by element."""
     found = []
     for load in kernel.loads:
@@ -37,7 +37,7 @@ def held_operands(kernel: Kernel) -> list[int]:
     return found
 
 
-def arriving(kernel: Kernel) -> list[Load]:
+def arriving(kernel: KernelIR) -> list[Load]:
     """What the first phase reads of a row."""
     rows, held = row_loads(kernel), held_operands(kernel)
     read = {value.name for part in kernel.phases[0].passes for value in part.reads}
@@ -45,20 +45,20 @@ def arriving(kernel: Kernel) -> list[Load]:
     return [x for x in loads if "0" not in kernel.operands[x.operand].strides]
 
 
-def staying_bytes(schedule: RowSchedule, kernel: Kernel) -> int:
+def staying_bytes(schedule: RowSchedule, kernel: KernelIR) -> int:
     """Dynamic shared memory of a block."""
     held, come = _element_bytes(kernel)
     return schedule.width * schedule.threads * (schedule.vectors * held + schedule.rows * schedule.ahead * come)
 
 
-def _element_bytes(kernel: Kernel) -> tuple[int, int]:
+def _element_bytes(kernel: KernelIR) -> tuple[int, int]:
     """Bytes of an element of what all rows read, and of what comes for each."""
     held = sum(kernel.operands[k].dtype.itemsize for k in held_operands(kernel))
     return held, sum(kernel.operands[x.operand].dtype.itemsize for x in arriving(kernel))
 
 
 def schedule_staying(
-    kernel: Kernel, extents: tuple[int, ...], hardware: Hardware, instead: RowSchedule | None
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, instead: RowSchedule | None
 ) -> RowSchedule | None:
     """Rows in the registers of clusters that stay; None where another schedule is better `instead`, or they do not fit.
 
@@ -100,7 +100,7 @@ def schedule_staying(
 
 
 def _made(
-    kernel: Kernel,
+    kernel: KernelIR,
     columns: int,
     width: int,
     cluster: int,

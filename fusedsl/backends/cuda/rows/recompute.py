@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from .schedule import fetches
 
 
-def recomputed(kernel: Kernel) -> Kernel | None:
+def recomputed(kernel: KernelIR) -> KernelIR | None:
     """The kernel with a last phase that reads of earlier phases' elements loads alone, and can be worked on in pieces;
     None where there is none, or nothing to compute again."""
     *earlier, last = kernel.phases

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....hardware import Hardware, blocks_for, registers_for
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from .cluster import schedule_clustered
 from .schedule import (
     LONG_ROW,
@@ -27,7 +27,7 @@ FEW_THREADS, CROWDED = 8, 80  # teams of fewer threads get more of them where ea
 STREAMS_MUCH = 4  # registers an element of what a phase streams, with which a row should not be alone on an SM
 
 
-def schedule_resident(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+def schedule_resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
     """A row in the registers of a block, or of a cluster's blocks where an SM would hold but one row."""
     width, columns = row_width(kernel), extents[-1]
     reach = reach_of(kernel, columns, width)
@@ -55,12 +55,12 @@ def aim_of(width: int, longer: bool) -> int:
     return width * 8 if longer else max(width * 4, 16)
 
 
-def most_threads(kernel: Kernel, width: int) -> int:
+def most_threads(kernel: KernelIR, width: int) -> int:
     """Threads of a row, beyond which waiting for each other costs more than larger tiles."""
     return 512 if width < 8 and streamed_words(kernel) < 4 else 256
 
 
-def overlaps(kernel: Kernel, columns: int, found: RowSchedule, need: int, hardware: Hardware) -> bool:
+def overlaps(kernel: KernelIR, columns: int, found: RowSchedule, need: int, hardware: Hardware) -> bool:
     """Whether an SM reads a row while it computes another; if not, a cluster or shared memory makes room for that.
 
     Measured on an H200 with rows of 64 KB, one in the registers of an SM at a time: 0.98 of the speed of a copy in

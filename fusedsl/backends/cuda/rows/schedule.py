@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ....ir.op_cost import instructions
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import held, row_loads, words
 from ....kernel_ir.memory_access import vector_width
 from ....kernel_ir.register_pressure import element_work
@@ -92,23 +92,23 @@ class RowSchedule:
         return self.threads * self.rows
 
 
-def contiguous(kernel: Kernel) -> bool:
+def contiguous(kernel: KernelIR) -> bool:
     """One column axis, along which an array that is read or written in full is contiguous."""
     whole = full_operands(kernel)
     return kernel.column_axes == 1 and (not whole or any(kernel.operands[k].strides[-1] == "1" for k in whole))
 
 
-def alone(kernel: Kernel) -> bool:
+def alone(kernel: KernelIR) -> bool:
     """Whether a row has to be one block's: other blocks share its launch, or a row is put in order or scanned."""
     return kernel.part or any(phase.scans or phase.select or phase.ranks for phase in kernel.phases)
 
 
-def full_operands(kernel: Kernel) -> list[int]:
+def full_operands(kernel: KernelIR) -> list[int]:
     rows = row_loads(kernel)
     return [k for k in range(len(kernel.operands)) if k not in rows]
 
 
-def row_width(kernel: Kernel) -> int:
+def row_width(kernel: KernelIR) -> int:
     """Elements of a vector."""
     if kernel.steady:
         return kernel.steady
@@ -117,12 +117,12 @@ def row_width(kernel: Kernel) -> int:
     return vector_width([o.dtype for o in kernel.operands], [o.strides for o in kernel.operands])
 
 
-def reach_of(kernel: Kernel, columns: int, width: int) -> int:
+def reach_of(kernel: KernelIR, columns: int, width: int) -> int:
     """Columns that a row may cover once it is aligned down."""
     return columns + (width - 1 if any(o.access == "anchor" for o in kernel.operands) else 0)
 
 
-def later_of(kernel: Kernel) -> float:
+def later_of(kernel: KernelIR) -> float:
     """Registers an element of the loads that only a later phase needs."""
     first = {value.name for value in kernel.phases[0].element.args}
     rows = row_loads(kernel)
@@ -130,27 +130,27 @@ def later_of(kernel: Kernel) -> float:
     return words([kernel.operands[k].dtype for k in later], packed=True)
 
 
-def streamed_words(kernel: Kernel) -> float:
+def streamed_words(kernel: KernelIR) -> float:
     """Registers an element that those take beside what is held: two vectors of each at a time."""
     return 2 * later_of(kernel)
 
 
-def per_element_of(kernel: Kernel, width: int) -> float:
+def per_element_of(kernel: KernelIR, width: int) -> float:
     """Registers of an element that is held."""
     return max(words(held(kernel), packed=width > 1), words([kernel.operands[0].dtype], packed=width > 1))
 
 
-def dear_rows(kernel: Kernel) -> bool:
+def dear_rows(kernel: KernelIR) -> bool:
     """Whether there is much to do once a row, which every thread does."""
     return sum(instructions(phase.row.lines) for phase in kernel.phases if phase.row is not None) >= ROW_WORK
 
 
-def long_bodies(kernel: Kernel, width: int) -> bool:
+def long_bodies(kernel: KernelIR, width: int) -> bool:
     """Whether there is much to do for each element."""
     return element_work(kernel) >= LONG_BODIES * (1 if width >= 8 else len(full_operands(kernel)))
 
 
-def fetches(kernel: Kernel) -> bool:
+def fetches(kernel: KernelIR) -> bool:
     """Whether elements are read, or drawn, where a body says: vector by vector."""
     lines = [line for phase in kernel.phases for line in phase.element.lines]
     return bool(kernel.pointers) or any(" = fetch_" in line or " = philox_" in line for line in lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....hardware import Hardware, blocks_for, registers_for
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.register_pressure import Tiling, needed, predicted, row_share
 from .schedule import RowSchedule, alone, cluster_sizes, contiguous, reach_of, row_width
 
@@ -15,7 +15,7 @@ SHARED_RESERVE = 4 << 10  # bytes of shared memory beside the row: the system's,
 COPY_BYTES, COPY_FROM = (4, 8, 16), (8, 0)  # what cp.async copies, and the architecture that has it
 
 
-def kept_operands(kernel: Kernel) -> list[int]:
+def kept_operands(kernel: KernelIR) -> list[int]:
     """Arrays that several phases read, in vectors that can be copied to shared memory as they are."""
     width, found = row_width(kernel), []
     for load in kernel.loads:
@@ -27,7 +27,7 @@ def kept_operands(kernel: Kernel) -> list[int]:
     return found
 
 
-def shared_bytes(schedule: RowSchedule, kernel: Kernel, columns: int) -> int:
+def shared_bytes(schedule: RowSchedule, kernel: KernelIR, columns: int) -> int:
     """Dynamic shared memory of a block whose team keeps its part of a row there."""
     if not schedule.shared:
         return 0
@@ -36,7 +36,7 @@ def shared_bytes(schedule: RowSchedule, kernel: Kernel, columns: int) -> int:
     return turns * schedule.vectors * schedule.width * schedule.threads * each
 
 
-def schedule_shared(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+def schedule_shared(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
     """A row in the shared memory of a block or of a cluster's blocks, as few as let two of them share an SM.
 
     Measured on an H200: a row costs more the more blocks wait for each other (2 % with two, 6 % with four, 10 % with
@@ -67,7 +67,7 @@ def schedule_shared(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
     return replace(chosen, reason=reason)
 
 
-def _shared_by(cluster: int, kernel: Kernel, width: int, hardware: Hardware) -> RowSchedule:
+def _shared_by(cluster: int, kernel: KernelIR, width: int, hardware: Hardware) -> RowSchedule:
     vectors, threads = max(1, SHARED_ELEMENTS // width), SHARED_BLOCK
     while vectors > 1 and row_share(needed(kernel, Tiling(width, vectors))) > registers_for(hardware, 1, threads):
         vectors //= 2

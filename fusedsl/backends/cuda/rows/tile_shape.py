@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....hardware import Hardware, blocks_for
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.memory_access import ACCESS_BYTES
 from ....kernel_ir.register_pressure import Tiling, needed, predicted
 from .schedule import LONG_CLASSES, LONG_ROW, LOOP_BLOCK, VECTOR_CLASSES, WARP, RowSchedule, full_operands, later_of
@@ -21,7 +21,7 @@ BLOCK_BYTES = 4 << 10  # bytes that a block moves at least: an H200 begins one e
 
 
 def tiled(
-    kernel: Kernel,
+    kernel: KernelIR,
     columns: int,
     reach: int,
     width: int,
@@ -58,7 +58,7 @@ def tiled(
     return replace(found, cluster=cluster, reason=reason, registers=registers), need
 
 
-def _rows(kernel: Kernel, columns: int, threads: int, vectors: int, hardware: Hardware) -> int:
+def _rows(kernel: KernelIR, columns: int, threads: int, vectors: int, hardware: Hardware) -> int:
     """Rows of a block: as few as keep enough bytes in flight, so that rows end and begin at different times; but blocks
     that move more than is moved until the next one has begun."""
     block = max(WARP, IN_FLIGHT // (hardware.blocks * ACCESS_BYTES * vectors))
@@ -70,7 +70,7 @@ def _rows(kernel: Kernel, columns: int, threads: int, vectors: int, hardware: Ha
     return max(1, block // threads)
 
 
-def in_pieces(kernel: Kernel) -> bool:
+def in_pieces(kernel: KernelIR) -> bool:
     """Whether the last phase may be worked on a few vectors at a time."""
     last = kernel.phases[-1]
     given = {value.name for value in last.element.args}
@@ -78,7 +78,7 @@ def in_pieces(kernel: Kernel) -> bool:
     return bool(simple) and not given & {p.value.name for p in kernel.positions}
 
 
-def piece_of(kernel: Kernel, vectors: int, width: int) -> int:
+def piece_of(kernel: KernelIR, vectors: int, width: int) -> int:
     """Vectors of a piece of the last phase; 0 where the phase is better, or has to be, worked on as a whole."""
     later = later_of(kernel)
     if width < 8 or not later or not in_pieces(kernel):

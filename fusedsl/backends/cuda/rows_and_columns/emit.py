@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ....kernel_ir.kernel import Kernel, Load
+from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, FoldUse, Phase, Value
 from ..emit.source_text import Names, Scope, Writer, header, indented, letter_of, signature
@@ -15,7 +15,7 @@ NEXT = "_next"  # suffix of what belongs to the row after this one
 FAR = "_far"  # … and to the row whose copies are begun
 
 
-def cross_source(kernel: Kernel, schedule: CrossSchedule) -> str:
+def cross_source(kernel: KernelIR, schedule: CrossSchedule) -> str:
     """The generated file of a kernel that folds rows and columns."""
     what = f"rows and columns; {schedule.threads} threads to a row, {schedule.teams} rows at a time in a block"
     writer = CrossWriter(Scope(kernel, Names(kernel)), schedule)

@@ -7,7 +7,7 @@ from math import prod
 
 from ....hardware import Hardware, registers_for
 from ....ir.types import DType
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import row_loads, words
 from ....kernel_ir.memory_access import ACCESS_BYTES, vector_width
 from ....kernel_ir.register_pressure import predicted
@@ -64,7 +64,7 @@ class CrossSchedule:
         return 1
 
 
-def schedule_cross(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> CrossSchedule | None:
+def schedule_cross(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> CrossSchedule | None:
     """How a kernel that folds rows and columns runs; None where two kernels have to do it.
 
     That is where columns are no one line of neighbours, where there is nothing to fold, and where a row's states do
@@ -119,40 +119,40 @@ def _shape(columns: int, width: int, words_each: float) -> tuple[int, int]:
     return -(-columns // (width * vectors * WARP)) * WARP, vectors
 
 
-def _fits(schedule: CrossSchedule, kernel: Kernel, hardware: Hardware) -> bool:
+def _fits(schedule: CrossSchedule, kernel: KernelIR, hardware: Hardware) -> bool:
     """Whether a block's shared memory holds what the schedule keeps there."""
     return cross_shared(schedule, kernel) + _joined_bytes(schedule, kernel) <= hardware.block_shared - RESERVED
 
 
-def _joined_bytes(schedule: CrossSchedule, kernel: Kernel) -> int:
+def _joined_bytes(schedule: CrossSchedule, kernel: KernelIR) -> int:
     """Static shared memory in which the warps of a team join the folds of a row, two rows in turn."""
     states = sum(value.dtype.itemsize for phase in kernel.phases for use in phase.folds for value in use.state)
     return 2 * schedule.block // WARP * states if schedule.threads > WARP else 0
 
 
-def _in_lines(kernel: Kernel) -> bool:
+def _in_lines(kernel: KernelIR) -> bool:
     """One column axis, along which every array that has rows and columns is contiguous."""
     return kernel.column_axes == 1 and all(kernel.operands[k].strides[-1] == "1" for k in _both_ways(kernel))
 
 
-def _both_ways(kernel: Kernel) -> list[int]:
+def _both_ways(kernel: KernelIR) -> list[int]:
     """The operands with an element for each row and column."""
     rows = row_loads(kernel)
     return [k for k, o in enumerate(kernel.operands) if k not in rows and set(o.strides[: kernel.row_axes]) != {"0"}]
 
 
-def _varying(kernel: Kernel) -> list[int]:
+def _varying(kernel: KernelIR) -> list[int]:
     return [k for k in _both_ways(kernel) if k < kernel.inputs]
 
 
-def _same_in_all_rows(kernel: Kernel, k: int) -> bool:
+def _same_in_all_rows(kernel: KernelIR, k: int) -> bool:
     """Whether an input has an element for each column, the same in all rows, that the rows' phases read."""
     names = {x.value.name for x in kernel.loads if x.operand == k}
     read = any(value.name in names for phase in kernel.phases for value in phase.element.args)
     return read and k not in row_loads(kernel) and k not in _both_ways(kernel)
 
 
-def _width(kernel: Kernel, columns: int) -> int:
+def _width(kernel: KernelIR, columns: int) -> int:
     """Elements of a vector: 16 bytes where all rows begin at multiples of that, less where a warp would be idle."""
     full = [kernel.operands[k] for k in _both_ways(kernel)]
     if not full or any(operand.access != "vector" for operand in full):
@@ -163,12 +163,12 @@ def _width(kernel: Kernel, columns: int) -> int:
     return width
 
 
-def _state_words(kernel: Kernel) -> float:
+def _state_words(kernel: KernelIR) -> float:
     """Registers of the states of a column."""
     return words(value.dtype for use in kernel.cross for value in use.state)
 
 
-def _computed(kernel: Kernel) -> list[DType]:
+def _computed(kernel: KernelIR) -> list[DType]:
     """Types of the element values that one phase computes and a later one reads."""
     made = {value.name: value.dtype for phase in kernel.phases for value in phase.element.results}
     read = {value.name for phase in kernel.phases for value in phase.element.args}
@@ -176,7 +176,7 @@ def _computed(kernel: Kernel) -> list[DType]:
     return [dtype for name, dtype in made.items() if name in read and name not in loaded]
 
 
-def _ahead(kernel: Kernel, width: int, hardware: Hardware) -> tuple[int, ...]:
+def _ahead(kernel: KernelIR, width: int, hardware: Hardware) -> tuple[int, ...]:
     """The operands whose vectors an asynchronous copy can take: of 4, 8 or 16 bytes, from sm_80 on."""
     if hardware.cc < (8, 0):
         return ()
@@ -213,19 +213,19 @@ def line_of(columns: int) -> int:
     return -(-columns // LINE) * LINE
 
 
-def state_parts(kernel: Kernel) -> tuple[tuple[str, DType], ...]:
+def state_parts(kernel: KernelIR) -> tuple[tuple[str, DType], ...]:
     """The parts of all states over rows as they stand in the workspace, by name: widest first, so that each begins at a
     multiple of its size."""
     parts = [(value.name, value.dtype) for use in kernel.cross for value in use.state]
     return tuple(sorted(parts, key=lambda part: -part[1].itemsize))
 
 
-def cross_workspace(kernel: Kernel, blocks: int, columns: int) -> int:
+def cross_workspace(kernel: KernelIR, blocks: int, columns: int) -> int:
     """Bytes of what blocks leave for each other: a line of states each."""
     return blocks * line_of(columns) * sum(dtype.itemsize for _, dtype in state_parts(kernel))
 
 
-def cross_shared(schedule: CrossSchedule, kernel: Kernel) -> int:
+def cross_shared(schedule: CrossSchedule, kernel: KernelIR) -> int:
     """Bytes of dynamic shared memory: rows ahead, later the states of the block's teams, then those of its threads."""
     rings = row_places(schedule, kernel)[1] * schedule.stages
     states = [sum(value.dtype.itemsize for value in use.state) for use in kernel.cross]
@@ -233,7 +233,7 @@ def cross_shared(schedule: CrossSchedule, kernel: Kernel) -> int:
     return max(rings, teams, schedule.block * sum(states))
 
 
-def row_places(schedule: CrossSchedule, kernel: Kernel) -> tuple[list[int], int]:
+def row_places(schedule: CrossSchedule, kernel: KernelIR) -> tuple[list[int], int]:
     """Where each operand begins in a row of every team that is ahead, and the size of such rows."""
     places, end = [], 0
     for k in schedule.ahead:

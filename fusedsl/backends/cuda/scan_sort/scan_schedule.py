@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from ....hardware import Hardware, blocks_for
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import body_registers, row_loads, words
 from ....kernel_ir.phase import Phase
 from ....kernel_ir.register_pressure import predicted
@@ -27,12 +27,12 @@ LINK_WORDS, LINK_BLOCK = 64, 512  # … for a tile of all that is alive, and thr
 ACROSS_LANES, ACROSS_COLUMNS = 8, 8  # threads of a row, and columns of each, where neighbours are rows
 
 
-def has_scans(kernel: Kernel) -> bool:
+def has_scans(kernel: KernelIR) -> bool:
     """Whether some phase scans."""
     return any(phase.scans for phase in kernel.phases)
 
 
-def schedule_scan(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+def schedule_scan(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
     """How a row kernel with scans runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
     if kernel.resident and contiguous(kernel):
         folds = any(phase.folds for phase in kernel.phases)
@@ -43,8 +43,8 @@ def schedule_scan(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) 
 
 
 def scan_of(
-    held: Kernel | None, kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
-) -> tuple[Kernel, RowSchedule]:
+    held: KernelIR | None, kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
+) -> tuple[KernelIR, RowSchedule]:
     """The kernel with scans, if short rows may be `held` that one, and how it runs, in few forms for all extents.
 
     Measured on an H200: sums of float32 rows of 43, 156 and 559 elements take 866, 231 and 84 us in tiles of a warp
@@ -61,7 +61,7 @@ def scan_of(
     return kernel, replace(found, reason=found.reason.replace(f"{columns} columns", f"{extents[-1]} columns"))
 
 
-def _registers(kernel: Kernel, elements: int) -> int:
+def _registers(kernel: KernelIR, elements: int) -> int:
     """A thread's, by estimate: its addresses, the bodies' values, and tiles: scanned, and read, twice (the next)."""
     rows, width = row_loads(kernel), row_width(kernel)
     read = [kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows]
@@ -70,7 +70,7 @@ def _registers(kernel: Kernel, elements: int) -> int:
     return round(ADDRESSING + tiles * elements) + body_registers(kernel.phases)
 
 
-def _along(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+def _along(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
     """Tiles of a row, one after another, each by a block (or by a part of one, where rows are short)."""
     size = max(operand.dtype.itemsize for operand in kernel.operands)
     found = _tiles(kernel, extents[-1], hardware, TILE_WORDS * 4 // size, BLOCK)
@@ -81,7 +81,7 @@ def _along(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowS
     return replace(found, reason=reason)
 
 
-def _linked(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+def _linked(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
     """Few long rows: a block for every tile instead of a loop, where one pass over the elements is all there is."""
     rows, columns = prod(extents[: kernel.row_axes]), extents[-1]
     (phase, *others) = kernel.phases
@@ -102,7 +102,7 @@ def _linked(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> Row
     return replace(found, linked=True, reason=reason)
 
 
-def _alive(kernel: Kernel, phase: Phase) -> float:
+def _alive(kernel: KernelIR, phase: Phase) -> float:
     """Registers of an element while it is scanned: what is read before that, or its states and what is read after."""
     rows, kinds = row_loads(kernel), {x.value.name: kernel.operands[x.operand].dtype for x in kernel.loads}
     loaded = [kinds[x.value.name] for x in kernel.loads if x.operand not in rows]
@@ -112,7 +112,7 @@ def _alive(kernel: Kernel, phase: Phase) -> float:
     return max(words(loaded), words([*states, *kept]))
 
 
-def _tiles(kernel: Kernel, columns: int, hardware: Hardware, elements: int, most: int) -> RowSchedule:
+def _tiles(kernel: KernelIR, columns: int, hardware: Hardware, elements: int, most: int) -> RowSchedule:
     """Tiles of so many elements a thread, by up to `most` threads."""
     width = row_width(kernel)
     vectors = max(1, elements // width)
@@ -126,14 +126,14 @@ def _tiles(kernel: Kernel, columns: int, hardware: Hardware, elements: int, most
     return replace(RowSchedule(False, width, vectors, 0, threads, rows, blocks), registers=registers)
 
 
-def tiles_of(kernel: Kernel, schedule: RowSchedule, extents: tuple[int, ...]) -> tuple[int, int]:
+def tiles_of(kernel: KernelIR, schedule: RowSchedule, extents: tuple[int, ...]) -> tuple[int, int]:
     """(tiles of all rows, uint32 that their blocks share) of a linked scan."""
     rows, skew = prod(extents[: kernel.row_axes]), skewed(kernel, schedule.width)
     tiles = -(-(extents[-1] + skew) // schedule.span)
     return rows * tiles, (HEADER + sum(link_bytes(kernel, rows, tiles))) // 4
 
 
-def link_bytes(kernel: Kernel, rows: int, tiles: int) -> list[int]:
+def link_bytes(kernel: KernelIR, rows: int, tiles: int) -> list[int]:
     """Bytes of each scan's slots: one for every tile, and two for every group of 32."""
     uses = [use for phase in kernel.phases for step in phase.scans for use in step.scans]
     slots = rows * (tiles + 2 * -(-tiles // WARP))
@@ -145,12 +145,12 @@ def slot_bytes(bits: int) -> int:
     return 16 if bits == 64 else 8
 
 
-def skewed(kernel: Kernel, width: int) -> int:
+def skewed(kernel: KernelIR, width: int) -> int:
     """Columns by which a row may begin behind the start of its first vector."""
     return width - 1 if any(operand.access == "anchor" for operand in kernel.operands) else 0
 
 
-def _across(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+def _across(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
     """Neighbouring rows on neighbouring threads, where the arrays lie so."""
     rows, full = prod(extents[: kernel.row_axes]), set(range(len(kernel.operands))) - row_loads(kernel)
     if rows < WARP or not full or any(kernel.operands[k].strides[-1] == "1" for k in full):

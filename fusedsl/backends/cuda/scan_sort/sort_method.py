@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Selection
 
 
@@ -24,6 +24,6 @@ class Ranking:
     limit: int = 0
 
 
-def selection(kernel: Kernel) -> Selection | None:
+def selection(kernel: KernelIR) -> Selection | None:
     """The order that a kernel finds."""
     return next((phase.select for phase in kernel.phases if phase.select), None)

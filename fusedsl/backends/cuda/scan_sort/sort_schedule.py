@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from ....hardware import Hardware, blocks_for
-from ....kernel_ir.kernel import Kernel
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import body_registers, row_loads, words
 from ....kernel_ir.phase import Value
 from ....kernel_ir.register_pressure import predicted
@@ -27,7 +27,7 @@ MANY = 1 << 20  # columns: more than any tile has
 SCARCE = 8  # columns for each that is wanted, from which on warps gather the best rather than sort all
 
 
-def schedule_select(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+def schedule_select(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
     """How a row kernel with an order runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
     select, columns = selection(kernel), extents[-1]
     assert select is not None
@@ -49,8 +49,8 @@ def schedule_select(kernel: Kernel, extents: tuple[int, ...], hardware: Hardware
 
 
 def select_of(
-    held: Kernel, streamed: Kernel, extents: tuple[int, ...], hardware: Hardware
-) -> tuple[Kernel, RowSchedule]:
+    held: KernelIR, streamed: KernelIR, extents: tuple[int, ...], hardware: Hardware
+) -> tuple[KernelIR, RowSchedule]:
     """The kernel, resident or not, and how it runs, in few forms for all extents."""
     select, columns, width = selection(held), extents[-1], row_width(held)
     assert select is not None
@@ -80,7 +80,7 @@ def _power(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _made(kernel: Kernel, hardware: Hardware, reason: str, found: RowSchedule) -> RowSchedule:
+def _made(kernel: KernelIR, hardware: Hardware, reason: str, found: RowSchedule) -> RowSchedule:
     """The schedule with what a thread takes: its entries, and what it loads."""
     entry = 4 if any(v.dtype.bits == 64 for v in _lifted(kernel)) else 2
     rows = row_loads(kernel)
@@ -93,11 +93,11 @@ def _made(kernel: Kernel, hardware: Hardware, reason: str, found: RowSchedule) -
     return replace(found, blocks=blocks, reason=reason, registers=registers)
 
 
-def _lifted(kernel: Kernel) -> list[Value]:
+def _lifted(kernel: KernelIR) -> list[Value]:
     return [phase.select.lifted for phase in kernel.phases if phase.select]
 
 
-def _rounds(kernel: Kernel, columns: int, reach: int, width: int, count: int, hardware: Hardware) -> RowSchedule:
+def _rounds(kernel: KernelIR, columns: int, reach: int, width: int, count: int, hardware: Hardware) -> RowSchedule:
     threads = 8
     while threads < WARP and reach > threads * max(width, ROUND_ELEMENTS):
         threads *= 2
@@ -110,7 +110,7 @@ def _rounds(kernel: Kernel, columns: int, reach: int, width: int, count: int, ha
     return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, below, threads, rows, 1, ranking=rank))
 
 
-def _sorted(kernel: Kernel, columns: int, reach: int, width: int, hardware: Hardware) -> RowSchedule:
+def _sorted(kernel: KernelIR, columns: int, reach: int, width: int, hardware: Hardware) -> RowSchedule:
     size = max(_power(reach), WARP * width)
     threads = min(BLOCK, max(WARP, size // max(TILE, width)))
     vectors = size // (threads * width)
@@ -120,7 +120,7 @@ def _sorted(kernel: Kernel, columns: int, reach: int, width: int, hardware: Hard
 
 
 def _chosen(
-    kernel: Kernel, extents: tuple[int, ...], width: int, count: int, slots: int, hardware: Hardware
+    kernel: KernelIR, extents: tuple[int, ...], width: int, count: int, slots: int, hardware: Hardware
 ) -> RowSchedule:
     rows, columns, keep = prod(extents[: kernel.row_axes]), extents[-1], _power(count)
     threads = FEW_CHOOSERS if rows < hardware.multiprocessors and columns >= FEW_CHOOSERS * TILE else CHOOSERS
@@ -138,7 +138,7 @@ def _chosen(
     return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, ranking=rank))
 
 
-def _merged(kernel: Kernel, columns: int, width: int, slots: int, hardware: Hardware) -> RowSchedule:
+def _merged(kernel: KernelIR, columns: int, width: int, slots: int, hardware: Hardware) -> RowSchedule:
     threads = min(BLOCK, slots // max(TILE, width))
     select = selection(kernel)
     held = select is not None and select.count is not None and select.count <= slots
@@ -149,7 +149,7 @@ def _merged(kernel: Kernel, columns: int, width: int, slots: int, hardware: Hard
     return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, ranking=rank))
 
 
-def merge_bytes(kernel: Kernel, schedule: RowSchedule, extents: tuple[int, ...]) -> int:
+def merge_bytes(kernel: KernelIR, schedule: RowSchedule, extents: tuple[int, ...]) -> int:
     """The workspace of a merge: two halves of whole runs for each row."""
     if schedule.ranking is None or schedule.ranking.method != "merge":
         return 0
