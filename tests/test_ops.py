@@ -37,9 +37,9 @@ def test_the_cpu_knows_every_word():
 
 def test_cuda_knows_every_word():
     pytest.importorskip("numba.cuda.core", reason="numba-cuda is not installed")
-    from fusedsl.backends.cuda import tile
+    from fusedsl.backends.cuda.compiler.namespace import namespace
 
-    assert words() <= set(tile.namespace())
+    assert words() <= set(namespace())
 
 
 def samples(dtype: str) -> dict:

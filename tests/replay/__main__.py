@@ -12,7 +12,7 @@ import argparse
 import json
 from pathlib import Path
 
-from replay.generated import changed, difference, machine_code, sources
+from replay.generated import changed, difference, is_fault, machine_code, sources
 
 
 def main() -> int:
@@ -23,6 +23,10 @@ def main() -> int:
     parser.add_argument("--text", action="store_true", help="compare the machine code of a sample")
     given = parser.parse_args()
     found = machine_code() if given.text else sources()
+    faults = [f"{name}: {text}" for name, text in found.items() if is_fault(text)]
+    if faults:
+        print("\n".join(faults[:5]), f"{len(faults)} cases raise", sep="\n")
+        return 1
     if given.step == "record":
         given.file.write_text(json.dumps(found, indent=0))
         print(f"{len(found)} kernels recorded")

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from replay.corpus import TARGETS, corpus
 
+RAISED = "raised "
 SAMPLE = 30  # cases whose machine code is compared too, where that is asked for
 SECTION = struct.Struct("<IIQQQQIIQQ")  # of an ELF file of 64 bits: name, type, flags, address, offset, size, …
 
@@ -33,7 +34,12 @@ def _told(call, argument) -> str:
     try:
         return call(argument)
     except Exception as fault:
-        return f"{type(fault).__name__}: {fault}"
+        return f"{RAISED}{type(fault).__name__}: {fault}"
+
+
+def is_fault(text: str) -> bool:
+    """Whether a case raised something."""
+    return text.startswith(RAISED)
 
 
 def _digest(case) -> str:
