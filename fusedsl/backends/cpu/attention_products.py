@@ -47,7 +47,7 @@ def _write(vectors: Vectors, function: ir.Function, d: DType) -> None:
     four = builder.udiv(count, WORD(ROWS))
     rest = builder.mul(four, WORD(ROWS))
     for begin, end, step in ((WORD(0), rest, ROWS), (rest, count, 1)):
-        with _loop(builder, begin, end, step) as (first, _, _):
+        with counted_loop(builder, begin, end, step) as (first, _, _):
             for start in range(0, LANES, together * vector.count):
                 _block(builder, d, vector, first, step, [start + v * vector.count for v in range(together)])
     builder.ret_void()
@@ -64,7 +64,7 @@ def _block(builder: ir.IRBuilder, d: DType, vector: ir.VectorType, first, rows: 
 
     tops = [address(a, builder.mul(builder.add(first, WORD(m)), across)) for m in range(rows)]
     zeros = [ir.Constant(vector, None)] * (rows * len(lanes))
-    with _loop(builder, WORD(0), depth, 1, zeros) as (k, sums, following):
+    with counted_loop(builder, WORD(0), depth, 1, zeros) as (k, sums, following):
         places = [builder.add(builder.mul(k, WORD(LANES)), WORD(start)) for start in lanes]
         rights = [builder.load(address(b, place, vector), typ=vector, align=d.itemsize) for place in places]
         step = builder.mul(k, along)
@@ -78,7 +78,7 @@ def _block(builder: ir.IRBuilder, d: DType, vector: ir.VectorType, first, rows: 
 
 
 @contextmanager
-def _loop(builder: ir.IRBuilder, begin, end, step: int, starts=()) -> Iterator[tuple]:
+def counted_loop(builder: ir.IRBuilder, begin, end, step: int, starts=()) -> Iterator[tuple]:
     """A loop: (its counter, values that begin as `starts`, a list for what they are next)."""
     before = builder.block
     head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))

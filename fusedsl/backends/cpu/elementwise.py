@@ -12,7 +12,7 @@ from ...kernel_ir.kernel import KernelIR
 from . import common_arguments, loop_splitting
 from .memmove_loops import copies
 from .schedule import CHUNK, TILE
-from .source_text import address, decode, header, indented, load_line, parameters, step, store_line, times
+from .source_text import address, decode, header, increment, indented, load_line, parameters, step, store_line, times
 
 Steps = Mapping[int, str]  # strides along the innermost axis that are numbers, by operand
 
@@ -29,17 +29,23 @@ def emit(kernel: KernelIR, steps: str = "", tiled: bool = False) -> str:
         lines += [f"chunks = (n{inner} + {chunk - 1}) // {chunk}", f"blocks = (n{inner - 1} + {rows - 1}) // {rows}"]
         lines += ["for unit in range(begin, end):", *indented(tile(kernel, inner, known))]
     else:
-        lines += [f"chunks = (n{inner} + {CHUNK - 1}) // {CHUNK}"]
-        lines += ["for unit in range(begin, end):", *indented(strip(kernel, inner, known))]
+        lines += [f"chunks = (n{inner} + {CHUNK - 1}) // {CHUNK}", "outer = begin // chunks"]
+        lines += [f"first = (begin - outer * chunks) * {CHUNK}", *decode_outer(inner)]
+        lines += ["for unit in range(begin, end):", *indented([*strip(kernel, inner, known), *next_strip(inner)])]
     title = header(kernel, "tiles" if tiled else "map")
     return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""])
 
 
 def strip(kernel: KernelIR, inner: int, known: Steps) -> list[str]:
     """One unit: a chunk of the innermost axis."""
-    lines = ["outer = unit // chunks", f"first = (unit - outer * chunks) * {CHUNK}"]
-    lines += [f"count = smaller({CHUNK}, n{inner} - first)", *decode_outer(inner)]
-    return [*lines, *line(kernel, inner, known)]
+    return [f"count = smaller({CHUNK}, n{inner} - first)", *line(kernel, inner, known)]
+
+
+def next_strip(inner: int) -> list[str]:
+    """The next chunk, without a division."""
+    if not inner:
+        return [f"first = first + {CHUNK}"]
+    return [f"first = first + {CHUNK}", f"if first >= n{inner}:", "    first = 0", *indented(increment(inner))]
 
 
 def tile(kernel: KernelIR, inner: int, known: Steps) -> list[str]:

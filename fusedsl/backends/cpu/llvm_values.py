@@ -175,6 +175,15 @@ def constant_of(x: Number) -> float | None:
     return x.value.constant if known else None
 
 
+def integer_of_literal(x: Number) -> int | None:
+    """The value of an integer literal."""
+    known = x.value.constant if isinstance(x.value, ir.Constant) else None
+    if x.dtype.kind == "f" or not isinstance(known, int):
+        return None
+    known &= (1 << x.dtype.bits) - 1
+    return known - (1 << x.dtype.bits) if x.dtype.kind == "i" and known >> (x.dtype.bits - 1) else known
+
+
 def select(condition: Number, a, b) -> Number:
     """a where `condition`, else b; one of them may be a Python number."""
     if not isinstance(a, Number):

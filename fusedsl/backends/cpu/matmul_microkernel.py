@@ -106,7 +106,8 @@ def fused(builder, d: DType, x, y, z, vector):
     """x * y + z, rounded once where they are floats."""
     if d.kind != "f":
         return builder.add(builder.mul(x, y), z)
-    name = f"llvm.fma.v{vector.count}f{d.bits}"
+    lanes = f"v{vector.count}" if isinstance(vector, ir.VectorType) else ""
+    name = f"llvm.fma.{lanes}f{d.bits}"
     function = builder.module.globals.get(name) or ir.Function(
         builder.module, ir.FunctionType(vector, [vector] * 3), name
     )

@@ -155,3 +155,9 @@ def accumulation(fold: FoldUse) -> str | None:
     if fold.state[0].dtype.kind != "f" or not found or found.group(6) not in ("+", "*"):
         return None
     return {"+": "accumulate_add", "*": "accumulate_mul"}[found.group(6)]
+
+
+def is_extremum(fold: FoldUse) -> bool:
+    """Whether a merge is one maximum or minimum: exact, in any order."""
+    found = SIMPLE.match(fold.merge.lines[0]) if in_registers(fold) else None
+    return found is not None and found.group(8) is not None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ...kernel_ir.kernel import KernelIR
-from . import loop_splitting, reduce, scan, sort
+from ...kernel_ir.kernel import KernelIR, Load
+from . import loop_splitting, reduce, row_products, scan, sort
 from .reduce import LANES, LEVELS
 from .roles import Array, Roles
 from .schedule import SEGMENT
-from .source_text import address, decode, header, indented, load_line, parameters, step, store_line, times
+from .source_text import address, decode, header, increment, indented, load_line, parameters, step, store_line, times
 
 
 def emit(kernel: KernelIR) -> tuple[str, list[Array]]:
@@ -17,19 +17,39 @@ def emit(kernel: KernelIR) -> tuple[str, list[Array]]:
         kernel, range(len(kernel.phases))
     )
     arrays += sort.arrays(kernel)
+    products = row_products.operands(kernel)
+    if products is not None:
+        arrays += reduce.state_arrays(kernel.phases[0].folds, "rows", str(row_products.BLOCK))
     body = [*row_bases(roles)]
     for p in range(len(kernel.phases)):
         body += ["", f"# phase {p}", *columns(roles, p, "0", "segments"), *row_part(roles, p)]
+    loop = ["for row in range(begin, end):", *indented([*body, *increment(kernel.row_axes)])]
+    if products is not None:
+        blocks = row_blocks(roles, *products)
+        loop = [f"if columns <= {row_products.MOST_COLUMNS}:", *indented(blocks), "else:", *indented(loop)]
     lines = [
         *parameters(kernel),
         *extents(kernel),
         *claim(arrays),
         *row_index(roles, "begin"),
-        "for row in range(begin, end):",
-        *indented([*body, *next_row(kernel)]),
+        *loop,
         *unclaim(arrays),
     ]
     return "\n".join([*header(kernel, "rows"), "", "def kernel(slots, begin, end):", *indented(lines), ""]), arrays
+
+
+def row_blocks(roles: Roles, a: Load, b: Load) -> list[str]:
+    """Rows whose products are summed in blocks along the last row axis; then the row body, one row after another."""
+    kernel, (fold,) = roles.kernel, roles.kernel.phases[0].folds
+    last, (state,) = kernel.row_axes - 1, fold.state
+    strides = ", ".join(step(kernel, x.operand, last) for x in (a, b))
+    call = f"{row_products.PRODUCT}_{state.dtype}({state.name}_rows_at, r{a.operand}, r{b.operand}, rows, columns"
+    each = [*row_bases(roles), f"{state.name} = {reduce.get(f'{state.name}_rows', 'number')}"]
+    each += [*row_part(roles, 0), f"i{last} = i{last} + 1"]
+    carry = increment(kernel.row_axes)[1:]  # all but the step itself
+    block = [f"rows = smaller(smaller({row_products.BLOCK}, end - row), n{last} - i{last})", *row_bases(roles)]
+    block += [f"{call}, {strides})", "for number in range(rows):", *indented(each), *carry, "row = row + rows"]
+    return ["row = begin", "while row < end:", *indented(block)]
 
 
 def fold_arrays(kernel: KernelIR, phases) -> list[Array]:
@@ -81,15 +101,6 @@ def row_index(roles: Roles, row: str) -> list[str]:
     return [f"left = {row}", *decode("left", axes, {axis: f"i{axis}" for axis in axes})] if axes else []
 
 
-def next_row(kernel: KernelIR) -> list[str]:
-    """The indices of the next row, without a division: the last axis is the fastest."""
-    lines: list[str] = []
-    for axis in range(kernel.row_axes):
-        carry = [f"if i{axis} == n{axis}:", f"    i{axis} = 0", *indented(lines)] if axis else []
-        lines = [f"i{axis} = i{axis} + 1", *carry]
-    return lines
-
-
 def row_bases(roles: Roles) -> list[str]:
     """Where a row starts in each operand, and what is loaded once a row."""
     kernel = roles.kernel
@@ -113,6 +124,8 @@ def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[s
     lines += scan.segment_ends(phase, number)
     total = "segments" if low == "0" else f"({high} - {low})"
     opening, joined = [*sort.starts(phase), *scan.starts(phase)], []
+    if phase.scans and scan.in_log_steps(phase):
+        opening += scan.log_step_starts(phase)
     if phase.folds:  # the state of a single segment is that of the row
         opening += [line for f in phase.folds for line in reduce.identity(f)]
         lines += [f"if {total} != 1:", *indented(reduce.push(phase.folds, number))]
@@ -134,7 +147,13 @@ def elements(roles: Roles, p: int) -> list[str]:
     place = "count - 1 - start - lane" if scan.is_reverse(phase) else "start + lane"
     inner = [f"j = {place}", *element(roles, p, "j")]
     block = [f"start = block * {LANES}", f"within = smaller({LANES}, count - start)", *scan.block_starts(phase)]
-    if phase.scans:
+    if phase.scans and scan.in_log_steps(phase):
+        block += scan.log_step_resets(phase)
+        store = [line for use in scan.uses(phase) for line in scan.to_log_steps(use)]
+        block += counted([f"j = {place}", *inputs(roles, p, "j"), *store], "lane", "0", "within")
+        inner = [f"j = {place}", *element(roles, p, "j", scan.from_log_steps)]
+        block += [*scan.log_steps(phase), *counted([*inner, *folding], "lane", "0", "within")]
+    elif phase.scans:
         block += counted([*inner, *folding], "lane", "0", "within")
     else:
         block += loop_splitting.loop(roles.kernel, inner, "lane", "within", counted, folding)
@@ -172,10 +191,10 @@ def segment_start(roles: Roles, p: int, base: str) -> list[str]:
     ]
 
 
-def element(roles: Roles, p: int, index: str) -> list[str]:
-    """Loads, body, stores and held values of one element."""
+def inputs(roles: Roles, p: int, index: str) -> list[str]:
+    """Loads, held values and positions of one element."""
     kernel, last = roles.kernel, roles.kernel.axes - 1
-    phase, used = kernel.phases[p], roles.used(kernel.phases[p])
+    used = roles.used(kernel.phases[p])
     lines = []
     for load in roles.loads_of(p):
         if (stride := step(kernel, load.operand, last)) != "0":
@@ -184,7 +203,14 @@ def element(roles: Roles, p: int, index: str) -> list[str]:
     for q in roles.column_positions:
         if q.axis == last and q.value.name in used:
             lines.append(f"{q.value.name} = {q.value.dtype}(first + {index})")
-    lines += [*phase.element.lines, *scan.lines(phase, scan.in_row)]
+    return lines
+
+
+def element(roles: Roles, p: int, index: str, scan_step=scan.in_row) -> list[str]:
+    """Loads, body, stores and held values of one element."""
+    kernel, last = roles.kernel, roles.kernel.axes - 1
+    phase = kernel.phases[p]
+    lines = [*inputs(roles, p, index), *phase.element.lines, *scan.lines(phase, scan_step)]
     lines += [store_line(x, f"c{x.operand}", times(index, step(kernel, x.operand, last))) for x in phase.stores]
     lines += sort.keep(phase, f"flat + {index}")
     lines += [reduce.put(value.name, f"flat + {index}", value.name) for value in roles.held_by(p)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ...kernel_ir.phase import Phase, ScanUse
 from . import reduce
-from .roles import Array
+from .roles import Array, is_extremum
 
 
 def uses(phase: Phase) -> tuple[ScanUse, ...]:
@@ -64,9 +64,68 @@ def segment_ends(phase: Phase, number: str) -> list[str]:
     return [*reduce.push(found, number, "segment"), *reduce.join_tree(found, f"{number} + 1", "before")]
 
 
+def in_log_steps(phase: Phase) -> bool:
+    """Whether a block is scanned in vector registers: running maxima or minima of values that are loaded.
+
+    These merges are exact, so that the order of a scan does not matter.
+    """
+    return len(phase.scans) == 1 and not phase.element.lines and all(map(is_extremum, uses(phase)))
+
+
+def log_steps(phase: Phase) -> list[str]:
+    """The inclusive scan of a block by log steps (Hillis and Steele): lanes 1, 2, 4, ... apart are merged.
+
+    Elements are at LANES of one buffer, behind as many identities, and each step moves them to the other one.
+    """
+    steps = [1 << k for k in range(reduce.LANES.bit_length() - 1)]
+    assert len(steps) % 2 == 0  # the result is in the first buffer again
+    lines: list[str] = []
+    for use in uses(phase):
+        source, target = "scan", "scanned"
+        for apart in steps:
+            at = (f"lane + {reduce.LANES - apart}", f"lane + {reduce.LANES}")
+            fresh = reduce.named(use, "next")
+            merge = reduce.merged(use, *(reduce.got(use, source, x) for x in at), fresh)
+            lines += _all_lanes([*merge, *reduce.kept(use, target, at[1], fresh)])
+            source, target = target, source
+        last = reduce.got(use, "scan", str(2 * reduce.LANES - 1))
+        lines += [f"{name} = {text}" for name, text in zip(reduce.named(use, "block"), last)]
+    return lines
+
+
+def log_step_starts(phase: Phase) -> list[str]:
+    """Both buffers begin with identities."""
+    pairs = [(use, kind) for use in uses(phase) for kind in ("scan", "scanned")]
+    return _all_lanes([x for use, kind in pairs for x in reduce.kept(use, kind, "lane", list(use.identity))])
+
+
+def log_step_resets(phase: Phase) -> list[str]:
+    """Lanes behind the last element of a block are identities."""
+    at = f"lane + {reduce.LANES}"
+    return _all_lanes([x for use in uses(phase) for x in reduce.kept(use, "scan", at, list(use.identity))])
+
+
+def to_log_steps(use: ScanUse) -> list[str]:
+    """Store the element of a lane to the buffer."""
+    return reduce.kept(use, "scan", f"lane + {reduce.LANES}", [value.name for value in use.lifted])
+
+
+def from_log_steps(use: ScanUse) -> list[str]:
+    """The state up to an element of a block that has been scanned."""
+    block = reduce.got(use, "scan", f"lane + {reduce.LANES}")
+    return reduce.merged(use, reduce.named(use, "base"), block, reduce.states(use))
+
+
+def _all_lanes(inner: Sequence[str]) -> list[str]:
+    return [f"for lane in range({reduce.LANES}):", *reduce.indented(inner)]
+
+
 def arrays(phase: Phase) -> list[Array]:
-    """The trees of the scans of a row."""
-    return reduce.state_arrays(uses(phase), "tree", str(reduce.LEVELS))
+    """The trees of the scans of a row, and the buffers of log steps."""
+    found = reduce.state_arrays(uses(phase), "tree", str(reduce.LEVELS))
+    for kind in ("scan", "scanned") if phase.scans and in_log_steps(phase) else ():
+        found += reduce.state_arrays(uses(phase), kind, str(2 * reduce.LANES))
+    return found
 
 
 def lines(phase: Phase, step: Callable[[ScanUse], list[str]]) -> list[str]:

@@ -77,6 +77,15 @@ def decode(flat: str, axes: Sequence[int], names: dict[int, str]) -> list[str]:
     return lines
 
 
+def increment(axes: int) -> list[str]:
+    """The indices i0, i1, … of the next row on so many axes, without a division: the last axis is the fastest."""
+    lines: list[str] = []
+    for axis in range(axes):
+        carry = [f"if i{axis} == n{axis}:", f"    i{axis} = 0", *indented(lines)] if axis else []
+        lines = [f"i{axis} = i{axis} + 1", *carry]
+    return lines
+
+
 def address(kernel: KernelIR, operand: int, name: str, base: str, indices: dict[int, str]) -> str:
     """The statement `name = …`: the element of `operand` at these indices, from the pointer `base`."""
     terms = [text for axis, index in indices.items() if (text := times(index, step(kernel, operand, axis)))]

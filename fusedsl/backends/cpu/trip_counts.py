@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from .llvm_values import Number, intrinsic, select
+from .llvm_values import Number, integer_of_literal, intrinsic, select
 
 FOREVER = 1 << 62
 
 
 def until_less(x: Number, y: Number, slope: Number) -> Number:
     """Turns until x < y becomes another: x grows by `slope` a turn."""
+    if (step := integer_of_literal(slope)) is not None and step != 0:
+        return _until_crossed(x, y, step)
     left = intrinsic("smax", intrinsic("ssub.sat", y, x), x.like(-FOREVER))  # far apart is far apart
     up = (left - 1) // select(slope > 0, slope, 1) + 1  # until x >= y
     down = -left // select(slope < 0, -slope, 1) + 1  # until x < y
@@ -25,3 +27,12 @@ def until_within(x: Number, n: Number, slope: Number) -> Number:
 def until_wrap(x: Number, n: Number, slope: Number) -> Number:
     """Turns until x, which is from 0 up to n, leaves that range; one, where there is no such number."""
     return select(n > 0, until_within(x, n, slope), 1)
+
+
+def _until_crossed(x: Number, y: Number, step: int) -> Number:
+    """The same for a literal slope: a difference that wraps around gives fewer turns or FOREVER, and both will do."""
+    if step > 0:
+        apart = y - x
+        return select(apart > 0, (apart - 1) // step + 1, FOREVER)
+    apart = x - y
+    return select(apart >= 0, apart // -step + 1, FOREVER)

@@ -35,6 +35,7 @@ from .memory import (
 )
 from .processor import host
 from .roles import Array
+from .row_products import PRODUCT, sum_rows
 from .trip_counts import until_less, until_within, until_wrap
 from .vector_registers import TILE_PRODUCT, Vectors
 
@@ -135,6 +136,7 @@ def words_of_loops(vectors: Vectors) -> dict[str, Word]:
     }
     for d in (FLOAT32, FLOAT64):
         found[f"product_{d.name}"] = Word("product", always(None), lambda b, *args, d=d: product(b, vectors, d, *args))
+        found[f"{PRODUCT}_{d.name}"] = Word("sum", always(None), lambda b, *args, d=d: sum_rows(b, vectors, d, *args))
         found[f"number_{d.name}"] = Word("number", always(d), lambda b, p, i, d=d: load(b, d, p, i))
     for d in DTYPES.values():
         if d.compute is d:

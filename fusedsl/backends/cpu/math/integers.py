@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..llvm_values import Number, frozen, intrinsic, select
+from ..llvm_values import Number, frozen, integer_of_literal, intrinsic, select
 
 
 def safe_divisor(x: Number, y: Number) -> Number:
@@ -15,6 +15,8 @@ def safe_divisor(x: Number, y: Number) -> Number:
 
 def floor_divide(x: Number, y: Number) -> Number:
     """⌊x / y⌋; 0 where y is 0; INT_MIN // -1 wraps."""
+    if (known := integer_of_literal(y)) is not None and known > 0 and known & (known - 1) == 0:
+        return x >> (known.bit_length() - 1)
     divisor = safe_divisor(x, y)
     quotient = x // divisor
     if x.dtype.kind == "i":
