@@ -85,7 +85,8 @@ def log_steps(phase: Phase) -> list[str]:
         for apart in steps:
             at = (f"lane + {reduce.LANES - apart}", f"lane + {reduce.LANES}")
             fresh = reduce.named(use, "next")
-            merge = reduce.merged(use, *(reduce.got(use, source, x) for x in at), fresh)
+            first, second = (reduce.got(use, source, x) for x in at)
+            merge = reduce.merged(use, first, second, fresh)
             lines += _all_lanes([*merge, *reduce.kept(use, target, at[1], fresh)])
             source, target = target, source
         last = reduce.got(use, "scan", str(2 * reduce.LANES - 1))
