@@ -16,32 +16,32 @@ from ...kernel_ir.attention import Sieve, Stream
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Body, Phase, Value
 from . import reduce
-from .roles import Array
-from .rows import claim, unclaim
-from .schedule import LANES
+from .roles import ScratchArray
+from .rows import allocate, free
+from .schedule import ATTENTION_ROWS
 from .source_text import decode, header, indented, parameters, step, store_line, times
 
 TILE = 128  # elements of the stream
 
 
-def emit(kernel: KernelIR, lane: int) -> tuple[str, list[Array]]:
+def emit(kernel: KernelIR, lane: int) -> tuple[str, list[ScratchArray]]:
     """The source of a pass over scores whose tiles of rows lie along axis `lane`, and its working memory."""
-    writer = Writer(kernel, lane)
+    writer = AttentionEmitter(kernel, lane)
     lines = [
         *parameters(kernel),
-        *claim(writer.arrays),
-        f"lane_tiles = (n{lane} + {LANES - 1}) // {LANES}",
+        *allocate(writer.arrays),
+        f"lane_tiles = (n{lane} + {ATTENTION_ROWS - 1}) // {ATTENTION_ROWS}",
         f"tiles = (n{writer.along} + {TILE - 1}) // {TILE}",
         "for unit in range(begin, end):",
         *indented(writer.unit()),
-        *unclaim(writer.arrays),
+        *free(writer.arrays),
     ]
     title = header(kernel, f"stream:{lane}")
     return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""]), writer.arrays
 
 
 @dataclass(frozen=True)
-class Writer:
+class AttentionEmitter:
     """The parts of a unit of work."""
 
     kernel: KernelIR
@@ -60,26 +60,38 @@ class Writer:
     # -- working memory
 
     @cached_property
-    def arrays(self) -> list[Array]:
+    def arrays(self) -> list[ScratchArray]:
         """Tiles by element and lane, and row values by lane."""
         found = []
         for k, score in enumerate(self.stream.scores):
             d, width = score.value.dtype, f"n{score.axis}"
-            found += [Array(f"left{k}", d, f"{width} * {LANES}"), Array(score.value.name, d, f"{TILE * LANES}")]
-            found += [] if self.direct(score.right, d) else [Array(f"right{k}", d, f"{TILE} * {width}")]
+            found += [
+                ScratchArray(f"left{k}", d, f"{width} * {ATTENTION_ROWS}"),
+                ScratchArray(score.value.name, d, f"{TILE * ATTENTION_ROWS}"),
+            ]
+            found += (
+                [] if self.contiguous_operand(score.right, d) else [ScratchArray(f"right{k}", d, f"{TILE} * {width}")]
+            )
         for k, w in enumerate(self.stream.weighings):
             d, width = w.state.dtype, f"n{w.axis}"
-            found += [Array(side.name, side.dtype, f"{width} * {LANES}") for side in w.sides]
-            found += [] if self.direct(w.right, d) else [Array(f"weighed{k}", d, f"{TILE} * {width}")]
-            found += [Array(f"kept{k}", d, f"{TILE * LANES}")] if w.kept else []
-        found += [Array(value.name, value.dtype, f"{TILE * LANES}") for value in self.kept.values()]
-        for count, bodies in ((str(TILE * LANES), self.stream.inputs), (str(LANES), self.stream.row_inputs)):
-            found += [Array(f"{b.results[0].name}_read", b.results[0].dtype, count) for b in bodies]
-        found += [Array(f"{value.name}_lane", value.dtype, str(LANES)) for value in self.rows.values()]
+            found += [ScratchArray(side.name, side.dtype, f"{width} * {ATTENTION_ROWS}") for side in w.sides]
+            found += (
+                [] if self.contiguous_operand(w.right, d) else [ScratchArray(f"weighed{k}", d, f"{TILE} * {width}")]
+            )
+            found += [ScratchArray(f"kept{k}", d, f"{TILE * ATTENTION_ROWS}")] if w.kept else []
+        found += [
+            ScratchArray(value.name, value.dtype, f"{TILE * ATTENTION_ROWS}") for value in self.tile_values.values()
+        ]
+        for count, bodies in (
+            (str(TILE * ATTENTION_ROWS), self.stream.inputs),
+            (str(ATTENTION_ROWS), self.stream.row_inputs),
+        ):
+            found += [ScratchArray(f"{b.results[0].name}_read", b.results[0].dtype, count) for b in bodies]
+        found += [ScratchArray(f"{value.name}_lane", value.dtype, str(ATTENTION_ROWS)) for value in self.rows.values()]
         return found
 
     @cached_property
-    def kept(self) -> dict[str, Value]:
+    def tile_values(self) -> dict[str, Value]:
         """Values that one phase of a tile leaves by element: for the next, or weights."""
         phases, weights = self.stream.tile, {w.weight.name for w in self.stream.weighings}
         leaves = [*self.stream.scores, *self.kernel.positions, *self.kernel.loads]
@@ -97,7 +109,7 @@ class Writer:
         found += list(self.stream.row.results) if self.stream.row else []
         return {v.name: v for v in found}
 
-    def direct(self, body: Body, d: DType) -> int | None:
+    def contiguous_operand(self, body: Body, d: DType) -> int | None:
         """The operand that a right body reads and does nothing with, whose numbers a product can take as they are."""
         if body.lines or len(body.results) != 1:
             return None
@@ -130,7 +142,7 @@ class Writer:
     @cached_property
     def tiles_of(self) -> dict[str, str]:
         """The arrays of a partial tile's values, which have their names."""
-        return {name: name for name in (*self.kept, *(s.value.name for s in self.stream.scores))}
+        return {name: name for name in (*self.tile_values, *(s.value.name for s in self.stream.scores))}
 
     def offset(self, operand: int) -> str:
         """Where an operand's element is, at the indices i<axis>."""
@@ -143,7 +155,7 @@ class Writer:
         made = {line.partition(" = ")[0] for line in body.lines}
         return [*self.read(wanted - made, tiles), *body.lines]
 
-    def by_lane(self, lines: Sequence[str], count: str = str(LANES)) -> list[str]:
+    def by_lane(self, lines: Sequence[str], count: str = str(ATTENTION_ROWS)) -> list[str]:
         """A loop over lanes; those beyond the last row do as the last."""
         return [f"for lane in range({count}):", f"    i{self.lane} = top + smaller(lane, rows - 1)", *indented(lines)]
 
@@ -151,18 +163,21 @@ class Writer:
 
     def unit(self) -> list[str]:
         axes = [a for a in range(self.kernel.row_axes) if a != self.lane]
-        lines = ["left = unit // lane_tiles", f"top = (unit - left * lane_tiles) * {LANES}"]
-        lines += [f"rows = smaller({LANES}, n{self.lane} - top)", *decode("left", axes, {a: f"i{a}" for a in axes})]
+        lines = ["left = unit // lane_tiles", f"top = (unit - left * lane_tiles) * {ATTENTION_ROWS}"]
+        lines += [
+            f"rows = smaller({ATTENTION_ROWS}, n{self.lane} - top)",
+            *decode("left", axes, {a: f"i{a}" for a in axes}),
+        ]
         for k, score in enumerate(self.stream.scores):
             d = score.left.results[0]
-            kept = reduce.put(f"left{k}", f"i{score.axis} * {LANES} + lane", d.name)
+            kept = reduce.put(f"left{k}", f"i{score.axis} * {ATTENTION_ROWS} + lane", d.name)
             inner = [f"for i{score.axis} in range(n{score.axis}):", *indented([*self.body(score.left), kept])]
             lines += ["", f"# the left operand of score {k}", *self.by_lane(inner)]
         lines += self.by_lane(self.inputs(self.stream.row_inputs, "lane")) if self.stream.row_inputs else []
         once = [*self.start(), *self.tiles("attempt" if self.exact else "0")]
         if self.exact:
             lines += ["", "strange = False", "for attempt in range(2):"]
-            lines += indented(["if (attempt == 0) | strange:", *indented([*once, *self.look()])])
+            lines += indented(["if (attempt == 0) | strange:", *indented([*once, *self.check_finite()])])
         else:
             lines += ["", *once]
         return [*lines, "", "# results", *self.results()]
@@ -176,19 +191,19 @@ class Writer:
         """The state of nothing."""
         use = self.stream.state
         lines = [reduce.put(f"{v.name}_lane", "lane", text) for v, text in zip(use.state, use.identity)]
-        lines = [f"for lane in range({LANES}):", *indented(lines)] if lines else []
+        lines = [f"for lane in range({ATTENTION_ROWS}):", *indented(lines)] if lines else []
         for w in self.stream.weighings:
             zero = reduce.put(w.state.name, "place", f"{w.state.dtype}(0)")
-            lines += [f"for place in range(n{w.axis} * {LANES}):", *indented([zero])]
+            lines += [f"for place in range(n{w.axis} * {ATTENTION_ROWS}):", *indented([zero])]
         return lines
 
-    def look(self) -> list[str]:
+    def check_finite(self) -> list[str]:
         """Whether a result is not finite."""
         lines = []
         for w in self.stream.weighings:
             value = reduce.get(w.state.name, "place")
             strange = f"strange = strange | not_(isfinite({value}))"
-            lines += [f"for place in range(n{w.axis} * {LANES}):", *indented([strange])]
+            lines += [f"for place in range(n{w.axis} * {ATTENTION_ROWS}):", *indented([strange])]
         return lines
 
     def tiles(self, attempt: str) -> list[str]:
@@ -206,7 +221,11 @@ class Writer:
         lines += ["", "# both states in one", *self.merging()]
         start = [f"first = tile * {TILE}", f"count = smaller({TILE}, n{self.along} - first)"]
         if self.stream.sieve is not None:
-            lines = [*self.asked(self.stream.sieve), f"if {self.stream.sieve.body.results[0].name}:", *indented(lines)]
+            lines = [
+                *self.block_mask(self.stream.sieve),
+                f"if {self.stream.sieve.body.results[0].name}:",
+                *indented(lines),
+            ]
         return ["for tile in range(tiles):", *indented([*start, *lines])]
 
     def elements(self) -> list[str]:
@@ -240,7 +259,7 @@ class Writer:
         wanted = [b for b in self.stream.inputs if b.results[0].name in read]
         if not wanted:
             return []
-        inner = [f"place = {LANES} * (i{self.along} - first) + lane", *self.inputs(wanted, "place")]
+        inner = [f"place = {ATTENTION_ROWS} * (i{self.along} - first) + lane", *self.inputs(wanted, "place")]
         return [
             "",
             "# what is read",
@@ -253,7 +272,7 @@ class Writer:
             return "first", "first + count - 1"
         return ("top", "top + rows - 1") if axis == self.lane else (f"i{axis}", f"i{axis}")
 
-    def asked(self, sieve: Sieve) -> list[str]:
+    def block_mask(self, sieve: Sieve) -> list[str]:
         """What is known of a tile before its scores are."""
         lines = ["", "# what counts"]
         for axis, *ends in sieve.ends:
@@ -272,7 +291,7 @@ class Writer:
 
     def operand(self, body: Body, axis: int, d: DType, label: str, lines: list[str]) -> tuple[str, str]:
         """(address, strides along the stream and `axis`) of a right operand, which `lines` compute if they have to."""
-        found = self.direct(body, d)
+        found = self.contiguous_operand(body, d)
         if found is None:
             value = body.results[0].name
             kept = reduce.put(label, f"(i{self.along} - first) * n{axis} + i{axis}", value)
@@ -289,11 +308,11 @@ class Writer:
         """Element work in lanes, the folds of a tile among it, then the rows' work. `tiles` are the arrays of values
         by element, with the names that these have here."""
         results = {v.name for v in phase.element.results}
-        inner = [f"place = {LANES} * (i{self.along} - first) + lane", *self.body(phase.element, tiles)]
-        stored = [(label, name) for label, name in tiles.items() if label in self.kept and name in results]
+        inner = [f"place = {ATTENTION_ROWS} * (i{self.along} - first) + lane", *self.body(phase.element, tiles)]
+        stored = [(label, name) for label, name in tiles.items() if label in self.tile_values and name in results]
         inner += [reduce.put(label, "place", name) for label, name in stored]
-        inner += [line for use in phase.folds for line in reduce.in_lane(use, "lane")]
-        lines = reduce.reset_lanes(phase.folds, str(LANES)) if phase.folds else []
+        inner += [line for use in phase.folds for line in reduce.accumulate_lane(use, "lane")]
+        lines = reduce.reset_lanes(phase.folds, str(ATTENTION_ROWS)) if phase.folds else []
         lines += [f"for i{self.along} in range(first, first + count):", *indented(self.by_lane(inner))]
         if phase.row:
             lines += self.by_lane([*self.body(phase.row), *self.keep(phase.row.results)])
@@ -312,16 +331,16 @@ class Writer:
         if w.kept is None:
             return [*lines, plain]
         kept = w.kept.results[0].name
-        mark = [f"place = {LANES} * (i{self.along} - first) + lane", *self.body(w.kept, self.tiles_of)]
+        mark = [f"place = {ATTENTION_ROWS} * (i{self.along} - first) + lane", *self.body(w.kept, self.tiles_of)]
         mark.append(reduce.put(f"kept{k}", "place", f"{d}({kept})"))
         marks = [f"for i{self.along} in range(first, first + count):", *indented(self.by_lane(mark))]
         value = f"number_{d}({right}, i{w.axis} * {across} + element * {along})"
-        place = f"element * {LANES} + lane"
+        place = f"element * {ATTENTION_ROWS} + lane"
         part = f"{reduce.get(w.weight.name, place)} * {value}"
         chosen = f"select({reduce.get(f'kept{k}', place)} != {d}(0), {part}, {d}(0))"
         add = [f"total = {d}(0)", "for element in range(count):", f"    total = total + {chosen}"]
-        each = [*add, reduce.put(tile, f"i{w.axis} * {LANES} + lane", "total")]
-        loops = [f"for i{w.axis} in range(n{w.axis}):", f"    for lane in range({LANES}):", *indented(each, 2)]
+        each = [*add, reduce.put(tile, f"i{w.axis} * {ATTENTION_ROWS} + lane", "total")]
+        loops = [f"for i{w.axis} in range(n{w.axis}):", f"    for lane in range({ATTENTION_ROWS}):", *indented(each, 2)]
         return [*lines, f"if {attempt} == 0:", *indented([plain]), "else:", *indented([*marks, *loops])]
 
     def merging(self) -> list[str]:
@@ -333,7 +352,7 @@ class Writer:
         lines += [reduce.put(f"{v.name}_lane", "lane", result.name) for v, result in zip(use.state, merged)]
         lines = self.by_lane(lines) if use.state else []
         for w in self.stream.weighings:
-            inner = [f"place = i{w.axis} * {LANES} + lane"]
+            inner = [f"place = i{w.axis} * {ATTENTION_ROWS} + lane"]
             inner += [f"{side.name} = {reduce.get(side.name, 'place')}" for side in w.sides]
             inner += [*self.body(w.merge), reduce.put(w.state.name, "place", w.merge.results[0].name)]
             lines += [f"for i{w.axis} in range(n{w.axis}):", *indented(self.by_lane(inner))]
@@ -349,7 +368,7 @@ class Writer:
         lines += [store_line(s, f"p{s.operand}", self.offset(s.operand)) for s in self.stream.row_stores]
         found = self.by_lane(lines, "rows") if lines else []
         for ending in self.stream.endings:
-            inner = [f"place = i{ending.axis} * {LANES} + lane"]
+            inner = [f"place = i{ending.axis} * {ATTENTION_ROWS} + lane"]
             inner += [
                 f"{w.state.name} = {reduce.get(w.state.name, 'place')}"
                 for w in self.stream.weighings

@@ -9,37 +9,26 @@ from functools import partial
 from llvmlite import ir
 
 from ...ir.types import DType
-from .llvm_values import Number, llvm_type
-from .matmul_microkernel import WORD, fused, own_function, spread
-from .schedule import LANES
-from .vector_registers import Vectors
+from .llvm_values import LLVMValue, llvm_type
+from .matmul_microkernel import WORD, outlined_function, splat, vector_fma
+from .schedule import ATTENTION_ROWS
+from .vector_registers import VectorRegisters
 
 ROWS = 4  # of the result at a time
 
 
-def product(
-    builder: ir.IRBuilder,
-    vectors: Vectors,
-    d: DType,
-    c,
-    a,
-    b,
-    count: Number,
-    depth: Number,
-    across: Number,
-    along: Number,
-) -> None:
-    """c[m, lane] = sum over k of a[m * across + k * along] * b[k, lane], for m < count and k < depth.
+def lane_matmul(builder: ir.IRBuilder, vectors: VectorRegisters, d: DType, c, a, b, *sizes: LLVMValue) -> None:
+    """c[m, lane] = sum over k of a[m * stride_m + k * stride_k] * b[k, lane], for m < rows and k < depth.
 
-    c and b have LANES columns, one row after the other. Four rows of c are summed at a time, with all their sums in
-    registers: for as many lanes as fit, then for the next.
+    `sizes` are rows, depth, stride_m and stride_k. c and b are row-major with ATTENTION_ROWS columns. The sums of ROWS
+    rows of c are in registers, for as many lanes as fit; then follow the next lanes.
     """
-    numbers = (count.value, depth.value, across.value, along.value)
-    function = own_function(builder.module, d, "lane_product", len(numbers), partial(_write, vectors))
+    numbers = [size.value for size in sizes]
+    function = outlined_function(builder.module, d, "lane_product", len(numbers), partial(_write, vectors))
     builder.call(function, [c, a, b, *numbers])
 
 
-def _write(vectors: Vectors, function: ir.Function, d: DType) -> None:
+def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:
     count, size = function.args[3], vectors.bytes
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     vector = ir.VectorType(llvm_type(d), size // d.itemsize)
@@ -48,7 +37,7 @@ def _write(vectors: Vectors, function: ir.Function, d: DType) -> None:
     rest = builder.mul(four, WORD(ROWS))
     for begin, end, step in ((WORD(0), rest, ROWS), (rest, count, 1)):
         with counted_loop(builder, begin, end, step) as (first, _, _):
-            for start in range(0, LANES, together * vector.count):
+            for start in range(0, ATTENTION_ROWS, together * vector.count):
                 _block(builder, d, vector, first, step, [start + v * vector.count for v in range(together)])
     builder.ret_void()
 
@@ -65,14 +54,14 @@ def _block(builder: ir.IRBuilder, d: DType, vector: ir.VectorType, first, rows: 
     tops = [address(a, builder.mul(builder.add(first, WORD(m)), across)) for m in range(rows)]
     zeros = [ir.Constant(vector, None)] * (rows * len(lanes))
     with counted_loop(builder, WORD(0), depth, 1, zeros) as (k, sums, following):
-        places = [builder.add(builder.mul(k, WORD(LANES)), WORD(start)) for start in lanes]
+        places = [builder.add(builder.mul(k, WORD(ATTENTION_ROWS)), WORD(start)) for start in lanes]
         rights = [builder.load(address(b, place, vector), typ=vector, align=d.itemsize) for place in places]
         step = builder.mul(k, along)
-        lefts = [spread(builder, builder.load(address(top, step), typ=kind), vector) for top in tops]
+        lefts = [splat(builder, builder.load(address(top, step), typ=kind), vector) for top in tops]
         pairs = [(left, right) for left in lefts for right in rights]
-        following += [fused(builder, d, *pair, held, vector) for pair, held in zip(pairs, sums)]
+        following += [vector_fma(builder, d, *pair, held, vector) for pair, held in zip(pairs, sums)]
     for n, total in enumerate(sums):
-        row = builder.mul(builder.add(first, WORD(n // len(lanes))), WORD(LANES))
+        row = builder.mul(builder.add(first, WORD(n // len(lanes))), WORD(ATTENTION_ROWS))
         place = builder.add(row, WORD(lanes[n % len(lanes)]))
         builder.store(total, address(c, place, vector), align=d.itemsize)
 

@@ -12,40 +12,43 @@ from collections.abc import Sequence
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Body, FoldUse, Value
 from . import loop_splitting, reduce, scan
-from .roles import Array, Roles
-from .rows import claim, counted, extents, unclaim
-from .schedule import GRANULE, HELD_STRIP
+from .roles import ScratchArray, ValueRoles
+from .rows import allocate, counted_loop, extents, free
+from .schedule import MIN_STRIP, STRIP_MULTIPLE
 from .source_text import address, decode, header, indented, load_line, parameters, renamed, store_line, times
 
 BLOCK = 64  # columns that are folded one after another
-STATES = 1 << 14  # bytes of the states of a strip, at most: a third of the nearest cache of current processors
-AT_ONCE, LIGHT = 8, 8  # columns that join a state at once where an element is so few lines: it is read and written once
+STATE_BYTES = 1 << 14  # bytes of the states of a strip, at most: a third of the nearest cache of current processors
+UNROLLED_COLUMNS, MAX_UNROLLED_LINES = (
+    8,
+    8,
+)  # columns that join a state at once where an element is so few lines: it is read and written once
 
 
-def emit(kernel: KernelIR, letters: str) -> tuple[str, list[Array]]:
+def emit(kernel: KernelIR, letters: str) -> tuple[str, list[ScratchArray]]:
     """The source of a kernel of strips; `letters` say how each operand steps from row to row."""
-    return Strip(kernel, letters).emit()
+    return StripEmitter(kernel, letters).emit()
 
 
-class Strip:
+class StripEmitter:
     """The text of one kernel."""
 
     def __init__(self, kernel: KernelIR, letters: str):
-        self.kernel, self.roles = kernel, Roles(kernel)
+        self.kernel, self.roles = kernel, ValueRoles(kernel)
         self.steps = letters
         self.axis = kernel.row_axes - 1  # along the strip
         self.along = {q.value.name for q in self.roles.row_positions if q.axis == self.axis}
         self.shared = {load.value.name for load in self.roles.row_loads if self.step(load.operand) == "0"}
         self.shared |= {q.value.name for q in self.roles.row_positions} - self.along
 
-    def emit(self) -> tuple[str, list[Array]]:
+    def emit(self) -> tuple[str, list[ScratchArray]]:
         kernel, arrays = self.kernel, self.arrays()
         body = self.start()
         for p in range(len(kernel.phases)):
             body += ["", f"# phase {p}", *self.columns(p), *self.row_part(p)]
-        body.append(f"unit = unit + (width + {GRANULE - 1}) // {GRANULE}")
-        lines = [*parameters(kernel), *extents(kernel), *self.sizes(), *claim(arrays), "unit = begin"]
-        lines += ["while unit < end:", *indented(body), *unclaim(arrays)]
+        body.append(f"unit = unit + (width + {STRIP_MULTIPLE - 1}) // {STRIP_MULTIPLE}")
+        lines = [*parameters(kernel), *extents(kernel), *self.sizes(), *allocate(arrays), "unit = begin"]
+        lines += ["while unit < end:", *indented(body), *free(arrays)]
         return "\n".join(
             [*header(kernel, "strips"), "", "def kernel(slots, begin, end):", *indented(lines), ""]
         ), arrays
@@ -53,8 +56,8 @@ class Strip:
     def sizes(self) -> list[str]:
         """How wide a strip is at most, how many strips of the least width there are, and levels of its trees."""
         lines = [
-            f"granules = (n{self.axis} + {GRANULE - 1}) // {GRANULE}",
-            f"widest = smaller({self.most()}, smaller(granules, end - begin) * {GRANULE})",
+            f"granules = (n{self.axis} + {STRIP_MULTIPLE - 1}) // {STRIP_MULTIPLE}",
+            f"widest = smaller({self.most()}, smaller(granules, end - begin) * {STRIP_MULTIPLE})",
             f"blocks = (columns + {BLOCK - 1}) // {BLOCK}",
         ]
         if any(phase.folds or phase.scans for phase in self.kernel.phases):
@@ -63,24 +66,24 @@ class Strip:
 
     def most(self) -> int:
         """Rows of a strip: elements that are held are as many for each."""
-        if self.roles.held:
-            return HELD_STRIP
+        if self.roles.scratch_values:
+            return MIN_STRIP
         uses = [(*phase.folds, *scan.uses(phase)) for phase in self.kernel.phases]
         size = max(sum(v.dtype.itemsize for use in some for v in use.state) for some in uses)
-        return max(HELD_STRIP, STATES // max(size, 1) // GRANULE * GRANULE)
+        return max(MIN_STRIP, STATE_BYTES // max(size, 1) // STRIP_MULTIPLE * STRIP_MULTIPLE)
 
-    def arrays(self) -> list[Array]:
+    def arrays(self) -> list[ScratchArray]:
         """Row values, states, trees and held elements of a strip."""
-        found = [Array(f"{v.name}_row", v.dtype, "widest") for v in self.stored(len(self.kernel.phases))]
+        found = [ScratchArray(f"{v.name}_row", v.dtype, "widest") for v in self.stored(len(self.kernel.phases))]
         for phase in self.kernel.phases:
             found += reduce.state_arrays(phase.folds, "lane", "widest")
             found += reduce.state_arrays(phase.folds, "tree", "widest * levels")
             found += scan.strip_arrays(phase, "widest", "levels")
-        return found + [Array(v.name, v.dtype, "columns * widest") for _, v in self.roles.held]
+        return found + [ScratchArray(v.name, v.dtype, "columns * widest") for _, v in self.roles.scratch_values]
 
     def stored(self, p: int) -> list[Value]:
         """The row values that are arrays when a phase starts."""
-        return [v for v in self.roles.rows_before(p) if v.name not in self.shared | self.along]
+        return [v for v in self.roles.row_values_before(p) if v.name not in self.shared | self.along]
 
     def step(self, operand: int) -> str:
         """The stride from row to row, as text."""
@@ -92,8 +95,8 @@ class Strip:
         names = {a: f"i{a}" for a in range(axis)}
         lines = [
             "outer = unit // granules",
-            f"first = (unit - outer * granules) * {GRANULE}",
-            f"width = smaller(smaller(widest, (end - unit) * {GRANULE}), n{axis} - first)",
+            f"first = (unit - outer * granules) * {STRIP_MULTIPLE}",
+            f"width = smaller(smaller(widest, (end - unit) * {STRIP_MULTIPLE}), n{axis} - first)",
         ]
         lines += decode("outer", range(axis), names) if names else []
         lines += [address(kernel, k, f"r{k}", f"p{k}", {**names, axis: "first"}) for k in range(len(kernel.operands))]
@@ -123,13 +126,13 @@ class Strip:
     def columns(self, p: int) -> list[str]:
         """The element part of a phase, in blocks of columns."""
         phase = self.kernel.phases[p]
-        if not (phase.stores or phase.folds or self.roles.held_by(p)):
+        if not (phase.stores or phase.folds or self.roles.scratch_of(p)):
             return []
         lines = [f"low = block * {BLOCK}", f"high = smaller(low + {BLOCK}, columns)"]
         if self.is_light(p):
-            some = [*self.several(p), f"column = column + {AT_ONCE}"]
+            some = [*self.several(p), f"column = column + {UNROLLED_COLUMNS}"]
             one = [*self.column_start(p), *self.column(p), "column = column + 1"]
-            loop = ["column = low", f"while column + {AT_ONCE} <= high:", *indented(some)]
+            loop = ["column = low", f"while column + {UNROLLED_COLUMNS} <= high:", *indented(some)]
             loop += ["while column < high:", *indented(one)]
         elif scan.is_reverse(phase):
             each = ["column = columns - 1 - number", *self.column_start(p), *self.column(p)]
@@ -139,7 +142,7 @@ class Strip:
         tree = self.push(phase.folds, "lane") if phase.folds else []
         reset = reduce.reset_lanes(phase.folds, "width") if phase.folds else []
         lines = [
-            *self.lanes(scan.strip_starts(phase)),
+            *self.lanes(scan.init_strip(phase)),
             "for block in range(blocks):",
             *indented([*reset, *lines, *loop, *self.scanned(p), *tree]),
         ]
@@ -149,13 +152,13 @@ class Strip:
         """Whether a phase does so little with an element that most of it is reading and writing its row's states."""
         phase = self.kernel.phases[p]
         reads = [load for load in self.roles.loads_of(p) if self.step(load.operand) != "0"]
-        few = len(phase.element.lines) + len(reads) <= LIGHT and not self.kernel.pointers
-        return few and bool(phase.folds) and not (phase.stores or phase.scans or self.roles.held_by(p))
+        few = len(phase.element.lines) + len(reads) <= MAX_UNROLLED_LINES and not self.kernel.pointers
+        return few and bool(phase.folds) and not (phase.stores or phase.scans or self.roles.scratch_of(p))
 
     def column(self, p: int) -> list[str]:
         """A column of all rows of the strip."""
-        after = [line for f in self.kernel.phases[p].folds for line in reduce.in_lane(f, "lane")]
-        return loop_splitting.loop(self.kernel, self.element(p), "lane", "width", counted, after)
+        after = [line for f in self.kernel.phases[p].folds for line in reduce.accumulate_lane(f, "lane")]
+        return loop_splitting.loop(self.kernel, self.element(p), "lane", "width", counted_loop, after)
 
     def several(self, p: int) -> list[str]:
         """Some columns at once, each after the one before it."""
@@ -163,17 +166,20 @@ class Strip:
         first, each = self.column_start(p), self.element(p)
         own = {line.partition(" = ")[0] for line in first}
         for f in folds:
-            inner += [f"{name}_next = {text}" for name, text in zip(reduce.states(f), reduce.got(f, "lane", "lane"))]
-        for number in range(AT_ONCE):
+            inner += [
+                f"{name}_next = {text}"
+                for name, text in zip(reduce.state_names(f), reduce.get_state(f, "lane", "lane"))
+            ]
+        for number in range(UNROLLED_COLUMNS):
             names = {name: f"{name}_c{number}" for name in own}
             place = {**names, "column": f"(column + {number})"}
             starts += renamed(first, place)
             inner += renamed(each, place)
             for f in folds:
-                fresh = [f"{name}_next" for name in reduce.states(f)]
-                inner += reduce.merged(f, fresh, [names.get(v.name, v.name) for v in f.lifted], fresh)
+                fresh = [f"{name}_next" for name in reduce.state_names(f)]
+                inner += reduce.merge(f, fresh, [names.get(v.name, v.name) for v in f.lifted], fresh)
         for f in folds:
-            inner += reduce.kept(f, "lane", "lane", [f"{name}_next" for name in reduce.states(f)])
+            inner += reduce.put_state(f, "lane", "lane", [f"{name}_next" for name in reduce.state_names(f)])
         return [*starts, *self.lanes(inner)]
 
     def column_start(self, p: int) -> list[str]:
@@ -200,10 +206,10 @@ class Strip:
                 lines.append(load_line(load, f"c{load.operand}", times("lane", stride)))
         lines += self.reads(used, p)
         place = "column * widest + lane"
-        lines += [f"{name} = {reduce.get(name, place)}" for name in self.roles.held_before(p) if name in used]
-        lines += [*phase.element.lines, *scan.lines(phase, scan.in_strip)]
+        lines += [f"{name} = {reduce.get(name, place)}" for name in self.roles.scratch_before(p) if name in used]
+        lines += [*phase.element.lines, *scan.element_lines(phase, scan.in_strip)]
         lines += [store_line(x, f"c{x.operand}", times("lane", self.step(x.operand))) for x in phase.stores]
-        return lines + [reduce.put(v.name, place, v.name) for v in self.roles.held_by(p)]
+        return lines + [reduce.put(v.name, place, v.name) for v in self.roles.scratch_of(p)]
 
     # -- the tree of blocks
 
@@ -211,14 +217,14 @@ class Strip:
         """Add a block's states, of this name, to the tree of every row."""
         keep = []
         for f in folds:
-            keep += reduce.kept(f, "tree", "level * widest + lane", reduce.got(f, part, "lane"))
+            keep += reduce.put_state(f, "tree", "level * widest + lane", reduce.get_state(f, part, "lane"))
         loop = [*self.lanes(self.from_tree(folds, part)), "level = level + 1", "rest = rest >> 1"]
         return ["level = 0", "rest = block", "while (rest & 1) != 0:", *indented(loop), *self.lanes(keep)]
 
     def join(self, folds: tuple[FoldUse, ...], part: str, into: str, count: str) -> list[str]:
         """Merge what the tree of every row holds of so many blocks."""
-        nothing = [line for f in folds for line in reduce.kept(f, part, "lane", list(f.identity))]
-        keep = [line for f in folds for line in reduce.kept(f, into, "lane", reduce.got(f, part, "lane"))]
+        nothing = [line for f in folds for line in reduce.put_state(f, part, "lane", list(f.identity))]
+        keep = [line for f in folds for line in reduce.put_state(f, into, "lane", reduce.get_state(f, part, "lane"))]
         some = ["if (rest & 1) != 0:", *indented(self.lanes(self.from_tree(folds, part)))]
         loop = ["while rest != 0:", *indented([*some, "level = level + 1", "rest = rest >> 1"])]
         return [*self.lanes(nothing), "level = 0", f"rest = {count}", *loop, *self.lanes(keep)]
@@ -227,11 +233,11 @@ class Strip:
         """What the tree holds at a level joins a part of a row's states."""
         merges = []
         for f in folds:
-            fresh = reduce.named(f, "next")
-            merges += reduce.merged(
-                f, reduce.got(f, "tree", "level * widest + lane"), reduce.got(f, part, "lane"), fresh
+            fresh = reduce.part_names(f, "next")
+            merges += reduce.merge(
+                f, reduce.get_state(f, "tree", "level * widest + lane"), reduce.get_state(f, part, "lane"), fresh
             )
-            merges += reduce.kept(f, part, "lane", fresh)
+            merges += reduce.put_state(f, part, "lane", fresh)
         return merges
 
     def scanned(self, p: int) -> list[str]:
@@ -239,7 +245,7 @@ class Strip:
         found = scan.uses(self.kernel.phases[p])
         if not found:
             return []
-        starts = self.lanes(scan.strip_part_starts(self.kernel.phases[p]))
+        starts = self.lanes(scan.init_strip_block(self.kernel.phases[p]))
         return [*self.push(found, "part"), *self.join(found, "part", "before", "block + 1"), *starts]
 
     # -- rows
@@ -249,7 +255,7 @@ class Strip:
         phase = self.kernel.phases[p]
         body = phase.row or Body((), (), ())
         made = {line.partition(" = ")[0] for line in body.lines}  # a result may be a state, as it was folded
-        states = {v.name for v in self.roles.made_by_row(p)} - made
+        states = {v.name for v in self.roles.row_results(p)} - made
         lines = self.reads(self.roles.used_by_row(phase), p)
         lines += [
             f"{name} = {reduce.get(f'{name}_row', 'lane')}" for name in sorted(states & self.roles.used_by_row(phase))

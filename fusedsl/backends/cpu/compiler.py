@@ -25,7 +25,7 @@ from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
 
 from ...ir.types import BOOL, DTYPES, DType
 from .interleave import interleave
-from .llvm_values import Number
+from .llvm_values import LLVMValue
 from .processor import Processor, host
 from .vocabulary import OPERATORS, POINTER, Word
 
@@ -93,11 +93,11 @@ class ScalarTarget(cpu.CPUContext):
         kinds = [DTYPE[types.unliteral(a)] for a in sig.args]
 
         def emit(builder, values, loc=None):
-            args = [Number(builder, k, v) if isinstance(k, DType) else v for k, v in zip(kinds, values)]
+            args = [LLVMValue(builder, k, v) if isinstance(k, DType) else v for k, v in zip(kinds, values)]
             found = word.emit(builder, *args)
             if found is None:
                 return self.get_dummy_value()
-            return found.value if isinstance(found, Number) else found
+            return found.value if isinstance(found, LLVMValue) else found
 
         return emit
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from ...kernel_ir.kernel import KernelIR
 from . import common_arguments, loop_splitting
-from .memmove_loops import copies
+from .memmove_loops import memmove_calls
 from .schedule import CHUNK, TILE
 from .source_text import address, decode, header, increment, indented, load_line, parameters, step, store_line, times
 
@@ -18,7 +18,7 @@ Steps = Mapping[int, str]  # strides along the innermost axis that are numbers, 
 
 
 def emit(kernel: KernelIR, steps: str = "", tiled: bool = False) -> str:
-    """The source of a map kernel; `steps` are the strides along its innermost axis that are numbers (variant.py)."""
+    """The source of a map kernel; `steps` are the strides along its innermost axis that are numbers (schedule.py)."""
     inner = kernel.axes - 1
     known = {k: word for k, word in enumerate(steps.split(",")) if word != "s"} if steps else {}
     lines = [*parameters(kernel)]
@@ -79,7 +79,7 @@ def line(kernel: KernelIR, inner: int, known: Steps) -> list[str]:
     loaded = floats(kernel)
 
     def innermost(each: list[str], index: str, first: str, end: str) -> list[str]:
-        return copies(kernel, each, index, first, end) or common_arguments.loop(each, loaded, index, first, end)
+        return memmove_calls(kernel, each, index, first, end) or common_arguments.loop(each, loaded, index, first, end)
 
     return [*lines, *loop_splitting.loop(kernel, element(kernel, hoisted, "i", known), "i", "count", innermost)]
 

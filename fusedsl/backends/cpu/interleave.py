@@ -9,10 +9,17 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-FEWEST = 12  # float operations of an iteration: LLVM interleaves shorter ones itself
-LONG, LONGEST = 320, 1000  # vector instructions of an iteration: two of longer ones alternate; the longest spill alone
-COUNTS = ((5.0, 8), (2.0, 4), (0.0, 2))  # where it waits for so many times as long as it issues, so many alternate
-ISSUED = 3  # vector instructions a cycle
+MIN_FLOAT_OPS = 12  # float operations of an iteration: LLVM interleaves shorter ones itself
+LONG_BODY, LONGEST_BODY = (
+    320,
+    1000,
+)  # vector instructions of an iteration: two of longer ones alternate; the longest spill alone
+INTERLEAVE_COUNTS = (
+    (5.0, 8),
+    (2.0, 4),
+    (0.0, 2),
+)  # where it waits for so many times as long as it issues, so many alternate
+ISSUE_WIDTH = 3  # vector instructions a cycle
 LATENCY = {"fdiv": 13, "fmul": 4, "fadd": 3, "fsub": 3, "load": 0, "sqrt": 18, "fma": 4, "fabs": 1, "copysign": 1}
 
 Edges = dict[ir.Block, list[ir.Block]]
@@ -29,23 +36,23 @@ def interleave(module: ir.Module) -> None:
     """Mark the innermost loops of a lowered module that gain from it."""
     for function in module.functions:
         for latch, blocks in innermost(function):
-            if (count := iterations([i for block in blocks for i in block.instructions])) > 1:
+            if (count := interleave_count([i for block in blocks for i in block.instructions])) > 1:
                 operand = module.add_metadata(["llvm.loop.interleave.count", ir.IntType(32)(count)])
                 identity = LoopIdentity(module, [operand], name=str(len(module.metadata)))
                 latch.terminator.set_metadata("llvm.loop", identity)
 
 
-def iterations(instructions: list[ir.Instruction]) -> int:
+def interleave_count(instructions: list[ir.Instruction]) -> int:
     """How many iterations are to alternate in a loop of these instructions."""
     computed = [i for i in instructions if i.opname not in ("load", "alloca") and width(i.type)]
-    if sum(not isinstance(i.type, ir.IntType) for i in computed) < FEWEST:
+    if sum(not isinstance(i.type, ir.IntType) for i in computed) < MIN_FLOAT_OPS:
         return 1
-    lane = max([32, *(width(moved(i)) for i in instructions if "alias.scope" in i.metadata)])
+    lane = max([32, *(width(accessed_type(i)) for i in instructions if "alias.scope" in i.metadata)])
     size = sum(max(1.0, width(i.type) / lane) for i in computed)
-    if size > LONG:
-        return 2 if size <= LONGEST else 1
-    waits = critical_path(instructions) / (size / ISSUED)
-    return next(count for least, count in COUNTS if waits >= least)
+    if size > LONG_BODY:
+        return 2 if size <= LONGEST_BODY else 1
+    waits = critical_path(instructions) / (size / ISSUE_WIDTH)
+    return next(count for least, count in INTERLEAVE_COUNTS if waits >= least)
 
 
 def critical_path(instructions: list[ir.Instruction]) -> int:
@@ -70,7 +77,7 @@ def width(kind: ir.Type) -> int:
     return {ir.FloatType: 32, ir.DoubleType: 64}.get(type(kind), 0)
 
 
-def moved(instruction: ir.Instruction) -> ir.Type:
+def accessed_type(instruction: ir.Instruction) -> ir.Type:
     """What a load or a store moves: of an element of an array, which names its scope."""
     return instruction.operands[0].type if instruction.opname == "store" else instruction.type
 

@@ -13,30 +13,30 @@ from ...kernel_ir.kernel import KernelIR, Load
 from ...kernel_ir.matmul_axes import sides
 from ...kernel_ir.phase import Body
 from .reduce import get, put
-from .roles import Array
-from .rows import claim, unclaim
-from .schedule import PRODUCT_BLOCK
+from .roles import ScratchArray
+from .rows import allocate, free
+from .schedule import MATMUL_BLOCK
 from .source_text import address, header, indented, load_line, parameters, store_line
-from .vector_registers import TILE_PRODUCT, Vectors, tile_shape
+from .vector_registers import TILE_PRODUCT, VectorRegisters, tile_shape
 
-ROWS, COLUMNS, DEPTH = PRODUCT_BLOCK
-SERIAL = 64  # blocks of steps whose sums are added one after another
-MANY = f"(step_blocks > {SERIAL})"
+ROWS, COLUMNS, DEPTH = MATMUL_BLOCK
+SERIAL_BLOCKS = 64  # blocks of steps whose sums are added one after another
+TWO_LEVELS = f"(step_blocks > {SERIAL_BLOCKS})"
 ROW, COLUMN, STEP = "row", "column", "step"  # what the three kinds of axes count
 
 
-def emit(kernel: KernelIR, letters: str, vectors: Vectors) -> tuple[str, list[Array]]:
+def emit(kernel: KernelIR, letters: str, vectors: VectorRegisters) -> tuple[str, list[ScratchArray]]:
     """The source of a kernel that sums products, and the working memory that it names.
 
     `letters` say how each operand goes along the last row axis, then along the last column axis of the tiles.
     """
-    return Contract(kernel, letters, vectors).emit()
+    return MatmulEmitter(kernel, letters, vectors).emit()
 
 
-class Contract:
+class MatmulEmitter:
     """The text of one kernel."""
 
-    def __init__(self, kernel: KernelIR, letters: str, vectors: Vectors):
+    def __init__(self, kernel: KernelIR, letters: str, vectors: VectorRegisters):
         found = sides(kernel)
         assert found is not None
         self.kernel, self.sides, self.vectors = kernel, found, vectors
@@ -51,10 +51,10 @@ class Contract:
 
     # -- the whole
 
-    def emit(self) -> tuple[str, list[Array]]:
+    def emit(self) -> tuple[str, list[ScratchArray]]:
         kernel, arrays = self.kernel, self.arrays()
-        lines = [*parameters(kernel), *self.extents(), *claim(arrays)]
-        lines += ["for unit in range(begin, end):", *indented(self.block()), *unclaim(arrays)]
+        lines = [*parameters(kernel), *self.extents(), *allocate(arrays)]
+        lines += ["for unit in range(begin, end):", *indented(self.block()), *free(arrays)]
         head = header(kernel, "products of matrices, in blocks")
         return "\n".join([*head, "", "def kernel(slots, begin, end):", *indented(lines), ""]), arrays
 
@@ -74,14 +74,14 @@ class Contract:
         shapes = [tile_shape(use.state[0].dtype, self.vectors) for use in self.folds]
         return shapes[0][0], max(wide for _, wide in shapes)
 
-    def arrays(self) -> list[Array]:
+    def arrays(self) -> list[ScratchArray]:
         """Packed blocks, sums, and where elements stand along merged axes."""
-        found = [Array(self.packed(k), body.results[0].dtype, f"{kind}_most * step_most")
+        found = [ScratchArray(self.packed(k), body.results[0].dtype, f"{kind}_most * step_most")
                  for k, (kind, body) in enumerate(self.packs)]  # fmt: skip
         for k, use in enumerate(self.folds):
-            found += [Array(label, use.state[0].dtype, "row_most * column_most") for label in self.sums_of(k)]
+            found += [ScratchArray(label, use.state[0].dtype, "row_most * column_most") for label in self.sums_of(k)]
         for kind in (ROW, COLUMN, STEP):
-            found += [Array(label, INT64, f"{kind}_most") for label, _ in self.tables(kind)]
+            found += [ScratchArray(label, INT64, f"{kind}_most") for label, _ in self.tables(kind)]
         return found
 
     @staticmethod
@@ -188,14 +188,20 @@ class Contract:
         for k, use in enumerate(self.folds):
             zero = [put(label, "place", f"{use.state[0].dtype}(0)") for label in self.sums_of(k)]
             lines += ["for place in range(row_most * column_most):", *indented(zero[:1])]
-            lines += [f"if {MANY}:", *indented(["for place in range(row_most * column_most):"])]
+            lines += [f"if {TWO_LEVELS}:", *indented(["for place in range(row_most * column_most):"])]
             lines += indented(zero[1:], 2)
         depth = [f"step_from = block * {DEPTH}", "step_count = smaller(step_most, steps - step_from)"]
         depth += self.fill_tables(STEP)
         for k, (kind, body) in enumerate(self.packs):
             depth += ["", *self.pack(k, kind, body)]
-        depth += ["", *self.multiply(), "", f"if {MANY} & (block % {SERIAL} == {SERIAL - 1}):", *indented(self.move(0))]
-        lines += ["for block in range(step_blocks):", *indented(depth), f"if {MANY}:", *indented(self.move(1))]
+        depth += [
+            "",
+            *self.multiply(),
+            "",
+            f"if {TWO_LEVELS} & (block % {SERIAL_BLOCKS} == {SERIAL_BLOCKS - 1}):",
+            *indented(self.move(0)),
+        ]
+        lines += ["for block in range(step_blocks):", *indented(depth), f"if {TWO_LEVELS}:", *indented(self.move(1))]
         return [*lines, *self.after()]
 
     def move(self, into: int) -> list[str]:

@@ -8,14 +8,14 @@ from functools import partial
 from llvmlite import ir
 
 from ...ir.types import DType
-from .llvm_values import Number, llvm_type
+from .llvm_values import LLVMValue, llvm_type
 from .memory import POINTER_TYPE
-from .vector_registers import TILE_PRODUCT, Vectors, tile_shape
+from .vector_registers import TILE_PRODUCT, VectorRegisters, tile_shape
 
 WORD = ir.IntType(64)
 
 
-def own_function(module: ir.Module, d: DType, name: str, numbers: int, write: Callable) -> ir.Function:
+def outlined_function(module: ir.Module, d: DType, name: str, numbers: int, write: Callable) -> ir.Function:
     """The loops over three arrays and some numbers that `write` fills in, as a function of their own: once a module."""
     name = f"{name}_{d.name}"
     found = module.globals.get(name)
@@ -31,14 +31,16 @@ def own_function(module: ir.Module, d: DType, name: str, numbers: int, write: Ca
     return found
 
 
-def add_product(builder: ir.IRBuilder, vectors: Vectors, d: DType, a, b, c, depth: Number, stride: Number) -> None:
+def add_tile_product(
+    builder: ir.IRBuilder, vectors: VectorRegisters, d: DType, a, b, c, depth: LLVMValue, stride: LLVMValue
+) -> None:
     """c += a · b for one tile: a is (depth, rows) packed, b (depth, columns) packed, c has rows `stride` apart."""
     numbers = (depth.value, stride.value)
-    function = own_function(builder.module, d, TILE_PRODUCT, len(numbers), partial(_write, vectors))
+    function = outlined_function(builder.module, d, TILE_PRODUCT, len(numbers), partial(_write, vectors))
     builder.call(function, [a, b, c, *numbers])
 
 
-def _write(vectors: Vectors, function: ir.Function, d: DType) -> None:
+def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:
     a, b, c, depth, stride = function.args
     rows, columns = tile_shape(d, vectors)
     lanes = columns // 2
@@ -53,10 +55,10 @@ def _write(vectors: Vectors, function: ir.Function, d: DType) -> None:
     sums = [[builder.phi(vector) for _ in range(2)] for _ in range(rows)]
     right = [_vector(builder, b, _place(builder, k, columns, v * lanes), scalar, vector, d) for v in range(2)]
     for r, line in enumerate(sums):
-        left = spread(builder, _element(builder, a, _place(builder, k, rows, r), scalar), vector)
+        left = splat(builder, _element(builder, a, _place(builder, k, rows, r), scalar), vector)
         for v, held in enumerate(line):
             held.add_incoming(ir.Constant(vector, None), before)
-            held.add_incoming(fused(builder, d, left, right[v], held, vector), loop)
+            held.add_incoming(vector_fma(builder, d, left, right[v], held, vector), loop)
     following = builder.add(k, WORD(1))
     k.add_incoming(following, loop)
     builder.cbranch(builder.icmp_signed("<", following, depth), loop, after)
@@ -95,14 +97,14 @@ def _element(builder, base, place, scalar):
     return builder.load(_address(builder, base, place, scalar, scalar), typ=scalar)
 
 
-def spread(builder, x, vector):
+def splat(builder, x, vector):
     """A vector of one element everywhere."""
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), x, ir.IntType(32)(0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None)
     return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
 
 
-def fused(builder, d: DType, x, y, z, vector):
+def vector_fma(builder, d: DType, x, y, z, vector):
     """x * y + z, rounded once where they are floats."""
     if d.kind != "f":
         return builder.add(builder.mul(x, y), z)

@@ -11,7 +11,7 @@ LOAD = re.compile(r"(\w+) = (?:load(\d+)\((\w+), (\w+)\)|element_(\w+)\((\w+), (
 STORE = re.compile(r"store(\d+)\((\w+), (\w+), (\w+)\)$")
 
 
-def copies(kernel: KernelIR, lines: Sequence[str], index: str, first: str, end: str) -> list[str] | None:
+def memmove_calls(kernel: KernelIR, lines: Sequence[str], index: str, first: str, end: str) -> list[str] | None:
     """The loop over `index` from `first` up to `end` as copies; None where it computes something.
 
     Elements at addresses (parts.py) are counted from `first`, those of operands from 0.

@@ -6,8 +6,8 @@ from llvmlite import ir
 
 from ...ir.types import BOOL, INT64, UINT8, UINT16, DType
 from .affine import NANS
-from .llvm_values import Number, llvm_type
-from .loop_splitting import LINE
+from .llvm_values import LLVMValue, llvm_type
+from .loop_splitting import CONSTANT_BYTES
 from .math import convert
 
 BYTE = ir.IntType(8)
@@ -19,71 +19,73 @@ def stored_type(d: DType) -> ir.Type:
     return BYTE if d is BOOL else ir.IntType(d.bits) if d.bits < 32 else llvm_type(d)
 
 
-def at(builder: ir.IRBuilder, base, index: Number, kind: ir.Type):
+def element_pointer(builder: ir.IRBuilder, base, index: LLVMValue, kind: ir.Type):
     """The address of element `index` of an array of `kind`."""
     typed = builder.bitcast(base, kind.as_pointer())
     return builder.gep(typed, [index.value], inbounds=True, source_etype=kind)
 
 
-def element_address(builder: ir.IRBuilder, base, index: Number, d: DType):
+def element_address(builder: ir.IRBuilder, base, index: LLVMValue, d: DType):
     """The address of element `index` of an array of `d`, as a plain pointer."""
-    return builder.bitcast(at(builder, base, index, stored_type(d)), POINTER_TYPE)
+    return builder.bitcast(element_pointer(builder, base, index, stored_type(d)), POINTER_TYPE)
 
 
-def read(builder: ir.IRBuilder, slots, index: Number, kind: ir.Type):
+def read_slot(builder: ir.IRBuilder, slots, index: LLVMValue, kind: ir.Type):
     """Slot `index` of the parameter block, as `kind`."""
-    address = builder.bitcast(at(builder, slots, index, ir.IntType(64)), kind.as_pointer())
+    address = builder.bitcast(element_pointer(builder, slots, index, ir.IntType(64)), kind.as_pointer())
     return builder.load(address, typ=kind)
 
 
-def scalar(builder: ir.IRBuilder, slots, index: Number, d: DType) -> Number:
+def scalar(builder: ir.IRBuilder, slots, index: LLVMValue, d: DType) -> LLVMValue:
     """A run-time scalar, in the low bytes of its slot."""
-    return widen(Number(builder, UINT8 if d is BOOL else d, read(builder, slots, index, stored_type(d))), d)
+    return widen(LLVMValue(builder, UINT8 if d is BOOL else d, read_slot(builder, slots, index, stored_type(d))), d)
 
 
-def widen(x: Number, d: DType) -> Number:
+def widen(x: LLVMValue, d: DType) -> LLVMValue:
     """A stored element of `d` as the value that bodies compute with."""
     if d is BOOL:
         return x != 0
     return convert.unpack(x, d) if d.kind == "f" and d.bits < 32 else x
 
 
-def load(builder: ir.IRBuilder, d: DType, base, index: Number, scopes=None) -> Number:
+def load(builder: ir.IRBuilder, d: DType, base, index: LLVMValue, scopes=None) -> LLVMValue:
     """Element `index` of an array of `d`."""
     held = UINT8 if d is BOOL or d.storage else UINT16 if d.kind == "f" and d.bits == 16 else d
-    instruction = builder.load(at(builder, base, index, stored_type(d)), typ=stored_type(d), align=d.itemsize)
-    mark(instruction, scopes)
-    return widen(Number(builder, held, instruction), d)
+    instruction = builder.load(
+        element_pointer(builder, base, index, stored_type(d)), typ=stored_type(d), align=d.itemsize
+    )
+    set_alias_scope(instruction, scopes)
+    return widen(LLVMValue(builder, held, instruction), d)
 
 
-def origin(builder: ir.IRBuilder, address: Number, wanted: Number) -> Number:
+def masked_address(builder: ir.IRBuilder, address: LLVMValue, wanted: LLVMValue) -> LLVMValue:
     """An address where it is wanted; else that of zeros, as far as a part of a loop may go to either side."""
-    zeros = _line(builder, "zeros", UINT8, 0)
-    return Number(builder, INT64, builder.select(wanted.value, address.value, zeros.value))
+    zeros = _constant_array(builder, "zeros", UINT8, 0)
+    return LLVMValue(builder, INT64, builder.select(wanted.value, address.value, zeros.value))
 
 
-def nans(builder: ir.IRBuilder, d: DType) -> Number:
+def nan_address(builder: ir.IRBuilder, d: DType) -> LLVMValue:
     """The address of NaNs of `d`, likewise."""
-    return _line(builder, f"nans_{d.name}", d, NANS[d.name])
+    return _constant_array(builder, f"nans_{d.name}", d, NANS[d.name])
 
 
-def _line(builder: ir.IRBuilder, name: str, d: DType, bits: int) -> Number:
+def _constant_array(builder: ir.IRBuilder, name: str, d: DType, bits: int) -> LLVMValue:
     """The address in the middle of elements of these bits."""
     module, word, unit = builder.module, llvm_type(INT64), ir.IntType(8 * d.itemsize)
     line = module.globals.get(name)
     if line is None:
-        kind = ir.ArrayType(unit, 2 * LINE // d.itemsize + 64)
+        kind = ir.ArrayType(unit, 2 * CONSTANT_BYTES // d.itemsize + 64)
         line = ir.GlobalVariable(module, kind, name)
         line.initializer, line.linkage = ir.Constant(kind, [unit(bits)] * kind.count if bits else None), "internal"
-    return Number(builder, INT64, builder.add(builder.ptrtoint(line, word), word(LINE)))
+    return LLVMValue(builder, INT64, builder.add(builder.ptrtoint(line, word), word(CONSTANT_BYTES)))
 
 
-def place(builder: ir.IRBuilder, address: Number):
+def pointer_of(builder: ir.IRBuilder, address: LLVMValue):
     """An address as a pointer."""
     return builder.inttoptr(address.value, POINTER_TYPE)
 
 
-def move(builder: ir.IRBuilder, d: DType, to, source, count: Number) -> None:
+def memmove(builder: ir.IRBuilder, d: DType, to, source, count: LLVMValue) -> None:
     """Copy so many elements of `d`."""
     word, flag = llvm_type(INT64), ir.IntType(1)
     kind = (POINTER_TYPE, POINTER_TYPE, word, flag)
@@ -91,12 +93,12 @@ def move(builder: ir.IRBuilder, d: DType, to, source, count: Number) -> None:
     builder.call(function, [to, source, builder.mul(count.value, word(d.itemsize)), flag(0)])
 
 
-def element(builder: ir.IRBuilder, d: DType, base: Number, index: Number, scopes: tuple[int, int]) -> Number:
+def element(builder: ir.IRBuilder, d: DType, base: LLVMValue, index: LLVMValue, scopes: tuple[int, int]) -> LLVMValue:
     """The element of `d` so many elements behind an address."""
     return load(builder, d, builder.inttoptr(base.value, stored_type(d).as_pointer()), index, scopes)
 
 
-def fetch(builder: ir.IRBuilder, d: DType, address: Number, wanted: Number, scopes: tuple[int, int]) -> Number:
+def fetch(builder: ir.IRBuilder, d: DType, address: LLVMValue, wanted: LLVMValue, scopes: tuple[int, int]) -> LLVMValue:
     """The element of `d` at an address where it is wanted; else 0, read from a place that is always there."""
     module = builder.module
     nothing = module.globals.get("nothing")
@@ -107,20 +109,20 @@ def fetch(builder: ir.IRBuilder, d: DType, address: Number, wanted: Number, scop
     kind = stored_type(d)
     there = builder.inttoptr(address.value, kind.as_pointer())
     place = builder.select(wanted.value, there, builder.bitcast(nothing, kind.as_pointer()))
-    return load(builder, d, place, Number(builder, INT64, llvm_type(INT64)(0)), scopes)
+    return load(builder, d, place, LLVMValue(builder, INT64, llvm_type(INT64)(0)), scopes)
 
 
-def store(builder: ir.IRBuilder, d: DType, base, index: Number, x: Number, scopes=None) -> None:
+def store(builder: ir.IRBuilder, d: DType, base, index: LLVMValue, x: LLVMValue, scopes=None) -> None:
     """Write x, narrowed to `d`, to element `index`."""
     if d is BOOL:
         x = x.to(UINT8)
     elif d.kind == "f" and d.bits < 32:
         x = convert.pack(x, d)
-    instruction = builder.store(x.value, at(builder, base, index, stored_type(d)), align=d.itemsize)
-    mark(instruction, scopes)
+    instruction = builder.store(x.value, element_pointer(builder, base, index, stored_type(d)), align=d.itemsize)
+    set_alias_scope(instruction, scopes)
 
 
-def mark(instruction, scopes: tuple[int, int] | None) -> None:
+def set_alias_scope(instruction, scopes: tuple[int, int] | None) -> None:
     """Say that arrays do not overlap (what the language guarantees): `scopes` is (this array's number, their count)."""
     if scopes is None:
         return
@@ -136,19 +138,19 @@ def c_function(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) ->
     return module.globals.get(name) or ir.Function(module, ir.FunctionType(result, args), name)
 
 
-def allocate(builder: ir.IRBuilder, size: Number):
+def allocate(builder: ir.IRBuilder, size: LLVMValue):
     """Scratch memory of `size` bytes from the C library."""
     function = c_function(builder.module, "malloc", POINTER_TYPE, llvm_type(INT64))
     function.return_value.add_attribute("noalias")
     return builder.call(function, [size.value])
 
 
-def release(builder: ir.IRBuilder, pointer) -> None:
+def free(builder: ir.IRBuilder, pointer) -> None:
     builder.call(c_function(builder.module, "free", ir.VoidType(), POINTER_TYPE), [pointer])
 
 
-def accumulate(builder: ir.IRBuilder, real: str, whole: str, x: Number, y: Number) -> Number:
+def accumulate(builder: ir.IRBuilder, real: str, whole: str, x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """x + y or x * y where the order of the terms is free, so that a loop over them becomes vector lanes."""
     if x.dtype.kind == "f":
-        return Number(builder, x.dtype, getattr(builder, real)(x.value, y.value, flags=("reassoc", "contract")))
-    return Number(builder, x.dtype, getattr(builder, whole)(x.value, y.value))
+        return LLVMValue(builder, x.dtype, getattr(builder, real)(x.value, y.value, flags=("reassoc", "contract")))
+    return LLVMValue(builder, x.dtype, getattr(builder, whole)(x.value, y.value))

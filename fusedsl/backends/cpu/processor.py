@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from ...errors import not_installed
-from .vector_registers import Vectors
+from .vector_registers import VectorRegisters
 
 # LLVM's names of the instruction sets that code may use, with the flag by which /proc/cpuinfo lists them where it is
 # another. What is not here (hints, instructions of operating systems) is switched off where code is to travel.
@@ -48,14 +48,14 @@ class Processor:
         return f"{self.architecture}|{self.name}|{self.features}"
 
     @property
-    def vectors(self) -> Vectors:
+    def vectors(self) -> VectorRegisters:
         """Its vector registers."""
         known = {f[1:] for f in self.features.split(",") if f.startswith("+")} | set(self.flags)
         if "avx512f" in known:
-            return Vectors(64, 32)
+            return VectorRegisters(64, 32)
         if "avx" in known:
-            return Vectors(32, 16)
-        return Vectors(16, 32 if known & {"neon", "asimd"} else 16)
+            return VectorRegisters(32, 16)
+        return VectorRegisters(16, 32 if known & {"neon", "asimd"} else 16)
 
     def __str__(self) -> str:
         return f"{self.name} ({self.architecture})"

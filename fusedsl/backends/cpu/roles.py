@@ -21,7 +21,7 @@ SCALAR_DOUBLE = re.compile(r"\b(hypot|log10|cbrt|power|sin|cos|tan)\(")
 
 
 @dataclass(frozen=True)
-class Array:
+class ScratchArray:
     """Working memory of a generated function: `count` elements (text) at <label>_at."""
 
     label: str
@@ -35,7 +35,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Roles:
+class ValueRoles:
     """The names of a row kernel by role."""
 
     kernel: KernelIR
@@ -73,7 +73,7 @@ class Roles:
         return found | ({value.name for value in phase.row.args} if phase.row else set())
 
     @cached_property
-    def held(self) -> tuple[tuple[int, Value], ...]:
+    def scratch_values(self) -> tuple[tuple[int, Value], ...]:
         """(phase that makes it, value) of what is kept per element: results that a later phase reads, and loads
 
         that are read after a phase has written elements, since an output may be an input exactly.
@@ -92,18 +92,18 @@ class Roles:
         found += [(first, load.value) for load in self.element_loads if load.value.name in later]
         return tuple(dict.fromkeys(found))
 
-    def held_before(self, p: int) -> dict[str, Value]:
-        return {value.name: value for made, value in self.held if made < p}
+    def scratch_before(self, p: int) -> dict[str, Value]:
+        return {value.name: value for made, value in self.scratch_values if made < p}
 
-    def held_by(self, p: int) -> tuple[Value, ...]:
-        return tuple(value for made, value in self.held if made == p)
+    def scratch_of(self, p: int) -> tuple[Value, ...]:
+        return tuple(value for made, value in self.scratch_values if made == p)
 
     def loads_of(self, p: int) -> tuple[Load, ...]:
         """The element loads of a phase."""
-        names = self.used(self.kernel.phases[p]) | {value.name for value in self.held_by(p)}
-        return tuple(load for load in self.element_loads if load.value.name in names - set(self.held_before(p)))
+        names = self.used(self.kernel.phases[p]) | {value.name for value in self.scratch_of(p)}
+        return tuple(load for load in self.element_loads if load.value.name in names - set(self.scratch_before(p)))
 
-    def vectorises(self, p: int) -> bool:
+    def is_vectorisable(self, p: int) -> bool:
         """Whether LLVM turns the loop over a phase's elements into one over vectors, as far as can be told: nothing
         runs along it, and its elements are neighbours that no function of the C library takes one at a time."""
         phase, last = self.kernel.phases[p], self.kernel.axes - 1
@@ -114,30 +114,30 @@ class Roles:
         lines = phase.element.lines
         return near and not phase.scans and not any(form.search(line) for form in scalar for line in lines)
 
-    def folds_in_lanes(self, p: int) -> bool:
+    def accumulates_in_memory(self, p: int) -> bool:
         """Whether a phase's elements are folded in lanes in memory: merges of several lines, and sums and products of
         floats whose loop stays scalar, for one element after another their roundings would add up."""
         folds = self.kernel.phases[p].folds
-        if not all(map(in_registers, folds)):
+        if not all(map(is_vectorisable_merge, folds)):
             return True
-        return not self.vectorises(p) and any(map(accumulation, folds))
+        return not self.is_vectorisable(p) and any(map(reassociable_merge, folds))
 
-    def made_by_row(self, p: int) -> tuple[Value, ...]:
+    def row_results(self, p: int) -> tuple[Value, ...]:
         """The row values that a phase makes: fold states and results of its row body."""
         phase = self.kernel.phases[p]
         states = tuple(value for fold in phase.folds for value in fold.state)
         states += tuple(value for _, _, value in phase.select.places) if phase.select else ()
         return tuple(dict.fromkeys(states + (phase.row.results if phase.row else ())))
 
-    def rows_before(self, p: int) -> tuple[Value, ...]:
+    def row_values_before(self, p: int) -> tuple[Value, ...]:
         """The row values that exist when a phase starts, other than scalars."""
         found = [load.value for load in self.row_loads] + [position.value for position in self.row_positions]
         for q in range(p):
-            found += self.made_by_row(q)
+            found += self.row_results(q)
         return tuple(dict.fromkeys(found))
 
 
-def in_registers(fold: FoldUse) -> bool:
+def is_vectorisable_merge(fold: FoldUse) -> bool:
     """Whether LLVM turns a loop over this merge into vector lanes: one sum, product, extremum, or, and."""
     if len(fold.state) != 1 or len(fold.merge.lines) != 1:
         return False
@@ -149,7 +149,7 @@ def in_registers(fold: FoldUse) -> bool:
     )
 
 
-def accumulation(fold: FoldUse) -> str | None:
+def reassociable_merge(fold: FoldUse) -> str | None:
     """The word for a float sum or product of free order; None for other merges."""
     found = SIMPLE.match(fold.merge.lines[0])
     if fold.state[0].dtype.kind != "f" or not found or found.group(6) not in ("+", "*"):
@@ -159,5 +159,5 @@ def accumulation(fold: FoldUse) -> str | None:
 
 def is_extremum(fold: FoldUse) -> bool:
     """Whether a merge is one maximum or minimum: exact, in any order."""
-    found = SIMPLE.match(fold.merge.lines[0]) if in_registers(fold) else None
+    found = SIMPLE.match(fold.merge.lines[0]) if is_vectorisable_merge(fold) else None
     return found is not None and found.group(8) is not None

@@ -13,13 +13,13 @@ from llvmlite import ir
 from ...ir.types import DType
 from ...kernel_ir.kernel import KernelIR, Load
 from .attention_products import counted_loop
-from .llvm_values import Number, llvm_type
-from .matmul_microkernel import WORD, fused, own_function
+from .llvm_values import LLVMValue, llvm_type
+from .matmul_microkernel import WORD, outlined_function, vector_fma
 from .memory import POINTER_TYPE, c_function
-from .roles import Roles, accumulation
+from .roles import ValueRoles, reassociable_merge
 from .schedule import SEGMENT
 from .source_text import step
-from .vector_registers import Vectors
+from .vector_registers import VectorRegisters
 
 ROWS = 4  # rows that are summed at a time
 BLOCK = 64  # rows of one call: their sums are stored to a buffer
@@ -35,9 +35,9 @@ def operands(kernel: KernelIR) -> tuple[Load, Load] | None:
         return None
     if phase.stores or phase.cross or phase.select or phase.scans or len(phase.folds) != 1:
         return None
-    roles, (fold,) = Roles(kernel), phase.folds
+    roles, (fold,) = ValueRoles(kernel), phase.folds
     loads, lines = roles.loads_of(0), phase.element.lines
-    if len(loads) != 2 or len(lines) != 1 or len(fold.state) != 1 or accumulation(fold) != "accumulate_add":
+    if len(loads) != 2 or len(lines) != 1 or len(fold.state) != 1 or reassociable_merge(fold) != "accumulate_add":
         return None
     a, b = loads
     code = lines[0].partition("#")[0].strip()
@@ -49,25 +49,17 @@ def operands(kernel: KernelIR) -> tuple[Load, Load] | None:
     return a, b
 
 
-def sum_rows(
-    builder: ir.IRBuilder,
-    vectors: Vectors,
-    d: DType,
-    c,
-    a,
-    b,
-    rows: Number,
-    columns: Number,
-    across_a: Number,
-    across_b: Number,
-) -> None:
-    """c[m] = sum over k of a[m * across_a + k] * b[m * across_b + k], for m < rows and k < columns."""
-    numbers = (rows.value, columns.value, across_a.value, across_b.value)
-    function = own_function(builder.module, d, PRODUCT, len(numbers), partial(_write, vectors))
+def sum_rows(builder: ir.IRBuilder, vectors: VectorRegisters, d: DType, c, a, b, *sizes: LLVMValue) -> None:
+    """c[m] = sum over k of a[m * stride_a + k] * b[m * stride_b + k], for m < rows and k < columns.
+
+    `sizes` are rows, columns, stride_a and stride_b.
+    """
+    numbers = [size.value for size in sizes]
+    function = outlined_function(builder.module, d, PRODUCT, len(numbers), partial(_write, vectors))
     builder.call(function, [c, a, b, *numbers])
 
 
-def _write(vectors: Vectors, function: ir.Function, d: DType) -> None:
+def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:
     """Blocks of ROWS rows, with the operand that does not vary loaded once for all of them; then the rows left over."""
     c, a, b, rows, columns, across_a, across_b = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
@@ -88,7 +80,7 @@ def _write(vectors: Vectors, function: ir.Function, d: DType) -> None:
 class _Block:
     """The code that sums some rows."""
 
-    def __init__(self, builder: ir.IRBuilder, d: DType, vectors: Vectors, pointers, columns, across):
+    def __init__(self, builder: ir.IRBuilder, d: DType, vectors: VectorRegisters, pointers, columns, across):
         self.builder, self.d, self.columns, self.across = builder, d, columns, across
         self.vector = ir.VectorType(llvm_type(d), vectors.bytes // d.itemsize)
         self.sums = 4 if vectors.registers == 32 else 2  # vectors of sums a row: chains that do not wait for each other
@@ -124,7 +116,7 @@ class _Block:
                     self._prefetch(self._address(top, builder.add(at, WORD(PREFETCH // self.d.itemsize)), kind))
             for n, total in enumerate(sums):
                 x, y = left[n // width][n % width], right[n // width % len(right)][n % width]
-                following.append(fused(builder, self.d, x, y, total, kind))
+                following.append(vector_fma(builder, self.d, x, y, total, kind))
         return end, sums
 
     def _address(self, base, index, target):

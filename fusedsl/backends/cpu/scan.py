@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ...kernel_ir.phase import Phase, ScanUse
 from . import reduce
-from .roles import Array, is_extremum
+from .roles import ScratchArray, is_extremum
 
 
 def uses(phase: Phase) -> tuple[ScanUse, ...]:
@@ -19,7 +19,7 @@ def is_reverse(phase: Phase) -> bool:
     return any(use.reverse for use in uses(phase))
 
 
-def counted(phase: Phase, name: str, first: str, last: str, inner: Sequence[str]) -> list[str]:
+def directed_loop(phase: Phase, name: str, first: str, last: str, inner: Sequence[str]) -> list[str]:
     """`inner` for `name` from `first` up to below `last`, or from there down to it."""
     if not is_reverse(phase):
         return [f"for {name} in range({first}, {last}):", *reduce.indented(inner)]
@@ -27,41 +27,41 @@ def counted(phase: Phase, name: str, first: str, last: str, inner: Sequence[str]
     return [f"for {name}_back in range({first}, {last}):", *reduce.indented([f"{name} = {back}", *inner])]
 
 
-def starts(phase: Phase) -> list[str]:
+def init_row(phase: Phase) -> list[str]:
     """Nothing has been scanned of the row."""
     return [line for use in uses(phase) for line in reduce.identity(use, "before")]
 
 
-def short_starts(phase: Phase) -> list[str]:
+def init_short_row(phase: Phase) -> list[str]:
     """Nothing has been scanned of a row that is one block."""
     return [line for use in uses(phase) for part in ("base", "block") for line in reduce.identity(use, part)]
 
 
-def segment_starts(phase: Phase) -> list[str]:
+def init_segment(phase: Phase) -> list[str]:
     """Nothing has been scanned of a segment."""
     return [line for use in uses(phase) for line in reduce.identity(use, "segment")]
 
 
-def block_starts(phase: Phase) -> list[str]:
+def init_block(phase: Phase) -> list[str]:
     """What lies before a block: the segments before its own, and the blocks of its own."""
     found = []
     for use in uses(phase):
-        sides = reduce.named(use, "before"), reduce.named(use, "segment")
-        found += [*reduce.merged(use, *sides, reduce.named(use, "base")), *reduce.identity(use, "block")]
+        sides = reduce.part_names(use, "before"), reduce.part_names(use, "segment")
+        found += [*reduce.merge(use, *sides, reduce.part_names(use, "base")), *reduce.identity(use, "block")]
     return found
 
 
-def block_ends(phase: Phase) -> list[str]:
+def finish_block(phase: Phase) -> list[str]:
     """A block joins those of its segment."""
-    return [line for use in uses(phase) for line in reduce.appended(use, "segment", "block")]
+    return [line for use in uses(phase) for line in reduce.merge_parts(use, "segment", "block")]
 
 
-def segment_ends(phase: Phase, number: str) -> list[str]:
+def finish_segment(phase: Phase, number: str) -> list[str]:
     """A segment joins the tree of those before, and what that comes to lies before the next."""
     found = uses(phase)
     if not found:
         return []
-    return [*reduce.push(found, number, "segment"), *reduce.join_tree(found, f"{number} + 1", "before")]
+    return [*reduce.push_to_tree(found, number, "segment"), *reduce.reduce_tree(found, f"{number} + 1", "before")]
 
 
 def in_log_steps(phase: Phase) -> bool:
@@ -84,44 +84,44 @@ def log_steps(phase: Phase) -> list[str]:
         source, target = "scan", "scanned"
         for apart in steps:
             at = (f"lane + {reduce.LANES - apart}", f"lane + {reduce.LANES}")
-            fresh = reduce.named(use, "next")
-            first, second = (reduce.got(use, source, x) for x in at)
-            merge = reduce.merged(use, first, second, fresh)
-            lines += _all_lanes([*merge, *reduce.kept(use, target, at[1], fresh)])
+            fresh = reduce.part_names(use, "next")
+            first, second = (reduce.get_state(use, source, x) for x in at)
+            merge = reduce.merge(use, first, second, fresh)
+            lines += _all_lanes([*merge, *reduce.put_state(use, target, at[1], fresh)])
             source, target = target, source
-        last = reduce.got(use, "scan", str(2 * reduce.LANES - 1))
-        lines += [f"{name} = {text}" for name, text in zip(reduce.named(use, "block"), last)]
+        last = reduce.get_state(use, "scan", str(2 * reduce.LANES - 1))
+        lines += [f"{name} = {text}" for name, text in zip(reduce.part_names(use, "block"), last)]
     return lines
 
 
-def log_step_starts(phase: Phase) -> list[str]:
+def init_log_steps(phase: Phase) -> list[str]:
     """Both buffers begin with identities."""
     pairs = [(use, kind) for use in uses(phase) for kind in ("scan", "scanned")]
-    return _all_lanes([x for use, kind in pairs for x in reduce.kept(use, kind, "lane", list(use.identity))])
+    return _all_lanes([x for use, kind in pairs for x in reduce.put_state(use, kind, "lane", list(use.identity))])
 
 
-def log_step_resets(phase: Phase) -> list[str]:
+def reset_log_steps(phase: Phase) -> list[str]:
     """Lanes behind the last element of a block are identities."""
     at = f"lane + {reduce.LANES}"
-    return _all_lanes([x for use in uses(phase) for x in reduce.kept(use, "scan", at, list(use.identity))])
+    return _all_lanes([x for use in uses(phase) for x in reduce.put_state(use, "scan", at, list(use.identity))])
 
 
 def to_log_steps(use: ScanUse) -> list[str]:
     """Store the element of a lane to the buffer."""
-    return reduce.kept(use, "scan", f"lane + {reduce.LANES}", [value.name for value in use.lifted])
+    return reduce.put_state(use, "scan", f"lane + {reduce.LANES}", [value.name for value in use.lifted])
 
 
 def from_log_steps(use: ScanUse) -> list[str]:
     """The state up to an element of a block that has been scanned."""
-    block = reduce.got(use, "scan", f"lane + {reduce.LANES}")
-    return reduce.merged(use, reduce.named(use, "base"), block, reduce.states(use))
+    block = reduce.get_state(use, "scan", f"lane + {reduce.LANES}")
+    return reduce.merge(use, reduce.part_names(use, "base"), block, reduce.state_names(use))
 
 
 def _all_lanes(inner: Sequence[str]) -> list[str]:
     return [f"for lane in range({reduce.LANES}):", *reduce.indented(inner)]
 
 
-def arrays(phase: Phase) -> list[Array]:
+def arrays(phase: Phase) -> list[ScratchArray]:
     """The trees of the scans of a row, and the buffers of log steps."""
     found = reduce.state_arrays(uses(phase), "tree", str(reduce.LEVELS))
     for kind in ("scan", "scanned") if phase.scans and in_log_steps(phase) else ():
@@ -129,7 +129,7 @@ def arrays(phase: Phase) -> list[Array]:
     return found
 
 
-def lines(phase: Phase, step: Callable[[ScanUse], list[str]]) -> list[str]:
+def element_lines(phase: Phase, step: Callable[[ScanUse], list[str]]) -> list[str]:
     """What follows the first element body of an element: `step` writes the lines of one scan."""
     found = []
     for part in phase.scans:
@@ -140,33 +140,36 @@ def lines(phase: Phase, step: Callable[[ScanUse], list[str]]) -> list[str]:
 
 def in_row(use: ScanUse) -> list[str]:
     """The state up to an element: what lies before its block, and its block so far."""
-    block = reduce.named(use, "block")
-    lines = reduce.merged(use, block, [value.name for value in use.lifted], block)
-    return lines + reduce.merged(use, reduce.named(use, "base"), block, reduce.states(use))
+    block = reduce.part_names(use, "block")
+    lines = reduce.merge(use, block, [value.name for value in use.lifted], block)
+    return lines + reduce.merge(use, reduce.part_names(use, "base"), block, reduce.state_names(use))
 
 
 def in_strip(use: ScanUse) -> list[str]:
     """The same for a row of a strip, whose states are elements of arrays."""
-    fresh = reduce.named(use, "next")
-    lines = reduce.merged(use, reduce.got(use, "part", "lane"), [value.name for value in use.lifted], fresh)
-    lines += reduce.kept(use, "part", "lane", fresh)
-    return lines + reduce.merged(use, reduce.got(use, "before", "lane"), fresh, reduce.states(use))
+    fresh = reduce.part_names(use, "next")
+    lines = reduce.merge(use, reduce.get_state(use, "part", "lane"), [value.name for value in use.lifted], fresh)
+    lines += reduce.put_state(use, "part", "lane", fresh)
+    return lines + reduce.merge(use, reduce.get_state(use, "before", "lane"), fresh, reduce.state_names(use))
 
 
-def strip_starts(phase: Phase) -> list[str]:
+def init_strip(phase: Phase) -> list[str]:
     """Nothing has been scanned, for each row of a strip."""
     parts = ("before", "part")
     return [
-        line for use in uses(phase) for part in parts for line in reduce.kept(use, part, "lane", list(use.identity))
+        line
+        for use in uses(phase)
+        for part in parts
+        for line in reduce.put_state(use, part, "lane", list(use.identity))
     ]
 
 
-def strip_part_starts(phase: Phase) -> list[str]:
+def init_strip_block(phase: Phase) -> list[str]:
     """Nothing has been scanned of a block, for each row of a strip."""
-    return [line for use in uses(phase) for line in reduce.kept(use, "part", "lane", list(use.identity))]
+    return [line for use in uses(phase) for line in reduce.put_state(use, "part", "lane", list(use.identity))]
 
 
-def strip_arrays(phase: Phase, count: str, levels: str) -> list[Array]:
+def strip_arrays(phase: Phase, count: str, levels: str) -> list[ScratchArray]:
     """The states of a strip."""
     found = [array for part in ("before", "part") for array in reduce.state_arrays(uses(phase), part, count)]
     return found + reduce.state_arrays(uses(phase), "tree", f"{count} * {levels}")

@@ -11,21 +11,21 @@ from itertools import product
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import FoldUse
 from . import common_arguments, loop_splitting, reduce, scan
-from .schedule import CHUNK, Short
+from .schedule import CHUNK, ShortRows
 from .source_text import address, decode, header, indented, load_line, parameters, renamed, store_line
 
 Column = tuple[int, ...]  # its position along each of the short axes
 
 
 def emit(kernel: KernelIR, given: str) -> str:
-    """The source of a kernel of short rows; `given` is what `variant.choose` says of them."""
-    return _Short(kernel, Short.read(given)).emit()
+    """The source of a kernel of short rows; `given` is what `schedule.choose` says of them."""
+    return _ShortRowsEmitter(kernel, ShortRows.read(given)).emit()
 
 
-class _Short:
+class _ShortRowsEmitter:
     """The text of one kernel."""
 
-    def __init__(self, kernel: KernelIR, given: Short):
+    def __init__(self, kernel: KernelIR, given: ShortRows):
         self.kernel, self.given = kernel, given
         self.along = kernel.axes - len(given.counts) - 1  # the axis of the loop
         self.inner = range(self.along + 1, kernel.axes)
@@ -121,10 +121,10 @@ class _Short:
                 for number, column in enumerate(self.columns):
                     lines += self.named([f"{p.value.name} = {p.value.dtype}({column[k]})"], number)
         for phase in kernel.phases:
-            lines += scan.short_starts(phase)
+            lines += scan.init_short_row(phase)
             order = list(enumerate(self.columns))
             for number, column in reversed(order) if scan.is_reverse(phase) else order:
-                each = [*phase.element.lines, *scan.lines(phase, scan.in_row)]
+                each = [*phase.element.lines, *scan.element_lines(phase, scan.in_row)]
                 each += [store_line(s, f"r{s.operand}", self.place(s.operand, column)) for s in phase.stores]
                 lines += self.named(each, number)
             for f in phase.folds:
@@ -138,8 +138,8 @@ class _Short:
         before, lines, last = list(f.identity), [], len(self.columns) - 1
         for number in range(len(self.columns)):
             own = self.named([v.name for v in f.lifted], number)
-            after = [name if number == last else f"{name}_with{number}" for name in reduce.states(f)]
-            merged = reduce.merged(f, before, own, after)
+            after = [name if number == last else f"{name}_with{number}" for name in reduce.state_names(f)]
+            merged = reduce.merge(f, before, own, after)
             made = {line.partition(" = ")[0] for line in merged} - set(after)
             lines += _suffixed(merged, made, f"_c{number}")
             before = after

@@ -25,9 +25,9 @@ def renamed(lines: Iterable[str], names: Mapping[str, str]) -> list[str]:
     return [WORD.sub(lambda word: names.get(word[0], word[0]), line) for line in lines]
 
 
-def header(kernel: KernelIR, variant: str) -> list[str]:
+def header(kernel: KernelIR, schedule: str) -> list[str]:
     """The comments at the top of a generated file."""
-    lines = [*kernel.header, f"CPU kernel {kernel.name}, variant {variant}"]
+    lines = [*kernel.header, f"CPU kernel {kernel.name}, variant {schedule}"]
     for k, operand in enumerate(kernel.operands):
         role = "input" if k < kernel.inputs else "output"
         lines.append(f"load{k} store{k}: {role} {operand.name}, {operand.dtype}, strides {operand.strides or 'none'}")

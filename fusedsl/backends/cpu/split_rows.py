@@ -9,13 +9,13 @@ from __future__ import annotations
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.parameters import slots
 from . import reduce
-from .roles import Array, Roles
-from .rows import claim, columns, extents, fold_arrays, row_part, row_start, unclaim
+from .roles import ScratchArray, ValueRoles
+from .rows import allocate, column_loop, extents, fold_arrays, free, row_epilogue, row_prologue
 from .source_text import header, indented, parameters
 from .workspace import split_arrays
 
 
-def emit(kernel: KernelIR) -> tuple[str, list[Array]]:
+def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
     """The source of a split kernel, and the working memory that it names."""
     shared = split_arrays(kernel)
     lines, arrays = header(kernel, "split"), list(shared)
@@ -27,7 +27,7 @@ def emit(kernel: KernelIR) -> tuple[str, list[Array]]:
     return "\n".join([*lines, ""]), arrays
 
 
-def places(kernel: KernelIR, shared: list[Array]) -> list[str]:
+def workspace_arrays(kernel: KernelIR, shared: list[ScratchArray]) -> list[str]:
     """Where the workspace's arrays are."""
     count = len(slots(kernel))
     rows = " * ".join(f"n{axis}" for axis in range(kernel.row_axes)) or "1"
@@ -37,48 +37,48 @@ def places(kernel: KernelIR, shared: list[Array]) -> list[str]:
     return lines
 
 
-def begin(kernel: KernelIR, shared: list[Array], own: list[Array]) -> list[str]:
-    return [*parameters(kernel), *extents(kernel), *places(kernel, shared), *claim(own)]
+def prologue(kernel: KernelIR, shared: list[ScratchArray], own: list[ScratchArray]) -> list[str]:
+    return [*parameters(kernel), *extents(kernel), *workspace_arrays(kernel, shared), *allocate(own)]
 
 
-def row_values(roles: Roles, p: int) -> list[str]:
+def row_values(roles: ValueRoles, p: int) -> list[str]:
     """Read the row values that earlier phases left in the workspace."""
-    made = dict.fromkeys(v for q in range(p) for v in roles.made_by_row(q))
+    made = dict.fromkeys(v for q in range(p) for v in roles.row_results(q))
     return [f"{v.name} = {reduce.get(f'{v.name}_row', 'row')}" for v in made]
 
 
-def part_function(kernel: KernelIR, p: int, shared: list[Array], own: list[Array]) -> list[str]:
+def part_function(kernel: KernelIR, p: int, shared: list[ScratchArray], own: list[ScratchArray]) -> list[str]:
     """Fold the segments of one part of one row."""
-    roles, phase = Roles(kernel), kernel.phases[p]
-    body = ["row = unit // parts", "part = unit - row * parts", *row_start(roles, "row"), *row_values(roles, p)]
+    roles, phase = ValueRoles(kernel), kernel.phases[p]
+    body = ["row = unit // parts", "part = unit - row * parts", *row_prologue(roles, "row"), *row_values(roles, p)]
     body += [
         "each = (segments + parts - 1) // parts",
         "low = smaller(part * each, segments)",
         "high = smaller(low + each, segments)",
     ]
-    body += columns(roles, p, "low", "high", "row * columns + ")
+    body += column_loop(roles, p, "low", "high", "row * columns + ")
     for f in phase.folds:
-        body += reduce.kept(f, "part", "unit", reduce.states(f))
-    return [*begin(kernel, shared, own), "for unit in range(begin, end):", *indented(body), *unclaim(own)]
+        body += reduce.put_state(f, "part", "unit", reduce.state_names(f))
+    return [*prologue(kernel, shared, own), "for unit in range(begin, end):", *indented(body), *free(own)]
 
 
-def merge_function(kernel: KernelIR, p: int, shared: list[Array], own: list[Array]) -> list[str]:
+def merge_function(kernel: KernelIR, p: int, shared: list[ScratchArray], own: list[ScratchArray]) -> list[str]:
     """Merge the parts of a row, and do the row part of the phase."""
-    roles, phase = Roles(kernel), kernel.phases[p]
-    body = [*row_start(roles, "row"), *row_values(roles, p)]
+    roles, phase = ValueRoles(kernel), kernel.phases[p]
+    body = [*row_prologue(roles, "row"), *row_values(roles, p)]
     if phase.folds:
         read = [
             f"{n} = {t}"
             for f in phase.folds
-            for n, t in zip(reduce.states(f), reduce.got(f, "part", "row * parts + part"))
+            for n, t in zip(reduce.state_names(f), reduce.get_state(f, "part", "row * parts + part"))
         ]
-        body += ["for part in range(parts):", *indented([*read, *reduce.push(phase.folds, "part")])]
-        body += reduce.join_tree(phase.folds, "parts")
-    body += row_part(roles, p)
-    body += [reduce.put(f"{v.name}_row", "row", v.name) for v in roles.made_by_row(p)]
+        body += ["for part in range(parts):", *indented([*read, *reduce.push_to_tree(phase.folds, "part")])]
+        body += reduce.reduce_tree(phase.folds, "parts")
+    body += row_epilogue(roles, p)
+    body += [reduce.put(f"{v.name}_row", "row", v.name) for v in roles.row_results(p)]
     return [
-        *begin(kernel, shared, own),
+        *prologue(kernel, shared, own),
         "for row in range(begin, end):",
         *indented(body or ["row = row"]),
-        *unclaim(own),
+        *free(own),
     ]

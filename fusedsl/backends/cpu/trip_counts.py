@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .llvm_values import Number, integer_of_literal, intrinsic, select
+from .llvm_values import LLVMValue, integer_of_literal, intrinsic, select
 
 FOREVER = 1 << 62
 
 
-def until_less(x: Number, y: Number, slope: Number) -> Number:
+def until_less(x: LLVMValue, y: LLVMValue, slope: LLVMValue) -> LLVMValue:
     """Turns until x < y becomes another: x grows by `slope` a turn."""
     if (step := integer_of_literal(slope)) is not None and step != 0:
         return _until_crossed(x, y, step)
@@ -18,18 +18,18 @@ def until_less(x: Number, y: Number, slope: Number) -> Number:
     return select(rising, up, select(falling, down, left.like(FOREVER)))
 
 
-def until_within(x: Number, n: Number, slope: Number) -> Number:
+def until_within(x: LLVMValue, n: LLVMValue, slope: LLVMValue) -> LLVMValue:
     """Turns until 0 <= x < n becomes another, for n >= 0; one, where n is beyond an int64."""
     ends = (until_less(x, x.like(0), slope), until_less(x, n, slope))
     return select(n < 0, 1, intrinsic("smin", *ends))
 
 
-def until_wrap(x: Number, n: Number, slope: Number) -> Number:
+def until_wrap(x: LLVMValue, n: LLVMValue, slope: LLVMValue) -> LLVMValue:
     """Turns until x, which is from 0 up to n, leaves that range; one, where there is no such number."""
     return select(n > 0, until_within(x, n, slope), 1)
 
 
-def _until_crossed(x: Number, y: Number, step: int) -> Number:
+def _until_crossed(x: LLVMValue, y: LLVMValue, step: int) -> LLVMValue:
     """The same for a literal slope: a difference that wraps around gives fewer turns or FOREVER, and both will do."""
     if step > 0:
         apart = y - x

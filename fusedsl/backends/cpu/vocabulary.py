@@ -13,8 +13,8 @@ from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT64, DType
 from ...kernel_ir.kernel import KernelIR
 from . import matmul_microkernel
 from .affine import NANS
-from .attention_products import product
-from .llvm_values import Number, intrinsic, llvm_type, select
+from .attention_products import lane_matmul
+from .llvm_values import LLVMValue, intrinsic, llvm_type, select
 from .math import convert, integers, random, table
 from .memory import (
     POINTER_TYPE,
@@ -23,24 +23,24 @@ from .memory import (
     element,
     element_address,
     fetch,
+    free,
     load,
-    move,
-    nans,
-    origin,
-    place,
-    read,
-    release,
+    masked_address,
+    memmove,
+    nan_address,
+    pointer_of,
+    read_slot,
     scalar,
     store,
 )
 from .processor import host
-from .roles import Array
+from .roles import ScratchArray
 from .row_products import PRODUCT, sum_rows
 from .trip_counts import until_less, until_within, until_wrap
-from .vector_registers import TILE_PRODUCT, Vectors
+from .vector_registers import TILE_PRODUCT, VectorRegisters
 
 POINTER = "pointer"
-FEW = Vectors(16, 16)  # of the least processor
+BASELINE_VECTORS = VectorRegisters(16, 16)  # of the least processor
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ for _name in ["add", "sub", "mul", "rshift"]:
     OPERATORS[getattr(operator, "i" + _name)] = OPERATORS[getattr(operator, _name)]
 
 
-def words_of_arithmetic() -> dict[str, Word]:
+def arithmetic_words() -> dict[str, Word]:
     """The words of bodies: casts, selection, float functions and integer functions."""
     found = {}
 
@@ -122,20 +122,24 @@ def words_of_arithmetic() -> dict[str, Word]:
     return found
 
 
-def words_of_loops(vectors: Vectors) -> dict[str, Word]:
+def loop_words(vectors: VectorRegisters) -> dict[str, Word]:
     """The words of skeletons: the parameter block, index arithmetic, scratch memory, reductions in registers."""
     found = {
-        "pointer": Word("pointer", always(POINTER), lambda b, slots, k: read(b, slots, k, POINTER_TYPE)),
-        "slot": Word("slot", always(INT64), lambda b, slots, k: Number(b, INT64, read(b, slots, k, llvm_type(INT64)))),
+        "pointer": Word("pointer", always(POINTER), lambda b, slots, k: read_slot(b, slots, k, POINTER_TYPE)),
+        "slot": Word(
+            "slot", always(INT64), lambda b, slots, k: LLVMValue(b, INT64, read_slot(b, slots, k, llvm_type(INT64)))
+        ),
         "smaller": plain("smaller", same, lambda a, b: intrinsic("smin", a, b)),
         "accumulate_add": Word("accumulate_add", same, lambda b, x, y: accumulate(b, "fadd", "add", x, y)),
         "accumulate_mul": Word("accumulate_mul", same, lambda b, x, y: accumulate(b, "fmul", "mul", x, y)),
         "allocate": Word("allocate", always(POINTER), allocate),
-        "release": Word("release", always(None), release),
+        "release": Word("release", always(None), free),
         "offset": Word("offset", always(POINTER), lambda b, p, n: b.gep(p, [n.value], source_etype=ir.IntType(8))),
     }
     for d in (FLOAT32, FLOAT64):
-        found[f"product_{d.name}"] = Word("product", always(None), lambda b, *args, d=d: product(b, vectors, d, *args))
+        found[f"product_{d.name}"] = Word(
+            "product", always(None), lambda b, *args, d=d: lane_matmul(b, vectors, d, *args)
+        )
         found[f"{PRODUCT}_{d.name}"] = Word("sum", always(None), lambda b, *args, d=d: sum_rows(b, vectors, d, *args))
         found[f"number_{d.name}"] = Word("number", always(d), lambda b, p, i, d=d: load(b, d, p, i))
     for d in DTYPES.values():
@@ -145,16 +149,16 @@ def words_of_loops(vectors: Vectors) -> dict[str, Word]:
             if d is not BOOL:
                 name = f"{TILE_PRODUCT}_{d.name}"
                 found[name] = Word(
-                    name, always(None), lambda b, *args, d=d: matmul_microkernel.add_product(b, vectors, d, *args)
+                    name, always(None), lambda b, *args, d=d: matmul_microkernel.add_tile_product(b, vectors, d, *args)
                 )
     return found
 
 
-def words_of_memory(kernel: KernelIR, arrays: list[Array]) -> dict[str, Word]:
+def memory_words(kernel: KernelIR, arrays: list[ScratchArray]) -> dict[str, Word]:
     """load<k>, store<k>, at<k> of operands, fetch_<dtype> of any, <label>_get, <label>_put of working memory; each has
     its alias scope (what is fetched is only read, so that one scope does for all)."""
     count = len(kernel.operands) + len(arrays) + 1
-    found = words_of_addresses((count - 1, count)) if kernel.pointers else {}
+    found = address_words((count - 1, count)) if kernel.pointers else {}
     for k, array in enumerate(arrays, len(kernel.operands)):
         d, scopes = array.dtype, (k, count)
         found[f"{array.label}_get"] = Word("get", always(d), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
@@ -165,16 +169,19 @@ def words_of_memory(kernel: KernelIR, arrays: list[Array]) -> dict[str, Word]:
         d, scopes = operand.dtype, (k, count)
         found[f"load{k}"] = Word("load", always(d.compute), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
         found[f"store{k}"] = Word("store", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s))
-        found[f"move{k}"] = Word("move", always(None), lambda b, to, source, n, d=d: move(b, d, to, source, n))
+        found[f"move{k}"] = Word("move", always(None), lambda b, to, source, n, d=d: memmove(b, d, to, source, n))
         found[f"at{k}"] = Word("at", always(POINTER), lambda b, p, i, d=d: element_address(b, p, i, d))
     return found
 
 
-def words_of_addresses(scopes: tuple[int, int]) -> dict[str, Word]:
+def address_words(scopes: tuple[int, int]) -> dict[str, Word]:
     """Reads of elements at addresses, and how long those of a loop stay affine."""
-    found = {"origin": Word("origin", always(INT64), origin), "place": Word("place", always(POINTER), place)}
+    found = {
+        "origin": Word("origin", always(INT64), masked_address),
+        "place": Word("place", always(POINTER), pointer_of),
+    }
     for name in NANS:
-        found[f"nans_{name}"] = Word("nans", always(INT64), lambda b, d=DTYPES[name]: nans(b, d))
+        found[f"nans_{name}"] = Word("nans", always(INT64), lambda b, d=DTYPES[name]: nan_address(b, d))
     for d in DTYPES.values():
         found[f"fetch_{d.name}"] = Word(
             "fetch", always(d.compute), lambda b, address, wanted, d=d: fetch(b, d, address, wanted, scopes)
@@ -187,13 +194,15 @@ def words_of_addresses(scopes: tuple[int, int]) -> dict[str, Word]:
     return found
 
 
-def vocabulary(kernel: KernelIR, arrays: list[Array], vectors: Vectors | None = None) -> dict[str, object]:
+def vocabulary(
+    kernel: KernelIR, arrays: list[ScratchArray], vectors: VectorRegisters | None = None
+) -> dict[str, object]:
     """The namespace of a generated file, without builtins, for vector registers like these, or this machine's."""
     constants = {"inf": float("inf"), "nan": float("nan")}
-    return {**shared_words(vectors or host().vectors), **constants, **words_of_memory(kernel, arrays)}
+    return {**shared_words(vectors or host().vectors), **constants, **memory_words(kernel, arrays)}
 
 
 @cache
-def shared_words(vectors: Vectors = FEW) -> dict[str, Word]:
+def shared_words(vectors: VectorRegisters = BASELINE_VECTORS) -> dict[str, Word]:
     """The words that all files know."""
-    return words_of_arithmetic() | words_of_loops(vectors)
+    return arithmetic_words() | loop_words(vectors)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Stage:
+class CpuStage:
     """One call of a C function over units of work: `grain` of them are worth a thread."""
 
     symbol: str
@@ -15,13 +15,13 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Launch:
+class CpuLaunch:
     """What a call of a kernel runs, in order.
 
     A split or cross kernel has two slots behind slots(kernel), which `pool.runner` fills: the address of a workspace of
     `workspace` bytes, and `parts`, into which every row is cut, or all rows are.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[CpuStage, ...]
     workspace: int = 0
     parts: int = 1

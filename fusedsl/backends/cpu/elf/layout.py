@@ -8,40 +8,40 @@ from typing import NamedTuple
 
 PAGE = 1 << 16  # the largest of Linux on either architecture
 READ_ONLY, CODE, DATA = range(3)
-PERMISSIONS = (4, 5, 6)  # p_flags of each part: read; read and execute; read and write
-LINE = 64  # bytes, at a multiple of which each part begins
+PERMISSIONS = (4, 5, 6)  # p_flags of each segment: read; read and execute; read and write
+SEGMENT_ALIGNMENT = 64  # bytes, at a multiple of which each segment begins
 
 
 class Piece(NamedTuple):
     """Bytes that stand together, before they have a place."""
 
-    part: int
+    segment: int
     key: str | int
     size: int
     align: int
 
 
-class Place(NamedTuple):
+class PieceLocation(NamedTuple):
     """Where a piece stands."""
 
-    part: int
+    segment: int
     offset: int  # in the file
 
     @property
     def address(self) -> int:
         """In memory, relative to where the object is loaded: parts are further apart than in the file, so that no page
         is of two of them."""
-        return self.offset + self.part * PAGE
+        return self.offset + self.segment * PAGE
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The places of pieces by their keys, and the offset and size of each part of the file."""
+class ObjectLayout:
+    """The places of pieces by their keys, and the offset and size of each segment of the file."""
 
-    places: Mapping[str | int, Place]
-    parts: tuple[tuple[int, int], ...]
+    places: Mapping[str | int, PieceLocation]
+    segments: tuple[tuple[int, int], ...]
 
-    def __getitem__(self, key: str | int) -> Place:
+    def __getitem__(self, key: str | int) -> PieceLocation:
         return self.places[key]
 
     def __contains__(self, key: str | int) -> bool:
@@ -50,25 +50,25 @@ class Layout:
     @property
     def size(self) -> int:
         """Of the file, in bytes."""
-        return sum(self.parts[-1])
+        return sum(self.segments[-1])
 
 
-def lay_out(pieces: Iterable[Piece]) -> Layout:
-    """Pieces one after another; those of one part stand together, and every part has some."""
-    places: dict[str | int, Place] = {}
+def lay_out(pieces: Iterable[Piece]) -> ObjectLayout:
+    """Pieces one after another; those of one segment stand together, and every part has some."""
+    places: dict[str | int, PieceLocation] = {}
     starts: list[int] = []
     ends: list[int] = []
     at = 0
     for piece in pieces:
-        if piece.part == len(starts):
-            at = _aligned(at, LINE)
+        if piece.segment == len(starts):
+            at = _aligned(at, SEGMENT_ALIGNMENT)
             starts.append(at)
             ends.append(at)
         at = _aligned(at, piece.align)
-        places[piece.key] = Place(piece.part, at)
+        places[piece.key] = PieceLocation(piece.segment, at)
         at += piece.size
-        ends[piece.part] = at
-    return Layout(places, tuple((start, end - start) for start, end in zip(starts, ends)))
+        ends[piece.segment] = at
+    return ObjectLayout(places, tuple((start, end - start) for start, end in zip(starts, ends)))
 
 
 def _aligned(at: int, align: int) -> int:

@@ -26,7 +26,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Symbol:
+class ElfSymbol:
     """A place in a section (by number), or without one (UNDEFINED), what must come from elsewhere."""
 
     name: str
@@ -43,7 +43,7 @@ class Relocation:
     section: int
     offset: int
     kind: int
-    symbol: Symbol
+    symbol: ElfSymbol
     addend: int
 
 
@@ -53,7 +53,7 @@ class Relocatable:
 
     machine: int
     sections: dict[int, Section]
-    symbols: tuple[Symbol, ...]
+    symbols: tuple[ElfSymbol, ...]
     relocations: tuple[Relocation, ...]
 
 
@@ -89,9 +89,9 @@ def read(data: bytes) -> Relocatable:
     return Relocatable(machine, sections, known, tuple(relocations))
 
 
-def _symbols(table: bytes, names: bytes) -> tuple[Symbol, ...]:
+def _symbols(table: bytes, names: bytes) -> tuple[ElfSymbol, ...]:
     return tuple(
-        Symbol(_text(names, name), section, value, size, info >> 4)
+        ElfSymbol(_text(names, name), section, value, size, info >> 4)
         for name, info, _, section, value, size in struct.iter_unpack("<IBBHQQ", table)
     )
 

@@ -17,19 +17,19 @@ Patch = Callable[[bytearray, int, int, int], None]
 
 @dataclass(frozen=True)
 class Relocations:
-    """`direct` take the address of a symbol plus the addend, `through` the address of its slot in the table of
+    """`direct` take the address of a symbol plus the addend, `via_got` the address of its slot in the table of
     addresses, `calls` are those of `direct` that may go by way of a stub, `address` stores a whole address.
 
-    `filled` and `moved` are the relocations of the system's loader: the address of a symbol, the address where the
+    `glob_dat` and `relative` are the relocations of the system's loader: the address of a symbol, the address where the
     object was loaded plus the addend. `stub(place, slot)` is the code at a place that jumps to what a slot holds.
     """
 
     direct: Mapping[int, Patch]
-    through: Mapping[int, Patch]
+    via_got: Mapping[int, Patch]
     calls: frozenset[int]
     address: int
-    filled: int
-    moved: int
+    glob_dat: int
+    relative: int
     stub: Callable[[int, int], bytes]
 
 
@@ -94,11 +94,11 @@ _near, _far = _relative("<i"), _relative("<q")
 MACHINES = {
     X86_64: Relocations(
         direct={2: _near, 4: _near, 24: _far},  # PC32, PLT32, PC64
-        through={9: _near, 41: _near, 42: _near},  # GOTPCREL, GOTPCRELX, REX_GOTPCRELX
+        via_got={9: _near, 41: _near, 42: _near},  # GOTPCREL, GOTPCRELX, REX_GOTPCRELX
         calls=frozenset({2, 4}),
         address=1,  # 64
-        filled=6,  # GLOB_DAT
-        moved=8,  # RELATIVE
+        glob_dat=6,  # GLOB_DAT
+        relative=8,  # RELATIVE
         stub=_x86_stub,
     ),
     AARCH64: Relocations(
@@ -111,11 +111,11 @@ MACHINES = {
             280: _bits(5, 19, _between, 4),  # CONDBR19
             282: _bits(0, 26, _between, 4), 283: _bits(0, 26, _between, 4),  # JUMP26, CALL26
         },
-        through={311: _page, 312: _bits(10, 12, _low, 8)},  # ADR_GOT_PAGE, LD64_GOT_LO12_NC
+        via_got={311: _page, 312: _bits(10, 12, _low, 8)},  # ADR_GOT_PAGE, LD64_GOT_LO12_NC
         calls=frozenset({282, 283}),
         address=257,  # ABS64
-        filled=1025,  # GLOB_DAT
-        moved=1027,  # RELATIVE
+        glob_dat=1025,  # GLOB_DAT
+        relative=1027,  # RELATIVE
         stub=_arm_stub,
     ),
 }  # fmt: skip

@@ -10,8 +10,19 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .layout import CODE, DATA, PAGE, PERMISSIONS, READ_ONLY, Layout, Piece, lay_out
-from .relocatable import EXECUTABLE, GLOBAL, UNDEFINED, WRITE, Relocatable, Relocation, Section, Symbol, read, refused
+from .layout import CODE, DATA, PAGE, PERMISSIONS, READ_ONLY, ObjectLayout, Piece, lay_out
+from .relocatable import (
+    EXECUTABLE,
+    GLOBAL,
+    UNDEFINED,
+    WRITE,
+    ElfSymbol,
+    Relocatable,
+    Relocation,
+    Section,
+    read,
+    refused,
+)
 from .relocations import MACHINES, Patch, Relocations
 
 HEAD, PROGRAM, SYMBOL, RELOCATION, ENTRY = 64, 56, 24, 24, 16  # bytes of each record
@@ -33,25 +44,25 @@ class Linked(NamedTuple):
 
     source: Relocatable
     rules: Relocations
-    called: tuple[Symbol, ...]
-    exported: tuple[Symbol, ...]
-    slots: tuple[Symbol, ...]
-    moved: tuple[Relocation, ...]
-    layout: Layout
+    imported: tuple[ElfSymbol, ...]
+    exported: tuple[ElfSymbol, ...]
+    got: tuple[ElfSymbol, ...]
+    relative: tuple[Relocation, ...]
+    layout: ObjectLayout
 
-    def address(self, symbol: Symbol) -> int:
+    def address(self, symbol: ElfSymbol) -> int:
         """Of a symbol of the object, relative to where it is loaded."""
         if symbol.section not in self.layout:
             raise refused(f"{symbol.name or 'a symbol'} is in no section that is loaded")
         return self.layout[symbol.section].address + symbol.value
 
-    def slot(self, symbol: Symbol) -> int:
+    def got_entry(self, symbol: ElfSymbol) -> int:
         """Where the address of a symbol stands."""
-        return self.layout["slots"].address + 8 * self.slots.index(symbol)
+        return self.layout["slots"].address + 8 * self.got.index(symbol)
 
-    def stub(self, symbol: Symbol) -> int:
+    def stub(self, symbol: ElfSymbol) -> int:
         """The code that jumps to a function of a library."""
-        return self.layout["stubs"].address + len(self.rules.stub(0, 0)) * self.called.index(symbol)
+        return self.layout["stubs"].address + len(self.rules.stub(0, 0)) * self.imported.index(symbol)
 
 
 def link(object_bytes: bytes, exported: Sequence[str]) -> bytes:
@@ -63,14 +74,14 @@ def link(object_bytes: bytes, exported: Sequence[str]) -> bytes:
     rules = MACHINES.get(source.machine)
     if rules is None:
         raise refused(f"nobody knows its architecture (e_machine {source.machine})")
-    called, defined = _called(source.symbols), _defined(source, exported)
-    slots = tuple(dict.fromkeys((*called, *(r.symbol for r in source.relocations if r.kind in rules.through))))
+    called, defined = _imported(source.symbols), _defined(source, exported)
+    slots = tuple(dict.fromkeys((*called, *(r.symbol for r in source.relocations if r.kind in rules.via_got))))
     moved = tuple(r for r in source.relocations if r.kind == rules.address)
     layout = lay_out(_pieces(source, rules, called, defined, len(slots), len(slots) + len(moved)))
-    return _written(Linked(source, rules, called, defined, slots, moved, layout))
+    return _write(Linked(source, rules, called, defined, slots, moved, layout))
 
 
-def _called(symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
+def _imported(symbols: Iterable[ElfSymbol]) -> tuple[ElfSymbol, ...]:
     """The functions that must come from libraries."""
     undefined = tuple(s for s in symbols if s.section == UNDEFINED and s.name)
     if unknown := [s.name for s in undefined if s.name not in LIBRARY.split()]:
@@ -78,7 +89,7 @@ def _called(symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
     return undefined
 
 
-def _defined(source: Relocatable, names: Sequence[str]) -> tuple[Symbol, ...]:
+def _defined(source: Relocatable, names: Sequence[str]) -> tuple[ElfSymbol, ...]:
     """The functions that the object defines under these names."""
     functions = {s.name: s for s in source.symbols if s.binding == GLOBAL and s.section in source.sections}
     if missing := [name for name in names if name not in functions]:
@@ -89,8 +100,8 @@ def _defined(source: Relocatable, names: Sequence[str]) -> tuple[Symbol, ...]:
 def _pieces(
     source: Relocatable,
     rules: Relocations,
-    called: Sequence[Symbol],
-    exported: Sequence[Symbol],
+    called: Sequence[ElfSymbol],
+    exported: Sequence[ElfSymbol],
     slots: int,
     relocations: int,
 ) -> list[Piece]:
@@ -103,30 +114,30 @@ def _pieces(
         Piece(READ_ONLY, "names", len(_names((*called, *exported))), 1),
         Piece(READ_ONLY, "relocations", RELOCATION * relocations, 8),
     ]
-    sections = [Piece(_part(s), number, len(s.data), s.align) for number, s in source.sections.items()]
+    sections = [Piece(_segment(s), number, len(s.data), s.align) for number, s in source.sections.items()]
     last = [
         Piece(CODE, "stubs", len(rules.stub(0, 0)) * len(called), 16),
         Piece(DATA, "dynamic", ENTRY * len(TAGS), 8),
         Piece(DATA, "slots", 8 * slots, 8),
     ]
-    return sorted([*first, *sections, *last], key=lambda piece: piece.part)
+    return sorted([*first, *sections, *last], key=lambda piece: piece.segment)
 
 
-def _part(section: Section) -> int:
+def _segment(section: Section) -> int:
     return CODE if section.flags & EXECUTABLE else DATA if section.flags & WRITE else READ_ONLY
 
 
-def _written(linked: Linked) -> bytes:
+def _write(linked: Linked) -> bytes:
     """The file."""
     layout, source = linked.layout, linked.source
-    contents: dict[str | int, bytes] = {number: _relocated(linked, number) for number in source.sections}
+    contents: dict[str | int, bytes] = {number: _relocate(linked, number) for number in source.sections}
     contents |= {
         "head": _head(linked),
-        "hash": _hash(1 + len(linked.called) + len(linked.exported)),
+        "hash": _hash(1 + len(linked.imported) + len(linked.exported)),
         "symbols": _symbols(linked),
-        "names": _names((*linked.called, *linked.exported)),
+        "names": _names((*linked.imported, *linked.exported)),
         "relocations": _relocations(linked),
-        "stubs": b"".join(linked.rules.stub(linked.stub(s), linked.slot(s)) for s in linked.called),
+        "stubs": b"".join(linked.rules.stub(linked.stub(s), linked.got_entry(s)) for s in linked.imported),
         "dynamic": _dynamic(linked),
     }
     file = bytearray(layout.size)
@@ -139,7 +150,7 @@ def _written(linked: Linked) -> bytes:
 # -- the object's own sections
 
 
-def _relocated(linked: Linked, number: int) -> bytes:
+def _relocate(linked: Linked, number: int) -> bytes:
     """The bytes of a section, with every address that is known now."""
     data, place = bytearray(linked.source.sections[number].data), linked.layout[number].address
     for r in linked.source.relocations:
@@ -152,8 +163,8 @@ def _relocated(linked: Linked, number: int) -> bytes:
 def _target(linked: Linked, r: Relocation) -> tuple[Patch, int]:
     """(what writes a relocation, the address that it means)."""
     rules = linked.rules
-    if r.kind in rules.through:
-        return rules.through[r.kind], linked.slot(r.symbol)
+    if r.kind in rules.via_got:
+        return rules.via_got[r.kind], linked.got_entry(r.symbol)
     if r.kind not in rules.direct:
         raise refused(f"nobody knows relocation {r.kind}")
     if r.symbol.section != UNDEFINED:
@@ -172,7 +183,7 @@ def _head(linked: Linked) -> bytes:
     fields = (3, linked.source.machine, 1, 0, HEAD, 0, 0, HEAD, PROGRAM, PROGRAMS, 0, 0, 0)
     programs = [
         (LOAD, PERMISSIONS[part], offset, offset + part * PAGE, size, PAGE)
-        for part, (offset, size) in enumerate(layout.parts)
+        for part, (offset, size) in enumerate(layout.segments)
     ]
     place = layout["dynamic"]
     programs.append((DYNAMIC, PERMISSIONS[DATA], place.offset, place.address, ENTRY * len(TAGS), 8))
@@ -190,14 +201,14 @@ def _hash(count: int) -> bytes:
     return struct.pack(f"<{3 + count}I", 1, count, min(1, count - 1), *chain)
 
 
-def _names(symbols: Iterable[Symbol]) -> bytes:
+def _names(symbols: Iterable[ElfSymbol]) -> bytes:
     return b"\0" + b"".join(symbol.name.encode() + b"\0" for symbol in symbols)
 
 
 def _symbols(linked: Linked) -> bytes:
     """The table of symbols: nothing, what must be found, what is here."""
     entries, name = [bytes(SYMBOL)], 1
-    for symbol in (*linked.called, *linked.exported):
+    for symbol in (*linked.imported, *linked.exported):
         here = (1, linked.address(symbol), symbol.size) if symbol in linked.exported else (UNDEFINED, 0, 0)
         entries.append(struct.pack("<IBBHQQ", name, FUNCTION, 0, *here))
         name += len(symbol.name.encode()) + 1
@@ -207,17 +218,17 @@ def _symbols(linked: Linked) -> bytes:
 def _relocations(linked: Linked) -> bytes:
     """What the loader fills in: the slots, and addresses in data."""
     entries = []
-    for symbol in linked.slots:
-        if symbol in linked.called:
-            kind, value = (1 + linked.called.index(symbol)) << 32 | linked.rules.filled, 0
+    for symbol in linked.got:
+        if symbol in linked.imported:
+            kind, value = (1 + linked.imported.index(symbol)) << 32 | linked.rules.glob_dat, 0
         else:
-            kind, value = linked.rules.moved, linked.address(symbol)
-        entries.append((linked.slot(symbol), kind, value))
-    for r in linked.moved:
+            kind, value = linked.rules.relative, linked.address(symbol)
+        entries.append((linked.got_entry(symbol), kind, value))
+    for r in linked.relative:
         if r.symbol.section == UNDEFINED or not linked.source.sections[r.section].flags & WRITE:
             raise refused("an address stands where it cannot be filled in")
         place = linked.layout[r.section].address + r.offset
-        entries.append((place, linked.rules.moved, linked.address(r.symbol) + r.addend))
+        entries.append((place, linked.rules.relative, linked.address(r.symbol) + r.addend))
     return b"".join(struct.pack("<QQq", *one) for one in entries)
 
 
@@ -225,8 +236,8 @@ def _dynamic(linked: Linked) -> bytes:
     """Where the loader finds all this."""
     layout = linked.layout
     sizes = {
-        "relocations size": RELOCATION * (len(linked.slots) + len(linked.moved)),
-        "names size": len(_names((*linked.called, *linked.exported))),
+        "relocations size": RELOCATION * (len(linked.got) + len(linked.relative)),
+        "names size": len(_names((*linked.imported, *linked.exported))),
         "relocation size": RELOCATION,
         "symbol size": SYMBOL,
         "now": 0,

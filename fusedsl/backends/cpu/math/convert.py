@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ....ir.types import BFLOAT16, FLOAT8_E4M3FN, FLOAT32, FLOAT64, INT32, UINT8, UINT16, UINT32, DType
-from ..llvm_values import Number, absolute, llvm_type, select
+from ..llvm_values import LLVMValue, absolute, llvm_type, select
 
 
-def saturate(x: Number, d: DType) -> Number:
+def saturate(x: LLVMValue, d: DType) -> LLVMValue:
     """Truncated towards zero, limited to the range of `d`; NaN gives 0. (LLVM's own conversion is no vector code.)"""
     signed, target = d.kind == "i", d if d.bits >= 32 else INT32
     least, end = (-(2.0 ** (d.bits - 1)), 2.0 ** (d.bits - 1)) if signed else (0.0, 2.0**d.bits)
@@ -20,18 +20,18 @@ def saturate(x: Number, d: DType) -> Number:
     return select(x == x, value, 0)
 
 
-def whole(x: Number, d: DType) -> Number:
+def whole(x: LLVMValue, d: DType) -> LLVMValue:
     """x truncated towards zero, where `d` holds that."""
     convert = x.builder.fptosi if d.kind == "i" else x.builder.fptoui
-    return Number(x.builder, d, convert(x.value, llvm_type(d)))
+    return LLVMValue(x.builder, d, convert(x.value, llvm_type(d)))
 
 
-def round_to(x: Number, d: DType) -> Number:
+def round_to(x: LLVMValue, d: DType) -> LLVMValue:
     """float32 or float64 `x` as float32, rounded through a narrow float."""
     return unpack(pack(x if x.dtype is FLOAT32 else round_to_odd(x), d), d)
 
 
-def round_to_odd(x: Number) -> Number:
+def round_to_odd(x: LLVMValue) -> LLVMValue:
     """float64 as the float32 on whose way nothing is lost that a further rounding needs: of the two beside it, where it
     is neither, the one with an odd last bit (Boldo & Melquiond, 2008)."""
     near = x.to(FLOAT32)
@@ -42,7 +42,7 @@ def round_to_odd(x: Number) -> Number:
     return select(even, bits + step, bits).reinterpret(FLOAT32)
 
 
-def unpack(word: Number, d: DType) -> Number:
+def unpack(word: LLVMValue, d: DType) -> LLVMValue:
     """The float32 that a word of a narrow float stands for, exactly; a 16-bit NaN keeps its payload."""
     wide = word.to(UINT32)
     if d.storage:
@@ -56,7 +56,7 @@ def unpack(word: Number, d: DType) -> Number:
     return (value | ((wide & 0x8000) << 16)).reinterpret(FLOAT32)
 
 
-def pack(x: Number, d: DType) -> Number:
+def pack(x: LLVMValue, d: DType) -> LLVMValue:
     """The word of the nearest narrow float (ties to even); NaN stays NaN."""
     bits = x.reinterpret(UINT32)
     if d.storage:
@@ -84,7 +84,7 @@ FRACTION, BIAS, TOP, NAN = (
 )
 
 
-def unpack_byte(wide: Number, d: DType) -> Number:
+def unpack_byte(wide: LLVMValue, d: DType) -> LLVMValue:
     """The float32 that a float8 byte (as uint32) stands for."""
     e4m3 = d is FLOAT8_E4M3FN
     magnitude = wide & 0x7F
@@ -94,7 +94,7 @@ def unpack_byte(wide: Number, d: DType) -> Number:
     return (bits | ((wide & 0x80) << 24)).reinterpret(FLOAT32)
 
 
-def pack_byte(x: Number, bits: Number, d: DType) -> Number:
+def pack_byte(x: LLVMValue, bits: LLVMValue, d: DType) -> LLVMValue:
     """The byte of the nearest float8; what is beyond its range is NaN in e4m3fn, infinity in e5m2 (as ml_dtypes)."""
     e4m3 = d is FLOAT8_E4M3FN
     shift, rebias = 23 - FRACTION[e4m3], 127 - BIAS[e4m3]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ....ir.meaning import PHILOX_KEYS, PHILOX_MULTIPLIERS, PHILOX_ROUNDS
 from ....ir.types import UINT32, UINT64
-from ..llvm_values import Number, select
+from ..llvm_values import LLVMValue, select
 
 
-def words(position: Number, seed: Number, stream: Number) -> list[Number]:
+def words(position: LLVMValue, seed: LLVMValue, stream: LLVMValue) -> list[LLVMValue]:
     """The four 32-bit words of one counter, as uint32."""
     low, high = lambda x: x.to(UINT32), lambda x: (x >> 32).to(UINT32)
     found = [low(position), high(position), low(stream), high(stream)]
@@ -19,26 +19,26 @@ def words(position: Number, seed: Number, stream: Number) -> list[Number]:
     return found
 
 
-def philox(position: Number, seed: Number, stream: Number) -> Number:
+def philox(position: LLVMValue, seed: LLVMValue, stream: LLVMValue) -> LLVMValue:
     """The first two words."""
     first, second, _, _ = words(position, seed, stream)
     return first.to(UINT64) | (second.to(UINT64) << 32)
 
 
-def philox_high(position: Number, seed: Number, stream: Number) -> Number:
+def philox_high(position: LLVMValue, seed: LLVMValue, stream: LLVMValue) -> LLVMValue:
     """The last two words."""
     *_, third, fourth = words(position, seed, stream)
     return third.to(UINT64) | (fourth.to(UINT64) << 32)
 
 
-def philox_word(position: Number, seed: Number, stream: Number) -> Number:
+def philox_word(position: LLVMValue, seed: LLVMValue, stream: LLVMValue) -> LLVMValue:
     """Of all counters' words in a row, the one at this position."""
     first, second, third, fourth = words(position >> 2, seed, stream)
     upper, odd = (position & 2) != 0, (position & 1) != 0
     return select(odd, select(upper, fourth, second), select(upper, third, first)).to(UINT64)
 
 
-def philox_pair(position: Number, seed: Number, stream: Number) -> Number:
+def philox_pair(position: LLVMValue, seed: LLVMValue, stream: LLVMValue) -> LLVMValue:
     """Of all counters' halves in a row, the one at this position."""
     first, second, third, fourth = words(position >> 1, seed, stream)
     odd = (position & 1) != 0

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ....ir.types import FLOAT32
-from ..llvm_values import Number, absolute, call, copysign, fma, intrinsic, select
+from ..llvm_values import LLVMValue, absolute, call, copysign, fma, intrinsic, select
 from .elementary import INF, MANTISSA
 
 
-def fmod(x: Number, y: Number) -> Number:
+def fmod(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     return call("fmodf" if x.dtype is FLOAT32 else "fmod", x, y)
 
 
-def fmod_near(x: Number, y: Number) -> Number:
+def fmod_near(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """The same where x and y are not `beyond`. The quotient as it is rounded may be one too large; what remains is
     exact, and then has the other sign."""
     whole = intrinsic("trunc", x / y)
@@ -20,6 +20,6 @@ def fmod_near(x: Number, y: Number) -> Number:
     return copysign(select(crossed, rest + copysign(y, x), rest), x)
 
 
-def beyond(x: Number, y: Number) -> Number:
+def beyond(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """Whether the quotient is not below 2^52 (2^23), or the divisor is infinite."""
     return ~((absolute(x / y) < 2.0 ** MANTISSA[x.dtype]) & (absolute(y) < INF))
