@@ -59,7 +59,7 @@ class AffineValue:
     is fixed; `number`, if it is this integer always."""
 
     slope: Slope
-    number: int | None = None
+    number: int | None = None  # the constant that the value is
     unsigned: bool = False
 
     @property
@@ -72,43 +72,37 @@ INVARIANT = AffineValue(ZERO)
 
 @dataclass(frozen=True)
 class AffineRead:
-    """A line that reads an element of neighbours: `base` is the address of the first of a part, `slope` in bytes.
-    Where it is not `wanted` in a part, elements are zeros."""
+    """A load whose address is affine."""
 
     dtype: str
-    base: str
-    wanted: str
-    slope: Slope
+    base: str  # the address of the first element of a part
+    wanted: str  # the mask of a part: if false, its elements are zeros
+    slope: Slope  # in bytes
 
     def is_contiguous(self, usual: bool) -> bool:
-        """Whether the slope is a known number of elements: in all parts, or in those where slopes are as usual."""
+        """True if the slope is a known number of elements: in all parts, or in those with the usual slopes."""
         known = self.slope.value is not None and (usual or self.slope.is_exact)
         return known and self.slope.value % DTYPES[self.dtype].itemsize == 0  # type: ignore[operator]
 
 
 @dataclass
 class LoopAnalysis:
-    """The lines of a loop that define a name each, in order, and what is known of these names: None for what is not
-    affine.
-
-    `split_points` are, by name, how many turns the line stays affine for, in terms of values at the first of them; `slopes` are
-    assignments of slopes that differ from part to part.
-    """
+    """Affine values of a loop body, whose lines define a name each; all fields but the first are by name."""
 
     index: str
-    period: int  # what the index grows by
-    constants: Mapping[str, int]  # names that are numbers
-    values: dict[str, AffineValue | None] = field(default_factory=dict)
+    period: int  # the step of the index
+    constants: Mapping[str, int]  # names of known integers
+    values: dict[str, AffineValue | None] = field(default_factory=dict)  # None: not affine
     code: dict[str, str] = field(default_factory=dict)
     reads: dict[str, AffineRead] = field(default_factory=dict)
-    split_points: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    slopes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    conditions: set[str] = field(default_factory=set)  # fixed names that choices between other values hang on
-    preferred_period: int = 1  # what the period should be a multiple of
-    max_period: int = MAX_PERIOD  # of the period
+    split_points: dict[str, tuple[str, ...]] = field(default_factory=dict)  # iterations until the line is not affine
+    slopes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # assignments of slopes that differ between parts
+    conditions: set[str] = field(default_factory=set)  # invariant names that select between other values
+    preferred_period: int = 1  # a divisor of the period that makes more values affine
+    max_period: int = MAX_PERIOD
 
     def add(self, name: str, code: str, value: ast.expr) -> None:
-        """Take in the line `code`, which says name = value."""
+        """Analyse the line `code`, an assignment of `value` to `name`."""
         self.code[name], self.split_points[name], self.slopes[name] = code, (), ()
         called = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
         if found := FETCH.fullmatch(called):
@@ -129,7 +123,7 @@ class LoopAnalysis:
         return None
 
     def _chosen(self, name: str, condition: ast.expr, *values: ast.expr) -> AffineRead | None:
-        """A choice between reads of like elements, or a read and zero or NaN, that is the same all along a part."""
+        """A select, invariant within a part, between two reads of one dtype and slope, or a read and zero or NaN."""
         which = self.kind(name, condition)
         reads = [self.reads.get(v.id) if isinstance(v, ast.Name) else None for v in values]
         one = next((r for r in reads if r is not None), None)
@@ -152,7 +146,7 @@ class LoopAnalysis:
         )
 
     def kind(self, name: str, value: ast.expr) -> AffineValue | None:
-        """What an expression in the line of `name` is."""
+        """The affine value of an expression in the line of `name`; None if it is not affine."""
         match value:
             case ast.Constant(value=number):
                 return AffineValue(ZERO, number) if type(number) is int else INVARIANT
@@ -244,7 +238,7 @@ class LoopAnalysis:
         return self._either(name, f"{a} < {b}", *((x, y) if word == "minimum" else (y, x)))
 
     def _either(self, name: str, condition: str, a: AffineValue, b: AffineValue) -> AffineValue:
-        """One of two values, the same one up to the next cut."""
+        """A select between two values: its condition is invariant up to the next split point."""
         x, y, unsigned = a.slope, b.slope, a.unsigned or b.unsigned
         if x == y:
             return AffineValue(x, unsigned=unsigned)
@@ -256,8 +250,10 @@ class LoopAnalysis:
     def _divided(
         self, name: str, x: str, y: str, of: AffineValue, number: int | None, rest: bool
     ) -> AffineValue | None:
-        """The quotient, rounded down, or the rest of a division: by a literal that divides the slope both are affine
-        everywhere, else up to the next multiple of the divisor."""
+        """The floored quotient, or the remainder.
+
+        By a literal that divides the slope both are affine everywhere, else up to the next multiple of the divisor.
+        """
         slope = of.slope
         if slope.value is None or not slope.is_exact:
             return None
@@ -276,7 +272,7 @@ class LoopAnalysis:
 
 
 def _constant(value: ast.expr, dtype: str) -> str | None:
-    """The address of a line of this literal, if it is zero or NaN."""
+    """The address of an array of this literal, if it is zero or NaN."""
     match value:
         case ast.Call(args=[ast.Constant(value=number)]) if number == 0:
             return "origin(0, False)"
@@ -292,7 +288,7 @@ def _if_invariant(x: AffineValue | None) -> AffineValue | None:
 
 
 def _split_points(op: type, a: str, b: str, slope: Slope) -> tuple[str, ...]:
-    """How long a comparison of integers stays as it is, whose left side grows by `slope` beyond its right side."""
+    """Iterations until a comparison of integers changes; its left side grows by `slope` relative to its right side."""
     less, at_most = (f"until_less({a}, {b}{more}, {slope.text})" for more in ("", " + 1"))
     match op:
         case ast.Lt | ast.GtE:

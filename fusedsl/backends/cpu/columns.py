@@ -1,8 +1,7 @@
-"""Row kernels whose rows, not columns, are neighbours in memory: strips of rows side by side, one column at a time.
+"""Column reductions: if rows, not columns, are contiguous, strips of rows are in vector lanes, a column at a time.
 
-Row values are arrays over the strip, but for those that are the same in all of it. A block of columns is folded one
-after another, then joins a pairwise tree. A strip is as wide as its states stay in the nearest cache: the longer its
-lines, the better memory delivers them.
+Row values are arrays over the strip, except those that are uniform in it. Columns of a block are merged serially, then
+blocks in a pairwise tree. A strip is as wide as its states fit in the L1 cache: wide strips read memory best.
 """
 
 from __future__ import annotations
@@ -17,26 +16,24 @@ from .rows import allocate, counted_loop, extents, free
 from .schedule import MIN_STRIP, STRIP_MULTIPLE
 from .source_text import address, decode, header, indented, load_line, parameters, renamed, store_line, times
 
-BLOCK = 64  # columns that are folded one after another
-STATE_BYTES = 1 << 14  # bytes of the states of a strip, at most: a third of the nearest cache of current processors
-UNROLLED_COLUMNS, MAX_UNROLLED_LINES = (
-    8,
-    8,
-)  # columns that join a state at once where an element is so few lines: it is read and written once
+BLOCK = 64  # columns that are merged serially
+STATE_BYTES = 1 << 14  # bytes at most of the states of a strip: a third of a current L1 cache
+UNROLLED_COLUMNS = 8  # columns that are merged into a state in registers
+MAX_UNROLLED_LINES = 8  # lines at most of such an element
 
 
 def emit(kernel: KernelIR, letters: str) -> tuple[str, list[ScratchArray]]:
-    """The source of a kernel of strips; `letters` say how each operand steps from row to row."""
+    """The source of a strip kernel, and its scratch arrays; `letters` are the row strides of the operands."""
     return StripEmitter(kernel, letters).emit()
 
 
 class StripEmitter:
-    """The text of one kernel."""
+    """Emits one strip kernel."""
 
     def __init__(self, kernel: KernelIR, letters: str):
         self.kernel, self.roles = kernel, ValueRoles(kernel)
         self.steps = letters
-        self.axis = kernel.row_axes - 1  # along the strip
+        self.axis = kernel.row_axes - 1  # the axis of the strip
         self.along = {q.value.name for q in self.roles.row_positions if q.axis == self.axis}
         self.shared = {load.value.name for load in self.roles.row_loads if self.step(load.operand) == "0"}
         self.shared |= {q.value.name for q in self.roles.row_positions} - self.along
@@ -54,7 +51,7 @@ class StripEmitter:
         ), arrays
 
     def sizes(self) -> list[str]:
-        """How wide a strip is at most, how many strips of the least width there are, and levels of its trees."""
+        """Define the maximum width of a strip, the number of strips of minimum width, and the levels of the tree."""
         lines = [
             f"granules = (n{self.axis} + {STRIP_MULTIPLE - 1}) // {STRIP_MULTIPLE}",
             f"widest = smaller({self.most()}, smaller(granules, end - begin) * {STRIP_MULTIPLE})",
@@ -65,7 +62,7 @@ class StripEmitter:
         return lines
 
     def most(self) -> int:
-        """Rows of a strip: elements that are held are as many for each."""
+        """The maximum number of rows of a strip."""
         if self.roles.scratch_values:
             return MIN_STRIP
         uses = [(*phase.folds, *scan.uses(phase)) for phase in self.kernel.phases]
@@ -73,7 +70,7 @@ class StripEmitter:
         return max(MIN_STRIP, STATE_BYTES // max(size, 1) // STRIP_MULTIPLE * STRIP_MULTIPLE)
 
     def arrays(self) -> list[ScratchArray]:
-        """Row values, states, trees and held elements of a strip."""
+        """Scratch of a strip: row values, states, trees, per-element values."""
         found = [ScratchArray(f"{v.name}_row", v.dtype, "widest") for v in self.stored(len(self.kernel.phases))]
         for phase in self.kernel.phases:
             found += reduce.state_arrays(phase.folds, "lane", "widest")
@@ -82,7 +79,7 @@ class StripEmitter:
         return found + [ScratchArray(v.name, v.dtype, "columns * widest") for _, v in self.roles.scratch_values]
 
     def stored(self, p: int) -> list[Value]:
-        """The row values that are arrays when a phase starts."""
+        """The row values that are arrays at the start of a phase."""
         return [v for v in self.roles.row_values_before(p) if v.name not in self.shared | self.along]
 
     def step(self, operand: int) -> str:
@@ -90,7 +87,7 @@ class StripEmitter:
         return f"s{operand}at{self.axis}" if self.steps[operand] == "s" else self.steps[operand]
 
     def start(self) -> list[str]:
-        """Where the strip starts, and the row values that are loaded."""
+        """The first row of the strip, base pointers, and row loads."""
         kernel, axis = self.kernel, self.axis
         names = {a: f"i{a}" for a in range(axis)}
         lines = [
@@ -113,7 +110,7 @@ class StripEmitter:
         return ["for lane in range(width):", *indented(inner)] if inner else []
 
     def reads(self, names: set[str], p: int) -> list[str]:
-        """Read the row values among `names` that exist when phase p starts."""
+        """Load the row values among `names` that are defined before phase p."""
         lines = [
             f"{q.value.name} = {q.value.dtype}(first + lane)"
             for q in self.roles.row_positions
@@ -124,7 +121,7 @@ class StripEmitter:
     # -- columns
 
     def columns(self, p: int) -> list[str]:
-        """The element part of a phase, in blocks of columns."""
+        """The element loop of a phase, in blocks of columns."""
         phase = self.kernel.phases[p]
         if not (phase.stores or phase.folds or self.roles.scratch_of(p)):
             return []
@@ -149,19 +146,19 @@ class StripEmitter:
         return lines + (self.join(phase.folds, "lane", "row", "blocks") if phase.folds else [])
 
     def is_light(self, p: int) -> bool:
-        """Whether a phase does so little with an element that most of it is reading and writing its row's states."""
+        """True if loads and stores of states dominate the element body, so that several columns are merged at once."""
         phase = self.kernel.phases[p]
         reads = [load for load in self.roles.loads_of(p) if self.step(load.operand) != "0"]
         few = len(phase.element.lines) + len(reads) <= MAX_UNROLLED_LINES and not self.kernel.pointers
         return few and bool(phase.folds) and not (phase.stores or phase.scans or self.roles.scratch_of(p))
 
     def column(self, p: int) -> list[str]:
-        """A column of all rows of the strip."""
+        """The loop over the rows of the strip, for one column."""
         after = [line for f in self.kernel.phases[p].folds for line in reduce.accumulate_lane(f, "lane")]
         return loop_splitting.loop(self.kernel, self.element(p), "lane", "width", counted_loop, after)
 
     def several(self, p: int) -> list[str]:
-        """Some columns at once, each after the one before it."""
+        """The loop over the rows of the strip, for several columns, which are merged in order."""
         folds, starts, inner = self.kernel.phases[p].folds, [], []
         first, each = self.column_start(p), self.element(p)
         own = {line.partition(" = ")[0] for line in first}
@@ -183,7 +180,7 @@ class StripEmitter:
         return [*starts, *self.lanes(inner)]
 
     def column_start(self, p: int) -> list[str]:
-        """Where a column starts in each operand, and what is the same for all rows."""
+        """Base pointers of a column, and loads that are uniform in the strip."""
         kernel, axes = self.kernel, range(self.kernel.row_axes, self.kernel.axes)
         names = {a: f"i{a}" for a in axes}
         touched = [load.operand for load in self.roles.loads_of(p)] + [
@@ -198,7 +195,7 @@ class StripEmitter:
         ]
 
     def element(self, p: int) -> list[str]:
-        """One element: loads, row values, held values, body, stores."""
+        """One element: loads, row values, scratch values, body, stores."""
         phase, used = self.kernel.phases[p], self.roles.used(self.kernel.phases[p])
         lines = []
         for load in self.roles.loads_of(p):
@@ -214,7 +211,7 @@ class StripEmitter:
     # -- the tree of blocks
 
     def push(self, folds: tuple[FoldUse, ...], part: str) -> list[str]:
-        """Add a block's states, of this name, to the tree of every row."""
+        """Push the states of a block to the tree of every row."""
         keep = []
         for f in folds:
             keep += reduce.put_state(f, "tree", "level * widest + lane", reduce.get_state(f, part, "lane"))
@@ -222,7 +219,7 @@ class StripEmitter:
         return ["level = 0", "rest = block", "while (rest & 1) != 0:", *indented(loop), *self.lanes(keep)]
 
     def join(self, folds: tuple[FoldUse, ...], part: str, into: str, count: str) -> list[str]:
-        """Merge what the tree of every row holds of so many blocks."""
+        """Reduce the tree of every row, after so many blocks."""
         nothing = [line for f in folds for line in reduce.put_state(f, part, "lane", list(f.identity))]
         keep = [line for f in folds for line in reduce.put_state(f, into, "lane", reduce.get_state(f, part, "lane"))]
         some = ["if (rest & 1) != 0:", *indented(self.lanes(self.from_tree(folds, part)))]
@@ -230,7 +227,7 @@ class StripEmitter:
         return [*self.lanes(nothing), "level = 0", f"rest = {count}", *loop, *self.lanes(keep)]
 
     def from_tree(self, folds: tuple[FoldUse, ...], part: str) -> list[str]:
-        """What the tree holds at a level joins a part of a row's states."""
+        """Merge the tree's states at a level into a partial state."""
         merges = []
         for f in folds:
             fresh = reduce.part_names(f, "next")
@@ -241,7 +238,7 @@ class StripEmitter:
         return merges
 
     def scanned(self, p: int) -> list[str]:
-        """A block joins the tree of those before, and what that comes to lies before the next."""
+        """Push the aggregate of a block to the tree; the tree's total is the prefix of the next block."""
         found = scan.uses(self.kernel.phases[p])
         if not found:
             return []
@@ -251,10 +248,10 @@ class StripEmitter:
     # -- rows
 
     def row_part(self, p: int) -> list[str]:
-        """The row body of a phase and its stores, for every row of the strip."""
+        """The row body of a phase and its stores, for all rows of the strip."""
         phase = self.kernel.phases[p]
         body = phase.row or Body((), (), ())
-        made = {line.partition(" = ")[0] for line in body.lines}  # a result may be a state, as it was folded
+        made = {line.partition(" = ")[0] for line in body.lines}  # a result may be a state itself
         states = {v.name for v in self.roles.row_results(p)} - made
         lines = self.reads(self.roles.used_by_row(phase), p)
         lines += [

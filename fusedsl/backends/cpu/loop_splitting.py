@@ -1,7 +1,7 @@
-"""Loops in parts: where reads are affine between changes of their conditions, each part reads neighbours.
+"""Index-set splitting: a loop is cut into parts in which all conditions are invariant and all addresses affine.
 
-Conditions and addresses are computed once a part, as they are at its first element. Its loop is left with plain loads,
-which become vectors. What is not there is loaded from a line of zeros, or of NaNs.
+Conditions and addresses are hoisted: they are computed once a part, for its first element. The loop of a part is left
+with plain loads, which LLVM vectorises. A masked load reads from an array of zeros, or of NaNs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...kernel_ir.kernel import KernelIR
 from .affine import MAX_PERIOD, AffineRead, LoopAnalysis
 from .source_text import WORD, indented, renamed
 
-CONSTANT_BYTES = 1 << 12  # bytes of zeros (or NaNs) to each side of where loads of what is not there begin
+CONSTANT_BYTES = 1 << 12  # bytes of zeros (or NaNs) on each side of the address of masked loads
 Innermost = Callable[[list[str], str, str, str], list[str]]  # lines, index, first, end
 
 
@@ -27,9 +27,9 @@ def loop(
     innermost: Innermost,
     after: Sequence[str] = (),
 ) -> list[str]:
-    """A loop over `index` from 0 up to `end` in parts, or as it is if it reads nothing at affine addresses.
+    """A loop over `index` from 0 to `end` in parts, or a plain loop if it has no loads at affine addresses.
 
-    `lines` are an element's work, `after` what follows it and may carry values from element to element.
+    `lines` are the body of an element; `after` follows it and may carry values from element to element.
     """
     found = _analyse(lines, index, dict(kernel.literals)) if kernel.pointers else None
     if found is None:
@@ -38,8 +38,7 @@ def loop(
 
 
 def _analyse(lines: Sequence[str], index: str, known: Mapping[str, int]) -> tuple[LoopAnalysis, list[str]] | None:
-    """What is affine, and the lines that define nothing; None where that is nothing of use, or lines are no simple
-    statements."""
+    """(analysis, lines without a result); None if no load is affine, or a line is not a simple statement."""
     statements = []
     for line in lines:
         if line.startswith(" ") or line.endswith(":"):
@@ -75,18 +74,18 @@ def _words(texts: Iterable[str]) -> set[str]:
 
 
 class _SplitLoop:
-    """The text of one loop."""
+    """Emits one loop in parts."""
 
     def __init__(self, found: LoopAnalysis, sinks: list[str], after: Sequence[str], end: str, innermost: Innermost):
         self.analysis, self.sinks, self.after = found, sinks, [line.partition("#")[0].rstrip() for line in after]
         self.end, self.innermost, self.period = end, innermost, found.period
         self.once = dict.fromkeys(self._once())
-        self.names: dict[tuple[int, bool], dict[str, str]] = {}  # by element of a turn, and whether once a part
+        self.names: dict[tuple[int, bool], dict[str, str]] = {}  # by (element of the unrolled body, whether hoisted)
 
-    # -- which lines are computed when
+    # -- hoisting
 
     def _once(self) -> list[str]:
-        """The names that are computed once a part: what addresses and conditions are made of."""
+        """The names that are hoisted, in order: addresses, conditions, and all that they depend on."""
         found = self.analysis
         needed = _words(text for read in found.reads.values() for text in (read.base, read.wanted))
         needed |= {*_invariant_fetches(found), *found.conditions}
@@ -96,7 +95,7 @@ class _SplitLoop:
         return [name for name in found.code if name in needed]
 
     def _in_loop(self) -> list[str]:
-        """The names that are computed, or read, for each element."""
+        """The names that are computed, or loaded, for each element, in order."""
         needed, names = _words([*self.sinks, *self.after]), []
         for name in reversed(self.analysis.code):
             if name in needed and not self._is_hoisted(name):
@@ -111,11 +110,11 @@ class _SplitLoop:
     # -- names
 
     def _named(self, texts: Iterable[str], number: int, once: bool) -> list[str]:
-        """Lines of element `number` of a turn with its names: as they are once a part, or in the loop."""
+        """Lines with the names of element `number` of the unrolled body: hoisted, or in the loop."""
         return renamed(texts, self._names(number, once))
 
     def _names(self, number: int, once: bool) -> dict[str, str]:
-        """What stands for each name there."""
+        """The replacement of each name there."""
         if (number, once) not in self.names:
             own, names = f"_r{number}" if number else "", {}
             for name in self.analysis.code:
@@ -128,7 +127,7 @@ class _SplitLoop:
         return self.names[number, once]
 
     def _reads(self, number: int) -> dict[str, AffineRead]:
-        """The reads of an element of a turn, in terms of what is computed once a part."""
+        """The reads of an element of the unrolled body, in terms of hoisted names."""
         found = {}
         for name, read in self.analysis.reads.items():
             base, wanted, slope = self._named([read.base, read.wanted, read.slope.text], number, True)
@@ -139,7 +138,7 @@ class _SplitLoop:
     # -- text
 
     def text(self, plain: list[str]) -> list[str]:
-        """The loop; `plain` are its lines as they were."""
+        """The lines of the loop; `plain` is its original body, for the elements that are left over."""
         index, period, end = self.analysis.index, self.period, self.end
         numbers = range(period)
         once, cuts = [], []
@@ -167,7 +166,7 @@ class _SplitLoop:
         return ["at = 0", f"while at < {end}:", *indented(part)]
 
     def _loops(self, reads: Mapping[str, AffineRead]) -> list[str]:
-        """The loop of a part, and where slopes may differ from what they mostly are, one for these too."""
+        """The loop of a part; two versions if slopes may differ from the usual ones."""
         fast = self._loop(reads, usual=True)
         unsure = dict.fromkeys(
             f"({r.slope.text} == {r.slope.value})"
@@ -201,7 +200,7 @@ class _SplitLoop:
 
 
 def _element(own: str, read: AffineRead, turn: str, usual: bool) -> str:
-    """The line that loads an element of a part."""
+    """The load of one element."""
     if read.is_contiguous(usual):
         step = (read.slope.value or 0) // DTYPES[read.dtype].itemsize
         return f"{own} = element_{read.dtype}({own}_base, {turn if step == 1 else f'({turn}) * {step}'})"

@@ -1,4 +1,4 @@
-"""Loops that only copy neighbours are calls of the C library's memmove, which does not read what it overwrites."""
+"""Memmove idiom: loops that only copy contiguous elements become calls of memmove, which allows overlap."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ STORE = re.compile(r"store(\d+)\((\w+), (\w+), (\w+)\)$")
 
 
 def memmove_calls(kernel: KernelIR, lines: Sequence[str], index: str, first: str, end: str) -> list[str] | None:
-    """The loop over `index` from `first` up to `end` as copies; None where it computes something.
+    """The loop over `index` from `first` to `end` as memmove calls; None if it computes anything.
 
-    Elements at addresses (parts.py) are counted from `first`, those of operands from 0.
+    Loads at addresses (loop_splitting.py) are indexed from `first`, those of operands from 0.
     """
     code = [line.partition("#")[0].rstrip() for line in lines]
     loads = {load[1]: load for line in code if (load := LOAD.match(line))}

@@ -1,7 +1,7 @@
-"""The text of folds: merging one element or one part into a state, vector lanes in memory, the pairwise tree.
+"""Reductions as text: merges of an element or a partial state, vector lanes in memory, the pairwise tree.
 
-Merges are taken to be associative and commutative (argmax settles ties by the index in its state), so that elements
-may be folded in lanes. The order is fixed: it depends on the number of columns alone.
+Merges are associative and commutative (argmax breaks ties by the index in its state), so that elements may be reduced
+in lanes. The order is fixed: it depends on the number of columns alone.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from .roles import ScratchArray, reassociable_merge
 from .source_text import indented, renamed
 
 LANES = 64
-LEVELS = 48  # of the pairwise tree: enough for any number of segments
+LEVELS = 48  # levels of the pairwise tree: enough for any number of segments
 
 
 def state_arrays(folds: tuple[FoldUse, ...], kind: str, count: str) -> list[ScratchArray]:
-    """One array per component of every state."""
+    """One scratch array per component of every state."""
     return [ScratchArray(f"{value.name}_{kind}", value.dtype, count) for fold in folds for value in fold.state]
 
 
 def merge(fold: FoldUse, first: list[str], second: list[str], into: list[str]) -> list[str]:
-    """into = merge(first, second), with the merge's lines in place."""
+    """into = merge(first, second), with the merge body inlined."""
     own = unique_names(fold)
     lines = [f"{own[value.name]} = {text}" for value, text in zip(fold.merge.args, first + second)]
     lines += renamed(fold.merge.lines, own)
@@ -28,7 +28,7 @@ def merge(fold: FoldUse, first: list[str], second: list[str], into: list[str]) -
 
 
 def unique_names(fold: FoldUse) -> dict[str, str]:
-    """New names for the values of a merge: merges of other folds use the same ones, perhaps of other types."""
+    """Unique names for the values of a merge body: other folds use the same names, perhaps with other types."""
     made = [line.partition(" = ")[0] for line in fold.merge.lines]
     return {name: f"{name}_{fold.state[0].name}m" for name in [*(v.name for v in fold.merge.args), *made]}
 
@@ -38,7 +38,7 @@ def state_names(fold: FoldUse) -> list[str]:
 
 
 def part_names(fold: FoldUse, part: str) -> list[str]:
-    """The variables (or arrays) of a part of a state; the state's own where the part has no name."""
+    """The variables (or arrays) of a partial state; those of the state itself if the part has no name."""
     return [f"{name}_{part}" for name in state_names(fold)] if part else state_names(fold)
 
 
@@ -63,7 +63,7 @@ def put_state(fold: FoldUse, kind: str, index: str, values: list[str]) -> list[s
 
 
 def accumulate_register(fold: FoldUse) -> list[str]:
-    """state = merge(state, lifted) for a merge of one line."""
+    """state = merge(state, lifted), for a merge of one line."""
     name, lifted = fold.state[0].name, fold.lifted[0].name
     if word := reassociable_merge(fold):
         return [f"{name} = {word}({name}, {lifted})"]
@@ -71,7 +71,7 @@ def accumulate_register(fold: FoldUse) -> list[str]:
 
 
 def accumulate_lane(fold: FoldUse, lane: str) -> list[str]:
-    """Merge the lifted element into the state of a lane."""
+    """Merge the lifted element into the state of its vector lane."""
     fresh = [f"{name}_next" for name in state_names(fold)]
     lines = merge(fold, get_state(fold, "lane", lane), [value.name for value in fold.lifted], fresh)
     return [*lines, *put_state(fold, "lane", lane, fresh)]
@@ -90,7 +90,7 @@ def reset_lanes(folds: tuple[FoldUse, ...], count: str) -> list[str]:
 
 
 def reduce_lanes(folds: tuple[FoldUse, ...]) -> list[str]:
-    """Halve the lanes until one is left, and read it."""
+    """Tree reduction over lanes; the result is read from lane 0."""
     lines = []
     for fold in folds:
         fresh = [f"{name}_next" for name in state_names(fold)]
@@ -104,12 +104,12 @@ def reduce_lanes(folds: tuple[FoldUse, ...]) -> list[str]:
 
 
 def merge_parts(fold: FoldUse, part: str, other: str) -> list[str]:
-    """part = merge(part, other), for parts of a state."""
+    """part = merge(part, other), for partial states."""
     return merge(fold, part_names(fold, part), part_names(fold, other), part_names(fold, part))
 
 
 def push_to_tree(folds: tuple[FoldUse, ...], number: str, part: str = "") -> list[str]:
-    """Add part `number` (counted from 0) to the pairwise tree: parts of equal size merge, as in a binary counter."""
+    """Push partial state `number` (from 0) to the pairwise tree: equal levels merge, as in a binary counter."""
     merges = _merge_level(folds, part)
     keep = [line for fold in folds for line in put_state(fold, "tree", "level", part_names(fold, part))]
     inner = [*merges, "level = level + 1", "rest = rest >> 1"]
@@ -117,13 +117,13 @@ def push_to_tree(folds: tuple[FoldUse, ...], number: str, part: str = "") -> lis
 
 
 def _merge_level(folds: tuple[FoldUse, ...], part: str) -> list[str]:
-    """What the tree holds at a level joins a part of each state."""
+    """Merge the tree's state at a level into a partial state."""
     own = [(fold, part_names(fold, part)) for fold in folds]
     return [line for fold, names in own for line in merge(fold, get_state(fold, "tree", "level"), names, names)]
 
 
 def reduce_tree(folds: tuple[FoldUse, ...], count: str, part: str = "") -> list[str]:
-    """The state of all `count` parts; the identity where there is none."""
+    """The state of all `count` parts; the identity if there are none."""
     lines = [line for fold in folds for line in identity(fold, part)]
     inner = ["if (rest & 1) != 0:", *indented(_merge_level(folds, part)), "level = level + 1", "rest = rest >> 1"]
     return [*lines, "level = 0", f"rest = {count}", "while rest != 0:", *indented(inner)]

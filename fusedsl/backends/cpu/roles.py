@@ -1,4 +1,4 @@
-"""What each name of a row kernel is: read per element, held per element across phases, or one value per row."""
+"""Roles of the values of a row kernel: element loads, per-element scratch values, row values."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ SCALAR_DOUBLE = re.compile(r"\b(hypot|log10|cbrt|power|sin|cos|tan)\(")
 
 @dataclass(frozen=True)
 class ScratchArray:
-    """Working memory of a generated function: `count` elements (text) at <label>_at."""
+    """A scratch array of a generated function, at <label>_at."""
 
     label: str
     dtype: DType
-    count: str
+    count: str  # elements, as text
 
     @property
     def bytes(self) -> str:
-        """Its size as text, a multiple of 64."""
+        """The size as text, a multiple of 64 bytes."""
         return f"({self.count} + 63) // 64 * 64 * {self.dtype.itemsize}"
 
 
 @dataclass(frozen=True)
 class ValueRoles:
-    """The names of a row kernel by role."""
+    """The values of a row kernel by role."""
 
     kernel: KernelIR
 
     def varies(self, operand: int) -> bool:
-        """Whether an operand has an element per column."""
+        """True if an operand varies along the columns."""
         return any(letter != "0" for letter in self.kernel.operands[operand].strides[self.kernel.row_axes :])
 
     @cached_property
@@ -74,9 +74,10 @@ class ValueRoles:
 
     @cached_property
     def scratch_values(self) -> tuple[tuple[int, Value], ...]:
-        """(phase that makes it, value) of what is kept per element: results that a later phase reads, and loads
+        """(phase that computes it, value) of per-element values that are stored to scratch.
 
-        that are read after a phase has written elements, since an output may be an input exactly.
+        These are results that a later phase reads, and loads that are read after a phase with stores, since an output
+        may alias an input exactly.
         """
         found, phases = [], self.kernel.phases
         for p, phase in enumerate(phases):
@@ -87,7 +88,7 @@ class ValueRoles:
             found += [(p, v) for v in phase.results if v.name in later and v.name not in loaded]
         first = next((p for p, phase in enumerate(phases) if phase.stores), len(phases))
         later = set().union(*(self.used(q) for q in phases[first + 1 :]))
-        while first < len(phases) and phases[first].ranks:  # it goes over ranks, not elements
+        while first < len(phases) and phases[first].ranks:  # its loop is over ranks, not elements
             first -= 1
         found += [(first, load.value) for load in self.element_loads if load.value.name in later]
         return tuple(dict.fromkeys(found))
@@ -104,8 +105,10 @@ class ValueRoles:
         return tuple(load for load in self.element_loads if load.value.name in names - set(self.scratch_before(p)))
 
     def is_vectorisable(self, p: int) -> bool:
-        """Whether LLVM turns the loop over a phase's elements into one over vectors, as far as can be told: nothing
-        runs along it, and its elements are neighbours that no function of the C library takes one at a time."""
+        """True if LLVM vectorises the element loop of a phase, as far as can be predicted.
+
+        The loop has no scan, its accesses are contiguous, and it calls no scalar function of the C library.
+        """
         phase, last = self.kernel.phases[p], self.kernel.axes - 1
         touched = [load.operand for load in self.loads_of(p)] + [store.operand for store in phase.stores]
         near = all(self.kernel.operands[k].strides[last] in ("0", "1") for k in touched)
@@ -115,15 +118,18 @@ class ValueRoles:
         return near and not phase.scans and not any(form.search(line) for form in scalar for line in lines)
 
     def accumulates_in_memory(self, p: int) -> bool:
-        """Whether a phase's elements are folded in lanes in memory: merges of several lines, and sums and products of
-        floats whose loop stays scalar, for one element after another their roundings would add up."""
+        """True if a phase is reduced in lanes in memory.
+
+        These are merges of several lines, and float sums and products whose loop stays scalar: serial summation would
+        accumulate rounding errors.
+        """
         folds = self.kernel.phases[p].folds
         if not all(map(is_vectorisable_merge, folds)):
             return True
         return not self.is_vectorisable(p) and any(map(reassociable_merge, folds))
 
     def row_results(self, p: int) -> tuple[Value, ...]:
-        """The row values that a phase makes: fold states and results of its row body."""
+        """The row values that a phase defines: fold states and results of its row body."""
         phase = self.kernel.phases[p]
         states = tuple(value for fold in phase.folds for value in fold.state)
         states += tuple(value for _, _, value in phase.select.places) if phase.select else ()
@@ -138,7 +144,7 @@ class ValueRoles:
 
 
 def is_vectorisable_merge(fold: FoldUse) -> bool:
-    """Whether LLVM turns a loop over this merge into vector lanes: one sum, product, extremum, or, and."""
+    """True if LLVM vectorises a loop over this merge: a single sum, product, extremum, or, and."""
     if len(fold.state) != 1 or len(fold.merge.lines) != 1:
         return False
     found = SIMPLE.match(fold.merge.lines[0])
@@ -150,7 +156,7 @@ def is_vectorisable_merge(fold: FoldUse) -> bool:
 
 
 def reassociable_merge(fold: FoldUse) -> str | None:
-    """The word for a float sum or product of free order; None for other merges."""
+    """The word for a float sum or product that LLVM may reassociate; None for other merges."""
     found = SIMPLE.match(fold.merge.lines[0])
     if fold.state[0].dtype.kind != "f" or not found or found.group(6) not in ("+", "*"):
         return None
@@ -158,6 +164,6 @@ def reassociable_merge(fold: FoldUse) -> str | None:
 
 
 def is_extremum(fold: FoldUse) -> bool:
-    """Whether a merge is one maximum or minimum: exact, in any order."""
+    """True for a single maximum or minimum: exact in any order."""
     found = SIMPLE.match(fold.merge.lines[0]) if is_vectorisable_merge(fold) else None
     return found is not None and found.group(8) is not None

@@ -1,4 +1,4 @@
-"""Row kernels, one row after another: each phase is a loop over the columns, in segments that are folded in lanes."""
+"""Row reductions: a loop over rows; each phase is a loop over columns, in segments that are reduced in vector lanes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .source_text import address, decode, header, increment, indented, load_line
 
 
 def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
-    """The source of a row kernel, and the working memory that it names."""
+    """The source of a row kernel, and its scratch arrays."""
     roles = ValueRoles(kernel)
     arrays = [ScratchArray(value.name, value.dtype, "columns") for _, value in roles.scratch_values] + fold_arrays(
         kernel, range(len(kernel.phases))
@@ -39,7 +39,7 @@ def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
 
 
 def row_blocks(roles: ValueRoles, a: Load, b: Load) -> list[str]:
-    """Rows whose products are summed in blocks along the last row axis; then the row body, one row after another."""
+    """Sums of products by the microkernel, for blocks of rows along the last row axis; then the row body of each."""
     kernel, (fold,) = roles.kernel, roles.kernel.phases[0].folds
     last, (state,) = kernel.row_axes - 1, fold.state
     strides = ", ".join(step(kernel, x.operand, last) for x in (a, b))
@@ -53,7 +53,7 @@ def row_blocks(roles: ValueRoles, a: Load, b: Load) -> list[str]:
 
 
 def fold_arrays(kernel: KernelIR, phases) -> list[ScratchArray]:
-    """Lanes and trees of the folds."""
+    """Scratch arrays of the folds: lanes and trees."""
     found = []
     for p in phases:
         folds = kernel.phases[p].folds
@@ -65,7 +65,7 @@ def fold_arrays(kernel: KernelIR, phases) -> list[ScratchArray]:
 
 
 def extents(kernel: KernelIR) -> list[str]:
-    """columns, chunks of the last axis, and segments: (index of the outer column axes, chunk)."""
+    """Define columns, chunks (of the last axis), and segments: (index of the outer column axes, chunk)."""
     last = kernel.axes - 1
     names = [f"n{axis}" for axis in range(kernel.row_axes, last)]
     outer = " * ".join(names)
@@ -77,7 +77,7 @@ def extents(kernel: KernelIR) -> list[str]:
 
 
 def allocate(arrays: list[ScratchArray]) -> list[str]:
-    """Allocate the working memory in one piece."""
+    """Allocate all scratch arrays in one call."""
     if not arrays:
         return []
     lines = ["size = 0"]
@@ -91,7 +91,7 @@ def free(arrays: list[ScratchArray]) -> list[str]:
 
 
 def row_prologue(roles: ValueRoles, row: str) -> list[str]:
-    """The indices of a row, where it starts in each operand, and what is loaded once a row."""
+    """Row indices, base pointers of the operands, and row loads."""
     return [*row_index(roles, row), *row_bases(roles)]
 
 
@@ -102,7 +102,7 @@ def row_index(roles: ValueRoles, row: str) -> list[str]:
 
 
 def row_bases(roles: ValueRoles) -> list[str]:
-    """Where a row starts in each operand, and what is loaded once a row."""
+    """Base pointers of a row in each operand, and row loads."""
     kernel = roles.kernel
     names = {axis: f"i{axis}" for axis in range(kernel.row_axes)}
     lines = [address(kernel, k, f"r{k}", f"p{k}", names) for k in range(len(kernel.operands))]
@@ -111,7 +111,7 @@ def row_bases(roles: ValueRoles) -> list[str]:
 
 
 def column_loop(roles: ValueRoles, p: int, low: str, high: str, base: str = "") -> list[str]:
-    """The element part of a phase over segments [low, high), folded into its states; held values start at `base`."""
+    """The element loop of a phase over segments [low, high), reduced to its states; scratch values start at `base`."""
     phase = roles.kernel.phases[p]
     if phase.ranks:
         return sort.rank_loop(roles, phase)
@@ -126,7 +126,7 @@ def column_loop(roles: ValueRoles, p: int, low: str, high: str, base: str = "") 
     opening, joined = [*sort.init_top_k(phase), *scan.init_row(phase)], []
     if phase.scans and scan.in_log_steps(phase):
         opening += scan.init_log_steps(phase)
-    if phase.folds:  # the state of a single segment is that of the row
+    if phase.folds:  # a single segment needs no tree
         opening += [line for f in phase.folds for line in reduce.identity(f)]
         lines += [f"if {total} != 1:", *indented(reduce.push_to_tree(phase.folds, number))]
         joined = [f"if {total} != 1:", *indented(reduce.reduce_tree(phase.folds, total))]
@@ -134,7 +134,7 @@ def column_loop(roles: ValueRoles, p: int, low: str, high: str, base: str = "") 
 
 
 def elements(roles: ValueRoles, p: int) -> list[str]:
-    """The elements of a segment, folded into its states: in registers, or in lanes in memory; scans go by blocks."""
+    """The loop over a segment, reduced in registers or in lanes in memory; scans run by blocks of LANES."""
     phase, lanes = roles.kernel.phases[p], roles.accumulates_in_memory(p)
     if lanes:
         start = reduce.reset_lanes(phase.folds, str(LANES))
@@ -169,7 +169,7 @@ def counted_loop(lines: list[str], index: str, first: str, end: str) -> list[str
 
 
 def segment_prologue(roles: ValueRoles, p: int, base: str) -> list[str]:
-    """Where a segment starts: its first column, how many, the operands' addresses, loads that do not vary in it."""
+    """The first column of a segment, its length, base pointers, and loads that are invariant in it."""
     kernel, last = roles.kernel, roles.kernel.axes - 1
     names = {axis: f"i{axis}" for axis in range(kernel.row_axes, last)}
     lines = (
@@ -192,7 +192,7 @@ def segment_prologue(roles: ValueRoles, p: int, base: str) -> list[str]:
 
 
 def inputs(roles: ValueRoles, p: int, index: str) -> list[str]:
-    """Loads, held values and positions of one element."""
+    """Loads, scratch values and indices of one element."""
     kernel, last = roles.kernel, roles.kernel.axes - 1
     used = roles.used(kernel.phases[p])
     lines = []
@@ -207,7 +207,7 @@ def inputs(roles: ValueRoles, p: int, index: str) -> list[str]:
 
 
 def element(roles: ValueRoles, p: int, index: str, scan_step=scan.in_row) -> list[str]:
-    """Loads, body, stores and held values of one element."""
+    """Loads, body, scans, stores and scratch values of one element."""
     kernel, last = roles.kernel, roles.kernel.axes - 1
     phase = kernel.phases[p]
     lines = [*inputs(roles, p, index), *phase.element.lines, *scan.element_lines(phase, scan_step)]

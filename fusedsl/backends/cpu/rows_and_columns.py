@@ -1,8 +1,8 @@
-"""Row kernels that fold their rows too: parts of the rows with a state for each column, then the parts merged.
+"""Row-and-column reductions: partial column states for blocks of rows, then a second stage that merges them.
 
-`rows` works on parts of neighbouring rows and keeps a line of states for each in a workspace that the caller gives,
-`column_loop` merges the lines as a pairwise tree and stores the results. The two slots behind the kernel's own say where
-the workspace is and how many parts there are.
+The C function `rows` reduces parts of consecutive rows and stores a state per column for each part in a workspace of
+the caller. The C function `columns` merges these states in a pairwise tree and stores the results. Two slots after the
+kernel's own hold the address of the workspace and the number of parts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .workspace import cross_arrays
 
 
 def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
-    """The source of a kernel that folds both ways, and the working memory that it names."""
+    """The source of a kernel that reduces rows and columns, and its scratch arrays."""
     roles, shared = ValueRoles(kernel), cross_arrays(kernel)
     held = [ScratchArray(value.name, value.dtype, "columns") for _, value in roles.scratch_values]
     own = held + fold_arrays(kernel, range(len(kernel.phases)))
@@ -29,7 +29,7 @@ def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
 
 
 def _rows(kernel: KernelIR, shared: list[ScratchArray], own: list[ScratchArray]) -> list[str]:
-    """Every phase of the rows of a part; each element joins the state of its column."""
+    """Stage 1: all phases of the rows of a part; each element is merged into the state of its column."""
     nothing = [line for f in kernel.cross for line in reduce.put_state(f, "line", "base + column", list(f.identity))]
     roles, body = ValueRoles(kernel), []
     for p in range(len(kernel.phases)):
@@ -46,7 +46,7 @@ def _rows(kernel: KernelIR, shared: list[ScratchArray], own: list[ScratchArray])
 
 
 def _columns(kernel: KernelIR, shared: list[ScratchArray], trees: list[ScratchArray]) -> list[str]:
-    """Merge the lines of states of a column, and store what they come to."""
+    """Stage 2: merge the partial states of a column, finish, store."""
     finish, axes = kernel.finish, range(kernel.row_axes, kernel.axes)
     assert finish is not None
     names = {a: f"i{a}" for a in axes}

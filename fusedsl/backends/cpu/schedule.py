@@ -1,4 +1,4 @@
-"""How a kernel runs on the CPU: which loops, how many units of work, how much workspace. Imports no Numba."""
+"""Schedules of CPU kernels: loop structure, units of work, workspace. Imports no Numba."""
 
 from __future__ import annotations
 
@@ -12,32 +12,29 @@ from .core_time import seconds
 from .work import CpuLaunch, CpuStage
 from .workspace import cross_bytes, cross_parts, split_bytes
 
-CHUNK = 16384  # elements of a map's innermost axis that one unit computes
-TILE = (64, 32)  # innermost columns, rows of a block of two axes
-PART_ELEMENTS = 65536  # elements of a part of a long row
-SEGMENT = 2048  # columns that are folded in vector lanes before their sum joins the pairwise tree
-SHORT_COLUMNS = 12  # columns of rows that are too short for loops of their own
-SHORT_ROWS = 16  # … where the axis of the rows has at least so many
-SHORT_LINES = 256  # of the body of such a loop over rows, at most: it is compiled for each number of columns
-MAX_VECTOR_STRIDE = (
-    4  # strides of a loop that vectors of neighbours serve: reversed, every second, third or fourth element
-)
-MAX_LITERAL_STRIDE = 64  # strides that the code of short rows may say as numbers
-MATMUL_BLOCK = (192, 512, 256)  # rows and columns of a block of a product of matrices, steps that are packed at a time
-THREAD_SECONDS = 5e-5  # seconds of work that are worth waking a thread
-ATTENTION_ROWS = 64  # rows of a tile of a pass over scores
-STRIP_MULTIPLE = 64  # strips, of rows side by side where these are neighbours in memory, are multiples of so many rows
-MIN_STRIP = 256  # rows of a strip that holds elements
-STRIPS_PER_THREAD = 2  # for each thread, at most: the wider the better
+CHUNK = 16384  # elements of the innermost axis of a map in one unit of work
+TILE = (64, 32)  # (columns, rows) of a block of a tiled map
+PART_ELEMENTS = 65536  # elements of a part of a split row
+SEGMENT = 2048  # columns that are reduced in vector lanes; segments are merged in a pairwise tree
+SHORT_COLUMNS = 12  # columns at most of rows that are unrolled
+SHORT_ROWS = 16  # rows at least for this
+SHORT_LINES = 256  # lines at most of an unrolled row: it is compiled for each number of columns
+MAX_VECTOR_STRIDE = 4  # strides that LLVM serves with vector loads and shuffles: -1, 2, 3, 4 …
+MAX_LITERAL_STRIDE = 64  # strides that are literals in the code of short rows
+MATMUL_BLOCK = (192, 512, 256)  # (rows, columns) of a block of a matmul, and the steps that are packed at a time
+THREAD_SECONDS = 5e-5  # seconds of work that are worth a thread
+ATTENTION_ROWS = 64  # query rows of an attention tile
+STRIP_MULTIPLE = 64  # strips of rows are multiples of so many rows
+MIN_STRIP = 256  # rows of a strip with per-element scratch values
+STRIPS_PER_THREAD = 2  # strips of a thread at most: wide strips read memory best
 
 
 @dataclass(frozen=True)
 class ShortRows:
-    """Short rows: their extents, and for each operand the strides of the axis before them and of theirs, those that
-    the code says as numbers."""
+    """Unrolled short rows."""
 
-    counts: tuple[int, ...]
-    strides: tuple[tuple[int | None, ...], ...]
+    counts: tuple[int, ...]  # extents of the unrolled axes
+    strides: tuple[tuple[int | None, ...], ...]  # by operand: of the loop axis and the unrolled ones; None: run time
 
     def __str__(self) -> str:
         lines = [".".join("s" if step is None else str(step) for step in line) for line in self.strides]
@@ -52,13 +49,17 @@ class ShortRows:
 
 
 def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
-    """The loops for these extents and strides (in elements, per operand and axis): part of the kernel's key.
+    """The schedule for these extents and strides (in elements, per operand and axis): part of the kernel's key.
 
-    "map", followed by a colon and the innermost strides that the code says as numbers, where there are any; "tiles", a
-    map in blocks of two axes; "rows"; "cross", rows that are folded both ways; "split", few rows cut into parts that
-    threads share; "stream:" and the axis of a tile's rows, for passes over scores; "short:" and a `ShortRows`; or "strips:"
-    and a letter per operand, rows side by side, where the last row axis is contiguous and the columns are not, or the
-    rows are very short.
+    - "map", or "map:" and the innermost strides that are literals in the code
+    - "tiles": a map in blocks of two axes
+    - "rows": one row after another
+    - "strips:" and a letter per operand: rows in vector lanes, if the last row axis is contiguous or rows are very short
+    - "short:" and `ShortRows`: unrolled rows
+    - "split": few long rows, cut into parts that threads share
+    - "cross": reductions of rows and columns
+    - "products:" and letters: matmuls
+    - "stream:" and the axis of a tile's query rows: attention
     """
     if kernel.stream is not None:
         return f"stream:{max(kernel.stream.lanes, key=lambda axis: extents[axis])}"
@@ -88,7 +89,7 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
 
 
 def _short(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> ShortRows | None:
-    """The short rows of a kernel, or the short end of a map."""
+    """The unrolled rows of a kernel, or the unrolled innermost axes of a map; None if they are too long."""
     if kernel.finish is not None or kernel.steady:
         return None
     first = kernel.row_axes
@@ -107,7 +108,7 @@ def _short(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
 
 
 def general(kernel: KernelIR) -> str:
-    """The loops that do for any extents and strides, if not as fast as those that are chosen."""
+    """The schedule that is valid for any extents and strides, if slower than the chosen one."""
     if kernel.stream is not None:
         return f"stream:{min(kernel.stream.lanes)}"
     if kernel.finish is not None:
@@ -117,27 +118,27 @@ def general(kernel: KernelIR) -> str:
 
 
 def _map(kernel: KernelIR, strides: tuple[tuple[int, ...], ...]) -> str:
-    """A map, with the small strides along its loop."""
+    """The schedule of a map, with its small innermost strides."""
     steps = [(o.strides[-1:], line[-1:]) for o, line in zip(kernel.operands, strides)]
     words = [str(line[0]) if letter == "s" and 0 < abs(line[0]) <= MAX_VECTOR_STRIDE else "s" for letter, line in steps]
     return f"map:{','.join(words)}" if words.count("s") < len(words) else "map"
 
 
 def _matmul_sides(kernel: KernelIR, extents: tuple[int, ...]) -> Sides | None:
-    """The sides of a kernel's products, where blocks of them are worth packing."""
+    """The matmul axes of a kernel, if packing blocks pays off."""
     found = sides(kernel)
     return found if found is not None and worthwhile(kernel, found, extents) else None
 
 
 def _reads_transposed(extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> bool:
-    """Whether an operand of a map runs across the innermost axis, with neighbours along the one before it."""
+    """True if an operand of a map is contiguous along the second innermost axis instead of the innermost."""
     if len(extents) < 2 or extents[-2] < 8 or extents[-1] < 8:
         return False
     return any(abs(line[-2]) == 1 and abs(line[-1]) > 1 for line in strides)
 
 
 def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaunch:
-    """The stages for these extents. Their results do not depend on the number of threads."""
+    """The stages for these extents; results do not depend on the number of threads."""
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
     if schedule == "split":
         return _split(kernel, rows, columns, extents)
@@ -145,13 +146,13 @@ def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaun
         return _cross(kernel, rows, columns, extents)
     count = _units(kernel, schedule, extents)
     grain = _grain(kernel, extents, count)
-    if schedule.startswith("strips"):  # a call makes strips of its own: the wider, the better memory delivers them
+    if schedule.startswith("strips"):  # each call cuts its units into strips: wide ones read memory best
         grain = max(grain, -(-count // (STRIPS_PER_THREAD * num_threads())), MIN_STRIP // STRIP_MULTIPLE)
     return CpuLaunch((CpuStage("kernel", count, grain),))
 
 
 def _units(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> int:
-    """How many units of work the loops of one stage have: rows, or blocks of rows and columns."""
+    """The number of units of work of one stage: rows, or blocks of rows and columns."""
     if kernel.stream is not None:
         lane = int(schedule.partition(":")[2])
         return prod(extents[: kernel.row_axes]) // max(1, extents[lane]) * -(-extents[lane] // ATTENTION_ROWS)
@@ -174,13 +175,13 @@ def _units(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> int:
 
 
 def _grain(kernel: KernelIR, extents: tuple[int, ...], count: int) -> int:
-    """How many of so many units of a kernel a thread is to take at least: of work for two, half."""
+    """The grain: units that are worth one thread."""
     pieces = max(1, int(seconds(kernel, extents) / THREAD_SECONDS))
     return max(1, -(-count // pieces))
 
 
 def _split(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) -> CpuLaunch:
-    """Parts of about WORK elements; two stages a phase."""
+    """Split rows: parts of about PART_ELEMENTS elements, two stages per phase."""
     segments = prod(extents[kernel.row_axes : -1]) * -(-extents[-1] // SEGMENT)
     parts = max(1, min(segments, columns // PART_ELEMENTS))
     stages, grain = [], _grain(kernel, extents, rows * parts * len(kernel.phases))
@@ -190,7 +191,7 @@ def _split(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) 
 
 
 def _cross(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) -> CpuLaunch:
-    """Parts of the rows, then columns."""
+    """Row-and-column reductions: a stage over parts of the rows, then one over columns."""
     parts = cross_parts(rows)
     stages = (
         CpuStage("rows", parts, _grain(kernel, extents, parts)),

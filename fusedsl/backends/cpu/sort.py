@@ -1,5 +1,4 @@
-"""The text of orders: a row's elements merge-sorted in working memory, or its best few kept in order as they come;
-and loops over the places of the order."""
+"""Sorts and top-k of rows as text: a merge sort in scratch memory, insertion of the best few, loops over ranks."""
 
 from __future__ import annotations
 
@@ -11,13 +10,12 @@ from . import reduce
 from .roles import ScratchArray, ValueRoles
 from .source_text import indented, store_line, times
 
-BLOCK = 64  # places of the order that are folded one after another
-MAX_TOP_K = 64  # of a row that are kept in order while the row is read; more are sorted
+BLOCK = 64  # ranks that are reduced serially
+MAX_TOP_K = 64  # k at most of a top-k by insertion; for more the row is sorted
 
 
 def arrays(kernel: KernelIR) -> list[ScratchArray]:
-    """The elements and their columns: the best few, or all of the row, twice: a merge reads one half and writes the
-    other."""
+    """Scratch for (element, column): of the top k, or twice the row, for a merge reads one half and writes the other."""
     select = selection(kernel)
     if select is None:
         return []
@@ -34,12 +32,12 @@ def _scratch_dtype(d: DType) -> DType:
 
 
 def init_top_k(phase: Phase) -> list[str]:
-    """Nothing has been kept."""
+    """Reset the number of elements of the top k."""
     return ["kept = 0"] if phase.select and _is_top_k(phase.select) else []
 
 
 def store_element(phase: Phase, index: str) -> list[str]:
-    """Keep an element for the order."""
+    """Store an element for the sort, or insert it into the top k."""
     select = phase.select
     if select is None:
         return []
@@ -49,7 +47,7 @@ def store_element(phase: Phase, index: str) -> list[str]:
 
 
 def _insert_top_k(select: Selection, value: str, index: str) -> list[str]:
-    """Put an element among the best, if it comes before the last of them: those behind it move on."""
+    """Insert an element into the top k if it comes before the last of them; later ones are shifted."""
     count = select.count
     move = [
         reduce.put("order", "spot", reduce.get("order", "spot - 1")),
@@ -76,9 +74,9 @@ def _insert_top_k(select: Selection, value: str, index: str) -> list[str]:
 
 
 def merge_sort(phase: Phase) -> list[str]:
-    """Merge runs of 1, 2, 4 … elements until one is left, at `here`; then read the places that are row values.
+    """Bottom-up merge sort of the row, with the result at `here`; then loads of the ranks that are row values.
 
-    The left run wins among equals, so that the lower column comes first.
+    It is stable: among equals the lower column comes first.
     """
     select = phase.select
     if select is None:
@@ -126,7 +124,7 @@ def _read_row_values(select: Selection) -> list[str]:
 
 
 def _before(select: Selection) -> str:
-    """Whether the right run's element comes before the left's."""
+    """The comparison: true if the right run's element comes before the left's."""
     d = select.lifted.dtype
     first, second = ("old", "new") if select.descending else ("new", "old")
     less = "new > old" if select.descending else "new < old"
@@ -141,7 +139,7 @@ def _read(select: Selection, part: str, index: str) -> str:
 
 
 def rank_loop(roles: ValueRoles, phase: Phase) -> list[str]:
-    """A phase over the places of the order."""
+    """The loop of a phase over ranks."""
     kernel, select = roles.kernel, selection(roles.kernel)
     assert select is not None
     inner, used = [], roles.used(phase)

@@ -1,7 +1,8 @@
-"""Row kernels of few long rows: each phase folds fixed parts of the rows, on all threads, then merges the parts.
+"""Split reductions for few long rows: threads reduce fixed parts of a row, then a second stage merges the parts.
 
-Every phase is two C functions: `phase<p>` over (row, part) and `merge<p>` over rows. Row values, the parts' states
-and held elements stand in a workspace that the caller gives, addressed by the two slots behind the kernel's own.
+Each phase is two C functions: `phase<p>` over (row, part) and `merge<p>` over rows. Row values, partial states and
+per-element scratch values are in a workspace of the caller. Two slots after the kernel's own hold its address and the
+number of parts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .workspace import split_arrays
 
 
 def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
-    """The source of a split kernel, and the working memory that it names."""
+    """The source of a split kernel, and its scratch arrays."""
     shared = split_arrays(kernel)
     lines, arrays = header(kernel, "split"), list(shared)
     for p in range(len(kernel.phases)):
@@ -28,7 +29,7 @@ def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
 
 
 def workspace_arrays(kernel: KernelIR, shared: list[ScratchArray]) -> list[str]:
-    """Where the workspace's arrays are."""
+    """Addresses of the arrays in the workspace."""
     count = len(slots(kernel))
     rows = " * ".join(f"n{axis}" for axis in range(kernel.row_axes)) or "1"
     lines = [f"workspace = pointer(slots, {count})", f"parts = slot(slots, {count + 1})", f"rows = {rows}", "place = 0"]
@@ -42,13 +43,13 @@ def prologue(kernel: KernelIR, shared: list[ScratchArray], own: list[ScratchArra
 
 
 def row_values(roles: ValueRoles, p: int) -> list[str]:
-    """Read the row values that earlier phases left in the workspace."""
+    """Load the row values of earlier phases from the workspace."""
     made = dict.fromkeys(v for q in range(p) for v in roles.row_results(q))
     return [f"{v.name} = {reduce.get(f'{v.name}_row', 'row')}" for v in made]
 
 
 def part_function(kernel: KernelIR, p: int, shared: list[ScratchArray], own: list[ScratchArray]) -> list[str]:
-    """Fold the segments of one part of one row."""
+    """Stage 1: reduce the segments of one part of one row."""
     roles, phase = ValueRoles(kernel), kernel.phases[p]
     body = ["row = unit // parts", "part = unit - row * parts", *row_prologue(roles, "row"), *row_values(roles, p)]
     body += [
@@ -63,7 +64,7 @@ def part_function(kernel: KernelIR, p: int, shared: list[ScratchArray], own: lis
 
 
 def merge_function(kernel: KernelIR, p: int, shared: list[ScratchArray], own: list[ScratchArray]) -> list[str]:
-    """Merge the parts of a row, and do the row part of the phase."""
+    """Stage 2: merge the parts of a row, then the row body of the phase."""
     roles, phase = ValueRoles(kernel), kernel.phases[p]
     body = [*row_prologue(roles, "row"), *row_values(roles, p)]
     if phase.folds:

@@ -1,4 +1,4 @@
-"""What split and cross kernels keep in a workspace: its arrays, in order, and its size. Imports no Numba."""
+"""Workspaces of split and cross kernels: the arrays, in order, and the size. Imports no Numba."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from ...kernel_ir.kernel import KernelIR
 from . import reduce
 from .roles import ScratchArray, ValueRoles
 
-MAX_PART_ROWS = 64  # of a part of a cross kernel at most: so many are added one after another
-MIN_PARTS = 16  # that few rows are cut into
+MAX_PART_ROWS = 64  # rows of a part of a cross kernel at most: these are merged serially
+MIN_PARTS = 16  # parts of few rows
 
 
 def cross_parts(rows: int) -> int:
-    """The parts that so many rows of a cross kernel are cut into."""
+    """The number of parts of the rows of a cross kernel."""
     each = max(1, min(MAX_PART_ROWS, -(-rows // MIN_PARTS)))
     return -(-rows // each)
 
 
 def cross_arrays(kernel: KernelIR) -> list[ScratchArray]:
-    """A line of states for each part."""
+    """A state per part and column."""
     return reduce.state_arrays(kernel.cross, "line", "parts * columns")
 
 
@@ -26,7 +26,7 @@ def cross_bytes(kernel: KernelIR, parts: int, columns: int) -> int:
 
 
 def split_arrays(kernel: KernelIR) -> list[ScratchArray]:
-    """Values of rows, the parts' states, elements that are held."""
+    """Row values, partial states, per-element scratch values."""
     roles, last = ValueRoles(kernel), len(kernel.phases)
     values = [v for p in range(last) for v in roles.row_results(p)]
     rows = [ScratchArray(f"{v.name}_row", v.dtype, "rows") for v in dict.fromkeys(values)]
@@ -40,5 +40,5 @@ def split_bytes(kernel: KernelIR, rows: int, columns: int, parts: int) -> int:
 
 
 def _bytes(arrays: list[ScratchArray], counts: dict[str, int]) -> int:
-    """The size of arrays that each begin at a multiple of 64 elements."""
+    """The size of arrays that are padded to multiples of 64 elements."""
     return sum(-(-counts[array.count] // 64) * 64 * array.dtype.itemsize for array in arrays)
