@@ -105,8 +105,8 @@ class LoopAnalysis:
         """Analyse the line `code`, an assignment of `value` to `name`."""
         self.code[name], self.split_points[name], self.slopes[name] = code, (), ()
         called = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
-        if found := FETCH.fullmatch(called):
-            self.values[name] = self._fetch(name, found[1], *value.args)  # type: ignore[attr-defined]
+        if fetch := FETCH.fullmatch(called):
+            self.values[name] = self._fetch(name, fetch[1], *value.args)  # type: ignore[attr-defined]
         elif called == "select" and (read := self._chosen(name, *value.args)):  # type: ignore[attr-defined]
             self.reads[name], self.values[name] = read, None
         else:

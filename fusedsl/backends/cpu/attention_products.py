@@ -1,4 +1,4 @@
-"""Products of what a stream holds, wherever it lies, with tiles of rows in vector lanes, for passes over scores."""
+"""Attention microkernel: matmul of a strided operand (k or v) with a tile whose query rows are in vector lanes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .matmul_microkernel import WORD, outlined_function, splat, vector_fma
 from .schedule import ATTENTION_ROWS
 from .vector_registers import VectorRegisters
 
-ROWS = 4  # of the result at a time
+ROWS = 4  # rows of the result in registers
 
 
 def lane_matmul(builder: ir.IRBuilder, vectors: VectorRegisters, d: DType, c, a, b, *sizes: LLVMValue) -> None:
@@ -43,7 +43,7 @@ def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:
 
 
 def _block(builder: ir.IRBuilder, d: DType, vector: ir.VectorType, first, rows: int, lanes: list[int]) -> None:
-    """Rows first … first + rows of c, in the vectors that begin at these lanes."""
+    """Rows first … first + rows of c, for the vectors that start at these lanes."""
     kind = llvm_type(d)
     c, a, b = (builder.bitcast(p, kind.as_pointer()) for p in builder.function.args[:3])
     depth, across, along = builder.function.args[4:]
@@ -68,20 +68,20 @@ def _block(builder: ir.IRBuilder, d: DType, vector: ir.VectorType, first, rows: 
 
 @contextmanager
 def counted_loop(builder: ir.IRBuilder, begin, end, step: int, starts=()) -> Iterator[tuple]:
-    """A loop: (its counter, values that begin as `starts`, a list for what they are next)."""
+    """A counted loop: (counter, loop-carried values with these initial values, a list for their next values)."""
     before = builder.block
     head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
     builder.branch(head)
     builder.position_at_end(head)
     k = builder.phi(WORD)
     k.add_incoming(begin, before)
-    held, following = [builder.phi(x.type) for x in starts], []  # type: list, list
-    for x, start in zip(held, starts):
+    carried, following = [builder.phi(x.type) for x in starts], []  # type: list, list
+    for x, start in zip(carried, starts):
         x.add_incoming(start, before)
     builder.cbranch(builder.icmp_unsigned("<", k, end), body, after)
     builder.position_at_end(body)
-    yield k, held, following
-    for x, value in zip((k, *held), (builder.add(k, WORD(step)), *following)):
+    yield k, carried, following
+    for x, value in zip((k, *carried), (builder.add(k, WORD(step)), *following)):
         x.add_incoming(value, builder.block)
     builder.branch(head)
     builder.position_at_end(after)

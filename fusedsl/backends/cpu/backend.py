@@ -1,4 +1,4 @@
-"""Kernel → generated Python file → object code for a CPU: this machine's, or another."""
+"""CPU backend: kernel IR to a generated Python file, and to object code for this CPU or another one."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class CompiledCpu:
 
 
 def generate(kernel: KernelIR, schedule: str, processor: Processor | None = None) -> tuple[str, list[ScratchArray]]:
-    """The source of a kernel in a variant of `schedule.choose`, and the working memory that it names.
+    """The source of a kernel for a schedule (see `schedule.choose`), and its scratch arrays.
 
-    It is for one processor, this machine's where none is given.
+    The default processor is this machine's.
     """
     kind, _, letters = schedule.partition(":")
     match kind:
@@ -43,13 +43,13 @@ def generate(kernel: KernelIR, schedule: str, processor: Processor | None = None
             return short_rows.emit(kernel, letters), []
         case "strips":
             return columns.emit(kernel, letters)
-    raise ValueError(f"unknown variant {schedule!r}")
+    raise ValueError(f"unknown schedule {schedule!r}")
 
 
 def compile_kernel(
     kernel: KernelIR, source_path: str | Path, schedule: str = "map", processor: Processor | None = None
 ) -> CompiledCpu:
-    """Write the source to `source_path` and compile it; `variant` as given by `schedule.choose`."""
+    """Write the source to `source_path` and compile it; `schedule` is a result of `schedule.choose`."""
     source, _ = generate(kernel, schedule, processor)
     Path(source_path).write_text(source)
     return compile_source(source, str(source_path), kernel, schedule, processor)
@@ -58,7 +58,7 @@ def compile_kernel(
 def compile_source(
     source: str, source_path: str, kernel: KernelIR, schedule: str, processor: Processor | None = None
 ) -> CompiledCpu:
-    """Compile a source that `generate` gave for this processor; tracebacks will look for it at `source_path`."""
+    """Compile a source of `generate` for this processor; tracebacks refer to `source_path`."""
     from .compiler import object_code
     from .vocabulary import vocabulary
 

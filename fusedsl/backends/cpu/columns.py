@@ -71,12 +71,12 @@ class StripEmitter:
 
     def arrays(self) -> list[ScratchArray]:
         """Scratch of a strip: row values, states, trees, per-element values."""
-        found = [ScratchArray(f"{v.name}_row", v.dtype, "widest") for v in self.stored(len(self.kernel.phases))]
+        arrays = [ScratchArray(f"{v.name}_row", v.dtype, "widest") for v in self.stored(len(self.kernel.phases))]
         for phase in self.kernel.phases:
-            found += reduce.state_arrays(phase.folds, "lane", "widest")
-            found += reduce.state_arrays(phase.folds, "tree", "widest * levels")
-            found += scan.strip_arrays(phase, "widest", "levels")
-        return found + [ScratchArray(v.name, v.dtype, "columns * widest") for _, v in self.roles.scratch_values]
+            arrays += reduce.state_arrays(phase.folds, "lane", "widest")
+            arrays += reduce.state_arrays(phase.folds, "tree", "widest * levels")
+            arrays += scan.strip_arrays(phase, "widest", "levels")
+        return arrays + [ScratchArray(v.name, v.dtype, "columns * widest") for _, v in self.roles.scratch_values]
 
     def stored(self, p: int) -> list[Value]:
         """The row values that are arrays at the start of a phase."""
@@ -161,14 +161,14 @@ class StripEmitter:
         """The loop over the rows of the strip, for several columns, which are merged in order."""
         folds, starts, inner = self.kernel.phases[p].folds, [], []
         first, each = self.column_start(p), self.element(p)
-        own = {line.partition(" = ")[0] for line in first}
+        defined = {line.partition(" = ")[0] for line in first}
         for f in folds:
             inner += [
                 f"{name}_next = {text}"
                 for name, text in zip(reduce.state_names(f), reduce.get_state(f, "lane", "lane"))
             ]
         for number in range(UNROLLED_COLUMNS):
-            names = {name: f"{name}_c{number}" for name in own}
+            names = {name: f"{name}_c{number}" for name in defined}
             place = {**names, "column": f"(column + {number})"}
             starts += renamed(first, place)
             inner += renamed(each, place)
@@ -239,11 +239,11 @@ class StripEmitter:
 
     def scanned(self, p: int) -> list[str]:
         """Push the aggregate of a block to the tree; the tree's total is the prefix of the next block."""
-        found = scan.uses(self.kernel.phases[p])
-        if not found:
+        scans = scan.uses(self.kernel.phases[p])
+        if not scans:
             return []
         starts = self.lanes(scan.init_strip_block(self.kernel.phases[p]))
-        return [*self.push(found, "part"), *self.join(found, "part", "before", "block + 1"), *starts]
+        return [*self.push(scans, "part"), *self.join(scans, "part", "before", "block + 1"), *starts]
 
     # -- rows
 
@@ -251,12 +251,15 @@ class StripEmitter:
         """The row body of a phase and its stores, for all rows of the strip."""
         phase = self.kernel.phases[p]
         body = phase.row or Body((), (), ())
-        made = {line.partition(" = ")[0] for line in body.lines}  # a result may be a state itself
-        states = {v.name for v in self.roles.row_results(p)} - made
+        defined = {line.partition(" = ")[0] for line in body.lines}  # a result may be a state itself
+        states = {v.name for v in self.roles.row_results(p)} - defined
         lines = self.reads(self.roles.used_by_row(phase), p)
         lines += [
             f"{name} = {reduce.get(f'{name}_row', 'lane')}" for name in sorted(states & self.roles.used_by_row(phase))
         ]
-        lines += [*body.lines, *(reduce.put(f"{v.name}_row", "lane", v.name) for v in body.results if v.name in made)]
+        lines += [
+            *body.lines,
+            *(reduce.put(f"{v.name}_row", "lane", v.name) for v in body.results if v.name in defined),
+        ]
         lines += [store_line(x, f"r{x.operand}", times("lane", self.step(x.operand))) for x in phase.row_stores]
         return self.lanes(lines) if body.lines or phase.row_stores else []

@@ -1,4 +1,4 @@
-"""LLVM scalars with Python operators: the notation that the CPU target's functions are written in."""
+"""LLVM scalars with Python operators: the notation of the functions in math/ and of the vocabulary."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LLVMValue:
         self.builder, self.dtype, self.value = builder, dtype, value
 
     def like(self, other) -> LLVMValue:
-        """`other`, a Number or a Python number, in this type."""
+        """`other`, an LLVMValue or a Python number, in this type."""
         if isinstance(other, LLVMValue):
             assert other.dtype is self.dtype, (self.dtype, other.dtype)
             return other
@@ -185,7 +185,7 @@ def integer_of_literal(x: LLVMValue) -> int | None:
 
 
 def select(condition: LLVMValue, a, b) -> LLVMValue:
-    """a where `condition`, else b; one of them may be a Python number."""
+    """a if `condition`, else b; one of them may be a Python number."""
     if not isinstance(a, LLVMValue):
         a = b.like(a)
     b = a.like(b)
@@ -193,7 +193,7 @@ def select(condition: LLVMValue, a, b) -> LLVMValue:
 
 
 def frozen(x: LLVMValue) -> LLVMValue:
-    """x, or where that is poison, any one value of its type (LLVM Language Reference, `freeze`).
+    """Freeze: x, or any one value of its type if x is poison (LLVM Language Reference, `freeze`).
 
     What may be poison in an arm of a `select` that is not chosen is still poison to what LLVM does with that arm: it
     divides by it before it selects, once it has seen that the value is never 0.
@@ -230,7 +230,7 @@ def fma(a: LLVMValue, b, c) -> LLVMValue:
 
 
 def multiply_rounded(a: LLVMValue, b) -> LLVMValue:
-    """a * b, rounded before anything is added to it: what overflows is infinite."""
+    """a * b without contraction: the product is rounded, and overflows, before it is added to anything."""
     return LLVMValue(a.builder, a.dtype, a.builder.fmul(a.value, a.like(b).value))
 
 
@@ -243,7 +243,7 @@ def polynomial(x: LLVMValue, coefficients) -> LLVMValue:
 
 
 def even_odd_polynomial(x: LLVMValue, coefficients) -> LLVMValue:
-    """The same as two chains that do not wait for each other, for coefficients that soon get small."""
+    """The same as two independent chains (even and odd powers), for coefficients that decrease fast."""
     square = x * x
     return fma(polynomial(square, coefficients[1::2]), x, polynomial(square, coefficients[::2]))
 
@@ -265,5 +265,5 @@ def copysign(x: LLVMValue, sign: LLVMValue) -> LLVMValue:
 
 
 def integer_type(d: DType) -> DType:
-    """The signed integer as wide as a float."""
+    """The signed integer type of the width of a float type."""
     return DTYPES[f"int{d.bits}"]

@@ -31,13 +31,13 @@ def loop(
 
     `lines` are the body of an element; `after` follows it and may carry values from element to element.
     """
-    found = _analyse(lines, index, dict(kernel.literals)) if kernel.pointers else None
-    if found is None:
+    analysis = _analyse(lines, index, dict(kernel.literals)) if kernel.pointers else None
+    if analysis is None:
         return innermost([*lines, *after], index, "0", end)
-    return _SplitLoop(*found, after, end, innermost).text([*lines, *after])
+    return _SplitLoop(*analysis, after, end, innermost).text([*lines, *after])
 
 
-def _analyse(lines: Sequence[str], index: str, known: Mapping[str, int]) -> tuple[LoopAnalysis, list[str]] | None:
+def _analyse(lines: Sequence[str], index: str, constants: Mapping[str, int]) -> tuple[LoopAnalysis, list[str]] | None:
     """(analysis, lines without a result); None if no load is affine, or a line is not a simple statement."""
     statements = []
     for line in lines:
@@ -45,24 +45,24 @@ def _analyse(lines: Sequence[str], index: str, known: Mapping[str, int]) -> tupl
             return None
         (statement,) = ast.parse(line).body
         statements.append((statement, ast.unparse(statement)))
-    found = LoopAnalysis(index, 1, known)
+    analysis = LoopAnalysis(index, 1, constants)
     while True:
         sinks: list[str] = []
         for statement, code in statements:
             if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 name = statement.targets[0].id
-                if name in found.code:
+                if name in analysis.code:
                     return None
-                found.add(name, code, statement.value)
+                analysis.add(name, code, statement.value)
             else:
                 sinks.append(code)
-        if found.preferred_period == 1:
+        if analysis.preferred_period == 1:
             break
-        too_many = found.preferred_period > MAX_PERIOD
-        found = LoopAnalysis(
-            index, 1 if too_many else found.preferred_period, known, max_period=1 if too_many else MAX_PERIOD
+        too_many = analysis.preferred_period > MAX_PERIOD
+        analysis = LoopAnalysis(
+            index, 1 if too_many else analysis.preferred_period, constants, max_period=1 if too_many else MAX_PERIOD
         )
-    return (found, sinks) if found.reads or _invariant_fetches(found) else None
+    return (analysis, sinks) if analysis.reads or _invariant_fetches(analysis) else None
 
 
 def _invariant_fetches(found: LoopAnalysis) -> list[str]:
@@ -86,13 +86,13 @@ class _SplitLoop:
 
     def _once(self) -> list[str]:
         """The names that are hoisted, in order: addresses, conditions, and all that they depend on."""
-        found = self.analysis
-        needed = _words(text for read in found.reads.values() for text in (read.base, read.wanted))
-        needed |= {*_invariant_fetches(found), *found.conditions}
-        for name in reversed(found.code):
+        analysis = self.analysis
+        needed = _words(text for read in analysis.reads.values() for text in (read.base, read.wanted))
+        needed |= {*_invariant_fetches(analysis), *analysis.conditions}
+        for name in reversed(analysis.code):
             if name in needed:
-                needed |= _words([found.code[name], *found.split_points[name], *found.slopes[name]])
-        return [name for name in found.code if name in needed]
+                needed |= _words([analysis.code[name], *analysis.split_points[name], *analysis.slopes[name]])
+        return [name for name in analysis.code if name in needed]
 
     def _in_loop(self) -> list[str]:
         """The names that are computed, or loaded, for each element, in order."""
@@ -116,24 +116,24 @@ class _SplitLoop:
     def _names(self, number: int, once: bool) -> dict[str, str]:
         """The replacement of each name there."""
         if (number, once) not in self.names:
-            own, names = f"_r{number}" if number else "", {}
+            suffix, names = f"_r{number}" if number else "", {}
             for name in self.analysis.code:
                 begin = once or self._is_hoisted(name)
-                names[name] = f"{name}{own}{'_begin' if begin else ''}"
-                names |= {f"{name}_{what}": f"{name}{own}_{what}" for what in ("slope", "base", "wanted")}
+                names[name] = f"{name}{suffix}{'_begin' if begin else ''}"
+                names |= {f"{name}_{what}": f"{name}{suffix}_{what}" for what in ("slope", "base", "wanted")}
             index = self.analysis.index
-            names[index] = (f"(at + {number})" if number else "at") if once else f"{index}{own}"
+            names[index] = (f"(at + {number})" if number else "at") if once else f"{index}{suffix}"
             self.names[number, once] = names
         return self.names[number, once]
 
     def _reads(self, number: int) -> dict[str, AffineRead]:
         """The reads of an element of the unrolled body, in terms of hoisted names."""
-        found = {}
+        reads = {}
         for name, read in self.analysis.reads.items():
             base, wanted, slope = self._named([read.base, read.wanted, read.slope.text], number, True)
-            (own,) = self._named([name], number, False)
-            found[own] = replace(read, base=base, wanted=wanted, slope=replace(read.slope, text=slope))
-        return found
+            (local,) = self._named([name], number, False)
+            reads[local] = replace(read, base=base, wanted=wanted, slope=replace(read.slope, text=slope))
+        return reads
 
     # -- text
 
@@ -146,14 +146,14 @@ class _SplitLoop:
             for name in self.once:
                 once += self._named([self.analysis.code[name], *self.analysis.slopes[name]], number, True)
                 cuts += self._named(self.analysis.split_points[name], number, True)
-        reads = {own: read for number in numbers for own, read in self._reads(number).items()}
-        for own, read in reads.items():
-            once += [f"{own}_base = {read.base}", f"{own}_wanted = {read.wanted}"]
+        reads = {local: read for number in numbers for local, read in self._reads(number).items()}
+        for local, read in reads.items():
+            once += [f"{local}_base = {read.base}", f"{local}_wanted = {read.wanted}"]
             if not read.is_contiguous(usual=False):
-                once.append(f"{own}_stride = select({own}_wanted, int64({read.slope.text}), int64(0))")
-        loaded = {own for number in numbers for own in self._named(self._in_loop(), number, False)}
-        steps = {own: abs(read.slope.value) for own, read in reads.items() if own in loaded and read.slope.value}
-        there = " & ".join(f"{own}_wanted" for own in steps)
+                once.append(f"{local}_stride = select({local}_wanted, int64({read.slope.text}), int64(0))")
+        loaded = {local for number in numbers for local in self._named(self._in_loop(), number, False)}
+        steps = {local: abs(read.slope.value) for local, read in reads.items() if local in loaded and read.slope.value}
+        there = " & ".join(f"{local}_wanted" for local in steps)
         most = [f"select({there}, turns, int64({CONSTANT_BYTES // max(steps.values())}))"] if steps else []
         limits = [f"turns = smaller(turns, {limit})" for limit in dict.fromkeys([*most, *cuts])]
         left = f"{end} - at" if period == 1 else f"({end} - at) // {period}"
@@ -186,9 +186,9 @@ class _SplitLoop:
         names = self._in_loop()
         for number in range(period):
             for name in names:
-                (own,) = self._named([name], number, False)
-                if own in reads:
-                    lines.append(_element(own, reads[own], turn, usual))
+                (local,) = self._named([name], number, False)
+                if local in reads:
+                    lines.append(_element(local, reads[local], turn, usual))
                 else:
                     lines += self._named([self.analysis.code[name]], number, False)
         for part in (self.sinks, self.after):
@@ -199,9 +199,9 @@ class _SplitLoop:
         return self.innermost(lines, "turn", "0", "turns")
 
 
-def _element(own: str, read: AffineRead, turn: str, usual: bool) -> str:
+def _element(name: str, read: AffineRead, turn: str, usual: bool) -> str:
     """The load of one element."""
     if read.is_contiguous(usual):
         step = (read.slope.value or 0) // DTYPES[read.dtype].itemsize
-        return f"{own} = element_{read.dtype}({own}_base, {turn if step == 1 else f'({turn}) * {step}'})"
-    return f"{own} = element_{read.dtype}({own}_base + ({turn}) * {own}_stride, 0)"
+        return f"{name} = element_{read.dtype}({name}_base, {turn if step == 1 else f'({turn}) * {step}'})"
+    return f"{name} = element_{read.dtype}({name}_base + ({turn}) * {name}_stride, 0)"

@@ -1,5 +1,4 @@
-"""Products of matrices: blocks of both factors are computed once and packed, tiles of sums stay in vector registers,
-and what follows the sums is done while a block of them is in the cache (Goto and van de Geijn, TOMS 2008).
+"""Matmul with packed blocks, register tiles, fused prologue and epilogue (Goto and van de Geijn, TOMS 2008).
 
 A unit of work is a block of the result, at most ROWS x COLUMNS; DEPTH elements of the summed axes are packed at a time.
 """
@@ -20,33 +19,33 @@ from .source_text import address, header, indented, load_line, parameters, store
 from .vector_registers import TILE_PRODUCT, VectorRegisters, tile_shape
 
 ROWS, COLUMNS, DEPTH = MATMUL_BLOCK
-SERIAL_BLOCKS = 64  # blocks of steps whose sums are added one after another
+SERIAL_BLOCKS = 64  # k blocks that are summed serially; then their sum is added to a second accumulator
 TWO_LEVELS = f"(step_blocks > {SERIAL_BLOCKS})"
-ROW, COLUMN, STEP = "row", "column", "step"  # what the three kinds of axes count
+ROW, COLUMN, STEP = "row", "column", "step"  # the kinds of axes: m, n and k
 
 
 def emit(kernel: KernelIR, letters: str, vectors: VectorRegisters) -> tuple[str, list[ScratchArray]]:
-    """The source of a kernel that sums products, and the working memory that it names.
+    """The source of a matmul, and its scratch arrays.
 
-    `letters` say how each operand goes along the last row axis, then along the last column axis of the tiles.
+    `letters` are the strides of each operand along the last row axis, then along the last column axis.
     """
     return MatmulEmitter(kernel, letters, vectors).emit()
 
 
 class MatmulEmitter:
-    """The text of one kernel."""
+    """Emits one matmul."""
 
     def __init__(self, kernel: KernelIR, letters: str, vectors: VectorRegisters):
-        found = sides(kernel)
-        assert found is not None
-        self.kernel, self.sides, self.vectors = kernel, found, vectors
+        matmul_sides = sides(kernel)
+        assert matmul_sides is not None
+        self.kernel, self.sides, self.vectors = kernel, matmul_sides, vectors
         self.along = {ROW: letters[: len(letters) // 2], COLUMN: letters[len(letters) // 2 :]}
         self.axes = {
-            ROW: found.rows, COLUMN: found.columns, STEP: tuple(range(kernel.row_axes, kernel.axes)),
+            ROW: matmul_sides.rows, COLUMN: matmul_sides.columns, STEP: tuple(range(kernel.row_axes, kernel.axes)),
         }  # fmt: skip
         self.folds = kernel.phases[0].folds
         self.packs = list(
-            dict.fromkeys((kind, body) for pair in found.factors for kind, body in zip((ROW, COLUMN), pair))
+            dict.fromkeys((kind, body) for pair in matmul_sides.factors for kind, body in zip((ROW, COLUMN), pair))
         )
 
     # -- the whole
@@ -59,7 +58,7 @@ class MatmulEmitter:
         return "\n".join([*head, "", "def kernel(slots, begin, end):", *indented(lines), ""]), arrays
 
     def extents(self) -> list[str]:
-        """How many rows, columns and steps there are, and blocks of them as even as tiles allow."""
+        """Define the numbers of rows, columns and steps, and blocks that are as even as tiles allow."""
         lines = [f"{kind}s = {' * '.join(f'n{a}' for a in self.axes[kind])}" for kind in (ROW, COLUMN, STEP)]
         high, wide = self.tile_shape()
         for kind, most, unit in ((ROW, ROWS, high), (COLUMN, COLUMNS, wide)):
@@ -70,19 +69,19 @@ class MatmulEmitter:
         return [*lines, f"step_blocks = (steps + {DEPTH - 1}) // {DEPTH}", f"step_most = smaller({DEPTH}, steps)"]
 
     def tile_shape(self) -> tuple[int, int]:
-        """Rows and columns that blocks are a multiple of."""
+        """Blocks are multiples of so many rows and columns."""
         shapes = [tile_shape(use.state[0].dtype, self.vectors) for use in self.folds]
         return shapes[0][0], max(wide for _, wide in shapes)
 
     def arrays(self) -> list[ScratchArray]:
-        """Packed blocks, sums, and where elements stand along merged axes."""
-        found = [ScratchArray(self.packed(k), body.results[0].dtype, f"{kind}_most * step_most")
+        """Scratch: packed blocks, sums, and offset tables of merged axes."""
+        arrays = [ScratchArray(self.packed(k), body.results[0].dtype, f"{kind}_most * step_most")
                  for k, (kind, body) in enumerate(self.packs)]  # fmt: skip
         for k, use in enumerate(self.folds):
-            found += [ScratchArray(label, use.state[0].dtype, "row_most * column_most") for label in self.sums_of(k)]
+            arrays += [ScratchArray(label, use.state[0].dtype, "row_most * column_most") for label in self.sums_of(k)]
         for kind in (ROW, COLUMN, STEP):
-            found += [ScratchArray(label, INT64, f"{kind}_most") for label, _ in self.tables(kind)]
-        return found
+            arrays += [ScratchArray(label, INT64, f"{kind}_most") for label, _ in self.tables(kind)]
+        return arrays
 
     @staticmethod
     def packed(k: int) -> str:
@@ -93,29 +92,29 @@ class MatmulEmitter:
         return f"sums{k}"
 
     def sums_of(self, k: int) -> tuple[str, str]:
-        """The sums of some blocks of steps, and of all before these."""
+        """The accumulators: of the last k blocks, and of all before these."""
         return self.sums(k), f"before{k}"
 
-    # -- where elements stand
+    # -- offsets
 
     def touched(self, kind: str) -> list[int]:
-        """The operands that go along some axis of a kind."""
+        """The operands that vary along some axis of a kind."""
         return [k for k, o in enumerate(self.kernel.operands) if any(o.strides[a] != "0" for a in self.axes[kind])]
 
     def tables(self, kind: str) -> list[tuple[str, str]]:
-        """(label, what an entry is) of the tables of a kind of several axes: offsets of operands, positions."""
+        """(label, entry) of the tables of a kind with several axes: offsets of operands, indices."""
         axes = self.axes[kind]
         if len(axes) == 1:
             return []
-        found = []
+        tables = []
         for k in self.touched(kind):
             strides = self.kernel.operands[k].strides
             terms = [f"i{a}" + (f" * s{k}at{a}" if strides[a] == "s" else "") for a in axes if strides[a] != "0"]
-            found.append((f"{kind}_of{k}", " + ".join(terms)))
-        return found + [(f"{kind}_at{p.axis}", f"i{p.axis}") for p in self.kernel.positions if p.axis in axes]
+            tables.append((f"{kind}_of{k}", " + ".join(terms)))
+        return tables + [(f"{kind}_at{p.axis}", f"i{p.axis}") for p in self.kernel.positions if p.axis in axes]
 
     def fill_tables(self, kind: str) -> list[str]:
-        """Fill a kind's tables for the block at hand."""
+        """Fill the tables of a kind for the current block."""
         tables = self.tables(kind)
         if not tables:
             return []
@@ -127,7 +126,7 @@ class MatmulEmitter:
         return [f"for {kind} in range({kind}_count):", *indented(inner)]
 
     def step_of(self, kind: str, operand: int) -> str:
-        """The stride of an operand along a kind's one axis, as text."""
+        """The stride of an operand along the single axis of a kind, as text."""
         (axis,) = self.axes[kind]
         letter = self.kernel.operands[operand].strides[axis]
         if kind != STEP and self.along[kind][operand] != "s":
@@ -135,7 +134,7 @@ class MatmulEmitter:
         return f"s{operand}at{axis}" if letter == "s" else letter
 
     def offset(self, kind: str, operand: int, index: str) -> str:
-        """The offset of an operand at an index within the block, as text; "" for none."""
+        """The offset of an operand at an index in the block, as text; "" for zero."""
         if operand not in self.touched(kind):
             return ""
         if len(self.axes[kind]) > 1:
@@ -152,13 +151,13 @@ class MatmulEmitter:
         return lines
 
     def start(self, operands: Sequence[int], pointer: str, base: str, kind: str) -> list[str]:
-        """Pointers to where the block begins (tables hold offsets from the first element on)."""
+        """Pointers to the start of the block (tables hold offsets from element 0)."""
         if len(self.axes[kind]) > 1:
             return [f"{pointer}{k} = {base}{k}" for k in operands] if pointer != base else []
         return self.moved(operands, pointer, base, kind, f"{kind}_from")
 
     def positions(self, kinds: Sequence[str], names: set[str], index: dict[str, str]) -> list[str]:
-        """The positions among `names` along axes of these kinds."""
+        """The indices among `names` along axes of these kinds."""
         lines = []
         for p in self.kernel.positions:
             for kind in kinds:
@@ -171,7 +170,7 @@ class MatmulEmitter:
     # -- a block
 
     def block(self) -> list[str]:
-        """The sums of one block of the result, and what follows them."""
+        """One block of the result: mainloop over k blocks, then the epilogue."""
         kernel, batch = self.kernel, self.sides.batch
         names = {a: f"i{a}" for a in batch}
         lines = ["left = unit"]
@@ -205,7 +204,7 @@ class MatmulEmitter:
         return [*lines, *self.after()]
 
     def move(self, into: int) -> list[str]:
-        """The sums of the last blocks join those before (0), or the other way (1)."""
+        """Add the sums of the last k blocks to those before (0), or the other way (1)."""
         lines = []
         for k, use in enumerate(self.folds):
             parts, d = self.sums_of(k), use.state[0].dtype
@@ -215,7 +214,7 @@ class MatmulEmitter:
         return ["for place in range(row_most * column_most):", *indented(lines)]
 
     def pack(self, k: int, kind: str, body: Body) -> list[str]:
-        """Compute one factor for the block, in strips as wide as a tile; a step's elements are side by side."""
+        """Pack one operand for the block, in strips as wide as a tile; the elements of a step are contiguous."""
         width = self.width(kind, body)
         operands = sorted({load.operand for load in self.loads(body)})
         label = self.packed(k)
@@ -254,7 +253,7 @@ class MatmulEmitter:
         return any(load.operand in self.touched(kind) for kind in (ROW, COLUMN, STEP))
 
     def lies_along(self, kind: str, operands: Sequence[int], other: str) -> bool:
-        """Whether neighbours in memory are neighbours of one kind rather than of the other."""
+        """True if more operands are contiguous along one kind than along the other."""
 
         def near(which: str) -> int:
             return sum(len(self.axes[which]) == 1 and self.step_of(which, k) == "1" for k in operands)
@@ -262,14 +261,14 @@ class MatmulEmitter:
         return near(kind) > near(other)
 
     def element(self, body: Body, label: str, place: str, outer: str, inner: str) -> list[str]:
-        """One element of a factor: loads, the body, and where it is packed to; pointers are at the outer index."""
+        """One element of an operand: loads, prologue, store to the packed block; pointers are at the outer index."""
         names = {v.name for v in body.args}
         index = {STEP: "step", ROW: "strip * W + lane", COLUMN: "strip * W + lane"}
         for kind in (ROW, COLUMN):
             index[kind] = index[kind].replace("W", str(self.width(kind, body)))
         local = dict(index)
         if inner != STEP and len(self.axes[inner]) == 1:
-            local[inner] = "lane"  # the pointers stand at the strip
+            local[inner] = "lane"  # the pointers are at the strip
         lines = []
         for load in self.loads(body):
             if self.varies(load):
@@ -278,7 +277,7 @@ class MatmulEmitter:
         return [*lines, *body.lines, put(label, place, body.results[0].name)]
 
     def multiply(self) -> list[str]:
-        """Add the products of what is packed to the sums, tile by tile."""
+        """The macrokernel: add the products of packed blocks to the sums, tile by tile."""
         lines = []
         for k, (use, pair) in enumerate(zip(self.folds, self.sides.factors)):
             d = use.state[0].dtype
@@ -292,10 +291,10 @@ class MatmulEmitter:
             lines += [f"for column_strip in range((column_count + {wide - 1}) // {wide}):", *indented(rows)]
         return lines
 
-    # -- after the sums
+    # -- epilogue
 
     def after(self) -> list[str]:
-        """What follows the sums, element by element of the block."""
+        """The epilogue: row body and stores for each element of the block."""
         phase = self.kernel.phases[0]
         body = phase.row or Body((), (), ())
         names = {v.name for v in body.args} | {store.value for store in phase.row_stores}

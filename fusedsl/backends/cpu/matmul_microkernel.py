@@ -1,4 +1,4 @@
-"""The innermost loop of products of matrices: a tile of sums in vector registers, one step of the sum at a time."""
+"""Matmul microkernel: outer products of packed panels, accumulated in a register tile."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ WORD = ir.IntType(64)
 
 
 def outlined_function(module: ir.Module, d: DType, name: str, numbers: int, write: Callable) -> ir.Function:
-    """The loops over three arrays and some numbers that `write` fills in, as a function of their own: once a module."""
+    """A noinline function over three pointers and some integers, with a body by `write`: one per module."""
     name = f"{name}_{d.name}"
-    found = module.globals.get(name)
-    if found is None:
+    function = module.globals.get(name)
+    if function is None:
         kind = ir.FunctionType(ir.VoidType(), [POINTER_TYPE] * 3 + [WORD] * numbers)
-        found = ir.Function(module, kind, name)
-        found.linkage = "internal"
-        found.attributes.add("noinline")
-        set.add(found.attributes, '"prefer-vector-width"="512"')
-        for pointer in found.args[:3]:
+        function = ir.Function(module, kind, name)
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        set.add(function.attributes, '"prefer-vector-width"="512"')
+        for pointer in function.args[:3]:
             pointer.add_attribute("noalias")
-        write(found, d)
-    return found
+        write(function, d)
+    return function
 
 
 def add_tile_product(
     builder: ir.IRBuilder, vectors: VectorRegisters, d: DType, a, b, c, depth: LLVMValue, stride: LLVMValue
 ) -> None:
-    """c += a · b for one tile: a is (depth, rows) packed, b (depth, columns) packed, c has rows `stride` apart."""
+    """c += a · b for one tile: a is packed (depth, rows), b packed (depth, columns), c has row stride `stride`."""
     numbers = (depth.value, stride.value)
     function = outlined_function(builder.module, d, TILE_PRODUCT, len(numbers), partial(_write, vectors))
     builder.call(function, [a, b, c, *numbers])
@@ -98,14 +98,14 @@ def _element(builder, base, place, scalar):
 
 
 def splat(builder, x, vector):
-    """A vector of one element everywhere."""
+    """Broadcast a scalar to all lanes."""
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), x, ir.IntType(32)(0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None)
     return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
 
 
 def vector_fma(builder, d: DType, x, y, z, vector):
-    """x * y + z, rounded once where they are floats."""
+    """x * y + z; an fma for floats."""
     if d.kind != "f":
         return builder.add(builder.mul(x, y), z)
     lanes = f"v{vector.count}" if isinstance(vector, ir.VectorType) else ""

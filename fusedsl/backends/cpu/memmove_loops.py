@@ -22,12 +22,12 @@ def memmove_calls(kernel: KernelIR, lines: Sequence[str], index: str, first: str
     if len(loads) + len(stores) < len(code) or {store[4] for store in stores} != set(loads):
         return None
     count = end if first == "0" else end.removeprefix(f"{first} + ")
-    found: list[str] = []
+    calls: list[str] = []
     for store in stores:
         load, (to, target, place) = loads[store[4]], store.groups()[:3]
         dtype = kernel.operands[int(load[2])].dtype.name if load[2] else load[5]
         if dtype != kernel.operands[int(to)].dtype.name or place != index or (load[4] or load[7]) != index:
             return None
         source = f"at{load[2]}({load[3]}, {first})" if load[2] else f"place({load[6]})"
-        found.append(f"move{to}(at{to}({target}, {first}), {source}, {count})")
-    return found
+        calls.append(f"move{to}(at{to}({target}, {first}), {source}, {count})")
+    return calls

@@ -1,4 +1,4 @@
-"""Words that touch memory: the parameter block, operands (widened and narrowed as they pass), scratch."""
+"""Memory access: the parameter block, loads and stores with conversion, scratch, alias scopes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POINTER_TYPE = BYTE.as_pointer()
 
 
 def stored_type(d: DType) -> ir.Type:
-    """What an element of `d` is in memory: bools are bytes, narrow floats are words of their size."""
+    """The LLVM type of an element of `d` in memory: bools are bytes, narrow floats are integers."""
     return BYTE if d is BOOL else ir.IntType(d.bits) if d.bits < 32 else llvm_type(d)
 
 
@@ -42,7 +42,7 @@ def scalar(builder: ir.IRBuilder, slots, index: LLVMValue, d: DType) -> LLVMValu
 
 
 def widen(x: LLVMValue, d: DType) -> LLVMValue:
-    """A stored element of `d` as the value that bodies compute with."""
+    """Convert a stored element of `d` to its compute type."""
     if d is BOOL:
         return x != 0
     return convert.unpack(x, d) if d.kind == "f" and d.bits < 32 else x
@@ -50,27 +50,27 @@ def widen(x: LLVMValue, d: DType) -> LLVMValue:
 
 def load(builder: ir.IRBuilder, d: DType, base, index: LLVMValue, scopes=None) -> LLVMValue:
     """Element `index` of an array of `d`."""
-    held = UINT8 if d is BOOL or d.storage else UINT16 if d.kind == "f" and d.bits == 16 else d
+    stored = UINT8 if d is BOOL or d.storage else UINT16 if d.kind == "f" and d.bits == 16 else d
     instruction = builder.load(
         element_pointer(builder, base, index, stored_type(d)), typ=stored_type(d), align=d.itemsize
     )
     set_alias_scope(instruction, scopes)
-    return widen(LLVMValue(builder, held, instruction), d)
+    return widen(LLVMValue(builder, stored, instruction), d)
 
 
 def masked_address(builder: ir.IRBuilder, address: LLVMValue, wanted: LLVMValue) -> LLVMValue:
-    """An address where it is wanted; else that of zeros, as far as a part of a loop may go to either side."""
+    """An address if `wanted`, else the middle of an array of zeros, in which a part of a split loop may stride."""
     zeros = _constant_array(builder, "zeros", UINT8, 0)
     return LLVMValue(builder, INT64, builder.select(wanted.value, address.value, zeros.value))
 
 
 def nan_address(builder: ir.IRBuilder, d: DType) -> LLVMValue:
-    """The address of NaNs of `d`, likewise."""
+    """The middle of an array of NaNs of `d`."""
     return _constant_array(builder, f"nans_{d.name}", d, NANS[d.name])
 
 
 def _constant_array(builder: ir.IRBuilder, name: str, d: DType, bits: int) -> LLVMValue:
-    """The address in the middle of elements of these bits."""
+    """The address of the middle of a constant array of these bits."""
     module, word, unit = builder.module, llvm_type(INT64), ir.IntType(8 * d.itemsize)
     line = module.globals.get(name)
     if line is None:
@@ -81,12 +81,12 @@ def _constant_array(builder: ir.IRBuilder, name: str, d: DType, bits: int) -> LL
 
 
 def pointer_of(builder: ir.IRBuilder, address: LLVMValue):
-    """An address as a pointer."""
+    """Integer address to pointer."""
     return builder.inttoptr(address.value, POINTER_TYPE)
 
 
 def memmove(builder: ir.IRBuilder, d: DType, to, source, count: LLVMValue) -> None:
-    """Copy so many elements of `d`."""
+    """Call memmove for `count` elements of `d`."""
     word, flag = llvm_type(INT64), ir.IntType(1)
     kind = (POINTER_TYPE, POINTER_TYPE, word, flag)
     function = c_function(builder.module, "llvm.memmove.p0i8.p0i8.i64", ir.VoidType(), *kind)
@@ -94,12 +94,12 @@ def memmove(builder: ir.IRBuilder, d: DType, to, source, count: LLVMValue) -> No
 
 
 def element(builder: ir.IRBuilder, d: DType, base: LLVMValue, index: LLVMValue, scopes: tuple[int, int]) -> LLVMValue:
-    """The element of `d` so many elements behind an address."""
+    """Load element `index` of an array of `d` at an integer address."""
     return load(builder, d, builder.inttoptr(base.value, stored_type(d).as_pointer()), index, scopes)
 
 
 def fetch(builder: ir.IRBuilder, d: DType, address: LLVMValue, wanted: LLVMValue, scopes: tuple[int, int]) -> LLVMValue:
-    """The element of `d` at an address where it is wanted; else 0, read from a place that is always there."""
+    """Masked load of a `d` from an integer address; 0, loaded from a global, if not `wanted`."""
     module = builder.module
     nothing = module.globals.get("nothing")
     if nothing is None:
@@ -123,15 +123,15 @@ def store(builder: ir.IRBuilder, d: DType, base, index: LLVMValue, x: LLVMValue,
 
 
 def set_alias_scope(instruction, scopes: tuple[int, int] | None) -> None:
-    """Say that arrays do not overlap (what the language guarantees): `scopes` is (this array's number, their count)."""
+    """Set alias.scope and noalias metadata: arrays do not overlap. `scopes` is (number of this array, count)."""
     if scopes is None:
         return
-    own, count = scopes
+    number, count = scopes
     module = instruction.module
     domain = module.add_metadata(["arrays"])
     names = [module.add_metadata([f"array {k}", domain]) for k in range(count)]
-    instruction.set_metadata("alias.scope", module.add_metadata([names[own]]))
-    instruction.set_metadata("noalias", module.add_metadata([n for k, n in enumerate(names) if k != own]))
+    instruction.set_metadata("alias.scope", module.add_metadata([names[number]]))
+    instruction.set_metadata("noalias", module.add_metadata([n for k, n in enumerate(names) if k != number]))
 
 
 def c_function(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir.Function:
@@ -139,7 +139,7 @@ def c_function(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) ->
 
 
 def allocate(builder: ir.IRBuilder, size: LLVMValue):
-    """Scratch memory of `size` bytes from the C library."""
+    """Call malloc."""
     function = c_function(builder.module, "malloc", POINTER_TYPE, llvm_type(INT64))
     function.return_value.add_attribute("noalias")
     return builder.call(function, [size.value])
@@ -150,7 +150,7 @@ def free(builder: ir.IRBuilder, pointer) -> None:
 
 
 def accumulate(builder: ir.IRBuilder, real: str, whole: str, x: LLVMValue, y: LLVMValue) -> LLVMValue:
-    """x + y or x * y where the order of the terms is free, so that a loop over them becomes vector lanes."""
+    """x + y or x * y with the reassoc flag, so that LLVM vectorises a reduction over them."""
     if x.dtype.kind == "f":
         return LLVMValue(builder, x.dtype, getattr(builder, real)(x.value, y.value, flags=("reassoc", "contract")))
     return LLVMValue(builder, x.dtype, getattr(builder, whole)(x.value, y.value))

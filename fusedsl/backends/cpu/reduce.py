@@ -21,16 +21,16 @@ def state_arrays(folds: tuple[FoldUse, ...], kind: str, count: str) -> list[Scra
 
 def merge(fold: FoldUse, first: list[str], second: list[str], into: list[str]) -> list[str]:
     """into = merge(first, second), with the merge body inlined."""
-    own = unique_names(fold)
-    lines = [f"{own[value.name]} = {text}" for value, text in zip(fold.merge.args, first + second)]
-    lines += renamed(fold.merge.lines, own)
-    return [*lines, *(f"{name} = {own[value.name]}" for name, value in zip(into, fold.merge.results))]
+    names = unique_names(fold)
+    lines = [f"{names[value.name]} = {text}" for value, text in zip(fold.merge.args, first + second)]
+    lines += renamed(fold.merge.lines, names)
+    return [*lines, *(f"{name} = {names[value.name]}" for name, value in zip(into, fold.merge.results))]
 
 
 def unique_names(fold: FoldUse) -> dict[str, str]:
     """Unique names for the values of a merge body: other folds use the same names, perhaps with other types."""
-    made = [line.partition(" = ")[0] for line in fold.merge.lines]
-    return {name: f"{name}_{fold.state[0].name}m" for name in [*(v.name for v in fold.merge.args), *made]}
+    defined = [line.partition(" = ")[0] for line in fold.merge.lines]
+    return {name: f"{name}_{fold.state[0].name}m" for name in [*(v.name for v in fold.merge.args), *defined]}
 
 
 def state_names(fold: FoldUse) -> list[str]:
@@ -118,8 +118,8 @@ def push_to_tree(folds: tuple[FoldUse, ...], number: str, part: str = "") -> lis
 
 def _merge_level(folds: tuple[FoldUse, ...], part: str) -> list[str]:
     """Merge the tree's state at a level into a partial state."""
-    own = [(fold, part_names(fold, part)) for fold in folds]
-    return [line for fold, names in own for line in merge(fold, get_state(fold, "tree", "level"), names, names)]
+    parts = [(fold, part_names(fold, part)) for fold in folds]
+    return [line for fold, names in parts for line in merge(fold, get_state(fold, "tree", "level"), names, names)]
 
 
 def reduce_tree(folds: tuple[FoldUse, ...], count: str, part: str = "") -> list[str]:

@@ -63,14 +63,14 @@ class ValueRoles:
     @staticmethod
     def used(phase: Phase) -> set[str]:
         """The names that the element part of a phase reads."""
-        found = {value.name for value in phase.reads} | {store.value for store in phase.stores}
-        return found | {value.name for fold in phase.folds + phase.cross for value in fold.lifted}
+        names = {value.name for value in phase.reads} | {store.value for store in phase.stores}
+        return names | {value.name for fold in phase.folds + phase.cross for value in fold.lifted}
 
     @staticmethod
     def used_by_row(phase: Phase) -> set[str]:
         """The names that the row part of a phase reads."""
-        found = {store.value for store in phase.row_stores}
-        return found | ({value.name for value in phase.row.args} if phase.row else set())
+        names = {store.value for store in phase.row_stores}
+        return names | ({value.name for value in phase.row.args} if phase.row else set())
 
     @cached_property
     def scratch_values(self) -> tuple[tuple[int, Value], ...]:
@@ -79,25 +79,25 @@ class ValueRoles:
         These are results that a later phase reads, and loads that are read after a phase with stores, since an output
         may alias an input exactly.
         """
-        found, phases = [], self.kernel.phases
+        values, phases = [], self.kernel.phases
         for p, phase in enumerate(phases):
             if phase.ranks:
                 continue
             later = set().union(*(self.used(q) for q in phases[p + 1 :]))
             loaded = {load.value.name for load in self.kernel.loads}
-            found += [(p, v) for v in phase.results if v.name in later and v.name not in loaded]
+            values += [(p, v) for v in phase.results if v.name in later and v.name not in loaded]
         first = next((p for p, phase in enumerate(phases) if phase.stores), len(phases))
         later = set().union(*(self.used(q) for q in phases[first + 1 :]))
         while first < len(phases) and phases[first].ranks:  # its loop is over ranks, not elements
             first -= 1
-        found += [(first, load.value) for load in self.element_loads if load.value.name in later]
-        return tuple(dict.fromkeys(found))
+        values += [(first, load.value) for load in self.element_loads if load.value.name in later]
+        return tuple(dict.fromkeys(values))
 
     def scratch_before(self, p: int) -> dict[str, Value]:
-        return {value.name: value for made, value in self.scratch_values if made < p}
+        return {value.name: value for phase, value in self.scratch_values if phase < p}
 
     def scratch_of(self, p: int) -> tuple[Value, ...]:
-        return tuple(value for made, value in self.scratch_values if made == p)
+        return tuple(value for phase, value in self.scratch_values if phase == p)
 
     def loads_of(self, p: int) -> tuple[Load, ...]:
         """The element loads of a phase."""
@@ -137,33 +137,33 @@ class ValueRoles:
 
     def row_values_before(self, p: int) -> tuple[Value, ...]:
         """The row values that exist when a phase starts, other than scalars."""
-        found = [load.value for load in self.row_loads] + [position.value for position in self.row_positions]
+        values = [load.value for load in self.row_loads] + [position.value for position in self.row_positions]
         for q in range(p):
-            found += self.row_results(q)
-        return tuple(dict.fromkeys(found))
+            values += self.row_results(q)
+        return tuple(dict.fromkeys(values))
 
 
 def is_vectorisable_merge(fold: FoldUse) -> bool:
     """True if LLVM vectorises a loop over this merge: a single sum, product, extremum, or, and."""
     if len(fold.state) != 1 or len(fold.merge.lines) != 1:
         return False
-    found = SIMPLE.match(fold.merge.lines[0])
+    match = SIMPLE.match(fold.merge.lines[0])
     names = {v.name for v in fold.merge.args}
     return (
-        found is not None
-        and {g for g in found.groups()[1:] if g and g.isidentifier()} - {"maximum", "minimum"} == names
+        match is not None
+        and {g for g in match.groups()[1:] if g and g.isidentifier()} - {"maximum", "minimum"} == names
     )
 
 
 def reassociable_merge(fold: FoldUse) -> str | None:
     """The word for a float sum or product that LLVM may reassociate; None for other merges."""
-    found = SIMPLE.match(fold.merge.lines[0])
-    if fold.state[0].dtype.kind != "f" or not found or found.group(6) not in ("+", "*"):
+    match = SIMPLE.match(fold.merge.lines[0])
+    if fold.state[0].dtype.kind != "f" or not match or match.group(6) not in ("+", "*"):
         return None
-    return {"+": "accumulate_add", "*": "accumulate_mul"}[found.group(6)]
+    return {"+": "accumulate_add", "*": "accumulate_mul"}[match.group(6)]
 
 
 def is_extremum(fold: FoldUse) -> bool:
     """True for a single maximum or minimum: exact in any order."""
-    found = SIMPLE.match(fold.merge.lines[0]) if is_vectorisable_merge(fold) else None
-    return found is not None and found.group(8) is not None
+    match = SIMPLE.match(fold.merge.lines[0]) if is_vectorisable_merge(fold) else None
+    return match is not None and match.group(8) is not None

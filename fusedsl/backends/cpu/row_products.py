@@ -21,15 +21,15 @@ from .schedule import SEGMENT
 from .source_text import step
 from .vector_registers import VectorRegisters
 
-ROWS = 4  # rows that are summed at a time
-BLOCK = 64  # rows of one call: their sums are stored to a buffer
-PRODUCT = "row_product"  # the word that sums rows; one for each dtype
-PREFETCH = 2048  # bytes ahead: rows of 64 float32 from the level 3 cache take 0.78 of the time (measured: Zen 5)
+ROWS = 4  # rows in registers
+BLOCK = 64  # rows of one call at most: their sums are stored to scratch
+PRODUCT = "row_product"  # the word of the microkernel, per dtype
+PREFETCH = 2048  # bytes; measured: 0.78 of the time for rows of 64 float32 in the L3 cache (Zen 5, 2026-11)
 MOST_COLUMNS = SEGMENT  # longer rows are folded by segments
 
 
 def operands(kernel: KernelIR) -> tuple[Load, Load] | None:
-    """The two loads that a kernel sums the products of; None if it does anything else per element."""
+    """The two operands of a kernel that is a sum of products of contiguous rows; None for other kernels."""
     phase, last = kernel.phases[0], kernel.axes - 1
     if len(kernel.phases) > 1 or kernel.column_axes != 1 or not kernel.row_axes or kernel.pointers:
         return None
@@ -60,7 +60,7 @@ def sum_rows(builder: ir.IRBuilder, vectors: VectorRegisters, d: DType, c, a, b,
 
 
 def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:
-    """Blocks of ROWS rows, with the operand that does not vary loaded once for all of them; then the rows left over."""
+    """Blocks of ROWS rows, with a shared operand loaded once for all of them; then the remaining rows."""
     c, a, b, rows, columns, across_a, across_b = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     shared = builder.icmp_unsigned("==", across_a, WORD(0))
@@ -78,16 +78,16 @@ def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:
 
 
 class _Block:
-    """The code that sums some rows."""
+    """Emits the reduction of some rows."""
 
     def __init__(self, builder: ir.IRBuilder, d: DType, vectors: VectorRegisters, pointers, columns, across):
         self.builder, self.d, self.columns, self.across = builder, d, columns, across
         self.vector = ir.VectorType(llvm_type(d), vectors.bytes // d.itemsize)
-        self.sums = 4 if vectors.registers == 32 else 2  # vectors of sums a row: chains that do not wait for each other
+        self.sums = 4 if vectors.registers == 32 else 2  # accumulators of a row: independent fma chains
         self.c, self.a, self.b = (builder.bitcast(p, llvm_type(d).as_pointer()) for p in pointers)
 
     def write(self, first, count: int, shared: bool) -> None:
-        """Rows first … first + count: `sums` vectors a row, then a vector at a time, then an element at a time."""
+        """Rows first … first + count: `sums` vectors per iteration, then one vector, then one element."""
         builder, kind = self.builder, llvm_type(self.d)
         rows = [builder.add(first, WORD(m)) for m in range(count)]
         left, right = (
@@ -104,7 +104,7 @@ class _Block:
             builder.store(total, self._address(self.c, m, kind), align=self.d.itemsize)
 
     def _loop(self, tops: tuple[list, list], begin, width: int, totals: list) -> tuple:
-        """Add up `width` vectors, or elements, of each row a turn: (where that ends, the totals)."""
+        """A loop with `width` vectors, or elements, of each row per iteration: (end index, totals)."""
         builder, kind = self.builder, totals[0].type
         lanes = kind.count if isinstance(kind, ir.VectorType) else 1
         end = builder.and_(self.columns, WORD(-width * lanes))
@@ -133,8 +133,8 @@ class _Block:
 
 
 def _lane_sums(builder: ir.IRBuilder, vectors: list) -> list:
-    """The sum of the lanes of each vector: half of the lanes are added to the others, of two vectors at once."""
-    segments, width = 1, vectors[0].type.count  # lanes of a vector: so many sums, of so many terms each
+    """Horizontal sums: halves of the lanes are added, for two vectors at once."""
+    segments, width = 1, vectors[0].type.count  # (sums per vector, lanes per sum)
     while width > 1:
         half, lanes = width // 2, segments * width
         pairs = list(zip(vectors[::2], vectors[1::2])) if len(vectors) > 1 else [(vectors[0], vectors[0])]

@@ -54,14 +54,14 @@ def row_blocks(roles: ValueRoles, a: Load, b: Load) -> list[str]:
 
 def fold_arrays(kernel: KernelIR, phases) -> list[ScratchArray]:
     """Scratch arrays of the folds: lanes and trees."""
-    found = []
+    arrays = []
     for p in phases:
         folds = kernel.phases[p].folds
-        found += reduce.state_arrays(folds, "tree", str(LEVELS))
-        found += scan.arrays(kernel.phases[p])
+        arrays += reduce.state_arrays(folds, "tree", str(LEVELS))
+        arrays += scan.arrays(kernel.phases[p])
         if ValueRoles(kernel).accumulates_in_memory(p):
-            found += reduce.state_arrays(folds, "lane", str(LANES))
-    return found
+            arrays += reduce.state_arrays(folds, "lane", str(LANES))
+    return arrays
 
 
 def extents(kernel: KernelIR) -> list[str]:

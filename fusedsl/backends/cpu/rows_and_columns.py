@@ -19,16 +19,16 @@ from .workspace import cross_arrays
 def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
     """The source of a kernel that reduces rows and columns, and its scratch arrays."""
     roles, shared = ValueRoles(kernel), cross_arrays(kernel)
-    held = [ScratchArray(value.name, value.dtype, "columns") for _, value in roles.scratch_values]
-    own = held + fold_arrays(kernel, range(len(kernel.phases)))
+    scratch = [ScratchArray(value.name, value.dtype, "columns") for _, value in roles.scratch_values]
+    private = scratch + fold_arrays(kernel, range(len(kernel.phases)))
     trees = reduce.state_arrays(kernel.cross, "tree", str(reduce.LEVELS))
     lines = header(kernel, "cross")
-    lines += ["", "", "def rows(slots, begin, end):", *indented(_rows(kernel, shared, own))]
+    lines += ["", "", "def rows(slots, begin, end):", *indented(_rows(kernel, shared, private))]
     lines += ["", "", "def columns(slots, begin, end):", *indented(_columns(kernel, shared, trees))]
-    return "\n".join([*lines, ""]), [*shared, *own, *trees]
+    return "\n".join([*lines, ""]), [*shared, *private, *trees]
 
 
-def _rows(kernel: KernelIR, shared: list[ScratchArray], own: list[ScratchArray]) -> list[str]:
+def _rows(kernel: KernelIR, shared: list[ScratchArray], private: list[ScratchArray]) -> list[str]:
     """Stage 1: all phases of the rows of a part; each element is merged into the state of its column."""
     nothing = [line for f in kernel.cross for line in reduce.put_state(f, "line", "base + column", list(f.identity))]
     roles, body = ValueRoles(kernel), []
@@ -42,7 +42,7 @@ def _rows(kernel: KernelIR, shared: list[ScratchArray], own: list[ScratchArray])
         *indented([*row_prologue(roles, "row"), *body]),
     ]
     each = "each = (rows + parts - 1) // parts"
-    return [*prologue(kernel, shared, own), each, "for part in range(begin, end):", *indented(part), *free(own)]
+    return [*prologue(kernel, shared, private), each, "for part in range(begin, end):", *indented(part), *free(private)]
 
 
 def _columns(kernel: KernelIR, shared: list[ScratchArray], trees: list[ScratchArray]) -> list[str]:

@@ -44,11 +44,11 @@ def init_segment(phase: Phase) -> list[str]:
 
 def init_block(phase: Phase) -> list[str]:
     """The exclusive prefix of a block: earlier segments merged with earlier blocks of its segment."""
-    found = []
+    lines = []
     for use in uses(phase):
         sides = reduce.part_names(use, "before"), reduce.part_names(use, "segment")
-        found += [*reduce.merge(use, *sides, reduce.part_names(use, "base")), *reduce.identity(use, "block")]
-    return found
+        lines += [*reduce.merge(use, *sides, reduce.part_names(use, "base")), *reduce.identity(use, "block")]
+    return lines
 
 
 def finish_block(phase: Phase) -> list[str]:
@@ -58,10 +58,10 @@ def finish_block(phase: Phase) -> list[str]:
 
 def finish_segment(phase: Phase, number: str) -> list[str]:
     """Push the aggregate of a segment to the tree; the tree's total is the prefix of the next segment."""
-    found = uses(phase)
-    if not found:
+    scans = uses(phase)
+    if not scans:
         return []
-    return [*reduce.push_to_tree(found, number, "segment"), *reduce.reduce_tree(found, f"{number} + 1", "before")]
+    return [*reduce.push_to_tree(scans, number, "segment"), *reduce.reduce_tree(scans, f"{number} + 1", "before")]
 
 
 def in_log_steps(phase: Phase) -> bool:
@@ -124,19 +124,19 @@ def _all_lanes(inner: Sequence[str]) -> list[str]:
 
 def arrays(phase: Phase) -> list[ScratchArray]:
     """The trees of a row's scans, and the buffers of log-step scans."""
-    found = reduce.state_arrays(uses(phase), "tree", str(reduce.LEVELS))
+    scratch = reduce.state_arrays(uses(phase), "tree", str(reduce.LEVELS))
     for kind in ("scan", "scanned") if phase.scans and in_log_steps(phase) else ():
-        found += reduce.state_arrays(uses(phase), kind, str(2 * reduce.LANES))
-    return found
+        scratch += reduce.state_arrays(uses(phase), kind, str(2 * reduce.LANES))
+    return scratch
 
 
 def element_lines(phase: Phase, step: Callable[[ScanUse], list[str]]) -> list[str]:
     """The scans of an element and the bodies after them; `step` emits the lines of one scan."""
-    found = []
+    lines = []
     for part in phase.scans:
-        found += [line for use in part.scans for line in step(use)]
-        found += part.element.lines
-    return found
+        lines += [line for use in part.scans for line in step(use)]
+        lines += part.element.lines
+    return lines
 
 
 def in_row(use: ScanUse) -> list[str]:
@@ -172,5 +172,5 @@ def init_strip_block(phase: Phase) -> list[str]:
 
 def strip_arrays(phase: Phase, count: str, levels: str) -> list[ScratchArray]:
     """The scratch arrays of a strip's scans."""
-    found = [array for part in ("before", "part") for array in reduce.state_arrays(uses(phase), part, count)]
-    return found + reduce.state_arrays(uses(phase), "tree", f"{count} * {levels}")
+    scratch = [array for part in ("before", "part") for array in reduce.state_arrays(uses(phase), part, count)]
+    return scratch + reduce.state_arrays(uses(phase), "tree", f"{count} * {levels}")

@@ -54,7 +54,7 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
     - "map", or "map:" and the innermost strides that are literals in the code
     - "tiles": a map in blocks of two axes
     - "rows": one row after another
-    - "strips:" and a letter per operand: rows in vector lanes, if the last row axis is contiguous or rows are very short
+    - "strips:" and a letter per operand: rows in vector lanes, if the last row axis is contiguous or rows are short
     - "short:" and `ShortRows`: unrolled rows
     - "split": few long rows, cut into parts that threads share
     - "cross": reductions of rows and columns
@@ -72,8 +72,8 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
         return "tiles" if _reads_transposed(extents, strides) else _map(kernel, strides)
     if kernel.finish is not None:
         return "cross"
-    if (found := _matmul_sides(kernel, extents)) is not None:
-        ends = (found.rows[-1], found.columns[-1])
+    if (matmul := _matmul_sides(kernel, extents)) is not None:
+        ends = (matmul.rows[-1], matmul.columns[-1])
         near = [line[axis] for axis in ends for line in strides]
         return "products:" + "".join(str(step) if step in (0, 1) else "s" for step in near)
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
@@ -126,8 +126,8 @@ def _map(kernel: KernelIR, strides: tuple[tuple[int, ...], ...]) -> str:
 
 def _matmul_sides(kernel: KernelIR, extents: tuple[int, ...]) -> Sides | None:
     """The matmul axes of a kernel, if packing blocks pays off."""
-    found = sides(kernel)
-    return found if found is not None and worthwhile(kernel, found, extents) else None
+    matmul = sides(kernel)
+    return matmul if matmul is not None and worthwhile(kernel, matmul, extents) else None
 
 
 def _reads_transposed(extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> bool:
@@ -162,10 +162,10 @@ def _units(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> int:
         chunk, height = TILE
         return prod(extents[:-2]) * -(-extents[-2] // height) * -(-extents[-1] // chunk)
     if schedule.startswith("products"):
-        found = sides(kernel)
-        assert found is not None
-        counts = [extent(axes, extents) for axes in (found.rows, found.columns)]
-        return extent(found.batch, extents) * prod(-(-n // most) for n, most in zip(counts, MATMUL_BLOCK))
+        matmul = sides(kernel)
+        assert matmul is not None
+        counts = [extent(axes, extents) for axes in (matmul.rows, matmul.columns)]
+        return extent(matmul.batch, extents) * prod(-(-n // most) for n, most in zip(counts, MATMUL_BLOCK))
     if schedule.startswith("short"):
         loop = kernel.axes - len(ShortRows.read(schedule.partition(":")[2]).counts) - 1
         return prod(extents[:loop]) * -(-extents[loop] // CHUNK)

@@ -1,6 +1,6 @@
-"""Kernels whose rows are a few elements: a loop over rows, in vector lanes, with the work of every column in its body.
+"""Unrolled short rows: a vectorised loop over rows, with the code of every column in its body.
 
-So are maps whose last axis is that short. Phases, folds and scans are straight-line code, one column after another.
+Maps with a short innermost axis are unrolled too. Phases, folds and scans are straight-line code, column by column.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from . import common_arguments, loop_splitting, reduce, scan
 from .schedule import CHUNK, ShortRows
 from .source_text import address, decode, header, indented, load_line, parameters, renamed, store_line
 
-Column = tuple[int, ...]  # its position along each of the short axes
+Column = tuple[int, ...]  # indices along the unrolled axes
 
 
 def emit(kernel: KernelIR, given: str) -> str:
-    """The source of a kernel of short rows; `given` is what `schedule.choose` says of them."""
+    """The source of a kernel with unrolled rows; `given` is the schedule after "short:"."""
     return _ShortRowsEmitter(kernel, ShortRows.read(given)).emit()
 
 
 class _ShortRowsEmitter:
-    """The text of one kernel."""
+    """Emits one kernel."""
 
     def __init__(self, kernel: KernelIR, given: ShortRows):
         self.kernel, self.given = kernel, given
@@ -31,7 +31,7 @@ class _ShortRowsEmitter:
         self.inner = range(self.along + 1, kernel.axes)
         self.columns = list(product(*(range(n) for n in given.counts)))
         self.loads = [load for load in kernel.loads if self.varies(load.operand)]
-        self.each = {load.value.name for load in self.loads}  # the names that every column has its own of
+        self.each = {load.value.name for load in self.loads}  # names that are renamed for each column
         for phase in kernel.phases:
             for body in phase.bodies:
                 self.each |= {line.partition(" = ")[0] for line in body.lines}
@@ -41,17 +41,17 @@ class _ShortRowsEmitter:
     # -- operands
 
     def stride(self, operand: int, axis: int) -> str:
-        """As text: a number, or the name of one."""
+        """A stride as text: a literal or a name."""
         letter = self.kernel.operands[operand].strides[axis]
-        known = self.given.strides[operand][axis - self.along]
-        return letter if letter != "s" else f"s{operand}at{axis}" if known is None else str(known)
+        literal = self.given.strides[operand][axis - self.along]
+        return letter if letter != "s" else f"s{operand}at{axis}" if literal is None else str(literal)
 
     def varies(self, operand: int) -> bool:
-        """Whether columns differ."""
+        """True if an operand varies along the columns."""
         return any(self.stride(operand, axis) != "0" for axis in self.inner)
 
     def place(self, operand: int, column: Column | None, row: str = "i") -> str:
-        """The offset of an element in a row; of no column, that of the row."""
+        """The offset of an element in a row; without a column, of the row."""
         steps = [(row, self.stride(operand, self.along))]
         steps += [(str(at), self.stride(operand, axis)) for at, axis in zip(column or (), self.inner)]
         terms, number = [], 0
@@ -83,7 +83,7 @@ class _ShortRowsEmitter:
         return common_arguments.loop(lines, loaded, index, first, end)
 
     def start(self) -> list[str]:
-        """Addresses, positions, and what is the same in all rows."""
+        """Base pointers, indices, and loads that are invariant over rows."""
         kernel, along = self.kernel, self.along
         names = {axis: f"i{axis}" for axis in range(along)}
         lines = decode("outer", range(along), names) if names else []
@@ -92,8 +92,7 @@ class _ShortRowsEmitter:
         return lines + self.read(fixed=True)
 
     def read(self, fixed: bool) -> list[str]:
-        """The loads that are the same in all rows, or the others: before anything is stored, as an output may be an
-        input."""
+        """The loads that are invariant over rows, or the others: before all stores, as an output may alias an input."""
         lines = []
         for load in self.kernel.loads:
             if (self.stride(load.operand, self.along) == "0") != fixed:
@@ -105,14 +104,14 @@ class _ShortRowsEmitter:
         return lines
 
     def named(self, lines: Iterable[str], number: int) -> list[str]:
-        """Lines with the names of a column."""
+        """Lines, renamed for a column."""
         if not number:
             return list(lines)
         code = [line.partition("#")[0].rstrip() for line in lines]
         return _suffixed(code, self.each, f"_c{number}")
 
     def row(self) -> list[str]:
-        """All of the work of one row."""
+        """The body of one row."""
         kernel = self.kernel
         lines = self.read(fixed=False)
         lines += [f"{p.value.name} = {p.value.dtype}(first + i)" for p in kernel.positions if p.axis == self.along]
@@ -134,18 +133,18 @@ class _ShortRowsEmitter:
         return lines
 
     def folded(self, f: FoldUse) -> list[str]:
-        """The state of all columns: each joins those before it."""
+        """A fold over all columns, in order."""
         before, lines, last = list(f.identity), [], len(self.columns) - 1
         for number in range(len(self.columns)):
-            own = self.named([v.name for v in f.lifted], number)
+            lifted = self.named([v.name for v in f.lifted], number)
             after = [name if number == last else f"{name}_with{number}" for name in reduce.state_names(f)]
-            merged = reduce.merge(f, before, own, after)
-            made = {line.partition(" = ")[0] for line in merged} - set(after)
-            lines += _suffixed(merged, made, f"_c{number}")
+            merged = reduce.merge(f, before, lifted, after)
+            defined = {line.partition(" = ")[0] for line in merged} - set(after)
+            lines += _suffixed(merged, defined, f"_c{number}")
             before = after
         return lines
 
 
 def _suffixed(lines: Iterable[str], names: set[str], suffix: str) -> list[str]:
-    """Lines in which some names end otherwise."""
+    """Append a suffix to some names in lines."""
     return renamed(lines, {name: name + suffix for name in names})

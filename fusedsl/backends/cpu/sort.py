@@ -15,7 +15,7 @@ MAX_TOP_K = 64  # k at most of a top-k by insertion; for more the row is sorted
 
 
 def arrays(kernel: KernelIR) -> list[ScratchArray]:
-    """Scratch for (element, column): of the top k, or twice the row, for a merge reads one half and writes the other."""
+    """Scratch for (element, column): of the top k, or twice the row; a merge reads one half and writes the other."""
     select = selection(kernel)
     if select is None:
         return []
@@ -134,8 +134,8 @@ def _before(select: Selection) -> str:
 def _read(select: Selection, part: str, index: str) -> str:
     if part == "positions":
         return reduce.get("place", index)
-    found = reduce.get("order", index)
-    return f"bool_({found})" if select.lifted.dtype is BOOL else found
+    element = reduce.get("order", index)
+    return f"bool_({element})" if select.lifted.dtype is BOOL else element
 
 
 def rank_loop(roles: ValueRoles, phase: Phase) -> list[str]:

@@ -21,10 +21,10 @@ def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
     shared = split_arrays(kernel)
     lines, arrays = header(kernel, "split"), list(shared)
     for p in range(len(kernel.phases)):
-        own = fold_arrays(kernel, [p])
-        arrays += own
-        lines += ["", "", f"def phase{p}(slots, begin, end):", *indented(part_function(kernel, p, shared, own))]
-        lines += ["", "", f"def merge{p}(slots, begin, end):", *indented(merge_function(kernel, p, shared, own))]
+        private = fold_arrays(kernel, [p])
+        arrays += private
+        lines += ["", "", f"def phase{p}(slots, begin, end):", *indented(part_function(kernel, p, shared, private))]
+        lines += ["", "", f"def merge{p}(slots, begin, end):", *indented(merge_function(kernel, p, shared, private))]
     return "\n".join([*lines, ""]), arrays
 
 
@@ -38,17 +38,17 @@ def workspace_arrays(kernel: KernelIR, shared: list[ScratchArray]) -> list[str]:
     return lines
 
 
-def prologue(kernel: KernelIR, shared: list[ScratchArray], own: list[ScratchArray]) -> list[str]:
-    return [*parameters(kernel), *extents(kernel), *workspace_arrays(kernel, shared), *allocate(own)]
+def prologue(kernel: KernelIR, shared: list[ScratchArray], private: list[ScratchArray]) -> list[str]:
+    return [*parameters(kernel), *extents(kernel), *workspace_arrays(kernel, shared), *allocate(private)]
 
 
 def row_values(roles: ValueRoles, p: int) -> list[str]:
     """Load the row values of earlier phases from the workspace."""
-    made = dict.fromkeys(v for q in range(p) for v in roles.row_results(q))
-    return [f"{v.name} = {reduce.get(f'{v.name}_row', 'row')}" for v in made]
+    values = dict.fromkeys(v for q in range(p) for v in roles.row_results(q))
+    return [f"{v.name} = {reduce.get(f'{v.name}_row', 'row')}" for v in values]
 
 
-def part_function(kernel: KernelIR, p: int, shared: list[ScratchArray], own: list[ScratchArray]) -> list[str]:
+def part_function(kernel: KernelIR, p: int, shared: list[ScratchArray], private: list[ScratchArray]) -> list[str]:
     """Stage 1: reduce the segments of one part of one row."""
     roles, phase = ValueRoles(kernel), kernel.phases[p]
     body = ["row = unit // parts", "part = unit - row * parts", *row_prologue(roles, "row"), *row_values(roles, p)]
@@ -60,10 +60,10 @@ def part_function(kernel: KernelIR, p: int, shared: list[ScratchArray], own: lis
     body += column_loop(roles, p, "low", "high", "row * columns + ")
     for f in phase.folds:
         body += reduce.put_state(f, "part", "unit", reduce.state_names(f))
-    return [*prologue(kernel, shared, own), "for unit in range(begin, end):", *indented(body), *free(own)]
+    return [*prologue(kernel, shared, private), "for unit in range(begin, end):", *indented(body), *free(private)]
 
 
-def merge_function(kernel: KernelIR, p: int, shared: list[ScratchArray], own: list[ScratchArray]) -> list[str]:
+def merge_function(kernel: KernelIR, p: int, shared: list[ScratchArray], private: list[ScratchArray]) -> list[str]:
     """Stage 2: merge the parts of a row, then the row body of the phase."""
     roles, phase = ValueRoles(kernel), kernel.phases[p]
     body = [*row_prologue(roles, "row"), *row_values(roles, p)]
@@ -78,8 +78,8 @@ def merge_function(kernel: KernelIR, p: int, shared: list[ScratchArray], own: li
     body += row_epilogue(roles, p)
     body += [reduce.put(f"{v.name}_row", "row", v.name) for v in roles.row_results(p)]
     return [
-        *prologue(kernel, shared, own),
+        *prologue(kernel, shared, private),
         "for row in range(begin, end):",
         *indented(body or ["row = row"]),
-        *free(own),
+        *free(private),
     ]

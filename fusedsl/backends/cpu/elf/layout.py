@@ -1,4 +1,4 @@
-"""Where the pieces of a shared object stand, in the file and in memory: three parts, each with its own permissions."""
+"""Layout of a shared object: three segments, each with its own permissions, in the file and in memory."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-PAGE = 1 << 16  # the largest of Linux on either architecture
+PAGE = 1 << 16  # the largest page size of Linux on either architecture
 READ_ONLY, CODE, DATA = range(3)
 PERMISSIONS = (4, 5, 6)  # p_flags of each segment: read; read and execute; read and write
-SEGMENT_ALIGNMENT = 64  # bytes, at a multiple of which each segment begins
+SEGMENT_ALIGNMENT = 64  # bytes
 
 
 class Piece(NamedTuple):
-    """Bytes that stand together, before they have a place."""
+    """A contiguous range of bytes, before layout."""
 
     segment: int
     key: str | int
@@ -22,24 +22,23 @@ class Piece(NamedTuple):
 
 
 class PieceLocation(NamedTuple):
-    """Where a piece stands."""
+    """The location of a piece after layout."""
 
     segment: int
     offset: int  # in the file
 
     @property
     def address(self) -> int:
-        """In memory, relative to where the object is loaded: parts are further apart than in the file, so that no page
-        is of two of them."""
+        """The address relative to the load address; segments are a page further apart than in the file."""
         return self.offset + self.segment * PAGE
 
 
 @dataclass(frozen=True)
 class ObjectLayout:
-    """The places of pieces by their keys, and the offset and size of each segment of the file."""
+    """The layout of an object."""
 
     places: Mapping[str | int, PieceLocation]
-    segments: tuple[tuple[int, int], ...]
+    segments: tuple[tuple[int, int], ...]  # (offset in the file, size)
 
     def __getitem__(self, key: str | int) -> PieceLocation:
         return self.places[key]
@@ -49,12 +48,12 @@ class ObjectLayout:
 
     @property
     def size(self) -> int:
-        """Of the file, in bytes."""
+        """Bytes of the file."""
         return sum(self.segments[-1])
 
 
 def lay_out(pieces: Iterable[Piece]) -> ObjectLayout:
-    """Pieces one after another; those of one segment stand together, and every part has some."""
+    """Lay out pieces in order; they are sorted by segment, and no segment is empty."""
     places: dict[str | int, PieceLocation] = {}
     starts: list[int] = []
     ends: list[int] = []

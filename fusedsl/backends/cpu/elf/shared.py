@@ -1,7 +1,7 @@
-"""Lays an object out in memory, resolves what it can, and writes the shared object (System V ABI, chapters 4 and 5).
+"""Linker: lays out an object, applies relocations, writes the shared object (System V ABI, chapters 4 and 5).
 
-What the code calls of the C library stands in a table of addresses that the system's loader fills in. No library is
-named: malloc and sin are in every process that runs Python (see runtime/object_loader.py).
+Functions of the C library are called through a GOT that the dynamic loader fills. There is no DT_NEEDED: malloc and sin
+are in every process that runs Python (see runtime/object_loader.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LIBRARY = """
 memcpy memmove memset malloc free sin cos tan pow log10 cbrt hypot lgamma fmod fmodf exp log exp2 log2 sinf cosf tanf
 powf expf logf exp2f log2f log10f floor floorf ceil ceilf trunc truncf rint rintf nearbyint nearbyintf round roundf fma
 fmaf fmin fminf fmax fmaxf ldexp ldexpf
-"""  # what the C library of any age has
+"""  # functions of every version of the C library
 
 
 class Linked(NamedTuple):
@@ -51,24 +51,24 @@ class Linked(NamedTuple):
     layout: ObjectLayout
 
     def address(self, symbol: ElfSymbol) -> int:
-        """Of a symbol of the object, relative to where it is loaded."""
+        """The address of a defined symbol, relative to the load address."""
         if symbol.section not in self.layout:
             raise refused(f"{symbol.name or 'a symbol'} is in no section that is loaded")
         return self.layout[symbol.section].address + symbol.value
 
     def got_entry(self, symbol: ElfSymbol) -> int:
-        """Where the address of a symbol stands."""
+        """The address of the GOT entry of a symbol."""
         return self.layout["slots"].address + 8 * self.got.index(symbol)
 
     def stub(self, symbol: ElfSymbol) -> int:
-        """The code that jumps to a function of a library."""
+        """The address of the PLT stub of an imported function."""
         return self.layout["stubs"].address + len(self.rules.stub(0, 0)) * self.imported.index(symbol)
 
 
 def link(object_bytes: bytes, exported: Sequence[str]) -> bytes:
-    """The shared object of relocatable object code: these functions are found in it by name.
+    """Link relocatable object code to a shared object that exports these functions.
 
-    CompileError where it needs what no C library has, or is of an architecture other than x86-64 and AArch64.
+    CompileError for imports that are not in LIBRARY, and for architectures other than x86-64 and AArch64.
     """
     source = read(object_bytes)
     rules = MACHINES.get(source.machine)
@@ -82,7 +82,7 @@ def link(object_bytes: bytes, exported: Sequence[str]) -> bytes:
 
 
 def _imported(symbols: Iterable[ElfSymbol]) -> tuple[ElfSymbol, ...]:
-    """The functions that must come from libraries."""
+    """The imported functions."""
     undefined = tuple(s for s in symbols if s.section == UNDEFINED and s.name)
     if unknown := [s.name for s in undefined if s.name not in LIBRARY.split()]:
         raise refused(f"no C library has {', '.join(unknown)}")
@@ -90,7 +90,7 @@ def _imported(symbols: Iterable[ElfSymbol]) -> tuple[ElfSymbol, ...]:
 
 
 def _defined(source: Relocatable, names: Sequence[str]) -> tuple[ElfSymbol, ...]:
-    """The functions that the object defines under these names."""
+    """The exported functions."""
     functions = {s.name: s for s in source.symbols if s.binding == GLOBAL and s.section in source.sections}
     if missing := [name for name in names if name not in functions]:
         raise refused(f"it does not define {', '.join(missing)}")
@@ -105,7 +105,7 @@ def _pieces(
     slots: int,
     relocations: int,
 ) -> list[Piece]:
-    """What the file is made of, in order."""
+    """The pieces of the file, sorted by segment."""
     symbols = 1 + len(called) + len(exported)
     first = [
         Piece(READ_ONLY, "head", HEAD + PROGRAM * PROGRAMS, 1),
@@ -128,7 +128,7 @@ def _segment(section: Section) -> int:
 
 
 def _write(linked: Linked) -> bytes:
-    """The file."""
+    """The bytes of the file."""
     layout, source = linked.layout, linked.source
     contents: dict[str | int, bytes] = {number: _relocate(linked, number) for number in source.sections}
     contents |= {
@@ -147,11 +147,11 @@ def _write(linked: Linked) -> bytes:
     return bytes(file)
 
 
-# -- the object's own sections
+# -- sections
 
 
 def _relocate(linked: Linked, number: int) -> bytes:
-    """The bytes of a section, with every address that is known now."""
+    """The bytes of a section, with static relocations applied."""
     data, place = bytearray(linked.source.sections[number].data), linked.layout[number].address
     for r in linked.source.relocations:
         if r.section == number and r.kind != linked.rules.address:
@@ -161,7 +161,7 @@ def _relocate(linked: Linked, number: int) -> bytes:
 
 
 def _target(linked: Linked, r: Relocation) -> tuple[Patch, int]:
-    """(what writes a relocation, the address that it means)."""
+    """(patch, target address) of a relocation."""
     rules = linked.rules
     if r.kind in rules.via_got:
         return rules.via_got[r.kind], linked.got_entry(r.symbol)
@@ -174,11 +174,11 @@ def _target(linked: Linked, r: Relocation) -> tuple[Patch, int]:
     return rules.direct[r.kind], linked.stub(r.symbol)
 
 
-# -- what the system's loader reads
+# -- headers and dynamic section
 
 
 def _head(linked: Linked) -> bytes:
-    """The ELF header and the program headers; there is no table of sections."""
+    """The ELF header and the program headers; there are no section headers."""
     layout = linked.layout
     fields = (3, linked.source.machine, 1, 0, HEAD, 0, 0, HEAD, PROGRAM, PROGRAMS, 0, 0, 0)
     programs = [
@@ -196,7 +196,7 @@ def _head(linked: Linked) -> bytes:
 
 
 def _hash(count: int) -> bytes:
-    """All symbols in one chain: there are few."""
+    """DT_HASH with one chain: there are few symbols."""
     chain = [0, *((k + 1) % count for k in range(1, count))]
     return struct.pack(f"<{3 + count}I", 1, count, min(1, count - 1), *chain)
 
@@ -206,7 +206,7 @@ def _names(symbols: Iterable[ElfSymbol]) -> bytes:
 
 
 def _symbols(linked: Linked) -> bytes:
-    """The table of symbols: nothing, what must be found, what is here."""
+    """The dynamic symbol table: null, imports, exports."""
     entries, name = [bytes(SYMBOL)], 1
     for symbol in (*linked.imported, *linked.exported):
         here = (1, linked.address(symbol), symbol.size) if symbol in linked.exported else (UNDEFINED, 0, 0)
@@ -216,7 +216,7 @@ def _symbols(linked: Linked) -> bytes:
 
 
 def _relocations(linked: Linked) -> bytes:
-    """What the loader fills in: the slots, and addresses in data."""
+    """Dynamic relocations: GOT entries, and addresses in data."""
     entries = []
     for symbol in linked.got:
         if symbol in linked.imported:
@@ -233,7 +233,7 @@ def _relocations(linked: Linked) -> bytes:
 
 
 def _dynamic(linked: Linked) -> bytes:
-    """Where the loader finds all this."""
+    """The dynamic section."""
     layout = linked.layout
     sizes = {
         "relocations size": RELOCATION * (len(linked.got) + len(linked.relative)),

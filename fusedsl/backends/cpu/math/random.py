@@ -10,13 +10,13 @@ from ..llvm_values import LLVMValue, select
 def words(position: LLVMValue, seed: LLVMValue, stream: LLVMValue) -> list[LLVMValue]:
     """The four 32-bit words of one counter, as uint32."""
     low, high = lambda x: x.to(UINT32), lambda x: (x >> 32).to(UINT32)
-    found = [low(position), high(position), low(stream), high(stream)]
+    words = [low(position), high(position), low(stream), high(stream)]
     keys = [low(seed), high(seed)]
     for _ in range(PHILOX_ROUNDS):
-        a, b = (found[k].to(UINT64) * m for k, m in zip((0, 2), PHILOX_MULTIPLIERS))
-        found = [high(b) ^ found[1] ^ keys[0], low(b), high(a) ^ found[3] ^ keys[1], low(a)]
+        a, b = (words[k].to(UINT64) * m for k, m in zip((0, 2), PHILOX_MULTIPLIERS))
+        words = [high(b) ^ words[1] ^ keys[0], low(b), high(a) ^ words[3] ^ keys[1], low(a)]
         keys = [key + step for key, step in zip(keys, PHILOX_KEYS)]
-    return found
+    return words
 
 
 def philox(position: LLVMValue, seed: LLVMValue, stream: LLVMValue) -> LLVMValue:
