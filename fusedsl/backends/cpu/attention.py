@@ -26,18 +26,18 @@ TILE = 128  # keys of a tile
 
 def emit(kernel: KernelIR, lane: int) -> tuple[str, list[ScratchArray]]:
     """The source of an attention kernel whose query rows are along axis `lane`, and its scratch arrays."""
-    writer = AttentionEmitter(kernel, lane)
+    emitter = AttentionEmitter(kernel, lane)
     lines = [
         *parameters(kernel),
-        *allocate(writer.arrays),
+        *allocate(emitter.arrays),
         f"lane_tiles = (n{lane} + {ATTENTION_ROWS - 1}) // {ATTENTION_ROWS}",
-        f"tiles = (n{writer.along} + {TILE - 1}) // {TILE}",
+        f"tiles = (n{emitter.along} + {TILE - 1}) // {TILE}",
         "for unit in range(begin, end):",
-        *indented(writer.unit()),
-        *free(writer.arrays),
+        *indented(emitter.unit()),
+        *free(emitter.arrays),
     ]
     title = header(kernel, f"stream:{lane}")
-    return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""]), writer.arrays
+    return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""]), emitter.arrays
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class AttentionEmitter:
         defined = {line.partition(" = ")[0] for line in body.lines}
         return [*self.read(wanted - defined, tiles), *body.lines]
 
-    def by_lane(self, lines: Sequence[str], count: str = str(ATTENTION_ROWS)) -> list[str]:
+    def lane_loop(self, lines: Sequence[str], count: str = str(ATTENTION_ROWS)) -> list[str]:
         """A loop over lanes; lanes beyond the last row repeat it."""
         return [f"for lane in range({count}):", f"    i{self.lane} = top + smaller(lane, rows - 1)", *indented(lines)]
 
@@ -171,22 +171,22 @@ class AttentionEmitter:
             d = score.left.results[0]
             store = reduce.put(f"left{k}", f"i{score.axis} * {ATTENTION_ROWS} + lane", d.name)
             inner = [f"for i{score.axis} in range(n{score.axis}):", *indented([*self.body(score.left), store])]
-            lines += ["", f"# the left operand of score {k}", *self.by_lane(inner)]
-        lines += self.by_lane(self.inputs(self.stream.row_inputs, "lane")) if self.stream.row_inputs else []
-        once = [*self.start(), *self.tiles("attempt" if self.exact else "0")]
+            lines += ["", f"# the left operand of score {k}", *self.lane_loop(inner)]
+        lines += self.lane_loop(self.inputs(self.stream.row_inputs, "lane")) if self.stream.row_inputs else []
+        once = [*self.init_state(), *self.key_loop("attempt" if self.exact else "0")]
         if self.exact:
             lines += ["", "strange = False", "for attempt in range(2):"]
             lines += indented(["if (attempt == 0) | strange:", *indented([*once, *self.check_finite()])])
         else:
             lines += ["", *once]
-        return [*lines, "", "# results", *self.results()]
+        return [*lines, "", "# results", *self.epilogue()]
 
     @property
     def exact(self) -> bool:
         """True if masked keys may have NaN in v, which must not reach the result."""
         return any(w.kept for w in self.stream.weighings)
 
-    def start(self) -> list[str]:
+    def init_state(self) -> list[str]:
         """Reset the running state."""
         use = self.stream.state
         lines = [reduce.put(f"{v.name}_lane", "lane", text) for v, text in zip(use.state, use.identity)]
@@ -205,7 +205,7 @@ class AttentionEmitter:
             lines += [f"for place in range(n{w.axis} * {ATTENTION_ROWS}):", *indented([strange])]
         return lines
 
-    def tiles(self, attempt: str) -> list[str]:
+    def key_loop(self, attempt: str) -> list[str]:
         """The loop over key tiles."""
         lines = []
         for k, score in enumerate(self.stream.scores):
@@ -214,10 +214,10 @@ class AttentionEmitter:
             right, strides = self.operand(score.right, score.axis, d, f"right{k}", lines)
             operands = f"{score.value.name}_at, {right}, left{k}_at"
             lines.append(f"product_{d}({operands}, count, n{score.axis}, {strides})")
-        lines += self.elements()
+        lines += self.score_phases()
         for k in range(len(self.stream.weighings)):
-            lines += ["", f"# weighing {k}", *self.weighing(k, attempt)]
-        lines += ["", "# both states in one", *self.merging()]
+            lines += ["", f"# weighing {k}", *self.weighted_sum(k, attempt)]
+        lines += ["", "# both states in one", *self.merge_states()]
         start = [f"first = tile * {TILE}", f"count = smaller({TILE}, n{self.along} - first)"]
         if self.stream.sieve is not None:
             lines = [
@@ -227,7 +227,7 @@ class AttentionEmitter:
             ]
         return ["for tile in range(tiles):", *indented([*start, *lines])]
 
-    def elements(self) -> list[str]:
+    def score_phases(self) -> list[str]:
         """The phases of a tile; a full tile has no element mask."""
         partial = self.element_inputs(self.stream.tile, [w.kept for w in self.stream.weighings if w.kept])
         for phase in self.stream.tile:
@@ -262,10 +262,10 @@ class AttentionEmitter:
         return [
             "",
             "# what is read",
-            *self.by_lane([f"for i{self.along} in range(first, first + count):", *indented(inner)]),
+            *self.lane_loop([f"for i{self.along} in range(first, first + count):", *indented(inner)]),
         ]
 
-    def ends(self, axis: int) -> tuple[str, str]:
+    def bounds(self, axis: int) -> tuple[str, str]:
         """The first and the last index of a tile on one of its axes."""
         if axis == self.along:
             return "first", "first + count - 1"
@@ -275,7 +275,7 @@ class AttentionEmitter:
         """Evaluate the block mask of a tile: empty, partial or full."""
         lines = ["", "# what counts"]
         for axis, *ends in sieve.ends:
-            lines += [f"{value.name} = {text}" for value, text in zip(ends, self.ends(axis))]
+            lines += [f"{value.name} = {text}" for value, text in zip(ends, self.bounds(axis))]
         for extreme in sieve.extremes:
             low, high = extreme.least.name, extreme.greatest.name
             lifted, join = extreme.body.results[0].name, ("minimum({}, {})", "maximum({}, {})")
@@ -283,7 +283,7 @@ class AttentionEmitter:
             if extreme.least.dtype is BOOL:
                 join = ("{} & {}", "{} | {}")
             inner = [f"{one} = {text.format(one, lifted)}" for one, text in zip((low, high), join)]
-            first, last = self.ends(extreme.axis)
+            first, last = self.bounds(extreme.axis)
             body = [*self.body(extreme.body), *inner]
             lines += [f"for i{extreme.axis} in range({first}, {last} + 1):", *indented(body)]
         return [*lines, *self.body(sieve.body)]
@@ -311,15 +311,15 @@ class AttentionEmitter:
         inner += [reduce.put(label, "place", name) for label, name in stored]
         inner += [line for use in phase.folds for line in reduce.accumulate_lane(use, "lane")]
         lines = reduce.reset_lanes(phase.folds, str(ATTENTION_ROWS)) if phase.folds else []
-        lines += [f"for i{self.along} in range(first, first + count):", *indented(self.by_lane(inner))]
+        lines += [f"for i{self.along} in range(first, first + count):", *indented(self.lane_loop(inner))]
         if phase.row:
-            lines += self.by_lane([*self.body(phase.row), *self.keep(phase.row.results)])
+            lines += self.lane_loop([*self.body(phase.row), *self.store_row_values(phase.row.results)])
         return lines
 
-    def keep(self, values: Iterable[Value]) -> list[str]:
+    def store_row_values(self, values: Iterable[Value]) -> list[str]:
         return [reduce.put(f"{v.name}_lane", "lane", v.name) for v in dict.fromkeys(values)]
 
-    def weighing(self, k: int, attempt: str) -> list[str]:
+    def weighted_sum(self, k: int, attempt: str) -> list[str]:
         """The product of weights and v for one tile; exact if masked keys may have NaN in v."""
         w = self.stream.weighings[k]
         d, tile, lines = w.state.dtype, w.sides[1].name, []  # type: DType, str, list[str]
@@ -331,7 +331,7 @@ class AttentionEmitter:
         valid = w.kept.results[0].name
         mark = [f"place = {ATTENTION_ROWS} * (i{self.along} - first) + lane", *self.body(w.kept, self.tiles_of)]
         mark.append(reduce.put(f"kept{k}", "place", f"{d}({valid})"))
-        marks = [f"for i{self.along} in range(first, first + count):", *indented(self.by_lane(mark))]
+        marks = [f"for i{self.along} in range(first, first + count):", *indented(self.lane_loop(mark))]
         value = f"number_{d}({right}, i{w.axis} * {across} + element * {along})"
         place = f"element * {ATTENTION_ROWS} + lane"
         part = f"{reduce.get(w.weight.name, place)} * {value}"
@@ -341,30 +341,30 @@ class AttentionEmitter:
         loops = [f"for i{w.axis} in range(n{w.axis}):", f"    for lane in range({ATTENTION_ROWS}):", *indented(each, 2)]
         return [*lines, f"if {attempt} == 0:", *indented([plain]), "else:", *indented([*marks, *loops])]
 
-    def merging(self) -> list[str]:
+    def merge_states(self) -> list[str]:
         """Merge the running states with those of the tile."""
         use = self.stream.state
         merged = use.merge.results[: len(use.state)]
         moving = use.merge.results[len(use.state) :]
-        lines = self.body(use.merge) + self.keep(v for v in moving)
+        lines = self.body(use.merge) + self.store_row_values(v for v in moving)
         lines += [reduce.put(f"{v.name}_lane", "lane", result.name) for v, result in zip(use.state, merged)]
-        lines = self.by_lane(lines) if use.state else []
+        lines = self.lane_loop(lines) if use.state else []
         for w in self.stream.weighings:
             inner = [f"place = i{w.axis} * {ATTENTION_ROWS} + lane"]
             inner += [f"{side.name} = {reduce.get(side.name, 'place')}" for side in w.sides]
             inner += [*self.body(w.merge), reduce.put(w.state.name, "place", w.merge.results[0].name)]
-            lines += [f"for i{w.axis} in range(n{w.axis}):", *indented(self.by_lane(inner))]
+            lines += [f"for i{w.axis} in range(n{w.axis}):", *indented(self.lane_loop(inner))]
         return lines
 
-    def results(self) -> list[str]:
+    def epilogue(self) -> list[str]:
         """The epilogue: row bodies and stores of the final states."""
         row = self.stream.row
-        lines = [*self.body(row), *self.keep(row.results)] if row else []
+        lines = [*self.body(row), *self.store_row_values(row.results)] if row else []
         stored = {store.value for store in self.stream.row_stores}
         computed = {v.name for v in row.results} if row else set()
         lines += self.read(stored - computed)
         lines += [store_line(s, f"p{s.operand}", self.offset(s.operand)) for s in self.stream.row_stores]
-        epilogue = self.by_lane(lines, "rows") if lines else []
+        epilogue = self.lane_loop(lines, "rows") if lines else []
         for ending in self.stream.endings:
             inner = [f"place = i{ending.axis} * {ATTENTION_ROWS} + lane"]
             inner += [
@@ -374,12 +374,12 @@ class AttentionEmitter:
             ]
             inner += self.body(ending.body)
             inner += [store_line(s, f"p{s.operand}", self.offset(s.operand)) for s in ending.stores]
-            epilogue += self.by_lane([f"for i{ending.axis} in range(n{ending.axis}):", *indented(inner)], "rows")
+            epilogue += self.lane_loop([f"for i{ending.axis} in range(n{ending.axis}):", *indented(inner)], "rows")
         return epilogue
 
 
 def _limit(d: DType, sign: int) -> str:
-    """What no number of a type is beyond: its largest, or for a negative sign its least."""
+    """The identity of a minimum (sign 1) or a maximum (sign -1) of a type."""
     if d is BOOL:
         return str(sign > 0)
     bits = d.bits - (d.kind == "i")

@@ -34,9 +34,9 @@ class StripEmitter:
         self.kernel, self.roles = kernel, ValueRoles(kernel)
         self.steps = letters
         self.axis = kernel.row_axes - 1  # the axis of the strip
-        self.along = {q.value.name for q in self.roles.row_positions if q.axis == self.axis}
-        self.shared = {load.value.name for load in self.roles.row_loads if self.step(load.operand) == "0"}
-        self.shared |= {q.value.name for q in self.roles.row_positions} - self.along
+        self.lane_indices = {q.value.name for q in self.roles.row_positions if q.axis == self.axis}
+        self.uniform = {load.value.name for load in self.roles.row_loads if self.step(load.operand) == "0"}
+        self.uniform |= {q.value.name for q in self.roles.row_positions} - self.lane_indices
 
     def emit(self) -> tuple[str, list[ScratchArray]]:
         kernel, arrays = self.kernel, self.arrays()
@@ -54,14 +54,14 @@ class StripEmitter:
         """Define the maximum width of a strip, the number of strips of minimum width, and the levels of the tree."""
         lines = [
             f"granules = (n{self.axis} + {STRIP_MULTIPLE - 1}) // {STRIP_MULTIPLE}",
-            f"widest = smaller({self.most()}, smaller(granules, end - begin) * {STRIP_MULTIPLE})",
+            f"widest = smaller({self.max_width()}, smaller(granules, end - begin) * {STRIP_MULTIPLE})",
             f"blocks = (columns + {BLOCK - 1}) // {BLOCK}",
         ]
         if any(phase.folds or phase.scans for phase in self.kernel.phases):
             lines += ["levels = 1", "while (blocks >> levels) != 0:", "    levels = levels + 1"]
         return lines
 
-    def most(self) -> int:
+    def max_width(self) -> int:
         """The maximum number of rows of a strip."""
         if self.roles.scratch_values:
             return MIN_STRIP
@@ -71,16 +71,16 @@ class StripEmitter:
 
     def arrays(self) -> list[ScratchArray]:
         """Scratch of a strip: row values, states, trees, per-element values."""
-        arrays = [ScratchArray(f"{v.name}_row", v.dtype, "widest") for v in self.stored(len(self.kernel.phases))]
+        arrays = [ScratchArray(f"{v.name}_row", v.dtype, "widest") for v in self.row_arrays(len(self.kernel.phases))]
         for phase in self.kernel.phases:
             arrays += reduce.state_arrays(phase.folds, "lane", "widest")
             arrays += reduce.state_arrays(phase.folds, "tree", "widest * levels")
             arrays += scan.strip_arrays(phase, "widest", "levels")
         return arrays + [ScratchArray(v.name, v.dtype, "columns * widest") for _, v in self.roles.scratch_values]
 
-    def stored(self, p: int) -> list[Value]:
+    def row_arrays(self, p: int) -> list[Value]:
         """The row values that are arrays at the start of a phase."""
-        return [v for v in self.roles.row_values_before(p) if v.name not in self.shared | self.along]
+        return [v for v in self.roles.row_values_before(p) if v.name not in self.uniform | self.lane_indices]
 
     def step(self, operand: int) -> str:
         """The stride from row to row, as text."""
@@ -98,13 +98,13 @@ class StripEmitter:
         lines += decode("outer", range(axis), names) if names else []
         lines += [address(kernel, k, f"r{k}", f"p{k}", {**names, axis: "first"}) for k in range(len(kernel.operands))]
         lines += [f"{q.value.name} = {q.value.dtype}(i{q.axis})" for q in self.roles.row_positions if q.axis != axis]
-        lines += [load_line(x, f"r{x.operand}", "0") for x in self.roles.row_loads if x.value.name in self.shared]
+        lines += [load_line(x, f"r{x.operand}", "0") for x in self.roles.row_loads if x.value.name in self.uniform]
         inner = [
             load_line(load, f"r{load.operand}", times("lane", self.step(load.operand)))
             for load in self.roles.row_loads
-            if load.value.name not in self.shared
+            if load.value.name not in self.uniform
         ]
-        return lines + self.lanes([*inner, *(reduce.put(f"{v.name}_row", "lane", v.name) for v in self.stored(0))])
+        return lines + self.lanes([*inner, *(reduce.put(f"{v.name}_row", "lane", v.name) for v in self.row_arrays(0))])
 
     def lanes(self, inner: Sequence[str]) -> list[str]:
         return ["for lane in range(width):", *indented(inner)] if inner else []
@@ -116,7 +116,9 @@ class StripEmitter:
             for q in self.roles.row_positions
             if q.axis == self.axis and q.value.name in names
         ]
-        return lines + [f"{v.name} = {reduce.get(f'{v.name}_row', 'lane')}" for v in self.stored(p) if v.name in names]
+        return lines + [
+            f"{v.name} = {reduce.get(f'{v.name}_row', 'lane')}" for v in self.row_arrays(p) if v.name in names
+        ]
 
     # -- columns
 
@@ -127,7 +129,7 @@ class StripEmitter:
             return []
         lines = [f"low = block * {BLOCK}", f"high = smaller(low + {BLOCK}, columns)"]
         if self.is_light(p):
-            some = [*self.several(p), f"column = column + {UNROLLED_COLUMNS}"]
+            some = [*self.unrolled_columns(p), f"column = column + {UNROLLED_COLUMNS}"]
             one = [*self.column_start(p), *self.column(p), "column = column + 1"]
             loop = ["column = low", f"while column + {UNROLLED_COLUMNS} <= high:", *indented(some)]
             loop += ["while column < high:", *indented(one)]
@@ -157,7 +159,7 @@ class StripEmitter:
         after = [line for f in self.kernel.phases[p].folds for line in reduce.accumulate_lane(f, "lane")]
         return loop_splitting.loop(self.kernel, self.element(p), "lane", "width", counted_loop, after)
 
-    def several(self, p: int) -> list[str]:
+    def unrolled_columns(self, p: int) -> list[str]:
         """The loop over the rows of the strip, for several columns, which are merged in order."""
         folds, starts, inner = self.kernel.phases[p].folds, [], []
         first, each = self.column_start(p), self.element(p)

@@ -39,12 +39,12 @@ class MatmulEmitter:
         matmul_sides = sides(kernel)
         assert matmul_sides is not None
         self.kernel, self.sides, self.vectors = kernel, matmul_sides, vectors
-        self.along = {ROW: letters[: len(letters) // 2], COLUMN: letters[len(letters) // 2 :]}
+        self.letters = {ROW: letters[: len(letters) // 2], COLUMN: letters[len(letters) // 2 :]}
         self.axes = {
             ROW: matmul_sides.rows, COLUMN: matmul_sides.columns, STEP: tuple(range(kernel.row_axes, kernel.axes)),
         }  # fmt: skip
         self.folds = kernel.phases[0].folds
-        self.packs = list(
+        self.packed_operands = list(
             dict.fromkeys((kind, body) for pair in matmul_sides.factors for kind, body in zip((ROW, COLUMN), pair))
         )
 
@@ -76,9 +76,11 @@ class MatmulEmitter:
     def arrays(self) -> list[ScratchArray]:
         """Scratch: packed blocks, sums, and offset tables of merged axes."""
         arrays = [ScratchArray(self.packed(k), body.results[0].dtype, f"{kind}_most * step_most")
-                 for k, (kind, body) in enumerate(self.packs)]  # fmt: skip
+                 for k, (kind, body) in enumerate(self.packed_operands)]  # fmt: skip
         for k, use in enumerate(self.folds):
-            arrays += [ScratchArray(label, use.state[0].dtype, "row_most * column_most") for label in self.sums_of(k)]
+            arrays += [
+                ScratchArray(label, use.state[0].dtype, "row_most * column_most") for label in self.accumulators(k)
+            ]
         for kind in (ROW, COLUMN, STEP):
             arrays += [ScratchArray(label, INT64, f"{kind}_most") for label, _ in self.tables(kind)]
         return arrays
@@ -88,16 +90,16 @@ class MatmulEmitter:
         return f"packed{k}"
 
     @staticmethod
-    def sums(k: int) -> str:
+    def accumulator(k: int) -> str:
         return f"sums{k}"
 
-    def sums_of(self, k: int) -> tuple[str, str]:
+    def accumulators(self, k: int) -> tuple[str, str]:
         """The accumulators: of the last k blocks, and of all before these."""
-        return self.sums(k), f"before{k}"
+        return self.accumulator(k), f"before{k}"
 
     # -- offsets
 
-    def touched(self, kind: str) -> list[int]:
+    def varying_operands(self, kind: str) -> list[int]:
         """The operands that vary along some axis of a kind."""
         return [k for k, o in enumerate(self.kernel.operands) if any(o.strides[a] != "0" for a in self.axes[kind])]
 
@@ -107,7 +109,7 @@ class MatmulEmitter:
         if len(axes) == 1:
             return []
         tables = []
-        for k in self.touched(kind):
+        for k in self.varying_operands(kind):
             strides = self.kernel.operands[k].strides
             terms = [f"i{a}" + (f" * s{k}at{a}" if strides[a] == "s" else "") for a in axes if strides[a] != "0"]
             tables.append((f"{kind}_of{k}", " + ".join(terms)))
@@ -129,20 +131,20 @@ class MatmulEmitter:
         """The stride of an operand along the single axis of a kind, as text."""
         (axis,) = self.axes[kind]
         letter = self.kernel.operands[operand].strides[axis]
-        if kind != STEP and self.along[kind][operand] != "s":
-            letter = self.along[kind][operand]
+        if kind != STEP and self.letters[kind][operand] != "s":
+            letter = self.letters[kind][operand]
         return f"s{operand}at{axis}" if letter == "s" else letter
 
     def offset(self, kind: str, operand: int, index: str) -> str:
         """The offset of an operand at an index in the block, as text; "" for zero."""
-        if operand not in self.touched(kind):
+        if operand not in self.varying_operands(kind):
             return ""
         if len(self.axes[kind]) > 1:
             return get(f"{kind}_of{operand}", index)
         stride = self.step_of(kind, operand)
         return "" if stride == "0" else index if stride == "1" else f"{index} * {stride}"
 
-    def moved(self, operands: Sequence[int], pointer: str, base: str, kind: str, index: str) -> list[str]:
+    def advance(self, operands: Sequence[int], pointer: str, base: str, kind: str, index: str) -> list[str]:
         """Pointers `pointer`k: `base`k moved to an index of a kind."""
         lines = []
         for k in operands:
@@ -154,7 +156,7 @@ class MatmulEmitter:
         """Pointers to the start of the block (tables hold offsets from element 0)."""
         if len(self.axes[kind]) > 1:
             return [f"{pointer}{k} = {base}{k}" for k in operands] if pointer != base else []
-        return self.moved(operands, pointer, base, kind, f"{kind}_from")
+        return self.advance(operands, pointer, base, kind, f"{kind}_from")
 
     def positions(self, kinds: Sequence[str], names: set[str], index: dict[str, str]) -> list[str]:
         """The indices among `names` along axes of these kinds."""
@@ -185,29 +187,29 @@ class MatmulEmitter:
         for kind in (ROW, COLUMN):
             lines += [*self.start(everyone, "b", "b", kind), *self.fill_tables(kind)]
         for k, use in enumerate(self.folds):
-            zero = [put(label, "place", f"{use.state[0].dtype}(0)") for label in self.sums_of(k)]
+            zero = [put(label, "place", f"{use.state[0].dtype}(0)") for label in self.accumulators(k)]
             lines += ["for place in range(row_most * column_most):", *indented(zero[:1])]
             lines += [f"if {TWO_LEVELS}:", *indented(["for place in range(row_most * column_most):"])]
             lines += indented(zero[1:], 2)
         depth = [f"step_from = block * {DEPTH}", "step_count = smaller(step_most, steps - step_from)"]
         depth += self.fill_tables(STEP)
-        for k, (kind, body) in enumerate(self.packs):
+        for k, (kind, body) in enumerate(self.packed_operands):
             depth += ["", *self.pack(k, kind, body)]
         depth += [
             "",
-            *self.multiply(),
+            *self.macrokernel(),
             "",
             f"if {TWO_LEVELS} & (block % {SERIAL_BLOCKS} == {SERIAL_BLOCKS - 1}):",
-            *indented(self.move(0)),
+            *indented(self.flush(0)),
         ]
-        lines += ["for block in range(step_blocks):", *indented(depth), f"if {TWO_LEVELS}:", *indented(self.move(1))]
-        return [*lines, *self.after()]
+        lines += ["for block in range(step_blocks):", *indented(depth), f"if {TWO_LEVELS}:", *indented(self.flush(1))]
+        return [*lines, *self.epilogue()]
 
-    def move(self, into: int) -> list[str]:
+    def flush(self, into: int) -> list[str]:
         """Add the sums of the last k blocks to those before (0), or the other way (1)."""
         lines = []
         for k, use in enumerate(self.folds):
-            parts, d = self.sums_of(k), use.state[0].dtype
+            parts, d = self.accumulators(k), use.state[0].dtype
             total = " + ".join(get(label, "place") for label in parts)
             to, rest = (parts[1], parts[0]) if into == 0 else parts
             lines += [put(to, "place", total if d.kind == "f" else f"{d}({total})"), put(rest, "place", f"{d}(0)")]
@@ -222,16 +224,16 @@ class MatmulEmitter:
         fixed = [load_line(load, f"f{load.operand}", "0") for load in self.loads(body) if not self.varies(load)]
         place = f"(strip * step_count + step) * {width} + lane"
         lines = [*start, *fixed, f"strips = ({kind}_count + {width - 1}) // {width}", "for strip in range(strips):"]
-        if self.lies_along(STEP, operands, kind):
+        if self.is_contiguous_along(STEP, operands, kind):
             inner = self.element(body, label, place, kind, STEP)
-            outer = [f"{kind} = strip * {width} + lane", *self.moved(operands, "e", "f", kind, kind)]
+            outer = [f"{kind} = strip * {width} + lane", *self.advance(operands, "e", "f", kind, kind)]
             loop = [f"for lane in range(smaller({width}, {kind}_count - strip * {width})):",
                     *indented([*outer, "for step in range(step_count):", *indented(inner)])]  # fmt: skip
             return [*lines, *indented(loop)]
         inner = self.element(body, label, place, STEP, kind)
-        outer = self.moved(operands, "e", "f", STEP, "step")
+        outer = self.advance(operands, "e", "f", STEP, "step")
         if len(self.axes[kind]) == 1:
-            outer += self.moved(operands, "e", "e", kind, f"strip * {width}")
+            outer += self.advance(operands, "e", "e", kind, f"strip * {width}")
         rest = f"{kind}_count - strip * {width}"
         loops = [
             f"if {rest} >= {width}:",
@@ -250,9 +252,9 @@ class MatmulEmitter:
         return [load for load in self.kernel.loads if load.value.name in names]
 
     def varies(self, load: Load) -> bool:
-        return any(load.operand in self.touched(kind) for kind in (ROW, COLUMN, STEP))
+        return any(load.operand in self.varying_operands(kind) for kind in (ROW, COLUMN, STEP))
 
-    def lies_along(self, kind: str, operands: Sequence[int], other: str) -> bool:
+    def is_contiguous_along(self, kind: str, operands: Sequence[int], other: str) -> bool:
         """True if more operands are contiguous along one kind than along the other."""
 
         def near(which: str) -> int:
@@ -276,16 +278,19 @@ class MatmulEmitter:
         lines += self.positions((outer, inner), names, index)
         return [*lines, *body.lines, put(label, place, body.results[0].name)]
 
-    def multiply(self) -> list[str]:
+    def macrokernel(self) -> list[str]:
         """The macrokernel: add the products of packed blocks to the sums, tile by tile."""
         lines = []
         for k, (use, pair) in enumerate(zip(self.folds, self.sides.factors)):
             d = use.state[0].dtype
             high, wide = tile_shape(d, self.vectors)
-            left, right = (self.packed(self.packs.index((kind, body))) for kind, body in zip((ROW, COLUMN), pair))
+            left, right = (
+                self.packed(self.packed_operands.index((kind, body))) for kind, body in zip((ROW, COLUMN), pair)
+            )
             a = f"offset({left}_at, row_strip * {high} * step_count * {d.itemsize})"
             b = f"offset({right}_at, column_strip * {wide} * step_count * {d.itemsize})"
-            c = f"offset({self.sums(k)}_at, (row_strip * {high} * column_most + column_strip * {wide}) * {d.itemsize})"
+            element = f"row_strip * {high} * column_most + column_strip * {wide}"
+            c = f"offset({self.accumulator(k)}_at, ({element}) * {d.itemsize})"
             inner = [f"{TILE_PRODUCT}_{d.name}({a}, {b}, {c}, step_count, column_most)"]
             rows = [f"for row_strip in range((row_count + {high - 1}) // {high}):", *indented(inner)]
             lines += [f"for column_strip in range((column_count + {wide - 1}) // {wide}):", *indented(rows)]
@@ -293,7 +298,7 @@ class MatmulEmitter:
 
     # -- epilogue
 
-    def after(self) -> list[str]:
+    def epilogue(self) -> list[str]:
         """The epilogue: row body and stores for each element of the block."""
         phase = self.kernel.phases[0]
         body = phase.row or Body((), (), ())
@@ -301,13 +306,13 @@ class MatmulEmitter:
         loads = [load for load in self.kernel.loads if load.value.name in names]
         operands = sorted({load.operand for load in loads} | {store.operand for store in phase.row_stores})
         index = {ROW: "row", COLUMN: "column"}
-        across = [load for load in loads if load.operand in self.touched(COLUMN)]
-        outer = self.moved(operands, "e", "b", ROW, "row")
+        across = [load for load in loads if load.operand in self.varying_operands(COLUMN)]
+        outer = self.advance(operands, "e", "b", ROW, "row")
         outer += [load_line(load, f"e{load.operand}", "0") for load in loads if load not in across]
         outer += self.positions((ROW,), names, index)
         inner = [load_line(load, f"e{load.operand}", self.offset(COLUMN, load.operand, "column")) for load in across]
         inner += self.positions((COLUMN,), names, index)
-        inner += [f"{use.state[0].name} = {get(self.sums(k), 'row * column_most + column')}"
+        inner += [f"{use.state[0].name} = {get(self.accumulator(k), 'row * column_most + column')}"
                   for k, use in enumerate(self.folds)]  # fmt: skip
         inner += body.lines
         inner += [store_line(s, f"e{s.operand}", self.offset(COLUMN, s.operand, "column")) for s in phase.row_stores]

@@ -27,33 +27,33 @@ class _ShortRowsEmitter:
 
     def __init__(self, kernel: KernelIR, given: ShortRows):
         self.kernel, self.given = kernel, given
-        self.along = kernel.axes - len(given.counts) - 1  # the axis of the loop
-        self.inner = range(self.along + 1, kernel.axes)
+        self.loop_axis = kernel.axes - len(given.counts) - 1  # the axis of the loop
+        self.column_axes = range(self.loop_axis + 1, kernel.axes)
         self.columns = list(product(*(range(n) for n in given.counts)))
         self.loads = [load for load in kernel.loads if self.varies(load.operand)]
-        self.each = {load.value.name for load in self.loads}  # names that are renamed for each column
+        self.column_names = {load.value.name for load in self.loads}  # names that are renamed for each column
         for phase in kernel.phases:
             for body in phase.bodies:
-                self.each |= {line.partition(" = ")[0] for line in body.lines}
-            self.each |= {v.name for use in scan.uses(phase) for v in use.state}
-        self.each |= {p.value.name for p in kernel.positions if p.axis in self.inner}
+                self.column_names |= {line.partition(" = ")[0] for line in body.lines}
+            self.column_names |= {v.name for use in scan.uses(phase) for v in use.state}
+        self.column_names |= {p.value.name for p in kernel.positions if p.axis in self.column_axes}
 
     # -- operands
 
     def stride(self, operand: int, axis: int) -> str:
         """A stride as text: a literal or a name."""
         letter = self.kernel.operands[operand].strides[axis]
-        literal = self.given.strides[operand][axis - self.along]
+        literal = self.given.strides[operand][axis - self.loop_axis]
         return letter if letter != "s" else f"s{operand}at{axis}" if literal is None else str(literal)
 
     def varies(self, operand: int) -> bool:
         """True if an operand varies along the columns."""
-        return any(self.stride(operand, axis) != "0" for axis in self.inner)
+        return any(self.stride(operand, axis) != "0" for axis in self.column_axes)
 
     def place(self, operand: int, column: Column | None, row: str = "i") -> str:
         """The offset of an element in a row; without a column, of the row."""
-        steps = [(row, self.stride(operand, self.along))]
-        steps += [(str(at), self.stride(operand, axis)) for at, axis in zip(column or (), self.inner)]
+        steps = [(row, self.stride(operand, self.loop_axis))]
+        steps += [(str(at), self.stride(operand, axis)) for at, axis in zip(column or (), self.column_axes)]
         terms, number = [], 0
         for index, stride in steps:
             if stride == "0" or index == "0":
@@ -67,10 +67,10 @@ class _ShortRowsEmitter:
     # -- text
 
     def emit(self) -> str:
-        kernel, along = self.kernel, self.along
+        kernel, along = self.kernel, self.loop_axis
         body = ["outer = unit // chunks", f"first = (unit - outer * chunks) * {CHUNK}"]
         body += [f"count = smaller({CHUNK}, n{along} - first)", *self.start()]
-        body += loop_splitting.loop(kernel, self.row(), "i", "count", self.innermost)
+        body += loop_splitting.loop(kernel, self.row_body(), "i", "count", self.innermost)
         lines = [*parameters(kernel), f"chunks = (n{along} + {CHUNK - 1}) // {CHUNK}"]
         lines += ["for unit in range(begin, end):", *indented(body)]
         title = header(kernel, f"rows of {' x '.join(map(str, self.given.counts))}")
@@ -84,48 +84,48 @@ class _ShortRowsEmitter:
 
     def start(self) -> list[str]:
         """Base pointers, indices, and loads that are invariant over rows."""
-        kernel, along = self.kernel, self.along
+        kernel, along = self.kernel, self.loop_axis
         names = {axis: f"i{axis}" for axis in range(along)}
         lines = decode("outer", range(along), names) if names else []
         lines += [address(kernel, k, f"r{k}", f"p{k}", {**names, along: "first"}) for k in range(len(kernel.operands))]
         lines += [f"{p.value.name} = {p.value.dtype}(i{p.axis})" for p in kernel.positions if p.axis < along]
-        return lines + self.read(fixed=True)
+        return lines + self.load(fixed=True)
 
-    def read(self, fixed: bool) -> list[str]:
+    def load(self, fixed: bool) -> list[str]:
         """The loads that are invariant over rows, or the others: before all stores, as an output may alias an input."""
         lines = []
         for load in self.kernel.loads:
-            if (self.stride(load.operand, self.along) == "0") != fixed:
+            if (self.stride(load.operand, self.loop_axis) == "0") != fixed:
                 continue
             some = enumerate(self.columns) if load in self.loads else [(None, None)]  # type: ignore[list-item]
             for number, column in some:
                 line = load_line(load, f"r{load.operand}", self.place(load.operand, column))
-                lines += [line] if number is None else self.named([line], number)
+                lines += [line] if number is None else self.for_column([line], number)
         return lines
 
-    def named(self, lines: Iterable[str], number: int) -> list[str]:
+    def for_column(self, lines: Iterable[str], number: int) -> list[str]:
         """Lines, renamed for a column."""
         if not number:
             return list(lines)
         code = [line.partition("#")[0].rstrip() for line in lines]
-        return _suffixed(code, self.each, f"_c{number}")
+        return _suffixed(code, self.column_names, f"_c{number}")
 
-    def row(self) -> list[str]:
+    def row_body(self) -> list[str]:
         """The body of one row."""
         kernel = self.kernel
-        lines = self.read(fixed=False)
-        lines += [f"{p.value.name} = {p.value.dtype}(first + i)" for p in kernel.positions if p.axis == self.along]
-        for k, axis in enumerate(self.inner):
+        lines = self.load(fixed=False)
+        lines += [f"{p.value.name} = {p.value.dtype}(first + i)" for p in kernel.positions if p.axis == self.loop_axis]
+        for k, axis in enumerate(self.column_axes):
             for p in (p for p in kernel.positions if p.axis == axis):
                 for number, column in enumerate(self.columns):
-                    lines += self.named([f"{p.value.name} = {p.value.dtype}({column[k]})"], number)
+                    lines += self.for_column([f"{p.value.name} = {p.value.dtype}({column[k]})"], number)
         for phase in kernel.phases:
             lines += scan.init_short_row(phase)
             order = list(enumerate(self.columns))
             for number, column in reversed(order) if scan.is_reverse(phase) else order:
                 each = [*phase.element.lines, *scan.element_lines(phase, scan.in_row)]
                 each += [store_line(s, f"r{s.operand}", self.place(s.operand, column)) for s in phase.stores]
-                lines += self.named(each, number)
+                lines += self.for_column(each, number)
             for f in phase.folds:
                 lines += self.folded(f)
             lines += phase.row.lines if phase.row else []
@@ -136,7 +136,7 @@ class _ShortRowsEmitter:
         """A fold over all columns, in order."""
         before, lines, last = list(f.identity), [], len(self.columns) - 1
         for number in range(len(self.columns)):
-            lifted = self.named([v.name for v in f.lifted], number)
+            lifted = self.for_column([v.name for v in f.lifted], number)
             after = [name if number == last else f"{name}_with{number}" for name in reduce.state_names(f)]
             merged = reduce.merge(f, before, lifted, after)
             defined = {line.partition(" = ")[0] for line in merged} - set(after)

@@ -39,15 +39,14 @@ fmaf fmin fminf fmax fmaxf ldexp ldexpf
 
 
 class Linked(NamedTuple):
-    """An object on its way: the rules of its architecture, the functions that it calls of libraries and those that are
-    found by name, the symbols whose addresses stand in the table, the addresses that stand in data, and the layout."""
+    """An object after symbol resolution and layout."""
 
     source: Relocatable
-    rules: Relocations
-    imported: tuple[ElfSymbol, ...]
+    rules: Relocations  # of its architecture
+    imported: tuple[ElfSymbol, ...]  # functions of libraries
     exported: tuple[ElfSymbol, ...]
-    got: tuple[ElfSymbol, ...]
-    relative: tuple[Relocation, ...]
+    got: tuple[ElfSymbol, ...]  # symbols with a GOT entry
+    relative: tuple[Relocation, ...]  # absolute addresses in data
     layout: ObjectLayout
 
     def address(self, symbol: ElfSymbol) -> int:

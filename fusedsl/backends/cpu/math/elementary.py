@@ -1,4 +1,4 @@
-"""Exponentials without branches or calls, so that loops over them vectorise.
+"""Exponentials without branches or calls: loops over them vectorise.
 
 Reduction and coefficients: after Cody & Waite with Cephes' polynomial (float32) or a minimax one (float64).
 """
@@ -50,7 +50,7 @@ def through_float64(function: Callable) -> Callable:
 
 
 def clamp(x: LLVMValue, low: float, high: float) -> LLVMValue:
-    """x limited to [low, high]; NaN stays."""
+    """Clamp x to [low, high]; NaN stays."""
     x = select(x < low, low, x)
     return select(x > high, high, x)
 
@@ -111,7 +111,7 @@ def ldexp(x: LLVMValue, n: LLVMValue) -> LLVMValue:
         n = limited(n, 300)
         return (x.to(FLOAT64) * power_of_two(n, x.like(0).to(FLOAT64))).to(FLOAT32)
     n = limited(n, 2200)
-    for _ in range(2):  # what a small factor of 2^-969 rounds is too small for the rest to leave anything of it
+    for _ in range(2):  # two steps: a rounding at 2^-969 is far below the result
         small, large = n < -1022, n > 1023
         x = x * select(small, 2.0**-969, select(large, 2.0**1023, x.like(1.0)))
         n = n - select(small, -969, select(large, 1023, n.like(0)))
@@ -119,6 +119,6 @@ def ldexp(x: LLVMValue, n: LLVMValue) -> LLVMValue:
 
 
 def limited(n: LLVMValue, reach: int) -> LLVMValue:
-    """An int32 within ±reach, as an int64."""
+    """Clamp an int32 to ±reach, as an int64."""
     n = select(n < -reach, -reach, n)
     return select(n > reach, reach, n).to(INT64)

@@ -1,4 +1,4 @@
-"""Logarithms without branches or calls, of one part or of two.
+"""Logarithms without branches or calls, as one float or as an unevaluated sum of two.
 
 x = 2^k (1 + f), 1 + f in [√½, √2). log(1 + f) is fdlibm's e_log.c and musl's logf.c. log2 of two parts is
 2/ln 2 · artanh q for q = f / (2 + f), a polynomial of z = q²: q, z and the first two terms carry their rounding errors

@@ -1,7 +1,7 @@
-"""x ** y without a call or a branch: log2 |x| in two parts, times y in two parts, and 2 to that.
+"""Power without branches or calls: 2^(y log2 |x|), with log2 |x| and the product as unevaluated sums of two floats.
 
-Beside the largest exponents log2 x counts 2^10 times (float32: 2^7), so that its two parts are needed. Results are
-within 1 ulp.
+The relative error of log2 x is multiplied by up to 2^10 (float32: 2^7), which is why one float is not enough. Results
+are within 1 ulp.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def is_whole_literal(y: LLVMValue) -> bool:
 
 
 def is_odd(y: LLVMValue) -> LLVMValue:
-    """Whether an integer is odd; no float beyond 2^53 is."""
+    """True if a float is an odd integer; no float beyond 2^53 is odd."""
     half = y * 0.5
     return intrinsic("trunc", half) != half
 

@@ -1,4 +1,4 @@
-"""Philox4x32-10 (Salmon et al., SC 2011): random bits as a function of a position, a seed and a stream."""
+"""Philox4x32-10 (Salmon et al., SC 2011): random bits as a function of position, seed and stream."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def philox_high(position: LLVMValue, seed: LLVMValue, stream: LLVMValue) -> LLVM
 
 
 def philox_word(position: LLVMValue, seed: LLVMValue, stream: LLVMValue) -> LLVMValue:
-    """Of all counters' words in a row, the one at this position."""
+    """The 32-bit word at a position of the concatenated outputs of all counters."""
     first, second, third, fourth = words(position >> 2, seed, stream)
     upper, odd = (position & 2) != 0, (position & 1) != 0
     return select(odd, select(upper, fourth, second), select(upper, third, first)).to(UINT64)
 
 
 def philox_pair(position: LLVMValue, seed: LLVMValue, stream: LLVMValue) -> LLVMValue:
-    """Of all counters' halves in a row, the one at this position."""
+    """The 64-bit half at a position of the concatenated outputs of all counters."""
     first, second, third, fourth = words(position >> 1, seed, stream)
     odd = (position & 1) != 0
     return select(odd, third, first).to(UINT64) | (select(odd, fourth, second).to(UINT64) << 32)

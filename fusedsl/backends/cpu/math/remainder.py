@@ -1,4 +1,4 @@
-"""fmod of floats: the C library's, and without a call where the quotient is below the integers that floats hold."""
+"""fmod of floats: by the C library, or without a call if the quotient is an exact integer of the type."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ def fmod(x: LLVMValue, y: LLVMValue) -> LLVMValue:
 
 
 def fmod_near(x: LLVMValue, y: LLVMValue) -> LLVMValue:
-    """The same where x and y are not `beyond`. The quotient as it is rounded may be one too large; what remains is
-    exact, and then has the other sign."""
+    """fmod for x and y that are not `beyond`.
+
+    The rounded quotient may be one too large; the remainder is exact, and then has the other sign.
+    """
     whole = intrinsic("trunc", x / y)
     rest = fma(-whole, y, x)
     crossed = (rest != 0) & ((rest < 0) ^ (x < 0))
@@ -21,5 +23,5 @@ def fmod_near(x: LLVMValue, y: LLVMValue) -> LLVMValue:
 
 
 def beyond(x: LLVMValue, y: LLVMValue) -> LLVMValue:
-    """Whether the quotient is not below 2^52 (2^23), or the divisor is infinite."""
+    """True if the quotient is 2^52 (2^23) or more, or the divisor is infinite."""
     return ~((absolute(x / y) < 2.0 ** MANTISSA[x.dtype]) & (absolute(y) < INF))

@@ -1,6 +1,6 @@
 """Cube roots, hypot, and x ** y for a literal y that is a small multiple of a half or a quarter, within 1 ulp.
 
-The rounding error of a root is known to twice the digits by one fma; what it is worth is added to the result.
+One fma gives the rounding error of a root in double precision; its effect is added to the result.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ..llvm_values import LLVMValue, absolute, constant_of, copysign, fma, integ
 from .convert import whole
 from .elementary import INF
 
-# where a line through the representations of x and of x^-1/3 meets x = 0, so that it is within 4 % of the latter
+# the initial estimate of x^-1/3, linear in the bits of x, within 4 %
 CUBE_LINE = {FLOAT32: float(0x54A21D2A), FLOAT64: float(0x553EF0FF289DD796)}
 SCALED = {FLOAT32: (2.0**-60, 2.0**24), FLOAT64: (2.0**-500, 2.0**240)}  # below which numbers, by whose cube
 
@@ -52,7 +52,7 @@ def hypot(x: LLVMValue, y: LLVMValue) -> LLVMValue:
 
 
 def has_roots(y: LLVMValue) -> bool:
-    """Whether y is such a literal."""
+    """True if y is a literal for which a power is computed by roots."""
     return constant_of(y) in ROOTS
 
 
@@ -90,7 +90,7 @@ def inverse_root(u: LLVMValue) -> LLVMValue:
 
 
 def inverse_three_halves(u: LLVMValue) -> LLVMValue:
-    """Of large numbers by way of smaller ones: what is added would be below the least number there is."""
+    """Scale large numbers down: their correction would underflow."""
     step = 2.0 ** (32 if u.dtype is FLOAT32 else 256)
     large = u > step * step
     inverse, error = inverse_and_error(select(large, u * step**-2, u))
@@ -109,7 +109,7 @@ def inverse_and_error(u: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
 
 
 def finite_or_zero(rest: LLVMValue) -> LLVMValue:
-    """What is added to a result: nothing to an infinity."""
+    """The correction of a result: 0 for an infinity."""
     return select(absolute(rest) < INF, rest, 0)
 
 

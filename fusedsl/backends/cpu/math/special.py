@@ -1,4 +1,4 @@
-"""erf, erfc and lgamma.
+"""Special functions: erf, erfc and lgamma.
 
 erf in float32 after N. Juffa's two-piece polynomials (one of them the exponent of 1 - erf); in float64 an odd
 polynomial below 1. erfc(t) = exp(-t²) P((t - 4) / (t + 4)) / (1 + 2t) after Shepherd & Laframboise, 1981.

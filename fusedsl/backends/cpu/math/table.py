@@ -1,4 +1,4 @@
-"""The table of float functions by their name in bodies."""
+"""Tables of functions by their name in bodies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BOTH", "FUNCTIONS", "PREDICATES", "ldexp"]
 
 
 def maximum(x: LLVMValue, y: LLVMValue) -> LLVMValue:
-    """The larger; NaN if either is."""
+    """The larger; NaN if either is NaN."""
     return intrinsic("maximum", x, y)
 
 
@@ -23,12 +23,12 @@ def minimum(x: LLVMValue, y: LLVMValue) -> LLVMValue:
 
 
 def fmax(x: LLVMValue, y: LLVMValue) -> LLVMValue:
-    """The larger; the other one where one is NaN."""
+    """The larger; if one is NaN, the other."""
     return select(y != y, x, select(x != x, y, maximum(x, y)))
 
 
 def fmin(x: LLVMValue, y: LLVMValue) -> LLVMValue:
-    """The smaller; the other one where one is NaN."""
+    """The smaller; if one is NaN, the other."""
     return select(y != y, x, select(x != x, y, minimum(x, y)))
 
 
@@ -75,7 +75,7 @@ def sign(x: LLVMValue) -> LLVMValue:
 
 
 def fmod_beyond(x: LLVMValue, y: LLVMValue) -> LLVMValue:
-    """No integers are."""
+    """False: integers are never beyond."""
     return remainder.beyond(x, y) if x.dtype.kind == "f" else x != x
 
 
@@ -87,7 +87,7 @@ PREDICATES: dict[str, Callable] = {
     "isfinite": lambda x: llvm_values.absolute(x) < INF,
     "signbit": lambda x: x.bits() < 0,
 }
-# words of floats and of integers: (meaning for floats, meaning for integers)
+# words of both: (lowering for floats, lowering for integers)
 BOTH = {
     "maximum": (maximum, integers.maximum),
     "minimum": (minimum, integers.minimum),

@@ -1,9 +1,9 @@
-"""sin, cos, tan and their inverses. float32 arguments of any size are reduced exactly, without a branch.
+"""Trigonometric functions and their inverses; float32 arguments of any size are reduced exactly, without a branch.
 
 x = m · 2^e, and 2^e · 2/π modulo 4 is read from a table as the sum of two doubles: m times that is the angle in
 quarter turns with 80 good bits after the point, where no float32 comes nearer to a multiple of π/2 than 2^-33
-(the idea of Payne & Hanek, 1983). float64 goes to the C library. Where a loop has seen that no argument is beyond
-NEAR, it may take the functions "near": Cody & Waite's reduction in three parts, a third of the time.
+(Payne & Hanek, 1983). float64 calls the C library. A loop whose arguments are all within NEAR uses the "near"
+functions: Cody & Waite's reduction in three parts. measured: a third of the time.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def reduce_angle(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
 
 
 def beyond(x: LLVMValue) -> LLVMValue:
-    """Whether an argument needs the general reduction; False for NaN."""
+    """True if an argument needs the general reduction; False for NaN."""
     return absolute(x) > NEAR[x.dtype]
 
 
