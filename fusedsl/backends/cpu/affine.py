@@ -55,8 +55,7 @@ ZERO = Slope.of(0)
 
 @dataclass(frozen=True)
 class AffineValue:
-    """A value that grows by `slope` a turn, up to the next cut of its line: an int64 or uint64, or of any type where it
-    is fixed; `number`, if it is this integer always."""
+    """A value that grows by `slope` an iteration, up to the next split point; of any type if it is invariant."""
 
     slope: Slope
     number: int | None = None  # the constant that the value is

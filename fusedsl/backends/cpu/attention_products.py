@@ -59,7 +59,7 @@ def _block(builder: ir.IRBuilder, d: DType, vector: ir.VectorType, first, rows: 
         step = builder.mul(k, along)
         lefts = [splat(builder, builder.load(address(top, step), typ=kind), vector) for top in tops]
         pairs = [(left, right) for left in lefts for right in rights]
-        following += [vector_fma(builder, d, *pair, held, vector) for pair, held in zip(pairs, sums)]
+        following += [vector_fma(builder, d, *pair, accumulator, vector) for pair, accumulator in zip(pairs, sums)]
     for n, total in enumerate(sums):
         row = builder.mul(builder.add(first, WORD(n // len(lanes))), WORD(ATTENTION_ROWS))
         place = builder.add(row, WORD(lanes[n % len(lanes)]))

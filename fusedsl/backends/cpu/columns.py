@@ -19,7 +19,7 @@ from .source_text import address, decode, header, indented, load_line, parameter
 BLOCK = 64  # columns that are merged serially
 STATE_BYTES = 1 << 14  # bytes at most of the states of a strip: a third of a current L1 cache
 UNROLLED_COLUMNS = 8  # columns that are merged into a state in registers
-MAX_UNROLLED_LINES = 8  # lines at most of such an element
+MAX_UNROLLED_LINES = 8  # lines at most of an element body that is unrolled
 
 
 def emit(kernel: KernelIR, letters: str) -> tuple[str, list[ScratchArray]]:
@@ -221,7 +221,7 @@ class StripEmitter:
         return ["level = 0", "rest = block", "while (rest & 1) != 0:", *indented(loop), *self.lanes(keep)]
 
     def join(self, folds: tuple[FoldUse, ...], part: str, into: str, count: str) -> list[str]:
-        """Reduce the tree of every row, after so many blocks."""
+        """Reduce the tree of every row after the last block."""
         nothing = [line for f in folds for line in reduce.put_state(f, part, "lane", list(f.identity))]
         keep = [line for f in folds for line in reduce.put_state(f, into, "lane", reduce.get_state(f, part, "lane"))]
         some = ["if (rest & 1) != 0:", *indented(self.lanes(self.from_tree(folds, part)))]

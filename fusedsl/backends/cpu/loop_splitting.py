@@ -65,8 +65,8 @@ def _analyse(lines: Sequence[str], index: str, constants: Mapping[str, int]) -> 
     return (analysis, sinks) if analysis.reads or _invariant_fetches(analysis) else None
 
 
-def _invariant_fetches(found: LoopAnalysis) -> list[str]:
-    return [n for n, code in found.code.items() if f"{n} = fetch_" in code and found.values[n] is not None]
+def _invariant_fetches(analysis: LoopAnalysis) -> list[str]:
+    return [n for n, code in analysis.code.items() if f"{n} = fetch_" in code and analysis.values[n] is not None]
 
 
 def _words(texts: Iterable[str]) -> set[str]:
@@ -76,9 +76,9 @@ def _words(texts: Iterable[str]) -> set[str]:
 class _SplitLoop:
     """Emits one loop in parts."""
 
-    def __init__(self, found: LoopAnalysis, sinks: list[str], after: Sequence[str], end: str, innermost: Innermost):
-        self.analysis, self.sinks, self.after = found, sinks, [line.partition("#")[0].rstrip() for line in after]
-        self.end, self.innermost, self.period = end, innermost, found.period
+    def __init__(self, analysis: LoopAnalysis, sinks: list[str], after: Sequence[str], end: str, innermost: Innermost):
+        self.analysis, self.sinks, self.after = analysis, sinks, [line.partition("#")[0].rstrip() for line in after]
+        self.end, self.innermost, self.period = end, innermost, analysis.period
         self.once = dict.fromkeys(self._once())
         self.names: dict[tuple[int, bool], dict[str, str]] = {}  # by (element of the unrolled body, whether hoisted)
 

@@ -69,7 +69,7 @@ class MatmulEmitter:
         return [*lines, f"step_blocks = (steps + {DEPTH - 1}) // {DEPTH}", f"step_most = smaller({DEPTH}, steps)"]
 
     def tile_shape(self) -> tuple[int, int]:
-        """Blocks are multiples of so many rows and columns."""
+        """(rows, columns) that block shapes are multiples of."""
         shapes = [tile_shape(use.state[0].dtype, self.vectors) for use in self.folds]
         return shapes[0][0], max(wide for _, wide in shapes)
 

@@ -56,19 +56,19 @@ def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:
     right = [_vector(builder, b, _place(builder, k, columns, v * lanes), scalar, vector, d) for v in range(2)]
     for r, line in enumerate(sums):
         left = splat(builder, _element(builder, a, _place(builder, k, rows, r), scalar), vector)
-        for v, held in enumerate(line):
-            held.add_incoming(ir.Constant(vector, None), before)
-            held.add_incoming(vector_fma(builder, d, left, right[v], held, vector), loop)
+        for v, accumulator in enumerate(line):
+            accumulator.add_incoming(ir.Constant(vector, None), before)
+            accumulator.add_incoming(vector_fma(builder, d, left, right[v], accumulator, vector), loop)
     following = builder.add(k, WORD(1))
     k.add_incoming(following, loop)
     builder.cbranch(builder.icmp_signed("<", following, depth), loop, after)
 
     builder.position_at_end(after)
     for line in sums:
-        for v, held in enumerate(line):
+        for v, accumulator in enumerate(line):
             total = builder.phi(vector)
             total.add_incoming(ir.Constant(vector, None), before)
-            total.add_incoming(held.incomings[1][0], loop)
+            total.add_incoming(accumulator.incomings[1][0], loop)
             line[v] = total
     for r, line in enumerate(sums):
         for v, total in enumerate(line):

@@ -117,6 +117,6 @@ def obstacle(processor: Processor) -> str | None:
     if os.uname().machine != processor.architecture:
         return f"this CPU is {os.uname().machine}, and its code is for {processor.architecture}"
     if processor.flags and not flags():
-        return "nobody can tell what this CPU has: /proc/cpuinfo cannot be read"
+        return "the features of this CPU are unknown: /proc/cpuinfo cannot be read"
     lacking = [flag for flag in processor.flags if flag not in flags()]
     return f"this CPU lacks {', '.join(lacking)}, which {processor.name} has" if lacking else None

@@ -24,7 +24,7 @@ MAX_LITERAL_STRIDE = 64  # strides that are literals in the code of short rows
 MATMUL_BLOCK = (192, 512, 256)  # (rows, columns) of a block of a matmul, and the steps that are packed at a time
 THREAD_SECONDS = 5e-5  # seconds of work that are worth a thread
 ATTENTION_ROWS = 64  # query rows of an attention tile
-STRIP_MULTIPLE = 64  # strips of rows are multiples of so many rows
+STRIP_MULTIPLE = 64  # rows; the width of a strip is a multiple of it
 MIN_STRIP = 256  # rows of a strip with per-element scratch values
 STRIPS_PER_THREAD = 2  # strips of a thread at most: wide strips read memory best
 

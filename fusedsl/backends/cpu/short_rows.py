@@ -17,19 +17,19 @@ from .source_text import address, decode, header, indented, load_line, parameter
 Column = tuple[int, ...]  # indices along the unrolled axes
 
 
-def emit(kernel: KernelIR, given: str) -> str:
-    """The source of a kernel with unrolled rows; `given` is the schedule after "short:"."""
-    return _ShortRowsEmitter(kernel, ShortRows.read(given)).emit()
+def emit(kernel: KernelIR, schedule: str) -> str:
+    """The source of a kernel with unrolled rows; `schedule` is the schedule after "short:"."""
+    return _ShortRowsEmitter(kernel, ShortRows.read(schedule)).emit()
 
 
 class _ShortRowsEmitter:
     """Emits one kernel."""
 
-    def __init__(self, kernel: KernelIR, given: ShortRows):
-        self.kernel, self.given = kernel, given
-        self.loop_axis = kernel.axes - len(given.counts) - 1  # the axis of the loop
+    def __init__(self, kernel: KernelIR, schedule: ShortRows):
+        self.kernel, self.unrolled = kernel, schedule
+        self.loop_axis = kernel.axes - len(schedule.counts) - 1  # the axis of the loop
         self.column_axes = range(self.loop_axis + 1, kernel.axes)
-        self.columns = list(product(*(range(n) for n in given.counts)))
+        self.columns = list(product(*(range(n) for n in schedule.counts)))
         self.loads = [load for load in kernel.loads if self.varies(load.operand)]
         self.column_names = {load.value.name for load in self.loads}  # names that are renamed for each column
         for phase in kernel.phases:
@@ -43,7 +43,7 @@ class _ShortRowsEmitter:
     def stride(self, operand: int, axis: int) -> str:
         """A stride as text: a literal or a name."""
         letter = self.kernel.operands[operand].strides[axis]
-        literal = self.given.strides[operand][axis - self.loop_axis]
+        literal = self.unrolled.strides[operand][axis - self.loop_axis]
         return letter if letter != "s" else f"s{operand}at{axis}" if literal is None else str(literal)
 
     def varies(self, operand: int) -> bool:
@@ -73,7 +73,7 @@ class _ShortRowsEmitter:
         body += loop_splitting.loop(kernel, self.row_body(), "i", "count", self.innermost)
         lines = [*parameters(kernel), f"chunks = (n{along} + {CHUNK - 1}) // {CHUNK}"]
         lines += ["for unit in range(begin, end):", *indented(body)]
-        title = header(kernel, f"rows of {' x '.join(map(str, self.given.counts))}")
+        title = header(kernel, f"rows of {' x '.join(map(str, self.unrolled.counts))}")
         return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""])
 
     def innermost(self, lines: list[str], index: str, first: str, end: str) -> list[str]:

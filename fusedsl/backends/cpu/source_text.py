@@ -78,7 +78,7 @@ def decode(flat: str, axes: Sequence[int], names: dict[int, str]) -> list[str]:
 
 
 def increment(axes: int) -> list[str]:
-    """The indices i0, i1, … of the next row on so many axes, without a division: the last axis is the fastest."""
+    """Increment the indices i0, i1, … to the next row, without a division: the last axis is the fastest."""
     lines: list[str] = []
     for axis in range(axes):
         carry = [f"if i{axis} == n{axis}:", f"    i{axis} = 0", *indented(lines)] if axis else []

@@ -72,7 +72,7 @@ def link(object_bytes: bytes, exported: Sequence[str]) -> bytes:
     source = read(object_bytes)
     rules = MACHINES.get(source.machine)
     if rules is None:
-        raise refused(f"nobody knows its architecture (e_machine {source.machine})")
+        raise refused(f"unknown architecture (e_machine {source.machine})")
     called, defined = _imported(source.symbols), _defined(source, exported)
     slots = tuple(dict.fromkeys((*called, *(r.symbol for r in source.relocations if r.kind in rules.via_got))))
     moved = tuple(r for r in source.relocations if r.kind == rules.address)
@@ -165,7 +165,7 @@ def _target(linked: Linked, r: Relocation) -> tuple[Patch, int]:
     if r.kind in rules.via_got:
         return rules.via_got[r.kind], linked.got_entry(r.symbol)
     if r.kind not in rules.direct:
-        raise refused(f"nobody knows relocation {r.kind}")
+        raise refused(f"unknown relocation {r.kind}")
     if r.symbol.section != UNDEFINED:
         return rules.direct[r.kind], linked.address(r.symbol)
     if r.kind not in rules.calls:

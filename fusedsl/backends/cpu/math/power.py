@@ -75,10 +75,12 @@ def power_near(x: LLVMValue, y: LLVMValue) -> LLVMValue:
 
 
 def beyond(x: LLVMValue, y: LLVMValue) -> LLVMValue:
-    """Whether x is not a normal positive number (a normal one, for a whole literal y) or x ** y not within e^±87
-    (e^±708). As an integer, x is a broken line through its logarithm, which is at most 1/ln 2 times that."""
+    """True if x is not positive and normal (for a whole literal y: normal), or x ** y is not within e^±87 (e^±708).
+
+    The bits of x as an integer are a piecewise linear interpolation of log2 x, at most 1/ln 2 times the logarithm.
+    """
     if has_roots(y):
-        return y != y  # nothing is
+        return y != y  # False
     x = usual_base(x, y)
     line = (x.bits() - x.like(1.0).bits()).to(x.dtype)
     return ~((x >= SMALLEST_NORMAL[x.dtype]) & (x < INF) & (absolute(line * y) < COMMON[x.dtype]))
